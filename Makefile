@@ -1,0 +1,53 @@
+# Every command a developer or CI needs. `make demo` and `make test` need nothing before them.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PACKAGES := proxy protocol quotas config tests bench deploy
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-unit test-integration test-all lint format bench table clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
+
+$(VENV)/.installed: pyproject.toml deploy/constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint deploy/constraints.txt --editable '.[dev]'
+	@touch $@
+
+setup: $(VENV)/.installed  ## .venv, system packages and the jar cache that tests, demo and benchmarks use
+	$(BIN)/python -m tests.harness.setup
+
+demo: $(VENV)/.installed  ## a real cluster, Sluice in front of it, clients being throttled (KEEP=1 leaves it running)
+	$(BIN)/python -m tests.harness.setup demo
+	$(BIN)/python -m deploy.demo $(if $(KEEP),--keep)
+
+lint: $(VENV)/.installed  ## format, lint, types, import contracts
+	$(BIN)/ruff format --check $(PACKAGES)
+	$(BIN)/ruff check $(PACKAGES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.installed  ## rewrite the sources in the house format
+	$(BIN)/ruff check --fix-only $(PACKAGES)
+	$(BIN)/ruff format $(PACKAGES)
+
+test-unit: $(VENV)/.installed  ## the tests that need no broker (under a minute)
+	$(BIN)/pytest -m 'not integration and not matrix' --cov --cov-report=term-missing:skip-covered
+
+test-integration: setup  ## one of each kind against real brokers
+	$(BIN)/pytest -m 'integration and not matrix'
+
+test: lint test-unit test-integration  ## everything
+
+test-all: test  ## and the whole matrix of clients and brokers
+	$(BIN)/pytest -m matrix
+
+bench: setup  ## HAProxy and Sluice side by side; text and bench/results/*.json
+	$(BIN)/python -m bench
+
+table: setup  ## generate the API table from the kafka-clients jars
+	$(BIN)/python -m protocol.generate
+
+clean:  ## what the commands above made, but not the jar cache
+	rm -rf $(VENV) build dist bench/bin .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

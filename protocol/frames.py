@@ -1,0 +1,103 @@
+"""One direction of one connection, cut at frame borders.
+
+A frame is an int32 size and that many bytes. Only the fixed head of a frame is looked at; the rest is counted,
+never gathered, so a claimed size allocates nothing and a body of any length streams through.
+"""
+
+from struct import Struct
+from typing import Any
+
+from protocol.errors import Cause, ProtocolError
+
+REQUEST_HEAD = Struct(">iIih")
+"""size, api key << 16 | api version, correlation id, length of client_id (request header v1 and v2)."""
+
+RESPONSE_HEAD = Struct(">ii")
+"""size, correlation id (every response header begins with it)."""
+
+_SIZE = Struct(">i")
+
+# (size, …): what a head Struct unpacks to; its first member is always the frame's size.
+Head = tuple[Any, ...]
+
+
+class FrameSplitter:
+    """Finds where frames begin in a stream of chunks.
+
+    ``remaining`` is how many bytes of the frame before the next border are still to come: while it is at least
+    the length of a chunk, the chunk is opaque and the caller may forward it without calling ``split``, lowering
+    ``remaining`` itself (the one thing the hot path does by hand).
+    """
+
+    __slots__ = ("_head_size", "_held", "_held_bytes", "_least", "_unpack", "_wanted", "limit", "remaining")
+
+    def __init__(self, head: Struct, limit: int) -> None:
+        self._unpack = head.unpack_from
+        self._head_size = head.size
+        self._least = head.size - 4
+        self.limit = limit
+        self.remaining = 0
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self._wanted = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes kept back because a frame's head, or what a caller asked for, is not complete yet."""
+        return self._held_bytes
+
+    def split(self, data: bytes) -> tuple[bytes, int, list[Head]]:
+        """Return ``(chunk, start, heads)``: ``heads[0]`` begins at ``chunk[start]``, each next one 4 + size on.
+
+        ``chunk`` is ``data`` with what was held before it and without a trailing piece too short to be a head;
+        the bytes before ``start`` belong to the frame already under way. Only the last frame may be incomplete.
+        Raises ProtocolError for a size that no frame may have, as soon as its four bytes are there.
+        """
+        if self._held:
+            self._held.append(data)
+            self._held_bytes += len(data)
+            if self._held_bytes < self._wanted:
+                return b"", 0, []
+            data = b"".join(self._held)
+            self._held = []
+            self._held_bytes = 0
+        end = len(data)
+        start = position = self.remaining
+        heads: list[Head] = []
+        if position >= end:
+            self.remaining = position - end
+            return data, end, heads
+        head_size = self._head_size
+        while end - position >= head_size:
+            head = self._unpack(data, position)
+            size = head[0]
+            if not self._least <= size <= self.limit:
+                raise self._refused(size)
+            heads.append(head)
+            position += 4 + size
+        if position < end:
+            if end - position >= 4:
+                size = _SIZE.unpack_from(data, position)[0]
+                if not self._least <= size <= self.limit:
+                    raise self._refused(size)
+            self.hold(data, position, head_size)
+            return data[:position], start, heads
+        self.remaining = position - end
+        return data, start, heads
+
+    def hold(self, data: bytes, start: int, wanted: int) -> None:
+        """Keep ``data[start:]``, a frame border at ``start``, until ``wanted`` bytes from there are present.
+
+        ``split`` then begins at that border again; the caller forwards nothing from ``start`` on.
+        """
+        self._held = [data[start:]]
+        self._held_bytes = len(data) - start
+        self._wanted = wanted
+        self.remaining = 0
+
+    def _refused(self, size: int) -> ProtocolError:
+        if size > self.limit:
+            return ProtocolError(Cause.FRAME_TOO_LARGE, f"frame of {size} bytes, the limit is {self.limit}")
+        return ProtocolError(
+            Cause.FRAME_TOO_SHORT, f"frame size {size}, the shortest frame here has {self._least} bytes"
+        )
