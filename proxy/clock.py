@@ -1,0 +1,24 @@
+"""The one place that reads a clock; everywhere else time is an argument."""
+
+import time
+from datetime import UTC, datetime
+
+
+def now_ms() -> int:
+    """Return the monotonic time in whole milliseconds: what quotas and delay queues count in."""
+    return int(time.monotonic() * 1000)
+
+
+def monotonic_s() -> float:
+    """Return the monotonic time in seconds, for measuring short spans."""
+    return time.monotonic()
+
+
+def wall_s() -> float:
+    """Return seconds since 1970: it stamps logs and metrics, and decides nothing."""
+    return time.time()
+
+
+def today() -> datetime:
+    """Return the wall time in UTC."""
+    return datetime.now(UTC)

@@ -1,0 +1,79 @@
+"""Plain counters that the data path raises, and the snapshot of them that metrics are rendered from.
+
+Counting is adding to an int on the loop; rendering happens elsewhere, from a ``Snapshot`` that shares nothing
+mutable with the loop.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from protocol.errors import Cause
+from quotas.engine import Usage
+from quotas.kinds import QuotaKind
+
+LAG_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+
+
+class Stats:
+    """Everything a worker counts, by the labels it is exported with."""
+
+    __slots__ = (
+        "connections",
+        "lag_counts",
+        "lag_sum_s",
+        "rejected",
+        "reload_error",
+        "reloads",
+        "requests",
+        "sessions",
+    )
+
+    def __init__(self) -> None:
+        self.requests = [0] * 128
+        """By api key."""
+        self.sessions: Counter[str] = Counter()
+        """Open now, by listener."""
+        self.connections: Counter[tuple[str, str]] = Counter()
+        """By (listener, outcome): accepted, refused_limit, refused_draining, broker_unreachable."""
+        self.rejected: Counter[tuple[str, Cause]] = Counter()
+        """Frames refused, by (side: client or broker, cause)."""
+        self.reloads: Counter[str] = Counter()
+        """Loads of the quota store, by outcome: ok, failed."""
+        self.reload_error: str | None = None
+        """Why the last load failed; None when it did not."""
+        self.lag_counts = [0] * (len(LAG_BUCKETS_S) + 1)
+        self.lag_sum_s = 0.0
+
+    def observe_lag(self, lag_s: float) -> None:
+        """Count one measurement of how late the event loop called back."""
+        for index, bound_s in enumerate(LAG_BUCKETS_S):
+            if lag_s <= bound_s:
+                break
+        else:
+            index = len(LAG_BUCKETS_S)
+        self.lag_counts[index] += 1
+        self.lag_sum_s += lag_s
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What one scrape shows: copies, so that it can be rendered in another thread."""
+
+    usage: list[Usage]
+    delay_queue: dict[QuotaKind, int]
+    requests: list[int]
+    sessions: dict[str, int]
+    connections: dict[tuple[str, str], int]
+    rejected: dict[tuple[str, Cause], int]
+    reloads: dict[str, int]
+    reload_error: str | None
+    quotas_configured: int
+    quotas_loaded_at_s: float
+    """Wall time of the last good load; 0.0 before the first."""
+    brokers: dict[int, bool]
+    """Node id → whether the last connection attempt to it succeeded."""
+    connections_limit: int
+    lag_counts: list[int]
+    lag_sum_s: float
+    info: dict[str, str] = field(default_factory=dict)
+    """Labels of ``sluice_build_info``."""
