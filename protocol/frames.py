@@ -88,12 +88,21 @@ class FrameSplitter:
     def hold(self, data: bytes, start: int, wanted: int) -> None:
         """Keep ``data[start:]``, a frame border at ``start``, until ``wanted`` bytes from there are present.
 
-        ``split`` then begins at that border again; the caller forwards nothing from ``start`` on.
+        ``split`` then begins at that border again; the caller forwards nothing from ``start`` on. What ``split``
+        itself kept of the same chunk stays behind it.
         """
-        self._held = [data[start:]]
-        self._held_bytes = len(data) - start
+        kept = data[start:]
+        self._held.insert(0, kept)
+        self._held_bytes += len(kept)
         self._wanted = wanted
         self.remaining = 0
+
+    def keep(self, data: bytes) -> None:
+        """Put ``data`` behind what is held, to be split later: for a direction that is stopped at a border."""
+        if not self._held:
+            self._wanted = 0
+        self._held.append(data)
+        self._held_bytes += len(data)
 
     def _refused(self, size: int) -> ProtocolError:
         if size > self.limit:

@@ -2,16 +2,18 @@
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
+
+T = TypeVar("T")
 
 log = structlog.get_logger("sluice.tasks")
 
 _running: set[asyncio.Task[Any]] = set()
 
 
-def spawn[T](work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+def spawn(work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
     """Run ``work`` in the background of the running loop."""
     task = asyncio.get_running_loop().create_task(work, name=name)
     _running.add(task)
