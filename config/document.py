@@ -1,0 +1,281 @@
+"""YAML files as text with positions.
+
+Scalars stay the text that stands in the file: YAML 1.1 reads ``no`` as false, ``010`` as 8 and keeps the last of two
+equal keys without a word, and a quota must not hang on that. The type of the setting decides what a text means.
+Read from the parser's events, not with ``compose``: that is five times slower, and a file of 200,000 ``[`` ends the
+process in it.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+import yaml
+
+from config.problems import ConfigError, InvalidValue, Problem, Steps, field_path
+
+MAX_FILE_BYTES: Final = 64 * 1024 * 1024
+MAX_DEPTH: Final = 32
+
+_SPELLED_OUT = "write the value out where it is used"
+
+
+class Scalar(str):
+    """A text of the file. ``plain`` is one without quotes, which other readers of YAML may take for another type."""
+
+    __slots__ = ("column", "line", "plain")
+    line: int
+    column: int
+    plain: bool
+
+    @property
+    def ambiguous(self) -> bool:
+        """Whether YAML 1.1 or 1.2 reads the text as a boolean, a number or a date and not as text."""
+        return self.plain and _NOT_A_TEXT.fullmatch(self) is not None
+
+
+class Mapping(dict[str, "Node"]):
+    """Keys are ``Scalar``; what follows is where the mapping itself begins."""
+
+    __slots__ = ("column", "line")
+    line: int
+    column: int
+
+    def key(self, name: str) -> Scalar:
+        """Return the key as it stands in the file, with its position."""
+        return next(key for key in self.scalars() if key == name)
+
+    def scalars(self) -> Iterator[Scalar]:
+        """All keys, with their positions."""
+        for key in self:
+            assert isinstance(key, Scalar)  # noqa: S101  tells mypy what the builder guarantees
+            yield key
+
+
+class Sequence(list["Node"]):
+    """A list; line and column are where it begins."""
+
+    __slots__ = ("column", "line")
+    line: int
+    column: int
+
+
+Node = Scalar | Mapping | Sequence | None  # None: a key without a value, ``~`` or ``null``
+Positioned = Scalar | Mapping | Sequence
+
+# YAML 1.1 (y, no, 0o7, 1:30, 1_000, .inf), YAML 1.2 (1e3) and the two keys with a meaning of their own.
+_NOT_A_TEXT: Final = re.compile(
+    r"""[yYnN] | (?i:yes|no|true|false|on|off) | (?i:null) | ~ | = | <<
+    | [-+]? (?: 0b[01_]+ | 0x[0-9a-fA-F_]+ | 0o?[0-7_]+ | [0-9][0-9_]* (?: : [0-5]?[0-9] )* (?:\.[0-9_]*)?
+              | [0-9][0-9_]* (?:\.[0-9_]*)? [eE] [-+]? [0-9]+ | \.[0-9_]+ (?: [eE][-+]?[0-9]+ )? | (?i:\.inf) )
+    | (?i:\.nan)
+    | [0-9]{4}-[0-9]{1,2}-[0-9]{1,2} (?: [Tt\ ].* )?""",
+    re.VERBOSE,
+)
+_NULLS: Final = frozenset(("", "~", "null", "Null", "NULL"))
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A file's mapping, and the problems that leave it readable: keys that stand in it twice (the first one counts)."""
+
+    file: str
+    root: Mapping
+    problems: tuple[Problem, ...]
+
+    def problem(self, steps: Steps, invalid: InvalidValue) -> Problem:
+        """Return what is wrong at ``steps``, with its position."""
+        place = self._place(steps)
+        return Problem(self.file, place.line, place.column, field_path(steps), invalid.message, invalid.hint)
+
+    def _place(self, steps: Steps) -> Positioned:
+        """Find the value, its key if it is empty or unknown, or what should hold it if it is missing."""
+        node: Node = self.root
+        place: Positioned = self.root
+        for step in steps:
+            if isinstance(node, Mapping) and step in node:
+                place = node.key(str(step))
+                node = node[place]
+            elif isinstance(node, Sequence) and isinstance(step, int) and step < len(node):
+                node = node[step]
+            else:
+                break
+            place = place if node is None else node
+        return place
+
+
+def read_document(path: Path) -> Document:
+    """Read a file; raise ConfigError if it is no YAML, or YAML of a kind that is not supported."""
+    return _Builder(str(path), _read_text(path)).build()
+
+
+def _read_text(path: Path) -> str:
+    def refuse(message: str, hint: str = "", line: int = 0, column: int = 0) -> ConfigError:
+        return ConfigError([Problem(str(path), line, column, "", message, hint)])
+
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        raise refuse("no such file") from None
+    except IsADirectoryError:
+        raise refuse("is a directory", "name the file in it") from None
+    except OSError as error:
+        raise refuse(f"cannot be read: {error.strerror}") from None
+    if len(raw) > MAX_FILE_BYTES:
+        raise refuse(f"is larger than {MAX_FILE_BYTES // 1024**2} MiB", "is it the right file?")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = raw[: error.start]
+        line = before.count(b"\n") + 1
+        column = error.start - (before.rfind(b"\n") + 1) + 1
+        wrong = f"byte 0x{raw[error.start]:02x} is not UTF-8"
+        raise refuse(wrong, "save the file as UTF-8", line, column) from None
+
+
+class _Builder:
+    """Turns the parser's events into nodes, and collects what YAML allows and this program does not."""
+
+    def __init__(self, file: str, text: str) -> None:
+        self.file = file
+        self.text = text
+        self.torn = not text.endswith(("\n", "\r"))
+        self.problems: list[Problem] = []
+        self.twice: list[Problem] = []
+        self.steps: list[str | int] = []
+        self.events: Iterator[yaml.Event] = yaml.parse(text, yaml.CSafeLoader)
+
+    def build(self) -> Document:
+        root: Node = None
+        try:
+            root = self._document()
+        except yaml.YAMLError as error:
+            self._refuse_syntax(error)
+        if not self.problems and not isinstance(root, Mapping):
+            self._refuse(1, 1, "is empty" if root is None else "must hold a mapping", "write `key: value` lines")
+        if self.problems or not isinstance(root, Mapping):
+            raise ConfigError(self.problems + self.twice)
+        return Document(self.file, root, tuple(self.twice))
+
+    def _document(self) -> Node:
+        root: Node = None
+        documents = 0
+        for event in self.events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    self._refuse_at(event, "a second document", "keep one document a file")
+                    break
+            elif isinstance(event, yaml.NodeEvent):
+                root = self._node(event)
+        return root
+
+    def _node(self, event: yaml.Event) -> Node:
+        if isinstance(event, yaml.AliasEvent):
+            self._refuse_at(event, f"aliases (*{event.anchor}) are not supported", _SPELLED_OUT)
+            return None
+        assert isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent)  # noqa: S101  mypy: the grammar
+        if event.anchor is not None:
+            self._refuse_at(event, f"anchors (&{event.anchor}) are not supported", _SPELLED_OUT)
+        if event.tag is not None:
+            self._refuse_at(event, f"tags ({event.tag}) are not supported", "leave it out; quotes make a text")
+        if isinstance(event, yaml.ScalarEvent):
+            scalar = self._scalar(event)
+            return None if scalar.plain and scalar in _NULLS else scalar
+        if len(self.steps) >= MAX_DEPTH:
+            self.steps.clear()
+            self._refuse_at(event, f"nested deeper than {MAX_DEPTH} levels")
+            raise ConfigError(self.problems)
+        return self._mapping(event) if isinstance(event, yaml.MappingStartEvent) else self._sequence(event)
+
+    def _scalar(self, event: yaml.ScalarEvent) -> Scalar:
+        scalar = _placed(Scalar(event.value), event)
+        scalar.plain = not event.style
+        if self.torn and scalar.plain and event.end_mark is not None and event.end_mark.index == len(self.text):
+            # The rest of the word may be missing: 1048 may have been meant to be 1048576.
+            self._refuse_at(event, "the file ends within this line: is it half-written?", "end it with a newline")
+        return scalar
+
+    def _sequence(self, start: yaml.Event) -> Sequence:
+        items = _placed(Sequence(), start)
+        self.steps.append(0)
+        for event in self.events:
+            if isinstance(event, yaml.SequenceEndEvent):
+                break
+            self.steps[-1] = len(items)
+            items.append(self._node(event))
+        self.steps.pop()
+        return items
+
+    def _mapping(self, start: yaml.Event) -> Mapping:
+        mapping = _placed(Mapping(), start)
+        for event in self.events:
+            if isinstance(event, yaml.MappingEndEvent):
+                break
+            key = self._key(event, mapping)
+            self.steps.append(key)
+            value = self._node(next(self.events))
+            self.steps.pop()
+            mapping.setdefault(key, value)
+        return mapping
+
+    def _key(self, event: yaml.Event, mapping: Mapping) -> Scalar:
+        if not isinstance(event, yaml.ScalarEvent):
+            self._refuse_at(event, "a key must be a text")
+            self._node(event)
+            return _placed(Scalar(), event)
+        key = self._scalar(event)
+        if key == "<<" and key.plain:
+            self._refuse_at(event, "merge keys (<<) are not supported", _SPELLED_OUT)
+        elif key in mapping:
+            where = field_path((*self.steps, key))
+            hint = f"keep one (the first is on line {mapping.key(key).line})"
+            self.twice.append(Problem(self.file, key.line, key.column, where, "stands here twice", hint))
+        return key
+
+    def _refuse_at(self, event: yaml.Event, message: str, hint: str = "") -> None:
+        self._refuse(*_start(event), message, hint)
+
+    def _refuse(self, line: int, column: int, message: str, hint: str = "") -> None:
+        self.problems.append(Problem(self.file, line, column, field_path(self.steps), message, hint))
+
+    def _refuse_syntax(self, error: yaml.YAMLError) -> None:
+        """Report where the parser gave up; nothing after that point was read."""
+        self.steps.clear()
+        if isinstance(error, yaml.reader.ReaderError):
+            before = self.text[: error.position]
+            line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+            self._refuse(line, column, f"the character U+{error.character:04X} is not allowed", 'write it as "\\u…"')
+            return
+        assert isinstance(error, yaml.MarkedYAMLError)  # noqa: S101  the parser raises these two alone
+        mark = error.problem_mark or error.context_mark
+        assert mark is not None  # noqa: S101  libyaml always says where
+        message = error.problem or "is not YAML"
+        if error.context and error.context_mark and error.context_mark.line != mark.line:
+            message += f" ({error.context} that begins on line {error.context_mark.line + 1})"
+        self._refuse(mark.line + 1, mark.column + 1, message, self._syntax_hint(mark))
+
+    def _syntax_hint(self, mark: yaml.Mark) -> str:
+        if not self.text[mark.index :].strip():
+            return "the file ends too early: is it half-written?"
+        start = self.text.rfind("\n", 0, mark.index) + 1
+        if "\t" in self.text[start : mark.index + 1]:
+            return "indent with spaces, not with tabs"
+        return "quote texts that contain `: `, ` #` or begin with one of [ ] { } & * ! | > % @ `"
+
+
+_PositionedT = TypeVar("_PositionedT", Scalar, Mapping, Sequence)
+
+
+def _placed(node: _PositionedT, event: yaml.Event) -> _PositionedT:
+    node.line, node.column = _start(event)
+    return node
+
+
+def _start(event: yaml.Event) -> tuple[int, int]:
+    mark = event.start_mark
+    assert mark is not None  # noqa: S101  for mypy: libyaml always says where
+    return mark.line + 1, mark.column + 1

@@ -1,0 +1,71 @@
+"""From ``sluice.yaml`` to Settings, or to every problem in it with its line."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from config.document import read_document
+from config.problems import ConfigError, InvalidValue, InvalidValues, Steps, field_path, suggestion
+from config.settings import Settings
+
+
+def load_settings(path: Path) -> Settings:
+    """Return the settings in a file; raise ConfigError with every problem found."""
+    document = read_document(path)
+    try:
+        settings = Settings.model_validate(document.root, context=path.parent, by_alias=True, by_name=False)
+    except ValidationError as error:
+        wrong = [one for details in error.errors(include_url=False) for one in _explain(details)]
+        raise ConfigError(
+            [*document.problems, *(document.problem(steps, invalid) for steps, invalid in wrong)]
+        ) from None
+    if document.problems:
+        raise ConfigError(document.problems)
+    return settings
+
+
+def _explain(details: ErrorDetails) -> Iterator[tuple[Steps, InvalidValue]]:
+    """Say in our words what pydantic found, and where."""
+    steps: Steps = details["loc"]
+    context = details.get("ctx", {})
+    match context.get("error"):
+        case InvalidValues() as invalid_values:
+            for below, invalid in invalid_values.found:
+                yield (*steps, *below), invalid
+        case InvalidValue() as invalid:
+            yield steps, invalid
+        case _:
+            yield steps, _in_our_words(details["type"], details["input"], steps, context)
+
+
+def _in_our_words(kind: str, found: object, steps: Steps, context: dict[str, Any]) -> InvalidValue:
+    match kind:
+        case "extra_forbidden":
+            return InvalidValue("unknown setting", suggestion(str(steps[-1]), _keys(steps[:-1])))
+        case "missing":
+            return InvalidValue("is missing", f"add `{steps[-1]}`")
+        case "literal_error":
+            choices = re.findall(r"'([^']*)'", context["expected"])
+            if not isinstance(found, str):
+                return InvalidValue("must be a single word", f"one of {', '.join(choices)}")
+            return InvalidValue(f"{found!r} is not known", suggestion(found, choices))
+        case "model_type":
+            return InvalidValue("has no settings", f"it takes {', '.join(_keys(steps))}")
+        case "tuple_type":
+            return InvalidValue("must be a list", "begin each item with `- `, or put [ ] around them")
+    raise AssertionError(f"no words for {kind} at {field_path(steps)}")
+
+
+def _keys(steps: Steps) -> list[str]:
+    """Return the keys that the section at ``steps`` takes."""
+    model: type[BaseModel] = Settings
+    for step in steps:
+        if isinstance(step, str):
+            fields = {field.alias or name: field for name, field in model.model_fields.items()}
+            annotation = fields[step].annotation
+            model = (get_args(annotation) or (annotation,))[0]  # tuple[Listener, ...] holds a Listener
+    return [field.alias or name for name, field in model.model_fields.items()]

@@ -1,0 +1,77 @@
+"""What is wrong with a file the operator wrote, and where."""
+
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+Steps = tuple[str | int, ...]  # from the top of a file to a value: keys, and places in lists
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One complaint: ``file:line:column: path.of.field: message; hint``. Line and column count from 1, 0 is none."""
+
+    file: str
+    line: int
+    column: int
+    path: str
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        field = f"{self.path}: " if self.path else ""
+        fix = f"; {self.hint}" if self.hint else ""
+        return f"{where}: {field}{self.message}{fix}"
+
+
+class ConfigError(Exception):
+    """A file cannot be used; it carries every problem found, in the order of the file."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = sorted(problems, key=lambda problem: (problem.line, problem.column))
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+class InvalidValue(ValueError):  # noqa: N818  it is what the value is, and pydantic wants a ValueError
+    """A text that a setting cannot take; the caller adds where it stands."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class InvalidValues(ValueError):  # noqa: N818  as above
+    """Several of them in one value, each with the steps from that value to where it stands."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[Steps, InvalidValue]] = []
+
+    @contextmanager
+    def at(self, *steps: str | int) -> Iterator[None]:
+        """Keep an InvalidValue raised within, so that the next one is found too."""
+        try:
+            yield
+        except InvalidValue as invalid:
+            self.found.append((steps, invalid))
+
+    def raise_if_any(self) -> None:
+        if self.found:
+            raise self
+
+
+def field_path(steps: Iterable[str | int]) -> str:
+    """``["listeners", 0, "bind"]`` as ``listeners[0].bind``."""
+    path = ""
+    for step in steps:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
+    return path
+
+
+def suggestion(wrong: str, known: Sequence[str]) -> str:
+    """Return the fix for a word that is none of ``known``: the nearest of them, or all."""
+    near = difflib.get_close_matches(wrong, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)}"

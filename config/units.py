@@ -1,0 +1,174 @@
+"""How sizes, durations, addresses and numbers are written in a file.
+
+Every function takes the text and returns the value, or raises InvalidValue with the fix.
+"""
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from config.document import Scalar
+from config.problems import InvalidValue
+
+BYTE_UNITS: Final = {
+    "": 1,
+    "B": 1,
+    "kB": 10**3,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+    "TiB": 2**40,
+}
+DURATION_UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
+
+MAX_PORT: Final = 65535
+EVERY_INTERFACE: Final = frozenset(("", "0.0.0.0", "::"))  # noqa: S104  compared with, never bound here
+
+# Without leading zeros, signs and underscores: YAML 1.1 reads 010 as 8, and no quota may hang on that.
+_QUANTITY: Final = re.compile(r"(0|[1-9][0-9]{0,18})(\.[0-9]{1,9})? ?([A-Za-z]*)", re.ASCII)
+_LABEL: Final = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_HOST: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Address:
+    """Where something listens. An empty host means every interface, and only where something is bound."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_whole(text: str) -> int:
+    """Return a whole number, not negative."""
+    match = _QUANTITY.fullmatch(text)
+    if match is None or match[2] or match[3]:
+        raise InvalidValue(f"{text!r} is not a whole number", "write digits only, without a leading zero")
+    return int(match[1])
+
+
+def parse_number(text: str) -> float:
+    """Return a decimal number, not negative."""
+    match = _QUANTITY.fullmatch(text)
+    if match is None or match[3]:
+        raise InvalidValue(f"{text!r} is not a number", "write it like 200 or 12.5")
+    return float(text)
+
+
+def parse_bytes(text: str) -> int:
+    """Return bytes: ``1048576``, ``1MiB`` (2^20), ``1MB`` (10^6)."""
+    return _quantity(text, BYTE_UNITS, "a size", "a whole number of bytes", "10MiB, 10MB or 10485760")
+
+
+def parse_duration_ms(text: str) -> int:
+    """Return milliseconds: ``500ms``, ``1s``, ``2m``, ``1h``. A bare number is refused: seconds or ms?"""
+    return _quantity(text, DURATION_UNITS_MS, "a duration", "a whole number of milliseconds", "500ms, 30s or 2m")
+
+
+def parse_duration_s(text: str) -> float:
+    """Return seconds, from the same texts as ``parse_duration_ms``."""
+    return parse_duration_ms(text) / 1000
+
+
+def parse_address(text: str) -> Address:
+    """``host:port``, ``[::1]:9092`` or ``:9092`` for every interface; the port from 1 to 65535."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port:
+        raise InvalidValue(f"{text!r} has no port", "write host:port, as in 127.0.0.1:9092")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+        _require_ipv6(host)
+    elif ":" in host:
+        raise InvalidValue(f"{text!r} is ambiguous", "put an IPv6 address into brackets: [::1]:9092")
+    elif host:
+        parse_host(host)
+    return Address(host, parse_port(port))
+
+
+def parse_reachable(text: str) -> Address:
+    """Return an address that can be connected to: as ``parse_address``, with a host."""
+    address = parse_address(text)
+    if not address.host:
+        raise InvalidValue(f"{text!r} has no host", "write host:port")
+    return address
+
+
+def parse_host(text: str) -> str:
+    """Return a host name or an IP address, an IPv6 address without brackets."""
+    if text.count(":") > 1:
+        _require_ipv6(text)
+    elif len(text) > 253 or _HOST.fullmatch(text) is None:
+        raise InvalidValue(f"{text!r} is not a host name or an IP address", "write it without a port")
+    return text
+
+
+def parse_advertised(text: str) -> str:
+    """Return a host that clients can connect to."""
+    if text in EVERY_INTERFACE:
+        raise InvalidValue(f"clients cannot connect to {text!r}", "write the host that leads to this proxy")
+    return parse_host(text)
+
+
+def parse_name(text: Scalar) -> str:
+    """Return a name as it stands. One that other readers of YAML take for something else must have quotes."""
+    if text.ambiguous:
+        raise InvalidValue(f"{text} without quotes is not a text to every reader of YAML", f'write "{text}"')
+    if not text:
+        raise InvalidValue("is empty", "write a name")
+    return str(text)
+
+
+def parse_flag(text: str) -> bool:
+    """``true`` or ``false``."""
+    if text not in ("true", "false"):
+        raise InvalidValue(f"{text!r} is neither true nor false")
+    return text == "true"
+
+
+def parse_port(text: str) -> int:
+    """Return a port from 1 to 65535."""
+    port = parse_whole(text)
+    if not 1 <= port <= MAX_PORT:
+        raise InvalidValue(f"{port} is not a port", f"ports go from 1 to {MAX_PORT}")
+    return port
+
+
+def parse_range(text: str) -> range:
+    """``0-9`` (both ends belong to it) or a single number."""
+    first, dash, last = text.partition("-")
+    low = parse_whole(first)
+    high = parse_whole(last) if dash else low
+    if high < low:
+        raise InvalidValue(f"{text!r} runs backwards", f"write {high}-{low}")
+    return range(low, high + 1)
+
+
+def _quantity(text: str, units: dict[str, int], what: str, whole: str, examples: str) -> int:
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise InvalidValue(f"{text!r} is not {what}", f"write it like {examples}")
+    number, fraction, unit = match.groups()
+    if unit not in units:
+        problem = f"has the unknown unit {unit!r}" if unit else "has no unit"
+        raise InvalidValue(f"{text!r} {problem}", f"write it like {examples}")
+    if not fraction:
+        return int(number) * units[unit]
+    value = Fraction(number + fraction) * units[unit]
+    if value.denominator != 1:
+        raise InvalidValue(f"{text!r} is not {whole}", "use a smaller unit")
+    return value.numerator
+
+
+def _require_ipv6(text: str) -> None:
+    try:
+        ipaddress.IPv6Address(text)
+    except ipaddress.AddressValueError as error:
+        raise InvalidValue(f"{text!r} is not an IPv6 address", str(error)) from None
