@@ -1,0 +1,120 @@
+"""Administration of the brokers themselves, around the proxy: what a test sets up and looks up.
+
+kafka-python does what it can do (it starts at once), kafka-configs the quotas.
+"""
+
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from kafka import TopicPartition
+from kafka.admin import KafkaAdminClient
+
+from tests.harness.jars import classpath
+
+TIMEOUT_S: Final = 30.0
+POLL_S: Final = 0.1
+PREFERRED: Final = 0
+
+
+class AdminError(Exception):
+    """The cluster did not come to the state asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A quota entity as kafka-configs names it; "" is the default entity, None leaves the part out."""
+
+    user: str | None = None
+    client_id: str | None = None
+
+    def arguments(self) -> list[str]:
+        parts = (("users", self.user), ("clients", self.client_id))
+        return [
+            word
+            for kind, name in parts
+            if name is not None
+            for word in ("--entity-type", kind, *(["--entity-name", name] if name else ["--entity-default"]))
+        ]
+
+
+class BrokerAdmin:
+    """A connection for administration, as a context manager."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._client: Any = KafkaAdminClient(bootstrap_servers=bootstrap.split(","), client_id="harness-admin")
+
+    def wait_for_brokers(self, node_ids: Iterable[int]) -> None:
+        wanted = set(node_ids)
+
+        def are_there() -> bool:
+            return {broker["broker_id"] for broker in self._client.describe_cluster()["brokers"]} == wanted
+
+        _wait(are_there, f"brokers {sorted(wanted)} registered")
+
+    def create_topic(self, name: str, *, partitions: int, replicas: int, configs: Mapping[str, str]) -> None:
+        options = {"num_partitions": partitions, "replication_factor": replicas, "configs": dict(configs)}
+        self._client.create_topics({name: options}, wait_for_metadata=True)
+
+    def create_assigned(self, name: str, replicas: Mapping[int, Sequence[int]], configs: Mapping[str, str]) -> None:
+        """Create a topic whose partitions have the given replicas, the preferred leader first."""
+        options = {"assignments": dict(replicas), "configs": dict(configs)}
+        self._client.create_topics({name: options}, wait_for_metadata=True)
+
+    def leader(self, topic: str, partition: int) -> int:
+        return int(self._partition(topic, partition)["leader_id"])
+
+    def move_leader(self, topic: str, partition: int, to: int) -> None:
+        where = TopicPartition(topic, partition)
+        replicas: list[int] = list(self._partition(topic, partition)["replica_nodes"])
+        if to not in replicas:
+            raise AdminError(f"broker {to} holds no replica of {topic}-{partition}, only {replicas}")
+        order = [to, *(each for each in replicas if each != to)]
+        self._client.alter_partition_reassignments({where: order})
+        _wait(lambda: not self._client.list_partition_reassignments({topic: [partition]}), f"{topic} reassigned")
+        _wait(lambda: to in self._partition(topic, partition)["isr_nodes"], f"broker {to} in sync for {topic}")
+        self._client.elect_leaders(PREFERRED, {topic: [partition]})
+        _wait(lambda: self.leader(topic, partition) == to, f"broker {to} leading {topic}-{partition}")
+
+    def end_offset(self, topic: str, partition: int = 0) -> int:
+        where = TopicPartition(topic, partition)
+        return int(self._client.list_partition_offsets({where: -1})[where].offset)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _partition(self, topic: str, partition: int) -> dict[str, Any]:
+        described = self._client.describe_topics([topic])[0]
+        found: dict[str, Any] = next(p for p in described["partitions"] if p["partition_index"] == partition)
+        return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def set_broker_quota(version: str, bootstrap: str, entity: Entity, quotas: Mapping[str, float | None]) -> None:
+    """kafka-configs --alter; returns when the broker has them."""
+    added = ",".join(f"{kind}={value}" for kind, value in quotas.items() if value is not None)
+    deleted = ",".join(kind for kind, value in quotas.items() if value is None)
+    command = [
+        *("java", "-XX:TieredStopAtLevel=1", "-cp", classpath(f"kafka-{version}"), "kafka.admin.ConfigCommand"),
+        *("--bootstrap-server", bootstrap, "--alter", *entity.arguments()),
+        *(["--add-config", added] if added else []),
+        *(["--delete-config", deleted] if deleted else []),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    if done.returncode != 0 or "Completed updating" not in done.stdout:
+        raise AdminError(f"kafka-configs {' '.join(command[5:])} failed:\n{done.stdout}{done.stderr}")
+
+
+def _wait(is_so: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise AdminError(f"not within {TIMEOUT_S:g} s: {what}")
+        time.sleep(POLL_S)

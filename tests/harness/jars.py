@@ -1,0 +1,118 @@
+"""The jar cache: Apache Kafka's brokers, tools and clients, fetched once through Maven.
+
+A set is a directory `<cache>/kafka-sluice/jars/<name>/` that exists only when it is complete: it is filled beside its
+place and renamed.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from xml.sax.saxutils import escape
+
+FETCH_TIMEOUT_S: Final = 600
+# slf4j-simple and not slf4j-nop: a broker that does not start says why on stderr, which the harness quotes.
+LOGGING: Final = "org.slf4j:slf4j-simple:1.7.36"
+
+
+class JarError(Exception):
+    """A jar set that is not in the cache, or cannot be fetched; says which, and what to type."""
+
+
+@dataclass(frozen=True, slots=True)
+class JarSet:
+    name: str
+    artifacts: tuple[str, ...]
+    """Maven coordinates, `group:artifact:version`."""
+
+
+def _broker(version: str) -> JarSet:
+    kafka = "org.apache.kafka"
+    return JarSet(f"kafka-{version}", (f"{kafka}:kafka_2.13:{version}", f"{kafka}:kafka-tools:{version}", LOGGING))
+
+
+def _clients(version: str) -> JarSet:
+    return JarSet(f"kafka-clients-{version}", (f"org.apache.kafka:kafka-clients:{version}", LOGGING))
+
+
+NEWEST_BROKER: Final = "4.3.1"
+BROKER_VERSIONS: Final = (NEWEST_BROKER, "3.9.1")
+CLIENT_VERSIONS: Final = ("1.1.1", "2.3.1", "3.9.2", "4.4.0")
+DEMO_SETS: Final = (_broker(NEWEST_BROKER),)
+ALL_SETS: Final = (*map(_broker, BROKER_VERSIONS), *map(_clients, CLIENT_VERSIONS))
+
+
+def cache_dir() -> Path:
+    """`${XDG_CACHE_HOME:-~/.cache}/kafka-sluice`."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "kafka-sluice"
+
+
+def jar_dir(name: str) -> Path:
+    """Where the set `name` (for example `kafka-clients-3.9.2`) is; JarError when it has not been fetched."""
+    directory = _place_of(name)
+    if not directory.is_dir():
+        raise JarError(f"jar set {name} is not in {directory.parent}: run `make setup`")
+    return directory
+
+
+def classpath(name: str) -> str:
+    """What `java -cp` takes."""
+    return f"{jar_dir(name)}/*"
+
+
+def missing(sets: tuple[JarSet, ...]) -> list[JarSet]:
+    return [wanted for wanted in sets if not _place_of(wanted.name).is_dir()]
+
+
+def fetch(wanted: JarSet) -> Path:
+    """Put the set into the cache, in one rename; a set that another process put there meanwhile is as good."""
+    place = _place_of(wanted.name)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{wanted.name}-", dir=place.parent) as scratch:
+        jars = Path(scratch) / "jars"
+        _copy_dependencies(wanted, Path(scratch) / "pom.xml", jars)
+        try:
+            jars.rename(place)
+        except OSError:
+            if not place.is_dir():
+                raise
+    return place
+
+
+def _place_of(name: str) -> Path:
+    return cache_dir() / "jars" / name
+
+
+def _copy_dependencies(wanted: JarSet, pom: Path, jars: Path) -> None:
+    pom.write_text(_pom(wanted), encoding="utf-8")
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise JarError(f"cannot fetch {wanted.name}: Maven (mvn) is not installed: run `make setup`")
+    command = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False)
+    if done.returncode != 0 or not any(jars.glob("*.jar")):
+        said = "\n".join((done.stdout + done.stderr).splitlines()[-15:])
+        raise JarError(f"cannot fetch {wanted.name} ({', '.join(wanted.artifacts)}) through Maven:\n{said}")
+
+
+def _pom(wanted: JarSet) -> str:
+    dependencies = "".join(map(_dependency, wanted.artifacts))
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        f"<groupId>sluice</groupId><artifactId>{escape(wanted.name)}</artifactId><version>1</version>"
+        f"<packaging>pom</packaging><dependencies>{dependencies}</dependencies></project>"
+    )
+
+
+def _dependency(artifact: str) -> str:
+    group, name, version = map(escape, artifact.split(":"))
+    # Kafka 3.9 brings a logging binding of its own; two bindings make slf4j choose by chance.
+    reload4j = "<exclusion><groupId>org.slf4j</groupId><artifactId>slf4j-reload4j</artifactId></exclusion>"
+    return (
+        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>"
+        f"<exclusions>{reload4j}</exclusions></dependency>"
+    )

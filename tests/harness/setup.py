@@ -1,0 +1,113 @@
+"""Install what the demo, or all of tests and benchmarks, need beside Python: `python -m tests.harness.setup [demo]`.
+
+Programs come from Debian packages when run as root (else the line to type is printed and the exit status is 2), jars
+from Maven Central into the user's cache. Where nothing is missing it does nothing, at once.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.harness.jars import ALL_SETS, DEMO_SETS, JarError, JarSet, cache_dir, fetch, missing
+
+OLDEST_JAVA: Final = 17  # Kafka 4 brokers start on nothing older
+APT_TIMEOUT_S: Final = 900
+
+
+class SetupError(Exception):
+    """Something is missing and cannot be installed from here; the text says what to type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A command, and the Debian package that brings it."""
+
+    command: str
+    package: str
+
+
+DEMO_PROGRAMS: Final = (Program("javac", "default-jdk-headless"), Program("mvn", "maven"))
+ALL_PROGRAMS: Final = (
+    *DEMO_PROGRAMS,
+    Program("gcc", "gcc"),
+    Program("haproxy", "haproxy"),
+    Program("promtool", "prometheus"),
+)
+
+
+def main(arguments: list[str]) -> int:
+    if arguments not in ([], ["demo"]):
+        print("usage: python -m tests.harness.setup [demo]", file=sys.stderr)
+        return 2
+    programs, sets = (DEMO_PROGRAMS, DEMO_SETS) if arguments else (ALL_PROGRAMS, ALL_SETS)
+    try:
+        install_programs(programs)
+        fetch_jars(sets)
+    except (SetupError, JarError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+def install_programs(programs: tuple[Program, ...]) -> None:
+    absent = [program for program in programs if not is_installed(program)]
+    if not absent:
+        return
+    packages = " ".join(program.package for program in absent)
+    commands = ", ".join(program.command for program in absent)
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        raise SetupError(
+            f"missing: {commands}. On Debian, type:\n"
+            f"  sudo apt-get update && sudo apt-get install -y --no-install-recommends {packages}"
+        )
+    print(f"installing {packages} (for {commands})", flush=True)
+    _apt_get("update")
+    _apt_get("install", "-y", "--no-install-recommends", *packages.split())
+    for program in absent:
+        if not is_installed(program):
+            raise SetupError(f"{program.package} is installed, but there is still no usable {program.command}")
+
+
+def fetch_jars(sets: tuple[JarSet, ...]) -> None:
+    for wanted in missing(sets):
+        print(f"fetching {wanted.name} into {cache_dir() / 'jars'}", flush=True)
+        fetch(wanted)
+
+
+def is_installed(program: Program) -> bool:
+    found = shutil.which(program.command)
+    return found is not None and (program.command != "javac" or _java_version(Path(found)) >= OLDEST_JAVA)
+
+
+def _java_version(javac: Path) -> int:
+    """The major version, from the JDK's `release` file: asking `java -version` costs a start of a JVM."""
+    release = javac.resolve().parent.parent / "release"
+    try:
+        found = re.search(r'^JAVA_VERSION="(\d+)', release.read_text(encoding="utf-8"), re.MULTILINE)
+    except OSError:
+        return OLDEST_JAVA  # a JDK without that file: believe it, and let the broker complain
+    return int(found[1]) if found else OLDEST_JAVA
+
+
+def _apt_get(*arguments: str) -> None:
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    done = subprocess.run(
+        ["apt-get", "-q", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=APT_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        said = "\n".join((done.stdout + done.stderr).splitlines()[-10:])
+        raise SetupError(f"apt-get {' '.join(arguments)} failed:\n{said}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,188 @@
+"""The proxy itself: the command that an operator types, in a folder of its own.
+
+with SluiceProcess(cluster.bootstrap, cluster.node_ids, quotas=greedy_yaml) as sluice:
+    ... sluice.bootstrap ... sluice.write_quotas(other_yaml) ... sluice.metrics() ...
+"""
+
+import json
+import shutil
+import signal
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from tests.harness.ports import LOOPBACK, free_ports
+from tests.harness.process import Program
+from tests.harness.wire import Address
+
+NO_QUOTAS: Final = "quotas: []\n"
+READY_TIMEOUT_S: Final = 15.0
+HTTP_TIMEOUT_S: Final = 5.0
+
+
+class Metrics:
+    """One scrape."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+
+    def samples(self, name: str, **labels: str) -> list[Sample]:
+        """All samples of that full name (with `_total` on counters) that carry these labels."""
+        return [sample for sample in self._samples if sample.name == name and labels.items() <= sample.labels.items()]
+
+    def value(self, name: str, **labels: str) -> float:
+        """The sum over those samples; 0 when there is none."""
+        return sum(sample.value for sample in self.samples(name, **labels))
+
+
+class SluiceProcess:
+    """`sluice run` in front of the brokers at `bootstrap`, as a context manager.
+
+    `node_ids` get a port each; `settings` are laid over the configuration file, section by section.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        node_ids: Sequence[int],
+        *,
+        quotas: str = NO_QUOTAS,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        first = free_ports(len(node_ids) + 2)
+        self.address = Address(LOOPBACK, first)
+        self.admin = Address(LOOPBACK, first + 1)
+        self.broker_addresses = {
+            node_id: Address(LOOPBACK, first + 2 + index) for index, node_id in enumerate(sorted(node_ids))
+        }
+        self._bootstrap = bootstrap
+        self._quotas = quotas
+        self._settings = dict(settings or {})
+        self._folder: Path | None = None
+        self._program: Program | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """What a client is given as `bootstrap.servers`."""
+        return str(self.address)
+
+    @property
+    def pid(self) -> int:
+        return self._running().pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._program is not None and self._program.is_running
+
+    @property
+    def config_path(self) -> Path:
+        return self._place() / "sluice.yaml"
+
+    @property
+    def quotas_path(self) -> Path:
+        return self._place() / "quotas.yaml"
+
+    @property
+    def metrics_url(self) -> str:
+        return f"http://{self.admin}/metrics"
+
+    def start(self) -> None:
+        """Until /readyz answers 200; ProcessError with the end of its log when it does not."""
+        self._folder = Path(tempfile.mkdtemp(prefix="sluice-"))
+        try:
+            self.write_quotas(self._quotas)
+            self.config_path.write_text(yaml.safe_dump(self._configuration(), sort_keys=False), encoding="utf-8")
+            command = [str(Path(sys.executable).parent / "sluice"), "run", "-c", str(self.config_path)]
+            self._program = Program("sluice", command, self._folder / "sluice.log")
+            self._program.wait_until(self.is_ready, "answer 200 of /readyz", READY_TIMEOUT_S)
+        except BaseException:
+            self.close()
+            raise
+
+    def stop(self, timeout_s: float = 40.0) -> int:
+        """SIGTERM; the exit status. Files and log stay until `close`."""
+        self._running().signal(signal.SIGTERM)
+        return self._running().wait(timeout_s)
+
+    def signal(self, number: signal.Signals) -> None:
+        self._running().signal(number)
+
+    def close(self) -> None:
+        """End it, whatever it is doing, and remove its folder."""
+        if self._program is not None:
+            self._program.kill()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def write_quotas(self, text: str) -> None:
+        """Replace the quota file as an editor or a deployment does: a new file, renamed into place."""
+        fresh = self.quotas_path.with_suffix(".new")
+        fresh.write_text(text, encoding="utf-8")
+        fresh.replace(self.quotas_path)
+
+    def is_ready(self) -> bool:
+        return self.get("/readyz")[0] == 200
+
+    def metrics(self) -> Metrics:
+        return Metrics(self.get("/metrics")[1])
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and body of an admin page; status 0 while nothing listens."""
+        try:
+            with urllib.request.urlopen(f"http://{self.admin}{path}", timeout=HTTP_TIMEOUT_S) as answer:  # noqa: S310  our own loopback address
+                return int(answer.status), answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def logs(self) -> list[dict[str, Any]]:
+        """Every log line so far; a line that is not a JSON object is an error of the proxy's."""
+        return [json.loads(line) for line in self._running().output().splitlines()]
+
+    def log_tail(self) -> str:
+        return self._running().tail()
+
+    def _configuration(self) -> dict[str, Any]:
+        brokers = {str(node_id): str(address.port) for node_id, address in self.broker_addresses.items()}
+        listener = {"name": "PLAIN", "bind": str(self.address), "advertise": LOOPBACK, "brokers": brokers}
+        sections: dict[str, Any] = {
+            "cluster": {"name": "harness", "bootstrap": self._bootstrap.split(",")},
+            "listeners": [listener],
+            "quotas": {"store": {"type": "file", "path": self.quotas_path.name}},
+            "admin": {"bind": str(self.admin)},
+            "drain": {"timeout": "5s"},
+            "log": {"format": "json"},
+        }
+        for name, section in self._settings.items():
+            sections[name] = {**sections[name], **section} if isinstance(sections.get(name), dict) else section
+        return sections
+
+    def _place(self) -> Path:
+        if self._folder is None:
+            raise RuntimeError("sluice has not been started")
+        return self._folder
+
+    def _running(self) -> Program:
+        if self._program is None:
+            raise RuntimeError("sluice has not been started")
+        return self._program
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
