@@ -6,7 +6,6 @@ Read from the parser's events, not with ``compose``: that is five times slower, 
 process in it.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,66 +13,13 @@ from typing import Final, TypeVar
 
 import yaml
 
+from config.nodes import Mapping, Node, Positioned, Scalar, Sequence
 from config.problems import ConfigError, InvalidValue, Problem, Steps, field_path
 
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 MAX_DEPTH: Final = 32
 
 _SPELLED_OUT = "write the value out where it is used"
-
-
-class Scalar(str):
-    """A text of the file. ``plain`` is one without quotes, which other readers of YAML may take for another type."""
-
-    __slots__ = ("column", "line", "plain")
-    line: int
-    column: int
-    plain: bool
-
-    @property
-    def ambiguous(self) -> bool:
-        """Whether YAML 1.1 or 1.2 reads the text as a boolean, a number or a date and not as text."""
-        return self.plain and _NOT_A_TEXT.fullmatch(self) is not None
-
-
-class Mapping(dict[str, "Node"]):
-    """Keys are ``Scalar``; what follows is where the mapping itself begins."""
-
-    __slots__ = ("column", "line")
-    line: int
-    column: int
-
-    def key(self, name: str) -> Scalar:
-        """Return the key as it stands in the file, with its position."""
-        return next(key for key in self.scalars() if key == name)
-
-    def scalars(self) -> Iterator[Scalar]:
-        """All keys, with their positions."""
-        for key in self:
-            assert isinstance(key, Scalar)  # noqa: S101  tells mypy what the builder guarantees
-            yield key
-
-
-class Sequence(list["Node"]):
-    """A list; line and column are where it begins."""
-
-    __slots__ = ("column", "line")
-    line: int
-    column: int
-
-
-Node = Scalar | Mapping | Sequence | None  # None: a key without a value, ``~`` or ``null``
-Positioned = Scalar | Mapping | Sequence
-
-# YAML 1.1 (y, no, 0o7, 1:30, 1_000, .inf), YAML 1.2 (1e3) and the two keys with a meaning of their own.
-_NOT_A_TEXT: Final = re.compile(
-    r"""[yYnN] | (?i:yes|no|true|false|on|off) | (?i:null) | ~ | = | <<
-    | [-+]? (?: 0b[01_]+ | 0x[0-9a-fA-F_]+ | 0o?[0-7_]+ | [0-9][0-9_]* (?: : [0-5]?[0-9] )* (?:\.[0-9_]*)?
-              | [0-9][0-9_]* (?:\.[0-9_]*)? [eE] [-+]? [0-9]+ | \.[0-9_]+ (?: [eE][-+]?[0-9]+ )? | (?i:\.inf) )
-    | (?i:\.nan)
-    | [0-9]{4}-[0-9]{1,2}-[0-9]{1,2} (?: [Tt\ ].* )?""",
-    re.VERBOSE,
-)
 _NULLS: Final = frozenset(("", "~", "null", "Null", "NULL"))
 
 
@@ -86,12 +32,10 @@ class Document:
     problems: tuple[Problem, ...]
 
     def problem(self, steps: Steps, invalid: InvalidValue) -> Problem:
-        """Return what is wrong at ``steps``, with its position."""
-        place = self._place(steps)
-        return Problem(self.file, place.line, place.column, field_path(steps), invalid.message, invalid.hint)
+        """Return what is wrong at ``steps``, with the position of the value.
 
-    def _place(self, steps: Steps) -> Positioned:
-        """Find the value, its key if it is empty or unknown, or what should hold it if it is missing."""
+        Of its key, if it has no value or the key is what is wrong; of what should hold it, if it is missing.
+        """
         node: Node = self.root
         place: Positioned = self.root
         for step in steps:
@@ -99,11 +43,13 @@ class Document:
                 place = node.key(str(step))
                 node = node[place]
             elif isinstance(node, Sequence) and isinstance(step, int) and step < len(node):
+                place = node
                 node = node[step]
             else:
-                break
-            place = place if node is None else node
-        return place
+                node = None
+        if node is not None and not invalid.of_key:
+            place = node
+        return Problem(self.file, place.line, place.column, field_path(steps), invalid.message, invalid.hint)
 
 
 def read_document(path: Path) -> Document:

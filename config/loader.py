@@ -45,7 +45,7 @@ def _explain(details: ErrorDetails) -> Iterator[tuple[Steps, InvalidValue]]:
 def _in_our_words(kind: str, found: object, steps: Steps, context: dict[str, Any]) -> InvalidValue:
     match kind:
         case "extra_forbidden":
-            return InvalidValue("unknown setting", suggestion(str(steps[-1]), _keys(steps[:-1])))
+            return InvalidValue("unknown setting", suggestion(str(steps[-1]), _keys(steps[:-1])), of_key=True)
         case "missing":
             return InvalidValue("is missing", f"add `{steps[-1]}`")
         case "literal_error":

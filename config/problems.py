@@ -35,12 +35,13 @@ class ConfigError(Exception):
 
 
 class InvalidValue(ValueError):  # noqa: N818  it is what the value is, and pydantic wants a ValueError
-    """A text that a setting cannot take; the caller adds where it stands."""
+    """A text that a setting cannot take, or with ``of_key`` a key that has no business; the caller adds where."""
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", *, of_key: bool = False) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.of_key = of_key
 
 
 class InvalidValues(ValueError):  # noqa: N818  as above
@@ -49,6 +50,9 @@ class InvalidValues(ValueError):  # noqa: N818  as above
     def __init__(self) -> None:
         super().__init__()
         self.found: list[tuple[Steps, InvalidValue]] = []
+
+    def add(self, steps: Steps, message: str, hint: str = "", *, of_key: bool = False) -> None:
+        self.found.append((steps, InvalidValue(message, hint, of_key=of_key)))
 
     @contextmanager
     def at(self, *steps: str | int) -> Iterator[None]:

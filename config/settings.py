@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, Validat
 from pydantic_core import CoreSchema, core_schema
 
 from config.brokers import BrokerPorts, PortClaim, find_claimed_twice, parse_broker_ports
-from config.document import Mapping, Scalar
+from config.nodes import Mapping, Scalar
 from config.problems import InvalidValue, InvalidValues
 from config.units import (
     Address,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from config.document import Scalar
+from config.nodes import Scalar
 from config.problems import InvalidValue
 
 BYTE_UNITS: Final = {

@@ -1,0 +1,174 @@
+"""The file store: quotas as YAML, in Kafka's property names.
+
+What KRaft's AlterClientQuotas refuses (ClientQuotaControlManager) is refused here too, so that every quota of a file
+could be set in a cluster as well. In particular a quota is above 0: no rate can keep to a bound of 0, and Kafka's own
+arithmetic overflows there to "not throttled".
+"""
+
+import ipaddress
+from collections.abc import Callable, Iterator
+from collections.abc import Mapping as ReadOnlyMapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from config.document import Document, read_document
+from config.nodes import Mapping, Node, Scalar, Sequence
+from config.problems import ConfigError, InvalidValue, InvalidValues, Problem, Steps, suggestion
+from config.units import parse_bytes, parse_name, parse_number, parse_whole
+from quotas.entities import Default, Entity
+from quotas.kinds import QuotaKind
+from quotas.policy import Policy
+
+ENFORCED: Final = frozenset((QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE))
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPolicy:
+    """What a file says: the policy, the line of each entity's quota, and what is accepted but not enforced."""
+
+    policy: Policy
+    lines: ReadOnlyMapping[Entity, int]
+    warnings: tuple[Problem, ...]
+
+
+def load(path: Path) -> LoadedPolicy:
+    """Return the quotas in a file; raise ConfigError with every problem found."""
+    return _Reader(read_document(path)).read()
+
+
+# How each kind is written, and its most by the type that Kafka gives it: LONG, DOUBLE or INT (QuotaConfig).
+_FORMS: Final[dict[QuotaKind, tuple[Callable[[str], float], float]]] = {
+    QuotaKind.PRODUCER_BYTE_RATE: (parse_bytes, 2**63 - 1),
+    QuotaKind.CONSUMER_BYTE_RATE: (parse_bytes, 2**63 - 1),
+    QuotaKind.REQUEST_PERCENTAGE: (parse_number, float("inf")),
+    QuotaKind.CONTROLLER_MUTATION_RATE: (parse_number, float("inf")),
+    QuotaKind.CONNECTION_CREATION_RATE: (parse_whole, 2**31 - 1),
+}
+_OF_IP: Final = {QuotaKind.CONNECTION_CREATION_RATE.value: QuotaKind.CONNECTION_CREATION_RATE}
+_OF_CLIENT: Final = {kind.value: kind for kind in QuotaKind if kind.value not in _OF_IP}
+_DIMENSIONS: Final = ("user", "client-id", "ip")
+_ENTITY_FORM: Final = "write it like {user: alice, client-id: {default: true}} or {ip: 10.0.0.1}"
+
+
+class _Reader:
+    """Reads one quota after the other, and collects what is wrong with each."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.wrong = InvalidValues()
+        self.limits: dict[Entity, dict[QuotaKind, float]] = {}
+        self.lines: dict[Entity, int] = {}
+        self.unenforced: dict[QuotaKind, list[Steps]] = {}
+
+    def read(self) -> LoadedPolicy:
+        for key in self.document.root:
+            if key != "quotas":
+                self.wrong.add((key,), "unknown key", suggestion(key, ["quotas"]), of_key=True)
+        entries = self.document.root.get("quotas")
+        if isinstance(entries, Sequence):
+            for index, entry in enumerate(entries):
+                self._read_quota(("quotas", index), entry)
+        else:
+            self.wrong.add(("quotas",), "must be a list of quotas", "write `quotas: []` for none")
+        problems = [self.document.problem(steps, invalid) for steps, invalid in self.wrong.found]
+        if problems or self.document.problems:
+            raise ConfigError([*self.document.problems, *problems])
+        return LoadedPolicy(Policy(self.limits), self.lines, tuple(self._warnings()))
+
+    def _read_quota(self, steps: Steps, quota: Node) -> None:
+        if not isinstance(quota, Mapping):
+            self.wrong.add(steps, "must be a quota", "write it like {entity: {user: alice}, producer_byte_rate: 1MiB}")
+            return
+        entity = self._read_entity((*steps, "entity"), quota.get("entity"))
+        limits = self._read_limits(steps, quota)
+        if entity is None:
+            return
+        if entity in self.lines:
+            first = f"the first quota for {entity.describe()} is on line {self.lines[entity]}"
+            self.wrong.add((*steps, "entity"), "has a quota already", f"put all its limits into one: {first}")
+            return
+        self.limits[entity] = limits
+        self.lines[entity] = quota.line
+
+    def _read_entity(self, steps: Steps, written: Node) -> Entity | None:
+        if not isinstance(written, Mapping) or not written:
+            self.wrong.add(steps, "must say whom the quota is for", _ENTITY_FORM)
+            return None
+        names: dict[str, str | Default] = {}
+        for dimension, name in written.items():
+            with self.wrong.at(*steps, dimension):
+                names[dimension] = _name(dimension, name)
+        if len(names) < len(written):
+            return None
+        try:
+            return Entity(names.get("user"), names.get("client-id"), names.get("ip"))
+        except ValueError as error:
+            self.wrong.add(steps, str(error), _ENTITY_FORM)
+            return None
+
+    def _read_limits(self, steps: Steps, quota: Mapping) -> dict[QuotaKind, float]:
+        entity = quota.get("entity")
+        of_ip = isinstance(entity, Mapping) and "ip" in entity
+        limits: dict[QuotaKind, float] = {}
+        for key, value in quota.items():
+            if key == "entity":
+                continue
+            at = (*steps, key)
+            with self.wrong.at(*at):
+                kind = _kind(key, of_ip=of_ip)
+                limits[kind] = _limit(kind, value)
+                if kind not in ENFORCED:
+                    self.unenforced.setdefault(kind, []).append(at)
+        if set(quota) <= {"entity"}:
+            known = ", ".join(_OF_IP if of_ip else _OF_CLIENT)
+            self.wrong.add(steps, "sets no limit", f"add one of {known}, or remove the quota")
+        return limits
+
+    def _warnings(self) -> Iterator[Problem]:
+        """Yield one a kind, at its first quota: a file of 100,000 would bury the log under one each."""
+        for kind, places in self.unenforced.items():
+            count = f" ({len(places)} quotas in this file)" if len(places) > 1 else ""
+            yield self.document.problem(places[0], InvalidValue(f"{kind} is not enforced by this version{count}"))
+
+
+def _name(dimension: str, written: Node) -> str | Default:
+    if dimension not in _DIMENSIONS:
+        raise InvalidValue("is not a kind of entity", suggestion(dimension, _DIMENSIONS), of_key=True)
+    if isinstance(written, Mapping) and written == {"default": "true"}:
+        return Default.DEFAULT
+    if not isinstance(written, Scalar):
+        raise InvalidValue("must be a name", "write a name, or {default: true} for the default entity")
+    return _canonical_ip(written) if dimension == "ip" else parse_name(written)
+
+
+def _canonical_ip(text: str) -> str:
+    """Return one spelling for each address; an IPv4-mapped one is the IPv4 address, as for a Java broker."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        # Kafka would resolve a host name once, when the quota is set; a file would have to be loaded again for that.
+        raise InvalidValue(f"{text!r} is not an IP address", "host names are not resolved") from None
+    return str(getattr(address, "ipv4_mapped", None) or address)
+
+
+def _kind(key: str, *, of_ip: bool) -> QuotaKind:
+    known, others = (_OF_IP, _OF_CLIENT) if of_ip else (_OF_CLIENT, _OF_IP)
+    if key in known:
+        return known[key]
+    if key in others:
+        owner = "a user or client-id" if of_ip else "an ip"
+        raise InvalidValue(f"is a limit of {owner}", f"this entity takes {', '.join(known)}", of_key=True)
+    raise InvalidValue("unknown limit", suggestion(key, ["entity", *known]), of_key=True)
+
+
+def _limit(kind: QuotaKind, written: Node) -> float:
+    if not isinstance(written, Scalar):
+        raise InvalidValue("must be a single value", "write it like 1MiB" if kind in ENFORCED else "write a number")
+    parse, most = _FORMS[kind]
+    limit = parse(written)
+    if limit == 0:
+        raise InvalidValue("must be above 0", "remove the line for no limit")
+    if limit > most:
+        raise InvalidValue(f"{written} is too large", f"the most is {most}")
+    return limit
