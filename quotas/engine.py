@@ -1,0 +1,181 @@
+"""Who may use how much, and who has used it: the counters of one worker under the policy in force."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from quotas.bound import Bound, CounterKey, Inert, Usage
+from quotas.delay_queue import DelayQueue
+from quotas.entities import Entity
+from quotas.kinds import QuotaKind
+from quotas.policy import Key, Policy, PolicyChange, differences
+from quotas.precedence import DEFAULT, level_of, limiting_key, tags_of
+from quotas.rate import AT_ONCE, Window
+
+__all__ = ["RATE_KINDS", "Bound", "CounterKey", "Engine", "Usage", "Window"]
+
+RATE_KINDS: Final = (QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE, QuotaKind.REQUEST_PERCENTAGE)
+"""The kinds that are a sampled rate of a user and client-id, which is what the engine keeps counters of."""
+
+
+class Counters:
+    """The counters of one quota kind (Kafka: ClientQuotaManager)."""
+
+    __slots__ = (
+        "_bounds",
+        "_brokers",
+        "_cap_ms",
+        "_elsewhere",
+        "_inert",
+        "_kind",
+        "_levels",
+        "_limits",
+        "_watch",
+        "_window",
+    )
+
+    def __init__(self, kind: QuotaKind, window: Window) -> None:
+        self._kind = kind
+        self._window = window
+        # A request quota never delays longer than one window; byte rates are not capped (QuotaUtils).
+        self._cap_ms = window.size_ms if kind is QuotaKind.REQUEST_PERCENTAGE else None
+        self._limits: dict[Key, float] = {}
+        self._levels = 0
+        self._bounds: dict[CounterKey, Bound] = {}
+        self._brokers: set[int] = set()
+        self._watch: DelayQueue[Bound] = DelayQueue()
+        """Every bound of _bounds once, at a moment not after the first at which it may be dropped."""
+        self._elsewhere: dict[CounterKey, float] = {}
+        self._inert = Inert(CounterKey(kind, "", "", -1), window, None, self)
+
+    def resolve(self, user: str, client_id: str, broker: int) -> Bound:
+        if not self._levels:
+            return self._inert
+        user_tag, client_tag = tags_of(self._limits, self._levels, user, client_id)
+        key = CounterKey(self._kind, user_tag, client_tag, broker)
+        return self._bounds.get(key) or self.enter(Bound(key, self._window, self._cap_ms, self))
+
+    def enter(self, bound: Bound) -> Bound:
+        """Take ``bound`` in as the one of its key, or return the one that already is."""
+        key = bound.key
+        live = self._bounds.setdefault(key, bound)
+        if live is bound:
+            self._brokers.add(key.broker)
+            self._watch.add(AT_ONCE, bound)
+            bound.set_elsewhere(self._elsewhere.get(key, 0.0))
+            self._limit(bound)
+            bound.entered()
+        return live
+
+    def apply(self, limits: dict[Key, float], touched: set[Key]) -> None:
+        self._limits = limits
+        # A removal sets the bit of its level too, and nothing ever clears one (QuotaTypes).
+        for key in touched:
+            self._levels |= level_of(key)
+        for bound in self._concerned(touched):
+            self._limit(bound)
+
+    def usage(self, now_ms: int) -> Iterator[Usage]:
+        for bound in self._bounds.values():
+            usage = bound.usage(now_ms)
+            if usage is not None:
+                yield usage
+
+    def elsewhere(self, numbers: dict[CounterKey, float]) -> None:
+        for key in self._elsewhere.keys() | numbers.keys():
+            bound = self._bounds.get(key)
+            if bound is not None:
+                bound.set_elsewhere(numbers.get(key, 0.0))
+        self._elsewhere = numbers
+
+    def expire(self, now_ms: int) -> int:
+        dropped = 0
+        for bound in self._watch.due(now_ms):
+            end_ms = bound.last_ms + self._window.keep_ms
+            if end_ms <= now_ms:
+                del self._bounds[bound.key]
+                bound.dropped()
+                dropped += 1
+            else:
+                self._watch.add(end_ms, bound)
+        return dropped
+
+    def _concerned(self, touched: set[Key]) -> Iterator[Bound]:
+        """Yield the bounds whose limit may have changed: all for a default, otherwise those with just these tags."""
+        if any(DEFAULT in key for key in touched):
+            yield from self._bounds.values()
+            return
+        for user, client_id in touched:
+            for broker in self._brokers:
+                bound = self._bounds.get(CounterKey(self._kind, str(user or ""), str(client_id or ""), broker))
+                if bound is not None:
+                    yield bound
+
+    def _limit(self, bound: Bound) -> None:
+        key = limiting_key(self._limits, bound.key.user, bound.key.client_id)
+        bound.rule = None if key is None else Entity(*key)
+        bound.set_limit(None if key is None else self._limits[key])
+
+
+class Engine:
+    """Counters for every kind in RATE_KINDS, under a policy that may be replaced at any time.
+
+    ``generation`` rises whenever a Bound that a session holds may no longer be the right one: compare before use,
+    and resolve again. One that is charged nevertheless loses nothing.
+    """
+
+    __slots__ = ("_counters", "_policy", "generation")
+
+    def __init__(self, policy: Policy, window: Window = Window()) -> None:  # noqa: B008  frozen
+        self.generation = 0
+        self._policy = Policy()
+        self._counters = {kind: Counters(kind, window) for kind in RATE_KINDS}
+        self.apply(policy, 0)
+
+    def resolve(self, user: str, client_id: str, kind: QuotaKind, broker: int) -> Bound:
+        """Return the counter that a client is measured by on one broker (its node id, -1: not known yet).
+
+        A null client-id is "". Raises KeyError for a kind that is not in RATE_KINDS.
+        """
+        return self._counters[kind].resolve(user, client_id, broker)
+
+    def apply(self, policy: Policy, now_ms: int) -> PolicyChange:
+        """Put another policy in force, for existing counters at once and with all that they have recorded."""
+        self.expire(now_ms)
+        added_total = changed_total = removed_total = 0
+        for kind in QuotaKind:
+            limits = policy.table(kind)
+            added, changed, removed = differences(self._policy.table(kind), limits)
+            touched = added | changed | removed
+            if touched and kind in self._counters:
+                self._counters[kind].apply(limits, touched)
+            added_total += len(added)
+            changed_total += len(changed)
+            removed_total += len(removed)
+        self._policy = policy
+        if added_total or removed_total:
+            self.generation += 1  # another level may win; a limit that only changed moves nobody
+        return PolicyChange(added_total, changed_total, removed_total)
+
+    def usage(self, now_ms: int) -> list[Usage]:
+        """Return what every counter with a limit stands at. Plain data, and a look only: no sample moves."""
+        return [usage for counters in self._counters.values() for usage in counters.usage(now_ms)]
+
+    def elsewhere(self, numbers: Mapping[CounterKey, float]) -> None:
+        """Replace what other workers and instances used, per counter, in its current window.
+
+        It is added to the local sum whenever a rate is evaluated and never becomes a local sample, so that it
+        cannot be counted twice. In the counter's unit times seconds (bytes, percent-seconds).
+        """
+        for kind, counters in self._counters.items():
+            counters.elsewhere({key: used for key, used in numbers.items() if key.kind is kind})
+
+    def expire(self, now_ms: int) -> int:
+        """Drop the counters that hold nothing any more and return how many: N windows after their last event.
+
+        Each counter is looked at once when it is new and then when it may be idle, never in between, so this costs
+        what has changed and not what exists.
+        """
+        dropped = sum(counters.expire(now_ms) for counters in self._counters.values())
+        if dropped:
+            self.generation += 1
+        return dropped

@@ -1,0 +1,228 @@
+"""The sampled rate behind byte, request and connection quotas, exactly as in Kafka 3.8 and later.
+
+One object stands for Kafka's Sensor, Rate, WindowedSum and Quota together. A sample begins at the first event that
+finds the one before it full; samples know no clock and no grid. Up to N + 1 of them are kept, in a ring; a sample
+leaves N windows after its *last* event, and all at once: the rate does not decay (SampledStat, KAFKA-15859).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from quotas.throttle import INT32_MAX, clamp_ms, throttle_ms
+
+AT_ONCE: Final = -(2**62)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How rates are sampled: quota.window.num samples of quota.window.size.seconds. Raises ValueError below 1."""
+
+    samples: int = 11
+    size_ms: int = 1000
+
+    def __post_init__(self) -> None:
+        if self.samples < 1 or self.size_ms < 1:
+            raise ValueError(f"a window needs at least 1 sample of 1 ms, not {self.samples} of {self.size_ms} ms")
+
+    @property
+    def keep_ms(self) -> int:
+        """How long a sample counts after its last event."""
+        return self.samples * self.size_ms
+
+    @property
+    def least_ms(self) -> int:
+        """The shortest time that a rate is taken over (but for the floor of 1 ms when there is one sample)."""
+        return (self.samples - 1) * self.size_ms
+
+    def allowance(self, limit: float) -> float:
+        """Return what may be used at once after idleness: ten windows' worth by default."""
+        return limit * (self.samples - 1) * (self.size_ms / 1000)
+
+
+class Sample:
+    __slots__ = ("last_ms", "start_ms", "sum")
+
+    def __init__(self, start_ms: int) -> None:
+        self.start_ms = start_ms
+        self.last_ms = start_ms
+        self.sum = 0.0
+
+
+class Rate:
+    """What was used per second, against an optional limit.
+
+    Values are in the unit of the limit times seconds (bytes, percent-seconds, connections). Time must not run
+    backwards for ``charge``; the other methods do then what Kafka's do.
+    """
+
+    __slots__ = (
+        "_cap_ms",
+        "_current",
+        "_due_ms",
+        "_elsewhere",
+        "_headroom",
+        "_index",
+        "_left",
+        "_limit",
+        "_samples",
+        "_window",
+    )
+
+    def __init__(self, window: Window, limit: float | None = None, cap_ms: int | None = None) -> None:
+        self._window = window
+        self._limit = limit
+        self._cap_ms = cap_ms
+        self._elsewhere = 0.0
+        self._samples: list[Sample] = []
+        self._index = -1
+        self._current = Sample(0)
+        self._left = 0.0
+        """What was recorded in samples that are no longer the current one, expired or not."""
+        # The shortcut: before _due_ms nothing has to be rolled or purged, and while the current sample is not above
+        # _headroom the rate cannot exceed the limit, because no window is shorter than Window.least_ms.
+        self._due_ms = AT_ONCE
+        self._headroom = 0.0
+
+    @property
+    def limit(self) -> float | None:
+        """In units per second; None: unlimited, yet measured."""
+        return self._limit
+
+    @property
+    def recorded_total(self) -> float:
+        """Everything ever recorded."""
+        return self._left + self._current.sum
+
+    @property
+    def last_ms(self) -> int:
+        """The latest moment that any sample depends on: ``Window.keep_ms`` later this object equals a new one."""
+        return max((sample.last_ms for sample in self._samples), default=AT_ONCE)
+
+    def set_limit(self, limit: float | None) -> None:
+        """Judge from now on, and what was recorded already, by another limit."""
+        self._limit = limit
+        self._settle()
+
+    def set_elsewhere(self, used: float) -> None:
+        """Count what others used of the same limit in the current window: added to the sum, never a sample."""
+        self._elsewhere = used
+        self._settle()
+
+    def charge(self, value: float, now_ms: int) -> int:
+        """Record ``value`` and return the throttle time in ms, 0 for none (Sensor.record with its check)."""
+        if now_ms < self._due_ms:
+            sample = self._current
+            used = sample.sum + value
+            sample.sum = used
+            sample.last_ms = now_ms
+            if used <= self._headroom:
+                return 0
+        else:
+            self.record(value, now_ms)
+        return self.check(now_ms)
+
+    def record(self, value: float, now_ms: int) -> None:
+        """Record ``value`` without looking at the limit."""
+        if now_ms >= self._due_ms:
+            self._roll(now_ms)
+        sample = self._current
+        sample.sum += value
+        sample.last_ms = now_ms
+
+    def check(self, now_ms: int) -> int:
+        """Return the throttle time in ms that what was recorded so far asks for, 0 for none."""
+        return clamp_ms(self.excess_ms(now_ms))
+
+    def excess_ms(self, now_ms: int) -> int:
+        """Return the throttle time as Kafka has it before int32: 0 within the limit (the bound is inclusive)."""
+        self.purge(now_ms)
+        if self._limit is None:
+            return 0
+        observed = self.rate(now_ms)
+        if observed <= self._limit:
+            return 0
+        return throttle_ms(observed, self._limit, self.window_ms(now_ms), self._cap_ms)
+
+    def rate(self, now_ms: int) -> float:
+        """Return the use per second. A look, unlike a metrics read in Kafka, moves no sample."""
+        keep_ms = self._window.keep_ms
+        total = 0.0
+        for sample in self._samples:  # in the order of the ring: additions of doubles do not commute
+            if now_ms - sample.last_ms < keep_ms:
+                total += sample.sum
+        return (total + self._elsewhere) / (self.window_ms(now_ms) / 1000.0)
+
+    def window_ms(self, now_ms: int) -> int:
+        """Return the time that the rate is taken over: missing full windows count as empty ones (Rate.windowSize)."""
+        window = self._window
+        keep_ms = window.keep_ms
+        starts = [s.start_ms if now_ms - s.last_ms < keep_ms else now_ms for s in self._samples]
+        elapsed_ms = now_ms - min(starts, default=now_ms)
+        full = abs(elapsed_ms) // window.size_ms
+        if elapsed_ms < 0:  # Java's division truncates towards zero
+            full = -full
+        if full < window.samples - 1:
+            elapsed_ms += (window.samples - 1 - full) * window.size_ms
+        return max(elapsed_ms, 1)
+
+    def purge(self, now_ms: int) -> None:
+        """Empty the samples that have expired and let them begin now: part of every measurement (SampledStat)."""
+        keep_ms = self._window.keep_ms
+        for sample in self._samples:
+            if now_ms - sample.last_ms >= keep_ms:
+                if sample is self._current:
+                    self._left += sample.sum
+                sample.sum = 0.0
+                sample.start_ms = sample.last_ms = now_ms
+        if not self._samples:
+            self._begin(now_ms)
+        self._settle()
+
+    def reset(self) -> None:
+        """Begin anew; what was recorded stays in ``recorded_total``."""
+        self._left += self._current.sum
+        self._samples = []
+        self._current = Sample(0)
+        self._due_ms = AT_ONCE
+
+    def _roll(self, now_ms: int) -> None:
+        if not self._samples:
+            self._begin(now_ms)
+        elif now_ms - self._current.start_ms >= self._window.size_ms:
+            self._left += self._current.sum
+            # One slot more than N; a slot is overwritten whatever it holds (SampledStat.advance).
+            self._index = (self._index + 1) % (self._window.samples + 1)
+            self._begin(now_ms)
+        self._settle()
+
+    def _begin(self, now_ms: int) -> None:
+        self._current = Sample(now_ms)
+        if not self._samples:
+            self._index = 0
+        if self._index == len(self._samples):
+            self._samples.append(self._current)
+        else:
+            self._samples[self._index] = self._current
+
+    def _settle(self) -> None:
+        """Prepare the shortcut again, after anything that it was derived from has changed."""
+        if not self._samples:
+            return
+        current = self._current
+        rest = self._elsewhere
+        due_ms = current.start_ms + self._window.size_ms
+        keep_ms = self._window.keep_ms
+        for sample in self._samples:
+            if sample is not current:
+                rest += sample.sum
+                due_ms = min(due_ms, sample.last_ms + keep_ms)
+        self._due_ms = due_ms
+        self._headroom = math.inf if self._limit is None else self._window.allowance(self._limit) - rest
+
+    def cap(self) -> int | None:
+        """Return the most that one fetch may ask for, in bytes: the allowance as int32; None without a limit."""
+        if self._limit is None:
+            return None
+        allowance = self._window.allowance(self._limit)
+        return int(min(allowance, INT32_MAX)) if allowance >= 0 else 0

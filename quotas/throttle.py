@@ -1,0 +1,46 @@
+"""From an observed rate to a throttle time: QuotaUtils.throttleTime, to the last millisecond."""
+
+import math
+from typing import Final
+
+INT32_MAX: Final = 2**31 - 1
+"""throttle_time_ms is an int32. Kafka wraps beyond it, possibly to "no throttle" (24.8 days); Sluice stays here."""
+
+_LONG_MAX: Final = 2**63 - 1
+_LONG_MIN: Final = -(2**63)
+
+
+def math_round(value: float) -> int:
+    """Java's Math.round: to the nearest, ties towards +infinity, NaN to 0, saturating at 64 bits."""
+    if math.isnan(value):
+        return 0
+    if value >= _LONG_MAX:
+        return _LONG_MAX
+    if value <= _LONG_MIN:
+        return _LONG_MIN
+    whole = math.floor(value)
+    # Not floor(value + 0.5): that sum rounds 0.49999999999999994 up to 1.
+    return whole + 1 if value - whole >= 0.5 else whole
+
+
+def throttle_ms(observed: float, limit: float, window_ms: int, cap_ms: int | None = None) -> int:
+    """Return the milliseconds after which ``observed``, measured over ``window_ms``, would have been ``limit``.
+
+    A signed 64-bit number, as in Kafka before its conversion to int32; ``cap_ms`` limits it from above.
+    """
+    # (O - T) / T * W in this order: any other differs in the last millisecond.
+    excess = observed - limit
+    raw = math_round(_divide(excess, limit) * window_ms)
+    return raw if cap_ms is None else min(raw, cap_ms)
+
+
+def _divide(dividend: float, divisor: float) -> float:
+    """Divide as IEEE 754 and Java do: by zero too."""
+    if divisor != 0:
+        return dividend / divisor
+    return math.nan if dividend == 0 else math.copysign(math.inf, dividend)
+
+
+def clamp_ms(raw_ms: int) -> int:
+    """Return a throttle time as it goes on the wire: 0 to 2^31 - 1."""
+    return max(0, min(raw_ms, INT32_MAX))
