@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from config.document import read_document
+from config.nodes import Mapping, Node, Scalar
 from config.problems import ConfigError, InvalidValue, InvalidValues, Steps, field_path, suggestion
 from config.settings import Settings
 
@@ -26,6 +27,17 @@ def load_settings(path: Path) -> Settings:
     if document.problems:
         raise ConfigError(document.problems)
     return settings
+
+
+def named_quota_file(path: Path) -> Path | None:
+    """Return the quota file that a configuration names, also where something else in it is wrong."""
+    try:
+        node: Node = read_document(path).root
+    except ConfigError:
+        return None
+    for key in ("quotas", "store", "path"):
+        node = node.get(key) if isinstance(node, Mapping) else None
+    return path.parent / node if isinstance(node, Scalar) else None
 
 
 def _explain(details: ErrorDetails) -> Iterator[tuple[Steps, InvalidValue]]:

@@ -1,0 +1,19 @@
+"""``sluice`` and ``python -m proxy``."""
+
+import sys
+
+from proxy import __version__
+
+
+def main() -> None:
+    """Run the command line; the version is answered without loading it."""
+    if sys.argv[1:] == ["--version"]:
+        sys.stdout.write(f"sluice {__version__}\n")
+        return
+    from proxy.cli import cli  # noqa: PLC0415  what --version does not need
+
+    cli(prog_name="sluice")
+
+
+if __name__ == "__main__":
+    main()

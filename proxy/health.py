@@ -1,0 +1,36 @@
+"""Asking a running proxy how it is, for ``sluice health`` and so for a container's HEALTHCHECK."""
+
+import http.client
+from typing import Final
+from urllib.parse import urlsplit
+
+from config.units import EVERY_INTERFACE, Address
+
+TIMEOUT_S: Final = 3.0
+_MAX_ANSWER_BYTES: Final = 64 * 1024
+
+
+def admin_url(bind: Address) -> str:
+    """Return where the admin port is reached from the machine it is bound on."""
+    loopback = "::1" if bind.host == "::" else "127.0.0.1"
+    return f"http://{Address(loopback if bind.host in EVERY_INTERFACE else bind.host, bind.port)}"
+
+
+def ask(url: str, path: str) -> tuple[bool, str]:
+    """Return whether the proxy says that it is well, and what it says; ``path`` is asked for where ``url`` has none.
+
+    Raises ValueError for a URL that is none.
+    """
+    parts = urlsplit(url)
+    if parts.scheme != "http" or not parts.hostname:
+        raise ValueError(f"{url!r} is not a URL like http://127.0.0.1:9404")
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", parts.path.rstrip("/") or path)
+        answer = connection.getresponse()
+        text = answer.read(_MAX_ANSWER_BYTES).decode("utf-8", "replace").strip()
+    except (OSError, http.client.HTTPException) as error:
+        return False, f"{url} does not answer: {str(error) or type(error).__name__}"
+    finally:
+        connection.close()
+    return answer.status == http.client.OK, text
