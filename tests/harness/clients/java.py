@@ -1,0 +1,55 @@
+"""The Java clients: Client.java against any kafka-clients, and the tools of the distribution."""
+
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from tests.harness.jars import NEWEST_BROKER, JarError, cache_dir, classpath
+
+SOURCE: Final = Path(__file__).with_name("Client.java")
+COMPILE_TIMEOUT_S: Final = 120
+TOOL_TIMEOUT_S: Final = 90.0
+OPTIONS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+class ToolError(Exception):
+    """A tool of the distribution that failed; carries what it said."""
+
+
+def java_command(version: str) -> list[str]:
+    """Client.java with kafka-clients of that version."""
+    jars = f"kafka-clients-{version}"
+    return ["java", *OPTIONS, "-cp", f"{_compiled(jars)}:{classpath(jars)}", "Client"]
+
+
+def tool_command(main_class: str, *arguments: str) -> list[str]:
+    """What the shell script of the distribution runs, for example `org.apache.kafka.tools.TopicCommand`."""
+    return ["java", *OPTIONS, "-cp", classpath(f"kafka-{NEWEST_BROKER}"), main_class, *arguments]
+
+
+def run_tool(main_class: str, *arguments: str) -> str:
+    """Its standard output; ToolError when it exits with another status than 0."""
+    command = tool_command(main_class, *arguments)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
+    if done.returncode != 0:
+        raise ToolError(f"{main_class} {' '.join(arguments)}\n{done.stdout}\n{done.stderr}")
+    return done.stdout
+
+
+def _compiled(jars: str) -> Path:
+    """The class files, compiled once for each source text and jar set."""
+    digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:12]
+    place = cache_dir() / "classes" / f"{jars}-{digest}"
+    if place.is_dir():
+        return place
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=place.parent) as scratch:
+        command = ["javac", "-nowarn", "-cp", classpath(jars), "-d", scratch, str(SOURCE)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False)
+        if done.returncode != 0:
+            raise JarError(f"{SOURCE.name} does not compile against {jars}:\n{done.stderr}")
+        shutil.copytree(scratch, place, dirs_exist_ok=True)
+    return place

@@ -1,0 +1,131 @@
+"""kafka-python 3 at work."""
+
+import time
+from collections.abc import Collection
+from typing import Any
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import KafkaAdminClient
+
+from tests.harness.clients.program import Ending, Tally, due_indexes, emit, is_aborted, run
+from tests.harness.clients.tasks import Administer, Consume, Produce, payload
+
+
+def produce(task: Produce) -> None:
+    transactional = {"transactional_id": task.transactional_id} if task.transactional_id else {}
+    producer: Any = KafkaProducer(
+        bootstrap_servers=task.bootstrap.split(","),
+        client_id=task.client_id,
+        acks="all" if task.acks == -1 or task.idempotent or transactional else task.acks,
+        enable_idempotence=task.idempotent or bool(transactional),
+        batch_size=task.batch_bytes,
+        metrics_enabled=True,
+        **transactional,
+    )
+    tally = Tally()
+    if transactional:
+        producer.init_transactions()
+        _produce_transactions(producer, task, tally)
+    else:
+        for index, wait_s in due_indexes(task):
+            _pause(wait_s)
+            _send(producer, task, index, tally)
+        producer.flush()
+    tally.throttle_ms.append(_throttle_ms(producer))
+    producer.close()
+    tally.done()
+
+
+def consume(task: Consume) -> None:
+    consumer: Any = KafkaConsumer(
+        bootstrap_servers=task.bootstrap.split(","),
+        client_id=task.client_id,
+        group_id=task.group or None,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed" if task.committed_only else "read_uncommitted",
+    )
+    if task.group:
+        consumer.subscribe([task.topic], listener=_Assignments())
+    else:
+        consumer.assign([TopicPartition(task.topic, partition) for partition in range(task.partitions)])
+    tally = Tally()
+    ending = Ending(task)
+    while not ending.has_come(tally):
+        for records in consumer.poll(timeout_ms=200).values():
+            for record in records:
+                tally.receive(record.value)
+    tally.throttle_ms.append(_throttle_ms(consumer))
+    consumer.close()
+    tally.done()
+
+
+def administer(task: Administer) -> None:
+    admin: Any = KafkaAdminClient(bootstrap_servers=task.bootstrap.split(","), client_id=task.client_id)
+    cluster = admin.describe_cluster()
+    admin.create_topics({task.topic: {"num_partitions": 1, "replication_factor": 1}}, wait_for_metadata=True)
+    emit(
+        "admin",
+        brokers={str(broker["broker_id"]): f"{broker['host']}:{broker['port']}" for broker in cluster["brokers"]},
+        topics=sorted(topic["name"] if isinstance(topic, dict) else topic for topic in admin.list_topics()),
+    )
+    admin.close()
+
+
+def _produce_transactions(producer: Any, task: Produce, tally: Tally) -> None:
+    open_tally: list[int] = []
+    transaction = 0
+    for index, wait_s in due_indexes(task):
+        _pause(wait_s)
+        if not open_tally:
+            producer.begin_transaction()
+        producer.send(task.topic, payload(index, task.record_bytes), partition=task.partition)
+        open_tally.append(index)
+        if len(open_tally) == task.transaction_records:
+            _end(producer, transaction, open_tally, task, tally)
+            transaction += 1
+    if open_tally:
+        _end(producer, transaction, open_tally, task, tally)
+
+
+def _end(producer: Any, transaction: int, open_tally: list[int], task: Produce, tally: Tally) -> None:
+    producer.flush()
+    if is_aborted(transaction):
+        producer.abort_transaction()
+    else:
+        producer.commit_transaction()
+        for index in open_tally:
+            tally.add(index, task.record_bytes)
+    open_tally.clear()
+
+
+def _send(producer: Any, task: Produce, index: int, tally: Tally) -> None:
+    sent = producer.send(task.topic, payload(index, task.record_bytes), partition=task.partition)
+    sent.add_callback(lambda _: tally.add(index, task.record_bytes))
+    sent.add_errback(lambda error: tally.errors.append(repr(error)))
+
+
+def _throttle_ms(client: Any) -> float:
+    found = [
+        value
+        for group in client.metrics().values()
+        for name, value in group.items()
+        if name.endswith("throttle-time-max") and value > 0
+    ]
+    return max(found, default=0.0)
+
+
+def _pause(wait_s: float) -> None:
+    if wait_s > 0:
+        time.sleep(wait_s)
+
+
+class _Assignments(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python is untyped
+    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        emit("revoked", partitions=sorted(each.partition for each in revoked))
+
+    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        emit("assigned", partitions=sorted(each.partition for each in assigned))
+
+
+if __name__ == "__main__":
+    run(produce, consume, administer)

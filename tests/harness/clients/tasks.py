@@ -1,0 +1,110 @@
+"""What a client is told to do, in words that every client program understands.
+
+Payloads follow from their index alone, so that a consumer knows what it must have received.
+"""
+
+import struct
+from dataclasses import dataclass, fields
+from typing import Any, Final, Literal
+
+INDEX_BYTES: Final = 8
+PATTERNS: Final = 251
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    bootstrap: str
+    client_id: str
+    topic: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Produce(Task):
+    """Produce to one partition until `records` are sent or `duration_s` is over, as fast as possible without a rate.
+
+    With a `transactional_id`, every `transaction_records` records are one transaction, and every third one is aborted.
+    """
+
+    partition: int = 0
+    records: int = 0
+    duration_s: float = 0.0
+    record_bytes: int = 1000
+    rate_bytes_per_s: int = 0
+    acks: int = 1
+    idempotent: bool = False
+    transactional_id: str = ""
+    transaction_records: int = 50
+    batch_bytes: int = 16_384
+    first_index: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consume(Task):
+    """Consume from the beginning until `records` have come, `duration_s` is over, or the standard input ends.
+
+    Without a group, partitions 0 … `partitions` - 1 are assigned.
+    """
+
+    partitions: int = 1
+    records: int = 0
+    duration_s: float = 60.0
+    group: str = ""
+    protocol: Literal["classic", "consumer"] = "classic"
+    committed_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Administer(Task):
+    """Describe the cluster, create `topic`, and list the topics."""
+
+
+def arguments(task: Task) -> list[str]:
+    """`operation=produce key=value …`, the form that Client.java reads too."""
+    given = {field.name: getattr(task, field.name) for field in fields(task)}
+    operation = type(task).__name__.lower()
+    return [f"operation={operation}", *(f"{name}={_written(value)}" for name, value in given.items())]
+
+
+def parse(words: list[str]) -> Task:
+    """The task that `arguments` wrote."""
+    given = dict(word.split("=", 1) for word in words)
+    task_type: type[Task] = _TYPES[given.pop("operation")]
+    return task_type(**{field.name: _read(given[field.name], field.type) for field in fields(task_type)})
+
+
+def payload(index: int, size: int) -> bytes:
+    """The index, then bytes that depend on it: no record looks like its neighbour."""
+    start = index % PATTERNS
+    return struct.pack(">q", index) + _pattern(PATTERNS + size)[start : start + size - INDEX_BYTES]
+
+
+def index_of(value: bytes) -> int | None:
+    """The index of a payload, None for anything else, whatever its size."""
+    if len(value) < INDEX_BYTES:
+        return None
+    index: int = struct.unpack_from(">q", value)[0]
+    return index if index >= 0 and payload(index, len(value)) == value else None
+
+
+_patterns: dict[int, bytes] = {}
+
+
+def _pattern(size: int) -> bytes:
+    if size not in _patterns:
+        _patterns[size] = bytes((position * 131 + (position >> 8)) & 0xFF for position in range(size))
+    return _patterns[size]
+
+
+_TYPES: Final[dict[str, type[Task]]] = {"produce": Produce, "consume": Consume, "administer": Administer}
+
+
+def _read(text: str, kind: object) -> Any:
+    if kind is bool:
+        return text == "true"
+    if kind is int or kind is float:
+        return kind(text)
+    return text
+
+
+def _written(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,145 @@
+"""ConnectionWatch: proof that no client connects to a broker's own address.
+
+The brokers' GUARDED listeners advertise addresses at which this stands. It accepts every connection, looks up which
+process holds the other end, relays the proxy's to the broker, and records and resets everyone else's. A connection
+cannot be too short to be seen, because the kernel completes none without this `accept`.
+
+What it sees: every connection to an address that the brokers told. What it does not see: a client that connects to an
+address it was never told (the DIRECT listeners), and who held a connection that was closed before it could be looked
+up: such a one is counted as vanished. A client whose connection is reset tries again, so an escape shows as an Escape.
+A broker that is down looks like one that resets its connections, because the watch goes on listening for it.
+"""
+
+import asyncio
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+import psutil
+
+from tests.harness.broker import Node
+
+CHUNK_BYTES: Final = 1 << 18
+STOP_TIMEOUT_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Escape:
+    """A process that is not the proxy connected to the address of a broker."""
+
+    node_id: int
+    pid: int
+    command: str
+
+
+class ConnectionWatch:
+    """Guards the nodes from its start to its end, as a context manager.
+
+    `proxy_pid` is asked at every connection, so that the watch can stand before the proxy starts.
+    """
+
+    def __init__(self, nodes: Sequence[Node], proxy_pid: Callable[[], int]) -> None:
+        self.escapes: list[Escape] = []
+        self.admitted = 0
+        self.vanished = 0
+        self._nodes = list(nodes)
+        self._proxy_pid = proxy_pid
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="connection-watch", daemon=True)
+        self._relays: set[asyncio.Task[None]] = set()
+        self._servers: list[asyncio.Server] = []
+
+    def start(self) -> None:
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._open(), self._loop).result(STOP_TIMEOUT_S)
+
+    def stop(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(STOP_TIMEOUT_S)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(STOP_TIMEOUT_S)
+        self._loop.close()
+
+    async def _open(self) -> None:
+        for node in self._nodes:
+            server = await asyncio.start_server(self._acceptor(node), node.guarded.host, node.guarded.port)
+            self._servers.append(server)
+
+    async def _close(self) -> None:
+        for server in self._servers:
+            server.close()
+        for relay in self._relays:
+            relay.cancel()
+        await asyncio.gather(*self._relays, return_exceptions=True)
+
+    def _acceptor(self, node: Node) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]:
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            relay = self._loop.create_task(self._relay(node, reader, writer))
+            self._relays.add(relay)
+            relay.add_done_callback(self._relays.discard)
+
+        return accept
+
+    async def _relay(self, node: Node, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self._admits(node, writer.get_extra_info("peername")):
+            _reset(writer)
+            return
+        broker = node.guarded_listener
+        try:
+            broker_reader, broker_writer = await asyncio.open_connection(broker.host, broker.port)
+        except OSError:
+            _reset(writer)
+            return
+        requests = self._loop.create_task(_pump(reader, broker_writer))
+        try:
+            await _pump(broker_reader, writer)
+        finally:
+            requests.cancel()
+            broker_writer.transport.abort()
+            writer.close()
+
+    def _admits(self, node: Node, peer: tuple[str, int]) -> bool:
+        proxy = psutil.Process(self._proxy_pid())
+        for process in (proxy, *proxy.children(recursive=True)):
+            if any(connection.laddr == peer for connection in process.net_connections("tcp")):
+                self.admitted += 1
+                return True
+        for connection in psutil.net_connections("tcp"):
+            if connection.laddr == peer and connection.pid is not None:
+                self.escapes.append(Escape(node.node_id, connection.pid, _command(connection.pid)))
+                return False
+        self.vanished += 1
+        return False
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Relay one direction to its end, and its end too; a reset ends it as well."""
+    with contextlib.suppress(OSError):
+        while chunk := await reader.read(CHUNK_BYTES):
+            writer.write(chunk)
+            await writer.drain()
+        writer.write_eof()
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    connection: socket.socket = writer.get_extra_info("socket")
+    with contextlib.suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+def _command(pid: int) -> str:
+    try:
+        return " ".join(psutil.Process(pid).cmdline())
+    except psutil.NoSuchProcess:
+        return "(ended)"
