@@ -1,0 +1,44 @@
+"""Snapshots and usages for tests, complete but for what a test wants to say itself."""
+
+from dataclasses import replace
+
+from proxy.stats import LAG_BUCKETS_S, Snapshot
+from quotas.engine import Usage
+from quotas.entities import Entity
+from quotas.kinds import QuotaKind
+
+EMPTY = Snapshot(
+    usage=[],
+    delay_queue=dict.fromkeys(QuotaKind, 0),
+    requests=[0] * 128,
+    sessions={"PLAIN": 0},
+    connections={("PLAIN", "accepted"): 0},
+    rejected={},
+    reloads={"ok": 1},
+    reload_error=None,
+    quotas_configured=0,
+    quotas_loaded_at_s=1_700_000_000.0,
+    brokers={1: True},
+    connections_limit=10_000,
+    lag_counts=[0] * (len(LAG_BUCKETS_S) + 1),
+    lag_sum_s=0.0,
+    info={"version": "0.1.0"},
+)
+
+PRODUCE = Usage(
+    kind=QuotaKind.PRODUCER_BYTE_RATE,
+    user="",
+    client_id="greedy",
+    broker=1,
+    entity=Entity(client_id="greedy"),
+    limit=1000.0,
+    rate=500.0,
+    charged_total=5000.0,
+    throttled_total=2,
+    throttle_ms_total=1500,
+)
+
+
+def shows(*usage: Usage) -> Snapshot:
+    """Return a snapshot of just these counters."""
+    return replace(EMPTY, usage=list(usage))
