@@ -30,11 +30,11 @@ def throttle_ms(observed: float, limit: float, window_ms: int, cap_ms: int | Non
     """
     # (O - T) / T * W in this order: any other differs in the last millisecond.
     excess = observed - limit
-    raw = math_round(_divide(excess, limit) * window_ms)
+    raw = math_round(divide(excess, limit) * window_ms)
     return raw if cap_ms is None else min(raw, cap_ms)
 
 
-def _divide(dividend: float, divisor: float) -> float:
+def divide(dividend: float, divisor: float) -> float:
     """Divide as IEEE 754 and Java do: by zero too."""
     if divisor != 0:
         return dividend / divisor

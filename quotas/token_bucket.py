@@ -1,36 +1,29 @@
 """The token bucket of controller_mutation_rate (KIP-599, org.apache.kafka.common.metrics.stats.TokenBucket)."""
 
-from quotas.rate import Window
-from quotas.throttle import math_round
+from quotas.rate import AT_ONCE, Window
+from quotas.throttle import divide, math_round
 
 
 class TokenBucket:
-    """``limit`` tokens a second, at most N windows' worth (not N - 1); may be overdrawn without bound.
-
-    Starts full: Kafka's starts empty at the epoch, which on a wall clock is the same; ours is monotonic.
-    """
+    """``limit`` tokens a second, at most N windows' worth (not N - 1); may be overdrawn without bound."""
 
     __slots__ = ("_last_ms", "_limit", "_tokens", "_window_s")
 
-    def __init__(self, window: Window, limit: float, now_ms: int) -> None:
+    def __init__(self, window: Window, limit: float) -> None:
         self._window_s = window.keep_ms / 1000
         self._limit = limit
-        self._tokens = self.burst
-        self._last_ms = now_ms
-
-    @property
-    def burst(self) -> float:
-        """What a full bucket holds."""
-        return self._window_s * self._limit
+        # Empty since long ago: the first use finds it full. Kafka's is empty at the epoch, with the same effect.
+        self._tokens = 0.0
+        self._last_ms = AT_ONCE
 
     def set_limit(self, limit: float) -> None:
-        """Refill and hold according to another limit from the last refill on; the tokens stay as they are."""
+        """Refill, and hold, by another limit, counting from the last refill; this itself refills nothing."""
         self._limit = limit
 
     def record(self, value: float, now_ms: int) -> None:
-        """Take ``value`` tokens, or give them back if it is negative."""
+        """Take ``value`` tokens; give them back if it is negative."""
         self._refill(now_ms)
-        self._tokens = min(self.burst, self._tokens - value)
+        self._tokens = min(self._burst, self._tokens - value)
 
     def tokens(self, now_ms: int) -> float:
         """Return what is left; below zero the quota is violated."""
@@ -40,8 +33,13 @@ class TokenBucket:
     def throttle_ms(self, now_ms: int) -> int:
         """Return the milliseconds until the overdraft is made good; 0 while there is none."""
         tokens = self.tokens(now_ms)
-        return math_round(-tokens / self._limit * 1000) if tokens < 0 else 0
+        return math_round(divide(-tokens, self._limit) * 1000) if tokens < 0 else 0
+
+    @property
+    def _burst(self) -> float:
+        return self._window_s * self._limit
 
     def _refill(self, now_ms: int) -> None:
-        self._tokens = min(self.burst, self._tokens + self._limit * (now_ms - self._last_ms) / 1000)
+        gained = self._limit * ((now_ms - self._last_ms) / 1000)
+        self._tokens = min(self._burst, self._tokens + gained)
         self._last_ms = now_ms

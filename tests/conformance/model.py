@@ -28,11 +28,7 @@ Outcome = Failure | Skipped | None
 
 
 class Format(Protocol):
-    """A module per file format has these two functions."""
-
-    def recognises(self, document: dict[str, Any]) -> bool:
-        """Tell whether the members of a file's outermost object are those of this format."""
-        ...
+    """What a module per file format offers."""
 
     def run(self, document: dict[str, Any]) -> Iterator[tuple[str, Outcome]]:
         """Yield ``(title, outcome)`` for every case of the file, in order; the title begins with the case's id."""

@@ -1,0 +1,131 @@
+"""Produce, Fetch and controller mutations of one client as a broker handles them (quota managers of KafkaApis)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from quotas.rate import Rate, Window
+from quotas.throttle import INT32_MAX, clamp_ms
+from quotas.token_bucket import TokenBucket
+
+BROKER_FETCH_MAX_BYTES = 57_671_680
+"""Default of the broker's fetch.max.bytes, 55 MiB."""
+
+Narrow = Callable[[int], int]
+"""How a 64-bit throttle time becomes 32 bits: Kafka wraps, Sluice clamps."""
+
+
+def wrap_ms(raw_ms: int) -> int:
+    """Convert as Java's ``(int)`` does."""
+    return (raw_ms + 2**31) % 2**32 - 2**31
+
+
+NARROWINGS = (clamp_ms, wrap_ms)
+
+
+def percentage(elapsed_ns: int) -> float:
+    """Return thread time as percent-seconds of one thread, in Kafka's order of evaluation."""
+    return elapsed_ns * (100.0 / 1e9)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a request met: by its bytes, by its handler time, and under whose name it is muted."""
+
+    bandwidth_ms: int
+    request_ms: int
+    manager: str
+
+    @property
+    def throttle_ms(self) -> int:
+        return max(self.bandwidth_ms, self.request_ms)
+
+    @property
+    def charged_to(self) -> str | None:
+        if self.throttle_ms <= 0:
+            return None
+        return self.manager if self.bandwidth_ms > self.request_ms else "Request"  # ties: Request
+
+
+class Client:
+    """One client under up to three quotas, as in Kafka 2.0 and later."""
+
+    def __init__(self, producer: float | None, consumer: float | None, request: float | None, narrow: Narrow) -> None:
+        window = Window()
+        self._producer = Rate(window, producer)
+        self._consumer = Rate(window, consumer)
+        self._request = Rate(window, request, cap_ms=window.size_ms)
+        self._narrow = narrow
+
+    def produce(self, size: int, io_ns: int, acks: int, now_ms: int) -> Verdict:
+        bandwidth_ms = self._charge(self._producer, size, now_ms)
+        # With acks=0 the handler time goes to the exempt sensor.
+        request_ms = self._charge(self._request, percentage(io_ns), now_ms) if acks != 0 else 0
+        return Verdict(bandwidth_ms, request_ms, "Produce")
+
+    def fetch(self, size: int, io_ns: int, now_ms: int) -> Verdict:
+        request_ms = self._charge(self._request, percentage(io_ns), now_ms)
+        verdict = Verdict(self._charge(self._consumer, size, now_ms), request_ms, "Fetch")
+        if verdict.throttle_ms > 0:
+            self._consumer.record(-size, now_ms)  # an empty response goes out instead
+        return verdict
+
+    def network(self, elapsed_ns: int, now_ms: int) -> None:
+        self._request.record(percentage(elapsed_ns), now_ms)
+
+    def _charge(self, rate: Rate, value: float, now_ms: int) -> int:
+        rate.record(value, now_ms)
+        return self._narrow(rate.excess_ms(now_ms))
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSizes:
+    """What becomes of a fetch's sizes before the broker reads (KafkaApis.handleFetchRequest, KAFKA-9677)."""
+
+    max_value_in_window: float | None
+    max_bytes: int
+    min_bytes: int
+
+
+def fetch_sizes(window: Window, quota: float | None, max_bytes: int, min_bytes: int, broker_max: int) -> FetchSizes:
+    cap = Rate(window, quota).cap()
+    most = min(max_bytes, broker_max, INT32_MAX if cap is None else cap)
+    return FetchSizes(None if quota is None else window.allowance(quota), most, min(min_bytes, most))
+
+
+class Mutations:
+    """The quota object of one controller request (StrictControllerMutationQuota and its permissive sibling)."""
+
+    def __init__(self, bucket: TokenBucket | None, *, strict: bool) -> None:
+        self._bucket = bucket
+        self._strict = strict
+        self._throttle_ms = 0
+        self._violated_ms = 0
+
+    def record(self, mutations: float, now_ms: int) -> bool:
+        """Charge one topic's mutations; False: refused with THROTTLING_QUOTA_EXCEEDED, and nothing recorded."""
+        if self._bucket is None:
+            return True
+        if self._strict:
+            accepted = not self._check(self._bucket, now_ms)
+            if accepted:
+                self._bucket.record(mutations, now_ms)
+            return accepted
+        self._bucket.record(mutations, now_ms)
+        self._check(self._bucket, now_ms)
+        return True
+
+    def throttle_ms(self, now_ms: int) -> int:
+        """Return what is left of the throttle that the last violation of this request set."""
+        return max(0, self._throttle_ms - (now_ms - self._violated_ms))
+
+    def _check(self, bucket: TokenBucket, now_ms: int) -> bool:
+        violated = bucket.tokens(now_ms) < 0
+        if violated:
+            self._throttle_ms = bucket.throttle_ms(now_ms)
+            self._violated_ms = now_ms
+        return violated
+
+
+def reads_resume_at(throttle_computed_at: int, throttle_ms: int, response_flushed_at: int) -> int:
+    """Return when a muted channel is read again: both halves of its mute state have ended (KIP-219)."""
+    return max(response_flushed_at, throttle_computed_at + throttle_ms)
