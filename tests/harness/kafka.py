@@ -130,13 +130,9 @@ class KafkaCluster:
         """Set (None: remove) the cluster's own quotas, as kafka-configs does; in force when it returns."""
         set_broker_quota(self.version, self.bootstrap, entity, quotas)
 
-    def log_bytes(self, topic: str, partition: int = 0) -> int:
-        """Bytes of record batches in the leader's log: what has arrived, measured at the broker by no client.
-
-        Segments are append-only files and not preallocated, so that their sizes are the bytes appended so far.
-        """
-        folder = self.brokers[self.leader(topic, partition)].log_dir / f"{topic}-{partition}"
-        return sum(segment.stat().st_size for segment in folder.glob("*.log"))
+    def log_folder(self, topic: str, partition: int = 0) -> Path:
+        """Where the leader of now keeps the partition: what has arrived is to be seen there, by no client."""
+        return self.brokers[self.leader(topic, partition)].log_dir / f"{topic}-{partition}"
 
     def __enter__(self) -> Self:
         self.start()

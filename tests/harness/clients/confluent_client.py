@@ -45,6 +45,7 @@ def consume(task: Consume) -> None:
             or "unused",  # librdkafka demands one, and uses it for subscriptions and commits only
             "group.protocol": task.protocol,
             "auto.offset.reset": "earliest",
+            "max.partition.fetch.bytes": task.partition_fetch_bytes,
             "isolation.level": "read_committed" if task.committed_only else "read_uncommitted",
             "enable.auto.commit": bool(task.group),
         }

@@ -42,6 +42,7 @@ def consume(task: Consume) -> None:
         client_id=task.client_id,
         group_id=task.group or None,
         auto_offset_reset="earliest",
+        max_partition_fetch_bytes=task.partition_fetch_bytes,
         isolation_level="read_committed" if task.committed_only else "read_uncommitted",
     )
     if task.group:

@@ -50,6 +50,7 @@ class Consume(Task):
     duration_s: float = 60.0
     group: str = ""
     protocol: Literal["classic", "consumer"] = "classic"
+    partition_fetch_bytes: int = 1 << 20
     committed_only: bool = False
 
 

@@ -1,0 +1,147 @@
+"""Load of exact shape, by hand: so many connections, requests of just this size, the next one when the answer is in.
+
+It takes no notice of throttle_time_ms, so that what limits it is the mute, and it notes each throttle time it is told.
+The same load against a broker's own quota and through the proxy is comparable request by request.
+"""
+
+import struct
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kafka.record import MemoryRecordsBuilder
+
+from tests.harness.measure import Series
+from tests.harness.wire import Address, Connection, frame
+
+PRODUCE: Final = 0
+PRODUCE_VERSION: Final = 7  # throttle_time_ms last; KIP-219 since 6
+FETCH: Final = 1
+FETCH_VERSION: Final = 11  # throttle_time_ms first; KIP-219 since 8
+ANSWER_TIMEOUT_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    at_s: float
+    charged_bytes: int
+    throttle_ms: int
+
+
+@dataclass(slots=True)
+class Load:
+    """What one load saw, over all its connections; in order of time within each."""
+
+    connections: list[list[Answer]] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    def series(self) -> Series:
+        total = 0
+        series = Series()
+        for answer in sorted((a for answers in self.connections for a in answers), key=lambda a: a.at_s):
+            total += answer.charged_bytes
+            series.append(answer.at_s, total)
+        return series
+
+    def throttled_share(self, from_s: float, to_s: float) -> float:
+        """The part of that time in which at least one connection was throttled: the union of all mutes."""
+        mutes = sorted(
+            (max(answer.at_s, from_s), min(answer.at_s + answer.throttle_ms / 1000, to_s))
+            for answers in self.connections
+            for answer in answers
+            if answer.throttle_ms > 0
+        )
+        return _union_s(mutes) / (to_s - from_s)
+
+
+def run_loads(loads: Iterable["Shape"], duration_s: float) -> list[Load]:
+    """All at the same time; returns when the time is over and every answer is in."""
+    started = [(shape, Load()) for shape in loads]
+    end_s = time.monotonic() + duration_s
+    threads = [
+        threading.Thread(target=_drive, args=(shape, load, answers, end_s), daemon=True)
+        for shape, load in started
+        for answers in _lists(load, shape.connections)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(duration_s + ANSWER_TIMEOUT_S)
+    return [load for _, load in started]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One load: `request` again and again on each connection."""
+
+    address: Address
+    request: bytes
+    connections: int = 1
+
+    def answer(self, response: bytes, at_s: float) -> Answer:
+        """What the response says: Produce is charged by request (its frame without the size), Fetch by response."""
+        if struct.unpack_from(">h", self.request, 4)[0] == PRODUCE:
+            return Answer(at_s, len(self.request) - 4, struct.unpack(">i", response[-4:])[0])
+        return Answer(at_s, len(response) - 4, struct.unpack_from(">i", response, 8)[0])
+
+
+def produce_request(topic: str, client_id: str, records_bytes: int) -> bytes:
+    """Produce v7, acks=1, one batch of one record of about that size."""
+    records = record_batch(records_bytes)
+    name = topic.encode()
+    body = (
+        struct.pack(">hhii", -1, 1, 30_000, 1)  # transactional_id null, acks, timeout_ms, one topic
+        + struct.pack(">h", len(name))
+        + name
+        + struct.pack(">iii", 1, 0, len(records))  # one partition: 0
+        + records
+    )
+    return frame(PRODUCE, PRODUCE_VERSION, 1, client_id, body)
+
+
+def fetch_request(topic: str, client_id: str, partition_bytes: int) -> bytes:
+    """Fetch v11 without a session, always from offset 0."""
+    name = topic.encode()
+    body = (
+        struct.pack(">iiiibii", -1, 500, 1, 1 << 26, 0, 0, -1)  # a consumer, max_wait_ms, min and max bytes, no session
+        + struct.pack(">ih", 1, len(name))
+        + name
+        + struct.pack(">iiiqqi", 1, 0, -1, 0, -1, partition_bytes)
+        + struct.pack(">ih", 0, 0)  # nothing forgotten, no rack
+    )
+    return frame(FETCH, FETCH_VERSION, 1, client_id, body)
+
+
+def record_batch(size: int) -> bytes:
+    """One uncompressed batch of format v2 that holds one record."""
+    builder: Any = MemoryRecordsBuilder(magic=2, compression_type=0, batch_size=1 << 30)
+    builder.append(timestamp=None, key=None, value=bytes(max(1, size - 80)))
+    builder.close()
+    return bytes(builder.buffer())
+
+
+def _drive(shape: Shape, load: Load, answers: list[Answer], end_s: float) -> None:
+    try:
+        with Connection(shape.address, ANSWER_TIMEOUT_S) as connection:
+            while time.monotonic() < end_s:
+                response = connection.exchange(shape.request)
+                answers.append(shape.answer(response, time.monotonic()))
+    except OSError as error:
+        load.errors.append(repr(error))
+
+
+def _lists(load: Load, count: int) -> list[list[Answer]]:
+    load.connections = [[] for _ in range(count)]
+    return load.connections
+
+
+def _union_s(intervals: list[tuple[float, float]]) -> float:
+    """The length covered by intervals that are sorted by their start."""
+    covered = 0.0
+    reached = float("-inf")
+    for start, end in intervals:
+        covered += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return covered

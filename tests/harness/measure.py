@@ -1,0 +1,98 @@
+"""Rates, as a series of moments and running totals.
+
+A greedy client under Kafka's default window sends ten seconds' worth at once, then a trickle, then again when its burst
+has left the window, eleven to twelve seconds later (N samples of 1 s). A mean over some 30 s therefore says how many
+bursts fell into them: Kafka's own quota shows +10 % or -20 % by where they begin. `steady_rate` therefore begins and
+ends in the trickle between two bursts, where a second more or less changes nothing.
+"""
+
+import bisect
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final, Self
+
+WINDOW_S: Final = 11.0
+MEASURED_WINDOWS: Final = 3
+LEAD_WINDOWS: Final = 1.5
+MEASURED_S: Final = WINDOW_S * (LEAD_WINDOWS + MEASURED_WINDOWS)
+END_SLACK_S: Final = 3.0  # a throttled client has nothing to report for so long
+SAMPLE_S: Final = 0.05
+
+
+class Series:
+    """Running totals of bytes at moments of the monotonic clock."""
+
+    def __init__(self, samples: Iterable[tuple[float, float]] = ()) -> None:
+        self._at_s: list[float] = []
+        self._bytes: list[float] = []
+        for at_s, total in samples:
+            self.append(at_s, total)
+
+    def append(self, at_s: float, total_bytes: float) -> None:
+        self._at_s.append(at_s)
+        self._bytes.append(total_bytes)
+
+    def start_s(self) -> float:
+        """When the first bytes had come."""
+        return next(at_s for at_s, total in zip(self._at_s, self._bytes, strict=True) if total > self._bytes[0])
+
+    def bytes_at(self, at_s: float) -> float:
+        position = bisect.bisect_right(self._at_s, at_s)
+        return self._bytes[position - 1] if position else 0.0
+
+    def rate(self, from_s: float, to_s: float) -> float:
+        """Bytes per second between two moments."""
+        return (self.bytes_at(to_s) - self.bytes_at(from_s)) / (to_s - from_s)
+
+    def steady_rate(self) -> float:
+        """Bytes per second over three windows (33 s), from one and a half windows after the first bytes."""
+        first, last = self.steady_span_s()
+        if self._at_s[-1] < last - END_SLACK_S:
+            raise ValueError(f"the series ends {last - self._at_s[-1]:.1f} s before its last window does")
+        return self.rate(first, last)
+
+    def steady_span_s(self) -> tuple[float, float]:
+        """What `steady_rate` measures, as moments of the monotonic clock."""
+        first = self.start_s() + LEAD_WINDOWS * WINDOW_S
+        return first, first + MEASURED_WINDOWS * WINDOW_S
+
+
+class LogMeter:
+    """Samples the size of a partition's log at its broker, as a context manager."""
+
+    def __init__(self, folder: Path) -> None:
+        self.series = Series()
+        self._folder = folder
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _sample(self) -> None:
+        while not self._ended.wait(SAMPLE_S):
+            self.series.append(time.monotonic(), log_bytes(self._folder))
+
+
+def log_bytes(folder: Path) -> int:
+    """Bytes of record batches in a partition's folder.
+
+    Segments are append-only files and not preallocated, so their sizes are the bytes appended so far.
+    """
+    return sum(segment.stat().st_size for segment in folder.glob("*.log"))
+
+
+def wait_until(is_so: Callable[[], bool], what: str, timeout_s: float = 10.0) -> None:
+    """Poll; TimeoutError says what did not come true."""
+    deadline = time.monotonic() + timeout_s
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {timeout_s:g} s: {what}")
+        time.sleep(SAMPLE_S)
