@@ -9,7 +9,7 @@ from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Key, Policy, PolicyChange, differences
 from quotas.precedence import DEFAULT, level_of, limiting_key, tags_of
-from quotas.rate import AT_ONCE, Window
+from quotas.rate import Window
 
 __all__ = ["RATE_KINDS", "Bound", "CounterKey", "Engine", "Usage", "Window"]
 
@@ -29,6 +29,7 @@ class Counters:
         "_kind",
         "_levels",
         "_limits",
+        "_newcomers",
         "_watch",
         "_window",
     )
@@ -42,8 +43,9 @@ class Counters:
         self._levels = 0
         self._bounds: dict[CounterKey, Bound] = {}
         self._brokers: set[int] = set()
+        self._newcomers: list[Bound] = []
         self._watch: DelayQueue[Bound] = DelayQueue()
-        """Every bound of _bounds once, at a moment not after the first at which it may be dropped."""
+        """Every bound of _bounds that is no newcomer, until a moment at which it may be idle."""
         self._elsewhere: dict[CounterKey, float] = {}
         self._inert = Inert(CounterKey(kind, "", "", -1), window, None, self)
 
@@ -60,7 +62,7 @@ class Counters:
         live = self._bounds.setdefault(key, bound)
         if live is bound:
             self._brokers.add(key.broker)
-            self._watch.add(AT_ONCE, bound)
+            self._newcomers.append(bound)
             bound.set_elsewhere(self._elsewhere.get(key, 0.0))
             self._limit(bound)
             bound.entered()
@@ -88,15 +90,20 @@ class Counters:
         self._elsewhere = numbers
 
     def expire(self, now_ms: int) -> int:
+        keep_ms = self._window.keep_ms
+        for bound in self._newcomers:
+            # One that was only looked up so far is about to be charged: it is given a window's time.
+            self._watch.add((now_ms if bound.last_ms is None else bound.last_ms) + keep_ms, bound)
+        self._newcomers = []
         dropped = 0
         for bound in self._watch.due(now_ms):
-            end_ms = bound.last_ms + self._window.keep_ms
-            if end_ms <= now_ms:
+            last_ms = bound.last_ms
+            if last_ms is None or last_ms + keep_ms <= now_ms:
                 del self._bounds[bound.key]
                 bound.dropped()
                 dropped += 1
             else:
-                self._watch.add(end_ms, bound)
+                self._watch.add(last_ms + keep_ms, bound)
         return dropped
 
     def _concerned(self, touched: set[Key]) -> Iterator[Bound]:

@@ -95,9 +95,12 @@ class Rate:
         return self._left + self._current.sum
 
     @property
-    def last_ms(self) -> int:
-        """The latest moment that any sample depends on: ``Window.keep_ms`` later this object equals a new one."""
-        return max((sample.last_ms for sample in self._samples), default=AT_ONCE)
+    def last_ms(self) -> int | None:
+        """The latest moment that a sample depends on: ``Window.keep_ms`` after it this object charges like a new one.
+
+        None when there is no sample. (Records without a check may make W differ by less than one sample.)
+        """
+        return max((sample.last_ms for sample in self._samples), default=None)
 
     def set_limit(self, limit: float | None) -> None:
         """Judge from now on, and what was recorded already, by another limit."""

@@ -1,0 +1,206 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quotas.engine import CounterKey, Engine, Window
+from quotas.entities import Default, Entity
+from quotas.kinds import QuotaKind
+from quotas.policy import Policy, PolicyChange
+
+PRODUCE = QuotaKind.PRODUCER_BYTE_RATE
+FETCH = QuotaKind.CONSUMER_BYTE_RATE
+REQUEST = QuotaKind.REQUEST_PERCENTAGE
+DEFAULT = Default.DEFAULT
+KEEP_MS = Window().keep_ms
+
+
+def produce(limits: dict[Entity, float]) -> Policy:
+    return Policy({entity: {PRODUCE: limit} for entity, limit in limits.items()})
+
+
+GREEDY = Entity(client_id="greedy")
+EVERYBODY = Entity(client_id=DEFAULT)
+
+
+def test_clients_with_the_same_tags_share_a_counter_per_broker() -> None:
+    engine = Engine(produce({GREEDY: 1000}))
+    bound = engine.resolve("alice", "greedy", PRODUCE, 1)
+    assert engine.resolve("bob", "greedy", PRODUCE, 1) is bound
+    assert engine.resolve("alice", "greedy", PRODUCE, 2) is not bound
+    assert engine.resolve("alice", "other", PRODUCE, 1) is not bound
+    assert (bound.kind, bound.user, bound.client_id, bound.broker) == (PRODUCE, "", "greedy", 1)
+    assert (bound.limit, bound.rule) == (1000, GREEDY)
+    assert bound.charge(10_000, 0) == 0
+    assert bound.charge(1000, 0) == 1000
+
+
+def test_request_time_is_throttled_one_window_at_most_and_bytes_without_end() -> None:
+    engine = Engine(Policy({GREEDY: {REQUEST: 1, PRODUCE: 1}}), Window(11, 500))
+    assert engine.resolve("", "greedy", REQUEST, 1).charge(1e6, 0) == 500
+    assert engine.resolve("", "greedy", PRODUCE, 1).charge(1e6, 0) == 10**9 - 5000
+
+
+def test_without_a_quota_of_a_kind_nothing_is_kept() -> None:
+    engine = Engine(produce({GREEDY: 1000}))
+    bounds = {engine.resolve("u", f"client-{number}", FETCH, 1) for number in range(100)}
+    assert len(bounds) == 1
+    inert = bounds.pop()
+    assert inert.charge(1e15, 0) == inert.check(0) == 0
+    inert.record(1e15, 0)
+    inert.note_throttle(1)
+    assert (inert.limit, inert.rule, inert.cap(), inert.recorded_total) == (None, None, None, 0)
+    assert engine.usage(0) == []
+
+
+@pytest.mark.parametrize("kind", [QuotaKind.CONTROLLER_MUTATION_RATE, QuotaKind.CONNECTION_CREATION_RATE])
+def test_kinds_that_are_no_rate_of_a_client_are_not_resolved(kind: QuotaKind) -> None:
+    with pytest.raises(KeyError):
+        Engine(Policy()).resolve("u", "c", kind, 1)
+
+
+def test_a_changed_limit_acts_on_what_was_recorded_already() -> None:
+    engine = Engine(produce({GREEDY: 2000}))
+    bound = engine.resolve("", "greedy", PRODUCE, 1)
+    generation = engine.generation
+    assert bound.charge(27_500, 0) == 3750
+    assert engine.apply(produce({GREEDY: 3000}), 0) == PolicyChange(changed=1)
+    assert bound.charge(0, 0) == 0
+    assert engine.apply(produce({GREEDY: 500}), 0) == PolicyChange(changed=1)
+    assert bound.charge(0, 0) == 45_000
+    assert engine.generation == generation
+    assert engine.resolve("", "greedy", PRODUCE, 1) is bound
+
+
+def test_a_limit_that_appears_finds_what_was_used_without_one() -> None:
+    engine = Engine(produce({GREEDY: 1000}))
+    bound = engine.resolve("", "modest", PRODUCE, 1)
+    assert bound.charge(50_000, 0) == 0
+    assert engine.apply(produce({GREEDY: 1000, EVERYBODY: 1000}), 0) == PolicyChange(added=1)
+    assert bound.charge(0, 0) == 40_000
+    assert bound.rule == EVERYBODY
+
+
+def test_a_removed_limit_leaves_the_next_level_for_the_same_tags() -> None:
+    engine = Engine(produce({GREEDY: 1000, EVERYBODY: 7}))
+    bound = engine.resolve("", "greedy", PRODUCE, 1)
+    engine.apply(produce({EVERYBODY: 7}), 0)
+    assert (bound.limit, bound.rule) == (7, EVERYBODY)
+    engine.apply(produce({}), 0)
+    assert (bound.limit, bound.rule) == (None, None)
+    assert bound.charge(1e9, 0) == 0
+
+
+def test_a_new_level_moves_clients_to_another_counter_and_back() -> None:
+    engine = Engine(produce({GREEDY: 1000}))
+    by_client = engine.resolve("alice", "greedy", PRODUCE, 1)
+    by_client.charge(1, 0)
+    generation = engine.generation
+    alice = Entity(user="alice")
+    engine.apply(produce({GREEDY: 1000, alice: 5}), 0)
+    assert engine.generation > generation
+    by_user = engine.resolve("alice", "greedy", PRODUCE, 1)
+    assert (by_user.user, by_user.client_id, by_user.limit) == ("alice", "", 5)
+    engine.apply(produce({GREEDY: 1000}), 0)
+    assert engine.resolve("alice", "greedy", PRODUCE, 1) is by_client
+
+
+def test_levels_stay_in_use_after_their_last_limit_has_gone() -> None:
+    engine = Engine(produce({GREEDY: 1000, Entity(user="alice"): 5}))
+    engine.apply(produce({Entity(user="alice"): 5}), 0)
+    bound = engine.resolve("mallory", "x", PRODUCE, 1)
+    assert (bound.user, bound.client_id) == ("", "x")
+
+
+def test_changes_are_counted_per_limit_of_any_kind() -> None:
+    address = Entity(ip="10.0.0.1")
+    engine = Engine(Policy({GREEDY: {PRODUCE: 1, FETCH: 1}, address: {QuotaKind.CONNECTION_CREATION_RATE: 3}}))
+    changed = Policy({GREEDY: {PRODUCE: 2, REQUEST: 1}, EVERYBODY: {QuotaKind.CONTROLLER_MUTATION_RATE: 1}})
+    assert engine.apply(changed, 0) == PolicyChange(added=2, changed=1, removed=2)
+    assert engine.apply(changed, 0) == PolicyChange()
+
+
+def test_usage_lists_limited_counters_only() -> None:
+    engine = Engine(produce({GREEDY: 1000}))
+    engine.resolve("u", "modest", PRODUCE, 1).charge(5, 0)
+    bound = engine.resolve("u", "greedy", PRODUCE, 1)
+    throttle_ms = bound.charge(12_000, 0)
+    bound.note_throttle(throttle_ms)
+    (usage,) = engine.usage(0)
+    assert CounterKey(usage.kind, usage.user, usage.client_id, usage.broker) == bound.key
+    assert (usage.entity, usage.limit, usage.rate) == (GREEDY, 1000, 1200)
+    assert (usage.charged_total, usage.throttled_total, usage.throttle_ms_total) == (12_000, 1, 2000)
+
+
+def test_use_elsewhere_is_added_to_counters_old_and_new() -> None:
+    engine = Engine(produce({GREEDY: 1000, EVERYBODY: 1000}))
+    old = engine.resolve("u", "greedy", PRODUCE, 1)
+    engine.elsewhere({CounterKey(PRODUCE, "", name, 1): 12_000 for name in ("greedy", "new")})
+    assert old.check(0) == 2000
+    assert engine.resolve("u", "new", PRODUCE, 1).check(0) == 2000
+    engine.elsewhere({})
+    assert old.check(0) == engine.resolve("u", "new", PRODUCE, 1).check(0) == 0
+    assert old.recorded_total == 0
+
+
+class TestExpiry:
+    def test_a_counter_goes_when_its_last_event_has_left_the_window(self) -> None:
+        engine = Engine(produce({EVERYBODY: 1000}))
+        for number in range(1000):
+            engine.resolve("u", f"client-{number}", PRODUCE, 1).charge(1, number)
+        assert engine.expire(KEEP_MS - 1) == 0
+        assert engine.expire(KEEP_MS) == 1
+        assert engine.expire(KEEP_MS + 499) == 499
+        assert len(engine.usage(0)) == 500
+        assert engine.expire(KEEP_MS + 999) == 500
+        assert engine.usage(0) == []
+
+    def test_one_that_was_only_looked_up_goes_a_window_later(self) -> None:
+        engine = Engine(produce({EVERYBODY: 1000}))
+        engine.resolve("u", "curious", PRODUCE, 1)
+        generation = engine.generation
+        assert engine.expire(5) == 0
+        assert engine.expire(5 + KEEP_MS) == 1
+        assert engine.generation > generation
+
+    def test_a_dropped_bound_takes_its_place_again(self) -> None:
+        engine = Engine(produce({GREEDY: 1000}))
+        held = engine.resolve("u", "greedy", PRODUCE, 1)
+        held.charge(10, 0)
+        engine.expire(KEEP_MS)
+        engine.apply(produce({GREEDY: 10}), KEEP_MS)
+        assert held.charge(200, KEEP_MS) == 10_000
+        assert engine.resolve("u", "greedy", PRODUCE, 1) is held
+        assert engine.expire(2 * KEEP_MS - 1) == 0
+        assert engine.expire(2 * KEEP_MS) == 1
+
+    def test_or_charges_the_one_that_took_its_place(self) -> None:
+        engine = Engine(produce({GREEDY: 1000}))
+        held = engine.resolve("u", "greedy", PRODUCE, 1)
+        held.charge(10, 0)
+        engine.expire(KEEP_MS)
+        successor = engine.resolve("u", "greedy", PRODUCE, 1)
+        assert successor is not held
+        successor.charge(9000, KEEP_MS)
+        assert held.charge(2000, KEEP_MS) == 1000
+        held.record(1000, KEEP_MS)
+        assert held.check(KEEP_MS) == successor.check(KEEP_MS) == 2000
+        (usage,) = engine.usage(KEEP_MS)
+        assert usage.charged_total == 12_000
+
+    @given(
+        st.lists(
+            st.tuples(st.integers(0, 6000), st.integers(0, 30_000), st.booleans(), st.sampled_from(["a", "b"])),
+            max_size=40,
+        )
+    )
+    def test_it_changes_no_throttle(self, history: list[tuple[int, int, bool, str]]) -> None:
+        swept, unswept = Engine(produce({EVERYBODY: 1000})), Engine(produce({EVERYBODY: 1000}))
+        held = {name: swept.resolve("u", name, PRODUCE, 1) for name in "ab"}
+        now_ms = 0
+        for pause_ms, size, resolve_again, name in history:
+            now_ms += pause_ms
+            swept.expire(now_ms)
+            if resolve_again:
+                held[name] = swept.resolve("u", name, PRODUCE, 1)
+            expected = unswept.resolve("u", name, PRODUCE, 1).charge(size, now_ms)
+            assert held[name].charge(size, now_ms) == expected

@@ -1,0 +1,168 @@
+import math
+from typing import NamedTuple
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from quotas.rate import Rate, Window
+
+
+class Event(NamedTuple):
+    pause_ms: int
+    action: str
+    value: float
+
+
+windows = st.builds(Window, st.integers(1, 12), st.sampled_from([1, 7, 100, 1000]))
+# Pauses around the borders of a sample, of the least window and of what is kept, as well as any.
+pauses = st.one_of(
+    st.just(0), st.integers(0, 3), st.sampled_from([99, 100, 101, 999, 1000, 1001]), st.integers(0, 13_000)
+)
+values = st.one_of(st.integers(0, 3000).map(float), st.floats(0, 1e6))
+actions = st.sampled_from(["charge", "charge", "charge", "record", "check", "limit"])
+events = st.lists(st.builds(Event, pauses, actions, values), max_size=60)
+
+
+class PlainRate:
+    """Kafka 3.8's Rate and SampledStat written down once more, without any shortcut: the oracle."""
+
+    def __init__(self, window: Window) -> None:
+        self.window = window
+        self.samples: list[list[float]] = []  # [start, last, sum]
+        self.current = 0
+
+    def record(self, value: float, now_ms: int) -> None:
+        if not self.samples:
+            self.samples.append([now_ms, now_ms, 0.0])
+        sample = self.samples[self.current]
+        if now_ms - sample[0] >= self.window.size_ms:
+            self.current = (self.current + 1) % (self.window.samples + 1)
+            if self.current == len(self.samples):
+                self.samples.append([0, 0, 0])
+            self.samples[self.current] = sample = [now_ms, now_ms, 0.0]
+        sample[2] += value
+        sample[1] = now_ms
+
+    def throttle_ms(self, limit: float | None, now_ms: int) -> int:
+        size_ms, count = self.window.size_ms, self.window.samples
+        for sample in self.samples:
+            if now_ms - sample[1] >= count * size_ms:
+                sample[:] = [now_ms, now_ms, 0.0]
+        if not self.samples:
+            self.samples.append([now_ms, now_ms, 0.0])
+        elapsed_ms = now_ms - min(sample[0] for sample in self.samples)
+        elapsed_ms += max(0, count - 1 - elapsed_ms // size_ms) * size_ms
+        window_ms = max(elapsed_ms, 1)
+        total = 0.0
+        for sample in self.samples:
+            total += sample[2]
+        observed = total / (window_ms / 1000.0)
+        if limit is None or observed <= limit:
+            return 0
+        return min(math.floor((observed - limit) / limit * window_ms + 0.5), 2**31 - 1)
+
+
+@given(windows, events, st.floats(0.5, 1e5))
+@example(Window(), [Event(0, "charge", 5000.0)] * 3 + [Event(10_999, "charge", 0.0), Event(1, "charge", 0.0)], 1000.0)
+def test_the_shortcut_gives_what_the_plain_evaluation_gives(window: Window, history: list[Event], limit: float) -> None:
+    rate, plain = Rate(window, limit), PlainRate(window)
+    bound: float | None = limit
+    now_ms = 0
+    for pause_ms, action, value in history:
+        now_ms += pause_ms
+        if action == "limit":
+            bound = None if bound else limit + value
+            rate.set_limit(bound)
+        elif action == "record":
+            rate.record(value, now_ms)
+            plain.record(value, now_ms)
+        elif action == "check":
+            assert rate.check(now_ms) == plain.throttle_ms(bound, now_ms)
+        else:
+            plain.record(value, now_ms)
+            assert rate.charge(value, now_ms) == plain.throttle_ms(bound, now_ms)
+
+
+@given(windows, events, st.floats(0.5, 1e5))
+def test_looking_moves_nothing(window: Window, history: list[Event], limit: float) -> None:
+    watched, left_alone = Rate(window, limit), Rate(window, limit)
+    now_ms = 0
+    for pause_ms, _, value in history:
+        now_ms += pause_ms
+        watched.rate(now_ms - pause_ms // 2)
+        assert watched.charge(value, now_ms) == left_alone.charge(value, now_ms)
+
+
+@given(windows, events, st.floats(0.5, 1e5), events)
+def test_once_all_has_expired_a_rate_charges_like_a_new_one(
+    window: Window, before: list[Event], limit: float, after: list[Event]
+) -> None:
+    used, new = Rate(window, limit), Rate(window, limit)
+    now_ms = 0
+    for pause_ms, _, value in before:
+        now_ms += pause_ms
+        used.charge(value, now_ms)
+    now_ms = max(now_ms, (used.last_ms or 0) + window.keep_ms)
+    for pause_ms, _, value in after:
+        assert used.charge(value, now_ms) == new.charge(value, now_ms)
+        now_ms += pause_ms
+
+
+@given(windows, events)
+def test_the_total_is_all_that_was_recorded(window: Window, history: list[Event]) -> None:
+    rate = Rate(window, 100)
+    now_ms, total = 0, 0
+    for pause_ms, _, value in history:
+        now_ms += pause_ms
+        rate.charge(int(value), now_ms)
+        total += int(value)
+        assert rate.recorded_total == total
+    rate.reset()
+    assert rate.recorded_total == total
+
+
+def test_what_was_used_elsewhere_counts_until_it_is_said_not_to() -> None:
+    rate = Rate(Window(), 100)
+    assert rate.charge(600, 0) == 0
+    rate.set_elsewhere(600)
+    assert rate.rate(0) == 120
+    assert rate.charge(0, 0) == 2000
+    rate.set_elsewhere(0)
+    assert rate.charge(0, 0) == 0
+    assert rate.recorded_total == 600
+
+
+def test_without_a_limit_all_is_measured_and_nothing_throttled() -> None:
+    rate = Rate(Window())
+    assert rate.charge(1e12, 0) == 0
+    assert rate.cap() is None
+    rate.set_limit(1)
+    assert rate.charge(0, 0) == 2**31 - 1  # Kafka would wrap
+
+
+@pytest.mark.parametrize("limit", [math.nan, math.inf])
+def test_limits_that_are_no_limit(limit: float) -> None:
+    assert Rate(Window(), limit).charge(1e9, 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("limit", "window", "cap"),
+    [
+        (250.0, Window(), 2500),
+        (10.0, Window(4, 1000), 30),
+        (0.25, Window(2, 2000), 0),
+        (1e9, Window(), 2**31 - 1),
+        (math.inf, Window(), 2**31 - 1),
+        (math.nan, Window(), 0),
+        (5.0, Window(1, 1000), 0),
+    ],
+)
+def test_the_fetch_cap_is_what_may_be_used_at_once(limit: float, window: Window, cap: int) -> None:
+    assert Rate(window, limit).cap() == cap
+
+
+@pytest.mark.parametrize(("samples", "size_ms"), [(0, 1000), (11, 0), (-1, 1000)])
+def test_impossible_windows_are_refused(samples: int, size_ms: int) -> None:
+    with pytest.raises(ValueError, match=f"{samples} of {size_ms} ms"):
+        Window(samples, size_ms)

@@ -1,0 +1,57 @@
+import math
+from decimal import ROUND_FLOOR, Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quotas.throttle import INT32_MAX, clamp_ms, divide, math_round, throttle_ms
+
+
+@given(st.floats(-1e18, 1e18))
+def test_math_round_is_floor_of_value_plus_one_half_without_its_rounding_error(value: float) -> None:
+    assert math_round(value) == int((Decimal(value) + Decimal("0.5")).to_integral_value(ROUND_FLOOR))
+
+
+@pytest.mark.parametrize(
+    ("value", "rounded"),
+    [
+        (0.5, 1),
+        (-0.5, 0),
+        (2.5, 3),
+        (-2.5, -2),
+        (0.49999999999999994, 0),
+        (math.nan, 0),
+        (math.inf, 2**63 - 1),
+        (-math.inf, -(2**63)),
+        (1e300, 2**63 - 1),
+    ],
+)
+def test_math_round_as_java(value: float, rounded: int) -> None:
+    assert math_round(value) == rounded
+
+
+@pytest.mark.parametrize(
+    ("observed", "limit", "cap_ms", "expected"),
+    [
+        (600.0, 500.0, None, 2000),
+        (5.0, 0.0, None, 2**63 - 1),
+        (5.0, 0.0, 1000, 1000),
+        (0.0, 0.0, 1000, 0),
+        (5.0, math.nan, None, 0),
+        (5.0, math.inf, None, 0),
+    ],
+)
+def test_throttle_ms(observed: float, limit: float, cap_ms: int | None, expected: int) -> None:
+    assert throttle_ms(observed, limit, 10_000, cap_ms) == expected
+
+
+@given(st.integers())
+def test_what_goes_on_the_wire_is_a_positive_int32(raw_ms: int) -> None:
+    assert clamp_ms(raw_ms) == sorted((0, raw_ms, INT32_MAX))[1]
+
+
+def test_divide_as_ieee() -> None:
+    assert divide(-1, 0) == -math.inf
+    assert math.isnan(divide(0, 0))
+    assert divide(1, 4) == 0.25
