@@ -1,0 +1,262 @@
+"""From a response's layout to a function that finds throttle_time_ms and the broker addresses in it.
+
+The function is generated Python source: a few lines for each field of varying length, fields of fixed length summed up,
+and an end after the last thing that is needed. ``p`` is the offset reached. Reading past the end of the frame raises
+IndexError or struct.error, and a count or a length that leads there is found out by the next read, so nothing is ever
+allocated for what the wire claims.
+"""
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Final, NamedTuple
+
+from protocol.errors import Cause, ProtocolError
+from protocol.layout import ARRAY, FIXED_BYTES, STRUCT, Field, Layout, parse_layout
+from protocol.varint import decode_varint, skip_tags
+
+
+class Endpoint(NamedTuple):
+    """A broker's address in a response; offsets count from the first byte of the frame.
+
+    ``host_offset`` is that of the host's length; the host ends where the port begins.
+    """
+
+    node_id: int
+    host: bytes
+    port: int
+    id_offset: int
+    host_offset: int
+    port_offset: int
+
+
+class Tag(NamedTuple):
+    """A tagged field with broker addresses in it: where its size, its content, and the byte after that are."""
+
+    size_offset: int
+    content_offset: int
+    content_end: int
+
+
+Walk = Callable[[bytes, int, list[Endpoint], list[Tag]], int]
+"""``walk(frame, body_offset, endpoints, tags)``: fills the lists, returns the offset of throttle_time_ms or -1."""
+
+_THROTTLE: Final = "throttle_time_ms"
+_NODE_ID: Final = ("node_id", "broker_id")
+_INT16 = Struct(">h")
+_INT32 = Struct(">i")
+
+
+def compile_walk(response_layout: str, endpoint_path: str | None) -> Walk:
+    """Make the function for a response; ``endpoint_path`` as in ApiSpec."""
+    namespace: dict[str, object] = {
+        "Endpoint": Endpoint,
+        "Tag": Tag,
+        "int16": _INT16.unpack_from,
+        "int32": _INT32.unpack_from,
+        "null": _null,
+        "varint": decode_varint,
+        "skip_long": _skip_long,
+        "skip_tags": skip_tags,
+        "wrong_tag_size": _wrong_tag_size,
+    }
+    exec(walk_source(response_layout, endpoint_path), namespace)  # noqa: S102  source of our own making, from our own table
+    walk: Walk = namespace["walk"]  # type: ignore[assignment]  # what the source defines
+    return walk
+
+
+def walk_source(response_layout: str, endpoint_path: str | None) -> str:
+    """Return the source that ``compile_walk`` compiles."""
+    layout = parse_layout(response_layout)
+    source = _Source(layout.flexible)
+    source.root(_needed(layout, endpoint_path), endpoint_path)
+    return "\n".join(source.lines) + "\n"
+
+
+def _skip_long(data: bytes, offset: int, nullable: bool) -> int:
+    """Return the offset after a compact string, bytes or records whose length takes more than one byte, or is 0."""
+    length, offset = decode_varint(data, offset)
+    if length == 0:
+        if not nullable:
+            raise _null(offset)
+        return offset
+    return offset + length - 1
+
+
+def _null(offset: int) -> ProtocolError:
+    return ProtocolError(Cause.BAD_BODY, f"null before offset {offset} where a value must be")
+
+
+def _wrong_tag_size(offset: int) -> ProtocolError:
+    return ProtocolError(Cause.BAD_BODY, f"tagged field does not end where its size says, at offset {offset}")
+
+
+def _needed(layout: Layout, endpoint_path: str | None) -> tuple[Field, ...]:
+    """Return the root's fields up to the last one that has to be found."""
+    last = 0
+    for index, field in enumerate(layout.fields):
+        if field.name == _THROTTLE or _path(field) == endpoint_path or (endpoint_path == "" and field.name == "port"):
+            last = index + 1
+    return layout.fields[:last]
+
+
+def _path(field: Field) -> str:
+    return field.name if field.tag is None else f"#{field.tag} {field.name}"
+
+
+class _Source:
+    """Writes a walk; ``ahead`` are bytes of fixed length passed over but not yet added to ``p``."""
+
+    def __init__(self, flexible: bool) -> None:
+        self.lines = ["def walk(data, p, endpoints, tags):", "    throttle = -1"]
+        self._flexible = flexible
+        self._depth = 1
+        self._ahead = 0
+
+    def root(self, fields: tuple[Field, ...], endpoint_path: str | None) -> None:
+        for field in fields:
+            if field.tag is not None:
+                self._tagged_endpoints(field)
+            else:
+                self._field(field, names_broker=endpoint_path == "", endpoints=_path(field) == endpoint_path)
+        self._catch_up()
+        self._line("if p > len(data):")
+        self._line("    raise IndexError(p)")
+        self._line("return throttle")
+
+    def _line(self, line: str) -> None:
+        self.lines.append("    " * self._depth + line)
+
+    def _catch_up(self) -> None:
+        if self._ahead:
+            self._line(f"p += {self._ahead}")
+            self._ahead = 0
+
+    def _field(self, field: Field, *, names_broker: bool = False, endpoints: bool = False) -> None:
+        """Pass over one field, noting what is to be found in it."""
+        size = FIXED_BYTES.get(field.type)
+        if size is not None:
+            if field.name == _THROTTLE:
+                self._line(f"throttle = p + {self._ahead}")
+            elif names_broker and field.name in _NODE_ID:
+                self._line(f"id_at = p + {self._ahead}")
+            elif names_broker and field.name == "port":
+                self._endpoint()
+            self._ahead += size
+            return
+        self._catch_up()
+        if field.type == ARRAY:
+            self._array(field, endpoints)
+        elif field.type == STRUCT:
+            self._struct(field)
+        elif names_broker and field.name == "host":
+            self._host()
+        elif self._flexible:
+            self._compact_string(field)
+        else:
+            self._string(field)
+
+    def _string(self, field: Field) -> None:
+        """Strings have int16 lengths, bytes and records int32; every negative one is null."""
+        self._line(f"n = {'int16' if field.type == 'string' else 'int32'}(data, p)[0]")
+        self._line("if n < 0:")
+        self._line("    n = 0" if field.nullable else "    raise null(p)")
+        self._line(f"p += {2 if field.type == 'string' else 4} + n")
+
+    def _compact_string(self, field: Field) -> None:
+        """The length is a varint of length + 1, mostly of one byte; 0 is null."""
+        self._line("n = data[p]")
+        self._line("if n < 128:" if field.nullable else "if 0 < n < 128:")
+        self._line("    p += n or 1" if field.nullable else "    p += n")
+        self._line("else:")
+        self._line(f"    p = skip_long(data, p, {field.nullable})")
+
+    def _count(self, *, nullable: bool) -> None:
+        """Read the count of an array into ``n``; below 0 for null."""
+        if self._flexible:
+            self._line("n, p = varint(data, p) if data[p] > 127 else (data[p], p + 1)")
+            self._line("n -= 1")
+        else:
+            self._line("n = int32(data, p)[0]")
+            self._line("p += 4")
+        if not nullable:
+            self._line("if n < 0:")
+            self._line("    raise null(p)")
+
+    def _array(self, field: Field, endpoints: bool) -> None:
+        self._count(nullable=field.nullable)
+        size = self._element_bytes(field)
+        if size and not endpoints:
+            self._line(f"p += n * {size}" if not field.nullable else f"p += max(n, 0) * {size}")
+            return
+        self._line("for _ in range(n):")
+        self._depth += 1
+        if field.element:
+            self._field(Field("", field.element))
+        else:
+            self._fields(field.fields, names_broker=endpoints)
+        self._catch_up()
+        self._depth -= 1
+
+    def _element_bytes(self, field: Field) -> int:
+        """Return the length of an array's elements if all have the same, else 0."""
+        if field.element:
+            return FIXED_BYTES.get(field.element, 0)
+        sizes = [FIXED_BYTES.get(member.type, 0) for member in field.fields]
+        return 0 if self._flexible or 0 in sizes else sum(sizes)
+
+    def _struct(self, field: Field) -> None:
+        if not field.nullable:
+            self._fields(field.fields)
+            return
+        self._line("p += 1")
+        self._line("if data[p - 1] < 128:")  # the marker: negative is null (NullableSchema)
+        self._depth += 1
+        self._fields(field.fields)
+        self._catch_up()
+        self._depth -= 1
+
+    def _fields(self, fields: tuple[Field, ...], *, names_broker: bool = False) -> None:
+        """Pass over the fields of a struct and its tag section."""
+        for field in fields:
+            if field.tag is None:
+                self._field(field, names_broker=names_broker)
+        if self._flexible:
+            self._catch_up()
+            self._line("p = skip_tags(data, p) if data[p] else p + 1")
+
+    def _host(self) -> None:
+        self._line("host_at = p")
+        if self._flexible:
+            self._count(nullable=False)
+            self._line("host_from = p")
+        else:
+            self._line("n = int16(data, p)[0]")
+            self._line("if n < 0:")
+            self._line("    raise null(p)")
+            self._line("host_from = p + 2")
+        self._line("p = host_from + n")
+
+    def _endpoint(self) -> None:
+        """Take down a broker's address: node id and host are behind, the port is next."""
+        self._catch_up()
+        self._line("node_id, port, host = int32(data, id_at)[0], int32(data, p)[0], data[host_from:p]")
+        self._line("endpoints.append(Endpoint(node_id, host, port, id_at, host_at, p))")
+
+    def _tagged_endpoints(self, field: Field) -> None:
+        """Walk the root's tag section; every occurrence of the tag counts, and must end where its size says."""
+        self._catch_up()
+        self._line("tag_count, p = varint(data, p)")
+        self._line("for _ in range(tag_count):")
+        self._depth += 1
+        self._line("tag, size_at = varint(data, p)")
+        self._line("size, p = varint(data, size_at)")
+        self._line("end = p + size")
+        self._line(f"if tag == {field.tag}:")
+        self._depth += 1
+        self._line("tags.append(Tag(size_at, p, end))")
+        self._array(field, endpoints=True)
+        self._line("if p != end:")
+        self._line("    raise wrong_tag_size(p)")
+        self._depth -= 1
+        self._line("p = end")
+        self._depth -= 1

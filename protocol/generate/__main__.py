@@ -1,0 +1,30 @@
+"""``python -m protocol.generate``: write the API table, or with ``--check`` say whether it is what the jars say."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from protocol.generate.jars import RELEASES, jar_directory
+from protocol.generate.table import dump, merge, render
+
+TABLE = Path(__file__).parent.parent / "api_table.json"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m protocol.generate", description=__doc__)
+    parser.add_argument("jars", nargs="*", type=Path, help="directories of kafka-clients jars, oldest release first")
+    parser.add_argument("--output", type=Path, default=TABLE)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the table is another")
+    options = parser.parse_args()
+    directories = options.jars or [jar_directory(release) for release in RELEASES]
+    text = render(merge([dump(directory) for directory in directories]))
+    if not options.check:
+        options.output.write_text(text, encoding="utf-8")
+    elif options.output.read_text(encoding="utf-8") != text:
+        sys.stderr.write(f"{options.output} is not what {', '.join(map(str, directories))} say\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,115 @@
+"""Request headers: where the body begins, who sends it, and the few fields of Produce and Fetch that matter.
+
+All of them read a frame that may not be complete in ``data`` yet: ``start`` is the offset of its size, ``end`` of the
+byte after it, which may lie beyond ``len(data)``. More bytes needed is an answer; a frame too short for what it must
+hold is a ProtocolError.
+"""
+
+from struct import Struct
+from typing import Final
+
+from protocol.errors import Cause, ProtocolError
+from protocol.table import ApiSpec
+from protocol.varint import decode_varint, skip_tags
+
+MAX_HEADER_BYTES: Final = 64 * 1024
+"""How far into a frame this module looks: client-ids have at most 32,767 bytes, real tag sections a few."""
+
+_INT16 = Struct(">h")
+_CLIENT_ID = 12  # size, api key, api version, correlation id
+_CLIENT_ID_BYTES = 14
+_MORE = -1
+
+
+def request_body_offset(spec: ApiSpec, data: bytes, start: int, end: int) -> int:
+    """Return the offset of the request's body, or -1 if the header is not complete in ``data``.
+
+    Raises ProtocolError if the frame ends inside the header, or the header is larger than MAX_HEADER_BYTES.
+    """
+    version = spec.request_header_version
+    if version == 0:
+        return start + _CLIENT_ID
+    offset = start + _CLIENT_ID_BYTES
+    if offset > end:
+        raise _short(Cause.BAD_HEADER, "client_id", start, end)
+    if offset > len(data):
+        return _MORE
+    length = _INT16.unpack_from(data, start + _CLIENT_ID)[0]
+    if length > 0:  # every negative length is null to the broker, and null is "" (RequestHeader.parse)
+        offset += length
+        if offset > end:
+            raise _short(Cause.BAD_HEADER, "client_id", start, end)
+    if version == 1:
+        return offset if offset <= len(data) else _MORE
+    if offset < end and offset < len(data) and data[offset] == 0:
+        return offset + 1
+    return _skip_tags(data, offset, start, end)
+
+
+def client_id(spec: ApiSpec, data: bytes, start: int) -> str:
+    """Return the client-id of a request whose header is complete; null is "", as to the broker.
+
+    Bytes that are not UTF-8 become U+FFFD, as the broker decodes them.
+    """
+    if spec.request_header_version == 0:
+        return ""
+    length = _INT16.unpack_from(data, start + _CLIENT_ID)[0]
+    begin = start + _CLIENT_ID_BYTES
+    return data[begin : begin + length].decode("utf-8", "replace") if length > 0 else ""
+
+
+def produce_acks(spec: ApiSpec, data: bytes, body_offset: int, end: int) -> int | None:
+    """Return acks of a Produce request, or None if it is not in ``data`` yet. 0 means that no answer will come."""
+    offset = body_offset
+    if spec.request_header_version == 2:
+        limit = min(end, len(data), offset + 5)
+        try:
+            length, size = decode_varint(data[offset:limit], 0)
+        except IndexError:
+            length, size = 0, limit + 1 - offset
+        offset += size + max(length - 1, 0)
+    elif spec.api_version >= 3:
+        if offset + 2 > end:
+            raise _short(Cause.BAD_BODY, "transactional_id", body_offset, end)
+        if offset + 2 > len(data):
+            return None
+        offset += 2 + max(_INT16.unpack_from(data, offset)[0], 0)
+    if offset + 2 > end:
+        raise _short(Cause.BAD_BODY, "acks", body_offset, end)
+    if offset - body_offset > MAX_HEADER_BYTES:
+        raise _too_large()
+    if offset + 2 > len(data):
+        return None
+    acks: int = _INT16.unpack_from(data, offset)[0]
+    return acks
+
+
+def fetch_limits_offset(spec: ApiSpec) -> int:
+    """Return where min_bytes and max_bytes, two int32, stand in a Fetch request's body; -1: it has no max_bytes.
+
+    Before them: replica_id, until KIP-903 dropped it from v15, and max_wait_ms.
+    """
+    if spec.api_version < 3:
+        return -1
+    return 8 if spec.api_version < 15 else 4
+
+
+def _skip_tags(data: bytes, offset: int, start: int, end: int) -> int:
+    """Return the offset after the tag section at ``offset``, or -1 if more bytes are needed."""
+    limit = min(end, len(data), start + MAX_HEADER_BYTES)
+    try:
+        return offset + skip_tags(data[offset:limit], 0)
+    except IndexError:
+        if limit == end:
+            raise _short(Cause.BAD_HEADER, "header tags", start, end) from None
+        if limit < len(data):
+            raise _too_large() from None
+        return _MORE
+
+
+def _short(cause: Cause, field: str, start: int, end: int) -> ProtocolError:
+    return ProtocolError(cause, f"request of {end - start} bytes ends inside {field}")
+
+
+def _too_large() -> ProtocolError:
+    return ProtocolError(Cause.HEADER_TOO_LARGE, f"request header of more than {MAX_HEADER_BYTES} bytes")

@@ -1,0 +1,158 @@
+"""The few bytes of a response that Sluice may change: where they are, and the frame with others in their place.
+
+Locate, patch, splice: a response is never decoded. What is not throttle_time_ms, a broker's host and port, or a
+length, size or count that changes with them, is kept byte for byte: records, unknown tagged fields, overlong varints.
+"""
+
+import struct
+from bisect import bisect_left
+from collections.abc import Mapping
+from struct import Struct
+from typing import Final, NamedTuple
+
+from protocol.compile import Endpoint, Tag, Walk, compile_walk
+from protocol.errors import Cause, ProtocolError
+from protocol.overlay import API_VERSIONS
+from protocol.table import ABSENT, ApiSpec
+from protocol.varint import encode_varint, skip_tags
+
+__all__ = ["Endpoint", "Located", "locate", "patch_throttle", "read_throttle", "rewrite", "splice", "throttle_position"]
+
+_INT16 = Struct(">h")
+_INT32 = Struct(">i")
+_HEADER_BYTES: Final = 8  # size, correlation id
+_UNSUPPORTED_VERSION: Final = b"\x00\x23"
+
+_walks: dict[int, Walk] = {}
+"""By key_version, made when the first response of that version comes."""
+
+
+class Located(NamedTuple):
+    """What Sluice may change in a response."""
+
+    throttle_offset: int
+    """Of throttle_time_ms, from the first byte of the frame; -1 where the response has none."""
+    endpoints: list[Endpoint]
+    tags: list[Tag]
+    """Tagged fields in which endpoints are."""
+    flexible: bool
+
+
+def locate(spec: ApiSpec, frame: bytes) -> Located:
+    """Find what may be changed in a whole response frame, its size included. Raises ProtocolError."""
+    endpoints: list[Endpoint] = []
+    tags: list[Tag] = []
+    try:
+        body = response_body_offset(spec, frame, 0)
+        if (
+            spec.api_key == API_VERSIONS and frame[body : body + 2] == _UNSUPPORTED_VERSION
+        ):  # in v0 layout, whatever was asked (KIP-511)
+            return Located(ABSENT, endpoints, tags, flexible=False)
+        walk = _walks.get(spec.number)
+        if walk is None:
+            walk = _walks[spec.number] = compile_walk(spec.response_layout, spec.endpoint_path)
+        throttle = walk(frame, body, endpoints, tags)
+    except (IndexError, struct.error):
+        raise ProtocolError(Cause.BAD_BODY, f"{spec} response of {len(frame)} bytes ends too early") from None
+    return Located(throttle, endpoints, tags, spec.flexible)
+
+
+def response_body_offset(spec: ApiSpec, data: bytes, start: int) -> int:
+    """Return where the body of the response at ``start`` begins; IndexError if its header is not all there."""
+    offset = start + _HEADER_BYTES
+    if spec.response_header_version == 0:
+        return offset
+    return offset + 1 if data[offset] == 0 else skip_tags(data, offset)
+
+
+def throttle_position(spec: ApiSpec, data: bytes, start: int, end: int) -> int:
+    """Return where the throttle_time_ms of a response is that has it at a fixed offset of its body.
+
+    The response stands between ``start`` and ``end`` of a stream of which ``data`` is what has come; -1 if more of
+    it is needed. Raises ProtocolError if the frame is too short.
+    """
+    try:
+        offset = response_body_offset(spec, data, start) + spec.throttle_offset
+    except IndexError:
+        offset = len(data)
+    if offset + _INT32.size > end:
+        raise ProtocolError(Cause.BAD_BODY, f"{spec} response of {end - start} bytes ends before throttle_time_ms")
+    return offset if offset + _INT32.size <= len(data) else -1
+
+
+def read_throttle(spec: ApiSpec, frame: bytes) -> int | None:
+    """Return the throttle_time_ms of a response; None if it has none."""
+    offset = locate(spec, frame).throttle_offset
+    if offset < 0:
+        return None
+    throttle_ms: int = _INT32.unpack_from(frame, offset)[0]
+    return throttle_ms
+
+
+def patch_throttle(spec: ApiSpec, frame: bytes, throttle_ms: int) -> bytes:
+    """Return the response with another throttle_time_ms, or as it is if it has none."""
+    return splice(frame, locate(spec, frame), throttle_ms, {})
+
+
+def rewrite(spec: ApiSpec, frame: bytes, throttle_ms: int | None, addresses: Mapping[int, tuple[bytes, int]]) -> bytes:
+    """Locate and splice in one step."""
+    return splice(frame, locate(spec, frame), throttle_ms, addresses)
+
+
+def splice(
+    frame: bytes, located: Located, throttle_ms: int | None, addresses: Mapping[int, tuple[bytes, int]]
+) -> bytes:
+    """Return the frame with other addresses and throttle_time_ms; all lengths and sizes around them are right.
+
+    ``addresses`` gives host and port by node id; brokers that are not in it, with a negative id or without a host (no
+    coordinator) stay as they are. ``throttle_ms`` None stays as it is too.
+    """
+    edits: list[tuple[int, int, bytes]] = []
+    if throttle_ms is not None and located.throttle_offset >= 0:
+        edits.append((located.throttle_offset, located.throttle_offset + 4, _INT32.pack(throttle_ms)))
+    for endpoint in located.endpoints:
+        address = addresses.get(endpoint.node_id)
+        if address is None or endpoint.node_id < 0 or not endpoint.host:
+            continue
+        host, port = address
+        length = _length_of(host, endpoint, frame, located.flexible)
+        edits.append((endpoint.host_offset, endpoint.port_offset + 4, b"".join((length, host, _INT32.pack(port)))))
+    if not edits:
+        return frame
+    edits.sort()
+    if located.tags:
+        edits = sorted(edits + _tag_sizes(located.tags, edits))
+    return _apply(frame, edits)
+
+
+def _length_of(host: bytes, endpoint: Endpoint, frame: bytes, flexible: bool) -> bytes:
+    if len(host) == len(endpoint.host):  # an overlong varint stays
+        return frame[endpoint.host_offset : endpoint.port_offset - len(host)]
+    return encode_varint(len(host) + 1) if flexible else _INT16.pack(len(host))
+
+
+def _tag_sizes(tags: list[Tag], edits: list[tuple[int, int, bytes]]) -> list[tuple[int, int, bytes]]:
+    """Return the edits that make up for the growth of what is in the tagged fields; clients skip by size."""
+    starts = [edit[0] for edit in edits]
+    sizes: list[tuple[int, int, bytes]] = []
+    for tag in tags:
+        inside = edits[bisect_left(starts, tag.content_offset) : bisect_left(starts, tag.content_end)]
+        growth = sum(len(new) - (stop - start) for start, stop, new in inside)
+        if growth:
+            size = tag.content_end - tag.content_offset + growth
+            sizes.append((tag.size_offset, tag.content_offset, encode_varint(size)))
+    return sizes
+
+
+def _apply(frame: bytes, edits: list[tuple[int, int, bytes]]) -> bytes:
+    size = len(frame) - 4
+    parts = [b""]
+    position = 4
+    for start, stop, new in edits:
+        parts.append(frame[position:start])
+        parts.append(new)
+        position = stop
+        size += len(new) - (stop - start)
+    parts.append(frame[position:])
+    parts[0] = _INT32.pack(size)
+    return b"".join(parts)

@@ -1,0 +1,43 @@
+"""Unsigned varints (KIP-482: little-endian base 128, no zigzag) and the tag sections made of them.
+
+Reading past the end raises IndexError, which the callers turn into what it means for them.
+"""
+
+from protocol.errors import Cause, ProtocolError
+
+
+def decode_varint(data: bytes, offset: int) -> tuple[int, int]:
+    """Return the uint32 at ``offset`` and the offset after it; overlong forms are legal.
+
+    Five bytes at most; what the fifth holds beyond 32 bits is ignored, as ByteUtils.readUnsignedVarint does.
+    """
+    value = 0
+    for shift in (0, 7, 14, 21, 28):
+        byte = data[offset]
+        offset += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & 0xFFFFFFFF, offset
+    raise ProtocolError(Cause.BAD_BODY, f"varint of more than 5 bytes before offset {offset}")
+
+
+def encode_varint(value: int) -> bytes:
+    """Return the shortest form of an uint32."""
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def skip_tags(data: bytes, offset: int) -> int:
+    """Return the offset after the tag section at ``offset``; nothing in it is looked at."""
+    count, offset = decode_varint(data, offset)
+    for _ in range(count):
+        _, offset = decode_varint(data, offset)
+        size, offset = decode_varint(data, offset)
+        offset += size
+    if offset > len(data):
+        raise IndexError(offset)
+    return offset
