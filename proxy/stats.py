@@ -4,6 +4,7 @@ Counting is adding to an int on the loop; rendering happens elsewhere, from a ``
 mutable with the loop.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -24,13 +25,10 @@ class Stats:
         "rejected",
         "reload_error",
         "reloads",
-        "requests",
         "sessions",
     )
 
     def __init__(self) -> None:
-        self.requests = [0] * 128
-        """By api key."""
         self.sessions: Counter[str] = Counter()
         """Open now, by listener."""
         self.connections: Counter[tuple[str, str]] = Counter()
@@ -46,12 +44,7 @@ class Stats:
 
     def observe_lag(self, lag_s: float) -> None:
         """Count one measurement of how late the event loop called back."""
-        for index, bound_s in enumerate(LAG_BUCKETS_S):
-            if lag_s <= bound_s:
-                break
-        else:
-            index = len(LAG_BUCKETS_S)
-        self.lag_counts[index] += 1
+        self.lag_counts[bisect_left(LAG_BUCKETS_S, lag_s)] += 1
         self.lag_sum_s += lag_s
 
 
@@ -62,6 +55,7 @@ class Snapshot:
     usage: list[Usage]
     delay_queue: dict[QuotaKind, int]
     requests: list[int]
+    """By api key."""
     sessions: dict[str, int]
     connections: dict[tuple[str, str], int]
     rejected: dict[tuple[str, Cause], int]

@@ -1,0 +1,206 @@
+"""From the broker to the client: answers matched to requests, fetches charged, throttles told, addresses rewritten.
+
+Of an answer only the correlation id is read, unless something is due (proxy.serving). Then either its first bytes
+are enough (a Fetch is charged and told, and its records stream on), or the frame is gathered, changed and sent.
+Sans-I/O: bytes and time come in, bytes go out through a ``Wire``.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from struct import Struct
+
+from protocol.api_versions import intersect
+from protocol.errors import Cause, ProtocolError
+from protocol.frames import RESPONSE_HEAD, FrameSplitter
+from protocol.locator import Endpoint, locate, splice, throttle_position
+from protocol.table import WALK, ApiSpec
+from proxy.in_flight import Entry, InFlight, Rules, Wire
+from proxy.request_side import UNTIL_ANSWERED, RequestSide
+from proxy.serving import CHARGE, NEGOTIATE, PROVES, REWRITE, TELL
+from quotas.engine import Bound
+
+Advertise = Callable[[Sequence[Endpoint]], Mapping[int, tuple[bytes, int]]]
+"""Broker addresses of an answer → node id → the (host, port) that a client is told, listening already."""
+
+HELD_BACK = 1
+"""Why a broker is not read: an answer waits for its throttle time (response mode ``delay``)."""
+
+_FIXED_OFFSET_BYTES = 64  # size, correlation id, header tags and a throttle_time_ms at a fixed offset
+_INT = Struct(">i")
+
+
+class AnswerSide:
+    """What comes from one broker connection, until it is with the client."""
+
+    __slots__ = (
+        "_advertise",
+        "_broker",
+        "_in_flight",
+        "_on_answered",
+        "_paused_for",
+        "_requests",
+        "_rules",
+        "_throttle",
+        "splitter",
+        "write",
+    )
+
+    def __init__(
+        self,
+        rules: Rules,
+        client: Wire,
+        in_flight: InFlight,
+        requests: RequestSide,
+        advertise: Advertise,
+        throttle: Callable[[Bound, int, int], int],
+        on_answered: Callable[[int], None],
+    ) -> None:
+        self._rules = rules
+        self._in_flight = in_flight
+        self._requests = requests
+        self._advertise = advertise
+        self._throttle = throttle
+        self._on_answered = on_answered
+        self._broker: Wire | None = None
+        self._paused_for = 0
+        self.splitter = FrameSplitter(RESPONSE_HEAD, rules.response_limit)
+        self.write: Callable[[bytes], None] = client.write
+
+    # ------------------------------------------------------------------------------------------ the hot path
+
+    def feed(self, data: bytes, now_ms: int) -> None:
+        """Take a chunk from the broker. Raises ProtocolError where the broker broke the protocol."""
+        splitter = self.splitter
+        remaining = splitter.remaining
+        if remaining:
+            count = len(data)
+            if count <= remaining:  # inside a body: opaque
+                splitter.remaining = remaining - count
+                self.write(data)
+                if count == remaining and self._requests.reasons & UNTIL_ANSWERED:
+                    self._on_answered(now_ms)
+                return
+        elif self._paused_for & HELD_BACK:
+            splitter.keep(data)
+            return
+        chunk, position, heads = splitter.split(data)
+        start = 0
+        in_flight = self._in_flight
+        for size, correlation_id in heads:
+            if not in_flight:
+                raise ProtocolError(Cause.UNEXPECTED_RESPONSE, f"answer {correlation_id} while nothing is in flight")
+            entry = in_flight.popleft()
+            if entry[0] != correlation_id:
+                raise ProtocolError(
+                    Cause.CORRELATION_MISMATCH,
+                    f"answer {correlation_id} while {entry[0]} ({entry[2].spec.name}) is due",
+                )
+            if entry[1]:
+                start = self._attend(entry, chunk, start, position, size, now_ms)
+                if start < 0:
+                    return
+            position += 4 + size
+        if start < len(chunk):
+            self.write(chunk[start:] if start else chunk)
+        if self._requests.reasons & UNTIL_ANSWERED:
+            self._on_answered(now_ms)
+
+    @property
+    def idle(self) -> bool:
+        """Everything in flight has been answered, to the last byte."""
+        return not self._in_flight and not self.splitter.remaining and not self.splitter.held_bytes
+
+    # ---------------------------------------------------------------------------- answers that need more than that
+
+    def _attend(self, entry: Entry, chunk: bytes, start: int, position: int, size: int, now_ms: int) -> int:
+        """Do what ``entry`` needs on its answer, which begins at ``position``.
+
+        Returns where the bytes still to forward begin, or -1 when the answer was held: because what is needed of
+        it is not all there, or until its throttle time is over.
+        """
+        correlation_id, actions, api, throttle_ms, until_ms, bound = entry
+        spec = api.spec
+        gathered = actions & (REWRITE | NEGOTIATE) or (actions & TELL and spec.throttle_offset == WALK)
+        wanted = 4 + size if gathered else min(4 + size, _FIXED_OFFSET_BYTES)
+        if len(chunk) - position < wanted:
+            return self._hold(entry, chunk, start, position, wanted)
+        if actions & CHARGE and bound is not None:
+            # The correlation id and the body, without the tag section of a v1 header: what Kafka measures.
+            throttle_ms = bound.charge(size - spec.response_header_version, now_ms)
+            if throttle_ms:
+                throttle_ms = self._throttle(bound, throttle_ms, now_ms)
+            if throttle_ms:
+                actions = (actions | TELL) & ~CHARGE
+                until_ms = now_ms + throttle_ms
+                entry = (correlation_id, actions, api, throttle_ms, until_ms, bound)
+        if actions & TELL and api.delayed and now_ms < until_ms:
+            self.stop(HELD_BACK)
+            return self._hold(entry, chunk, start, position, 0)
+        if actions & PROVES:
+            self._requests.lift_restriction()
+        if gathered:
+            frame = chunk[position : position + wanted]
+            changed = self._changed(frame, actions, spec, throttle_ms)
+            if changed is frame:
+                return start
+            self._write(chunk, start, position)
+            self.write(changed)
+            return position + wanted
+        if actions & TELL and spec.throttle_offset >= 0:
+            offset = throttle_position(spec, chunk, position, position + 4 + size)
+            if offset < 0:
+                return self._hold(entry, chunk, start, position, 4 + size)  # header tags of a size never seen yet
+            self._write(chunk, start, offset)
+            self.write(_INT.pack(max(throttle_ms, _INT.unpack_from(chunk, offset)[0])))
+            return offset + _INT.size
+        return start
+
+    def _changed(self, frame: bytes, actions: int, spec: ApiSpec, throttle_ms: int) -> bytes:
+        """Return the frame that the client gets; ``frame`` itself where nothing in it has to change."""
+        if actions & NEGOTIATE:
+            return intersect(frame, spec, self._rules.advertised)
+        located = locate(spec, frame)
+        told_ms: int | None = None
+        if actions & TELL and located.throttle_offset >= 0:
+            # Never less than the broker's own: it does not read this connection for that long.
+            told_ms = max(throttle_ms, _INT.unpack_from(frame, located.throttle_offset)[0])
+        if told_ms is None and not located.endpoints:
+            return frame
+        return splice(frame, located, told_ms, self._advertise(located.endpoints))
+
+    def _hold(self, entry: Entry, chunk: bytes, start: int, position: int, wanted: int) -> int:
+        self._in_flight.appendleft(entry)
+        self._write(chunk, start, position)
+        self.splitter.hold(chunk, position, wanted)
+        return -1
+
+    def _write(self, chunk: bytes, start: int, stop: int) -> None:
+        if start < stop:
+            self.write(chunk[start:stop])
+
+    # -------------------------------------------------------------------------------------- stopping and going on
+
+    def connected(self, broker: Wire) -> None:
+        """Take answers from ``broker``."""
+        self._broker = broker
+
+    def release(self, now_ms: int) -> None:
+        """Go on with an answer that was held back for its throttle time."""
+        if self._paused_for & HELD_BACK:
+            self._paused_for &= ~HELD_BACK
+            self.feed(b"", now_ms)
+            self._resume()
+
+    def stop(self, reason: int) -> None:
+        """Do not read the broker while ``reason`` holds."""
+        if not self._paused_for and self._broker is not None:
+            self._broker.pause_reading()
+        self._paused_for |= reason
+
+    def go(self, reason: int) -> None:
+        """Take ``reason`` away; the broker is read again when none is left."""
+        self._paused_for &= ~reason
+        self._resume()
+
+    def _resume(self) -> None:
+        if not self._paused_for and self._broker is not None:
+            self._broker.resume_reading()

@@ -1,0 +1,257 @@
+"""The composition root: what runs, in which order it starts, and how it stops."""
+
+import asyncio
+import gc
+import platform
+import resource
+import signal
+from pathlib import Path
+
+import structlog
+
+from config.problems import ConfigError
+from config.settings import Settings
+from protocol.api_versions import advertised_limits
+from protocol.errors import ProtocolError
+from proxy import __version__
+from proxy.admin import AdminServer
+from proxy.clock import now_ms, wall_s
+from proxy.cluster import Cluster, describe
+from proxy.drain import drain
+from proxy.in_flight import Rules
+from proxy.lag import watch as watch_lag
+from proxy.listeners import Listener
+from proxy.reload import FileWatch
+from proxy.serving import Served, serve
+from proxy.stats import Snapshot, Stats
+from proxy.tasks import spawn
+from proxy.throttling import Throttling
+from quotas.engine import Engine, Window
+from quotas.policy import Policy
+from quotas.stores.file import load
+
+log = structlog.get_logger("sluice")
+
+_EXPIRE_EVERY_S = 1.0
+_DESCRIPTORS_RESERVED = 128
+"""For what is neither a client nor its broker: listening ports, the admin port, files, Metadata."""
+
+
+def run(settings: Settings, config_path: Path) -> int:
+    """Run the proxy until it is told to stop; returns the exit status."""
+    runner, loop_name = _loop_runner()
+    with runner:
+        return runner.run(App(settings, config_path, loop_name).run())
+
+
+def _loop_runner() -> tuple[asyncio.Runner, str]:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.Runner(), "asyncio"
+    return asyncio.Runner(loop_factory=uvloop.new_event_loop), "uvloop"
+
+
+class App:
+    """Everything that runs in the process, wired together."""
+
+    def __init__(self, settings: Settings, config_path: Path, loop_name: str) -> None:
+        self._settings = settings
+        self._config_path = config_path
+        self._loop_name = loop_name
+        self._stats = Stats()
+        self._policy = Policy()
+        self._loaded_at_s = 0.0
+        self._stopping = asyncio.Event()
+        self._cut_short = asyncio.Event()
+        window = Window(settings.quotas.window.samples, settings.quotas.window.size_ms)
+        self._engine = Engine(self._policy, window)
+        self._connections_limit = 0
+        self._tables: list[dict[int, Served]] = []
+
+    async def run(self) -> int:
+        """Start, serve, and stop when a signal says so."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_stop_signal)
+        loop.add_signal_handler(signal.SIGHUP, lambda: spawn(self._reload(), "reload quotas"))
+        try:
+            await self._start()
+        except OSError as error:
+            log.error("cannot start", error=describe(error))
+            return 1
+        await self._stopping.wait()
+        return await self._stop()
+
+    # ---------------------------------------------------------------------------------------------- start and stop
+
+    async def _start(self) -> None:
+        settings = self._settings
+        if not await self._load_quotas():
+            raise OSError(f"{settings.quotas.store.path}: not loaded: {self._stats.reload_error}")
+        self._connections_limit = settings.limits.connections or self._connections_by_descriptors()
+        self._throttling = Throttling(
+            mode=settings.quotas.mode,
+            window_ms=settings.quotas.window.size_ms,
+            max_delay_ms=settings.quotas.max_delay_ms,
+            call_later=asyncio.get_running_loop().call_later,
+            clock=now_ms,
+        )
+        rules = self._rules()
+        self._cluster = Cluster(settings.cluster, self._open_broker)
+        self._listeners = [
+            Listener(listener, self._cluster, rules, self._stats, self._admits, settings.cluster.connect_timeout_s)
+            for listener in settings.listeners
+        ]
+        for listener in self._listeners:
+            listener.open_bootstrap()
+        self._admin = AdminServer(settings.admin.bind, self._snapshot, self._not_ready, settings.admin.max_entities)
+        await self._admin.start()
+        spawn(self._cluster.watch(), "ask for Metadata")
+        spawn(self._expire(), "drop idle counters")
+        spawn(watch_lag(self._stats.observe_lag), "measure event-loop lag")
+        spawn(FileWatch(settings.quotas.store.path, self._reload).run(), "watch the quota file")
+        gc.collect()
+        gc.freeze()  # what exists now lives as long as the process: no collection needs to look at it again
+        log.info(
+            "listening",
+            version=__version__,
+            cluster=settings.cluster.name,
+            listeners={listener.name: str(listener.bind) for listener in settings.listeners},
+            admin=str(settings.admin.bind),
+            mode=settings.quotas.mode,
+            connections_limit=self._connections_limit,
+            loop=self._loop_name,
+        )
+
+    async def _stop(self) -> int:
+        sessions = [session for listener in self._listeners for session in listener.sessions]
+        log.info("stopping", sessions=len(sessions), drain_s=self._settings.drain.timeout_s)
+        for listener in self._listeners:
+            listener.close()
+        draining = spawn(drain(sessions, self._settings.drain.timeout_s), "drain")
+        hurry = spawn(self._cut_short.wait(), "wait for a second signal")
+        await asyncio.wait((draining, hurry), return_when=asyncio.FIRST_COMPLETED)
+        cut_off = draining.result() if draining.done() else None
+        for listener in self._listeners:
+            for session in list(listener.sessions):
+                session.abort()
+        await self._admin.stop()
+        log.info("stopped", cut_off=cut_off, hurried=cut_off is None)
+        return 0 if cut_off is not None else 1
+
+    def _on_stop_signal(self) -> None:
+        (self._cut_short if self._stopping.is_set() else self._stopping).set()
+
+    def _rules(self) -> Rules:
+        settings = self._settings
+        advertised = advertised_limits(
+            fetch_max_version=settings.kafka.fetch_max_version, share_groups=settings.kafka.share_groups
+        )
+        self._tables = [
+            serve(advertised, settings.quotas.response, authenticated=authenticated) for authenticated in (True, False)
+        ]
+        return Rules(
+            engine=self._engine,
+            throttling=self._throttling,
+            served=self._tables[0],
+            served_before_authentication=self._tables[1],
+            advertised=advertised,
+            request_limit=settings.limits.request_bytes,
+            unauthenticated_request_limit=settings.limits.request_before_authentication_bytes,
+            response_limit=settings.limits.response_bytes,
+            clock=now_ms,
+            on_rejected=self._on_rejected,
+        )
+
+    def _connections_by_descriptors(self) -> int:
+        """Raise the soft descriptor limit to the hard one, and leave two descriptors for each connection.
+
+        uvloop accepts and closes past the limit without a word, so refusing has to be ours.
+        """
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        ports = sum(len(ports) for listener in self._settings.listeners for ports in listener.brokers.ports())
+        room = hard - _DESCRIPTORS_RESERVED - ports
+        if room < 2:
+            raise OSError(f"a limit of {hard} open files leaves no room for connections: raise it (ulimit -n)")
+        return room // 2
+
+    def _admits(self) -> bool:
+        return self._stats.sessions.total() < self._connections_limit and not self._stopping.is_set()
+
+    def _open_broker(self, node_id: int) -> None:
+        for listener in self._listeners:
+            listener.open_broker(node_id)
+
+    def _on_rejected(self, side: str, error: ProtocolError, peer: str) -> None:
+        self._stats.rejected[side, error.cause] += 1
+        log.warning(
+            "frame rejected, connection closed", side=side, cause=error.cause.value, error=str(error), peer=peer
+        )
+
+    # ------------------------------------------------------------------------------------------------------ quotas
+
+    async def _load_quotas(self) -> bool:
+        """Load the store and put it in force; what cannot be loaded leaves everything as it was."""
+        path = self._settings.quotas.store.path
+        try:
+            loaded = await asyncio.to_thread(load, path)
+        except ConfigError as error:
+            self._stats.reloads["failed"] += 1
+            self._stats.reload_error = "; ".join(str(problem) for problem in error.problems)
+            for problem in error.problems:
+                log.error("quotas not loaded, the old ones stay in force", problem=str(problem))
+            return False
+        if self._settings.quotas.mode != "off":
+            self._policy = loaded.policy
+        change = self._engine.apply(self._policy, now_ms())
+        self._loaded_at_s = wall_s()
+        self._stats.reloads["ok"] += 1
+        self._stats.reload_error = None
+        for warning in loaded.warnings:
+            log.warning("quotas", problem=str(warning))
+        log.info("quotas in force", path=str(path), added=change.added, changed=change.changed, removed=change.removed)
+        return True
+
+    async def _reload(self) -> None:
+        await self._load_quotas()
+
+    async def _expire(self) -> None:
+        while True:
+            await asyncio.sleep(_EXPIRE_EVERY_S)
+            self._engine.expire(now_ms())
+
+    # ------------------------------------------------------------------------------------------------- what is shown
+
+    def _not_ready(self) -> list[str]:
+        reasons = []
+        if self._stopping.is_set():
+            reasons.append("stopping")
+        if not self._cluster.brokers:
+            reasons.append(f"cluster {self._settings.cluster.name}: {self._cluster.error}")
+        return reasons
+
+    def _snapshot(self) -> Snapshot:
+        stats = self._stats
+        requests = [0] * 128
+        for table in self._tables:
+            for served in table.values():
+                requests[served.spec.api_key] += served.requests
+        return Snapshot(
+            usage=self._engine.usage(now_ms()),
+            delay_queue=self._throttling.queue_sizes(),
+            requests=requests,
+            sessions=dict(stats.sessions),
+            connections=dict(stats.connections),
+            rejected=dict(stats.rejected),
+            reloads=dict(stats.reloads),
+            reload_error=stats.reload_error,
+            quotas_configured=len(self._policy.limits),
+            quotas_loaded_at_s=self._loaded_at_s,
+            brokers={node_id: broker.reachable for node_id, broker in self._cluster.brokers.items()},
+            connections_limit=self._connections_limit,
+            lag_counts=list(stats.lag_counts),
+            lag_sum_s=stats.lag_sum_s,
+            info={"version": __version__, "python": platform.python_version(), "loop": self._loop_name},
+        )

@@ -1,0 +1,76 @@
+"""What the two sides of a session share: the requests in flight, the wires, and the rules of the worker."""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from protocol.errors import ProtocolError
+from proxy.serving import Served
+from proxy.throttling import Throttling
+from quotas.engine import Bound, Engine
+
+# correlation id · what the answer needs (proxy.serving) · how the version is served · throttle time of the
+# request · when that is over · what the answer is charged to. A tuple, because one is made for every request.
+Entry = tuple[int, int, Served, int, int, Bound | None]
+InFlight = deque[Entry]
+"""Requests forwarded and not yet answered, oldest first: brokers answer in order. acks=0 leaves no entry."""
+
+CLIENT, BROKER = "client", "broker"
+
+
+class Wire(Protocol):
+    """One end of a connection, as asyncio's transports have it."""
+
+    def write(self, data: bytes) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+
+
+class Rules:
+    """What all sessions of a worker share; set once, read on the hot path."""
+
+    __slots__ = (
+        "advertised",
+        "clock",
+        "engine",
+        "on_rejected",
+        "request_limit",
+        "response_limit",
+        "served",
+        "served_before_authentication",
+        "throttling",
+        "unauthenticated_request_limit",
+    )
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        throttling: Throttling,
+        served: dict[int, Served],
+        served_before_authentication: dict[int, Served],
+        advertised: Mapping[int, tuple[int, int]],
+        request_limit: int,
+        unauthenticated_request_limit: int,
+        response_limit: int,
+        clock: Callable[[], int],
+        on_rejected: Callable[[str, ProtocolError, str], None],
+    ) -> None:
+        self.engine = engine
+        self.throttling = throttling
+        self.served = served
+        self.served_before_authentication = served_before_authentication
+        self.advertised = advertised
+        """Version range by api key: what ApiVersions answers are cut down to."""
+        self.request_limit = request_limit
+        self.unauthenticated_request_limit = unauthenticated_request_limit
+        self.response_limit = response_limit
+        self.clock = clock
+        self.on_rejected = on_rejected
+        """(side, error, peer): a side broke the protocol and its session is closed."""
+
+
+def dropped(data: bytes) -> None:
+    """Take bytes for a connection that is gone."""

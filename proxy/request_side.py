@@ -1,0 +1,307 @@
+"""From the client to the broker: headers read, produce charged, fetches capped, the client stopped when it must wait.
+
+Of a request only the header is read. A chunk of whole frames that need nothing is forwarded in one write, as it
+came. A client that must wait is stopped at a frame border: what it sent beyond stays in the splitter (bounded by
+the chunk) and its socket is not read. Sans-I/O: bytes and time come in, bytes go out through a ``Wire``.
+"""
+
+from collections.abc import Callable
+from struct import Struct
+
+from protocol.api_versions import unsupported_version_answer
+from protocol.errors import Cause, ProtocolError
+from protocol.frames import REQUEST_HEAD, FrameSplitter, Head
+from protocol.headers import fetch_limits_offset, produce_acks, request_body_offset
+from proxy.in_flight import InFlight, Rules, Wire, dropped
+from proxy.serving import API_VERSIONS_KEY, COORDINATE, PRODUCE, TELL, Served
+from quotas.engine import Bound
+from quotas.kinds import QuotaKind
+
+# Why a client is not read from; it is read again when no reason is left.
+CONNECTING = 1
+"""The broker connection does not stand yet."""
+THROTTLED = 2
+"""Until the throttle was computed + throttle time (KIP-219)."""
+ANSWERING = 4
+"""Until what is in flight is answered: a throttle ends with its answer out, whichever is later (KIP-219)."""
+CROWDED = 8
+"""As many requests wait for their answers as a session may have."""
+DRAINING = 16
+"""The proxy is stopping."""
+BACKPRESSURE = 32
+"""The broker takes no more bytes. The only reason that needs no border: what was read is forwarded."""
+FINISHED = 64
+"""The client has closed its half; what it sent is still worked on."""
+AT_BORDER = CONNECTING | THROTTLED | ANSWERING | CROWDED | DRAINING
+"""The reasons that stop between frames: a request under way is forwarded to its end."""
+UNTIL_ANSWERED = ANSWERING | CROWDED | DRAINING | FINISHED
+"""The reasons that end when what is in flight has been answered."""
+
+MAX_IN_FLIGHT = 1024
+"""A broker works on one request of a connection at a time, and the Java client sends five ahead."""
+
+_UNRESOLVED = -0x8001  # a client_id length that no header can have
+_LIMITS = Struct(">ii")
+_MAX_SMALL_FRAME_BYTES = 64 * 1024
+
+
+class RequestSide:
+    """What comes from one client, until it is with the broker."""
+
+    __slots__ = (
+        "_bound_generation",
+        "_broker",
+        "_client",
+        "_client_id",
+        "_client_id_length",
+        "_consumer",
+        "_edits",
+        "_in_flight",
+        "_is_idle",
+        "_paused",
+        "_producer",
+        "_rules",
+        "_served",
+        "_throttle",
+        "broker_id",
+        "coordinates",
+        "reasons",
+        "splitter",
+        "user",
+        "write",
+    )
+
+    def __init__(
+        self,
+        rules: Rules,
+        client: Wire,
+        in_flight: InFlight,
+        throttle: Callable[[Bound, int, int], int],
+        is_idle: Callable[[], bool],
+        *,
+        user: str,
+    ) -> None:
+        self._rules = rules
+        self._throttle = throttle
+        self._is_idle = is_idle
+        self._client = client
+        self._in_flight = in_flight
+        self._served = rules.served
+        self.splitter = FrameSplitter(REQUEST_HEAD, rules.request_limit)
+        self.user = user
+        self.broker_id = -1
+        self.write: Callable[[bytes], None] = dropped
+        """Where forwarded bytes go: the broker connection's ``write`` while there is one."""
+        self.reasons = 0
+        self._paused = False
+        self.coordinates = False
+        self._edits: list[tuple[int, bytes]] = []
+        self._client_id = b""
+        self._client_id_length = _UNRESOLVED
+        self._bound_generation = -1
+        self._producer: Bound
+        self._consumer: Bound
+
+    # ------------------------------------------------------------------------------------------ the hot path
+
+    def feed(self, data: bytes, now_ms: int) -> None:  # noqa: C901, PLR0912  the hot loop: a call more is 5 % more
+        """Take a chunk from the client. Raises ProtocolError where the client broke the protocol."""
+        splitter = self.splitter
+        remaining = splitter.remaining
+        if remaining:
+            count = len(data)
+            if count <= remaining:  # inside a body: opaque
+                splitter.remaining = remaining - count
+                self.write(data)
+                if count == remaining and self.reasons:
+                    self._pause()
+                return
+        elif self.reasons & AT_BORDER:
+            splitter.keep(data)
+            return
+        chunk, position, heads = splitter.split(data)
+        if position and self.reasons & AT_BORDER:  # the frame that was under way is the last to go
+            splitter.hold(chunk, position, 0)
+            self._forward(chunk, 0, position)
+            self._pause()
+            return
+        start = 0
+        stop = len(chunk)
+        served = self._served
+        for head in heads:
+            api = served.get(head[1])
+            if api is None:
+                start = self._refuse(chunk, start, position, head)
+                if start < 0:
+                    return
+            elif api.on_request == 0:
+                api.requests += 1
+                self._in_flight.append((head[2], api.on_answer, api, 0, 0, None))
+            else:
+                if not self._read(api, chunk, position, head, now_ms):
+                    stop = position
+                    break
+                if self.reasons & AT_BORDER:
+                    position += 4 + head[0]
+                    if position < stop:
+                        splitter.hold(chunk, position, 0)
+                        stop = position
+                    break
+            position += 4 + head[0]
+        self._forward(chunk, start, stop)
+        if len(self._in_flight) > MAX_IN_FLIGHT:
+            self.stop(CROWDED)
+        elif self.reasons and not splitter.remaining:
+            self._pause()
+
+    def _forward(self, chunk: bytes, start: int, stop: int) -> None:
+        if start >= stop:
+            return
+        if self._edits:
+            edited = bytearray(chunk)
+            for offset, replacement in self._edits:
+                edited[offset : offset + len(replacement)] = replacement
+            self._edits.clear()
+            chunk = bytes(edited)
+        self.write(chunk if start == 0 and stop == len(chunk) else chunk[start:stop])
+
+    # ------------------------------------------------------------------------- requests that need more than that
+
+    def _read(self, api: Served, chunk: bytes, position: int, head: Head, now_ms: int) -> bool:
+        """Do what ``api`` needs on its request; False if its header is not all there and was held."""
+        size, _, correlation_id, id_length = head
+        if api.on_request == COORDINATE:
+            self.coordinates = True
+            api.requests += 1
+            self._in_flight.append((correlation_id, api.on_answer, api, 0, 0, None))
+            return True
+        end = position + 4 + size
+        body = request_body_offset(api.spec, chunk, position, end)
+        if body < 0:
+            return self._wait_for_more(chunk, position)
+        if (
+            id_length != self._client_id_length
+            or self._rules.engine.generation != self._bound_generation
+            or not chunk.startswith(self._client_id, position + REQUEST_HEAD.size)
+        ):
+            self._identify(chunk, position, id_length)
+        if api.on_request == PRODUCE:
+            return self._produce(api, chunk, (position, body, end), correlation_id, now_ms)
+        return self._fetch(api, chunk, (position, body, end), correlation_id)
+
+    def _produce(
+        self, api: Served, chunk: bytes, frame: tuple[int, int, int], correlation_id: int, now_ms: int
+    ) -> bool:
+        position, body, end = frame
+        acks = produce_acks(api.spec, chunk, body, end)
+        if acks is None:
+            return self._wait_for_more(chunk, position)
+        bound = self._producer
+        throttle_ms = bound.charge(end - position - 4, now_ms)
+        if throttle_ms:
+            throttle_ms = self._throttle(bound, throttle_ms, now_ms)
+        if acks != 0:  # with acks=0 no answer comes (KIP-13); the mute is all there is
+            actions = api.on_answer | TELL if throttle_ms else api.on_answer
+            self._in_flight.append((correlation_id, actions, api, throttle_ms, now_ms + throttle_ms, bound))
+        api.requests += 1
+        return True
+
+    def _fetch(self, api: Served, chunk: bytes, frame: tuple[int, int, int], correlation_id: int) -> bool:
+        """Lower max_bytes and min_bytes to what the quota allows at once (KAFKA-9677)."""
+        position, body, end = frame
+        bound = self._consumer
+        cap = bound.cap()
+        limits_offset = fetch_limits_offset(api.spec)
+        if cap is not None and limits_offset >= 0:
+            offset = body + limits_offset
+            if offset + _LIMITS.size > end:
+                raise ProtocolError(Cause.BAD_BODY, f"Fetch request of {end - position} bytes ends before max_bytes")
+            if offset + _LIMITS.size > len(chunk):
+                return self._wait_for_more(chunk, position)
+            min_bytes, max_bytes = _LIMITS.unpack_from(chunk, offset)
+            if max_bytes > cap:
+                self._edits.append((offset, _LIMITS.pack(min(min_bytes, cap), cap)))
+        api.requests += 1
+        self._in_flight.append((correlation_id, api.on_answer, api, 0, 0, bound))
+        return True
+
+    def _identify(self, chunk: bytes, position: int, id_length: int) -> None:
+        start = position + REQUEST_HEAD.size
+        self._client_id = chunk[start : start + max(id_length, 0)]
+        self._client_id_length = id_length
+        client_id = self._client_id.decode("utf-8", "replace")
+        engine = self._rules.engine
+        self._bound_generation = engine.generation
+        self._producer = engine.resolve(self.user, client_id, QuotaKind.PRODUCER_BYTE_RATE, self.broker_id)
+        self._consumer = engine.resolve(self.user, client_id, QuotaKind.CONSUMER_BYTE_RATE, self.broker_id)
+
+    def _wait_for_more(self, chunk: bytes, position: int) -> bool:
+        self.splitter.hold(chunk, position, len(chunk) - position + 1)
+        return False
+
+    def _refuse(self, chunk: bytes, start: int, position: int, head: Head) -> int:
+        """Answer an ApiVersions newer than the table with error 35 (KIP-511); raise for anything else.
+
+        Returns where the bytes to forward begin now, or -1 when the frame was held: because it is not all there,
+        or until what is in flight has been answered, since answers leave in the order of their requests.
+        """
+        size: int = head[0]
+        key_version: int = head[1]
+        correlation_id: int = head[2]
+        api_key, api_version = key_version >> 16, key_version & 0xFFFF
+        newest = self._rules.advertised.get(API_VERSIONS_KEY, (0, 0))[1]
+        if api_key != API_VERSIONS_KEY or not newest < api_version < 0x8000:
+            cause = Cause.UNSUPPORTED_VERSION if api_key in self._rules.advertised else Cause.UNKNOWN_API
+            raise ProtocolError(cause, f"api key {api_key} version {api_version} is not served")
+        if size > _MAX_SMALL_FRAME_BYTES:
+            raise ProtocolError(Cause.HEADER_TOO_LARGE, f"ApiVersions request of {size} bytes")
+        end = position + 4 + size
+        if end <= len(chunk) and self._is_idle():
+            self._forward(chunk, start, position)
+            self._client.write(unsupported_version_answer(correlation_id, newest))
+            return end
+        self.splitter.hold(chunk, position, 4 + size)
+        self._forward(chunk, start, position)
+        if not self._is_idle():
+            self.stop(ANSWERING)
+        return -1
+
+    # ---------------------------------------------------------------------------------------------- the connection
+
+    def connected(self, broker: Wire, broker_id: int) -> None:
+        """Forward to ``broker``; quotas are per broker (node id, -1 while it is not known)."""
+        self.write = broker.write
+        self.broker_id = broker_id
+        self._client_id_length = _UNRESOLVED
+
+    def restrict(self) -> None:
+        """Take small requests only, until the broker has answered an ordinary one: then the client is known."""
+        self._served = self._rules.served_before_authentication
+        self.splitter.limit = self._rules.unauthenticated_request_limit
+
+    def lift_restriction(self) -> None:
+        """Take requests of any size that the limits allow."""
+        self._served = self._rules.served
+        self.splitter.limit = self._rules.request_limit
+
+    # -------------------------------------------------------------------------------------- stopping and going on
+
+    def stop(self, reasons: int) -> None:
+        """Add ``reasons`` not to read; the stop takes hold at the next frame border."""
+        self.reasons |= reasons
+        if not self.splitter.remaining or reasons & BACKPRESSURE:
+            self._pause()
+
+    def go(self, reasons: int, now_ms: int) -> None:
+        """Take ``reasons`` away; when none is left, what was held is fed again and the client is read again."""
+        self.reasons &= ~reasons
+        if self.splitter.held_bytes and not self.reasons & AT_BORDER:
+            self.feed(b"", now_ms)
+        if not self.reasons and self._paused:
+            self._paused = False
+            self._client.resume_reading()
+
+    def _pause(self) -> None:
+        if not self._paused:
+            self._paused = True
+            self._client.pause_reading()

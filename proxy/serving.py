@@ -1,0 +1,89 @@
+"""Which API versions a worker serves, and what has to be done with each: a table, so that the session has no list.
+
+An API version that is not in the table is refused, as a broker refuses a version it has not enabled.
+"""
+
+from collections.abc import Mapping
+
+from protocol.table import SPECS, ApiSpec
+
+# What a request needs, beyond being forwarded.
+FORWARD = 0
+PRODUCE = 1
+"""Charged on its header; acks decide whether an answer will come."""
+FETCH = 2
+"""max_bytes lowered to what the quota allows in one window."""
+COORDINATE = 3
+"""Group or transaction traffic: its connection is never muted longer than one window at a time."""
+
+# What an answer needs, beyond being forwarded; flags.
+CHARGE = 1
+"""Its size is charged against the consumer's quota."""
+REWRITE = 2
+"""It names brokers: the whole frame is gathered and their addresses replaced."""
+NEGOTIATE = 4
+"""It names versions: the whole frame is gathered and intersected with the table."""
+TELL = 8
+"""A throttle is due: throttle_time_ms is patched, and the answer held back where the client expects that."""
+PROVES = 16
+"""It proves that the client is authenticated: a broker that demands it answers nothing else before."""
+
+_PRODUCE_KEY, _FETCH_KEY, API_VERSIONS_KEY = 0, 1, 18
+_AUTHENTICATION_KEYS = frozenset((17, 18, 36))  # SaslHandshake, ApiVersions, SaslAuthenticate
+
+# JoinGroup, Heartbeat, LeaveGroup, SyncGroup, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit,
+# ConsumerGroupHeartbeat, ShareGroupHeartbeat, StreamsGroupHeartbeat: members and transactions that time out.
+_COORDINATION_KEYS = frozenset((11, 12, 13, 14, 24, 25, 26, 28, 68, 76, 88))
+
+
+class Served:
+    """One API version as a worker serves it, with the count of requests seen."""
+
+    __slots__ = ("delayed", "on_answer", "on_request", "requests", "spec")
+
+    def __init__(self, spec: ApiSpec, *, on_request: int, on_answer: int, delayed: bool) -> None:
+        self.spec = spec
+        self.on_request = on_request
+        self.on_answer = on_answer
+        self.delayed = delayed
+        """A throttled answer is held back for the throttle time (KIP-13) instead of sent at once (KIP-219)."""
+        self.requests = 0
+
+
+def serve(limits: Mapping[int, tuple[int, int]], response: str, *, authenticated: bool = True) -> dict[int, Served]:
+    """Return what is served, keyed as ``REQUEST_HEAD`` unpacks it: api key << 16 | version.
+
+    ``limits`` are the advertised version ranges; ``response`` is ``mute``, ``delay`` or ``auto``: auto holds
+    answers back for versions from before KIP-219, whose clients take throttle_time_ms as "was delayed".
+    ``authenticated=False`` gives the table for connections that have not proved who they are.
+    """
+    table: dict[int, Served] = {}
+    for key_version, spec in SPECS.items():
+        lowest, highest = limits.get(spec.api_key, (0, -1))
+        if not lowest <= spec.api_version <= highest:
+            continue
+        before_kip_219 = spec.obeyed_from is not None and spec.api_version < spec.obeyed_from
+        table[key_version] = Served(
+            spec,
+            on_request=_on_request(spec.api_key),
+            on_answer=_on_answer(spec) | (0 if authenticated or spec.api_key in _AUTHENTICATION_KEYS else PROVES),
+            delayed=response == "delay" or (response == "auto" and before_kip_219),
+        )
+    return table
+
+
+def _on_request(api_key: int) -> int:
+    if api_key == _PRODUCE_KEY:
+        return PRODUCE
+    if api_key == _FETCH_KEY:
+        return FETCH
+    return COORDINATE if api_key in _COORDINATION_KEYS else FORWARD
+
+
+def _on_answer(spec: ApiSpec) -> int:
+    actions = CHARGE if spec.api_key == _FETCH_KEY else 0
+    if spec.endpoints:
+        actions |= REWRITE
+    if spec.api_key == API_VERSIONS_KEY:
+        actions |= NEGOTIATE
+    return actions

@@ -1,0 +1,199 @@
+"""One client connection and the one broker connection behind it.
+
+A session joins its two sides (``request_side``, ``answer_side``): it applies a throttle to both, passes
+back-pressure across, and decides when the pair is over. It has no await and no socket, and the transports have no
+``if`` about Kafka.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from protocol.errors import ProtocolError
+from proxy.answer_side import Advertise, AnswerSide
+from proxy.in_flight import BROKER, CLIENT, InFlight, Rules, Wire, dropped
+from proxy.request_side import (
+    ANSWERING,
+    AT_BORDER,
+    BACKPRESSURE,
+    CONNECTING,
+    CROWDED,
+    DRAINING,
+    FINISHED,
+    MAX_IN_FLIGHT,
+    THROTTLED,
+    RequestSide,
+)
+from proxy.throttling import Muted
+from quotas.delay_queue import Handle
+from quotas.engine import Bound
+from quotas.kinds import QuotaKind
+
+
+class Session:
+    """The life of one connection pair: connecting, forwarding, finishing."""
+
+    __slots__ = (
+        "_broker",
+        "_client",
+        "_client_blocked",
+        "_in_flight",
+        "_mute_end_ms",
+        "_mute_handle",
+        "_mute_kind",
+        "_on_closed",
+        "_rules",
+        "answers",
+        "closed",
+        "peer",
+        "requests",
+    )
+
+    def __init__(
+        self,
+        rules: Rules,
+        client: Wire,
+        advertise: Advertise,
+        on_closed: Callable[["Session"], None],
+        *,
+        peer: str,
+        user: str,
+        authenticated: bool,
+    ) -> None:
+        self._rules = rules
+        self._client = client
+        self._broker: Wire | None = None
+        self._on_closed = on_closed
+        self.peer = peer
+        self.closed = False
+        self._client_blocked = False
+        self._mute_kind = QuotaKind.PRODUCER_BYTE_RATE
+        self._mute_end_ms = 0
+        self._mute_handle: Handle[Muted] | None = None
+        self._in_flight: InFlight = deque()
+        self.requests = RequestSide(rules, client, self._in_flight, self._throttle, self._is_idle, user=user)
+        self.answers = AnswerSide(
+            rules, client, self._in_flight, self.requests, advertise, self._throttle, self.answered
+        )
+        if not authenticated:
+            self.requests.restrict()
+        self.requests.stop(CONNECTING)
+
+    # ------------------------------------------------------------------------------------------------ connections
+
+    def connected(self, broker: Wire, broker_id: int) -> None:
+        """Forward to ``broker`` from now on, what was kept meanwhile first. Node id -1: not known yet."""
+        self._broker = broker
+        self.requests.connected(broker, broker_id)
+        self.answers.connected(broker)
+        self._go(CONNECTING, self._rules.clock())
+
+    def client_blocked(self, blocked: bool) -> None:
+        """Take the client's back-pressure: while it reads no answers, none are read from the broker."""
+        self._client_blocked = blocked
+        if blocked:
+            self.answers.stop(BACKPRESSURE)
+        else:
+            self.answers.go(BACKPRESSURE)
+            self.answered(self._rules.clock())
+
+    def broker_blocked(self, blocked: bool) -> None:
+        """Take the broker's back-pressure: while it reads no requests, none are read from the client."""
+        if blocked:
+            self.requests.stop(BACKPRESSURE)
+        else:
+            self._go(BACKPRESSURE, self._rules.clock())
+
+    def client_finished(self) -> None:
+        """Take the client's half-close: what it asked for is still answered, then the pair is closed."""
+        if self.requests.splitter.remaining:  # the request under way will never be complete
+            self.close()
+            return
+        self.requests.stop(FINISHED)
+        self.answered(self._rules.clock())
+
+    def drain(self) -> None:
+        """Take no further request; close when what is in flight has been answered."""
+        self.requests.stop(DRAINING)
+        self.answered(self._rules.clock())
+
+    def reject(self, side: str, error: ProtocolError) -> None:
+        """Close because ``side`` broke the protocol: every client knows what to do with a closed connection."""
+        if not self.closed:
+            self._rules.on_rejected(side, error, self.peer)
+            self.close()
+
+    def close(self) -> None:
+        """Close both ends; what was already forwarded is still sent."""
+        if self.closed:
+            return
+        self.closed = True
+        self._forget_mute()
+        self.requests.write = self.answers.write = dropped
+        self._client.close()
+        if self._broker is not None:
+            self._broker.close()
+        self._on_closed(self)
+
+    def abort(self) -> None:
+        """Cut both ends off, with what was still to be sent."""
+        self.close()
+        self._client.abort()
+        if self._broker is not None:
+            self._broker.abort()
+
+    # --------------------------------------------------------------------------------------------------- throttles
+
+    def _throttle(self, bound: Bound, throttle_ms: int, now_ms: int) -> int:
+        """Mute for what the engine computed, if the mode says so; returns the throttle time applied."""
+        throttling = self._rules.throttling
+        throttle_ms = throttling.allow(bound, throttle_ms, one_window=self.requests.coordinates)
+        end_ms = now_ms + throttle_ms
+        if throttle_ms and (self._mute_handle is None or end_ms > self._mute_end_ms):
+            self._forget_mute()
+            self._mute_kind, self._mute_end_ms = bound.kind, end_ms
+            self._mute_handle = throttling.mute(bound.kind, self, end_ms)
+            self.requests.stop(THROTTLED | ANSWERING)
+        return throttle_ms
+
+    def throttle_over(self, now_ms: int) -> None:
+        """Send what was held back and read again (called by the delay queue)."""
+        self._mute_handle = None
+        try:
+            self.answers.release(now_ms)
+        except ProtocolError as error:
+            self.reject(BROKER, error)
+        self._go(THROTTLED, now_ms)
+        self.answered(now_ms)
+
+    def answered(self, now_ms: int) -> None:
+        """See whether what waited for the answers in flight may go on: a mute, a drain, a half-close."""
+        requests = self.requests
+        if self.closed or self._client_blocked:
+            return
+        if requests.reasons & CROWDED and len(self._in_flight) <= MAX_IN_FLIGHT // 2:
+            self._go(CROWDED, now_ms)
+        if requests.reasons & ANSWERING and not requests.reasons & THROTTLED and self.answers.idle:
+            self._go(ANSWERING, now_ms)
+        if not self.answers.idle or self.closed:
+            return
+        if requests.reasons & DRAINING:
+            if not requests.splitter.remaining:
+                self.close()
+        elif requests.reasons & FINISHED and not requests.reasons & AT_BORDER:
+            self.close()
+
+    def _is_idle(self) -> bool:
+        return self.answers.idle
+
+    def _go(self, reasons: int, now_ms: int) -> None:
+        if self.closed:
+            return
+        try:
+            self.requests.go(reasons, now_ms)
+        except ProtocolError as error:
+            self.reject(CLIENT, error)
+
+    def _forget_mute(self) -> None:
+        if self._mute_handle is not None:
+            self._rules.throttling.unmute(self._mute_kind, self._mute_handle)
+            self._mute_handle = None

@@ -1,0 +1,209 @@
+"""A session between two fake wires under a fake clock, and frames to feed it: no loop, no socket, no waiting."""
+
+from collections.abc import Mapping, Sequence
+from struct import pack
+
+from protocol.api_versions import advertised_limits
+from protocol.errors import ProtocolError
+from protocol.locator import Endpoint
+from proxy.in_flight import Rules
+from proxy.serving import serve
+from proxy.session import Session
+from proxy.throttling import Throttling, Timer
+from quotas.engine import Engine, Window
+from quotas.entities import Entity
+from quotas.kinds import QuotaKind
+from quotas.policy import Policy
+
+ADDRESSES = {1: (b"proxy.example", 9101), 2: (b"proxy.example", 9102)}
+
+
+class FakeWire:
+    """Records what a transport was told."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+        self.paused = False
+        self.closed = False
+        self.aborted = False
+
+    def write(self, data: bytes) -> None:
+        assert not self.closed
+        self.sent.append(bytes(data))
+
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        self.paused = False
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def take(self) -> bytes:
+        """Return everything written since the last call."""
+        data = b"".join(self.sent)
+        self.sent.clear()
+        return data
+
+
+class _Timer:
+    def __init__(self) -> None:
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class FakeLoop:
+    """A clock in ms that only ``advance`` moves, and the calls that are due by then."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+        self._calls: list[tuple[int, _Timer, object]] = []
+
+    def clock(self) -> int:
+        return self.now_ms
+
+    def call_later(self, delay_s: float, callback: object) -> Timer:
+        timer = _Timer()
+        self._calls.append((self.now_ms + round(delay_s * 1000), timer, callback))
+        return timer
+
+    def advance(self, ms: int) -> None:
+        end_ms = self.now_ms + ms
+        while due := sorted((call for call in self._calls if call[0] <= end_ms), key=lambda call: call[0]):
+            call = due[0]
+            self._calls.remove(call)
+            self.now_ms = max(self.now_ms, call[0])
+            if not call[1].cancelled:
+                assert callable(call[2])
+                call[2]()
+        self.now_ms = end_ms
+
+
+class Play:
+    """One session, connected unless said otherwise, and everything around it."""
+
+    def __init__(
+        self,
+        quotas: Mapping[QuotaKind, float] | None = None,
+        *,
+        mode: str = "enforce",
+        response: str = "mute",
+        max_delay_ms: int | None = None,
+        connected: bool = True,
+        authenticated: bool = True,
+        fetch_max_version: int | None = 15,
+    ) -> None:
+        self.loop = FakeLoop()
+        policy = Policy({Entity(client_id="app"): dict(quotas)}) if quotas else Policy({})
+        self.engine = Engine(policy, Window())
+        self.rejected: list[tuple[str, ProtocolError]] = []
+        self.told: list[int] = []
+        self.closed = 0
+        limits = advertised_limits(fetch_max_version=fetch_max_version)
+        self.throttling = Throttling(
+            mode=mode, window_ms=1000, max_delay_ms=max_delay_ms, call_later=self.loop.call_later, clock=self.loop.clock
+        )
+        self.rules = Rules(
+            engine=self.engine,
+            throttling=self.throttling,
+            served=serve(limits, response),
+            served_before_authentication=serve(limits, response, authenticated=False),
+            advertised=limits,
+            request_limit=1_000_000,
+            unauthenticated_request_limit=1000,
+            response_limit=2_000_000,
+            clock=self.loop.clock,
+            on_rejected=lambda side, error, _peer: self.rejected.append((side, error)),
+        )
+        self.client, self.broker = FakeWire(), FakeWire()
+        self.session = Session(
+            self.rules,
+            self.client,
+            self._advertise,
+            self._on_closed,
+            peer="10.0.0.1:5",
+            user="ANONYMOUS",
+            authenticated=authenticated,
+        )
+        if connected:
+            self.session.connected(self.broker, 1)
+
+    def _advertise(self, endpoints: Sequence[Endpoint]) -> Mapping[int, tuple[bytes, int]]:
+        self.told.extend(endpoint.node_id for endpoint in endpoints)
+        return ADDRESSES
+
+    def _on_closed(self, session: Session) -> None:
+        assert session is self.session
+        self.closed += 1
+
+    def from_client(self, data: bytes) -> bytes:
+        """Feed and return what went to the broker."""
+        try:
+            self.session.requests.feed(data, self.loop.now_ms)
+        except ProtocolError as error:
+            self.session.reject("client", error)
+        return self.broker.take()
+
+    def from_broker(self, data: bytes) -> bytes:
+        """Feed and return what went to the client."""
+        try:
+            self.session.answers.feed(data, self.loop.now_ms)
+        except ProtocolError as error:
+            self.session.reject("broker", error)
+        return self.client.take()
+
+
+def frame(payload: bytes) -> bytes:
+    return pack(">i", len(payload)) + payload
+
+
+def request(key: int, version: int, correlation_id: int, body: bytes = b"", client_id: bytes = b"app") -> bytes:
+    """Return a request with header v1 (no API version used with it here is flexible)."""
+    return frame(pack(">hhih", key, version, correlation_id, len(client_id)) + client_id + body)
+
+
+def produce(
+    correlation_id: int, record_bytes: int, acks: int = 1, version: int = 7, client_id: bytes = b"app"
+) -> bytes:
+    """Return a Produce v3 to v8 with one topic and partition; ``record_bytes`` of records nobody looks at."""
+    records = bytes(record_bytes)
+    body = pack(">hhiihsiii", -1, acks, 30_000, 1, 1, b"t", 1, 0, record_bytes) + records
+    return request(0, version, correlation_id, body, client_id)
+
+
+def produce_answer(correlation_id: int, throttle_ms: int = 0) -> bytes:
+    """Return the answer of Produce v5 to v7."""
+    return frame(pack(">iihsiihqqqi", correlation_id, 1, 1, b"t", 1, 0, 0, 7, -1, 0, throttle_ms))
+
+
+def fetch(correlation_id: int, max_bytes: int = 52_428_800, min_bytes: int = 1, version: int = 11) -> bytes:
+    """Return a Fetch v7 to v11 of no partition."""
+    return request(1, version, correlation_id, pack(">iiiibiiiih", -1, 500, min_bytes, max_bytes, 0, 0, -1, 0, 0, 0))
+
+
+def fetch_answer(correlation_id: int, record_bytes: int, throttle_ms: int = 0) -> bytes:
+    """Return an answer of Fetch v11: throttle_time_ms first, then bytes that stand for the rest."""
+    return frame(pack(">iihi", correlation_id, throttle_ms, 0, 0) + bytes(record_bytes))
+
+
+def heartbeat(correlation_id: int) -> bytes:
+    return request(12, 3, correlation_id, b"\0\1g\0\0\0\1\0\1m\xff\xff")
+
+
+def heartbeat_answer(correlation_id: int) -> bytes:
+    return frame(pack(">iih", correlation_id, 0, 0))
+
+
+def list_offsets(correlation_id: int, padding: int = 0) -> bytes:
+    """Return a request that needs nothing."""
+    return request(2, 5, correlation_id, bytes(9 + padding))
+
+
+def list_offsets_answer(correlation_id: int, padding: int = 0) -> bytes:
+    return frame(pack(">iii", correlation_id, 0, 0) + bytes(padding))

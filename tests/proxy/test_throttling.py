@@ -1,0 +1,105 @@
+import pytest
+from structlog.testing import capture_logs
+
+from proxy.throttling import Throttling
+from quotas.engine import Bound, Engine, Window
+from quotas.entities import Entity
+from quotas.kinds import QuotaKind
+from quotas.policy import Policy
+from tests.proxy.playbook import FakeLoop
+
+PRODUCER, CONSUMER = QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE
+
+
+class Recorder:
+    """A muted session that notes when it was let go."""
+
+    def __init__(self) -> None:
+        self.over_at_ms: list[int] = []
+
+    def throttle_over(self, now_ms: int) -> None:
+        self.over_at_ms.append(now_ms)
+
+
+def throttling(loop: FakeLoop, mode: str = "enforce", max_delay_ms: int | None = None) -> Throttling:
+    return Throttling(
+        mode=mode, window_ms=1000, max_delay_ms=max_delay_ms, call_later=loop.call_later, clock=loop.clock
+    )
+
+
+def bound() -> Bound:
+    engine = Engine(Policy({Entity(client_id="app\n"): {PRODUCER: 1024}}), Window())
+    return engine.resolve("ANONYMOUS", "app\n", PRODUCER, 1)
+
+
+@pytest.mark.parametrize(("mode", "applied"), [("enforce", 700), ("shadow", 0)])
+def test_shadow_notes_what_it_does_not_apply(mode: str, applied: int) -> None:
+    counter = bound()
+    assert throttling(FakeLoop(), mode).allow(counter, 700, one_window=False) == applied
+    assert (counter.throttled_total, counter.throttle_ms_total) == (1, 700)
+
+
+@pytest.mark.parametrize(
+    ("throttle_ms", "max_delay_ms", "one_window", "applied"),
+    [(5000, None, False, 5000), (5000, 3000, False, 3000), (5000, None, True, 1000), (5000, 300, True, 300)],
+)
+def test_ceilings(throttle_ms: int, max_delay_ms: int | None, one_window: bool, applied: int) -> None:
+    allowed = throttling(FakeLoop(), max_delay_ms=max_delay_ms).allow(bound(), throttle_ms, one_window=one_window)
+    assert allowed == applied
+
+
+def test_the_first_throttle_of_a_counter_is_logged_with_the_rule_and_the_limit() -> None:
+    counter = bound()
+    with capture_logs() as logs:
+        for _ in range(3):
+            throttling(FakeLoop()).allow(counter, 50, one_window=False)
+    (line,) = logs
+    assert line["event"] == "first throttle"
+    assert (line["limit"], line["client_id"], line["throttle_time_ms"]) == (1024, "app\n", 50)
+    assert "client-id" in line["rule"]
+
+
+def test_each_session_is_let_go_at_its_end_whatever_the_order_of_arrival() -> None:
+    loop = FakeLoop()
+    start_ms = loop.now_ms
+    queues = throttling(loop)
+    late, early, other = Recorder(), Recorder(), Recorder()
+    queues.mute(PRODUCER, late, start_ms + 500)
+    queues.mute(PRODUCER, early, start_ms + 100)
+    queues.mute(CONSUMER, other, start_ms + 300)
+    assert queues.queue_sizes()[PRODUCER] == 2
+    loop.advance(1000)
+    assert [early.over_at_ms, other.over_at_ms, late.over_at_ms] == [
+        [start_ms + 100],
+        [start_ms + 300],
+        [start_ms + 500],
+    ]
+    assert not any(queues.queue_sizes().values())
+
+
+def test_an_unmuted_session_is_not_called_and_the_others_are() -> None:
+    loop = FakeLoop()
+    queues = throttling(loop)
+    gone, stays = Recorder(), Recorder()
+    handle = queues.mute(PRODUCER, gone, loop.now_ms + 100)
+    queues.mute(PRODUCER, stays, loop.now_ms + 200)
+    queues.unmute(PRODUCER, handle)
+    loop.advance(1000)
+    assert gone.over_at_ms == []
+    assert len(stays.over_at_ms) == 1
+
+
+def test_a_session_may_be_muted_again_from_its_own_callback() -> None:
+    loop = FakeLoop()
+    queues = throttling(loop)
+
+    class Again(Recorder):
+        def throttle_over(self, now_ms: int) -> None:
+            super().throttle_over(now_ms)
+            if len(self.over_at_ms) < 3:
+                queues.mute(PRODUCER, self, now_ms + 10)
+
+    session = Again()
+    queues.mute(PRODUCER, session, loop.now_ms + 10)
+    loop.advance(100)
+    assert len(session.over_at_ms) == 3
