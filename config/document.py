@@ -39,11 +39,11 @@ class Document:
         node: Node = self.root
         place: Positioned = self.root
         for step in steps:
+            place = place if node is None else node
             if isinstance(node, Mapping) and step in node:
                 place = node.key(str(step))
                 node = node[place]
             elif isinstance(node, Sequence) and isinstance(step, int) and step < len(node):
-                place = node
                 node = node[step]
             else:
                 node = None
@@ -75,11 +75,13 @@ def _read_text(path: Path) -> str:
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        before = raw[: error.start]
-        line = before.count(b"\n") + 1
-        column = error.start - (before.rfind(b"\n") + 1) + 1
+        before = raw[: error.start].decode("utf-8-sig")
         wrong = f"byte 0x{raw[error.start]:02x} is not UTF-8"
-        raise refuse(wrong, "save the file as UTF-8", line, column) from None
+        raise refuse(wrong, "save the file as UTF-8", *_line_and_column(before)) from None
+
+
+def _line_and_column(before: str) -> tuple[int, int]:
+    return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 
 class _Builder:
@@ -88,6 +90,8 @@ class _Builder:
     def __init__(self, file: str, text: str) -> None:
         self.file = file
         self.text = text
+        self.end = len(text)
+        self.end_of_words = len(text.rstrip())
         self.torn = not text.endswith(("\n", "\r"))
         self.problems: list[Problem] = []
         self.twice: list[Problem] = []
@@ -140,10 +144,14 @@ class _Builder:
     def _scalar(self, event: yaml.ScalarEvent) -> Scalar:
         scalar = _placed(Scalar(event.value), event)
         scalar.plain = not event.style
-        if self.torn and scalar.plain and event.end_mark is not None and event.end_mark.index == len(self.text):
-            # The rest of the word may be missing: 1048 may have been meant to be 1048576.
+        if self.torn and scalar.plain and self._breaks_off(event):
             self._refuse_at(event, "the file ends within this line: is it half-written?", "end it with a newline")
         return scalar
+
+    def _breaks_off(self, event: yaml.ScalarEvent) -> bool:
+        """Whether the word, or the end of it, may be missing: 1048 may have been meant to be 1048576."""
+        assert event.end_mark is not None  # noqa: S101  for mypy: libyaml always says where
+        return event.end_mark.index >= (self.end if event.value else self.end_of_words)
 
     def _sequence(self, start: yaml.Event) -> Sequence:
         items = _placed(Sequence(), start)
@@ -192,8 +200,7 @@ class _Builder:
         """Report where the parser gave up; nothing after that point was read."""
         self.steps.clear()
         if isinstance(error, yaml.reader.ReaderError):
-            before = self.text[: error.position]
-            line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+            line, column = _line_and_column(self.text[: error.position])
             self._refuse(line, column, f"the character U+{error.character:04X} is not allowed", 'write it as "\\u…"')
             return
         assert isinstance(error, yaml.MarkedYAMLError)  # noqa: S101  the parser raises these two alone

@@ -4,6 +4,9 @@ import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
+
+_MAX_MESSAGE: Final = 300
 
 Steps = tuple[str | int, ...]  # from the top of a file to a value: keys, and places in lists
 
@@ -39,7 +42,7 @@ class InvalidValue(ValueError):  # noqa: N818  it is what the value is, and pyda
 
     def __init__(self, message: str, hint: str = "", *, of_key: bool = False) -> None:
         super().__init__(message)
-        self.message = message
+        self.message = message if len(message) <= _MAX_MESSAGE else f"{message[:_MAX_MESSAGE]}…"  # it quotes the file
         self.hint = hint
         self.of_key = of_key
 
@@ -71,7 +74,10 @@ def field_path(steps: Iterable[str | int]) -> str:
     """``["listeners", 0, "bind"]`` as ``listeners[0].bind``."""
     path = ""
     for step in steps:
-        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
+        if isinstance(step, int):
+            path += f"[{step}]"
+        else:
+            path += ("." if path else "") + (step if step.isprintable() else ascii(step))
     return path
 
 

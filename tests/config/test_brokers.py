@@ -1,0 +1,65 @@
+from collections.abc import Mapping
+
+import pytest
+
+from config.brokers import BrokerPorts, PortClaim, find_claimed_twice, parse_broker_ports
+from config.problems import InvalidValue, InvalidValues
+from config.units import Address
+
+
+def test_each_node_id_has_its_port() -> None:
+    brokers = parse_broker_ports({"0-9": "9100-9109", "42": "9142"})
+    assert [brokers.port_of(node_id) for node_id in (0, 9, 42)] == [9100, 9109, 9142]
+    assert [brokers.port_of(node_id) for node_id in (-1, 10, 41, 43)] == [None] * 4
+    assert list(brokers.ports()) == [range(9100, 9110), range(9142, 9143)]
+    assert brokers == BrokerPorts(((range(10), range(9100, 9110)), (range(42, 43), range(9142, 9143))))
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ({"0-9": "9100-9108"}, {"0-9": "10 node ids stand for 9 ports"}),
+        ({"0-9": "0-9"}, {"0-9": "'0-9' is out of range"}),
+        ({"2147483648": "9100"}, {"2147483648": "'2147483648' is out of range"}),
+        ({"0": "65536"}, {"0": "'65536' is out of range"}),
+        ({"x": "9100", "1": "y"}, {"x": "'x' is not a whole number", "1": "'y' is not a whole number"}),
+        ({"1": ["9100"]}, {"1": "must be a range of ports"}),
+        ({"0-5": "9100-9105", "5": "9200"}, {"5": "node id 5 belongs to another range already"}),
+        ({"0-5": "9100-9105", "6": "9100"}, {"6": "port 9100 belongs to another range already"}),
+    ],
+)
+def test_every_wrong_pair_is_named(written: Mapping[str, object], expected: dict[str, str]) -> None:
+    with pytest.raises(InvalidValues) as caught:
+        parse_broker_ports(written)
+    assert {steps[0]: invalid.message for steps, invalid in caught.value.found} == expected
+
+
+def test_the_fix_for_unequal_ranges_is_the_right_range() -> None:
+    with pytest.raises(InvalidValues) as caught:
+        parse_broker_ports({"0-9": "9100-9108"})
+    assert caught.value.found[0][1].hint == "write 9100-9109"
+
+
+def test_a_listener_without_brokers_leads_nowhere() -> None:
+    with pytest.raises(InvalidValue, match="names no broker"):
+        parse_broker_ports({})
+
+
+def claim(host: str, port: int) -> PortClaim:
+    return PortClaim.of(Address(host, port), f"{host}:{port}", host, port)
+
+
+@pytest.mark.parametrize(
+    ("claims", "met"),
+    [
+        ([claim("127.0.0.1", 1), claim("127.0.0.2", 1)], []),
+        ([claim("127.0.0.1", 1), claim("127.0.0.1", 2)], []),
+        ([claim("127.0.0.1", 1), claim("127.0.0.1", 1)], [("127.0.0.1", 1)]),
+        ([claim("127.0.0.1", 1), claim("", 1)], [("", 1)]),
+        ([claim("0.0.0.0", 1), claim("127.0.0.1", 1), claim("::", 2)], [("127.0.0.1", 1)]),
+    ],
+)
+def test_one_port_of_one_interface_is_claimed_once(claims: list[PortClaim], met: list[tuple[str, int]]) -> None:
+    wrong = InvalidValues()
+    find_claimed_twice(claims, wrong)
+    assert [steps for steps, _ in wrong.found] == met

@@ -1,0 +1,144 @@
+import contextlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config import document
+from config.document import read_document
+from config.nodes import Mapping, Scalar, Sequence
+from config.problems import ConfigError, InvalidValue
+
+QUOTE = "quote texts that contain `: `, ` #` or begin with one of [ ] { } & * ! | > % @ `"
+EARLY = "the file ends too early: is it half-written?"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "f.yaml"
+
+
+def problems(file: Path, content: str | bytes) -> list[str]:
+    """Return what is wrong with a file of this content, without the folder."""
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(ConfigError) as caught:
+        read_document(file)
+    return [str(problem).removeprefix(str(file)) for problem in caught.value.problems]
+
+
+def test_scalars_are_the_text_of_the_file(file: Path) -> None:
+    file.write_text('a: no\nb: 010\nc: "x"\nd: [0x1F, ~, null, ""]\ne:\nf: |\n  line\n')
+    root = read_document(file).root
+    assert root == {"a": "no", "b": "010", "c": "x", "d": ["0x1F", None, None, ""], "e": None, "f": "line\n"}
+
+
+def test_everything_knows_where_it_stands(file: Path) -> None:
+    file.write_text("a:\n  - {b: 1}\n")
+    root = read_document(file).root
+    items = root["a"]
+    assert isinstance(items, Sequence)
+    item = items[0]
+    assert isinstance(item, Mapping)
+    value = item["b"]
+    assert isinstance(value, Scalar)
+    places = [(node.line, node.column) for node in (root, root.key("a"), items, item, item.key("b"), value)]
+    assert places == [(1, 1), (1, 1), (2, 3), (2, 5), (2, 6), (2, 9)]
+    assert value.plain
+
+
+@pytest.mark.parametrize(
+    ("steps", "of_key", "place"),
+    [
+        (("a", 0, "b"), False, (2, 9)),
+        (("a", 0, "b"), True, (2, 6)),
+        (("a", 0, "missing"), False, (2, 5)),
+        (("a", 7), False, (2, 3)),
+        (("empty",), False, (3, 1)),
+        (("missing",), False, (1, 1)),
+    ],
+)
+def test_a_problem_is_placed_as_near_as_can_be(
+    file: Path, steps: tuple[str | int, ...], of_key: bool, place: tuple[int, int]
+) -> None:
+    file.write_text("a:\n  - {b: 1}\nempty:\n")
+    problem = read_document(file).problem(steps, InvalidValue("wrong", of_key=of_key))
+    assert (problem.line, problem.column) == place
+
+
+def test_a_key_that_stands_twice_is_a_problem_that_hides_no_other(file: Path) -> None:
+    file.write_text("a: {b: 1, b: 2}\na: 3\n")
+    read = read_document(file)
+    assert read.root == {"a": {"b": "1"}}
+    assert [str(problem).removeprefix(str(file)) for problem in read.problems] == [
+        ":1:11: a.b: stands here twice; keep one (the first is on line 1)",
+        ":2:1: a: stands here twice; keep one (the first is on line 1)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("", [":1:1: is empty; write `key: value` lines"]),
+        ("# nothing\n", [":1:1: is empty; write `key: value` lines"]),
+        ("- a\n", [":1:1: must hold a mapping; write `key: value` lines"]),
+        ("a\n", [":1:1: must hold a mapping; write `key: value` lines"]),
+        (
+            "a: &x 1\nb: *x\n",
+            [
+                ":1:4: a: anchors (&x) are not supported; write the value out where it is used",
+                ":2:4: b: aliases (*x) are not supported; write the value out where it is used",
+            ],
+        ),
+        ("<<: {a: 1}\n", [":1:1: merge keys (<<) are not supported; write the value out where it is used"]),
+        (
+            "a: !!str 1\n",
+            [":1:4: a: tags (tag:yaml.org,2002:str) are not supported; leave it out; quotes make a text"],
+        ),
+        ("? [a]\n: 1\n", [":1:3: a key must be a text"]),
+        ("a: 1\n---\nb: 1\n", [":2:1: a second document; keep one document a file"]),
+        ("a:\n\tb: 1\n", [":2:1: found character that cannot start any token; indent with spaces, not with tabs"]),
+        (
+            "a: b: c\n",
+            [f":1:5: mapping values are not allowed in this context; {QUOTE}"],
+        ),
+        (
+            "a: [1,\nb: c\n",
+            [f":3:1: did not find expected ',' or ']' (while parsing a flow sequence that begins on line 1); {EARLY}"],
+        ),
+        ("ä: 1\nb: 104", [":2:4: b: the file ends within this line: is it half-written?; end it with a newline"]),
+        ("a:", [":1:3: a: the file ends within this line: is it half-written?; end it with a newline"]),
+        ("a: ", [":1:3: a: the file ends within this line: is it half-written?; end it with a newline"]),
+        ("a: \x01\n", [':1:4: the character U+0001 is not allowed; write it as "\\u…"']),
+        (b"a: 1\nb: \xc3\xa4\xff\n", [":2:5: byte 0xff is not UTF-8; save the file as UTF-8"]),
+        ("a: 1\n".encode("utf-16"), [":1:1: byte 0xff is not UTF-8; save the file as UTF-8"]),
+        ("[" * 200_000 + "\n", [":1:33: nested deeper than 32 levels"]),
+    ],
+)  # fmt: skip
+def test_what_yaml_allows_and_a_configuration_does_not(file: Path, content: str | bytes, expected: list[str]) -> None:
+    assert problems(file, content) == expected
+
+
+def test_a_file_may_end_without_a_newline_where_nothing_can_be_missing(file: Path) -> None:
+    file.write_text('\ufeffa: "1"')
+    assert read_document(file).root == {"a": "1"}
+
+
+def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="no such file"):
+        read_document(tmp_path / "missing.yaml")
+    with pytest.raises(ConfigError, match="is a directory; name the file in it"):
+        read_document(tmp_path)
+    monkeypatch.setattr(document, "MAX_FILE_BYTES", 2**20)
+    large = tmp_path / "large.yaml"
+    large.write_bytes(b"#" * (2**20 + 1))
+    with pytest.raises(ConfigError, match="is larger than 1 MiB"):
+        read_document(large)
+
+
+@given(content=st.one_of(st.binary(max_size=60), st.text(alphabet="ab:-,[]{}\"'&*!|>#?%@~ \t\n\r<é", max_size=40)))
+def test_any_bytes_are_a_document_or_a_problem(tmp_path_factory: pytest.TempPathFactory, content: str | bytes) -> None:
+    file = tmp_path_factory.getbasetemp() / "any.yaml"
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+    with contextlib.suppress(ConfigError):
+        assert isinstance(read_document(file).root, Mapping)

@@ -1,0 +1,158 @@
+"""Configuration files, and word for word what is said about them."""
+
+import contextlib
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from config.loader import load_settings, named_quota_file
+from config.problems import ConfigError
+
+GOOD = dedent(
+    """\
+    cluster: {name: demo, bootstrap: ["127.0.0.1:19092", "[::1]:19093"]}
+    listeners:
+      - {name: PLAIN, bind: "127.0.0.1:9092", advertise: 127.0.0.1, brokers: {"0-9": "9100-9109", 42: 9142}}
+    quotas: {store: {type: file, path: quotas.yaml}}
+    """
+)
+
+OWN = "give each its own"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "sluice.yaml"
+
+
+def problems(file: Path, content: str) -> list[str]:
+    file.write_text(content)
+    with pytest.raises(ConfigError) as caught:
+        load_settings(file)
+    return [str(problem).removeprefix(str(file)) for problem in caught.value.problems]
+
+
+def test_a_small_file_is_enough(file: Path) -> None:
+    file.write_text(GOOD)
+    settings = load_settings(file)
+    assert settings.cluster.name == "demo"
+    assert [str(address) for address in settings.cluster.bootstrap] == ["127.0.0.1:19092", "[::1]:19093"]
+    assert settings.listeners[0].brokers.port_of(42) == 9142
+    assert settings.quotas.store.path == file.parent / "quotas.yaml"
+
+
+def test_every_setting_can_be_written(file: Path) -> None:
+    file.write_text(
+        dedent(
+            """\
+            cluster: {name: "no", bootstrap: ["b:1"], refresh: 1m, connect_timeout: 500ms}
+            listeners:
+              - {name: A, bind: ":9092", advertise: "::1", brokers: {0: 9100}, authentication: sasl}
+            quotas:
+              store: {path: /etc/sluice/quotas.yaml}
+              mode: off
+              response: delay
+              window: {samples: 3, size: 2s}
+              max_delay: 1.5s
+            limits: {request: 1MiB, request_before_authentication: 1KiB, response: 2MB, connections: 7}
+            kafka: {fetch_max_version: null, share_groups: true}
+            admin: {bind: "0.0.0.0:9404", max_entities: 0}
+            drain: {timeout: 0s}
+            log: {level: debug, format: console}
+            """
+        )
+    )
+    settings = load_settings(file)
+    assert settings.cluster.name == "no"
+    assert (settings.cluster.refresh_s, settings.cluster.connect_timeout_s) == (60, 0.5)
+    assert (settings.listeners[0].advertise, settings.listeners[0].authentication) == ("::1", "sasl")
+    quotas = settings.quotas
+    assert quotas.store.path == Path("/etc/sluice/quotas.yaml")
+    assert (quotas.mode, quotas.response, quotas.max_delay_ms) == ("off", "delay", 1500)
+    assert (quotas.window.samples, quotas.window.size_ms) == (3, 2000)
+    limits = settings.limits
+    assert (limits.request_bytes, limits.request_before_authentication_bytes) == (2**20, 2**10)
+    assert (limits.response_bytes, limits.connections) == (2_000_000, 7)
+    assert (settings.kafka.fetch_max_version, settings.kafka.share_groups) == (None, True)
+    assert (str(settings.admin.bind), settings.admin.max_entities) == ("0.0.0.0:9404", 0)
+    assert (settings.drain.timeout_s, settings.log.level, settings.log.format) == (0, "debug", "console")
+
+
+def test_every_problem_is_told_at_once(file: Path) -> None:
+    content = """\
+        cluster: {name: no, bootstrap: ["127.0.0.1:19092", "x"], refrsh: 30s}
+        listeners:
+          - {name: P, bind: "127.0.0.1:9092", advertise: 0.0.0.0, brokers: {"0-9": "9100-9108", 42: 1, "42": 2}}
+          - {name: Q, bind: "127.0.0.1", brokers: []}
+        quotas: {store: {typ: file, path: quotas.yaml}, mode: [], window: {samples: 0, size: 1}}
+        log:
+        admin: {bind: ":9092", max_entities: -1}
+        kafka: {share_groups: yes}
+        limits: {request: 10M, response: 010, connections: }
+        drain: 30s
+        """
+    assert problems(file, dedent(content)) == [
+        ':1:17: cluster.name: no without quotes is not a text to every reader of YAML; write "no"',
+        ":1:52: cluster.bootstrap[1]: 'x' has no port; write host:port, as in 127.0.0.1:9092",
+        ":1:58: cluster.refrsh: unknown setting; did you mean refresh?",
+        ":3:50: listeners[0].advertise: clients cannot connect to '0.0.0.0'; write the host that leads to this proxy",
+        ":3:76: listeners[0].brokers.0-9: 10 node ids stand for 9 ports; write 9100-9109",
+        ":3:96: listeners[0].brokers.42: stands here twice; keep one (the first is on line 3)",
+        ":4:5: listeners[1].advertise: is missing; add `advertise`",
+        ":4:21: listeners[1].bind: '127.0.0.1' has no port; write host:port, as in 127.0.0.1:9092",
+        ":4:43: listeners[1].brokers: must be node ids and ports",
+        ":5:18: quotas.store.typ: unknown setting; did you mean type?",
+        ":5:55: quotas.mode: must be a single word; one of enforce, shadow, off",
+        ":5:77: quotas.window.samples: 0 is too small; it must be more than 0",
+        ":5:86: quotas.window.size: '1' has no unit; write it like 500ms, 30s or 2m",
+        ":6:1: log: has no settings; it takes level, format",
+        ":7:38: admin.max_entities: '-1' is not a whole number; write digits only, without a leading zero",
+        ":8:23: kafka.share_groups: 'yes' is neither true nor false",
+        ":9:19: limits.request: '10M' has the unknown unit 'M'; write it like 10MiB, 10MB or 10485760",
+        ":9:34: limits.response: '010' is not a size; write it like 10MiB, 10MB or 10485760",
+        ":10:8: drain: has no settings; it takes timeout",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ('"127.0.0.1:19092", "[::1]:19093"', "", [":1:34: cluster.bootstrap: is empty; write at least one broker"]),
+        ('["127.0.0.1:19092", "[::1]:19093"]', "b:1", [
+            ":1:34: cluster.bootstrap: must be a list; begin each item with `- `, or put [ ] around them"]),
+        ("name: demo", "name: ", [":1:11: cluster.name: has no value; write a name, or leave the key out"]),
+        ("path: quotas.yaml", "path: {}", [":4:36: quotas.store.path: must be a path"]),
+        ("type: file", "type: flie", [":4:24: quotas.store.type: 'flie' is not known; did you mean file?"]),
+        ("{store: {type: file, path: quotas.yaml}}", "", [
+            ":4:1: quotas: has no settings; it takes store, mode, response, window, max_delay"]),
+        ("42: 9142", "42: 9092", [
+            f":3:74: listeners[0].brokers: port 9092 belongs to the bootstrap port of listener PLAIN already; {OWN}"]),
+        ("quotas:", 'admin: {bind: ":9105"}\nquotas:', [
+            f":4:15: admin.bind: port 9105 belongs to the brokers of listener PLAIN already; {OWN}"]),
+        ("quotas:", '  - {name: PLAIN, bind: ":9093", advertise: h, brokers: {0: 9200}}\nquotas:', [
+            f":4:12: listeners[1].name: 'PLAIN' is the name of another listener; {OWN}"]),
+        ("demo,", "demo, refresh_s: 3,", [":1:23: cluster.refresh_s: unknown setting; did you mean refresh?"]),
+    ],
+)  # fmt: skip
+def test_problems(file: Path, old: str, new: str, expected: list[str]) -> None:
+    assert problems(file, GOOD.replace(old, new)) == expected
+
+
+def test_a_file_that_breaks_off_is_never_read_as_something_else(file: Path) -> None:
+    content = GOOD + "drain: {timeout: 30s}\nlimits:\n  connections: 1048\n"
+    read = []
+    for size in range(len(content) + 1):
+        file.write_text(content[:size])
+        with contextlib.suppress(ConfigError):
+            assert load_settings(file).limits.connections in {None, 1048}
+            read.append(content[:size].rstrip("\n"))
+    assert set(read) == {GOOD.rstrip(), GOOD + "drain: {timeout: 30s}", content.rstrip()}
+
+
+def test_the_quota_file_is_known_where_something_else_is_wrong(file: Path) -> None:
+    file.write_text("quotas: {store: {path: q.yaml}}\nwrong: 1\n")
+    assert named_quota_file(file) == file.parent / "q.yaml"
+    for nothing in ("quotas: {store: q.yaml}\n", "quotas: [\n", "a: 1\n", "quotas: {store: {path: }}\n"):
+        file.write_text(nothing)
+        assert named_quota_file(file) is None

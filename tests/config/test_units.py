@@ -1,0 +1,112 @@
+from collections.abc import Callable
+
+import pytest
+
+from config.problems import InvalidValue
+from config.units import (
+    Address,
+    parse_address,
+    parse_advertised,
+    parse_bytes,
+    parse_duration_ms,
+    parse_duration_s,
+    parse_flag,
+    parse_host,
+    parse_number,
+    parse_range,
+    parse_reachable,
+    parse_whole,
+)
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "value"),
+    [
+        (parse_bytes, "0", 0),
+        (parse_bytes, "1048576", 2**20),
+        (parse_bytes, "1MiB", 2**20),
+        (parse_bytes, "1 MiB", 2**20),
+        (parse_bytes, "1MB", 10**6),
+        (parse_bytes, "512KiB", 2**19),
+        (parse_bytes, "2.3MB", 2_300_000),  # 2.3 * 10**6 is 2299999.9999999995 in floats
+        (parse_bytes, "5000000.0", 5_000_000),
+        (parse_bytes, "9223372036854775807", 2**63 - 1),
+        (parse_duration_ms, "500ms", 500),
+        (parse_duration_ms, "1s", 1000),
+        (parse_duration_ms, "1.5s", 1500),
+        (parse_duration_ms, "2m", 120_000),
+        (parse_duration_ms, "1h", 3_600_000),
+        (parse_duration_s, "250ms", 0.25),
+        (parse_whole, "42", 42),
+        (parse_number, "12.5", 12.5),
+        (parse_number, "200", 200.0),
+        (parse_flag, "true", True),
+        (parse_flag, "false", False),
+        (parse_range, "0-9", range(10)),
+        (parse_range, "42", range(42, 43)),
+        (parse_address, "127.0.0.1:9092", Address("127.0.0.1", 9092)),
+        (parse_address, ":9092", Address("", 9092)),
+        (parse_address, "[::1]:9092", Address("::1", 9092)),
+        (parse_address, "kafka-0.kafka_headless.svc:1", Address("kafka-0.kafka_headless.svc", 1)),
+        (parse_host, "fe80::1", "fe80::1"),
+        (parse_host, "broker.example.", "broker.example."),
+    ],
+)
+def test_reads(parse: Callable[[str], object], text: str, value: object) -> None:
+    assert parse(text) == value
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "complaint"),
+    [
+        (parse_bytes, "", "is not a size"),
+        (parse_bytes, "-1", "is not a size"),
+        (parse_bytes, "010", "is not a size"),  # 8 to YAML 1.1
+        (parse_bytes, "1_000", "is not a size"),
+        (parse_bytes, "0x10", "is not a size"),
+        (parse_bytes, "1e6", "is not a size"),
+        (parse_bytes, ".inf", "is not a size"),
+        (parse_bytes, "٣", "is not a size"),
+        (parse_bytes, "9" * 5000, "is not a size"),
+        (parse_bytes, "10M", "unknown unit 'M'"),
+        (parse_bytes, "10mib", "unknown unit 'mib'"),
+        (parse_bytes, "0.5", "is not a whole number of bytes"),
+        (parse_duration_ms, "30", "has no unit"),
+        (parse_duration_ms, "0.5ms", "is not a whole number of milliseconds"),
+        (parse_whole, "1.0", "is not a whole number"),
+        (parse_whole, "+1", "is not a whole number"),
+        (parse_number, "1%", "is not a number"),
+        (parse_number, "nan", "is not a number"),
+        (parse_flag, "yes", "is neither true nor false"),
+        (parse_range, "9-0", "runs backwards"),
+        (parse_range, "-1", "is not a whole number"),
+        (parse_range, "1-2-3", "is not a whole number"),
+        (parse_address, "127.0.0.1", "has no port"),
+        (parse_address, "127.0.0.1:", "has no port"),
+        (parse_address, "::1:9092", "is ambiguous"),
+        (parse_address, "[::g]:9092", "is not an IPv6 address"),
+        (parse_address, "host:0", "is not a port"),
+        (parse_address, "host:65536", "is not a port"),
+        (parse_address, "ho st:1", "is not a host name"),
+        (parse_reachable, ":9092", "has no host"),
+        (parse_host, "host:9092", "is not a host name"),
+        (parse_host, "-host", "is not a host name"),
+        (parse_host, "a" * 64, "is not a host name"),
+        (parse_advertised, "0.0.0.0", "clients cannot connect"),
+        (parse_advertised, "::", "clients cannot connect"),
+    ],
+)
+def test_refuses(parse: Callable[[str], object], text: str, complaint: str) -> None:
+    with pytest.raises(InvalidValue, match=complaint):
+        parse(text)
+
+
+def test_a_quoted_text_does_not_flood_the_message() -> None:
+    with pytest.raises(InvalidValue) as caught:
+        parse_bytes("9" * 5000)
+    assert len(caught.value.message) < 400
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:9092", "[::1]:9092", ":9092"])
+def test_addresses_are_shown_as_they_are_written(text: str) -> None:
+    assert str(parse_address(text)) == text

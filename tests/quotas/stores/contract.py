@@ -1,0 +1,136 @@
+"""What every quota store must do, whatever it keeps quotas in."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import pytest
+
+from quotas.entities import Default, Entity
+from quotas.kinds import QuotaKind
+from quotas.policy import Policy
+
+Limits = Mapping[Entity, Mapping[QuotaKind, float]]
+
+CLIENT_KINDS = [kind for kind in QuotaKind if kind is not QuotaKind.CONNECTION_CREATION_RATE]
+RATE = QuotaKind.PRODUCER_BYTE_RATE
+
+NAMES = [
+    "alice",
+    "<default>",
+    "no",
+    "010",
+    "~",
+    "1e3",
+    "a: b #c",
+    " padded ",
+    "per%cent/slash:colon,comma=",
+    "quote\"and'apostrophe\\",
+    "CN=client,OU=büro 北京 😀",
+    "line\nbreak\ttab",
+    "\u202ebidi\u2028separator",
+]
+
+
+class Harness(ABC):
+    """A store to be tested, with a way to put quotas into it that does not go through the store."""
+
+    @abstractmethod
+    def put(self, limits: Limits) -> None:
+        """Make these the quotas, in the store's own form."""
+
+    @abstractmethod
+    def put_raw(self, entity: Mapping[str, str], name: str, value: str) -> None:
+        """Make this the only quota, whether it is a valid one or not."""
+
+    @abstractmethod
+    def take_away(self) -> None:
+        """Make the store unreachable."""
+
+    @abstractmethod
+    def load(self) -> Policy:
+        """Load what the store holds now."""
+
+    @property
+    @abstractmethod
+    def refusal(self) -> type[Exception]:
+        """What the store raises where there is nothing it could return."""
+
+
+class StoreContract:
+    """To be inherited by each store's test, with a fixture ``store`` that gives its harness."""
+
+    def test_no_quotas_are_an_empty_policy(self, store: Harness) -> None:
+        store.put({})
+        assert store.load().limits == {}
+
+    @pytest.mark.parametrize("kind", CLIENT_KINDS)
+    @pytest.mark.parametrize(
+        "entity",
+        [
+            Entity(user="u", client_id="c"),
+            Entity(user="u", client_id=Default.DEFAULT),
+            Entity(user="u"),
+            Entity(user=Default.DEFAULT, client_id="c"),
+            Entity(user=Default.DEFAULT, client_id=Default.DEFAULT),
+            Entity(user=Default.DEFAULT),
+            Entity(client_id="c"),
+            Entity(client_id=Default.DEFAULT),
+        ],
+        ids=Entity.describe,
+    )
+    def test_each_level_takes_each_kind(self, store: Harness, entity: Entity, kind: QuotaKind) -> None:
+        limits = {entity: {kind: 1048576.0}}
+        store.put(limits)
+        assert store.load().limits == limits
+
+    @pytest.mark.parametrize("ip", ["10.0.0.1", "2001:db8::1", Default.DEFAULT])
+    def test_ips_take_a_connection_rate(self, store: Harness, ip: str | Default) -> None:
+        limits = {Entity(ip=ip): {QuotaKind.CONNECTION_CREATION_RATE: 7.0}}
+        store.put(limits)
+        assert store.load().limits == limits
+
+    @pytest.mark.parametrize("name", NAMES, ids=ascii)
+    def test_a_name_is_a_name_whatever_it_looks_like(self, store: Harness, name: str) -> None:
+        limits = {Entity(user=name, client_id=name): {RATE: 1.0}, Entity(user=Default.DEFAULT): {RATE: 2.0}}
+        store.put(limits)
+        assert store.load().limits == limits
+
+    def test_limits_stay_together_and_entities_apart(self, store: Harness) -> None:
+        limits: Limits = {
+            Entity(user="a"): dict.fromkeys(CLIENT_KINDS, 5.0),
+            Entity(client_id="a"): {QuotaKind.REQUEST_PERCENTAGE: 12.5},
+            Entity(user="a", client_id="a"): {RATE: float(2**53)},
+        }
+        store.put(limits)
+        assert store.load().limits == limits
+
+    def test_each_load_says_what_is_there_now(self, store: Harness) -> None:
+        rounds: tuple[Limits, ...] = ({Entity(user="a"): {RATE: 1.0}}, {Entity(user="b"): {RATE: 2.0}}, {})
+        for limits in rounds:
+            store.put(limits)
+            assert store.load().limits == limits
+
+    @pytest.mark.parametrize(
+        ("entity", "name", "value"),
+        [
+            ({"user": "a"}, "producer_byte_rate", "-1"),
+            ({"user": "a"}, "producer_byte_rate", "many"),
+            ({"user": "a"}, "producer_byte_rate", "9223372036854775808"),
+            ({"user": "a"}, "connection_creation_rate", "1"),
+            ({"ip": "10.0.0.1"}, "producer_byte_rate", "1"),
+            ({"ip": "10.0.0.1"}, "connection_creation_rate", "2147483648"),
+            ({"ip": "not an address"}, "connection_creation_rate", "1"),
+        ],
+    )
+    def test_what_is_no_quota_is_refused(
+        self, store: Harness, entity: Mapping[str, str], name: str, value: str
+    ) -> None:
+        store.put_raw(entity, name, value)
+        with pytest.raises(store.refusal):
+            store.load()
+
+    def test_unreachable_is_never_read_as_no_quotas(self, store: Harness) -> None:
+        store.put({Entity(user="a"): {RATE: 1.0}})
+        store.take_away()
+        with pytest.raises(store.refusal):
+            store.load()

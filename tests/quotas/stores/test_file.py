@@ -1,0 +1,204 @@
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+import yaml
+
+from config.problems import ConfigError
+from quotas.entities import Default, Entity
+from quotas.kinds import QuotaKind
+from quotas.policy import Policy
+from quotas.stores.file import load
+from tests.quotas.stores.contract import Harness, Limits, StoreContract
+
+
+class FileHarness(Harness):
+    """Writes every scalar in quotes, so that what is read is what was meant."""
+
+    refusal = ConfigError
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def put(self, limits: Limits) -> None:
+        quotas: list[dict[str, object]] = [
+            {"entity": _written(entity), **{kind.value: f"{value:.16g}" for kind, value in values.items()}}
+            for entity, values in limits.items()
+        ]
+        self._write(quotas)
+
+    def put_raw(self, entity: Mapping[str, str], name: str, value: str) -> None:
+        self._write([{"entity": dict(entity), name: value}])
+
+    def _write(self, quotas: list[dict[str, object]]) -> None:
+        self.path.write_text(yaml.safe_dump({"quotas": quotas}, default_style='"'))
+
+    def take_away(self) -> None:
+        self.path.unlink()
+
+    def load(self) -> Policy:
+        return load(self.path).policy
+
+
+def _written(entity: Entity) -> dict[str, object]:
+    names = {"user": entity.user, "client-id": entity.client_id, "ip": entity.ip}
+    return {
+        dimension: {"default": "true"} if name is Default.DEFAULT else name
+        for dimension, name in names.items()
+        if name is not None
+    }
+
+
+class TestContract(StoreContract):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Harness:
+        return FileHarness(tmp_path / "quotas.yaml")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "quotas.yaml"
+
+
+def problems(file: Path, content: str) -> list[str]:
+    file.write_text(dedent(content))
+    with pytest.raises(ConfigError) as caught:
+        load(file)
+    return [str(problem).removeprefix(str(file)) for problem in caught.value.problems]
+
+
+def test_values_with_and_without_units(file: Path) -> None:
+    file.write_text(
+        dedent(
+            """\
+            quotas:
+              - entity: {user: alice, client-id: {default: true}}
+                producer_byte_rate: 1MiB
+                consumer_byte_rate: 5000000
+              - {entity: {client-id: b}, producer_byte_rate: 1.5MB, request_percentage: 12.5}
+            """
+        )
+    )
+    loaded = load(file)
+    alice, b = Entity(user="alice", client_id=Default.DEFAULT), Entity(client_id="b")
+    assert loaded.policy.limits == {
+        alice: {QuotaKind.PRODUCER_BYTE_RATE: 2**20, QuotaKind.CONSUMER_BYTE_RATE: 5_000_000},
+        b: {QuotaKind.PRODUCER_BYTE_RATE: 1_500_000, QuotaKind.REQUEST_PERCENTAGE: 12.5},
+    }
+    assert loaded.lines == {alice: 2, b: 5}
+
+
+def test_what_has_no_effect_is_said_once_a_kind(file: Path) -> None:
+    file.write_text(
+        dedent(
+            """\
+            quotas:
+              - {entity: {user: a}, request_percentage: 1, producer_byte_rate: 1}
+              - {entity: {user: b}, request_percentage: 1, consumer_byte_rate: 1}
+              - {entity: {ip: 10.0.0.1}, connection_creation_rate: 1}
+            """
+        )
+    )
+    percentage, connections = [str(warning).removeprefix(str(file)) for warning in load(file).warnings]
+    assert percentage == (
+        ":2:45: quotas[0].request_percentage: request_percentage is not enforced by this version"
+        " (2 quotas in this file)"
+    )
+    assert connections == (
+        ":4:56: quotas[2].connection_creation_rate: connection_creation_rate is not enforced by this version"
+    )
+
+
+def test_every_problem_is_told_at_once(file: Path) -> None:
+    content = """\
+        quotas:
+          - {entity: {client-id: no}, producer_byte_rate: 1MiB}
+          - {entity: {client_id: x}, producer_byte_rat: 1MiB}
+          - {entity: {user: x, ip: 1.2.3.4}, connection_creation_rate: 1}
+          - {entity: {user: a}, producer_byte_rate: 0, consumer_byte_rate: -5, request_percentage: 1%}
+          - {entity: {user: a}, connection_creation_rate: 1}
+          - {entity: {user: b}}
+          - {entity: {ip: host}, producer_byte_rate: 3}
+          - {entity: {user: {default: no}}, producer_byte_rate: 9999999TiB, producer_byte_rate: 2}
+          - {entity: {user: ""}, producer_byte_rate: }
+          - foo
+          - {producer_byte_rate: 1}
+        qota: 1
+        """
+    client_limits = "producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate"
+    first_quota = "put all its limits into one: the first quota for user=a is on line 5"
+    ip_limit = "this entity takes connection_creation_rate"
+    entity_form = "write it like {user: alice, client-id: {default: true}} or {ip: 10.0.0.1}"
+    assert problems(file, content) == [
+        ':2:26: quotas[0].entity.client-id: no without quotes is not a text to every reader of YAML; write "no"',
+        ":3:15: quotas[1].entity.client_id: is not a kind of entity; did you mean client-id?",
+        ":3:30: quotas[1].producer_byte_rat: unknown limit; did you mean producer_byte_rate?",
+        ":4:14: quotas[2].entity: ip cannot be combined with user or client-id in one quota entity; " + entity_form,
+        ":5:45: quotas[3].producer_byte_rate: must be above 0; remove the line for no limit",
+        ":5:68: quotas[3].consumer_byte_rate: '-5' is not a size; write it like 10MiB, 10MB or 10485760",
+        ":5:92: quotas[3].request_percentage: '1%' is not a number; write it like 200 or 12.5",
+        f":6:14: quotas[4].entity: has a quota already; {first_quota}",
+        f":6:25: quotas[4].connection_creation_rate: is a limit of an ip; this entity takes {client_limits}",
+        f":7:5: quotas[5]: sets no limit; add one of {client_limits}, or remove the quota",
+        ":8:19: quotas[6].entity.ip: 'host' is not an IP address; host names are not resolved",
+        f":8:26: quotas[6].producer_byte_rate: is a limit of a user or client-id; {ip_limit}",
+        ":9:21: quotas[7].entity.user: must be a name; write a name, or {default: true} for the default entity",
+        ":9:57: quotas[7].producer_byte_rate: 9999999TiB is too large; the most is 9223372036854775807",
+        ":9:69: quotas[7].producer_byte_rate: stands here twice; keep one (the first is on line 9)",
+        ":10:21: quotas[8].entity.user: is empty; write a name",
+        ":10:26: quotas[8].producer_byte_rate: must be a single value; write it like 1MiB",
+        ":11:5: quotas[9]: must be a quota; write it like {entity: {user: alice}, producer_byte_rate: 1MiB}",
+        ":12:5: quotas[10].entity: must say whom the quota is for; " + entity_form,
+        ":13:1: qota: unknown key; did you mean quotas?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "column"), [("quotas:\n", 1), ("quotas: 3\n", 9), ("quotas: {}\n", 9), ("{}\n", 1)]
+)
+def test_no_quotas_have_to_be_said(file: Path, content: str, column: int) -> None:
+    expected = f":1:{column}: quotas: must be a list of quotas; write `quotas: []` for none"
+    assert problems(file, content) == [expected]
+
+
+def test_an_empty_file_is_not_an_empty_list(file: Path) -> None:
+    assert problems(file, "") == [":1:1: is empty; write `key: value` lines"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("::1", "0:0:0:0:0:0:0:1"), ("10.0.0.1", "::ffff:10.0.0.1"), ("2001:DB8::", "2001:db8::0")]
+)
+def test_one_address_is_one_entity_however_it_is_spelt(file: Path, one: str, other: str) -> None:
+    entries = "".join(f'  - {{entity: {{ip: "{ip}"}}, connection_creation_rate: 1}}\n' for ip in (one, other))
+    [problem] = problems(file, f"quotas:\n{entries}")
+    assert ":3:14: quotas[1].entity: has a quota already" in problem
+
+
+def test_a_file_that_breaks_off_never_says_anything_else(file: Path) -> None:
+    """Wherever a writer has got to: an error, or limits that the whole file has too."""
+    content = dedent(
+        """\
+        quotas:
+          - entity: {user: alice}
+            producer_byte_rate: 1048576
+            consumer_byte_rate: 10MiB
+          - {entity: {client-id: "app"}, producer_byte_rate: 5000000}
+          - entity:
+              user: bob
+              client-id: report
+            producer_byte_rate: 2MB
+        """
+    )
+    file.write_text(content)
+    whole = load(file).policy.limits
+    parts = []
+    for size in range(len(content)):
+        file.write_text(content[:size])
+        with contextlib.suppress(ConfigError):
+            part = load(file).policy.limits
+            if part not in parts:
+                parts.append(part)
+            assert all(whole[entity][kind] == limit for entity in part for kind, limit in part[entity].items())
+    assert [len(part) for part in parts] == [1, 1, 2]  # where a line ends no reader could tell
