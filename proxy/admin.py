@@ -1,0 +1,101 @@
+"""The admin port: ``/metrics``, ``/livez`` and ``/readyz`` over plain HTTP, for Prometheus and orchestrators."""
+
+import asyncio
+import json
+import os
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from aiohttp import web
+
+from config.units import Address
+from proxy.metrics import CONTENT_TYPE, Renderer
+from proxy.stats import Snapshot
+from proxy.tasks import spawn
+
+METHODS: Final = ("GET", "HEAD")
+
+# A scrape has a short line and a few short headers; nothing here reads a body.
+_MAX_LINE_BYTES: Final = 2048
+_MAX_HEADER_BYTES: Final = 8190
+_STOP_TIMEOUT_S: Final = 1.0
+
+
+class AdminServer:
+    """Serves on ``bind`` between ``start`` and ``stop``.
+
+    ``snapshot`` is called on the loop, once for all scrapes that wait at that moment; ``ready`` returns the
+    reasons why the proxy is not ready to serve, none when it is.
+    """
+
+    def __init__(
+        self, bind: Address, snapshot: Callable[[], Snapshot], ready: Callable[[], list[str]], max_entities: int
+    ) -> None:
+        self._bind = bind
+        self._snapshot = snapshot
+        self._ready = ready
+        self._renderer = Renderer(max_entities)
+        self._rendering: asyncio.Task[bytes] | None = None
+        self._paths: dict[str, Callable[[web.BaseRequest], Awaitable[web.Response]]] = {
+            "/metrics": self._metrics,
+            "/livez": self._livez,
+            "/readyz": self._readyz,
+        }
+        self._runner = web.ServerRunner(
+            web.Server(self._answer, access_log=None, max_line_size=_MAX_LINE_BYTES, max_field_size=_MAX_HEADER_BYTES),
+            shutdown_timeout=_STOP_TIMEOUT_S,
+        )
+
+    async def start(self) -> None:
+        """Listen. Raises OSError, naming the setting and the address, where that cannot be."""
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, self._bind.host or None, self._bind.port).start()
+        except OSError as error:
+            await self._runner.cleanup()
+            # asyncio's own text repeats the address; a name that does not resolve has a negative errno.
+            reason = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else error.strerror
+            raise OSError(f"admin.bind {self._bind}: {reason}") from error
+
+    async def stop(self) -> None:
+        """Close the port, once the answers under way are out (within a second)."""
+        await self._runner.cleanup()
+
+    async def _answer(self, request: web.BaseRequest) -> web.Response:
+        answer = self._paths.get(request.path)
+        if answer is None:
+            return _text(404, ["not found; there are:", *self._paths])
+        if request.method not in METHODS:
+            return _text(405, [f"{request.method} is not for {request.path}"], Allow=", ".join(METHODS))
+        return await answer(request)
+
+    async def _metrics(self, _: web.BaseRequest) -> web.Response:
+        if self._rendering is None:
+            self._rendering = spawn(self._render(), "render metrics")
+        # Shielded: a scraper that gives up must not take the rendering from the others that wait for it.
+        text = await asyncio.shield(self._rendering)
+        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
+
+    async def _render(self) -> bytes:
+        try:
+            return await asyncio.to_thread(self._renderer.render, self._snapshot())
+        finally:
+            self._rendering = None
+
+    async def _livez(self, _: web.BaseRequest) -> web.Response:
+        return _text(200, ["ok"])
+
+    async def _readyz(self, request: web.BaseRequest) -> web.Response:
+        reasons = [" ".join(reason.splitlines()) for reason in self._ready()]
+        status = 503 if reasons else 200
+        if "application/json" in request.headers.get("Accept", ""):
+            return web.Response(
+                status=status,
+                text=json.dumps({"ready": not reasons, "reasons": reasons}),
+                content_type="application/json",
+            )
+        return _text(status, reasons or ["ready"])
+
+
+def _text(status: int, lines: list[str], **headers: str) -> web.Response:
+    return web.Response(status=status, text="\n".join(lines) + "\n", headers=headers)
