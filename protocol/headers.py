@@ -60,28 +60,34 @@ def client_id(spec: ApiSpec, data: bytes, start: int) -> str:
 
 def produce_acks(spec: ApiSpec, data: bytes, body_offset: int, end: int) -> int | None:
     """Return acks of a Produce request, or None if it is not in ``data`` yet. 0 means that no answer will come."""
+    offset = produce_acks_offset(spec, data, body_offset, end)
+    if offset < 0:
+        return None
+    acks: int = _INT16.unpack_from(data, offset)[0]
+    return acks
+
+
+def produce_acks_offset(spec: ApiSpec, data: bytes, body_offset: int, end: int) -> int:
+    """Return where acks stands in a Produce request, or -1 if it is not in ``data`` yet.
+
+    Before it, from v3 on: transactional_id, a nullable string. Raises ProtocolError if the frame is too short for it.
+    """
     offset = body_offset
     if spec.request_header_version == 2:
-        limit = min(end, len(data), offset + 5)
         try:
-            length, size = decode_varint(data[offset:limit], 0)
+            length, offset = decode_varint(data, offset)
+            offset += max(length - 1, 0)
         except IndexError:
-            length, size = 0, limit + 1 - offset
-        offset += size + max(length - 1, 0)
+            offset = len(data)
     elif spec.api_version >= 3:
-        if offset + 2 > end:
-            raise _short(Cause.BAD_BODY, "transactional_id", body_offset, end)
-        if offset + 2 > len(data):
-            return None
-        offset += 2 + max(_INT16.unpack_from(data, offset)[0], 0)
+        offset += 2
+        if offset <= len(data):
+            offset += max(_INT16.unpack_from(data, body_offset)[0], 0)
     if offset + 2 > end:
         raise _short(Cause.BAD_BODY, "acks", body_offset, end)
     if offset - body_offset > MAX_HEADER_BYTES:
         raise _too_large()
-    if offset + 2 > len(data):
-        return None
-    acks: int = _INT16.unpack_from(data, offset)[0]
-    return acks
+    return offset if offset + 2 <= len(data) else _MORE
 
 
 def fetch_limits_offset(spec: ApiSpec) -> int:
