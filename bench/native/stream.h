@@ -1,0 +1,46 @@
+// One non-blocking connection that carries frames: a head of some bytes, then records that nobody looks at.
+//
+// Incoming records are thrown away inside the kernel (MSG_TRUNC) and outgoing ones are gathered from one shared blob,
+// so that large frames cost the generator far less than the proxy between its two ends.
+#ifndef SLUICE_BENCH_STREAM_H
+#define SLUICE_BENCH_STREAM_H
+
+#include <stddef.h>
+
+#include "wire.h"
+
+enum { IN_BYTES = 8192, QUEUE_FRAMES = 64, MAX_BODY_BYTES = 8 << 20 };
+
+struct frame {
+    struct head head;
+    uint32_t body; // bytes of records behind the head
+};
+
+struct stream {
+    int fd;
+    bool wants_write; // as epoll has been told
+    bool wants_read;
+    uint8_t in[IN_BYTES];
+    size_t in_bytes;
+    uint64_t skip; // bytes of the incoming frame that are not looked at and still to come
+    struct frame queue[QUEUE_FRAMES];
+    unsigned first, count; // frames that are not sent yet
+    uint64_t sent;         // bytes of the first of them that are
+};
+
+double now_s(void);
+double process_cpu_s(int pid); // user and system time of all threads, ended ones too; negative: no such process
+
+void stream_open(struct stream *s, int fd); // takes a connected socket
+bool stream_register(int epoll, struct stream *s);
+void stream_watch(int epoll, struct stream *s); // tells epoll what the stream waits for now
+
+static inline bool stream_full(const struct stream *s) { return s->count == QUEUE_FRAMES; }
+struct frame *stream_push(struct stream *s); // an empty frame at the end of the queue, which must not be full
+bool stream_flush(struct stream *s);         // false: the connection is lost
+
+// Reads once and throws away what belongs to `skip`. False: the connection is lost or at its end.
+bool stream_read(struct stream *s);
+void stream_consume(struct stream *s, size_t bytes); // takes bytes from the front of `in`
+
+#endif

@@ -1,0 +1,31 @@
+"""Where Sluice's time goes in one row: the command under cProfile, the functions with most time of their own."""
+
+import io
+import pstats
+import sys
+from pathlib import Path
+from typing import Final
+
+from bench.errors import BenchError
+from bench.measure import Duration, run_load
+from bench.rows import Measure, choose
+from bench.targets import SLUICE, Cores, Fleet
+
+FUNCTIONS: Final = 30
+
+
+def profile(name: str, folder: Path, cores: Cores, seconds: float) -> str:
+    """The table of cProfile, which counts calls well and makes cheap functions look dear."""
+    (row,) = choose([name])
+    if row.measure not in {Measure.CPU_PER_REQUEST, Measure.CPU_PER_GB}:
+        raise BenchError(f"{name} has no load to profile")
+    output = folder / "profile.out"
+    with Fleet(folder, cores, wrap=("-m", "cProfile", "-o", str(output))) as fleet:
+        target = fleet.start(SLUICE, row.entities)
+        said = run_load(row.load, target, fleet, Duration(0, seconds))
+        fleet.stop(target)
+    if not output.exists():
+        raise BenchError(f"no profile was written\n{target.program.tail()}")
+    text = io.StringIO()
+    pstats.Stats(str(output), stream=text).strip_dirs().sort_stats("tottime").print_stats(FUNCTIONS)
+    return f"{said['requests']:,} requests, python {sys.version.split()[0]}\n{text.getvalue()}"

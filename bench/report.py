@@ -1,0 +1,117 @@
+"""From samples to a table: medians, spreads, and ratios of samples that were taken beside each other."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from bench.measure import FIGURES, Sample
+from bench.rows import Measure, Row
+from bench.targets import DIRECT, HAPROXY, RELAY, SLUICE
+
+Samples = Mapping[str, Sequence[Sample]]
+"""Target → its samples of one row, one a round."""
+
+LOAD_LIMIT: Final = 0.97
+"""From this share of its cores on, the load may have been what limited the throughput."""
+
+_UNITS: Final = {
+    "cpu_us_per_request": "µs CPU/request",
+    "cpu_s_per_gb": "s CPU/GB",
+    "p50_us": "µs added, p50",
+    "p99_us": "µs added, p99",
+    "kib_per_connection": "KiB/connection",
+    "rss_mib": "MiB, 20 connections",
+    "listening_ms": "ms",
+    "wall_ms": "ms",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Middle and ends of some values."""
+
+    middle: float
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Spread | None":
+        return cls(median(values), min(values), max(values)) if values else None
+
+    def __str__(self) -> str:
+        ends = f" ({short(self.least)}..{short(self.most)})" if self.least != self.most else ""
+        return f"{short(self.middle)}{ends}"
+
+
+def short(value: float) -> str:
+    """Three digits that matter."""
+    size = abs(value)
+    return f"{value:,.0f}" if size >= 100 else f"{value:.1f}" if size >= 10 else f"{value:.2f}"
+
+
+def values_of(row: Row, figure: str, name: str, samples: Samples) -> list[float]:
+    """One value a round; of latency, what the target added to the direct way in the same round."""
+    values = [sample[figure] for sample in samples.get(name, ())]
+    if row.measure is Measure.LATENCY and values:
+        direct = [sample[figure] for sample in samples.get(DIRECT, ())]
+        return [value - base for value, base in zip(values, direct, strict=True)]
+    return values
+
+
+def ratios(row: Row, figure: str, name: str, samples: Samples) -> list[float]:
+    """The target against HAProxy, round by round: what troubled the machine troubled both."""
+    ours = values_of(row, figure, name, samples)
+    theirs = values_of(row, figure, HAPROXY, samples)
+    return [mine / other for mine, other in zip(ours, theirs, strict=False) if other > 0]
+
+
+def verdict(row: Row, figure: str, samples: Samples) -> tuple[str, bool | None]:
+    """The aim as text, and whether it is met; None where there is no aim or nothing to hold against it."""
+    if row.aim is None or figure != FIGURES[row.measure][0]:
+        return "", None
+    compared = ratios if row.aim.is_ratio else values_of
+    reached = compared(row, figure, SLUICE, samples)
+    text = f"≤ {row.aim.limit:g}{' x' if row.aim.is_ratio else ''}"
+    return text, median(reached) <= row.aim.limit if reached else None
+
+
+HEADINGS: Final = ("row", "unit", "haproxy", "relay", "sluice", "relay x", "sluice x", "aim", "")
+WIDTHS: Final = (15, 20, 20, 20, 20, 7, 18, 8, 7)
+
+
+def line(cells: Sequence[str]) -> str:
+    return " ".join(f"{cell:<{width}}" for cell, width in zip(cells, WIDTHS, strict=True)).rstrip()
+
+
+def lines_of(row: Row, samples: Samples) -> list[str]:
+    """The row's lines in the table: one for each of its figures."""
+    found = []
+    for figure in FIGURES[row.measure]:
+        spreads = [Spread.of(values_of(row, figure, name, samples)) for name in (HAPROXY, RELAY, SLUICE)]
+        relay, sluice = (Spread.of(ratios(row, figure, name, samples)) for name in (RELAY, SLUICE))
+        aim, met = verdict(row, figure, samples)
+        cells = [str(spread) if spread else "" for spread in spreads]
+        times = [short(relay.middle) if relay else "", str(sluice) if sluice else ""]
+        found.append(line([row.name, _UNITS[figure], *cells, *times, aim, _met(met)]))
+    return found
+
+
+def load_lines(row: Row, samples: Samples) -> list[str]:
+    """That the load was not the limit: throughput and how busy each side's core was, the direct way first."""
+    found = []
+    for name, taken in samples.items():
+        if not taken or "load_busy" not in taken[0]:
+            continue
+        middle = {key: median(sample[key] for sample in taken) for key in ("requests_per_s", "proxy_busy", "load_busy")}
+        limited = name != DIRECT and middle["load_busy"] > LOAD_LIMIT > middle["proxy_busy"]
+        found.append(
+            f"{row.name:<15} {name:<8} {middle['requests_per_s']:>10,.0f} requests/s"
+            f"   proxy {middle['proxy_busy']:>5.0%}   load and broker {middle['load_busy']:>5.0%}"
+            + ("   THE LOAD WAS THE LIMIT" if limited else "")
+        )
+    return found
+
+
+def _met(met: bool | None) -> str:
+    return "" if met is None else "met" if met else "NOT MET"

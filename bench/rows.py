@@ -1,0 +1,114 @@
+"""What is measured: one row a load, with the aim that it is held against."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatch
+from typing import Final
+
+from bench.errors import BenchError
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+
+class Measure(StrEnum):
+    """How the figures of a row come about."""
+
+    CPU_PER_REQUEST = "cpu per request"
+    CPU_PER_GB = "cpu per GB"
+    LATENCY = "latency"
+    MEMORY = "memory"
+    START = "start"
+    VERSION = "version"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What the generator sends. ``bytes``: of a produce frame, or of the records in a fetch answer."""
+
+    connections: int
+    depth: int = 1
+    bytes: int = 512
+    api: str = "produce"
+    rate_per_s: int | None = None
+    client_ids: int = 1
+    rotate: bool = False
+
+    def arguments(self) -> list[str]:
+        """The generator's options (the head of native/load.c)."""
+        return [
+            f"connections={self.connections}",
+            f"depth={self.depth}",
+            f"bytes={self.bytes}",
+            f"api={self.api}",
+            f"rate={self.rate_per_s or 0}",
+            f"client_ids={self.client_ids}",
+            f"rotate={int(self.rotate)}",
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """The most that Sluice may show: a figure, or a multiple of HAProxy's in the same run."""
+
+    limit: float
+    is_ratio: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the report. ``entities``: how many client-ids have a quota; the rest of a row is in its load."""
+
+    name: str
+    about: str
+    measure: Measure
+    load: Load
+    entities: int = 1
+    aim: Aim | None = None
+
+
+IDLE_CONNECTIONS: Final = 1000
+_NONE: Final = Load(connections=1)
+_SMALL: Final = Load(connections=64)
+_MANY: Final = (1_000, 100_000)
+
+ROWS: Final = (
+    Row("small-1", "512 B produce, 1 connection", Measure.CPU_PER_REQUEST, Load(1), aim=Aim(1.5)),
+    Row("small-64", "512 B produce, 64 connections", Measure.CPU_PER_REQUEST, _SMALL, aim=Aim(1.5)),
+    Row("small-1000", "512 B produce, 1,000 connections", Measure.CPU_PER_REQUEST, Load(1000), aim=Aim(1.5)),
+    Row("pipelined", "256 B produce, 16 connections x 4", Measure.CPU_PER_REQUEST, Load(16, 4, 256), aim=Aim(1.7)),
+    Row("produce-16k", "16 KiB produce, 16 x 2", Measure.CPU_PER_GB, Load(16, 2, 16 * KIB), aim=Aim(1.15)),
+    Row("produce-64k", "64 KiB produce, 16 x 2", Measure.CPU_PER_GB, Load(16, 2, 64 * KIB), aim=Aim(1.15)),
+    Row("produce-256k", "256 KiB produce, 8 x 2", Measure.CPU_PER_GB, Load(8, 2, 256 * KIB), aim=Aim(1.0)),
+    Row("produce-1m", "1 MiB produce, 8 x 2", Measure.CPU_PER_GB, Load(8, 2, MIB), aim=Aim(1.0)),
+    Row("fetch-128k", "128 KiB fetch, 8 x 2", Measure.CPU_PER_GB, Load(8, 2, 128 * KIB, "fetch")),
+    Row("fetch-1m", "1 MiB fetch, 8 x 2", Measure.CPU_PER_GB, Load(8, 2, MIB, "fetch"), aim=Aim(1.0)),
+    Row("latency", "512 B produce, 2,000/s on 16 connections", Measure.LATENCY, Load(16, rate_per_s=2000)),
+    Row("memory-idle", f"{IDLE_CONNECTIONS:,} idle connections", Measure.MEMORY, Load(IDLE_CONNECTIONS)),
+    *(
+        Row(f"entities-{count}", f"small-64, {count:,} quotas", Measure.CPU_PER_REQUEST, _SMALL, count)
+        for count in _MANY
+    ),
+    *(
+        Row(
+            f"clients-{count}",
+            f"small-64, {count:,} quotas, each request the next client-id",
+            Measure.CPU_PER_REQUEST,
+            Load(64, client_ids=count, rotate=True),
+            count,
+        )
+        for count in _MANY
+    ),
+    Row("start", "from start to listening", Measure.START, _NONE, aim=Aim(2000, is_ratio=False)),
+    *(Row(f"start-{count}", f"the same with {count:,} quotas", Measure.START, _NONE, count) for count in _MANY),
+    Row("version", "sluice --version", Measure.VERSION, _NONE, aim=Aim(200, is_ratio=False)),
+)
+
+
+def choose(patterns: Sequence[str]) -> list[Row]:
+    """The rows whose names match one of the patterns (as a shell's), in the order of the report; all without any."""
+    for pattern in patterns:
+        if not any(fnmatch(row.name, pattern) for row in ROWS):
+            raise BenchError(f"no row {pattern!r}; there are: {', '.join(row.name for row in ROWS)}")
+    return [row for row in ROWS if not patterns or any(fnmatch(row.name, pattern) for pattern in patterns)]
