@@ -102,12 +102,12 @@ class Bound(Rate):
             return None
         return Usage(
             *self.key,
-            entity=self.rule,
-            limit=self.limit,
-            rate=self.rate(now_ms),
-            charged_total=self.recorded_total,
-            throttled_total=self.throttled_total,
-            throttle_ms_total=self.throttle_ms_total,
+            self.rule,
+            self.limit,
+            self.rate(now_ms),
+            self.recorded_total,
+            self.throttled_total,
+            self.throttle_ms_total,
         )
 
     def _find_live(self) -> "Bound":

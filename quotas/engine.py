@@ -4,8 +4,6 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from quotas.bound import Bound, CounterKey, Inert, Usage
-from quotas.delay_queue import DelayQueue
-from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Key, Policy, PolicyChange, differences
 from quotas.precedence import DEFAULT, level_of, limiting_key, tags_of
@@ -30,7 +28,8 @@ class Counters:
         "_levels",
         "_limits",
         "_newcomers",
-        "_watch",
+        "_policy",
+        "_watched",
         "_window",
     )
 
@@ -39,13 +38,14 @@ class Counters:
         self._window = window
         # A request quota never delays longer than one window; byte rates are not capped (QuotaUtils).
         self._cap_ms = window.size_ms if kind is QuotaKind.REQUEST_PERCENTAGE else None
-        self._limits: dict[Key, float] = {}
+        self._policy = Policy()
+        self._limits = self._policy.table(kind)
         self._levels = 0
         self._bounds: dict[CounterKey, Bound] = {}
         self._brokers: set[int] = set()
         self._newcomers: list[Bound] = []
-        self._watch: DelayQueue[Bound] = DelayQueue()
-        """Every bound of _bounds that is no newcomer, until a moment at which it may be idle."""
+        self._watched: dict[int, list[Bound]] = {}
+        """The other bounds, by the window (of Window.size_ms since 0) at whose start they may be idle."""
         self._elsewhere: dict[CounterKey, float] = {}
         self._inert = Inert(CounterKey(kind, "", "", -1), window, None, self)
 
@@ -68,8 +68,9 @@ class Counters:
             bound.entered()
         return live
 
-    def apply(self, limits: dict[Key, float], touched: set[Key]) -> None:
-        self._limits = limits
+    def apply(self, policy: Policy, touched: set[Key]) -> None:
+        self._policy = policy
+        self._limits = policy.table(self._kind)
         # A removal sets the bit of its level too, and nothing ever clears one (QuotaTypes).
         for key in touched:
             self._levels |= level_of(key)
@@ -93,18 +94,23 @@ class Counters:
         keep_ms = self._window.keep_ms
         for bound in self._newcomers:
             # One that was only looked up so far is about to be charged: it is given a window's time.
-            self._watch.add((now_ms if bound.last_ms is None else bound.last_ms) + keep_ms, bound)
+            self._watch(bound, (now_ms if bound.last_ms is None else bound.last_ms) + keep_ms)
         self._newcomers = []
         dropped = 0
-        for bound in self._watch.due(now_ms):
-            last_ms = bound.last_ms
-            if last_ms is None or last_ms + keep_ms <= now_ms:
-                del self._bounds[bound.key]
-                bound.dropped()
-                dropped += 1
-            else:
-                self._watch.add(last_ms + keep_ms, bound)
+        for number in sorted(number for number in self._watched if number <= now_ms // self._window.size_ms):
+            for bound in self._watched.pop(number):
+                last_ms = bound.last_ms
+                if last_ms is None or last_ms + keep_ms <= now_ms:
+                    del self._bounds[bound.key]
+                    bound.dropped()
+                    dropped += 1
+                else:
+                    self._watch(bound, last_ms + keep_ms)
         return dropped
+
+    def _watch(self, bound: Bound, idle_ms: int) -> None:
+        """Look at ``bound`` again in the first window that begins not before ``idle_ms``."""
+        self._watched.setdefault(-(-idle_ms // self._window.size_ms), []).append(bound)
 
     def _concerned(self, touched: set[Key]) -> Iterator[Bound]:
         """Yield the bounds whose limit may have changed: all for a default, otherwise those with just these tags."""
@@ -119,8 +125,10 @@ class Counters:
 
     def _limit(self, bound: Bound) -> None:
         key = limiting_key(self._limits, bound.key.user, bound.key.client_id)
-        bound.rule = None if key is None else Entity(*key)
-        bound.set_limit(None if key is None else self._limits[key])
+        limit = None if key is None else self._limits[key]
+        bound.rule = None if key is None else self._policy.client(key)
+        if limit != bound.limit:
+            bound.set_limit(limit)
 
 
 class Engine:
@@ -150,11 +158,10 @@ class Engine:
         self.expire(now_ms)
         added_total = changed_total = removed_total = 0
         for kind in QuotaKind:
-            limits = policy.table(kind)
-            added, changed, removed = differences(self._policy.table(kind), limits)
+            added, changed, removed = differences(self._policy.table(kind), policy.table(kind))
             touched = added | changed | removed
             if touched and kind in self._counters:
-                self._counters[kind].apply(limits, touched)
+                self._counters[kind].apply(policy, touched)
             added_total += len(added)
             changed_total += len(changed)
             removed_total += len(removed)

@@ -19,21 +19,32 @@ class Policy:
 
     limits: Mapping[Entity, Mapping[QuotaKind, float]] = field(default_factory=dict)
     _tables: dict[QuotaKind, dict[Key, float]] = field(init=False, repr=False, compare=False)
+    _clients: dict[Key, Entity] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Indexed here, where a policy is made, and not in Engine.apply, which must not hold up the event loop.
         tables: dict[QuotaKind, dict[Key, float]] = {kind: {} for kind in QuotaKind}
+        clients: dict[Key, Entity] = {}
         for entity, limits in self.limits.items():
-            key = (entity.user, entity.client_id) if entity.ip is None else (entity.ip, None)
+            key = (entity.user, entity.client_id)
+            if entity.ip is None:
+                clients[key] = entity
+            else:
+                key = (entity.ip, None)
             for kind, limit in limits.items():
                 if (kind is QuotaKind.CONNECTION_CREATION_RATE) != (entity.ip is not None):
                     raise ValueError(f"{kind} is not a quota of {entity.describe()}")
                 tables[kind][key] = float(limit)
         object.__setattr__(self, "_tables", tables)
+        object.__setattr__(self, "_clients", clients)
 
     def table(self, kind: QuotaKind) -> dict[Key, float]:
         """Return the limits of one kind. Not to be changed."""
         return self._tables[kind]
+
+    def client(self, key: Key) -> Entity:
+        """Return the entity of users and client-ids that is configured as ``key``."""
+        return self._clients[key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +57,8 @@ class PolicyChange:
 
 
 def differences(old: dict[Key, float], new: dict[Key, float]) -> tuple[set[Key], set[Key], set[Key]]:
-    """Return the keys (added, changed, removed). Set operations in C: 100,000 limits take a few milliseconds."""
-    if old == new:
-        return set(), set(), set()
-    added = new.keys() - old.keys()
-    changed = {key for key, _ in new.items() - old.items()} - added
-    return added, changed, old.keys() - new.keys()
+    """Return the keys (added, changed, removed)."""
+    touched = {key for key, limit in new.items() if old.get(key) != limit}
+    added = touched - old.keys()
+    removed = set() if len(old) + len(added) == len(new) else old.keys() - new.keys()
+    return added, touched - added, removed

@@ -12,6 +12,7 @@ from typing import Final
 from quotas.throttle import INT32_MAX, clamp_ms, throttle_ms
 
 AT_ONCE: Final = -(2**62)
+_NEVER: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class Rate:
 
         None when there is no sample. (Records without a check may make W differ by less than one sample.)
         """
-        return max((sample.last_ms for sample in self._samples), default=None)
+        return max([sample.last_ms for sample in self._samples], default=None)
 
     def set_limit(self, limit: float | None) -> None:
         """Judge from now on, and what was recorded already, by another limit."""
@@ -142,45 +143,50 @@ class Rate:
         self.purge(now_ms)
         if self._limit is None:
             return 0
-        observed = self.rate(now_ms)
-        if observed <= self._limit:
-            return 0
-        return throttle_ms(observed, self._limit, self.window_ms(now_ms), self._cap_ms)
+        observed, window_ms = self.observe(now_ms)
+        return 0 if observed <= self._limit else throttle_ms(observed, self._limit, window_ms, self._cap_ms)
 
     def rate(self, now_ms: int) -> float:
         """Return the use per second. A look, unlike a metrics read in Kafka, moves no sample."""
-        keep_ms = self._window.keep_ms
+        return self.observe(now_ms)[0]
+
+    def observe(self, now_ms: int) -> tuple[float, int]:
+        """Return the use per second and the time in ms that it is taken over (Rate.measure, Rate.windowSize)."""
+        window = self._window
+        size_ms = window.size_ms
+        keep_ms = window.keep_ms
         total = 0.0
+        start_ms = now_ms if not self._samples else _NEVER
         for sample in self._samples:  # in the order of the ring: additions of doubles do not commute
             if now_ms - sample.last_ms < keep_ms:
                 total += sample.sum
-        return (total + self._elsewhere) / (self.window_ms(now_ms) / 1000.0)
-
-    def window_ms(self, now_ms: int) -> int:
-        """Return the time that the rate is taken over: missing full windows count as empty ones (Rate.windowSize)."""
-        window = self._window
-        keep_ms = window.keep_ms
-        starts = [s.start_ms if now_ms - s.last_ms < keep_ms else now_ms for s in self._samples]
-        elapsed_ms = now_ms - min(starts, default=now_ms)
-        full = abs(elapsed_ms) // window.size_ms
-        if elapsed_ms < 0:  # Java's division truncates towards zero
-            full = -full
+                start_ms = min(start_ms, sample.start_ms)
+            else:
+                start_ms = min(start_ms, now_ms)
+        elapsed_ms = now_ms - start_ms
+        full = elapsed_ms // size_ms if elapsed_ms >= 0 else -(-elapsed_ms // size_ms)  # Java truncates towards zero
         if full < window.samples - 1:
-            elapsed_ms += (window.samples - 1 - full) * window.size_ms
-        return max(elapsed_ms, 1)
+            elapsed_ms += (window.samples - 1 - full) * size_ms  # windows before the first sample count, as empty
+        window_ms = max(elapsed_ms, 1)
+        return (total + self._elsewhere) / (window_ms / 1000.0), window_ms
 
     def purge(self, now_ms: int) -> None:
         """Empty the samples that have expired and let them begin now: part of every measurement (SampledStat)."""
+        if not self._samples:
+            self._begin(now_ms)
+            self._settle()
+            return
         keep_ms = self._window.keep_ms
+        expired = False
         for sample in self._samples:
             if now_ms - sample.last_ms >= keep_ms:
+                expired = True
                 if sample is self._current:
                     self._left += sample.sum
                 sample.sum = 0.0
                 sample.start_ms = sample.last_ms = now_ms
-        if not self._samples:
-            self._begin(now_ms)
-        self._settle()
+        if expired:
+            self._settle()
 
     def reset(self) -> None:
         """Begin anew; what was recorded stays in ``recorded_total``."""

@@ -16,7 +16,7 @@ from quotas.rate import Rate
 from quotas.throttle import clamp_ms, throttle_ms
 from quotas.token_bucket import TokenBucket
 from tests.conformance.model import Failure, Outcome, Skipped, attempt
-from tests.reference import alter, client_quotas, connections, display, zookeeper
+from tests.reference import alter, client_quotas, connections, display, wire, zookeeper
 
 Case = Mapping[str, Any]
 Answers = Iterator[object]
@@ -47,7 +47,8 @@ def rate(case: Case) -> Answers:
                 sampled.record(value, t)
             case {"t": t, "measure": True}:
                 sampled.purge(t)
-                measures.append({"t": t, "rate": sampled.rate(t), "window_ms": sampled.window_ms(t)})
+                observed, window_ms = sampled.observe(t)
+                measures.append({"t": t, "rate": observed, "window_ms": window_ms})
             case _:
                 raise UnknownMemberError(f"event {event}")
     yield measures
@@ -307,6 +308,14 @@ def _refusal(mode: str, row: Case) -> str | None:
     return alter.refusal(mode, entity, operations, resolves=row.get("resolves", True))
 
 
+def on_the_wire(case: Case) -> Answers:
+    fields = [wire.throttle_field(row["api"], row["version"]) for row in case["inputs"]]
+    yield [
+        {"has_field": field.position is not None, "position": field.position, "client_obeys": field.client_obeys}
+        for field in fields
+    ]
+
+
 def mute(case: Case) -> Answers:
     yield [{"reads_resume_at": client_quotas.reads_resume_at(**row)} for row in case["inputs"]]
 
@@ -329,6 +338,7 @@ KINDS: dict[str, Callable[[Case], Answers]] = {
     "sanitise": sanitised_names,
     "zk": zk,
     "alter_validation": alter_validation,
+    "wire": on_the_wire,
     "mute": mute,
     "number_format": number_format,
 }
