@@ -1,7 +1,5 @@
 """The command line. Each command imports what it needs when it runs: ``sluice health`` is called every few seconds."""
 
-# ruff: noqa: PLC0415  as said above
-
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -43,9 +41,9 @@ def cli() -> None:
 @_config_option()
 def run(config_path: Path) -> None:
     """Run the proxy until SIGTERM; SIGHUP loads the quotas again."""
+    settings = _settings(config_path)
     from proxy import app, logs
 
-    settings = _settings(config_path)
     logs.configure(settings.log.level, settings.log.format)
     sys.exit(app.run(settings, config_path))
 
