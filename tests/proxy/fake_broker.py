@@ -1,0 +1,61 @@
+"""A stand-in for a broker on a real socket: it answers Metadata v1 with what it was told, and echoes the rest."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from struct import pack, unpack_from
+
+from tests.proxy.playbook import frame
+
+
+class FakeBroker:
+    """``brokers``: node id → (host, port) that Metadata names. Any other request is answered with four zero bytes."""
+
+    def __init__(self) -> None:
+        self.brokers: dict[int, tuple[str, int]] = {}
+        self.port = 0
+        self.requests: list[bytes] = []
+        self.connections: list[asyncio.StreamWriter] = []
+        self.silent = False
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections.append(writer)
+        try:
+            while True:
+                size = int.from_bytes(await reader.readexactly(4), "big")
+                payload = await reader.readexactly(size)
+                self.requests.append(payload)
+                if self.silent:
+                    continue
+                api_key, _, correlation_id = unpack_from(">hhi", payload)
+                writer.write(frame(pack(">i", correlation_id) + (self._metadata() if api_key == 3 else bytes(4))))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    def _metadata(self) -> bytes:
+        nodes = b"".join(
+            pack(">ih", node_id, len(host)) + host.encode() + pack(">ih", port, -1)
+            for node_id, (host, port) in self.brokers.items()
+        )
+        return pack(">i", len(self.brokers)) + nodes + pack(">ii", 1, 0)
+
+    def drop(self) -> None:
+        """End every connection, as a broker that goes down."""
+        for writer in self.connections:
+            writer.close()
+        self.connections.clear()
+
+
+@asynccontextmanager
+async def fake_broker(port: int = 0) -> AsyncIterator[FakeBroker]:
+    broker = FakeBroker()
+    server = await asyncio.start_server(broker.serve, "127.0.0.1", port)
+    broker.port = server.sockets[0].getsockname()[1]
+    try:
+        yield broker
+    finally:
+        server.close()
+        broker.drop()
+        await server.wait_closed()

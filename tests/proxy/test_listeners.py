@@ -1,0 +1,269 @@
+"""Listeners, cluster and drain over real sockets on loopback, before stand-ins for brokers."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from struct import unpack_from
+
+import pytest
+from structlog.testing import capture_logs
+
+from config.brokers import BrokerPorts
+from config.settings import Cluster as ClusterSettings
+from config.settings import Listener as ListenerSettings
+from config.units import Address
+from proxy.cluster import Cluster
+from proxy.drain import drain
+from proxy.listeners import Listener
+from proxy.stats import Stats
+from tests.proxy.fake_broker import FakeBroker, fake_broker
+from tests.proxy.playbook import Play, list_offsets, produce, request
+
+pytestmark = pytest.mark.asyncio
+
+TIMEOUT_S = 5.0
+METADATA = request(3, 1, 9, b"\0\0\0\0")
+
+
+@contextmanager
+def free_ports(count: int) -> Iterator[list[int]]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [bound.getsockname()[1] for bound in sockets]
+    for bound in sockets:
+        bound.close()
+    yield ports
+
+
+class Front:
+    """A listener in front of fake brokers; node ids 1 and 2 have ports, others have none."""
+
+    def __init__(self, bootstrap: list[int], ports: list[int], limit: int = 100) -> None:
+        self.stats = Stats()
+        self.limit = limit
+        self.play = Play()
+        self.bootstrap_port, self.port_1, self.port_2 = ports
+        settings = ClusterSettings(
+            name="test",
+            bootstrap=tuple(Address("127.0.0.1", port) for port in bootstrap),
+            connect_timeout_s=TIMEOUT_S,
+        )
+        self.cluster = Cluster(settings, self._on_broker)
+        self.listener = Listener(
+            ListenerSettings(
+                name="PLAIN",
+                bind=Address("127.0.0.1", self.bootstrap_port),
+                advertise="127.0.0.1",
+                brokers=BrokerPorts(
+                    (
+                        (range(1, 2), range(self.port_1, self.port_1 + 1)),
+                        (range(2, 3), range(self.port_2, self.port_2 + 1)),
+                    )
+                ),
+            ),
+            self.cluster,
+            self.play.rules,
+            self.stats,
+            lambda: self.stats.sessions.total() < self.limit,
+            TIMEOUT_S,
+        )
+
+    def _on_broker(self, node_id: int) -> None:
+        self.listener.open_broker(node_id)
+
+
+@asynccontextmanager
+async def front(*brokers: FakeBroker, limit: int = 100) -> AsyncIterator[Front]:
+    with free_ports(3) as ports:
+        front = Front([broker.port for broker in brokers], ports, limit)
+    front.listener.open_bootstrap()
+    await front.cluster.refresh()
+    try:
+        yield front
+    finally:
+        front.listener.close()
+        for session in list(front.listener.sessions):
+            session.abort()
+        await asyncio.sleep(0)
+
+
+class Client:
+    """What a client on a socket can see."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self.writer = writer
+
+    async def ask(self, data: bytes) -> bytes:
+        self.writer.write(data)
+        async with asyncio.timeout(TIMEOUT_S):
+            size = int.from_bytes(await self._reader.readexactly(4), "big")
+            return await self._reader.readexactly(size)
+
+    async def closed(self) -> bool:
+        async with asyncio.timeout(TIMEOUT_S):
+            try:
+                return await self._reader.read() == b""
+            except ConnectionError:
+                return True
+
+
+@asynccontextmanager
+async def client(port: int) -> AsyncIterator[Client]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        yield Client(reader, writer)
+    finally:
+        writer.close()
+
+
+async def test_every_broker_has_a_port_that_leads_to_it() -> None:
+    async with fake_broker() as one, fake_broker() as two:
+        one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", two.port)}
+        async with front(one) as proxy, client(proxy.port_2) as to_two:
+            assert await to_two.ask(list_offsets(7)) == b"\0\0\0\7" + bytes(4)
+            assert len(two.requests) == 1
+
+
+async def test_clients_are_told_the_proxy_and_a_new_broker_listens_before_they_are() -> None:
+    async with fake_broker() as one, fake_broker() as two:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        async with front(one) as proxy, client(proxy.bootstrap_port) as asking:
+            one.brokers[2] = ("127.0.0.1", two.port)
+            answer = await asking.ask(METADATA)
+            assert unpack_from(">i", answer, 4)[0] == 2
+            assert proxy.port_1.to_bytes(4, "big") in answer
+            assert proxy.port_2.to_bytes(4, "big") in answer
+            async with client(proxy.port_2) as to_two:
+                await to_two.ask(list_offsets(1))
+
+
+async def test_a_broker_without_a_port_is_told_under_a_name_that_says_so() -> None:
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port), 77: ("10.9.9.9", 9092)}
+        with capture_logs() as logs:
+            async with front(one) as proxy, client(proxy.bootstrap_port) as asking:
+                answer = await asking.ask(METADATA)
+        assert b"node-id-77-has-no-port-in-sluice.invalid" in answer
+        assert b"10.9.9.9" not in answer
+        assert [line["broker"] for line in logs if line["event"].startswith("no port for broker")] == [77]
+
+
+async def test_a_broker_that_moved_is_followed() -> None:
+    async with fake_broker() as one, fake_broker() as old, fake_broker() as new:
+        one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", old.port)}
+        async with front(one) as proxy:
+            one.brokers[2] = ("127.0.0.1", new.port)
+            async with client(proxy.bootstrap_port) as asking:
+                await asking.ask(METADATA)
+            async with client(proxy.port_2) as to_two:
+                await to_two.ask(list_offsets(1))
+        assert (len(old.requests), len(new.requests)) == (0, 1)
+
+
+async def test_a_broker_that_is_down_closes_only_its_own_sessions_and_is_logged_once() -> None:
+    async with fake_broker() as one, fake_broker() as two:
+        one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", two.port)}
+        with capture_logs() as logs:
+            async with front(one) as proxy, client(proxy.port_1) as to_one, client(proxy.port_2) as to_two:
+                await to_two.ask(list_offsets(1))
+                await to_one.ask(list_offsets(1))
+                proxy.cluster.brokers[2].port = 1  # nothing listens there
+                two.drop()
+                assert await to_two.closed()
+                for _ in range(3):
+                    async with client(proxy.port_2) as again:
+                        assert await again.closed()
+                await to_one.ask(list_offsets(2))
+                assert proxy.stats.connections["PLAIN", "broker_unreachable"] == 3
+        assert len([line for line in logs if line["event"].startswith("broker unreachable")]) == 1
+
+
+async def test_the_bootstrap_port_goes_to_a_broker_that_is_up() -> None:
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", 1)}
+        async with front(one) as proxy:
+            for number in range(4):
+                async with client(proxy.bootstrap_port) as asking:
+                    await asking.ask(list_offsets(number))
+
+
+async def test_above_the_limit_connections_are_refused_and_counted() -> None:
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        async with front(one, limit=1) as proxy, client(proxy.port_1) as first:
+            await first.ask(list_offsets(1))
+            async with client(proxy.port_1) as second:
+                assert await second.closed()
+            assert proxy.stats.connections["PLAIN", "refused_limit"] == 1
+            await first.ask(list_offsets(2))
+
+
+async def test_a_client_that_goes_away_is_forgotten() -> None:
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        async with front(one) as proxy:
+            async with client(proxy.port_1) as leaving:
+                await leaving.ask(list_offsets(1))
+                assert proxy.stats.sessions["PLAIN"] == 1
+            async with asyncio.timeout(TIMEOUT_S):
+                while proxy.listener.sessions:
+                    await asyncio.sleep(0.01)
+            assert proxy.stats.sessions["PLAIN"] == 0
+
+
+async def test_a_slow_reader_stops_the_broker_and_loses_nothing() -> None:
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        async with front(one) as proxy, client(proxy.port_1) as slow:
+            total = 200
+            for number in range(total):
+                slow.writer.write(produce(number, 20_000, acks=1))
+            for number in range(total):
+                answer = await slow.ask(b"")
+                assert int.from_bytes(answer[:4], "big") == number
+
+
+async def test_a_drain_waits_for_what_is_in_flight_and_cuts_off_what_never_comes() -> None:
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        async with front(one) as proxy, client(proxy.port_1) as idle, client(proxy.port_1) as stuck:
+            await idle.ask(list_offsets(1))
+            one.silent = True
+            stuck.writer.write(list_offsets(2))
+            async with asyncio.timeout(TIMEOUT_S):
+                while len(one.requests) < 3:  # Metadata, and one of each client
+                    await asyncio.sleep(0.01)
+            assert await drain(list(proxy.listener.sessions), 0.3) == 1
+            assert await idle.closed()
+            assert await stuck.closed()
+
+
+async def test_a_refresh_that_fails_says_why_and_is_made_good_by_the_next() -> None:
+    async with fake_broker() as one:
+        port = one.port
+        one.brokers = {1: ("127.0.0.1", port)}
+        with free_ports(3) as ports:
+            proxy = Front([1, port], ports)
+        with capture_logs() as logs:
+            proxy.cluster._turn = -1
+            await proxy.cluster.refresh()
+        assert proxy.cluster.error is None
+        assert [line["event"] for line in logs] == ["broker found", "cluster known"]
+    with capture_logs() as logs:
+        for _ in range(2):
+            await proxy.cluster.refresh()
+    assert proxy.cluster.error is not None
+    assert str(port) in proxy.cluster.error
+    assert len([line for line in logs if line["event"] == "no broker answers Metadata"]) == 1
+    proxy.listener.close()
+
+
+async def test_a_bootstrap_port_that_is_taken_is_named() -> None:
+    with free_ports(3) as ports:
+        proxy = Front([1], ports)
+    with (
+        socket.create_server(("127.0.0.1", proxy.bootstrap_port)),
+        pytest.raises(OSError, match=rf"PLAIN.*{proxy.bootstrap_port}"),
+    ):
+        proxy.listener.open_bootstrap()
