@@ -1,0 +1,24 @@
+FROM python:3.11-slim AS build
+WORKDIR /src
+COPY pyproject.toml README.md LICENSE ./
+COPY deploy/constraints.txt deploy/
+COPY config config
+COPY protocol protocol
+COPY proxy proxy
+COPY quotas quotas
+RUN python -m venv /opt/sluice \
+    && /opt/sluice/bin/pip install --no-cache-dir --constraint deploy/constraints.txt . \
+    && /opt/sluice/bin/pip uninstall --yes pip setuptools
+
+FROM python:3.11-slim
+RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin sluice
+COPY --from=build /opt/sluice /opt/sluice
+ENV PATH="/opt/sluice/bin:$PATH"
+USER 10001
+# The bootstrap port of the example configuration, the ports of its brokers, and the admin port.
+EXPOSE 9092 9100-9109 9404
+# Alive, not ready: a cluster that cannot be reached is no reason to replace the proxy in front of it.
+HEALTHCHECK --interval=15s --timeout=5s --start-period=10s --retries=3 \
+    CMD ["sluice", "health", "--live", "-c", "/etc/sluice/sluice.yaml"]
+ENTRYPOINT ["sluice"]
+CMD ["run", "-c", "/etc/sluice/sluice.yaml"]

@@ -1,0 +1,84 @@
+"""The files in deploy/ are what the tools they are for accept."""
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from config.loader import load_settings
+from quotas.stores.file import load
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+
+
+def run(*command: str | Path) -> str:
+    """Return what a command prints; it must succeed."""
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def tool(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not installed")
+    return found
+
+
+def test_the_configuration_passes_check() -> None:
+    output = run(Path(sys.executable).parent / "sluice", "check", "-c", "deploy/sluice.yaml")
+    assert output == "deploy/sluice.yaml: ok (4 quotas, 1 listener)\n"
+
+
+def test_what_is_commented_out_says_the_defaults(tmp_path: Path) -> None:
+    without_default = r"  +(max_delay|connections): .*\n"
+    text = (DEPLOY / "sluice.yaml").read_text()
+    shown = re.sub(r"^( *)# ( *[a-z_]+:(?: |$))", r"\1\2", text, flags=re.MULTILINE)
+    shown, left_out = re.subn(without_default, "", shown)
+    (tmp_path / "sluice.yaml").write_text(shown)
+    assert left_out == 2
+    assert len(yaml.safe_load(shown)) == len(yaml.safe_load(text)) + 4
+    plain, full = load_settings(DEPLOY / "sluice.yaml"), load_settings(tmp_path / "sluice.yaml")
+    assert full.model_dump(exclude={"quotas": {"store"}}) == plain.model_dump(exclude={"quotas": {"store"}})
+
+
+def test_the_quotas_are_all_enforced() -> None:
+    assert load(DEPLOY / "quotas.yaml").warnings == ()
+
+
+def test_prometheus_takes_the_scrape_configuration_and_the_alerts() -> None:
+    promtool = tool("promtool")
+    run(promtool, "check", "config", "deploy/prometheus.yml")
+    run(promtool, "check", "rules", "deploy/alerts.yml")
+
+
+def test_alerts_use_metrics_that_exist() -> None:
+    rules = (DEPLOY / "alerts.yml").read_text()
+    exported = (ROOT / "proxy" / "metrics.py").read_text()
+    names = {re.sub("_(total|bucket)$", "", name) for name in re.findall(r"\bsluice_\w+", rules)}
+    assert names
+    assert [name for name in names if f'"{name}"' not in exported] == []
+
+
+def test_systemd_has_nothing_to_say_about_the_unit() -> None:
+    assert run(tool("systemd-analyze"), "verify", "deploy/sluice.service") == ""
+
+
+def test_hadolint_has_nothing_to_say_about_the_dockerfile() -> None:
+    assert run(Path(sys.executable).parent / "hadolint", "Dockerfile") == ""
+
+
+def test_the_image_gets_every_package_and_nothing_else() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])
+    files = {"pyproject.toml", "README.md", "LICENSE", "deploy/constraints.txt"}
+    copied = re.findall(r"^COPY (?!--)(.*) \S+$", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
+    assert set(" ".join(copied).split()) == packages | files
+    let_in = re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(), flags=re.MULTILINE)
+    assert set(let_in) == packages | files
