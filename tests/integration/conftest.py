@@ -1,0 +1,37 @@
+"""Clusters are started once for a session: a broker takes seconds, a topic none."""
+
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import pytest
+
+from tests.harness.kafka import KafkaCluster
+
+# Sparse on purpose: a port stands for a node id, not for a position.
+NODE_IDS = (1, 5, 42)
+
+_numbers = count(1)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[KafkaCluster]:
+    """Three nodes of the newest version."""
+    with KafkaCluster(node_ids=NODE_IDS) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def old_cluster() -> Iterator[KafkaCluster]:
+    """One node of the last version before 4.0."""
+    with KafkaCluster(version="3.9.1") as running:
+        yield running
+
+
+@pytest.fixture
+def fresh() -> Callable[[str], str]:
+    """Names that no other test uses: `fresh("topic")`."""
+    return fresh_name
+
+
+def fresh_name(stem: str) -> str:
+    return f"{stem}-{next(_numbers)}"
