@@ -16,6 +16,7 @@ def describe_machine(cores: Cores) -> dict[str, object]:
         "cores": os.cpu_count(),
         "architecture": platform.machine(),
         "kernel": platform.release(),
+        "tcp_congestion_control": Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text(encoding="ascii").strip(),
         "pinned": {"proxy": cores.proxy, "broker": cores.broker, "load": cores.load},
         "load_average": os.getloadavg()[0],
     }
@@ -41,5 +42,5 @@ def _cpu_model() -> str:
 
 def _first_number(command: list[str]) -> str:
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0]
-    match = re.search(r"\d+(\.\d+)+\S*", said)
+    match = re.search(r"\d+(\.\d+)+[^\s)]*", said)
     return match[0] if match else said

@@ -98,20 +98,17 @@ void put_fetch_answer(struct head *h, uint32_t correlation, uint32_t records) {
     set_size(h, records + TAIL_BYTES);
 }
 
-void put_metadata_answer(struct head *h, uint32_t correlation, uint16_t version, uint16_t port) {
-    put_answer_header(h, correlation, true);
-    put_32(h, 0);             // throttle_time_ms
-    put_compact_length(h, 1); // brokers
-    put_32(h, 0);             // node_id
-    put_compact_string(h, "127.0.0.1");
+void put_metadata_answer(struct head *h, uint32_t correlation, uint16_t port) {
+    static const char host[] = "127.0.0.1";
+    put_answer_header(h, correlation, false);
+    put_32(h, 1);      // brokers
+    put_32(h, 0);      // node_id
+    put_16(h, sizeof host - 1);
+    put_bytes(h, host, sizeof host - 1);
     put_32(h, port);
-    put_varint(h, 0);         // rack: null
-    put_no_tags(h);           // broker
-    put_compact_string(h, "bench");
-    put_32(h, 0);             // controller_id
-    put_compact_length(h, 0); // topics
-    if (version <= 10) put_32(h, 0x80000000); // cluster_authorized_operations: not asked for
-    put_no_tags(h);
+    put_16(h, UINT16_MAX); // rack: null
+    put_32(h, 0);      // controller_id
+    put_32(h, 0);      // topics
     set_size(h, 0);
 }
 
@@ -132,7 +129,7 @@ void put_api_versions_answer(struct head *h, uint32_t correlation, uint16_t vers
         put_32(h, 4);
     put_api(h, PRODUCE, PRODUCE_VERSION, PRODUCE_VERSION, flexible);
     put_api(h, FETCH, FETCH_VERSION, FETCH_VERSION, flexible);
-    put_api(h, METADATA, METADATA_LOWEST, METADATA_HIGHEST, flexible);
+    put_api(h, METADATA, METADATA_VERSION, METADATA_VERSION, flexible);
     put_api(h, API_VERSIONS, 0, API_VERSIONS_HIGHEST, flexible);
     if (known && version >= 1) put_32(h, 0); // throttle_time_ms
     if (flexible) put_no_tags(h);

@@ -1,4 +1,4 @@
-// The requests and answers of the benchmark: Produce v9 and Fetch v12 with one partition, Metadata and ApiVersions.
+// The requests and answers of the benchmark: Produce v9 and Fetch v12 with one partition, Metadata v1 and ApiVersions.
 //
 // Where records stand in a message, the head ends before them; the bytes behind them are tag sections without tags,
 // that is zeros, and so are the records: a body of records + TAIL_BYTES zero bytes completes the frame.
@@ -16,7 +16,7 @@ void put_fetch_request(struct head *h, uint32_t records);
 
 void put_produce_answer(struct head *h, uint32_t correlation);
 void put_fetch_answer(struct head *h, uint32_t correlation, uint32_t records);
-void put_metadata_answer(struct head *h, uint32_t correlation, uint16_t version, uint16_t port);
+void put_metadata_answer(struct head *h, uint32_t correlation, uint16_t port);
 void put_api_versions_answer(struct head *h, uint32_t correlation, uint16_t version);
 
 #endif

@@ -1,4 +1,4 @@
-// A stand-in for a Kafka broker that costs next to nothing: it answers Produce v9, Fetch v12, Metadata and ApiVersions
+// A stand-in for a Kafka broker that costs next to nothing: it answers Produce v9, Fetch v12, Metadata v1 and ApiVersions
 // with valid frames and stores nothing. An answer follows when the last byte of its request has come, in order. A
 // request that it does not know is an error on stderr and the end of the connection.
 //
@@ -41,8 +41,8 @@ static bool prepare(const uint8_t *at, size_t seen, struct frame *answer) {
         if (records > MAX_BODY_BYTES - TAIL_BYTES) return false;
         put_fetch_answer(&answer->head, correlation, records);
         answer->body = records + TAIL_BYTES;
-    } else if (key == METADATA && version >= METADATA_LOWEST && version <= METADATA_HIGHEST) {
-        put_metadata_answer(&answer->head, correlation, version, port);
+    } else if (key == METADATA && version == METADATA_VERSION) {
+        put_metadata_answer(&answer->head, correlation, port);
     } else if (key == API_VERSIONS) {
         put_api_versions_answer(&answer->head, correlation, version);
     } else {

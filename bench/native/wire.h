@@ -9,12 +9,12 @@
 #include <string.h>
 
 enum { PRODUCE = 0, FETCH = 1, METADATA = 3, API_VERSIONS = 18 };
-enum { PRODUCE_VERSION = 9, FETCH_VERSION = 12, METADATA_LOWEST = 9, METADATA_HIGHEST = 12, API_VERSIONS_HIGHEST = 3 };
+enum { PRODUCE_VERSION = 9, FETCH_VERSION = 12, METADATA_VERSION = 1, API_VERSIONS_HIGHEST = 3 };
 enum { UNSUPPORTED_VERSION = 35 };
 
 #define TOPIC "bench-topic-0" // so long that an answer to Produce has 64 bytes
 
-// The head of a frame: every byte but its records. The longest is an answer to Metadata.
+// The head of a frame: every byte but its records. The longest is a Fetch request.
 #define HEAD_BYTES 256
 
 struct head {

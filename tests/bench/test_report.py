@@ -1,0 +1,82 @@
+"""The arithmetic of the report: what is compared with what, and when an aim is met."""
+
+import pytest
+
+from bench.measure import Sample
+from bench.report import Spread, lines_of, load_lines, ratios, short, values_of, verdict
+from bench.rows import Aim, Load, Measure, Row
+from bench.targets import DIRECT, HAPROXY, SLUICE
+
+CPU = "cpu_us_per_request"
+ROW = Row("small", "small requests", Measure.CPU_PER_REQUEST, Load(64), aim=Aim(1.5))
+LATENCY = Row("latency", "added", Measure.LATENCY, Load(16, rate_per_s=2000))
+START = Row("start", "to listening", Measure.START, Load(1), aim=Aim(2000, is_ratio=False))
+
+
+def cpu(*values: float) -> list[dict[str, float]]:
+    return [{CPU: value} for value in values]
+
+
+def test_ratios_compare_samples_of_the_same_round() -> None:
+    samples = {HAPROXY: cpu(10, 20, 40), SLUICE: cpu(15, 30, 60)}
+    assert ratios(ROW, CPU, SLUICE, samples) == [1.5, 1.5, 1.5]
+
+
+def test_a_ratio_to_nothing_is_left_out() -> None:
+    assert ratios(ROW, CPU, SLUICE, {HAPROXY: cpu(0, 10), SLUICE: cpu(5, 12)}) == [1.2]
+
+
+def test_without_haproxy_there_is_no_ratio_and_no_verdict() -> None:
+    samples = {SLUICE: cpu(15)}
+    assert ratios(ROW, CPU, SLUICE, samples) == []
+    assert verdict(ROW, CPU, samples) == ("≤ 1.5 x", None)
+
+
+@pytest.mark.parametrize(("ours", "met"), [((15, 15, 99), True), ((15, 15.1, 16), False)])
+def test_an_aim_is_held_against_the_median_ratio(ours: tuple[float, ...], met: bool) -> None:
+    samples = {HAPROXY: cpu(10, 10, 10), SLUICE: cpu(*ours)}
+    assert verdict(ROW, CPU, samples) == ("≤ 1.5 x", met)
+
+
+@pytest.mark.parametrize(("listening_ms", "met"), [(1999, True), (2001, False)])
+def test_an_absolute_aim_needs_no_haproxy(listening_ms: float, met: bool) -> None:
+    assert verdict(START, "listening_ms", {SLUICE: [{"listening_ms": listening_ms}]}) == ("≤ 2000", met)
+
+
+def test_latency_is_what_was_added_to_the_direct_way_of_the_same_round() -> None:
+    samples: dict[str, list[Sample]] = {
+        DIRECT: [{"p50_us": 30, "p99_us": 50}, {"p50_us": 90, "p99_us": 99}],
+        HAPROXY: [{"p50_us": 60, "p99_us": 90}, {"p50_us": 121, "p99_us": 150}],
+    }
+    assert values_of(LATENCY, "p50_us", HAPROXY, samples) == [30, 31]
+    assert values_of(LATENCY, "p50_us", SLUICE, samples) == []
+
+
+def test_a_spread_shows_its_ends_only_when_they_differ() -> None:
+    assert str(Spread.of([3.0, 1.0, 2.0])) == "2.00 (1.00..3.00)"
+    assert str(Spread.of([2.0])) == "2.00"
+    assert Spread.of([]) is None
+
+
+@pytest.mark.parametrize(("value", "text"), [(1234.5, "1,234"), (12.34, "12.3"), (0.123, "0.12"), (-56.78, "-56.8")])
+def test_three_digits_matter(value: float, text: str) -> None:
+    assert short(value) == text
+
+
+def test_a_row_says_whether_its_aim_is_met() -> None:
+    (line,) = lines_of(ROW, {HAPROXY: cpu(10), SLUICE: cpu(16)})
+    assert line.split() == ["small", "µs", "CPU/request", "10.0", "16.0", "1.60", "≤", "1.5", "x", "NOT", "MET"]
+
+
+@pytest.mark.parametrize(
+    ("proxy_busy", "load_busy", "limited"), [(0.5, 0.99, True), (1.0, 0.99, False), (0.5, 0.5, False)]
+)
+def test_a_load_that_was_the_limit_is_named(proxy_busy: float, load_busy: float, limited: bool) -> None:
+    sample = {"requests_per_s": 1000.0, "proxy_busy": proxy_busy, "load_busy": load_busy}
+    (line,) = load_lines(ROW, {SLUICE: [sample]})
+    assert line.endswith("THE LOAD WAS THE LIMIT") is limited
+
+
+def test_the_direct_way_is_limited_by_the_load_and_that_is_no_fault() -> None:
+    (line,) = load_lines(ROW, {DIRECT: [{"requests_per_s": 1000.0, "proxy_busy": 0.0, "load_busy": 1.0}]})
+    assert "LIMIT" not in line

@@ -1,0 +1,63 @@
+"""Which rows there are, and how they are chosen."""
+
+import pytest
+
+from bench.errors import BenchError
+from bench.measure import FIGURES
+from bench.rows import ROWS, Load, Measure, choose
+from bench.targets import Cores
+
+
+def test_names_are_unique() -> None:
+    assert len({row.name for row in ROWS}) == len(ROWS)
+
+
+def test_every_measure_has_a_row_and_figures() -> None:
+    assert {row.measure for row in ROWS} == set(Measure) == set(FIGURES)
+
+
+def test_without_a_pattern_every_row_is_chosen() -> None:
+    assert choose([]) == list(ROWS)
+
+
+def test_patterns_keep_the_order_of_the_report() -> None:
+    assert [row.name for row in choose(["produce-1m", "small-*"])] == [
+        "small-1",
+        "small-64",
+        "small-1000",
+        "produce-1m",
+    ]
+
+
+def test_a_pattern_without_a_row_is_an_error_that_lists_them() -> None:
+    with pytest.raises(BenchError, match="no row 'smal'; there are: small-1, "):
+        choose(["small-1", "smal"])
+
+
+def test_clients_in_use_have_quotas() -> None:
+    for row in ROWS:
+        assert row.load.client_ids <= row.entities
+
+
+def test_a_load_is_the_options_of_the_generator() -> None:
+    assert Load(16, 4, 256).arguments() == [
+        "connections=16",
+        "depth=4",
+        "bytes=256",
+        "api=produce",
+        "rate=0",
+        "client_ids=1",
+        "rotate=0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("available", "proxy", "broker", "load"), [([0, 1], 1, 0, 0), ([2, 3, 7], 7, 3, 2), ([0, 1, 2, 3], 3, 2, 0)]
+)
+def test_the_proxy_has_a_core_of_its_own(available: list[int], proxy: int, broker: int, load: int) -> None:
+    assert Cores.plan(available) == Cores(proxy=proxy, broker=broker, load=load)
+
+
+def test_one_core_is_not_enough() -> None:
+    with pytest.raises(BenchError, match="two cores"):
+        Cores.plan([0])
