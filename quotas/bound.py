@@ -37,8 +37,8 @@ class Usage(NamedTuple):
 class Bound(Rate):
     """The counter that all sessions with the same tags share, and the limit that holds for it.
 
-    A bound that its engine dropped, because it held nothing any more, may still be held by a session: when it is
-    recorded on, it takes its place again, or hands everything on to the bound that took it in the meantime.
+    A bound that its engine dropped, because it held nothing any more, may still be held by a session: with its next
+    charge it takes its place again, or hands everything on to the bound that took it in the meantime.
     """
 
     __slots__ = ("_counters", "_live", "key", "rule", "throttle_ms_total", "throttled_total")
@@ -86,15 +86,14 @@ class Bound(Rate):
             live.record(value, now_ms)
 
     def check(self, now_ms: int) -> int:
-        live = self._live
-        if live is None or live is self:
-            return super().check(now_ms)
-        return live.check(now_ms)
+        live = self._live or self._find_live()
+        return super().check(now_ms) if live is self else live.check(now_ms)
 
     def note_throttle(self, throttle_ms: int) -> None:
         """Count a throttle that was applied, for the metrics."""
-        self.throttled_total += 1
-        self.throttle_ms_total += throttle_ms
+        live = self._live or self
+        live.throttled_total += 1
+        live.throttle_ms_total += throttle_ms
 
     def usage(self, now_ms: int) -> Usage | None:
         """Return what this counter stands at; None when it has no limit."""

@@ -31,6 +31,7 @@ class Counters:
         "_policy",
         "_watched",
         "_window",
+        "superseded",
     )
 
     def __init__(self, kind: QuotaKind, window: Window) -> None:
@@ -47,6 +48,8 @@ class Counters:
         self._watched: dict[int, list[Bound]] = {}
         """The other bounds, by the window (of Window.size_ms since 0) at whose start they may be idle."""
         self._elsewhere: dict[CounterKey, float] = {}
+        self.superseded = False
+        """A session has charged a bound whose place another one has taken."""
         self._inert = Inert(CounterKey(kind, "", "", -1), window, None, self)
 
     def resolve(self, user: str, client_id: str, broker: int) -> Bound:
@@ -60,13 +63,15 @@ class Counters:
         """Take ``bound`` in as the one of its key, or return the one that already is."""
         key = bound.key
         live = self._bounds.setdefault(key, bound)
-        if live is bound:
-            self._brokers.add(key.broker)
-            self._newcomers.append(bound)
-            bound.set_elsewhere(self._elsewhere.get(key, 0.0))
-            self._limit(bound)
-            bound.entered()
-        return live
+        if live is not bound:
+            self.superseded = True
+            return live
+        self._brokers.add(key.broker)
+        self._newcomers.append(bound)
+        bound.set_elsewhere(self._elsewhere.get(key, 0.0))
+        self._limit(bound)
+        bound.entered()
+        return bound
 
     def apply(self, policy: Policy, touched: set[Key]) -> None:
         self._policy = policy
@@ -166,9 +171,11 @@ class Engine:
             changed_total += len(changed)
             removed_total += len(removed)
         self._policy = policy
-        if added_total or removed_total:
-            self.generation += 1  # another level may win; a limit that only changed moves nobody
-        return PolicyChange(added_total, changed_total, removed_total)
+        change = PolicyChange(added_total, changed_total, removed_total)
+        if change != PolicyChange():
+            # Another level may win now; and a bound that a session holds, but that was dropped, has not followed.
+            self.generation += 1
+        return change
 
     def usage(self, now_ms: int) -> list[Usage]:
         """Return what every counter with a limit stands at. Plain data, and a look only: no sample moves."""
@@ -187,9 +194,13 @@ class Engine:
         """Drop the counters that hold nothing any more and return how many: N windows after their last event.
 
         Each counter is looked at once when it is new and then when it may be idle, never in between, so this costs
-        what has changed and not what exists.
+        what has changed and not what exists. ``generation`` rises only if sessions are to learn of a bound that
+        replaced theirs: while nobody else came, theirs goes on, with its totals, after any pause.
         """
-        dropped = sum(counters.expire(now_ms) for counters in self._counters.values())
-        if dropped:
-            self.generation += 1
+        dropped = 0
+        for counters in self._counters.values():
+            dropped += counters.expire(now_ms)
+            if counters.superseded:
+                counters.superseded = False
+                self.generation += 1
         return dropped

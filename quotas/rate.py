@@ -31,17 +31,14 @@ class Window:
         """How long a sample counts after its last event."""
         return self.samples * self.size_ms
 
-    @property
-    def least_ms(self) -> int:
-        """The shortest time that a rate is taken over (but for the floor of 1 ms when there is one sample)."""
-        return (self.samples - 1) * self.size_ms
-
     def allowance(self, limit: float) -> float:
-        """Return what may be used at once after idleness: ten windows' worth by default."""
+        """Return what may be used at once after idleness: N - 1 windows' worth, ten seconds' by default."""
         return limit * (self.samples - 1) * (self.size_ms / 1000)
 
 
 class Sample:
+    """What was recorded between ``start_ms`` and ``last_ms``."""
+
     __slots__ = ("last_ms", "start_ms", "sum")
 
     def __init__(self, start_ms: int) -> None:
@@ -79,9 +76,9 @@ class Rate:
         self._index = -1
         self._current = Sample(0)
         self._left = 0.0
-        """What was recorded in samples that are no longer the current one, expired or not."""
-        # The shortcut: before _due_ms nothing has to be rolled or purged, and while the current sample is not above
-        # _headroom the rate cannot exceed the limit, because no window is shorter than Window.least_ms.
+        """What was recorded before the current sample began, expired or not."""
+        # The shortcut: before _due_ms no sample has to be rolled or purged, and while the current one is not above
+        # _headroom the rate cannot exceed the limit, because it is never taken over less than N - 1 windows.
         self._due_ms = AT_ONCE
         self._headroom = 0.0
 

@@ -61,13 +61,11 @@ def test_kinds_that_are_no_rate_of_a_client_are_not_resolved(kind: QuotaKind) ->
 def test_a_changed_limit_acts_on_what_was_recorded_already() -> None:
     engine = Engine(produce({GREEDY: 2000}))
     bound = engine.resolve("", "greedy", PRODUCE, 1)
-    generation = engine.generation
     assert bound.charge(27_500, 0) == 3750
     assert engine.apply(produce({GREEDY: 3000}), 0) == PolicyChange(changed=1)
     assert bound.charge(0, 0) == 0
     assert engine.apply(produce({GREEDY: 500}), 0) == PolicyChange(changed=1)
     assert bound.charge(0, 0) == 45_000
-    assert engine.generation == generation
     assert engine.resolve("", "greedy", PRODUCE, 1) is bound
 
 
@@ -119,6 +117,20 @@ def test_changes_are_counted_per_limit_of_any_kind() -> None:
     assert engine.apply(changed, 0) == PolicyChange()
 
 
+def test_every_change_makes_sessions_resolve_again_and_nothing_else_does() -> None:
+    engine = Engine(produce({GREEDY: 1000}))
+    seen = engine.generation
+    for limits, rises in [
+        ({GREEDY: 1000.0}, False),
+        ({GREEDY: 5.0}, True),
+        ({GREEDY: 5.0, EVERYBODY: 1.0}, True),
+        ({}, True),
+    ]:
+        engine.apply(produce(limits), 0)
+        assert (engine.generation > seen) is rises
+        seen = engine.generation
+
+
 def test_usage_lists_limited_counters_only() -> None:
     engine = Engine(produce({GREEDY: 1000}))
     engine.resolve("u", "modest", PRODUCE, 1).charge(5, 0)
@@ -163,10 +175,8 @@ class TestExpiry:
     def test_one_that_was_only_looked_up_goes_a_window_later(self) -> None:
         engine = Engine(produce({EVERYBODY: 1000}))
         engine.resolve("u", "curious", PRODUCE, 1)
-        generation = engine.generation
         assert engine.expire(5) == 0
         assert engine.expire(1000 + KEEP_MS) == 1
-        assert engine.generation > generation
 
     def test_a_dropped_bound_takes_its_place_again(self) -> None:
         engine = Engine(produce({GREEDY: 1000}))
@@ -176,6 +186,7 @@ class TestExpiry:
         engine.apply(produce({GREEDY: 10}), KEEP_MS)
         assert held.charge(200, KEEP_MS) == 10_000
         assert engine.resolve("u", "greedy", PRODUCE, 1) is held
+        assert held.recorded_total == 210
         assert engine.expire(2 * KEEP_MS - 1) == 0
         assert engine.expire(2 * KEEP_MS) == 1
 
@@ -188,10 +199,34 @@ class TestExpiry:
         assert successor is not held
         successor.charge(9000, KEEP_MS)
         assert held.charge(2000, KEEP_MS) == 1000
+        held.note_throttle(1000)
         held.record(1000, KEEP_MS)
         assert held.check(KEEP_MS) == successor.check(KEEP_MS) == 2000
         (usage,) = engine.usage(KEEP_MS)
-        assert usage.charged_total == 12_000
+        assert (usage.charged_total, usage.throttled_total) == (12_000, 1)
+
+    def test_generation_rises_when_a_bound_was_charged_that_is_not_the_one_any_more(self) -> None:
+        engine = Engine(produce({GREEDY: 1000}))
+        held = engine.resolve("u", "greedy", PRODUCE, 1)
+        engine.expire(0)
+        engine.expire(KEEP_MS)
+        engine.resolve("u", "greedy", PRODUCE, 1)
+        generation = engine.generation
+        engine.expire(KEEP_MS)
+        assert engine.generation == generation
+        held.charge(1, KEEP_MS)
+        engine.expire(KEEP_MS)
+        assert engine.generation > generation
+
+    def test_a_dropped_bound_that_is_only_checked_is_not_charged_past_the_engine(self) -> None:
+        engine = Engine(produce({GREEDY: 1000}))
+        held = engine.resolve("u", "greedy", PRODUCE, 1)
+        engine.expire(0)
+        engine.expire(KEEP_MS)
+        assert held.check(KEEP_MS) == 0
+        held.charge(5, KEEP_MS + 1)
+        (usage,) = engine.usage(KEEP_MS + 1)
+        assert usage.charged_total == 5
 
     @given(
         st.lists(
