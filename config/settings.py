@@ -182,10 +182,14 @@ class KafkaCompat(Section):
 
     fetch_max_version: CountOrZero | None = Field(
         15,
-        description="The highest version of Fetch that clients are offered; from 16 on, answers carry addresses "
-        "that this version does not rewrite.",
+        description="The highest version of Fetch that clients are offered. From 16 on, responses carry addresses "
+        "behind their records and are held in memory whole, up to `limits.response` for a connection.",
     )
-    share_groups: Flag = Field(False, description="Whether clients are offered the APIs of share groups (KIP-932).")
+    share_groups: Flag = Field(
+        False,
+        description="Whether clients are offered the APIs of share groups (KIP-932), "
+        "whose responses are held in memory whole.",
+    )
 
 
 class Admin(Section):

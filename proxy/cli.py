@@ -88,7 +88,7 @@ def health(config_path: Path | None, url: str | None, *, live: bool) -> None:
     if (config_path is None) == (url is None):
         raise click.UsageError("give either --config or --url")
     if url is None and config_path is not None:
-        url = admin_url(_settings(config_path).admin.bind)
+        url = admin_url(_settings(config_path, EXIT_UNHEALTHY).admin.bind)
     try:
         well, answer = ask(str(url), "/livez" if live else "/readyz")
     except ValueError as error:
@@ -97,7 +97,7 @@ def health(config_path: Path | None, url: str | None, *, live: bool) -> None:
     sys.exit(0 if well else EXIT_UNHEALTHY)
 
 
-def _settings(config_path: Path) -> "Settings":
+def _settings(config_path: Path, exit_status: int = EXIT_CONFIG) -> "Settings":
     """Load the configuration, or end the command with all that is wrong with it."""
     from config.loader import load_settings
     from config.problems import ConfigError
@@ -106,7 +106,7 @@ def _settings(config_path: Path) -> "Settings":
         return load_settings(config_path)
     except ConfigError as error:
         click.echo(error, err=True)
-        sys.exit(EXIT_CONFIG)
+        sys.exit(exit_status)
 
 
 def _counted(number: int, word: str) -> str:

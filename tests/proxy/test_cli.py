@@ -153,5 +153,7 @@ def test_health_takes_the_address_from_the_configuration(admin: str, config: Pat
 def test_health_of_nobody(config: Path) -> None:
     done = sluice("health", "--url", "http://127.0.0.1:1")
     assert (done.exit_code, "does not answer" in done.output) == (1, True)
+    config.write_text("wrong: 1\n")
+    assert sluice("health", "-c", config).exit_code == 1  # 2 has no meaning to a container engine
     for arguments in ([], ["--url", "ftp://x"], ["--url", "x", "-c", str(config)]):
         assert sluice("health", *arguments).exit_code == 2

@@ -1,0 +1,81 @@
+"""The table of every setting in docs/configuration.md, from the models: ``python -m config.reference`` rewrites it."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Literal, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from config.settings import Settings, Written
+from config.units import BYTE_UNITS, DURATION_UNITS_MS
+
+BEGIN: Final = "<!-- begin of what python -m config.reference writes -->\n"
+END: Final = "<!-- end of what python -m config.reference writes -->\n"
+
+
+def updated(page: str) -> str:
+    """Return the page with the tables between the two marks as they should be."""
+    before, rest = page.split(BEGIN)
+    _, after = rest.split(END)
+    return f"{before}{BEGIN}\n{''.join(_sections(Settings))}{END}{after}"
+
+
+def _sections(model: type[BaseModel], path: str = "") -> Iterator[str]:
+    """Yield a heading and a table for each section, outer ones first."""
+    fields = {field.alias or name: field for name, field in model.model_fields.items()}
+    sections = {key: section for key, field in fields.items() if (section := _section(field)) is not None}
+    if path:
+        yield f"### `{path}`\n\n{model.__doc__}\n\n| key | written as | default | meaning |\n|---|---|---|---|\n"
+        for name, field in model.model_fields.items():
+            if _section(field) is None:
+                yield _row(name, field)
+        yield "\n"
+    for key, section in sections.items():
+        several = "[]" if get_origin(fields[key].annotation) is tuple else ""
+        yield from _sections(section, f"{path}.{key}{several}".removeprefix("."))
+
+
+def _section(field: FieldInfo) -> type[BaseModel] | None:
+    kind = (get_args(field.annotation) or (field.annotation,))[0]
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def _row(name: str, field: FieldInfo) -> str:
+    default = "required" if field.is_required() else f"`{_default(name, field)}`"
+    return f"| `{field.alias or name}` | {_form(field)} | {default} | {field.description} |\n"
+
+
+def _form(field: FieldInfo) -> str:
+    annotation = field.annotation
+    arguments = get_args(annotation)
+    if get_origin(annotation) is Literal:
+        return ", ".join(f"`{choice}`" for choice in arguments)
+    marks = (*field.metadata, *(mark for argument in arguments for mark in getattr(argument, "__metadata__", ())))
+    kind = next(mark.kind for mark in marks if isinstance(mark, Written))
+    if get_origin(annotation) is tuple:
+        return f"a list of {kind}"
+    return f"{kind}, or `null`" if type(None) in arguments else kind
+
+
+def _default(name: str, field: FieldInfo) -> str:
+    """Return a default as it would be written; the end of the name says its unit."""
+    value = field.default
+    if value is None:
+        return "null"
+    if name.endswith("_bytes"):
+        return _with_unit(value, {unit: size for unit, size in BYTE_UNITS.items() if "i" in unit})
+    if name.endswith(("_ms", "_s")):
+        return _with_unit(value if name.endswith("_ms") else int(value * 1000), DURATION_UNITS_MS)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _with_unit(value: int, units: dict[str, int]) -> str:
+    unit, size = max((pair for pair in units.items() if value % pair[1] == 0), key=lambda pair: pair[1])
+    return f"{value // size}{unit}"
+
+
+if __name__ == "__main__":
+    page = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/configuration.md")
+    page.write_text(updated(page.read_text(encoding="utf-8")), encoding="utf-8")
