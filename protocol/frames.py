@@ -4,6 +4,7 @@ A frame is an int32 size and that many bytes. Only the fixed head of a frame is 
 never gathered, so a claimed size allocates nothing and a body of any length streams through.
 """
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import Any
 
@@ -46,7 +47,7 @@ class FrameSplitter:
         """Bytes kept back because a frame's head, or what a caller asked for, is not complete yet."""
         return self._held_bytes
 
-    def split(self, data: bytes) -> tuple[bytes, int, list[Head]]:
+    def split(self, data: bytes) -> tuple[bytes, int, Sequence[Head]]:
         """Return ``(chunk, start, heads)``: ``heads[0]`` begins at ``chunk[start]``, each next one 4 + size on.
 
         ``chunk`` is ``data`` with what was held before it and without a trailing piece too short to be a head;
@@ -57,12 +58,16 @@ class FrameSplitter:
             self._held.append(data)
             self._held_bytes += len(data)
             if self._held_bytes < self._wanted:
-                return b"", 0, []
+                return b"", 0, ()
             data = b"".join(self._held)
             self._held = []
             self._held_bytes = 0
         end = len(data)
         start = position = self.remaining
+        if not position and end >= self._head_size:
+            head = self._unpack(data)
+            if 4 + head[0] == end <= self.limit:  # one whole frame, as most chunks are
+                return data, 0, (head,)
         heads: list[Head] = []
         if position >= end:
             self.remaining = position - end

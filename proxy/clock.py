@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 def now_ms() -> int:
     """Return the monotonic time in whole milliseconds: what quotas and delay queues count in."""
-    return int(time.monotonic() * 1000)
+    return time.monotonic_ns() // 1_000_000
 
 
 def monotonic_s() -> float:

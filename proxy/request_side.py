@@ -11,11 +11,11 @@ from struct import Struct
 from protocol.api_versions import unsupported_version_answer
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD, FrameSplitter, Head
-from protocol.headers import fetch_limits_offset, produce_acks, request_body_offset
+from protocol.headers import fetch_limits_offset
 from proxy.in_flight import InFlight, Rules, Wire, dropped
-from proxy.serving import API_VERSIONS_KEY, COORDINATE, PRODUCE, TELL, Served
+from proxy.prelude import Prelude
+from proxy.serving import API_VERSIONS_KEY, COORDINATE, FETCH, PRODUCE, TELL, Served
 from quotas.engine import Bound
-from quotas.kinds import QuotaKind
 
 # Why a client is not read from; it is read again when no reason is left.
 CONNECTING = 1
@@ -40,7 +40,8 @@ UNTIL_ANSWERED = ANSWERING | CROWDED | DRAINING | FINISHED
 MAX_IN_FLIGHT = 1024
 """A broker works on one request of a connection at a time, and the Java client sends five ahead."""
 
-_UNRESOLVED = -0x8001  # a client_id length that no header can have
+_ACKS_0 = b"\0\0"
+_UNKNOWN_BROKER = -1
 _LIMITS = Struct(">ii")
 _MAX_SMALL_FRAME_BYTES = 64 * 1024
 
@@ -49,25 +50,20 @@ class RequestSide:
     """What comes from one client, until it is with the broker."""
 
     __slots__ = (
-        "_bound_generation",
-        "_broker",
         "_client",
-        "_client_id",
-        "_client_id_length",
-        "_consumer",
         "_edits",
+        "_fetch_prelude",
         "_in_flight",
         "_is_idle",
+        "_owner",
         "_paused",
-        "_producer",
+        "_produce_prelude",
         "_rules",
         "_served",
         "_throttle",
-        "broker_id",
         "coordinates",
         "reasons",
         "splitter",
-        "user",
         "write",
     )
 
@@ -88,19 +84,15 @@ class RequestSide:
         self._in_flight = in_flight
         self._served = rules.served
         self.splitter = FrameSplitter(REQUEST_HEAD, rules.request_limit)
-        self.user = user
-        self.broker_id = -1
+        self._owner = (user, _UNKNOWN_BROKER)
         self.write: Callable[[bytes], None] = dropped
         """Where forwarded bytes go: the broker connection's ``write`` while there is one."""
         self.reasons = 0
         self._paused = False
         self.coordinates = False
         self._edits: list[tuple[int, bytes]] = []
-        self._client_id = b""
-        self._client_id_length = _UNRESOLVED
-        self._bound_generation = -1
-        self._producer: Bound
-        self._consumer: Bound
+        self._produce_prelude = Prelude(PRODUCE)
+        self._fetch_prelude = Prelude(FETCH)
 
     # ------------------------------------------------------------------------------------------ the hot path
 
@@ -169,75 +161,41 @@ class RequestSide:
 
     def _read(self, api: Served, chunk: bytes, position: int, head: Head, now_ms: int) -> bool:
         """Do what ``api`` needs on its request; False if its header is not all there and was held."""
-        size, _, correlation_id, id_length = head
+        size: int = head[0]
+        correlation_id: int = head[2]
         if api.on_request == COORDINATE:
             self.coordinates = True
             api.requests += 1
             self._in_flight.append((correlation_id, api.on_answer, api, 0, 0, None))
             return True
         end = position + 4 + size
-        body = request_body_offset(api.spec, chunk, position, end)
-        if body < 0:
-            return self._wait_for_more(chunk, position)
-        if (
-            id_length != self._client_id_length
-            or self._rules.engine.generation != self._bound_generation
-            or not chunk.startswith(self._client_id, position + REQUEST_HEAD.size)
-        ):
-            self._identify(chunk, position, id_length)
-        if api.on_request == PRODUCE:
-            return self._produce(api, chunk, (position, body, end), correlation_id, now_ms)
-        return self._fetch(api, chunk, (position, body, end), correlation_id)
-
-    def _produce(
-        self, api: Served, chunk: bytes, frame: tuple[int, int, int], correlation_id: int, now_ms: int
-    ) -> bool:
-        position, body, end = frame
-        acks = produce_acks(api.spec, chunk, body, end)
-        if acks is None:
-            return self._wait_for_more(chunk, position)
-        bound = self._producer
-        throttle_ms = bound.charge(end - position - 4, now_ms)
+        prelude = self._produce_prelude if api.on_request == PRODUCE else self._fetch_prelude
+        field = prelude.find(api, chunk, position, end, self._owner, self._rules.engine)
+        if field < 0:
+            self.splitter.hold(chunk, position, len(chunk) - position + 1)
+            return False
+        api.requests += 1
+        bound = prelude.bound
+        if api.on_request != PRODUCE:
+            self._lower(api, chunk, field, bound)
+            self._in_flight.append((correlation_id, api.on_answer, api, 0, 0, bound))
+            return True
+        throttle_ms = bound.charge(size, now_ms)
         if throttle_ms:
             throttle_ms = self._throttle(bound, throttle_ms, now_ms)
-        if acks != 0:  # with acks=0 no answer comes (KIP-13); the mute is all there is
+        if not chunk.startswith(_ACKS_0, field):  # with acks=0 no answer comes: the mute is all there is
             actions = api.on_answer | TELL if throttle_ms else api.on_answer
             self._in_flight.append((correlation_id, actions, api, throttle_ms, now_ms + throttle_ms, bound))
-        api.requests += 1
         return True
 
-    def _fetch(self, api: Served, chunk: bytes, frame: tuple[int, int, int], correlation_id: int) -> bool:
-        """Lower max_bytes and min_bytes to what the quota allows at once (KAFKA-9677)."""
-        position, body, end = frame
-        bound = self._consumer
+    def _lower(self, api: Served, chunk: bytes, field: int, bound: Bound) -> None:
+        """Lower max_bytes and min_bytes of a Fetch to what its quota allows at once (KAFKA-9677)."""
         cap = bound.cap()
-        limits_offset = fetch_limits_offset(api.spec)
-        if cap is not None and limits_offset >= 0:
-            offset = body + limits_offset
-            if offset + _LIMITS.size > end:
-                raise ProtocolError(Cause.BAD_BODY, f"Fetch request of {end - position} bytes ends before max_bytes")
-            if offset + _LIMITS.size > len(chunk):
-                return self._wait_for_more(chunk, position)
-            min_bytes, max_bytes = _LIMITS.unpack_from(chunk, offset)
-            if max_bytes > cap:
-                self._edits.append((offset, _LIMITS.pack(min(min_bytes, cap), cap)))
-        api.requests += 1
-        self._in_flight.append((correlation_id, api.on_answer, api, 0, 0, bound))
-        return True
-
-    def _identify(self, chunk: bytes, position: int, id_length: int) -> None:
-        start = position + REQUEST_HEAD.size
-        self._client_id = chunk[start : start + max(id_length, 0)]
-        self._client_id_length = id_length
-        client_id = self._client_id.decode("utf-8", "replace")
-        engine = self._rules.engine
-        self._bound_generation = engine.generation
-        self._producer = engine.resolve(self.user, client_id, QuotaKind.PRODUCER_BYTE_RATE, self.broker_id)
-        self._consumer = engine.resolve(self.user, client_id, QuotaKind.CONSUMER_BYTE_RATE, self.broker_id)
-
-    def _wait_for_more(self, chunk: bytes, position: int) -> bool:
-        self.splitter.hold(chunk, position, len(chunk) - position + 1)
-        return False
+        if cap is None or fetch_limits_offset(api.spec) < 0:
+            return
+        min_bytes, max_bytes = _LIMITS.unpack_from(chunk, field)
+        if max_bytes > cap:
+            self._edits.append((field, _LIMITS.pack(min(min_bytes, cap), cap)))
 
     def _refuse(self, chunk: bytes, start: int, position: int, head: Head) -> int:
         """Answer an ApiVersions newer than the table with error 35 (KIP-511); raise for anything else.
@@ -271,8 +229,9 @@ class RequestSide:
     def connected(self, broker: Wire, broker_id: int) -> None:
         """Forward to ``broker``; quotas are per broker (node id, -1 while it is not known)."""
         self.write = broker.write
-        self.broker_id = broker_id
-        self._client_id_length = _UNRESOLVED
+        self._owner = (self._owner[0], broker_id)
+        self._produce_prelude.forget()
+        self._fetch_prelude.forget()
 
     def restrict(self) -> None:
         """Take small requests only, until the broker has answered an ordinary one: then the client is known."""
