@@ -6,6 +6,7 @@ Read from the parser's events, not with ``compose``: that is five times slower, 
 process in it.
 """
 
+import codecs
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,14 +69,15 @@ def _read_text(path: Path) -> str:
         raise refuse("no such file") from None
     except IsADirectoryError:
         raise refuse("is a directory", "name the file in it") from None
-    except OSError as error:
-        raise refuse(f"cannot be read: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # ValueError: a name with a NUL in it
+        raise refuse(f"cannot be read: {getattr(error, 'strerror', error)}") from None
     if len(raw) > MAX_FILE_BYTES:
         raise refuse(f"is larger than {MAX_FILE_BYTES // 1024**2} MiB", "is it the right file?")
+    raw = raw.removeprefix(codecs.BOM_UTF8)
     try:
-        return raw.decode("utf-8-sig")
+        return raw.decode()
     except UnicodeDecodeError as error:
-        before = raw[: error.start].decode("utf-8-sig")
+        before = raw[: error.start].decode()
         wrong = f"byte 0x{raw[error.start]:02x} is not UTF-8"
         raise refuse(wrong, "save the file as UTF-8", *_line_and_column(before)) from None
 

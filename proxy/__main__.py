@@ -10,7 +10,7 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:
         sys.stdout.write(f"sluice {__version__}\n")
         return
-    from proxy.cli import cli  # noqa: PLC0415  what --version does not need
+    from proxy.cli import cli
 
     cli(prog_name="sluice")
 

@@ -111,6 +111,7 @@ def test_a_key_that_stands_twice_is_a_problem_that_hides_no_other(file: Path) ->
         ("a: ", [":1:3: a: the file ends within this line: is it half-written?; end it with a newline"]),
         ("a: \x01\n", [':1:4: the character U+0001 is not allowed; write it as "\\u…"']),
         (b"a: 1\nb: \xc3\xa4\xff\n", [":2:5: byte 0xff is not UTF-8; save the file as UTF-8"]),
+        (b"\xef\xbb\xbfa: \xff\n", [":1:4: byte 0xff is not UTF-8; save the file as UTF-8"]),
         ("a: 1\n".encode("utf-16"), [":1:1: byte 0xff is not UTF-8; save the file as UTF-8"]),
         ("[" * 200_000 + "\n", [":1:33: nested deeper than 32 levels"]),
     ],
@@ -129,6 +130,8 @@ def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         read_document(tmp_path / "missing.yaml")
     with pytest.raises(ConfigError, match="is a directory; name the file in it"):
         read_document(tmp_path)
+    with pytest.raises(ConfigError, match="cannot be read: embedded null byte"):
+        read_document(tmp_path / "nul\0.yaml")
     monkeypatch.setattr(document, "MAX_FILE_BYTES", 2**20)
     large = tmp_path / "large.yaml"
     large.write_bytes(b"#" * (2**20 + 1))

@@ -1,13 +1,16 @@
 """Configuration files, and word for word what is said about them."""
 
 import contextlib
+from copy import deepcopy
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
+import yaml
 
 from config.loader import load_settings, named_quota_file
-from config.problems import ConfigError
+from config.problems import ConfigError, field_path
 
 GOOD = dedent(
     """\
@@ -17,7 +20,25 @@ GOOD = dedent(
     quotas: {store: {type: file, path: quotas.yaml}}
     """
 )
-
+EVERYTHING = dedent(
+    """\
+    cluster: {name: "no", bootstrap: ["b:1"], refresh: 1m, connect_timeout: 500ms}
+    listeners:
+      - {name: A, bind: ":9092", advertise: "::1", brokers: {0: "9100"}, authentication: sasl}
+    quotas:
+      store: {path: /etc/sluice/quotas.yaml}
+      mode: off
+      response: delay
+      window: {samples: 3, size: 2s}
+      max_delay: 1.5s
+    limits: {request: 1MiB, request_before_authentication: 1KiB, response: 2MB, connections: 7}
+    kafka: {fetch_max_version: 12, share_groups: true}
+    admin: {bind: "0.0.0.0:9404", max_entities: 0}
+    drain: {timeout: 0s}
+    log: {level: debug, format: console}
+    """
+)
+TREE = yaml.load(EVERYTHING, yaml.BaseLoader)  # noqa: S506  it makes texts of everything, and nothing else
 OWN = "give each its own"
 
 
@@ -43,26 +64,7 @@ def test_a_small_file_is_enough(file: Path) -> None:
 
 
 def test_every_setting_can_be_written(file: Path) -> None:
-    file.write_text(
-        dedent(
-            """\
-            cluster: {name: "no", bootstrap: ["b:1"], refresh: 1m, connect_timeout: 500ms}
-            listeners:
-              - {name: A, bind: ":9092", advertise: "::1", brokers: {0: 9100}, authentication: sasl}
-            quotas:
-              store: {path: /etc/sluice/quotas.yaml}
-              mode: off
-              response: delay
-              window: {samples: 3, size: 2s}
-              max_delay: 1.5s
-            limits: {request: 1MiB, request_before_authentication: 1KiB, response: 2MB, connections: 7}
-            kafka: {fetch_max_version: null, share_groups: true}
-            admin: {bind: "0.0.0.0:9404", max_entities: 0}
-            drain: {timeout: 0s}
-            log: {level: debug, format: console}
-            """
-        )
-    )
+    file.write_text(EVERYTHING)
     settings = load_settings(file)
     assert settings.cluster.name == "no"
     assert (settings.cluster.refresh_s, settings.cluster.connect_timeout_s) == (60, 0.5)
@@ -74,7 +76,7 @@ def test_every_setting_can_be_written(file: Path) -> None:
     limits = settings.limits
     assert (limits.request_bytes, limits.request_before_authentication_bytes) == (2**20, 2**10)
     assert (limits.response_bytes, limits.connections) == (2_000_000, 7)
-    assert (settings.kafka.fetch_max_version, settings.kafka.share_groups) == (None, True)
+    assert (settings.kafka.fetch_max_version, settings.kafka.share_groups) == (12, True)
     assert (str(settings.admin.bind), settings.admin.max_entities) == ("0.0.0.0:9404", 0)
     assert (settings.drain.timeout_s, settings.log.level, settings.log.format) == (0, "debug", "console")
 
@@ -137,6 +139,39 @@ def test_every_problem_is_told_at_once(file: Path) -> None:
 )  # fmt: skip
 def test_problems(file: Path, old: str, new: str, expected: list[str]) -> None:
     assert problems(file, GOOD.replace(old, new)) == expected
+
+
+def test_null_lifts_a_limit(file: Path) -> None:
+    file.write_text(GOOD + "kafka: {fetch_max_version: null}\nlimits: {connections: ~}\n")
+    settings = load_settings(file)
+    assert (settings.kafka.fetch_max_version, settings.limits.connections) == (None, None)
+
+
+def places(node: Any) -> list[tuple[str | int, ...]]:
+    """Return the steps to everything in a nest of mappings and lists."""
+    children = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    return [()] + [(step, *below) for step, child in children for below in places(child)]
+
+
+@pytest.mark.parametrize("steps", places(TREE)[1:], ids=str)
+def test_whatever_stands_in_a_place_is_taken_or_refused_there(file: Path, steps: tuple[str | int, ...]) -> None:
+    for wrong in ("", {}, [], None, "x", [None], {"x": None}, "\0", "9" * 30):
+        tree = deepcopy(TREE)
+        holder = tree
+        for step in steps[:-1]:
+            holder = holder[step]
+        holder[steps[-1]] = wrong
+        file.write_text(yaml.safe_dump(tree))
+        assert all(path.startswith(field_path(steps)) for path in refused(file))
+
+
+def refused(file: Path) -> list[str]:
+    """Return the paths of everything that is refused."""
+    try:
+        load_settings(file)
+    except ConfigError as error:
+        return [problem.path for problem in error.problems]
+    return []
 
 
 def test_a_file_that_breaks_off_is_never_read_as_something_else(file: Path) -> None:
