@@ -171,22 +171,16 @@ class Rate:
         """Empty the samples that have expired and let them begin now: part of every measurement (SampledStat)."""
         if not self._samples:
             self._begin(now_ms)
-            self._settle()
-            return
         keep_ms = self._window.keep_ms
-        expired = False
         for sample in self._samples:
             if now_ms - sample.last_ms >= keep_ms:
-                expired = True
                 if sample is self._current:
                     self._left += sample.sum
                 sample.sum = 0.0
                 sample.start_ms = sample.last_ms = now_ms
-        if expired:
-            self._settle()
 
     def reset(self) -> None:
-        """Begin anew; what was recorded stays in ``recorded_total``."""
+        """Give up the samples, which must have expired; what was recorded stays in ``recorded_total``."""
         self._left += self._current.sum
         self._samples = []
         self._current = Sample(0)

@@ -183,6 +183,7 @@ class TestExpiry:
         held = engine.resolve("u", "greedy", PRODUCE, 1)
         held.charge(10, 0)
         engine.expire(KEEP_MS)
+        assert held.last_ms is None
         engine.apply(produce({GREEDY: 10}), KEEP_MS)
         assert held.charge(200, KEEP_MS) == 10_000
         assert engine.resolve("u", "greedy", PRODUCE, 1) is held
