@@ -2,11 +2,13 @@
 
 Counters of the engine live as long as the engine needs them; what Prometheus reads has to live longer. So only
 their growth is taken over, into totals kept here: a series never goes backwards because the counter behind it
-expired, was made anew, or changed between ``other`` and a place of its own.
+expired, was made anew, or changed between ``other`` and a place of its own. A counter that comes back after a pause
+either goes on with its totals (a session still held it) or begins anew; which of them is told by the totals alone.
 """
 
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
+from itertools import islice
 from typing import NamedTuple
 
 from quotas.engine import CounterKey, Usage
@@ -14,6 +16,8 @@ from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 
 MAX_LABEL_CHARS = 128
+MAX_REMEMBERED = 10_000
+"""Counters that are gone, whose totals are kept to compare with when they come back."""
 _DIGEST_CHARS = 12
 
 
@@ -115,7 +119,8 @@ class EntitySeries:
         self._updates = 0
         self._places: dict[Names, Place] = {}
         self._other = Place()
-        self._last: dict[CounterKey, Totals] = {}
+        self._live: dict[CounterKey, Totals] = {}
+        self._gone: dict[CounterKey, Totals] = {}
         self.folded = 0
         """Entities of the last snapshot that are shown as ``other``."""
 
@@ -127,15 +132,19 @@ class EntitySeries:
                 series.forget()
         named = [(Names(label(one.user), label(one.client_id)), one) for one in usage]
         self._seat(named)
-        last: dict[CounterKey, Totals] = {}
+        live: dict[CounterKey, Totals] = {}
         for names, one in named:
             counter = CounterKey(one.kind, one.user, one.client_id, one.broker)
             totals = Totals(one.charged_total, one.throttled_total, one.throttle_ms_total)
-            last[counter] = totals
+            live[counter] = totals
+            before = self._live.pop(counter, None) or self._gone.pop(counter, Totals())
             place = self._places.get(names, self._other)
             series = place.series.setdefault((one.kind, one.broker), Series())
-            series.add(one, totals.since(self._last.get(counter, Totals())))
-        self._last = last
+            series.add(one, totals.since(before))
+        self._gone.update(self._live)  # what has not been taken out
+        for counter in list(islice(self._gone, max(0, len(self._gone) - MAX_REMEMBERED))):
+            del self._gone[counter]
+        self._live = live
 
     def __iter__(self) -> Iterator[tuple[Names, QuotaKind, int, Series]]:
         """Every series: its entity, quota kind and broker; ``other`` comes last, once there was need of it."""

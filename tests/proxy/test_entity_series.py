@@ -93,11 +93,27 @@ def test_a_counter_made_anew_adds_to_the_totals() -> None:
     assert charged(entities) == {"a": 14.0}
 
 
-def test_a_counter_that_expired_and_came_back_with_the_same_total_adds_to_the_totals() -> None:
+def test_a_counter_that_expired_and_goes_on_adds_what_it_grew_by() -> None:
     entities = EntitySeries(1)
-    for usage in ([client("a", 10.0)], [], [client("a", 10.0)]):
+    for usage in ([client("a", 10.0)], [], [], [client("a", 12.0)]):
         entities.update(usage)
-    assert charged(entities) == {"a": 20.0}
+    assert charged(entities) == {"a": 12.0}
+
+
+def test_a_counter_that_expired_and_begins_anew_adds_all_it_has() -> None:
+    entities = EntitySeries(1)
+    for usage in ([client("a", 10.0)], [], [client("a", 4.0)]):
+        entities.update(usage)
+    assert charged(entities) == {"a": 14.0}
+
+
+def test_what_is_remembered_of_counters_that_are_gone_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.entity_series.MAX_REMEMBERED", 2)
+    entities = EntitySeries(0)
+    entities.update([client(name, 10.0) for name in "abc"])
+    entities.update([])
+    entities.update([client(name, 11.0) for name in "abc"])
+    assert charged(entities) == {"other": 30.0 + 11.0 + 1.0 + 1.0}, "the first one was forgotten"
 
 
 def test_a_place_is_kept_for_the_absent_until_a_newcomer_needs_it() -> None:
@@ -146,13 +162,12 @@ def test_no_series_goes_backwards_and_nothing_is_lost(history: list[Step], max_e
     used = shown = 0
     before: dict[str, float] = {}
     for step in history:
-        # A counter that was not in the last snapshot has expired; one that shrinks was made anew in between.
-        counters = {
-            name: grown if name not in counters or (anew and grown < counters[name]) else counters[name] + grown
-            for name, (grown, anew) in step.items()
-        }
+        for name, (grown, anew) in step.items():
+            # Also after a pause a counter may go on; one that was made anew and is not smaller cannot be told.
+            total = counters.get(name, 0)
+            counters[name] = grown if anew and grown < total else total + grown
         used += sum(grown for grown, _ in step.values())
-        entities.update([client(name, total) for name, total in counters.items()])
+        entities.update([client(name, counters[name]) for name in step])
         after = charged(entities)
         assert len(after.keys() - {"other"}) <= max_entities
         for name in before.keys() & after.keys():
