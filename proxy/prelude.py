@@ -9,7 +9,7 @@ from quotas.kinds import QuotaKind
 MORE = -1
 """The request's beginning is not all there yet."""
 
-_AFTER_CORRELATION_ID = 12
+AFTER_CORRELATION_ID = 12
 _ACKS_BYTES, _LIMITS_BYTES = 2, 8
 
 
@@ -21,41 +21,30 @@ class Prelude:
     quota looked up: on the hot path that is one comparison instead of four calls.
     """
 
-    __slots__ = ("_api", "_beginning", "_generation", "_kind", "_needed", "_width", "bound")
+    __slots__ = ("_kind", "api", "beginning", "bound", "generation", "needed", "width")
 
     def __init__(self, on_request: int) -> None:
         is_produce = on_request == PRODUCE
         self._kind = QuotaKind.PRODUCER_BYTE_RATE if is_produce else QuotaKind.CONSUMER_BYTE_RATE
-        self._api: Served | None = None
-        self._beginning = b""
-        self._width = 0
-        self._needed = 0
-        self._generation = -1
+        self.api: Served | None = None
+        self.beginning = b""
+        """What a request of ``api`` has from AFTER_CORRELATION_ID on if this is its prelude."""
+        self.width = 0
+        """Bytes from the frame's size to the field that is read, of which ``needed`` must be there."""
+        self.needed = 0
+        self.generation = -1
+        """Of the engine when ``bound`` was resolved."""
         self.bound: Bound
-        """What the client's requests are charged to, once ``find`` has returned an offset."""
 
     def forget(self) -> None:
         """Read the next request anew: its user or its broker is another."""
-        self._api = None
+        self.api = None
 
-    def find(self, api: Served, chunk: bytes, position: int, end: int, owner: tuple[str, int], engine: Engine) -> int:
-        """Return the offset of the field behind the prelude of the request at ``position``, or MORE.
+    def read(self, api: Served, chunk: bytes, position: int, end: int, owner: tuple[str, int], engine: Engine) -> int:
+        """Read the request at ``position``; return the offset of the field behind its prelude, or MORE.
 
         ``owner`` is (user, node id of the broker). Raises ProtocolError if the request ends within that field.
         """
-        field = position + self._width
-        field_end = field + self._needed
-        if (
-            api is self._api
-            and chunk.startswith(self._beginning, position + _AFTER_CORRELATION_ID)
-            and field_end <= end
-            and field_end <= len(chunk)
-            and engine.generation == self._generation
-        ):
-            return field
-        return self._read(api, chunk, position, end, owner, engine)
-
-    def _read(self, api: Served, chunk: bytes, position: int, end: int, owner: tuple[str, int], engine: Engine) -> int:
         spec = api.spec
         field = request_body_offset(spec, chunk, position, end)
         needed = 0
@@ -69,10 +58,10 @@ class Prelude:
                 raise ProtocolError(Cause.BAD_BODY, f"{spec} request of {end - position} bytes ends before max_bytes")
         if field < 0 or field + needed > len(chunk):
             return MORE
-        self._api = api
-        self._beginning = chunk[position + _AFTER_CORRELATION_ID : field]
-        self._width = field - position
-        self._needed = needed
-        self._generation = engine.generation
+        self.api = api
+        self.beginning = chunk[position + AFTER_CORRELATION_ID : field]
+        self.width = field - position
+        self.needed = needed
+        self.generation = engine.generation
         self.bound = engine.resolve(owner[0], client_id(spec, chunk, position), self._kind, owner[1])
         return field

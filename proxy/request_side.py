@@ -13,7 +13,7 @@ from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD, FrameSplitter, Head
 from protocol.headers import fetch_limits_offset
 from proxy.in_flight import InFlight, Rules, Wire, dropped
-from proxy.prelude import Prelude
+from proxy.prelude import AFTER_CORRELATION_ID, MORE, Prelude
 from proxy.serving import API_VERSIONS_KEY, COORDINATE, FETCH, PRODUCE, TELL, Served
 from quotas.engine import Bound
 
@@ -170,10 +170,20 @@ class RequestSide:
             return True
         end = position + 4 + size
         prelude = self._produce_prelude if api.on_request == PRODUCE else self._fetch_prelude
-        field = prelude.find(api, chunk, position, end, self._owner, self._rules.engine)
-        if field < 0:
-            self.splitter.hold(chunk, position, len(chunk) - position + 1)
-            return False
+        engine = self._rules.engine
+        field = position + prelude.width
+        field_end = field + prelude.needed
+        if (
+            prelude.api is not api
+            or not chunk.startswith(prelude.beginning, position + AFTER_CORRELATION_ID)
+            or prelude.generation != engine.generation
+            or field_end > end
+            or field_end > len(chunk)
+        ):
+            field = prelude.read(api, chunk, position, end, self._owner, engine)
+            if field == MORE:
+                self.splitter.hold(chunk, position, len(chunk) - position + 1)
+                return False
         api.requests += 1
         bound = prelude.bound
         if api.on_request != PRODUCE:
