@@ -10,7 +10,7 @@ from typing import Any
 from quotas.engine import Bound, Engine, Window
 from quotas.entities import Default, Entity, Name
 from quotas.kinds import QuotaKind
-from quotas.names import desanitise, sanitise
+from quotas.names import sanitise
 from quotas.policy import Policy
 from quotas.rate import Rate
 from quotas.throttle import clamp_ms, throttle_ms
@@ -263,10 +263,6 @@ def _accepted(outcome: connections.Accepted | connections.IpThrottled) -> object
 
 
 def sanitised_names(case: Case) -> Answers:
-    for name in case["inputs"]:
-        back = desanitise(sanitise(name))
-        if back != name:
-            raise ValueError(f"{name!r} comes back as {back!r}")
     yield [{"sanitised": sanitise(name), "jmx": display.jmx(name)} for name in case["inputs"]]
 
 
@@ -304,7 +300,9 @@ def alter_validation(case: Case) -> Answers:
 
 def _refusal(mode: str, row: Case) -> str | None:
     entity = {dimension: _name(name) for dimension, name in row["entity"].items()}
-    operations = [(op["key"], None if op.get("remove") else float(op["value"])) for op in row["ops"]]
+    operations = [
+        (op["key"], None if op.get("remove") or op["value"] is None else float(op["value"])) for op in row["ops"]
+    ]
     return alter.refusal(mode, entity, operations, resolves=row.get("resolves", True))
 
 

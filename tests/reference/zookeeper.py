@@ -46,7 +46,7 @@ def notification(entity: Entity) -> dict[str, object]:
 def read_notification(text: str) -> Changed | None:
     """Return what changed; None where Kafka ignores the text (not JSON). Raises BadNotificationError."""
     try:
-        value: Any = json.loads(text)
+        value: Any = json.loads(text, parse_constant=_not_json)
     except ValueError:
         return None
     if not isinstance(value, dict):
@@ -66,6 +66,10 @@ def read_notification(text: str) -> Changed | None:
     if root not in ROOTS or not slash:
         raise BadNotificationError(f"bad path {path!r}")
     return Changed(root, entity)
+
+
+def _not_json(constant: str) -> None:
+    raise ValueError(f"{constant} is Python's idea of JSON, not Jackson's")
 
 
 def _node(name: str | Default) -> str:
