@@ -20,6 +20,8 @@ from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
 
+# What this version does with quotas, for the warnings.
+ANONYMOUS: Final = "ANONYMOUS"  # KafkaPrincipal.ANONYMOUS
 ENFORCED: Final = frozenset((QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE))
 
 
@@ -59,7 +61,7 @@ class _Reader:
         self.wrong = InvalidValues()
         self.limits: dict[Entity, dict[QuotaKind, float]] = {}
         self.lines: dict[Entity, int] = {}
-        self.unenforced: dict[QuotaKind, list[Steps]] = {}
+        self.without_effect: dict[str, list[Steps]] = {}
 
     def read(self) -> LoadedPolicy:
         for key in self.document.root:
@@ -88,6 +90,8 @@ class _Reader:
             first = f"the first quota for {entity.describe()} is on line {self.lines[entity]}"
             self.wrong.add((*steps, "entity"), "has a quota already", f"put all its limits into one: {first}")
             return
+        if isinstance(entity.user, str) and entity.user != ANONYMOUS:
+            self._note(f"every client is {ANONYMOUS} to this version, no quota of another user has an effect", steps)
         self.limits[entity] = limits
         self.lines[entity] = quota.line
 
@@ -119,17 +123,20 @@ class _Reader:
                 kind = _kind(key, of_ip=of_ip)
                 limits[kind] = _limit(kind, value)
                 if kind not in ENFORCED:
-                    self.unenforced.setdefault(kind, []).append(at)
+                    self._note(f"{kind} is not enforced by this version", at)
         if set(quota) <= {"entity"}:
             known = ", ".join(_OF_IP if of_ip else _OF_CLIENT)
             self.wrong.add(steps, "sets no limit", f"add one of {known}, or remove the quota")
         return limits
 
+    def _note(self, what: str, steps: Steps) -> None:
+        self.without_effect.setdefault(what, []).append(steps)
+
     def _warnings(self) -> Iterator[Problem]:
-        """Yield one a kind, at its first quota: a file of 100,000 would bury the log under one each."""
-        for kind, places in self.unenforced.items():
-            count = f" ({len(places)} quotas in this file)" if len(places) > 1 else ""
-            yield self.document.problem(places[0], InvalidValue(f"{kind} is not enforced by this version{count}"))
+        """Yield one for each way to have no effect, at its first place: a long file would bury the log otherwise."""
+        for what, places in self.without_effect.items():
+            count = f" ({len(places)} times in this file)" if len(places) > 1 else ""
+            yield self.document.problem(places[0], InvalidValue(what + count))
 
 
 def _name(dimension: str, written: Node) -> str | Default:

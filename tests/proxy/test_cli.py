@@ -20,7 +20,7 @@ CONFIG = dedent(
     quotas: {store: {path: quotas.yaml}}
     """
 )
-QUOTAS = "quotas:\n  - {entity: {user: alice}, producer_byte_rate: 1MiB}\n"
+QUOTAS = "quotas:\n  - {entity: {client-id: app}, producer_byte_rate: 1MiB}\n"
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_check_prints_every_problem_of_both_files(config: Path) -> None:
 
 
 def test_check_warns_of_what_has_no_effect(config: Path) -> None:
-    (config.parent / "quotas.yaml").write_text("quotas:\n  - {entity: {user: alice}, request_percentage: 5}\n")
+    (config.parent / "quotas.yaml").write_text("quotas:\n  - {entity: {client-id: app}, request_percentage: 5}\n")
     done = sluice("check", "-c", config)
     assert done.exit_code == 0
     warning, ok = done.output.splitlines()
