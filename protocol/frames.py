@@ -81,11 +81,13 @@ class FrameSplitter:
             heads.append(head)
             position += 4 + size
         if position < end:
-            if end - position >= 4:
+            wanted = _SIZE.size
+            if end - position >= wanted:
                 size = _SIZE.unpack_from(data, position)[0]
                 if not self._least <= size <= self.limit:
                     raise self._refused(size)
-            self.hold(data, position, head_size)
+                wanted = head_size
+            self.hold(data, position, wanted)
             return data[:position], start, heads
         self.remaining = position - end
         return data, start, heads

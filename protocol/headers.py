@@ -74,11 +74,7 @@ def produce_acks_offset(spec: ApiSpec, data: bytes, body_offset: int, end: int) 
     """
     offset = body_offset
     if spec.request_header_version == 2:
-        try:
-            length, offset = decode_varint(data, offset)
-            offset += max(length - 1, 0)
-        except IndexError:
-            offset = len(data)
+        offset = _skip_compact_string(data, offset)
     elif spec.api_version >= 3:
         offset += 2
         if offset <= len(data):
@@ -88,6 +84,20 @@ def produce_acks_offset(spec: ApiSpec, data: bytes, body_offset: int, end: int) 
     if offset - body_offset > MAX_HEADER_BYTES:
         raise _too_large()
     return offset if offset + 2 <= len(data) else _MORE
+
+
+def _skip_compact_string(data: bytes, offset: int) -> int:
+    """Return the offset after a nullable compact string, len(data) if not even its length is there."""
+    if offset >= len(data):
+        return len(data)
+    length = data[offset]
+    if length < 0x80:
+        return offset + (length or 1)
+    try:
+        length, offset = decode_varint(data, offset)
+    except IndexError:
+        return len(data)
+    return offset + max(length - 1, 0)
 
 
 def fetch_limits_offset(spec: ApiSpec) -> int:

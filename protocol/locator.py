@@ -116,7 +116,7 @@ def splice(
             continue
         host, port = address
         length = _length_of(host, endpoint, frame, located.flexible)
-        edits.append((endpoint.host_offset, endpoint.port_offset + 4, b"".join((length, host, _INT32.pack(port)))))
+        edits.append((endpoint.host_offset, endpoint.port_offset + 4, length + host + _INT32.pack(port)))
     if not edits:
         return frame
     edits.sort()

@@ -5,6 +5,8 @@ Reading past the end raises IndexError, which the callers turn into what it mean
 
 from protocol.errors import Cause, ProtocolError
 
+_ONE_BYTE = [bytes((value,)) for value in range(0x80)]
+
 
 def decode_varint(data: bytes, offset: int) -> tuple[int, int]:
     """Return the uint32 at ``offset`` and the offset after it; overlong forms are legal.
@@ -23,6 +25,8 @@ def decode_varint(data: bytes, offset: int) -> tuple[int, int]:
 
 def encode_varint(value: int) -> bytes:
     """Return the shortest form of an uint32."""
+    if value < 0x80:
+        return _ONE_BYTE[value]
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
