@@ -246,3 +246,30 @@ class TestExpiry:
                 held[name] = swept.resolve("u", name, PRODUCE, 1)
             expected = unswept.resolve("u", name, PRODUCE, 1).charge(size, now_ms)
             assert held[name].charge(size, now_ms) == expected
+
+
+names = st.sampled_from(["a", "b", "<default>"])
+parts = st.one_of(st.none(), st.just(DEFAULT), names)
+entities = st.builds(Entity, parts.filter(bool), parts) | st.builds(Entity, parts, parts.filter(bool))
+policies = st.dictionaries(entities, st.integers(1, 9).map(float), max_size=6)
+
+
+@given(st.lists(st.tuples(policies, st.one_of(st.just(""), names), st.one_of(st.just(""), names)), max_size=8))
+def test_every_counter_follows_every_policy(history: list[tuple[dict[Entity, float], str, str]]) -> None:
+    engine = Engine(Policy())
+    held = []
+    for limits, user, client_id in history:
+        engine.apply(produce(limits), 0)
+        if engine.resolve(user, client_id, PRODUCE, 1).key.broker == 1:  # not the inert one
+            held += [engine.resolve(user, client_id, PRODUCE, broker) for broker in (1, 2)]
+        for bound in held:
+            # Levels 1, 2, 4, 5 for a pair, 3 and 6 for a user, 7 and 8 for a client-id.
+            candidates = [
+                (user_name, client_name)
+                for user_name in ((bound.user, DEFAULT) if bound.user else (None,))
+                for client_name in ((bound.client_id, DEFAULT) if bound.client_id else (None,))
+                if (user_name, client_name) != (None, None)
+            ]
+            rule = next((Entity(*key) for key in candidates if Entity(*key) in limits), None)
+            assert bound.rule == rule
+            assert bound.limit == (None if rule is None else limits[rule])
