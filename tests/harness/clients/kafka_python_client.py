@@ -2,13 +2,17 @@
 
 import time
 from collections.abc import Collection
-from typing import Any
+from threading import BoundedSemaphore
+from typing import Any, Final
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient
 
 from tests.harness.clients.program import Ending, Tally, due_indexes, emit, is_aborted, run
 from tests.harness.clients.tasks import Administer, Consume, Produce, payload
+
+# kafka-python 3 has no buffer limit of its own: what a greedy client has in hand when it ends must be bounded here.
+IN_HAND_BYTES: Final = 4 << 20
 
 
 def produce(task: Produce) -> None:
@@ -23,13 +27,15 @@ def produce(task: Produce) -> None:
         **transactional,
     )
     tally = Tally()
+    room = BoundedSemaphore(max(1, IN_HAND_BYTES // task.record_bytes))
     if transactional:
         producer.init_transactions()
         _produce_transactions(producer, task, tally)
     else:
         for index, wait_s in due_indexes(task):
             _pause(wait_s)
-            _send(producer, task, index, tally)
+            room.acquire()
+            _send(producer, task, index, tally, room)
         producer.flush()
     tally.throttle_ms.append(_throttle_ms(producer))
     producer.close()
@@ -99,10 +105,18 @@ def _end(producer: Any, transaction: int, open_tally: list[int], task: Produce, 
     open_tally.clear()
 
 
-def _send(producer: Any, task: Produce, index: int, tally: Tally) -> None:
+def _send(producer: Any, task: Produce, index: int, tally: Tally, room: BoundedSemaphore) -> None:
+    def acknowledged(_: object) -> None:
+        room.release()
+        tally.add(index, task.record_bytes)
+
+    def failed(error: object) -> None:
+        room.release()
+        tally.errors.append(repr(error))
+
     sent = producer.send(task.topic, payload(index, task.record_bytes), partition=task.partition)
-    sent.add_callback(lambda _: tally.add(index, task.record_bytes))
-    sent.add_errback(lambda error: tally.errors.append(repr(error)))
+    sent.add_callback(acknowledged)
+    sent.add_errback(failed)
 
 
 def _throttle_ms(client: Any) -> float:

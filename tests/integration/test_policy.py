@@ -1,0 +1,148 @@
+"""Which quota holds, for whom, from when: seen at work on load of exact shape."""
+
+import time
+from collections.abc import Iterator
+from threading import Thread
+
+import pytest
+
+from tests.harness.kafka import KafkaCluster
+from tests.harness.load import Load, Shape, produce_request, run_loads
+from tests.harness.measure import wait_until
+from tests.harness.sluice import SluiceProcess
+from tests.harness.wire import Connection
+from tests.integration.conftest import fresh_name
+
+pytestmark = pytest.mark.integration
+
+# Two seconds' worth may go at once, instead of ten: rates show within seconds.
+SHORT_WINDOW = {"quotas": {"window": {"samples": 3, "size": "1s"}}}
+WINDOW_S = 3.0
+REQUEST_BYTES = 10_000
+TOLERANCE = 0.15  # of a rate over three short windows; ±5 % over long ones is test_rates.py's
+NODE_ID = 5
+
+PRECEDENCE = """
+quotas:
+  - {entity: {client-id: plain}, producer_byte_rate: 100000}
+  - {entity: {client-id: {default: true}}, producer_byte_rate: 200000}
+  - {entity: {user: ANONYMOUS, client-id: vip}, producer_byte_rate: 400000}
+  - {entity: {client-id: vip}, producer_byte_rate: 50000}
+"""
+
+
+@pytest.fixture(scope="module")
+def topic(cluster: KafkaCluster) -> str:
+    name = fresh_name("policy")
+    cluster.create_topic(name, leader=NODE_ID)
+    return name
+
+
+@pytest.fixture
+def sluice(cluster: KafkaCluster) -> Iterator[SluiceProcess]:
+    with SluiceProcess(cluster.bootstrap, cluster.node_ids, settings=SHORT_WINDOW) as running:
+        yield running
+
+
+def test_defaults_and_precedence(sluice: SluiceProcess, topic: str) -> None:
+    """The most specific entry wins, whatever the others allow; a default gives each client-id a counter of its own."""
+    _change(sluice, PRECEDENCE, configured=4)
+    expected = {"plain": 100_000, "vip": 400_000, "someone": 200_000, "someone-else": 200_000}
+    loads = run_loads([_shape(sluice, topic, client_id) for client_id in expected], duration_s=3 * WINDOW_S + 0.5)
+    limits = {client_id: _limit(sluice, client_id) for client_id in expected}
+    rates = {client_id: _settled_rate(load) for client_id, load in zip(expected, loads, strict=True)}
+    assert limits == expected
+    assert rates == {client_id: pytest.approx(limit, rel=TOLERANCE) for client_id, limit in expected.items()}
+
+
+def test_one_client_id_is_one_quota(sluice: SluiceProcess, topic: str) -> None:
+    """Two clients with one client-id get together what one would get."""
+    _change(sluice, _limit_of("shared", 200_000), configured=1)
+    both = [_shape(sluice, topic, "shared"), _shape(sluice, topic, "shared")]
+    rates = [_settled_rate(load) for load in run_loads(both, duration_s=3 * WINDOW_S + 0.5)]
+    assert sum(rates) == pytest.approx(200_000, rel=TOLERANCE)
+    assert min(rates) > 0
+
+
+def test_changed_quota_is_in_force_within_a_second(sluice: SluiceProcess, topic: str) -> None:
+    """And no connection is closed for it: the load goes on, on the connection it has."""
+    _change(sluice, _limit_of("changing", 100_000), configured=1)
+    load = Load()
+    running = Thread(target=_run_into, args=(load, _shape(sluice, topic, "changing"), 4 * WINDOW_S), daemon=True)
+    running.start()
+    wait_until(lambda: _limit(sluice, "changing") == 100_000, "load under the first quota")
+    time.sleep(WINDOW_S)
+    sluice.write_quotas(_limit_of("changing", 500_000))
+    changed_s = time.monotonic()
+    wait_until(lambda: _limit(sluice, "changing") == 500_000, "the new limit in force", timeout_s=1.0)
+    running.join()
+    series = load.series()
+    assert load.errors == []
+    assert len(load.connections) == 1
+    assert series.rate(changed_s - 1.0, changed_s) < 200_000
+    assert series.rate(changed_s + 1.0, changed_s + 1.0 + 2 * WINDOW_S) > 350_000
+
+
+def test_broken_edit_leaves_the_old_limits(sluice: SluiceProcess, topic: str) -> None:
+    _change(sluice, _limit_of("steady", 200_000), configured=1)
+    sluice.write_quotas("quotas:\n  - {entity: {client-id: steady}, producer_byte_rat: 1}\n")
+    wait_until(lambda: _reloads(sluice, "failed") == 1, "the failed reload counted")
+    metrics = sluice.metrics()
+    (error,) = metrics.samples("sluice_quota_reload_error_info")
+    assert "producer_byte_rat" in error.labels["error"]
+    assert metrics.value("sluice_quotas_configured") == 1
+    logged = [event for event in sluice.logs() if event["event"].startswith("quotas not loaded")]
+    assert len(logged) == 1
+    assert f"{sluice.quotas_path}:2:" in logged[0]["problem"]
+    (load,) = run_loads([_shape(sluice, topic, "steady")], duration_s=3 * WINDOW_S + 0.5)
+    assert _settled_rate(load) == pytest.approx(200_000, rel=TOLERANCE)
+    _change(sluice, _limit_of("steady", 300_000), configured=1)
+    assert sluice.metrics().samples("sluice_quota_reload_error_info") == []
+
+
+def test_pipelined_requests_under_a_quota_are_all_answered(sluice: SluiceProcess, topic: str) -> None:
+    """Requests behind a throttled one begin in one chunk and end in another: librdkafka sends so."""
+    _change(sluice, _limit_of("pipelined", 150_000), configured=1)
+    count = 60
+    request = produce_request(topic, "pipelined", 15_000)
+    with Connection(sluice.broker_addresses[NODE_ID], timeout_s=10.0) as connection:
+        sender = Thread(target=connection.send, args=(request * count,), daemon=True)
+        sender.start()
+        answers = [connection.receive() for _ in range(count)]
+        sender.join()
+    assert len(answers) == count
+
+
+def _shape(sluice: SluiceProcess, topic: str, client_id: str) -> Shape:
+    return Shape(sluice.broker_addresses[NODE_ID], produce_request(topic, client_id, REQUEST_BYTES))
+
+
+def _run_into(load: Load, shape: Shape, duration_s: float) -> None:
+    (result,) = run_loads([shape], duration_s)
+    load.connections, load.errors = result.connections, result.errors
+
+
+def _settled_rate(load: Load) -> float:
+    """Over three whole windows from the start: what a burst takes ahead at first, its window's end lacks."""
+    assert load.errors == []
+    series = load.series()
+    return series.rate(series.start_s() - 0.5, series.start_s() - 0.5 + 3 * WINDOW_S)
+
+
+def _limit_of(client_id: str, bytes_per_s: int) -> str:
+    return f"quotas:\n  - {{entity: {{client-id: {client_id}}}, producer_byte_rate: {bytes_per_s}}}\n"
+
+
+def _change(sluice: SluiceProcess, quotas: str, configured: int) -> None:
+    before = _reloads(sluice, "ok")
+    sluice.write_quotas(quotas)
+    wait_until(lambda: _reloads(sluice, "ok") > before, "the reload", timeout_s=2.0)
+    assert sluice.metrics().value("sluice_quotas_configured") == configured
+
+
+def _reloads(sluice: SluiceProcess, outcome: str) -> float:
+    return sluice.metrics().value("sluice_quota_reloads_total", outcome=outcome)
+
+
+def _limit(sluice: SluiceProcess, client_id: str) -> float:
+    return sluice.metrics().value("sluice_quota_limit_bytes_per_second", client_id=client_id)
