@@ -91,12 +91,11 @@ def _wrong_tag_size(offset: int) -> ProtocolError:
 
 
 def _needed(layout: Layout, endpoint_path: str | None) -> tuple[Field, ...]:
-    """Return the root's fields up to the last one that has to be found."""
-    last = 0
-    for index, field in enumerate(layout.fields):
-        if field.name == _THROTTLE or _path(field) == endpoint_path or (endpoint_path == "" and field.name == "port"):
-            last = index + 1
-    return layout.fields[:last]
+    """Return the root's fields up to the last one that has to be found, and of tagged ones only that."""
+    wanted = (_THROTTLE, "port" if endpoint_path == "" else endpoint_path)
+    fields = [field for field in layout.fields if field.tag is None or _path(field) == endpoint_path]
+    last = max((index for index, field in enumerate(fields) if _path(field) in wanted), default=-1)
+    return tuple(fields[: last + 1])
 
 
 def _path(field: Field) -> str:
@@ -126,6 +125,9 @@ class _Source:
     def _line(self, line: str) -> None:
         self.lines.append("    " * self._depth + line)
 
+    def _here(self) -> str:
+        return f"p + {self._ahead}" if self._ahead else "p"
+
     def _catch_up(self) -> None:
         if self._ahead:
             self._line(f"p += {self._ahead}")
@@ -136,9 +138,9 @@ class _Source:
         size = FIXED_BYTES.get(field.type)
         if size is not None:
             if field.name == _THROTTLE:
-                self._line(f"throttle = p + {self._ahead}")
+                self._line(f"throttle = {self._here()}")
             elif names_broker and field.name in _NODE_ID:
-                self._line(f"id_at = p + {self._ahead}")
+                self._line(f"id_at = {self._here()}")
             elif names_broker and field.name == "port":
                 self._endpoint()
             self._ahead += size

@@ -17,7 +17,7 @@ def test_source_of_a_short_layout() -> None:
         "        if n < 0:",
         "            raise null(p)",
         "        p += 2 + n",
-        "    throttle = p + 0",
+        "    throttle = p",
         "    p += 4",
         "    if p > len(data):",
         "        raise IndexError(p)",
@@ -67,3 +67,12 @@ def test_addresses_in_an_array(path: str) -> None:
     shift = len(data) - len(content)
     assert endpoints == [Endpoint(7, b"h", 9, 1 + shift, 5 + shift, 7 + shift)]
     assert tags == ([] if path == "brokers" else [Tag(2, 3, 3 + len(content))])
+
+
+def test_other_tags_are_skipped_by_size() -> None:
+    layout = "~ #0 other:{a:i16} #1 brokers:[node_id:i32 host:string port:i32] #2 more:bytes"
+    content = bytes.fromhex("02 00000007 0268 00000009 00")
+    data = b"\x03" + b"\x00\x01\xff" + b"\x01" + bytes((len(content),)) + content + b"\x02\x00"
+    endpoints: list[Endpoint] = []
+    compile_walk(layout, "#1 brokers")(data, 0, endpoints, [])
+    assert [endpoint.host for endpoint in endpoints] == [b"h"]
