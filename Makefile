@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PACKAGES := proxy protocol quotas config tests bench deploy
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-integration test-all lint format bench table clean
+.PHONY: help setup demo test test-unit test-integration test-all lint format bench table docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -48,6 +48,9 @@ bench: setup  ## HAProxy and Sluice side by side; text and bench/results/*.json
 
 table: setup  ## generate the API table from the kafka-clients jars
 	$(BIN)/python -m protocol.generate
+
+docs: $(VENV)/.installed  ## rewrite the tables of docs/configuration.md from the settings
+	$(BIN)/python -m config.reference
 
 clean:  ## what the commands above made, but not the jar cache
 	rm -rf $(VENV) build dist bench/bin .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

@@ -32,6 +32,8 @@ from quotas.stores.file import load
 
 log = structlog.get_logger("sluice")
 
+_EXIT_CONFIG = 2  # as the command line's own; a service manager need not try again
+_MAX_LOGGED_PROBLEMS = 20
 _EXPIRE_EVERY_S = 1.0
 _DESCRIPTORS_RESERVED = 128
 """For what is neither a client nor its broker: listening ports, the admin port, files, Metadata."""
@@ -75,6 +77,8 @@ class App:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_stop_signal)
         loop.add_signal_handler(signal.SIGHUP, lambda: spawn(self._reload(), "reload quotas"))
+        if not await self._load_quotas():
+            return _EXIT_CONFIG
         try:
             await self._start()
         except OSError as error:
@@ -87,8 +91,6 @@ class App:
 
     async def _start(self) -> None:
         settings = self._settings
-        if not await self._load_quotas():
-            raise OSError(f"{settings.quotas.store.path}: not loaded: {self._stats.reload_error}")
         self._connections_limit = settings.limits.connections or self._connections_by_descriptors()
         self._throttling = Throttling(
             mode=settings.quotas.mode,
@@ -199,9 +201,11 @@ class App:
             loaded = await asyncio.to_thread(load, path)
         except ConfigError as error:
             self._stats.reloads["failed"] += 1
-            self._stats.reload_error = "; ".join(str(problem) for problem in error.problems)
-            for problem in error.problems:
+            self._stats.reload_error = str(error.problems[0])
+            for problem in error.problems[:_MAX_LOGGED_PROBLEMS]:
                 log.error("quotas not loaded, the old ones stay in force", problem=str(problem))
+            if len(error.problems) > _MAX_LOGGED_PROBLEMS:
+                log.error("quotas not loaded", further_problems=len(error.problems) - _MAX_LOGGED_PROBLEMS)
             return False
         if self._settings.quotas.mode != "off":
             self._policy = loaded.policy

@@ -14,11 +14,9 @@ from proxy.session import Session
 from proxy.stats import Stats
 from proxy.tasks import spawn
 from proxy.transports import BrokerEnd, ClientEnd
+from quotas.entities import ANONYMOUS
 
 log = structlog.get_logger("sluice.listener")
-
-ANONYMOUS = "ANONYMOUS"
-"""The user of a connection that has not proved another (KafkaPrincipal.ANONYMOUS)."""
 
 _BACKLOG = 1024
 

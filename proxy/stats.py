@@ -38,7 +38,7 @@ class Stats:
         self.reloads: Counter[str] = Counter()
         """Loads of the quota store, by outcome: ok, failed."""
         self.reload_error: str | None = None
-        """Why the last load failed; None when it did not."""
+        """The first problem of the last load, if it failed; None when it did not."""
         self.lag_counts = [0] * (len(LAG_BUCKETS_S) + 1)
         self.lag_sum_s = 0.0
 

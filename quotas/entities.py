@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
+
+ANONYMOUS: Final = "ANONYMOUS"
+"""The user of a connection that has not proved another (KafkaPrincipal.ANONYMOUS)."""
 
 
 class Default(Enum):

@@ -16,12 +16,11 @@ from config.document import Document, read_document
 from config.nodes import Mapping, Node, Scalar, Sequence
 from config.problems import ConfigError, InvalidValue, InvalidValues, Problem, Steps, suggestion
 from config.units import parse_bytes, parse_name, parse_number, parse_whole
-from quotas.entities import Default, Entity
+from quotas.entities import ANONYMOUS, Default, Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
 
 # What this version does with quotas, for the warnings.
-ANONYMOUS: Final = "ANONYMOUS"  # KafkaPrincipal.ANONYMOUS
 ENFORCED: Final = frozenset((QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE))
 
 
