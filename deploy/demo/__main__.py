@@ -134,7 +134,8 @@ Cluster and Sluice are left running.
   clients  bootstrap.servers={address}
   quotas   {stage.sluice.quotas_path}: edit it, and it is in force within a second
   metrics  curl -s {stage.sluice.metrics_url} | grep sluice_quota
-  try      java -cp '{classpath(f"kafka-{stage.cluster.version}")}' org.apache.kafka.tools.ProducerPerformance \\
+  try      java -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -cp '{classpath(f"kafka-{stage.cluster.version}")}' \\
+             org.apache.kafka.tools.ProducerPerformance \\
              --bootstrap-server {address} --command-property client.id={GREEDY_PRODUCER.client_id} \\
              --topic {GREEDY_PRODUCER.topic} --record-size 8192 --num-records 10000 --throughput -1
   stop     Ctrl-C here, or: kill {os.getpid()}
