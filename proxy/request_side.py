@@ -262,11 +262,13 @@ class RequestSide:
             self._pause()
 
     def go(self, reasons: int, now_ms: int) -> None:
-        """Take ``reasons`` away; when none is left, what was held is fed again and the client is read again."""
+        """Take ``reasons`` away; what was held is fed again and the client is read again where none forbids it."""
         self.reasons &= ~reasons
         if self.splitter.held_bytes and not self.reasons & AT_BORDER:
             self.feed(b"", now_ms)
-        if not self.reasons and self._paused:
+        # Within a frame only back-pressure stops: the other reasons wait for its end, so that end has to be read.
+        holding = self.reasons & BACKPRESSURE if self.splitter.remaining else self.reasons
+        if self._paused and not holding:
             self._paused = False
             self._client.resume_reading()
 

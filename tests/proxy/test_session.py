@@ -134,6 +134,20 @@ class TestProduceThrottle:
         assert play.from_client(whole[50:] + list_offsets(2)) == whole[50:]
         assert play.client.paused
 
+    def test_back_pressure_within_a_throttled_frame_does_not_keep_its_end_away(self) -> None:
+        play = produce_quota()
+        whole = produce(1, 12 * KIB)
+        play.from_client(whole[:50])
+        play.session.broker_blocked(True)
+        assert play.client.paused
+        play.session.broker_blocked(False)
+        assert not play.client.paused
+        play.from_client(whole[50:])
+        assert play.client.paused
+        play.from_broker(produce_answer(1))
+        play.loop.advance(3000)
+        assert not play.client.paused
+
     def test_a_throttle_that_ends_within_its_frame_needs_no_mute_but_the_answer(self) -> None:
         play = produce_quota()
         whole = produce(1, 12 * KIB)
