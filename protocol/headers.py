@@ -10,14 +10,17 @@ from typing import Final
 
 from protocol.errors import Cause, ProtocolError
 from protocol.table import ApiSpec
-from protocol.varint import decode_varint, skip_tags
+from protocol.varint import VarintError, decode_varint, skip_tags
 
 MAX_HEADER_BYTES: Final = 64 * 1024
-"""How far into a frame this module looks: client-ids have at most 32,767 bytes, real tag sections a few."""
+"""How far into a frame this module looks: client-ids have at most 32,767 bytes, real tag sections one."""
+
+MAX_HEADER_TAGS: Final = 1000
+"""Kafka has none yet. A header that comes byte by byte is read anew with each, so this bounds what a byte costs."""
 
 _INT16 = Struct(">h")
-_CLIENT_ID = 12  # size, api key, api version, correlation id
-_CLIENT_ID_BYTES = 14
+_ID_LENGTH = 12  # behind size, api key, api version and correlation id: where header v0 ends
+_ID = 14
 _MORE = -1
 
 
@@ -28,13 +31,13 @@ def request_body_offset(spec: ApiSpec, data: bytes, start: int, end: int) -> int
     """
     version = spec.request_header_version
     if version == 0:
-        return start + _CLIENT_ID
-    offset = start + _CLIENT_ID_BYTES
+        return start + _ID_LENGTH
+    offset = start + _ID
     if offset > end:
         raise _short(Cause.BAD_HEADER, "client_id", start, end)
     if offset > len(data):
         return _MORE
-    length = _INT16.unpack_from(data, start + _CLIENT_ID)[0]
+    length = _INT16.unpack_from(data, start + _ID_LENGTH)[0]
     if length > 0:  # every negative length is null to the broker, and null is "" (RequestHeader.parse)
         offset += length
         if offset > end:
@@ -53,8 +56,8 @@ def client_id(spec: ApiSpec, data: bytes, start: int) -> str:
     """
     if spec.request_header_version == 0:
         return ""
-    length = _INT16.unpack_from(data, start + _CLIENT_ID)[0]
-    begin = start + _CLIENT_ID_BYTES
+    length = _INT16.unpack_from(data, start + _ID_LENGTH)[0]
+    begin = start + _ID
     return data[begin : begin + length].decode("utf-8", "replace") if length > 0 else ""
 
 
@@ -86,6 +89,16 @@ def produce_acks_offset(spec: ApiSpec, data: bytes, body_offset: int, end: int) 
     return offset if offset + 2 <= len(data) else _MORE
 
 
+def fetch_limits_offset(spec: ApiSpec) -> int:
+    """Return where min_bytes and max_bytes, two int32, stand in a Fetch request's body; -1: it has no max_bytes.
+
+    Before them: replica_id, until KIP-903 dropped it from v15, and max_wait_ms.
+    """
+    if spec.api_version < 3:
+        return -1
+    return 8 if spec.api_version < 15 else 4
+
+
 def _skip_compact_string(data: bytes, offset: int) -> int:
     """Return the offset after a nullable compact string, len(data) if not even its length is there."""
     if offset >= len(data):
@@ -100,21 +113,16 @@ def _skip_compact_string(data: bytes, offset: int) -> int:
     return offset + max(length - 1, 0)
 
 
-def fetch_limits_offset(spec: ApiSpec) -> int:
-    """Return where min_bytes and max_bytes, two int32, stand in a Fetch request's body; -1: it has no max_bytes.
-
-    Before them: replica_id, until KIP-903 dropped it from v15, and max_wait_ms.
-    """
-    if spec.api_version < 3:
-        return -1
-    return 8 if spec.api_version < 15 else 4
-
-
 def _skip_tags(data: bytes, offset: int, start: int, end: int) -> int:
     """Return the offset after the tag section at ``offset``, or -1 if more bytes are needed."""
     limit = min(end, len(data), start + MAX_HEADER_BYTES)
+    section = data[offset:limit]
     try:
-        return offset + skip_tags(data[offset:limit], 0)
+        if decode_varint(section, 0)[0] > MAX_HEADER_TAGS:
+            raise ProtocolError(Cause.HEADER_TOO_LARGE, f"request header of more than {MAX_HEADER_TAGS} tagged fields")
+        return offset + skip_tags(section, 0)
+    except VarintError as error:
+        raise ProtocolError(Cause.BAD_HEADER, f"header tags: {error}") from None
     except IndexError:
         if limit == end:
             raise _short(Cause.BAD_HEADER, "header tags", start, end) from None

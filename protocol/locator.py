@@ -16,7 +16,17 @@ from protocol.overlay import API_VERSIONS
 from protocol.table import ABSENT, ApiSpec
 from protocol.varint import encode_varint, skip_tags
 
-__all__ = ["Endpoint", "Located", "locate", "patch_throttle", "read_throttle", "rewrite", "splice", "throttle_position"]
+__all__ = [
+    "Endpoint",
+    "Located",
+    "locate",
+    "patch_throttle",
+    "read_throttle",
+    "response_body_offset",
+    "rewrite",
+    "splice",
+    "throttle_position",
+]
 
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
@@ -24,7 +34,7 @@ _HEADER_BYTES: Final = 8  # size, correlation id
 _UNSUPPORTED_VERSION: Final = b"\x00\x23"
 
 _walks: dict[int, Walk] = {}
-"""By key_version, made when the first response of that version comes."""
+"""By number of the ApiSpec, made when the first response of that version comes."""
 
 
 class Located(NamedTuple):
@@ -44,9 +54,8 @@ def locate(spec: ApiSpec, frame: bytes) -> Located:
     tags: list[Tag] = []
     try:
         body = response_body_offset(spec, frame, 0)
-        if (
-            spec.api_key == API_VERSIONS and frame[body : body + 2] == _UNSUPPORTED_VERSION
-        ):  # in v0 layout, whatever was asked (KIP-511)
+        # Error 35 is told in v0 layout, whatever was asked (KIP-511).
+        if spec.api_key == API_VERSIONS and frame[body : body + 2] == _UNSUPPORTED_VERSION:
             return Located(ABSENT, endpoints, tags, flexible=False)
         walk = _walks.get(spec.number)
         if walk is None:

@@ -5,6 +5,14 @@ Reading past the end raises IndexError, which the callers turn into what it mean
 
 from protocol.errors import Cause, ProtocolError
 
+
+class VarintError(ProtocolError):
+    """A varint of more than five bytes."""
+
+    def __init__(self, end: int) -> None:
+        super().__init__(Cause.BAD_BODY, f"varint of more than 5 bytes before offset {end}")
+
+
 _ONE_BYTE = [bytes((value,)) for value in range(0x80)]
 
 
@@ -20,7 +28,7 @@ def decode_varint(data: bytes, offset: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value & 0xFFFFFFFF, offset
-    raise ProtocolError(Cause.BAD_BODY, f"varint of more than 5 bytes before offset {offset}")
+    raise VarintError(offset)
 
 
 def encode_varint(value: int) -> bytes:

@@ -3,6 +3,7 @@
 import argparse
 import sys
 from pathlib import Path
+from subprocess import CalledProcessError
 
 from protocol.generate.jars import RELEASES, jar_directory
 from protocol.generate.table import dump, merge, render
@@ -16,8 +17,12 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=TABLE)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the table is another")
     options = parser.parse_args()
-    directories = options.jars or [jar_directory(release) for release in RELEASES]
-    text = render(merge([dump(directory) for directory in directories]))
+    try:
+        directories = options.jars or [jar_directory(release) for release in RELEASES]
+        text = render(merge([dump(directory) for directory in directories]))
+    except (OSError, CalledProcessError) as error:  # no Java, no Maven, or what they say on stderr
+        sys.stderr.write(f"{error}\n")
+        return 2
     if not options.check:
         options.output.write_text(text, encoding="utf-8")
     elif options.output.read_text(encoding="utf-8") != text:

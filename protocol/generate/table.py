@@ -30,7 +30,7 @@ Rows = Mapping[tuple[int, int], Row]
 def dump(jars: Path) -> Rows:
     """Run Dump.java with the jars of a directory; a single-file program needs no build (JEP 330)."""
     command = ["java", "-cp", f"{jars}/*", str(_PROGRAM)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603  our own program
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603  our own program
     rows = map(_row, done.stdout.splitlines())
     return {(row.api_key, row.version): row for row in rows}
 

@@ -160,7 +160,7 @@ def main() -> None:
         atheris = importlib.import_module("atheris")
 
         def target(data: bytes) -> None:
-            spec = ALL_SPECS[data[0] * 256 % len(ALL_SPECS) if data else 0]
+            spec = ALL_SPECS[int.from_bytes(data[:2], "big") % len(ALL_SPECS)]
             read_anything(data[2:], spec, [len(data[2:]) // 2])
 
         atheris.Setup([sys.argv[0]], target)

@@ -3,6 +3,7 @@ import struct
 import pytest
 
 from protocol.compile import Endpoint, Tag, compile_walk, walk_source
+from protocol.errors import ProtocolError
 
 
 def test_source_of_a_short_layout() -> None:
@@ -76,3 +77,11 @@ def test_other_tags_are_skipped_by_size() -> None:
     endpoints: list[Endpoint] = []
     compile_walk(layout, "#1 brokers")(data, 0, endpoints, [])
     assert [endpoint.host for endpoint in endpoints] == [b"h"]
+
+
+@pytest.mark.parametrize("wrong", [-1, 1])
+def test_tag_with_addresses_ends_where_its_size_says(wrong: int) -> None:
+    content = bytes.fromhex("02 00000007 0268 00000009 00")
+    data = b"\x01\x00" + bytes((len(content) + wrong,)) + content + bytes(20)
+    with pytest.raises(ProtocolError):
+        compile_walk("~ #0 brokers:[node_id:i32 host:string port:i32]", "#0 brokers")(data, 0, [], [])

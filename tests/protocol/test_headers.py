@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from protocol.errors import Cause, ProtocolError
 from protocol.headers import (
     MAX_HEADER_BYTES,
+    MAX_HEADER_TAGS,
     client_id,
     fetch_limits_offset,
     produce_acks,
@@ -106,6 +107,22 @@ def test_header_is_bounded() -> None:
     with pytest.raises(ProtocolError) as refused:
         request_body_offset(V2, frame, 0, len(frame))
     assert refused.value.cause is Cause.HEADER_TOO_LARGE
+
+
+def test_number_of_header_tags_is_bounded() -> None:
+    most = request(V2, string(b"x") + tags(*[0] * MAX_HEADER_TAGS))
+    assert request_body_offset(V2, most, 0, len(most)) == len(most)
+    frame = request(V2, string(b"x") + tags(*[0] * (MAX_HEADER_TAGS + 1)))
+    with pytest.raises(ProtocolError) as refused:
+        request_body_offset(V2, frame[:20], 0, len(frame))
+    assert refused.value.cause is Cause.HEADER_TOO_LARGE
+
+
+def test_varint_of_header_tags_too_long() -> None:
+    frame = request(V2, string(b"x") + b"\x80" * 5 + b"\x00")
+    with pytest.raises(ProtocolError) as refused:
+        request_body_offset(V2, frame, 0, len(frame))
+    assert refused.value.cause is Cause.BAD_HEADER
 
 
 def test_largest_header() -> None:
