@@ -3,7 +3,7 @@
 The conversations of ``sasl`` need the observer of SASL, which is not there yet: their cases are not run.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -14,9 +14,9 @@ from protocol.headers import client_id, produce_acks, produce_acks_offset, reque
 from protocol.locator import Located, locate, read_throttle, response_body_offset, rewrite
 from protocol.overlay import API_VERSIONS, PRODUCE
 from protocol.table import SPECS, ApiSpec, key_version
+from tests.conformance.cases import EXACT, Case, difference
 from tests.conformance.model import Failure, Outcome, attempt
 
-Case = Mapping[str, Any]
 Facts = dict[str, object]
 
 DEFAULT_MAX_SIZE: Final = 104_857_600
@@ -226,7 +226,10 @@ def read_response(case: Case) -> Facts:
     due = case.get("expected_correlation_id", heads[0][1])
     if heads[0][1] != due:
         raise ProtocolError(Cause.CORRELATION_MISMATCH, f"answer {heads[0][1]} while {due} is due")
-    return response_facts(SPECS[key_version(case["api_key"], case["api_version"])], frame)
+    spec = SPECS[key_version(case["api_key"], case["api_version"])]
+    if spec.api_key == API_VERSIONS:
+        intersect(frame, spec, advertised_limits())
+    return response_facts(spec, frame)
 
 
 def stream(case: Case) -> Outcome:
@@ -257,8 +260,13 @@ def pieces(data: bytes, borders: list[int]) -> Iterator[bytes]:
 def differing(case_id: str, expect: Case, facts: Facts) -> Failure | None:
     """Compare what is expected; a member that we know nothing of is a failure too."""
     for name, value in expect.items():
-        if name not in NOT_FOR_US and (name not in facts or facts[name] != value):
-            return Failure(case_id, value, facts.get(name, "nothing known of it"), name)
+        if name in NOT_FOR_US:
+            continue
+        if name not in facts:
+            return Failure(case_id, value, "nothing known of it", name)
+        where = difference(value, facts[name], EXACT, name)
+        if where is not None:
+            return Failure(case_id, value, facts[name], where)
     return None
 
 
