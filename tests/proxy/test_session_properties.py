@@ -26,7 +26,16 @@ from tests.proxy.playbook import (
 
 KIB = 1024
 KINDS = ("produce", "large produce", "acks 0", "fetch", "heartbeat", "list offsets", "api versions from the future")
-STEPS = ("client", "broker", "block client", "unblock client", "block broker", "unblock broker", "wait")
+STEPS = (
+    "client",
+    "broker",
+    "wait",
+    "block client",
+    "unblock client",
+    "block broker",
+    "unblock broker",
+    "squeeze broker",
+)
 
 
 class World:
@@ -68,6 +77,9 @@ class World:
             play.session.answers.feed(chunk, play.loop.now_ms)
         elif what == "wait":
             play.loop.advance(size)
+        elif what == "squeeze broker":
+            session.broker_blocked(True)
+            session.broker_blocked(False)
         elif what.endswith("block client"):
             session.client_blocked(what == "block client")
         elif what.endswith("block broker"):
@@ -115,10 +127,10 @@ class World:
         pytest.fail(f"stalled: reasons {self.play.session.requests.reasons:b}, {len(self.to_send)} bytes unsent")
 
 
-@settings(max_examples=150)
+@settings(max_examples=400)
 @given(
-    kinds=st.lists(st.sampled_from(KINDS), max_size=12),
-    steps=st.lists(st.tuples(st.sampled_from(STEPS), st.integers(1, 9000)), max_size=60),
+    kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=8),
+    steps=st.lists(st.tuples(st.sampled_from(STEPS), st.integers(1, 9000)), min_size=5, max_size=40),
     response=st.sampled_from(("mute", "delay", "auto")),
 )
 def test_everything_is_answered_in_order(kinds: list[str], steps: list[tuple[str, int]], response: str) -> None:
