@@ -1,4 +1,4 @@
-"""The two C programs: built with gcc when their sources are newer than they are."""
+"""The load generator: built with gcc when its sources are newer than it is."""
 
 import shutil
 import subprocess
@@ -9,10 +9,8 @@ from bench.errors import BenchError
 
 SOURCES: Final = Path(__file__).parent / "native"
 PROGRAMS: Final = Path(__file__).parent / "bin"
-LOAD: Final = PROGRAMS / "load"
-STUB_BROKER: Final = PROGRAMS / "stub_broker"
+GENERATOR: Final = PROGRAMS / "generator"
 FLAGS: Final = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
-SHARED: Final = ("stream.c", "messages.c")
 
 
 def build() -> None:
@@ -20,13 +18,9 @@ def build() -> None:
         raise BenchError("gcc is not installed; on Debian: sudo apt-get install -y gcc")
     PROGRAMS.mkdir(exist_ok=True)
     newest = max(path.stat().st_mtime for path in SOURCES.iterdir())
-    for program in (LOAD, STUB_BROKER):
-        if not program.exists() or program.stat().st_mtime < newest:
-            _compile(program)
-
-
-def _compile(program: Path) -> None:
-    sources = [str(SOURCES / name) for name in (f"{program.name}.c", *SHARED)]
-    done = subprocess.run(["gcc", *FLAGS, "-o", str(program), *sources], capture_output=True, text=True, check=False)
+    if GENERATOR.exists() and GENERATOR.stat().st_mtime >= newest:
+        return
+    sources = [str(path) for path in sorted(SOURCES.glob("*.c"))]
+    done = subprocess.run(["gcc", *FLAGS, "-o", str(GENERATOR), *sources], capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise BenchError(f"gcc could not build {program.name}:\n{done.stderr}")
+        raise BenchError(f"gcc could not build the load generator:\n{done.stderr}")

@@ -17,7 +17,7 @@ def describe_machine(cores: Cores) -> dict[str, object]:
         "architecture": platform.machine(),
         "kernel": platform.release(),
         "tcp_congestion_control": Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text(encoding="ascii").strip(),
-        "pinned": {"proxy": cores.proxy, "broker": cores.broker, "load": cores.load},
+        "pinned": {"proxy": cores.proxy, "load": cores.load},
         "load_average": os.getloadavg()[0],
     }
 

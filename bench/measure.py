@@ -1,20 +1,20 @@
 """One sample of one row: the load sent through one target, and what it cost there."""
 
-import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from bench.build import LOAD
 from bench.errors import BenchError
 from bench.rows import Load, Measure, Row
-from bench.targets import DIRECT, Fleet, Target
+from bench.targets import Fleet, Target
 
 Sample = dict[str, float]
-"""Figure → value, as in `FIGURES` and, for what has a load, requests_per_s, proxy_busy and load_busy (of a core)."""
+"""Figure → value, as in `FIGURES` and, for what has a load, requests_per_s, proxy_busy and load_busy (of a core; of the
+load, the share of time in which it found something to do)."""
 
 FIGURES: Final = {
     Measure.CPU_PER_REQUEST: ("cpu_us_per_request",),
@@ -26,7 +26,8 @@ FIGURES: Final = {
 }
 SETTLE_S: Final = 0.3
 WARM_CONNECTIONS: Final = 20
-GRACE_S: Final = 30.0
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +45,17 @@ def measure(row: Row, target: Target, fleet: Fleet, duration: Duration) -> Sampl
     said = run_load(row.load, target, fleet, duration)
     target.require_running()
     seconds, requests = said["seconds"], said["requests"]
-    *proxy_cpu_s, broker_cpu_s = said["watched_cpu_s"]
+    cpu_s = sum(said["watched_cpu_s"])
     sample = {
         "requests_per_s": requests / seconds,
-        "proxy_busy": sum(proxy_cpu_s) / seconds,
-        "load_busy": (said["generator_cpu_s"] + broker_cpu_s) / seconds,
+        "proxy_busy": cpu_s / seconds,
+        "load_busy": 1 - said["idle_s"] / seconds,
         "p50_us": said["latency_us"]["p50"],
         "p99_us": said["latency_us"]["p99"],
     }
     gigabytes = requests * (said["request_bytes"] + said["answer_bytes"]) / 1e9
-    sample["cpu_us_per_request"] = sum(proxy_cpu_s) / requests * 1e6
-    sample["cpu_s_per_gb"] = sum(proxy_cpu_s) / gigabytes
+    sample["cpu_us_per_request"] = cpu_s / requests * 1e6
+    sample["cpu_s_per_gb"] = cpu_s / gigabytes
     return sample
 
 
@@ -79,31 +80,16 @@ def measure_version(fleet: Fleet) -> Sample:
 
 
 def run_load(load: Load, target: Target, fleet: Fleet, duration: Duration) -> dict[str, Any]:
-    """What the generator said; the CPU of the broker is the last of ``watched_cpu_s``."""
-    watched = [*([] if target.name == DIRECT else target.pids), fleet.broker.program.pid]
-    command = [
-        *_load_command(load, target, fleet),
-        f"warmup={duration.warmup_s}",
-        f"seconds={duration.seconds}",
-        f"watch={','.join(map(str, watched))}",
-    ]
-    limit_s = duration.warmup_s + duration.seconds + GRACE_S
-    done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
-    if done.returncode != 0:
-        raise BenchError(_refused(target, done.stdout, done.stderr))
-    said: dict[str, Any] = json.loads(done.stdout)
+    """What the generator said; BenchError, with the end of the target's log, when any request went wrong."""
+    said = _blaming(
+        target,
+        lambda: fleet.generator.run(
+            load, target.port, warmup_s=duration.warmup_s, seconds=duration.seconds, watch=target.pids
+        ),
+    )
     if not said["requests"]:
         raise BenchError(f"{target.name}: not one request was answered")
     return said
-
-
-def _refused(target: Target, stdout: str, stderr: str) -> str:
-    try:
-        errors = json.loads(stdout)["errors"]
-        what = ", ".join(f"{count} x {name}" for name, count in errors.items() if count)
-    except (ValueError, KeyError):
-        what = stderr.strip() or "no answer from the generator"
-    return f"the load through {target.name} saw errors, so there are no figures: {what}\n{target.program.tail()}"
 
 
 def _memory(row: Row, target: Target, fleet: Fleet) -> Sample:
@@ -116,22 +102,16 @@ def _memory(row: Row, target: Target, fleet: Fleet) -> Sample:
 
 def _hold(load: Load, target: Target, fleet: Fleet) -> int:
     """The target's memory while so many connections are open, each used once."""
-    with subprocess.Popen(
-        [*_load_command(load, target, fleet), "hold=1"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as holder:
-        assert holder.stdin is not None and holder.stdout is not None and holder.stderr is not None  # noqa: S101, PT018
-        if holder.stdout.readline() != "ready\n":
-            raise BenchError(_refused(target, "", holder.stderr.read()))
-        time.sleep(SETTLE_S)
-        memory = target.rss_bytes()
-        holder.stdin.close()
+    _blaming(target, lambda: fleet.generator.hold(load, target.port))
+    time.sleep(SETTLE_S)
+    memory = target.rss_bytes()
+    fleet.generator.release()
     time.sleep(SETTLE_S)
     return memory
 
 
-def _load_command(load: Load, target: Target, fleet: Fleet) -> list[str]:
-    return ["taskset", "-c", str(fleet.cores.load), str(LOAD), f"port={target.port}", *load.arguments()]
+def _blaming(target: Target, work: Callable[[], T]) -> T:
+    try:
+        return work()
+    except BenchError as error:
+        raise BenchError(f"through {target.name}: {error}\n{target.log_tail()}") from None

@@ -25,7 +25,7 @@ def profile(name: str, folder: Path, cores: Cores, seconds: float) -> str:
         said = run_load(row.load, target, fleet, Duration(0, seconds))
         fleet.stop(target)
     if not output.exists():
-        raise BenchError(f"no profile was written\n{target.program.tail()}")
+        raise BenchError(f"no profile was written\n{target.log_tail()}")
     text = io.StringIO()
     pstats.Stats(str(output), stream=text).strip_dirs().sort_stats("tottime").print_stats(FUNCTIONS)
     return f"{said['requests']:,} requests, python {sys.version.split()[0]}\n{text.getvalue()}"

@@ -13,7 +13,7 @@ Samples = Mapping[str, Sequence[Sample]]
 """Target → its samples of one row, one a round."""
 
 LOAD_LIMIT: Final = 0.97
-"""From this share of its cores on, the load may have been what limited the throughput."""
+"""From this share of the time on, the load may have been what limited the throughput."""
 
 _UNITS: Final = {
     "cpu_us_per_request": "µs CPU/request",
@@ -60,7 +60,12 @@ def values_of(row: Row, figure: str, name: str, samples: Samples) -> list[float]
 
 
 def ratios(row: Row, figure: str, name: str, samples: Samples) -> list[float]:
-    """The target against HAProxy, round by round: what troubled the machine troubled both."""
+    """The target against HAProxy, round by round: what troubled the machine troubled both.
+
+    Not of latency: a difference may be next to nothing, or below it.
+    """
+    if row.measure is Measure.LATENCY:
+        return []
     ours = values_of(row, figure, name, samples)
     theirs = values_of(row, figure, HAPROXY, samples)
     return [mine / other for mine, other in zip(ours, theirs, strict=False) if other > 0]

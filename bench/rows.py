@@ -35,17 +35,12 @@ class Load:
     client_ids: int = 1
     rotate: bool = False
 
-    def arguments(self) -> list[str]:
-        """The generator's options (the head of native/load.c)."""
-        return [
-            f"connections={self.connections}",
-            f"depth={self.depth}",
-            f"bytes={self.bytes}",
-            f"api={self.api}",
-            f"rate={self.rate_per_s or 0}",
-            f"client_ids={self.client_ids}",
-            f"rotate={int(self.rotate)}",
-        ]
+    def words(self) -> str:
+        """The load in the generator's language (the head of native/load.h)."""
+        return (
+            f"connections={self.connections} depth={self.depth} bytes={self.bytes} api={self.api} "
+            f"rate={self.rate_per_s or 0} client_ids={self.client_ids} rotate={int(self.rotate)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

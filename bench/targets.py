@@ -1,4 +1,4 @@
-"""What is measured: the stand-in broker and the proxies in front of it, each pinned to its core."""
+"""What is measured: the proxies between the generator's two sides, pinned to their core."""
 
 import os
 import shutil
@@ -12,8 +12,8 @@ from typing import Final, Self
 
 import psutil
 
-from bench.build import STUB_BROKER
 from bench.errors import BenchError
+from bench.generator import Generator
 from tests.harness.ports import LOOPBACK, free_port, free_ports
 from tests.harness.process import Program
 
@@ -52,28 +52,26 @@ drain: {{timeout: 1s}}
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """Which core does what. With two, the generator and the broker share one, and the proxy has the other."""
+    """The proxy has a core of its own; the load and the broker share another."""
 
     proxy: int
-    broker: int
     load: int
 
     @classmethod
     def plan(cls, available: Sequence[int]) -> Self:
         if len(available) < 2:
             raise BenchError("the benchmark needs two cores: one for the proxy, one for the load")
-        *others, proxy = sorted(available)
-        return cls(proxy=proxy, broker=others[-1], load=others[0])
+        return cls(proxy=max(available), load=min(available))
 
 
 @dataclass(slots=True)
 class Target:
-    """A running server that load can be sent to; ``direct`` is the broker itself."""
+    """Where load can be sent: a proxy, or the broker itself (``direct``, which has no program of its own)."""
 
     name: str
     port: int
-    program: Program
-    started_s: float
+    program: Program | None = None
+    started_s: float = 0.0
     """When it was started (time.perf_counter)."""
     listening_ms: float = 0.0
     """From then until a connection was accepted."""
@@ -81,42 +79,49 @@ class Target:
     @property
     def pids(self) -> list[int]:
         """The process and all that it has started."""
+        if self.program is None:
+            return []
         return [self.program.pid, *(child.pid for child in psutil.Process(self.program.pid).children(recursive=True))]
 
     def rss_bytes(self) -> int:
         return sum(psutil.Process(pid).memory_info().rss for pid in self.pids)
 
+    def log_tail(self) -> str:
+        return self.program.tail() if self.program else ""
+
+    def stop(self) -> None:
+        if self.program:
+            self.program.stop()
+
     def wait_listening(self) -> None:
         while not _accepts(self.port):
-            if not self.program.is_running:
-                raise BenchError(f"{self.name} ended before it listened\n{self.program.tail()}")
+            self.require_running()
             if time.perf_counter() - self.started_s > START_TIMEOUT_S:
-                raise BenchError(f"{self.name} does not listen after {START_TIMEOUT_S:g} s\n{self.program.tail()}")
+                raise BenchError(f"{self.name} does not listen after {START_TIMEOUT_S:g} s\n{self.log_tail()}")
             time.sleep(POLL_S)
         self.listening_ms = (time.perf_counter() - self.started_s) * 1000
 
     def require_running(self) -> None:
-        if not self.program.is_running:
-            raise BenchError(f"{self.name} has ended\n{self.program.tail()}")
+        if self.program and not self.program.is_running:
+            raise BenchError(f"{self.name} has ended\n{self.log_tail()}")
 
 
 @dataclass(slots=True)
 class Fleet:
-    """The broker and the proxies of one run, stopped on every way out."""
+    """The generator and the proxies of one run, stopped on every way out."""
 
     folder: Path
     cores: Cores
     wrap: tuple[str, ...] = ()
     """What to put between python and Sluice's own arguments (a profiler)."""
     _running: list[Target] = field(default_factory=list)
-    _broker: Target | None = None
+    _generator: Generator | None = None
 
     @property
-    def broker(self) -> Target:
-        if self._broker is None:
-            port = free_port()
-            self._broker = self._start(DIRECT, port, [str(STUB_BROKER), str(port)], self.cores.broker)
-        return self._broker
+    def generator(self) -> Generator:
+        if self._generator is None:
+            self._generator = Generator(free_port(), self.cores.load, self.folder / "generator.log")
+        return self._generator
 
     def start(self, name: str, entities: int = 1) -> Target:
         """Start a proxy of that name with so many quotas, and wait until it listens."""
@@ -126,19 +131,19 @@ class Fleet:
             SLUICE: lambda port, folder: self._sluice(port, folder, entities),
         }
         if name == DIRECT:
-            return self.broker
+            return Target(DIRECT, self.generator.port)
         first = free_ports(3)
         folder = self.folder / f"{name}-{first}"
         folder.mkdir()
-        return self._start(name, first, commands[name](first, folder), self.cores.proxy)
+        return self._start(name, first, commands[name](first, folder))
 
     def stop(self, target: Target) -> None:
         self._running.remove(target)
-        target.program.stop()
+        target.stop()
 
-    def _start(self, name: str, port: int, command: list[str], core: int) -> Target:
+    def _start(self, name: str, port: int, command: list[str]) -> Target:
         started_s = time.perf_counter()
-        program = Program(name, ["taskset", "-c", str(core), *command], self.folder / f"{name}-{port}.log")
+        program = Program(name, ["taskset", "-c", str(self.cores.proxy), *command], self.folder / f"{name}-{port}.log")
         target = Target(name, port, program, started_s)
         self._running.append(target)
         target.wait_listening()
@@ -146,17 +151,19 @@ class Fleet:
 
     def _haproxy(self, port: int, folder: Path) -> list[str]:
         config = folder / "haproxy.cfg"
-        config.write_text(_HAPROXY_CFG.format(port=port, broker_port=self.broker.port), encoding="ascii")
+        config.write_text(_HAPROXY_CFG.format(port=port, broker_port=self.generator.port), encoding="ascii")
         return [find_program("haproxy"), "-db", "-f", str(config)]
 
     def _relay(self, port: int, folder: Path) -> list[str]:
         del folder
-        return [sys.executable, "-m", "bench.relay", str(port), str(self.broker.port)]
+        return [sys.executable, "-m", "bench.relay", str(port), str(self.generator.port)]
 
     def _sluice(self, port: int, folder: Path, entities: int) -> list[str]:
         config = folder / "sluice.yaml"
         config.write_text(
-            _SLUICE_YAML.format(port=port, bootstrap_port=port + 1, admin_port=port + 2, broker_port=self.broker.port),
+            _SLUICE_YAML.format(
+                port=port, bootstrap_port=port + 1, admin_port=port + 2, broker_port=self.generator.port
+            ),
             encoding="ascii",
         )
         with (folder / "quotas.yaml").open("w", encoding="ascii") as quotas:
@@ -173,7 +180,9 @@ class Fleet:
 
     def __exit__(self, *_: object) -> None:
         for target in reversed(self._running):
-            target.program.stop()
+            target.stop()
+        if self._generator:
+            self._generator.close()
 
 
 def find_program(name: str) -> str:

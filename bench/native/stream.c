@@ -1,9 +1,9 @@
 #include "stream.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 enum { FRAMES_AT_ONCE = 16 };
+
+static const double AWAKE_S = 1e-3;
 
 static uint8_t records[MAX_BODY_BYTES];
 
@@ -20,6 +22,24 @@ double now_s(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+double idle_s;
+
+int wait_events(int epoll, struct epoll_event *events, int most, int timeout_ms) {
+    static double last_event_s;
+    double before_s = now_s();
+    int n = epoll_wait(epoll, events, most, 0);
+    double after_s = now_s();
+    if (n == 0 && after_s - last_event_s > AWAKE_S) {
+        n = epoll_wait(epoll, events, most, timeout_ms);
+        after_s = now_s();
+    }
+    if (n > 0)
+        last_event_s = after_s;
+    else
+        idle_s += after_s - before_s;
+    return n;
+}
+
 double process_cpu_s(int pid) {
     clockid_t clock;
     struct timespec t;
@@ -27,25 +47,25 @@ double process_cpu_s(int pid) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-void stream_open(struct stream *s, int fd) {
+bool watch_source(int epoll, struct source *s) {
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = s};
+    return epoll_ctl(epoll, EPOLL_CTL_ADD, s->fd, &event) == 0;
+}
+
+void stream_open(struct stream *s, enum role role, int fd) {
     int on = 1;
     memset(s, 0, sizeof *s);
-    s->fd = fd;
+    s->source = (struct source){role, fd};
     s->wants_read = true;
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-}
-
-bool stream_register(int epoll, struct stream *s) {
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = s};
-    return epoll_ctl(epoll, EPOLL_CTL_ADD, s->fd, &event) == 0;
 }
 
 void stream_watch(int epoll, struct stream *s) {
     bool write = s->count > 0, read = !stream_full(s);
     if (write == s->wants_write && read == s->wants_read) return;
     struct epoll_event event = {.events = (read ? EPOLLIN : 0) | (write ? EPOLLOUT : 0), .data.ptr = s};
-    epoll_ctl(epoll, EPOLL_CTL_MOD, s->fd, &event);
+    epoll_ctl(epoll, EPOLL_CTL_MOD, s->source.fd, &event);
     s->wants_write = write;
     s->wants_read = read;
 }
@@ -86,7 +106,7 @@ bool stream_flush(struct stream *s) {
     while (s->count) {
         struct iovec parts[2 * FRAMES_AT_ONCE];
         struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)gather(s, parts)};
-        ssize_t n = sendmsg(s->fd, &message, MSG_NOSIGNAL);
+        ssize_t n = sendmsg(s->source.fd, &message, MSG_NOSIGNAL);
         if (n < 0) return errno == EAGAIN || errno == EINTR;
         drop_sent(s, (uint64_t)n);
     }
@@ -96,10 +116,10 @@ bool stream_flush(struct stream *s) {
 bool stream_read(struct stream *s) {
     ssize_t n;
     if (s->skip > IN_BYTES) { // inside a large body: the kernel throws it away without copying it
-        n = recv(s->fd, NULL, s->skip < MAX_BODY_BYTES ? s->skip : MAX_BODY_BYTES, MSG_TRUNC);
+        n = recv(s->source.fd, NULL, s->skip < MAX_BODY_BYTES ? s->skip : MAX_BODY_BYTES, MSG_TRUNC);
         if (n > 0) s->skip -= (uint64_t)n;
     } else {
-        n = recv(s->fd, s->in + s->in_bytes, IN_BYTES - s->in_bytes, 0);
+        n = recv(s->source.fd, s->in + s->in_bytes, IN_BYTES - s->in_bytes, 0);
         if (n > 0) s->in_bytes += (size_t)n;
     }
     if (n <= 0) return n < 0 && (errno == EAGAIN || errno == EINTR);

@@ -16,8 +16,16 @@ struct frame {
     uint32_t body; // bytes of records behind the head
 };
 
-struct stream {
+// What epoll reports on. The first member of everything that is registered there.
+enum role { COMMANDS, LISTENER, TICKER, BROKER_END, CLIENT_END };
+
+struct source {
+    enum role role;
     int fd;
+};
+
+struct stream {
+    struct source source;
     bool wants_write; // as epoll has been told
     bool wants_read;
     uint8_t in[IN_BYTES];
@@ -28,12 +36,21 @@ struct stream {
     uint64_t sent;         // bytes of the first of them that are
 };
 
+struct epoll_event;
+
 double now_s(void);
+extern double idle_s; // how long wait_events has found nothing to do
+
+// As epoll_wait, but it asks again and again for a while after the last event before it sleeps. Else a proxy would pay
+// for waking us with each of its writes, and a slow one, whose peers sleep more, would pay more often: on a network
+// it would pay for neither.
+int wait_events(int epoll, struct epoll_event *events, int most, int timeout_ms);
 double process_cpu_s(int pid); // user and system time of all threads, ended ones too; negative: no such process
 
-void stream_open(struct stream *s, int fd); // takes a connected socket
-bool stream_register(int epoll, struct stream *s);
-void stream_watch(int epoll, struct stream *s); // tells epoll what the stream waits for now
+bool watch_source(int epoll, struct source *s); // for reading
+
+void stream_open(struct stream *s, enum role role, int fd); // takes a connected socket
+void stream_watch(int epoll, struct stream *s);             // tells epoll what the stream waits for now
 
 static inline bool stream_full(const struct stream *s) { return s->count == QUEUE_FRAMES; }
 struct frame *stream_push(struct stream *s); // an empty frame at the end of the queue, which must not be full

@@ -1,20 +1,20 @@
 """The load generator must notice a wrong answer: figures of a broken proxy are worth nothing."""
 
-import json
+import os
 import socket
 import struct
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench.build import LOAD, STUB_BROKER, build
+from bench.build import build
+from bench.errors import BenchError
+from bench.generator import Generator
+from bench.rows import Load
 from tests.harness.ports import LOOPBACK, free_port
-from tests.harness.process import Program
 
 pytestmark = pytest.mark.integration
 
@@ -22,9 +22,12 @@ ANSWER_BYTES = 64
 THROTTLE_FROM_END = 5
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _built() -> None:
+@pytest.fixture(scope="module")
+def generator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Generator]:
     build()
+    core = min(os.sched_getaffinity(0))
+    with Generator(free_port(), core, tmp_path_factory.mktemp("bench") / "generator.log") as running:
+        yield running
 
 
 def produce_answer(correlation_id: int, *, throttle_time_ms: int = 0, size: int = ANSWER_BYTES) -> bytes:
@@ -59,24 +62,16 @@ def _answer_all(server: socket.socket, answer: Callable[[int], bytes]) -> None:
                 return
 
 
-def load(port: int, *options: str) -> tuple[int, dict[str, Any]]:
-    done = subprocess.run(
-        [str(LOAD), f"port={port}", "warmup=0", "seconds=0.2", *options],
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=False,
-    )
-    return done.returncode, json.loads(done.stdout)
+def run(generator: Generator, load: Load, port: int) -> dict[str, Any]:
+    return generator.run(load, port, warmup_s=0, seconds=0.2, watch=[os.getpid()])
 
 
-def test_right_answers_are_counted() -> None:
+def test_right_answers_are_counted(generator: Generator) -> None:
     with answering(produce_answer) as port:
-        status, said = load(port)
-    assert status == 0
+        said = run(generator, Load(1), port)
     assert said["requests"] > 0
     assert said["request_bytes"] == 512
-    assert not any(said["errors"].values())
+    assert said["watched_cpu_s"][0] > 0
 
 
 @pytest.mark.parametrize(
@@ -88,31 +83,30 @@ def test_right_answers_are_counted() -> None:
         (lambda correlation_id: b"" if correlation_id == 3 else produce_answer(correlation_id), "lost"),
     ],
 )
-def test_a_wrong_answer_is_an_error(answer: Callable[[int], bytes], error: str) -> None:
-    with answering(answer) as port:
-        status, said = load(port)
-    assert status == 1
-    assert said["errors"][error] > 0
+def test_a_wrong_answer_is_an_error(generator: Generator, answer: Callable[[int], bytes], error: str) -> None:
+    with answering(answer) as port, pytest.raises(BenchError, match=f"no figures: 1 x {error}"):
+        run(generator, Load(1), port)
+
+
+def test_a_port_that_nobody_listens_on_is_an_error(generator: Generator) -> None:
+    with pytest.raises(BenchError, match=r"connection 1 of 2 to port .*refused"):
+        run(generator, Load(2), free_port())
 
 
 @pytest.mark.parametrize(
-    "options",
+    "load",
     [
-        ("connections=4", "depth=8", "bytes=300"),
-        ("connections=2", "depth=2", "bytes=1048576"),
-        ("connections=2", "depth=2", "bytes=262144", "api=fetch"),
-        ("connections=3", "rate=500", "client_ids=100", "rotate=1"),
+        Load(4, 8, 300),
+        Load(2, 2, 1 << 20),
+        Load(2, 2, 1 << 18, "fetch"),
+        Load(3, rate_per_s=500, client_ids=100, rotate=True),
     ],
 )
-def test_the_stand_in_broker_answers_every_kind_of_load(options: tuple[str, ...], tmp_path: Path) -> None:
-    port = free_port()
-    with Program("stub_broker", [str(STUB_BROKER), str(port)], tmp_path / "broker.log") as broker:
-        broker.wait_until(lambda: _accepts(port), "a listening port", 5)
-        status, said = load(port, *options)
-    assert status == 0
-    assert said["requests"] > 0
+def test_the_broker_answers_every_kind_of_load(generator: Generator, load: Load) -> None:
+    assert run(generator, load, generator.port)["requests"] > 0
 
 
-def _accepts(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex((LOOPBACK, port)) == 0
+def test_held_connections_end_with_the_next_run(generator: Generator) -> None:
+    generator.hold(Load(50), generator.port)
+    generator.release()
+    assert run(generator, Load(1), generator.port)["requests"] > 0

@@ -1,10 +1,6 @@
-// A stand-in for a Kafka broker that costs next to nothing: it answers Produce v9, Fetch v12, Metadata v1 and ApiVersions
-// with valid frames and stores nothing. An answer follows when the last byte of its request has come, in order. A
-// request that it does not know is an error on stderr and the end of the connection.
-//
-//   stub_broker PORT
+#include "broker.h"
+
 #include <arpa/inet.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -12,17 +8,17 @@
 #include <unistd.h>
 
 #include "messages.h"
-#include "stream.h"
 
-enum { EVENTS = 256, BACKLOG = 4096, REQUEST_HEAD_BYTES = 14, PEEK_BYTES = 128 };
+enum { BACKLOG = 4096, REQUEST_HEAD_BYTES = 14, PEEK_BYTES = 128 };
 
-struct client {
+struct broker_end {
     struct stream stream;
     bool pending; // a request is known and its body still to come
     struct frame answer;
 };
 
 static uint16_t port;
+static struct source listener = {.role = LISTENER};
 
 static size_t at_most(size_t value, size_t most) { return value < most ? value : most; }
 
@@ -46,14 +42,14 @@ static bool prepare(const uint8_t *at, size_t seen, struct frame *answer) {
     } else if (key == API_VERSIONS) {
         put_api_versions_answer(&answer->head, correlation, version);
     } else {
-        fprintf(stderr, "stub_broker: no answer for api key %u version %u\n", key, version);
+        fprintf(stderr, "broker: no answer for api key %u version %u\n", key, version);
         return false;
     }
     return true;
 }
 
 // Answers every request that is there. False: the client sent something else.
-static bool serve(struct client *c) {
+static bool serve(struct broker_end *c) {
     struct stream *s = &c->stream;
     size_t taken = 0;
     while (!stream_full(s)) {
@@ -79,7 +75,7 @@ static bool serve(struct client *c) {
 }
 
 // Serves and sends for as long as sending makes room for more answers. False: the connection is over.
-static bool answer_all(struct client *c) {
+static bool answer_all(struct broker_end *c) {
     bool was_full;
     do {
         if (!serve(c)) return false;
@@ -89,12 +85,13 @@ static bool answer_all(struct client *c) {
     return true;
 }
 
-static void end(struct client *c) {
-    close(c->stream.fd);
+static void end(struct broker_end *c) {
+    close(c->stream.source.fd);
     free(c);
 }
 
-static void attend(int epoll, struct client *c, uint32_t events) {
+void broker_attend(int epoll, struct source *source, uint32_t events) {
+    struct broker_end *c = (struct broker_end *)source;
     bool alive = !(events & (EPOLLERR | EPOLLHUP)) || (events & EPOLLIN);
     if (alive && events & EPOLLIN) alive = stream_read(&c->stream);
     if (alive) alive = answer_all(c);
@@ -104,45 +101,23 @@ static void attend(int epoll, struct client *c, uint32_t events) {
         end(c);
 }
 
-static void accept_all(int listener, int epoll) {
+void broker_accept(int epoll) {
     int fd;
-    while ((fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
-        struct client *c = calloc(1, sizeof *c);
+    while ((fd = accept4(listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
+        struct broker_end *c = calloc(1, sizeof *c);
         if (c == NULL) abort();
-        stream_open(&c->stream, fd);
-        if (!stream_register(epoll, &c->stream)) end(c);
+        stream_open(&c->stream, BROKER_END, fd);
+        if (!watch_source(epoll, &c->stream.source)) end(c);
     }
 }
 
-static int listen_on(uint16_t on) {
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), yes = 1;
+bool broker_listen(int epoll, uint16_t on) {
+    int yes = 1;
     struct sockaddr_in address = {
         .sin_family = AF_INET, .sin_port = htons(on), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    if (bind(fd, (struct sockaddr *)&address, sizeof address) || listen(fd, BACKLOG)) {
-        perror("stub_broker: bind");
-        exit(1);
-    }
-    return fd;
-}
-
-int main(int argc, char **argv) {
-    if (argc != 2) {
-        fprintf(stderr, "usage: stub_broker PORT\n");
-        return 2;
-    }
-    signal(SIGPIPE, SIG_IGN);
-    port = (uint16_t)atoi(argv[1]);
-    int listener = listen_on(port), epoll = epoll_create1(EPOLL_CLOEXEC);
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL}, events[EVENTS];
-    epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &event);
-    for (;;) {
-        int n = epoll_wait(epoll, events, EVENTS, -1);
-        for (int i = 0; i < n; i++) {
-            if (events[i].data.ptr == NULL)
-                accept_all(listener, epoll);
-            else
-                attend(epoll, events[i].data.ptr, events[i].events);
-        }
-    }
+    port = on;
+    listener.fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    setsockopt(listener.fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    return bind(listener.fd, (struct sockaddr *)&address, sizeof address) == 0 && listen(listener.fd, BACKLOG) == 0 &&
+           watch_source(epoll, &listener);
 }

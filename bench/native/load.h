@@ -1,0 +1,30 @@
+// The clients: Kafka requests on many connections at once, and one line of JSON about the answers.
+//
+// A run is one line of NAME=VALUE words:
+//     port=N            where to connect, on 127.0.0.1; without it, nothing is done but to end a hold
+//     api=produce|fetch what to send (produce)
+//     bytes=N           the size of a produce request, or of the records of a fetch answer (512)
+//     connections=N     (1)
+//     depth=N           requests in flight on each connection (1)
+//     rate=N            requests per second of all connections, evenly spaced; without it, each answer is followed by
+//                       the next request at once
+//     client_ids=N      distinct client-ids: connection i uses number i mod N (1)
+//     rotate=1          every request of a connection names another client-id
+//     warmup=S, seconds=S
+//     watch=PID,PID     processes whose CPU time is read at both ends of the measured time
+//     hold=1            one request on each connection; they stay open until the next line
+//
+// With a rate, latency counts from the moment a request was due, not from when it could be sent. An answer with the
+// wrong correlation id or size, one that tells a throttle, and a lost connection end the run and are counted in `errors`.
+#ifndef SLUICE_BENCH_LOAD_H
+#define SLUICE_BENCH_LOAD_H
+
+#include "stream.h"
+
+void load_run(int epoll, char *line);
+void load_attend(struct source *client, uint32_t events);
+void load_pace(void);
+
+void turn(int epoll, int timeout_ms); // attends to what epoll reports, clients and broker alike (generator.c)
+
+#endif
