@@ -6,7 +6,8 @@ IndexError or struct.error, and a count or a length that leads there is found ou
 allocated for what the wire claims.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -125,6 +126,15 @@ class _Source:
     def _line(self, line: str) -> None:
         self.lines.append("    " * self._depth + line)
 
+    @contextmanager
+    def _block(self, head: str) -> Iterator[None]:
+        """Write ``head`` and what is written inside the with statement below it; it ends with nothing ahead."""
+        self._line(head)
+        self._depth += 1
+        yield
+        self._catch_up()
+        self._depth -= 1
+
     def _here(self) -> str:
         return f"p + {self._ahead}" if self._ahead else "p"
 
@@ -190,14 +200,11 @@ class _Source:
         if size and not endpoints:
             self._line(f"p += n * {size}" if not field.nullable else f"p += max(n, 0) * {size}")
             return
-        self._line("for _ in range(n):")
-        self._depth += 1
-        if field.element:
-            self._field(Field("", field.element))
-        else:
-            self._fields(field.fields, names_broker=endpoints)
-        self._catch_up()
-        self._depth -= 1
+        with self._block("for _ in range(n):"):
+            if field.element:
+                self._field(Field("", field.element))
+            else:
+                self._fields(field.fields, names_broker=endpoints)
 
     def _element_bytes(self, field: Field) -> int:
         """Return the length of an array's elements if all have the same, else 0."""
@@ -211,11 +218,8 @@ class _Source:
             self._fields(field.fields)
             return
         self._line("p += 1")
-        self._line("if data[p - 1] < 128:")  # the marker: negative is null (NullableSchema)
-        self._depth += 1
-        self._fields(field.fields)
-        self._catch_up()
-        self._depth -= 1
+        with self._block("if data[p - 1] < 128:"):  # the marker: negative is null (NullableSchema)
+            self._fields(field.fields)
 
     def _fields(self, fields: tuple[Field, ...], *, names_broker: bool = False) -> None:
         """Pass over the fields of a struct and its tag section."""
@@ -248,17 +252,13 @@ class _Source:
         """Walk the root's tag section; every occurrence of the tag counts, and must end where its size says."""
         self._catch_up()
         self._line("tag_count, p = varint(data, p)")
-        self._line("for _ in range(tag_count):")
-        self._depth += 1
-        self._line("tag, size_at = varint(data, p)")
-        self._line("size, p = varint(data, size_at)")
-        self._line("end = p + size")
-        self._line(f"if tag == {field.tag}:")
-        self._depth += 1
-        self._line("tags.append(Tag(size_at, p, end))")
-        self._array(field, endpoints=True)
-        self._line("if p != end:")
-        self._line("    raise wrong_tag_size(p)")
-        self._depth -= 1
-        self._line("p = end")
-        self._depth -= 1
+        with self._block("for _ in range(tag_count):"):
+            self._line("tag, size_at = varint(data, p)")
+            self._line("size, p = varint(data, size_at)")
+            self._line("end = p + size")
+            with self._block(f"if tag == {field.tag}:"):
+                self._line("tags.append(Tag(size_at, p, end))")
+                self._array(field, endpoints=True)
+                self._line("if p != end:")
+                self._line("    raise wrong_tag_size(p)")
+            self._line("p = end")
