@@ -12,7 +12,7 @@ from rich.console import Console
 
 from deploy.demo.display import Display, display, quota
 from deploy.demo.readings import Meter
-from deploy.demo.scenario import AFTER, BEFORE, GREEDY_PRODUCER, WINDOW_SAMPLES, Plan
+from deploy.demo.scenario import AFTER, BEFORE, GREEDY_PRODUCER, SAMPLE_S, WINDOW_SAMPLES, Plan
 from deploy.demo.stage import Stage, clients_at_work, set_up
 from deploy.demo.stopping import EXIT_STATUS, Interrupted, end_what_is_left, ignore_signals, obey_signals
 from deploy.demo.summary import Span, findings, print_summary
@@ -84,8 +84,8 @@ Sluice stands at {stage.sluice.bootstrap}, in front of brokers {stage.cluster.bo
   quotas   {stage.sluice.quotas_path}
 
 Four clients connect, each a program of its own that knows nothing of Sluice. Two of them are greedy.
-Quotas are measured over {WINDOW_SAMPLES} samples of a second (Kafka's default is 11). As in Kafka, who was idle may
-send {WINDOW_SAMPLES - 1} s worth of a quota at once: that is the burst at the beginning, and after a quota is raised.
+Quotas are measured over {WINDOW_SAMPLES} samples of {SAMPLE_S:g} s, a tenth of Kafka's default. As in Kafka, who was
+idle may send {WINDOW_SAMPLES - 1} samples' worth at once: a burst at the beginning, and after a quota is raised.
 """,
         highlight=False,
         soft_wrap=True,

@@ -43,7 +43,7 @@ class LiveTable:
         table = Table(title=f"{elapsed_s:.0f} s of {self._total_s:.0f} s", title_justify="left")
         table.add_column("client", no_wrap=True)
         table.add_column("what it does")
-        for name in ("quota", f"last {AVERAGED_S:.0f} s", "throttled"):
+        for name in ("quota", f"last {AVERAGED_S:.1f} s", "throttled"):
             table.add_column(name, justify="right", no_wrap=True)
         for reading in readings:
             table.add_row(

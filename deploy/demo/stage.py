@@ -13,6 +13,7 @@ from deploy.demo.scenario import (
     KIB,
     NODE_IDS,
     PARTICIPANTS,
+    SAMPLE_S,
     TOPICS,
     WINDOW_SAMPLES,
     Participant,
@@ -52,9 +53,11 @@ def set_up(plan: Plan, say: Callable[[str], None]) -> Iterator[Stage]:
         say(f"filling topic {CLICKS.name}, for the greedy consumer to read …")
         _fill(cluster, plan)
         say("starting Sluice in front of it …")
-        window = {"quotas": {"window": {"samples": WINDOW_SAMPLES, "size": "1s"}}}
+        window = {"samples": WINDOW_SAMPLES, "size": f"{SAMPLE_S * 1000:.0f}ms"}
         sluice = stack.enter_context(
-            SluiceProcess(cluster.bootstrap, cluster.node_ids, quotas=BEFORE.text(), settings=window)
+            SluiceProcess(
+                cluster.bootstrap, cluster.node_ids, quotas=BEFORE.text(), settings={"quotas": {"window": window}}
+            )
         )
         yield Stage(cluster, sluice)
 
