@@ -5,6 +5,7 @@ import gc
 import platform
 import resource
 import signal
+import sys
 from pathlib import Path
 
 import structlog
@@ -35,12 +36,16 @@ log = structlog.get_logger("sluice")
 _EXIT_CONFIG = 2  # as the command line's own; a service manager need not try again
 _MAX_LOGGED_PROBLEMS = 20
 _EXPIRE_EVERY_S = 1.0
+_IDLE_COUNTER_MS = 20_000  # with its window that is half a minute: a counter is scraped before it goes
+_SWITCH_INTERVAL_S = 0.001
+"""How long a thread may hold the interpreter: rendering 2,000 entities then delays the loop half as much."""
 _DESCRIPTORS_RESERVED = 128
 """For what is neither a client nor its broker: listening ports, the admin port, files, Metadata."""
 
 
 def run(settings: Settings, config_path: Path) -> int:
     """Run the proxy until it is told to stop; returns the exit status."""
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     runner, loop_name = _loop_runner()
     with runner:
         return runner.run(App(settings, config_path, loop_name).run())
@@ -67,7 +72,7 @@ class App:
         self._stopping = asyncio.Event()
         self._cut_short = asyncio.Event()
         window = Window(settings.quotas.window.samples, settings.quotas.window.size_ms)
-        self._engine = Engine(self._policy, window)
+        self._engine = Engine(self._policy, window, idle_ms=_IDLE_COUNTER_MS)
         self._connections_limit = 0
         self._tables: list[dict[int, Served]] = []
 

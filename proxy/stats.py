@@ -32,7 +32,7 @@ class Stats:
         self.sessions: Counter[str] = Counter()
         """Open now, by listener."""
         self.connections: Counter[tuple[str, str]] = Counter()
-        """By (listener, outcome): accepted, refused_limit, refused_draining, broker_unreachable."""
+        """By (listener, outcome): accepted, refused_limit; of the accepted also broker_unreachable."""
         self.rejected: Counter[tuple[str, Cause]] = Counter()
         """Frames refused, by (side: client or broker, cause)."""
         self.reloads: Counter[str] = Counter()

@@ -24,6 +24,7 @@ class Counters:
         "_cap_ms",
         "_elsewhere",
         "_inert",
+        "_keep_ms",
         "_kind",
         "_levels",
         "_limits",
@@ -34,9 +35,10 @@ class Counters:
         "superseded",
     )
 
-    def __init__(self, kind: QuotaKind, window: Window) -> None:
+    def __init__(self, kind: QuotaKind, window: Window, idle_ms: int) -> None:
         self._kind = kind
         self._window = window
+        self._keep_ms = window.keep_ms + idle_ms
         # A request quota never delays longer than one window; byte rates are not capped (QuotaUtils).
         self._cap_ms = window.size_ms if kind is QuotaKind.REQUEST_PERCENTAGE else None
         self._policy = Policy()
@@ -96,7 +98,7 @@ class Counters:
         self._elsewhere = numbers
 
     def expire(self, now_ms: int) -> int:
-        keep_ms = self._window.keep_ms
+        keep_ms = self._keep_ms
         for bound in self._newcomers:
             # One that was only looked up so far is about to be charged: it is given a window's time.
             self._watch(bound, (now_ms if bound.last_ms is None else bound.last_ms) + keep_ms)
@@ -141,14 +143,17 @@ class Engine:
 
     ``generation`` rises whenever a Bound that a session holds may no longer be the right one: compare before use,
     and resolve again. One that is charged nevertheless loses nothing.
+
+    ``idle_ms`` is how long a counter that holds nothing any more is kept all the same, so that whoever asks for
+    ``usage`` less often than counters expire still sees what they counted.
     """
 
     __slots__ = ("_counters", "_policy", "generation")
 
-    def __init__(self, policy: Policy, window: Window = Window()) -> None:  # noqa: B008  frozen
+    def __init__(self, policy: Policy, window: Window = Window(), *, idle_ms: int = 0) -> None:  # noqa: B008  frozen
         self.generation = 0
         self._policy = Policy()
-        self._counters = {kind: Counters(kind, window) for kind in RATE_KINDS}
+        self._counters = {kind: Counters(kind, window, idle_ms) for kind in RATE_KINDS}
         self.apply(policy, 0)
 
     def resolve(self, user: str, client_id: str, kind: QuotaKind, broker: int) -> Bound:
