@@ -21,6 +21,7 @@ PRODUCE_VERSION: Final = 7  # throttle_time_ms last; KIP-219 since 6
 FETCH: Final = 1
 FETCH_VERSION: Final = 11  # throttle_time_ms first; KIP-219 since 8
 ANSWER_TIMEOUT_S: Final = 60.0
+TIMESTAMP_MS: Final = int(time.time() * 1000)  # of every record: one batch is as the other, and none is old
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class Shape:
 
 
 def produce_request(topic: str, client_id: str, records_bytes: int) -> bytes:
-    """Produce v7, acks=1, one batch of one record of about that size."""
+    """Produce v7, acks=1, one batch of one record: `records_bytes` in all."""
     records = record_batch(records_bytes)
     name = topic.encode()
     body = (
@@ -115,9 +116,14 @@ def fetch_request(topic: str, client_id: str, partition_bytes: int) -> bytes:
 
 
 def record_batch(size: int) -> bytes:
-    """One uncompressed batch of format v2 that holds one record."""
+    """One uncompressed batch of format v2 that holds one record, of just `size` bytes (some hundred at the least)."""
+    overhead = len(_batch_of(size)) - size
+    return _batch_of(size - overhead)
+
+
+def _batch_of(value_bytes: int) -> bytes:
     builder: Any = MemoryRecordsBuilder(magic=2, compression_type=0, batch_size=1 << 30)
-    builder.append(timestamp=None, key=None, value=bytes(max(1, size - 80)))
+    builder.append(timestamp=TIMESTAMP_MS, key=None, value=bytes(value_bytes))
     builder.close()
     return bytes(builder.buffer())
 

@@ -2,8 +2,9 @@
 
 A greedy client under Kafka's default window sends ten seconds' worth at once, then a trickle, then again when its burst
 has left the window, eleven to twelve seconds later (N samples of 1 s). A mean over some 30 s therefore says how many
-bursts fell into them: Kafka's own quota shows +10 % or -20 % by where they begin. `steady_rate` therefore begins and
-ends in the trickle between two bursts, where a second more or less changes nothing.
+bursts fell into them: Kafka's own quota shows +10 % or -20 % by where they begin. Over whole windows, counted from the
+first bytes, each holds its burst, and the rate is the quota whatever the speed of the bursts. (A broker's own quota on
+fetches, which takes back what it does not send, bursts every twelve seconds instead.)
 """
 
 import bisect
@@ -15,8 +16,8 @@ from typing import Final, Self
 
 WINDOW_S: Final = 11.0
 MEASURED_WINDOWS: Final = 3
-LEAD_WINDOWS: Final = 1.5
-MEASURED_S: Final = WINDOW_S * (LEAD_WINDOWS + MEASURED_WINDOWS)
+MEASURED_S: Final = WINDOW_S * (1 + MEASURED_WINDOWS)
+LEAD_S: Final = 0.5  # the measurement begins and ends in the trickle that comes before a burst
 END_SLACK_S: Final = 3.0  # a throttled client has nothing to report for so long
 SAMPLE_S: Final = 0.05
 
@@ -47,7 +48,7 @@ class Series:
         return (self.bytes_at(to_s) - self.bytes_at(from_s)) / (to_s - from_s)
 
     def steady_rate(self) -> float:
-        """Bytes per second over three windows (33 s), from one and a half windows after the first bytes."""
+        """Bytes per second over the three windows (33 s) that follow the first one."""
         first, last = self.steady_span_s()
         if self._at_s[-1] < last - END_SLACK_S:
             raise ValueError(f"the series ends {last - self._at_s[-1]:.1f} s before its last window does")
@@ -55,7 +56,7 @@ class Series:
 
     def steady_span_s(self) -> tuple[float, float]:
         """What `steady_rate` measures, as moments of the monotonic clock."""
-        first = self.start_s() + LEAD_WINDOWS * WINDOW_S
+        first = self.start_s() + WINDOW_S - LEAD_S
         return first, first + MEASURED_WINDOWS * WINDOW_S
 
 

@@ -48,7 +48,8 @@ class Metrics:
 class SluiceProcess:
     """`sluice run` in front of the brokers at `bootstrap`, as a context manager.
 
-    `node_ids` get a port each; `settings` are laid over the configuration file, section by section.
+    `node_ids` get a port each; `settings` are laid over the configuration file, section by section. `advertise` is the
+    host that clients are told.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class SluiceProcess:
         *,
         quotas: str = NO_QUOTAS,
         settings: Mapping[str, Any] | None = None,
+        advertise: str = LOOPBACK,
     ) -> None:
         first = free_ports(len(node_ids) + 2)
         self.address = Address(LOOPBACK, first)
@@ -66,6 +68,7 @@ class SluiceProcess:
             node_id: Address(LOOPBACK, first + 2 + index) for index, node_id in enumerate(sorted(node_ids))
         }
         self._bootstrap = bootstrap
+        self._advertise = advertise
         self._quotas = quotas
         self._settings = dict(settings or {})
         self._folder: Path | None = None
@@ -111,7 +114,11 @@ class SluiceProcess:
 
     def stop(self, timeout_s: float = 40.0) -> int:
         """SIGTERM; the exit status. Files and log stay until `close`."""
-        self._running().signal(signal.SIGTERM)
+        self.signal(signal.SIGTERM)
+        return self.wait(timeout_s)
+
+    def wait(self, timeout_s: float = 40.0) -> int:
+        """The exit status of one that is stopping."""
         return self._running().wait(timeout_s)
 
     def signal(self, number: signal.Signals) -> None:
@@ -155,7 +162,7 @@ class SluiceProcess:
 
     def _configuration(self) -> dict[str, Any]:
         brokers = {str(node_id): str(address.port) for node_id, address in self.broker_addresses.items()}
-        listener = {"name": "PLAIN", "bind": str(self.address), "advertise": LOOPBACK, "brokers": brokers}
+        listener = {"name": "PLAIN", "bind": str(self.address), "advertise": self._advertise, "brokers": brokers}
         sections: dict[str, Any] = {
             "cluster": {"name": "harness", "bootstrap": self._bootstrap.split(",")},
             "listeners": [listener],

@@ -9,14 +9,16 @@ from tests.harness.kafka import KafkaCluster
 
 # Sparse on purpose: a port stands for a node id, not for a position.
 NODE_IDS = (1, 5, 42)
+SHORT_WINDOW_SAMPLES = 6
 
 _numbers = count(1)
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[KafkaCluster]:
-    """Three nodes of the newest version."""
-    with KafkaCluster(node_ids=NODE_IDS) as running:
+    """Three nodes of the newest version. Their own quotas, which one test compares with, have a short window."""
+    properties = {"quota.window.num": str(SHORT_WINDOW_SAMPLES)}
+    with KafkaCluster(node_ids=NODE_IDS, properties=properties) as running:
         yield running
 
 

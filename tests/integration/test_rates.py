@@ -26,6 +26,7 @@ MB = 1_000_000
 TOLERANCE = 0.05
 DURATION_S = MEASURED_S + 4.0
 PACE_BYTES_PER_S = 200_000
+FETCH_BYTES = 65_536
 FILL_BYTES = 320 * MB
 GREEDY_PRODUCERS = ((KAFKA_PYTHON, 1 * MB), (AIOKAFKA, 1 * MB), (CONFLUENT, 5 * MB), (JAVA_4, 5 * MB), (JAVA_2, 1 * MB))
 GREEDY_CONSUMERS = ((CONFLUENT, 5 * MB), (JAVA_4, 1 * MB), (KAFKA_PYTHON, 1 * MB))
@@ -105,7 +106,9 @@ def _start(cluster: KafkaCluster, sluice: SluiceProcess, filled: str, stack: Exi
         clients[name] = stack.enter_context(kind.run(task))
     for kind, _ in GREEDY_CONSUMERS:
         name = _consumer(kind)
-        fetch = Consume(bootstrap=at, client_id=name, topic=filled, duration_s=DURATION_S, partition_fetch_bytes=65_536)
+        fetch = Consume(
+            bootstrap=at, client_id=name, topic=filled, duration_s=DURATION_S, partition_fetch_bytes=FETCH_BYTES
+        )
         clients[name] = stack.enter_context(kind.run(fetch))
     pace = Produce(
         bootstrap=at,
@@ -122,12 +125,15 @@ def _start(cluster: KafkaCluster, sluice: SluiceProcess, filled: str, stack: Exi
 
 
 def _received(client: ClientProcess) -> Series:
-    return Series((event["at_s"], event["bytes"]) for event in client.of_kind("progress"))
+    progress = [(event["at_s"], event["bytes"]) for event in client.of_kind("progress")]
+    return Series([(progress[0][0] - 0.001, 0), *progress])
 
 
 def _fill(cluster: KafkaCluster, topic: str) -> None:
-    """More than the greediest consumer will read, in batches that a fetch just holds one of."""
-    shape = Shape(cluster.direct(NODE_IDS[0]), produce_request(topic, "fill", 60_000), connections=4)
+    """More than the greediest consumer will read. Two batches just fill a fetch: a broker sends what is left of its
+    size as part of a batch, which is charged and thrown away by every client.
+    """
+    shape = Shape(cluster.direct(NODE_IDS[0]), produce_request(topic, "fill", FETCH_BYTES // 2), connections=4)
     folder = cluster.log_folder(topic)
     while log_bytes(folder) < FILL_BYTES:
         (load,) = run_loads([shape], duration_s=1.0)

@@ -1,0 +1,111 @@
+"""What happens at the ends: the proxy is stopped, a broker goes down and comes back, Prometheus comes by."""
+
+import signal
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from tests.harness.kafka import KafkaCluster
+from tests.harness.load import Shape, fetch_request, produce_request, run_loads
+from tests.harness.measure import wait_until
+from tests.harness.sluice import SluiceProcess
+from tests.harness.wire import API_VERSIONS, Connection, answers_api_versions, frame
+from tests.integration.conftest import fresh_name
+
+pytestmark = pytest.mark.integration
+
+NODE_ID, OTHER_ID = 1, 5
+API_VERSIONS_REQUEST = frame(API_VERSIONS, 0, 7, "lifecycle", b"")
+QUOTAS = "quotas:\n  - {entity: {client-id: metered}, producer_byte_rate: 1MB, consumer_byte_rate: 1MB}\n"
+
+
+@pytest.fixture(scope="module")
+def topic(cluster: KafkaCluster) -> str:
+    name = fresh_name("lifecycle")
+    cluster.create_topic(name, leader=NODE_ID)
+    return name
+
+
+@pytest.fixture
+def sluice(cluster: KafkaCluster) -> Iterator[SluiceProcess]:
+    with SluiceProcess(cluster.bootstrap, cluster.node_ids, quotas=QUOTAS) as running:
+        yield running
+
+
+def test_sigterm_answers_what_is_in_flight_and_exits_0(sluice: SluiceProcess, topic: str) -> None:
+    """A Fetch of an empty topic waits at the broker; its answer still comes, and then the end of the connection."""
+    with Connection(sluice.broker_addresses[NODE_ID]) as busy, Connection(sluice.address) as idle:
+        idle.exchange(API_VERSIONS_REQUEST)
+        busy.send(fetch_request(topic, "draining", 1000))
+        wait_until(lambda: _requests(sluice, "Fetch") == 1, "the fetch on its way")
+        sluice.signal(signal.SIGTERM)
+        assert busy.receive()
+        assert busy.is_closed_by_peer()
+        assert idle.is_closed_by_peer()
+    assert sluice.wait() == 0
+    assert not answers_api_versions(sluice.address)
+    assert sluice.logs()[-1]["event"] == "stopped"
+
+
+def test_second_sigterm_does_not_wait(cluster: KafkaCluster, topic: str) -> None:
+    """The drain would last a minute; the answer that it waits for never comes, because the broker is stopped."""
+    settings = {"drain": {"timeout": "60s"}}
+    with SluiceProcess(cluster.bootstrap, cluster.node_ids, settings=settings) as sluice:
+        broker = cluster.brokers[NODE_ID]
+        with Connection(sluice.broker_addresses[NODE_ID]) as busy:
+            busy.exchange(API_VERSIONS_REQUEST)
+            broker.signal(signal.SIGSTOP)
+            try:
+                busy.send(API_VERSIONS_REQUEST)
+                wait_until(lambda: _requests(sluice, "ApiVersions") == 2, "the second request on its way")
+                sluice.signal(signal.SIGTERM)
+                wait_until(lambda: sluice.get("/readyz")[0] != 200, "not ready any more")
+                assert sluice.is_running
+                assert sluice.stop(timeout_s=5.0) == 1  # which says that something was cut off
+            finally:
+                broker.signal(signal.SIGCONT)
+
+
+def test_broker_down_closes_its_own_sessions_only(cluster: KafkaCluster, sluice: SluiceProcess) -> None:
+    own, other = sluice.broker_addresses[NODE_ID], sluice.broker_addresses[OTHER_ID]
+    with Connection(own) as lost, Connection(other) as kept:
+        lost.exchange(API_VERSIONS_REQUEST)
+        kept.exchange(API_VERSIONS_REQUEST)
+        cluster.stop_broker(NODE_ID, crash=True)
+        try:
+            assert lost.is_closed_by_peer()
+            assert kept.exchange(API_VERSIONS_REQUEST)
+            for _ in range(3):
+                assert not answers_api_versions(own)
+            assert sluice.metrics().value("sluice_broker_reachable", broker=str(NODE_ID)) == 0
+            assert kept.exchange(API_VERSIONS_REQUEST)
+        finally:
+            cluster.start_broker(NODE_ID)
+        wait_until(lambda: answers_api_versions(own), "the broker served again")
+        assert kept.exchange(API_VERSIONS_REQUEST)
+    assert sluice.metrics().value("sluice_broker_reachable", broker=str(NODE_ID)) == 1
+    complaints = [event for event in sluice.logs() if event["level"] == "error" and event.get("broker") == NODE_ID]
+    assert len(complaints) == 1
+
+
+def test_promtool_finds_nothing_to_say(sluice: SluiceProcess, topic: str) -> None:
+    address = sluice.broker_addresses[NODE_ID]
+    loads = run_loads(
+        [
+            Shape(address, produce_request(topic, "metered", 400_000)),
+            Shape(address, fetch_request(topic, "metered", 1000)),
+        ],
+        duration_s=1.5,
+    )
+    assert [load.errors for load in loads] == [[], []]
+    text = sluice.metrics().text
+    assert 'client_id="metered"' in text
+    checked = subprocess.run(
+        ["promtool", "check", "metrics"], input=text, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+
+
+def _requests(sluice: SluiceProcess, api: str) -> float:
+    return sluice.metrics().value("sluice_requests_total", api=api)
