@@ -31,8 +31,10 @@ FETCH_CAP = 15
 DRAWS = 60
 SHARE_GROUP_APIS = {76, 77, 78, 79, 90, 91, 92}
 INTER_BROKER_APIS = {27, 83, 84, 85, 86, 87}  # WriteTxnMarkers and the state of share groups
-# A broker says 0 so that old librdkafka goes on, and closes on what is below 3 (KAFKA-18659).
-PRODUCE_SINCE = 3
+# Versions compared, where not all that the broker names: it names Produce 0 for old librdkafka's sake and closes on
+# what is below 3 (KAFKA-18659), OffsetFetch 1 has no "all topics", CreateTopics 7 answers with an id that is drawn.
+LOWEST = {0: 3, 9: 2}
+HIGHEST = {1: FETCH_CAP, 19: 6}
 TIMES = {"timeout_ms": 30_000}
 
 
@@ -215,12 +217,10 @@ def _wanted(scene: Scene, broker: Connection, request: bytes, got: bytes) -> byt
 
 
 def _common_versions(scene: Scene, request: Any) -> range:
-    lowest, highest = scene.versions.get(request.API_KEY, (0, -1))
-    if request.API_KEY == consumer.FetchRequest.API_KEY:
-        highest = min(highest, FETCH_CAP)
-    if request.API_KEY == producer.ProduceRequest.API_KEY:
-        lowest = PRODUCE_SINCE
-    return range(max(lowest, request.min_version), min(highest, request.max_version) + 1)
+    key: int = request.API_KEY
+    lowest, highest = scene.versions.get(key, (0, -1))
+    first = max(lowest, request.min_version, LOWEST.get(key, 0))
+    return range(first, min(highest, request.max_version, HIGHEST.get(key, highest)) + 1)
 
 
 def _encode(request: Any, version: int) -> bytes:
