@@ -46,7 +46,7 @@ class Pair:
         """End the producer, let the consumer come after it, and compare."""
         self.producer.ask_to_stop()
         produced = self.producer.result()
-        self.consumer.wait_for(lambda client: _records(client) >= produced.records - 1, "everything consumed", 30.0)
+        self.consumer.wait_for(lambda client: _records(client) >= produced.records, "everything consumed", 30.0)
         self.consumer.ask_to_stop()
         consumed = self.consumer.result()
         assert produced.errors == ()

@@ -38,6 +38,7 @@ public final class Client {
     private long bytes;
     private long corrupt;
     private double reportedS;
+    private long reportedRecords;
     private volatile boolean stopRequested;
 
     public static void main(String[] words) throws Exception {
@@ -188,6 +189,7 @@ public final class Client {
             for (ConsumerRecord<byte[], byte[]> record : poll.next()) {
                 receive(record.value());
             }
+            tick();
         }
         double throttleMs = throttleMs(consumer.metrics());
         consumer.close();
@@ -282,8 +284,14 @@ public final class Client {
         } else {
             indexes.add(index);
         }
-        if (nowS() - reportedS >= PROGRESS_S) {
+        tick();
+    }
+
+    /** Reports what is new, but not too often. */
+    private synchronized void tick() {
+        if (records != reportedRecords && nowS() - reportedS >= PROGRESS_S) {
             reportedS = nowS();
+            reportedRecords = records;
             emit("progress", "\"records\": " + records + ", \"bytes\": " + bytes);
         }
     }

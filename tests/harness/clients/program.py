@@ -57,6 +57,7 @@ class Tally:
         self.errors: list[str] = []
         self.throttle_ms: list[float] = []
         self._reported_s = 0.0
+        self._reported_records = 0
 
     def add(self, index: int | None, size: int) -> None:
         self.records += 1
@@ -65,14 +66,16 @@ class Tally:
             self.corrupt += 1
         else:
             self.indexes.add(index)
-        if time.monotonic() - self._reported_s >= PROGRESS_S:
-            self.report()
+        self.tick()
 
     def receive(self, value: bytes) -> None:
         self.add(index_of(value), len(value))
 
-    def report(self) -> None:
-        self._reported_s = time.monotonic()
+    def tick(self) -> None:
+        """Report what is new, but not too often."""
+        if self.records == self._reported_records or time.monotonic() - self._reported_s < PROGRESS_S:
+            return
+        self._reported_s, self._reported_records = time.monotonic(), self.records
         emit("progress", records=self.records, bytes=self.bytes)
 
     def done(self, **values: object) -> None:
@@ -89,7 +92,7 @@ class Tally:
 
 
 class Ending:
-    """When a consumer has had enough."""
+    """When a consumer has had enough; asked between two polls."""
 
     def __init__(self, task: Consume) -> None:
         self._records = task.records
@@ -97,6 +100,7 @@ class Ending:
         self._stop = stop_requested()
 
     def has_come(self, tally: Tally) -> bool:
+        tally.tick()
         enough = self._records > 0 and tally.records >= self._records
         return enough or self._stop.is_set() or time.monotonic() >= self._deadline_s
 
