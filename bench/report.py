@@ -12,9 +12,10 @@ from bench.targets import DIRECT, HAPROXY, RELAY, SLUICE
 Samples = Mapping[str, Sequence[Sample]]
 """Target → its samples of one row, one a round."""
 
-LOAD_LIMIT: Final = 0.97
-"""From this share of the time on, the load may have been what limited the throughput."""
+LEAST_HEADROOM: Final = 1.2
+"""How many times the load's throughput through a proxy it must reach directly, or it may have been the limit."""
 
+_BUSY: Final = ("requests_per_s", "proxy_busy", "load_busy")
 _UNITS: Final = {
     "cpu_us_per_request": "µs CPU/request",
     "cpu_s_per_gb": "s CPU/GB",
@@ -82,7 +83,7 @@ def verdict(row: Row, figure: str, samples: Samples) -> tuple[str, bool | None]:
 
 
 HEADINGS: Final = ("row", "unit", "haproxy", "relay", "sluice", "relay x", "sluice x", "aim", "")
-WIDTHS: Final = (15, 20, 20, 20, 20, 7, 18, 8, 7)
+WIDTHS: Final = (16, 20, 20, 20, 20, 7, 18, 8, 7)
 
 
 def line(cells: Sequence[str]) -> str:
@@ -103,17 +104,18 @@ def lines_of(row: Row, samples: Samples) -> list[str]:
 
 
 def load_lines(row: Row, samples: Samples) -> list[str]:
-    """That the load was not the limit: throughput and how busy each side's core was, the direct way first."""
+    """That the load was not the limit: what it reached directly and through each proxy, and how busy all were."""
+    direct = [sample["requests_per_s"] for sample in samples.get(DIRECT, ()) if "requests_per_s" in sample]
+    if not direct:
+        return []
     found = []
     for name, taken in samples.items():
-        if not taken or "load_busy" not in taken[0]:
-            continue
-        middle = {key: median(sample[key] for sample in taken) for key in ("requests_per_s", "proxy_busy", "load_busy")}
-        limited = name != DIRECT and middle["load_busy"] > LOAD_LIMIT > middle["proxy_busy"]
+        reached, proxy, load = (median(each[key] for each in taken) for key in _BUSY)
+        headroom = median(direct) / reached
+        limited = name != DIRECT and row.load.rate_per_s is None and headroom < LEAST_HEADROOM
         found.append(
-            f"{row.name:<15} {name:<8} {middle['requests_per_s']:>10,.0f} requests/s"
-            f"   proxy {middle['proxy_busy']:>5.0%}   load and broker {middle['load_busy']:>5.0%}"
-            + ("   THE LOAD WAS THE LIMIT" if limited else "")
+            f"{row.name:<16} {name:<8} {reached:>10,.0f} requests/s   proxy {proxy:>5.0%}   load and broker"
+            f" {load:>5.0%}   directly {short(headroom)} x" + ("   THE LOAD MAY HAVE BEEN THE LIMIT" if limited else "")
         )
     return found
 

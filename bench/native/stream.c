@@ -25,18 +25,21 @@ double now_s(void) {
 double idle_s;
 
 int wait_events(int epoll, struct epoll_event *events, int most, int timeout_ms) {
-    static double last_event_s;
-    double before_s = now_s();
+    static double last_event_s, idle_since_s; // the latter 0: not idle
+    if (idle_since_s == 0) idle_since_s = now_s();
     int n = epoll_wait(epoll, events, most, 0);
     double after_s = now_s();
     if (n == 0 && after_s - last_event_s > AWAKE_S) {
         n = epoll_wait(epoll, events, most, timeout_ms);
         after_s = now_s();
     }
-    if (n > 0)
+    if (n > 0) {
         last_event_s = after_s;
-    else
-        idle_s += after_s - before_s;
+        idle_since_s = 0;
+    } else {
+        idle_s += after_s - idle_since_s;
+        idle_since_s = after_s;
+    }
     return n;
 }
 

@@ -68,15 +68,21 @@ def test_a_row_says_whether_its_aim_is_met() -> None:
     assert line.split() == ["small", "µs", "CPU/request", "10.0", "16.0", "1.60", "≤", "1.5", "x", "NOT", "MET"]
 
 
-@pytest.mark.parametrize(
-    ("proxy_busy", "load_busy", "limited"), [(0.5, 0.99, True), (1.0, 0.99, False), (0.5, 0.5, False)]
-)
-def test_a_load_that_was_the_limit_is_named(proxy_busy: float, load_busy: float, limited: bool) -> None:
-    sample = {"requests_per_s": 1000.0, "proxy_busy": proxy_busy, "load_busy": load_busy}
-    (line,) = load_lines(ROW, {SLUICE: [sample]})
-    assert line.endswith("THE LOAD WAS THE LIMIT") is limited
+def busy(requests_per_s: float) -> list[Sample]:
+    return [{"requests_per_s": requests_per_s, "proxy_busy": 1.0, "load_busy": 0.9}]
 
 
-def test_the_direct_way_is_limited_by_the_load_and_that_is_no_fault() -> None:
-    (line,) = load_lines(ROW, {DIRECT: [{"requests_per_s": 1000.0, "proxy_busy": 0.0, "load_busy": 1.0}]})
-    assert "LIMIT" not in line
+@pytest.mark.parametrize(("reached", "limited"), [(50_000.0, False), (95_000.0, True)])
+def test_a_load_without_headroom_is_named(reached: float, limited: bool) -> None:
+    _, line = load_lines(ROW, {DIRECT: busy(100_000.0), SLUICE: busy(reached)})
+    assert ("LIMIT" in line) is limited
+
+
+def test_the_direct_way_and_a_paced_load_need_no_headroom() -> None:
+    samples = {DIRECT: busy(2_000.0), SLUICE: busy(2_000.0)}
+    assert not any("LIMIT" in line for line in load_lines(LATENCY, samples))
+    assert "LIMIT" not in load_lines(ROW, samples)[0]
+
+
+def test_a_row_without_load_has_no_load_lines() -> None:
+    assert load_lines(START, {SLUICE: [{"listening_ms": 300.0}]}) == []
