@@ -1,6 +1,7 @@
 """Where clients connect: a bootstrap port, and a port for each broker that listens before a client is told of it."""
 
 import asyncio
+import errno
 import socket
 from collections.abc import Callable, Mapping, Sequence
 
@@ -19,6 +20,7 @@ from quotas.entities import ANONYMOUS
 log = structlog.get_logger("sluice.listener")
 
 _BACKLOG = 1024
+_NO_SUCH_FAMILY = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 
 class Listener:
@@ -45,7 +47,6 @@ class Listener:
         self._connect_timeout_s = connect_timeout_s
         self._host = settings.advertise.encode()
         self._told: dict[int, tuple[bytes, int]] = {}
-        self._sockets: list[socket.socket] = []
         self._servers: list[asyncio.Server] = []
         self._open = True
         self.sessions: set[Session] = set()
@@ -90,22 +91,22 @@ class Listener:
             raise OSError(f"listener {self.name}: cannot bind {self._settings.bind}: {describe(error)}") from error
 
     def _listen(self, port: int, node_id: int | None) -> None:
+        failure: OSError | None = None
+        opened = 0
         for family, kind, protocol, _, address in socket.getaddrinfo(
             self._settings.bind.host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         ):
-            bound = socket.socket(family, kind, protocol)
             try:
-                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if family == socket.AF_INET6:
-                    bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                bound.bind(address)
-                bound.listen(_BACKLOG)
-                bound.setblocking(False)
-            except OSError:
-                bound.close()
-                raise
-            self._sockets.append(bound)
+                bound = _bind(family, kind, protocol, address)
+            except OSError as error:
+                if error.errno not in _NO_SUCH_FAMILY:
+                    raise
+                failure = error  # a name with an IPv6 address too, on a machine without IPv6
+                continue
+            opened += 1
             spawn(self._serve(bound, node_id), f"listen on {address}")
+        if failure is not None and not opened:
+            raise failure
 
     async def _serve(self, bound: socket.socket, node_id: int | None) -> None:
         loop = asyncio.get_running_loop()
@@ -167,3 +168,18 @@ class Listener:
         if session in self.sessions:
             self.sessions.discard(session)
             self._stats.sessions[self.name] -= 1
+
+
+def _bind(family: int, kind: int, protocol: int, address: tuple[object, ...]) -> socket.socket:
+    bound = socket.socket(family, kind, protocol)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind(address)
+        bound.listen(_BACKLOG)
+        bound.setblocking(False)
+    except OSError:
+        bound.close()
+        raise
+    return bound

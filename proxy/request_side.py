@@ -204,8 +204,9 @@ class RequestSide:
         if cap is None or fetch_limits_offset(api.spec) < 0:
             return
         min_bytes, max_bytes = _LIMITS.unpack_from(chunk, field)
-        if max_bytes > cap:
-            self._edits.append((field, _LIMITS.pack(min(min_bytes, cap), cap)))
+        if max_bytes > cap or min_bytes > cap:
+            max_bytes = min(max_bytes, cap)
+            self._edits.append((field, _LIMITS.pack(min(min_bytes, max_bytes), max_bytes)))
 
     def _refuse(self, chunk: bytes, start: int, position: int, head: Head) -> int:
         """Answer an ApiVersions newer than the table with error 35 (KIP-511); raise for anything else.

@@ -215,6 +215,7 @@ class TestFetchThrottle:
             1, max_bytes=10 * KIB, min_bytes=10 * KIB
         )
         assert play.from_client(fetch(2, max_bytes=100)) == fetch(2, max_bytes=100)
+        assert play.from_client(fetch(3, max_bytes=100, min_bytes=10**6)) == fetch(3, max_bytes=100, min_bytes=100)
 
     def test_several_fetches_of_one_chunk_are_lowered_each(self) -> None:
         play = fetch_quota()
