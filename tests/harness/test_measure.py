@@ -1,0 +1,29 @@
+import pytest
+
+from tests.harness.measure import MEASURED_WINDOWS, WINDOW_S, Series
+
+
+def bursts(count: int, burst_bytes: int = 11_000_000) -> Series:
+    """A burst at the begin of each window, and samples every half second."""
+    samples = [(100.0, 0.0)]
+    for half in range(1, int(count * WINDOW_S * 2)):
+        at_s = half / 2
+        samples.append((100.0 + at_s, burst_bytes * (1 + int(at_s - 0.5) // int(WINDOW_S))))
+    return Series(samples)
+
+
+def test_steady_rate_counts_whole_windows() -> None:
+    series = bursts(5)
+    assert series.start_s() == 100.5
+    assert series.steady_rate() == pytest.approx(1_000_000)
+
+
+def test_steady_rate_wants_all_its_windows() -> None:
+    with pytest.raises(ValueError, match=r"the series ends .* before its last window"):
+        bursts(MEASURED_WINDOWS).steady_rate()
+
+
+def test_bytes_at_is_the_last_total_known() -> None:
+    series = Series([(1.0, 10), (2.0, 30)])
+    assert [series.bytes_at(at_s) for at_s in (0.5, 1.0, 1.9, 2.0, 9.0)] == [0, 10, 10, 30, 30]
+    assert series.rate(1.0, 2.0) == 20
