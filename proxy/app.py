@@ -6,7 +6,6 @@ import platform
 import resource
 import signal
 import sys
-from pathlib import Path
 
 import structlog
 
@@ -33,6 +32,7 @@ from quotas.stores.file import load
 
 log = structlog.get_logger("sluice")
 
+_EXIT_FAILED = 1
 _EXIT_CONFIG = 2  # as the command line's own; a service manager need not try again
 _MAX_LOGGED_PROBLEMS = 20
 _EXPIRE_EVERY_S = 1.0
@@ -43,12 +43,12 @@ _DESCRIPTORS_RESERVED = 128
 """For what is neither a client nor its broker: listening ports, the admin port, files, Metadata."""
 
 
-def run(settings: Settings, config_path: Path) -> int:
+def run(settings: Settings) -> int:
     """Run the proxy until it is told to stop; returns the exit status."""
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     runner, loop_name = _loop_runner()
     with runner:
-        return runner.run(App(settings, config_path, loop_name).run())
+        return runner.run(App(settings, loop_name).run())
 
 
 def _loop_runner() -> tuple[asyncio.Runner, str]:
@@ -62,9 +62,8 @@ def _loop_runner() -> tuple[asyncio.Runner, str]:
 class App:
     """Everything that runs in the process, wired together."""
 
-    def __init__(self, settings: Settings, config_path: Path, loop_name: str) -> None:
+    def __init__(self, settings: Settings, loop_name: str) -> None:
         self._settings = settings
-        self._config_path = config_path
         self._loop_name = loop_name
         self._stats = Stats()
         self._policy = Policy()
@@ -75,12 +74,13 @@ class App:
         self._engine = Engine(self._policy, window, idle_ms=_IDLE_COUNTER_MS)
         self._connections_limit = 0
         self._tables: list[dict[int, Served]] = []
+        self._listeners: list[Listener] = []
 
     async def run(self) -> int:
         """Start, serve, and stop when a signal says so."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_stop_signal)
+            loop.add_signal_handler(number, self.on_stop_signal)
         loop.add_signal_handler(signal.SIGHUP, lambda: spawn(self._reload(), "reload quotas"))
         if not await self._load_quotas():
             return _EXIT_CONFIG
@@ -88,7 +88,8 @@ class App:
             await self._start()
         except OSError as error:
             log.error("cannot start", error=describe(error))
-            return 1
+            self._close_listeners()
+            return _EXIT_FAILED
         await self._stopping.wait()
         return await self._stop()
 
@@ -134,8 +135,7 @@ class App:
     async def _stop(self) -> int:
         sessions = [session for listener in self._listeners for session in listener.sessions]
         log.info("stopping", sessions=len(sessions), drain_s=self._settings.drain.timeout_s)
-        for listener in self._listeners:
-            listener.close()
+        self._close_listeners()
         draining = spawn(drain(sessions, self._settings.drain.timeout_s), "drain")
         hurry = spawn(self._cut_short.wait(), "wait for a second signal")
         await asyncio.wait((draining, hurry), return_when=asyncio.FIRST_COMPLETED)
@@ -145,9 +145,14 @@ class App:
                 session.abort()
         await self._admin.stop()
         log.info("stopped", cut_off=cut_off, hurried=cut_off is None)
-        return 0 if cut_off is not None else 1
+        return 0 if cut_off is not None else _EXIT_FAILED
 
-    def _on_stop_signal(self) -> None:
+    def _close_listeners(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+
+    def on_stop_signal(self) -> None:
+        """Stop: after draining the first time, at once the second."""
         (self._cut_short if self._stopping.is_set() else self._stopping).set()
 
     def _rules(self) -> Rules:

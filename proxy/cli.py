@@ -45,7 +45,7 @@ def run(config_path: Path) -> None:
     from proxy import app, logs
 
     logs.configure(settings.log.level, settings.log.format)
-    sys.exit(app.run(settings, config_path))
+    sys.exit(app.run(settings))
 
 
 @cli.command()

@@ -47,6 +47,8 @@ class Listener:
         self._connect_timeout_s = connect_timeout_s
         self._host = settings.advertise.encode()
         self._told: dict[int, tuple[bytes, int]] = {}
+        self._bound: set[socket.socket] = set()
+        """Listening already, and served from the loop's next turn on."""
         self._servers: list[asyncio.Server] = []
         self._open = True
         self.sessions: set[Session] = set()
@@ -104,24 +106,33 @@ class Listener:
                 failure = error  # a name with an IPv6 address too, on a machine without IPv6
                 continue
             opened += 1
+            self._bound.add(bound)
             spawn(self._serve(bound, node_id), f"listen on {address}")
         if failure is not None and not opened:
             raise failure
 
     async def _serve(self, bound: socket.socket, node_id: int | None) -> None:
+        if not self._open:
+            return
+        self._bound.discard(bound)
         loop = asyncio.get_running_loop()
         server = await loop.create_server(lambda: ClientEnd(lambda end: self._accept(end, node_id)), sock=bound)
-        if self._open:
-            self._servers.append(server)
-        else:
-            server.close()
+        self._servers.append(server)
+        self._close_if_late()
+
+    def _close_if_late(self) -> None:
+        if not self._open:
+            self.close()
 
     def close(self) -> None:
         """Take no further connection; sessions go on."""
         self._open = False
         for server in self._servers:
             server.close()
+        for bound in self._bound:
+            bound.close()
         self._servers.clear()
+        self._bound.clear()
 
     # -------------------------------------------------------------------------------------------------- sessions
 

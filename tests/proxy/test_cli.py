@@ -10,6 +10,7 @@ from textwrap import dedent
 import pytest
 from click.testing import CliRunner, Result
 
+from config.loader import load_settings
 from proxy.cli import cli
 
 CONFIG = dedent(
@@ -98,7 +99,7 @@ def test_run_hands_over_to_the_program(config: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("proxy.logs.configure", lambda *setting: calls.append(setting))
     assert sluice("run", "-c", config).exit_code == 3
     assert calls[0] == ("info", "auto")
-    assert calls[1][1] == config
+    assert calls[1] == (load_settings(config),)
 
 
 def test_a_wrong_command_line_is_told_so() -> None:

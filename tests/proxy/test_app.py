@@ -1,0 +1,170 @@
+"""The whole program in one loop, before a stand-in for a broker: readiness, reloads, stopping."""
+
+import asyncio
+import http.client
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from config.loader import load_settings
+from proxy.app import App
+from tests.proxy.fake_broker import FakeBroker, fake_broker
+from tests.proxy.playbook import list_offsets
+from tests.proxy.test_listeners import TIMEOUT_S, client, free_ports
+
+pytestmark = pytest.mark.asyncio
+
+CONFIG = """\
+cluster: {{name: test, bootstrap: ["127.0.0.1:{broker}"], refresh: 50ms}}
+listeners:
+  - {{name: PLAIN, bind: "127.0.0.1:{bind}", advertise: 127.0.0.1, brokers: {{"1": "{port}"}}}}
+quotas: {{store: {{path: quotas.yaml}}, mode: {mode}}}
+admin: {{bind: "127.0.0.1:{admin}"}}
+drain: {{timeout: 1s}}
+"""
+QUOTAS = "quotas:\n  - {entity: {client-id: app}, producer_byte_rate: 1KiB}\n"
+
+
+class Running:
+    def __init__(self, folder: Path, broker_port: int, mode: str) -> None:
+        with free_ports(3) as (self.bind, self.port, self.admin):
+            text = CONFIG.format(broker=broker_port, bind=self.bind, port=self.port, admin=self.admin, mode=mode)
+        self.quotas = folder / "quotas.yaml"
+        self.quotas.write_text(QUOTAS)
+        (folder / "sluice.yaml").write_text(text)
+        self.app = App(load_settings(folder / "sluice.yaml"), "asyncio")
+        self.task = asyncio.ensure_future(self.app.run())
+
+    async def get(self, path: str) -> tuple[int, str]:
+        def ask() -> tuple[int, str]:
+            connection = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=TIMEOUT_S)
+            try:
+                connection.request("GET", path)
+                answer = connection.getresponse()
+                return answer.status, answer.read().decode()
+            finally:
+                connection.close()
+
+        return await asyncio.to_thread(ask)
+
+    async def until(self, path: str, wanted: str) -> str:
+        """Return the answer of ``path`` once it holds ``wanted``."""
+        async with asyncio.timeout(TIMEOUT_S):
+            while True:
+                try:
+                    _, text = await self.get(path)
+                except OSError:
+                    text = ""
+                if wanted in text:
+                    return text
+                await asyncio.sleep(0.02)
+
+    def stop(self) -> None:
+        self.app.on_stop_signal()
+
+
+@asynccontextmanager
+async def running(folder: Path, broker: FakeBroker | None, mode: str = "enforce") -> AsyncIterator[Running]:
+    program = Running(folder, broker.port if broker else 1, mode)
+    loop = asyncio.get_running_loop()
+    before = {task for task in asyncio.all_tasks(loop) if task is not program.task}
+    try:
+        yield program
+    finally:
+        if not program.task.done():
+            program.stop()
+        async with asyncio.timeout(TIMEOUT_S):
+            await program.task
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.remove_signal_handler(number)
+        for task in asyncio.all_tasks(loop) - before:
+            task.cancel()
+
+
+async def test_ready_once_the_cluster_is_known(tmp_path: Path) -> None:
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        async with running(tmp_path, one) as program:
+            await program.until("/readyz", "ready")
+            async with client(program.port) as asking:
+                await asking.ask(list_offsets(1))
+            metrics = (await program.get("/metrics"))[1]
+            assert 'sluice_requests_total{api="ListOffsets"} 1.0' in metrics
+            assert "sluice_quotas_configured 1.0" in metrics
+
+
+async def test_not_ready_says_why(tmp_path: Path) -> None:
+    async with running(tmp_path, None) as program:
+        text = await program.until("/readyz", "cluster test")
+        assert "127.0.0.1:1" in text
+        assert (await program.get("/readyz"))[0] == 503
+        assert (await program.get("/livez"))[0] == 200
+
+
+async def test_an_edit_is_in_force_and_a_broken_one_leaves_the_old_limits(tmp_path: Path) -> None:
+    async with running(tmp_path, None) as program:
+        await program.until("/metrics", "sluice_quotas_configured 1.0")
+        program.quotas.write_text(QUOTAS + "  - {entity: {client-id: b}, producer_byte_rate: 1}\n")
+        await program.until("/metrics", "sluice_quotas_configured 2.0")
+        program.quotas.write_text("quotas:\n  - {entity: {client-id: c}, producer_byte_rat: 1}\n")
+        metrics = await program.until("/metrics", "sluice_quota_reload_error_info{")
+        assert "sluice_quotas_configured 2.0" in metrics
+        assert "quotas.yaml:2:" in metrics
+        assert "producer_byte_rate" in metrics
+        program.quotas.write_text(QUOTAS)
+        metrics = await program.until("/metrics", "sluice_quotas_configured 1.0")
+        assert "sluice_quota_reload_error_info{" not in metrics
+
+
+async def test_off_puts_no_quota_in_force(tmp_path: Path) -> None:
+    async with running(tmp_path, None, mode="off") as program:
+        await program.until("/metrics", "sluice_quotas_configured 0.0")
+
+
+async def test_a_stop_drains_and_ends_with_0(tmp_path: Path) -> None:
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        async with running(tmp_path, one) as program:
+            await program.until("/readyz", "ready")
+            async with client(program.port) as asking:
+                await asking.ask(list_offsets(1))
+                program.stop()
+                assert await asking.closed()
+                assert await program.task == 0
+
+
+async def test_a_second_signal_ends_at_once_with_1(tmp_path: Path) -> None:
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        async with running(tmp_path, one) as program:
+            await program.until("/readyz", "ready")
+            async with client(program.port) as stuck:
+                await stuck.ask(list_offsets(1))
+                one.silent = True
+                stuck.writer.write(list_offsets(2))
+                await stuck.writer.drain()
+                await asyncio.sleep(0.05)
+                program.stop()
+                await asyncio.sleep(0)
+                program.stop()
+                assert await program.task == 1
+                assert await stuck.closed()
+
+
+async def test_a_wrong_quota_file_at_the_start_ends_with_2(tmp_path: Path) -> None:
+    async with running(tmp_path, None) as program:
+        program.quotas.write_text("quotas: 5\n")
+        assert await program.task == 2
+
+
+async def test_a_taken_admin_port_ends_with_1(tmp_path: Path) -> None:
+    async with running(tmp_path, None) as first:
+        await first.until("/livez", "ok")
+        (tmp_path / "second").mkdir()
+        async with running(tmp_path / "second", None) as second:
+            taken = load_settings(tmp_path / "sluice.yaml").admin
+            second.app._settings = second.app._settings.model_copy(update={"admin": taken})
+            assert await second.task == 1
