@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import resource
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -34,6 +35,7 @@ def main(arguments: Sequence[str]) -> int:
         print("\n".join(f"{row.name:<16} {row.about}" for row in ROWS))
         return 0
     _raise_descriptor_limit()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # or the proxies would outlive us
     try:
         build()
         cores = Cores.plan(sorted(os.sched_getaffinity(0)))
