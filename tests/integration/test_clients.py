@@ -106,9 +106,8 @@ def test_watch_sees_a_client_that_escapes(guarded: Guarded) -> None:
         client.event("admin", timeout_s=1.0)
     caught = guarded.watch.escapes[before:]
     del guarded.watch.escapes[before:]
-    assert caught
-    assert all("confluent_client" in escape.command for escape in caught)
-    assert guarded.watch.admitted >= admitted > 0
+    assert any("confluent_client" in escape.command for escape in caught)
+    assert guarded.watch.admitted == admitted > 0
     assert GUARD_HOST in guarded.cluster.guarded_bootstrap
 
 

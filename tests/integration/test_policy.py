@@ -68,7 +68,7 @@ def test_changed_quota_is_in_force_within_a_second(sluice: SluiceProcess, topic:
     """And no connection is closed for it: the load goes on, on the connection it has."""
     _change(sluice, _limit_of("changing", 100_000), configured=1)
     load = Load()
-    running = Thread(target=_run_into, args=(load, _shape(sluice, topic, "changing"), 4 * WINDOW_S), daemon=True)
+    running = Thread(target=_run_into, args=(load, _shape(sluice, topic, "changing"), 5 * WINDOW_S), daemon=True)
     running.start()
     wait_until(lambda: _limit(sluice, "changing") == 100_000, "load under the first quota")
     time.sleep(WINDOW_S)
@@ -80,7 +80,7 @@ def test_changed_quota_is_in_force_within_a_second(sluice: SluiceProcess, topic:
     assert load.errors == []
     assert len(load.connections) == 1
     assert series.rate(changed_s - 1.0, changed_s) < 200_000
-    assert series.rate(changed_s + 1.0, changed_s + 1.0 + 2 * WINDOW_S) > 350_000
+    assert 400_000 < series.rate(changed_s, changed_s + 3 * WINDOW_S) < 650_000
 
 
 def test_broken_edit_leaves_the_old_limits(sluice: SluiceProcess, topic: str) -> None:
