@@ -1,6 +1,7 @@
 """Clusters are started once for a session: a broker takes seconds, a topic none."""
 
-from collections.abc import Callable, Iterator
+import signal
+from collections.abc import Iterator
 from itertools import count
 
 import pytest
@@ -12,6 +13,11 @@ NODE_IDS = (1, 5, 42)
 SHORT_WINDOW_SAMPLES = 6
 
 _numbers = count(1)
+
+
+def pytest_configure() -> None:
+    """SIGTERM (of a CI that loses patience) ends a run as Ctrl-C does: with every server stopped."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
@@ -29,11 +35,6 @@ def old_cluster() -> Iterator[KafkaCluster]:
         yield running
 
 
-@pytest.fixture
-def fresh() -> Callable[[str], str]:
-    """Names that no other test uses: `fresh("topic")`."""
-    return fresh_name
-
-
 def fresh_name(stem: str) -> str:
+    """A name that no other test uses: of a topic, a group, a transactional id."""
     return f"{stem}-{next(_numbers)}"
