@@ -64,10 +64,6 @@ class FrameSplitter:
             self._held_bytes = 0
         end = len(data)
         start = position = self.remaining
-        if not position and end >= self._head_size:
-            head = self._unpack(data)
-            if 4 + head[0] == end <= self.limit:  # one whole frame, as most chunks are
-                return data, 0, (head,)
         heads: list[Head] = []
         if position >= end:
             self.remaining = position - end

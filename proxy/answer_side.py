@@ -26,6 +26,8 @@ HELD_BACK = 1
 
 _FIXED_OFFSET_BYTES = 64  # size, correlation id, header tags and a throttle_time_ms at a fixed offset
 _INT = Struct(">i")
+_unpack = RESPONSE_HEAD.unpack_from
+_LEAST_BYTES = RESPONSE_HEAD.size - 4
 
 
 class AnswerSide:
@@ -82,7 +84,37 @@ class AnswerSide:
         elif self._paused_for & HELD_BACK:
             splitter.keep(data)
             return
-        chunk, position, heads = splitter.split(data)
+        elif not splitter.held_bytes:
+            position = self._walk(data)
+            if position == len(data):
+                self.write(data)
+                if self._requests.reasons & UNTIL_ANSWERED:
+                    self._on_answered(now_ms)
+                return
+            splitter.remaining = position
+        self._take(data, now_ms)
+
+    def _walk(self, data: bytes) -> int:
+        """Take the answers at the beginning of ``data`` that need nothing; return where the first other begins.
+
+        In place, as on the request side; ``_take`` does the same for every answer there is.
+        """
+        end = len(data)
+        limit = self.splitter.limit
+        in_flight = self._in_flight
+        position = 0
+        while end - position >= RESPONSE_HEAD.size and in_flight:
+            size, correlation_id = _unpack(data, position)
+            entry = in_flight[0]
+            if entry[1] or entry[0] != correlation_id or not _LEAST_BYTES <= size <= limit:
+                break
+            in_flight.popleft()
+            position += 4 + size
+        return position
+
+    def _take(self, data: bytes, now_ms: int) -> None:
+        """Take every answer of a chunk, from where the splitter says the first one begins."""
+        chunk, position, heads = self.splitter.split(data)
         start = 0
         in_flight = self._in_flight
         for size, correlation_id in heads:

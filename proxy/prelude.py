@@ -6,6 +6,7 @@ from proxy.serving import PRODUCE, Served
 from quotas.engine import Bound, Engine
 from quotas.kinds import QuotaKind
 
+NONE = -1
 MORE = -1
 """The request's beginning is not all there yet."""
 
@@ -21,12 +22,14 @@ class Prelude:
     quota looked up: on the hot path that is one comparison instead of four calls.
     """
 
-    __slots__ = ("_kind", "api", "beginning", "bound", "generation", "needed", "width")
+    __slots__ = ("_kind", "api", "beginning", "bound", "generation", "needed", "number", "width")
 
     def __init__(self, on_request: int) -> None:
         is_produce = on_request == PRODUCE
         self._kind = QuotaKind.PRODUCER_BYTE_RATE if is_produce else QuotaKind.CONSUMER_BYTE_RATE
-        self.api: Served | None = None
+        self.api: Served
+        self.number = NONE
+        """Of ``api``: api key << 16 | version; or NONE."""
         self.beginning = b""
         """What a request of ``api`` has from AFTER_CORRELATION_ID on if this is its prelude."""
         self.width = 0
@@ -38,13 +41,24 @@ class Prelude:
 
     def forget(self) -> None:
         """Read the next request anew: its user or its broker is another."""
-        self.api = None
+        self.number = NONE
 
-    def read(self, api: Served, chunk: bytes, position: int, end: int, owner: tuple[str, int], engine: Engine) -> int:
-        """Read the request at ``position``; return the offset of the field behind its prelude, or MORE.
+    def find(self, api: Served, chunk: bytes, position: int, end: int, owner: tuple[str, int], engine: Engine) -> int:
+        """Return the offset of the field behind the prelude of the request at ``position``, or MORE.
 
         ``owner`` is (user, node id of the broker). Raises ProtocolError if the request ends within that field.
         """
+        field = position + self.width
+        if (
+            self.number == api.spec.number
+            and self.generation == engine.generation
+            and chunk.startswith(self.beginning, position + AFTER_CORRELATION_ID)
+            and field + self.needed <= min(end, len(chunk))
+        ):
+            return field
+        return self._read(api, chunk, position, end, owner, engine)
+
+    def _read(self, api: Served, chunk: bytes, position: int, end: int, owner: tuple[str, int], engine: Engine) -> int:
         spec = api.spec
         field = request_body_offset(spec, chunk, position, end)
         needed = 0
@@ -59,6 +73,7 @@ class Prelude:
         if field < 0 or field + needed > len(chunk):
             return MORE
         self.api = api
+        self.number = spec.number
         self.beginning = chunk[position + AFTER_CORRELATION_ID : field]
         self.width = field - position
         self.needed = needed

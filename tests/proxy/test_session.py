@@ -134,6 +134,15 @@ class TestProduceThrottle:
         assert play.from_client(whole[50:] + list_offsets(2)) == whole[50:]
         assert play.client.paused
 
+    def test_the_mute_takes_hold_after_its_own_frame_also_for_a_client_that_is_known(self) -> None:
+        play = produce_quota()
+        play.from_client(produce(1, 100))
+        whole = produce(2, 12 * KIB)
+        assert play.from_client(whole[:50]) == whole[:50]
+        assert not play.client.paused
+        assert play.from_client(whole[50:] + list_offsets(3)) == whole[50:]
+        assert play.client.paused
+
     def test_back_pressure_within_a_throttled_frame_does_not_keep_its_end_away(self) -> None:
         play = produce_quota()
         whole = produce(1, 12 * KIB)
