@@ -30,7 +30,7 @@ class FrameSplitter:
     ``remaining`` itself (the one thing the hot path does by hand).
     """
 
-    __slots__ = ("_head_size", "_held", "_held_bytes", "_least", "_unpack", "_wanted", "limit", "remaining")
+    __slots__ = ("_head_size", "_held", "_least", "_unpack", "_wanted", "held_bytes", "limit", "remaining")
 
     def __init__(self, head: Struct, limit: int) -> None:
         self._unpack = head.unpack_from
@@ -39,13 +39,9 @@ class FrameSplitter:
         self.limit = limit
         self.remaining = 0
         self._held: list[bytes] = []
-        self._held_bytes = 0
+        self.held_bytes = 0
+        """Bytes kept back because a frame's head, or what a caller asked for, is not complete yet; to be read only."""
         self._wanted = 0
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes kept back because a frame's head, or what a caller asked for, is not complete yet."""
-        return self._held_bytes
 
     def split(self, data: bytes) -> tuple[bytes, int, Sequence[Head]]:
         """Return ``(chunk, start, heads)``: ``heads[0]`` begins at ``chunk[start]``, each next one 4 + size on.
@@ -56,12 +52,12 @@ class FrameSplitter:
         """
         if self._held:
             self._held.append(data)
-            self._held_bytes += len(data)
-            if self._held_bytes < self._wanted:
+            self.held_bytes += len(data)
+            if self.held_bytes < self._wanted:
                 return b"", 0, ()
             data = b"".join(self._held)
             self._held = []
-            self._held_bytes = 0
+            self.held_bytes = 0
         end = len(data)
         start = position = self.remaining
         heads: list[Head] = []
@@ -96,7 +92,7 @@ class FrameSplitter:
         """
         kept = data[start:]
         self._held.insert(0, kept)
-        self._held_bytes += len(kept)
+        self.held_bytes += len(kept)
         self._wanted = wanted
         self.remaining = 0
 
@@ -105,7 +101,7 @@ class FrameSplitter:
         if not self._held:
             self._wanted = 0
         self._held.append(data)
-        self._held_bytes += len(data)
+        self.held_bytes += len(data)
 
     def _refused(self, size: int) -> ProtocolError:
         if size > self.limit:

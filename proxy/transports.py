@@ -9,8 +9,9 @@ from proxy.clock import now_ms
 from proxy.in_flight import BROKER, CLIENT
 from proxy.session import Session
 
-HIGH_WATER_BYTES = 64 * 1024
-"""Bytes written and not yet taken by the peer, from which on the other end is not read."""
+HIGH_WATER_BYTES = 256 * 1024
+"""Bytes written and not yet taken by the peer, from which on the other end is not read. uvloop reads up to 250 kB at
+once, so a lower mark would stop and start the other end with every large chunk."""
 
 LINGER_S = 10.0
 """How long a closed end may take to send what was written before it is cut off."""
@@ -19,6 +20,9 @@ LINGER_S = 10.0
 class _End(asyncio.Protocol):
     """A ``Wire`` over an asyncio transport, safe to call whatever state the transport is in."""
 
+    __slots__ = ("_feed", "_transport", "write")
+
+    _feed: Callable[[bytes, int], None]
     _transport: asyncio.Transport
     write: Callable[[bytes], None]
 
@@ -53,6 +57,8 @@ class _End(asyncio.Protocol):
 
 class ClientEnd(_End):
     """What a client is connected to. ``accept`` makes its session, or returns None to refuse it."""
+
+    __slots__ = ("_accept", "_session")
 
     def __init__(self, accept: Callable[["ClientEnd"], Session | None]) -> None:
         self._accept = accept
@@ -93,6 +99,8 @@ class ClientEnd(_End):
 
 class BrokerEnd(_End):
     """What connects a session to its broker."""
+
+    __slots__ = ("_session",)
 
     def __init__(self, session: Session) -> None:
         self._session = session

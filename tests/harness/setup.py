@@ -34,7 +34,7 @@ class Program:
 DEMO_PROGRAMS: Final = (Program("javac", "default-jdk-headless"), Program("mvn", "maven"))
 ALL_PROGRAMS: Final = (
     *DEMO_PROGRAMS,
-    Program("gcc", "gcc"),
+    Program("gcc", "gcc libc6-dev"),  # the headers are only recommended by gcc, and recommendations are left out
     Program("haproxy", "haproxy"),
     Program("promtool", "prometheus"),
 )
