@@ -38,7 +38,7 @@ test-unit: $(VENV)/.installed  ## the tests that need no broker (under a minute)
 test-integration: setup  ## one of each kind against real brokers
 	$(BIN)/pytest -m 'integration and not matrix'
 
-test: lint test-unit test-integration  ## everything
+test: setup lint test-unit test-integration  ## everything
 
 test-all: test  ## and the whole matrix of clients and brokers
 	$(BIN)/pytest -m matrix

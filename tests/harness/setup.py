@@ -37,6 +37,7 @@ ALL_PROGRAMS: Final = (
     Program("gcc", "gcc libc6-dev"),  # the headers are only recommended by gcc, and recommendations are left out
     Program("haproxy", "haproxy"),
     Program("promtool", "prometheus"),
+    Program("systemd-analyze", "systemd"),
 )
 
 
