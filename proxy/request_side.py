@@ -291,8 +291,7 @@ class RequestSide:
         """Forward to ``broker``; quotas are per broker (node id, -1 while it is not known)."""
         self.write = broker.write
         self._owner = (self._owner[0], broker_id)
-        self._produce_prelude.forget()
-        self._fetch_prelude.forget()
+        self._forget_preludes()
 
     def restrict(self) -> None:
         """Take small requests only, until the broker has answered an ordinary one: then the client is known."""
@@ -303,6 +302,11 @@ class RequestSide:
         """Take requests of any size that the limits allow."""
         self._served = self._rules.served
         self.splitter.limit = self._rules.request_limit
+        self._forget_preludes()
+
+    def _forget_preludes(self) -> None:
+        self._produce_prelude.forget()
+        self._fetch_prelude.forget()
 
     # -------------------------------------------------------------------------------------- stopping and going on
 

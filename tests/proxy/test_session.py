@@ -403,6 +403,16 @@ class TestBadInput:
         play.from_broker(list_offsets_answer(2))
         assert play.from_client(produce(3, 5000)) == produce(3, 5000)
 
+    def test_once_that_is_proved_no_answer_proves_it_again(self) -> None:
+        play = Play(authenticated=False)
+        for number in range(3):
+            play.from_client(produce(number, 100))
+            assert (
+                play.session._in_flight[0][2]
+                is (play.rules.served if number else play.rules.served_before_authentication)[7]
+            )
+            assert play.from_broker(produce_answer(number)) == produce_answer(number)
+
     def test_a_large_request_before_that_is_refused(self) -> None:
         play = Play(authenticated=False)
         play.from_client(produce(3, 5000))
