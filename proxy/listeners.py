@@ -9,7 +9,7 @@ import structlog
 
 from config.settings import Listener as ListenerSettings
 from protocol.locator import Endpoint
-from proxy.cluster import Cluster, describe
+from proxy.cluster import Broker, Cluster, describe
 from proxy.in_flight import Rules
 from proxy.session import Session
 from proxy.stats import Stats
@@ -157,12 +157,9 @@ class Listener:
 
     async def _connect(self, session: Session, node_id: int | None) -> None:
         """Connect ``session`` to its broker, or on the bootstrap port to the first that takes the connection."""
-        loop = asyncio.get_running_loop()
         for broker in self._cluster.candidates(node_id):
-            end = BrokerEnd(session)
             try:
-                async with asyncio.timeout(self._connect_timeout_s):
-                    await loop.create_connection(lambda end=end: end, broker.host, broker.port)  # type: ignore[misc]
+                end = await self._open_end(session, broker)
             except (OSError, TimeoutError) as error:
                 self._cluster.note_attempt(broker, error)
                 continue
@@ -174,6 +171,12 @@ class Listener:
             return
         self._stats.connections[self.name, "broker_unreachable"] += 1
         session.close()
+
+    async def _open_end(self, session: Session, broker: Broker) -> BrokerEnd:
+        end = BrokerEnd(session)
+        async with asyncio.timeout(self._connect_timeout_s):
+            await asyncio.get_running_loop().create_connection(lambda: end, broker.host, broker.port)
+        return end
 
     def _closed(self, session: Session) -> None:
         if session in self.sessions:

@@ -1,7 +1,7 @@
 """A session between two fake wires under a fake clock, and frames to feed it: no loop, no socket, no waiting."""
 
 from collections.abc import Mapping, Sequence
-from struct import pack
+from struct import pack, unpack_from
 
 from protocol.api_versions import advertised_limits
 from protocol.errors import ProtocolError
@@ -14,6 +14,9 @@ from quotas.engine import Engine, Window
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
+
+PRODUCER, CONSUMER = QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE
+KIB = 1024
 
 ADDRESSES = {1: (b"proxy.example", 9101), 2: (b"proxy.example", 9102)}
 
@@ -157,6 +160,21 @@ class Play:
         except ProtocolError as error:
             self.session.reject("broker", error)
         return self.client.take()
+
+
+def produce_quota(**options: object) -> Play:
+    """1 KiB/s: ten KiB pass at once (N - 1 windows of one second), what follows is throttled."""
+    return Play({PRODUCER: KIB}, **options)  # type: ignore[arg-type]  # options of Play
+
+
+def fetch_quota(**options: object) -> Play:
+    """1 KiB/s, likewise."""
+    return Play({CONSUMER: KIB}, **options)  # type: ignore[arg-type]  # options of Play
+
+
+def throttle_of(answer: bytes) -> int:
+    """Return the throttle time of a Produce answer, its last field."""
+    return int(unpack_from(">i", answer, len(answer) - 4)[0])
 
 
 def frame(payload: bytes) -> bytes:

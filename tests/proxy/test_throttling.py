@@ -4,11 +4,8 @@ from structlog.testing import capture_logs
 from proxy.throttling import Throttling
 from quotas.engine import Bound, Engine, Window
 from quotas.entities import Entity
-from quotas.kinds import QuotaKind
 from quotas.policy import Policy
-from tests.proxy.playbook import FakeLoop
-
-PRODUCER, CONSUMER = QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE
+from tests.proxy.playbook import CONSUMER, PRODUCER, FakeLoop
 
 
 class Recorder:
