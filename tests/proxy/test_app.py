@@ -2,6 +2,7 @@
 
 import asyncio
 import http.client
+import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -117,6 +118,13 @@ async def test_an_edit_is_in_force_and_a_broken_one_leaves_the_old_limits(tmp_pa
         program.quotas.write_text(QUOTAS)
         metrics = await program.until("/metrics", "sluice_quotas_configured 1.0")
         assert "sluice_quota_reload_error_info{" not in metrics
+
+
+async def test_sighup_loads_the_quotas_again(tmp_path: Path) -> None:
+    async with running(tmp_path, None) as program:
+        await program.until("/metrics", 'sluice_quota_reloads_total{outcome="ok"} 1.0')
+        os.kill(os.getpid(), signal.SIGHUP)
+        await program.until("/metrics", 'sluice_quota_reloads_total{outcome="ok"} 2.0')
 
 
 async def test_off_puts_no_quota_in_force(tmp_path: Path) -> None:
