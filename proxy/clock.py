@@ -1,7 +1,6 @@
 """The one place that reads a clock; everywhere else time is an argument."""
 
 import time
-from datetime import UTC, datetime
 
 
 def now_ms() -> int:
@@ -17,8 +16,3 @@ def monotonic_s() -> float:
 def wall_s() -> float:
     """Return seconds since 1970: it stamps logs and metrics, and decides nothing."""
     return time.time()
-
-
-def today() -> datetime:
-    """Return the wall time in UTC."""
-    return datetime.now(UTC)

@@ -18,8 +18,7 @@ async def drain(sessions: Collection[Session], timeout_s: float) -> int:
     step_s = min(_STEP_S, timeout_s * _SPREAD / max(len(waiting), 1))
     for session in waiting:
         session.drain()
-        if not session.closed or len(waiting) > 1:
-            await asyncio.sleep(step_s)
+        await asyncio.sleep(step_s)
     while (left := [session for session in waiting if not session.closed]) and monotonic_s() < deadline_s:
         await asyncio.sleep(min(_STEP_S, max(0.0, deadline_s - monotonic_s())))
         for session in left:
