@@ -1,10 +1,6 @@
 from protocol.headers import client_id, request_body_offset
-from protocol.requests import api_versions_request, metadata_request, metadata_spec
+from protocol.requests import metadata_request, metadata_spec
 from protocol.table import SPECS, key_version
-
-
-def test_api_versions() -> None:
-    assert api_versions_request("sluice", 7).hex() == "0000001000120000000000070006736c75696365"
 
 
 def test_metadata_asks_for_brokers_alone() -> None:
@@ -16,4 +12,4 @@ def test_metadata_asks_for_brokers_alone() -> None:
 
 
 def test_sizes_count_bytes() -> None:
-    assert api_versions_request("żółw", -1)[:4] == (10 + len("żółw".encode())).to_bytes(4, "big")
+    assert metadata_request("żółw", -1)[:4] == (14 + len("żółw".encode())).to_bytes(4, "big")
