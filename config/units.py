@@ -36,6 +36,9 @@ _LABEL: Final = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _HOST: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?")
 
 
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Address:
     """Where something listens. An empty host means every interface, and only where something is bound."""
@@ -108,6 +111,22 @@ def parse_host(text: str) -> str:
     elif len(text) > 253 or _HOST.fullmatch(text) is None:
         raise InvalidValue(f"{text!r} is not a host name or an IP address", "write it without a port")
     return text
+
+
+def parse_host_template(text: str) -> str:
+    """Return a host name with ``{node_id}`` in it."""
+    if text.count("{node_id}") != 1 or ":" in text:
+        raise InvalidValue(f"{text!r} does not name one host for each broker", "write it like b{node_id}.example.com")
+    parse_host(text.replace("{node_id}", "2147483647"))
+    return text
+
+
+def parse_network(text: str) -> Network:
+    """``10.0.0.0/8``, or a single address."""
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError as error:
+        raise InvalidValue(f"{text!r} is not an IP network", str(error)) from None
 
 
 def parse_advertised(text: str) -> str:

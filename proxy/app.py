@@ -183,7 +183,8 @@ class App:
         """
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        ports = sum(len(ports) for listener in self._settings.listeners for ports in listener.brokers.ports())
+        bound = [listener.brokers for listener in self._settings.listeners if listener.brokers]
+        ports = sum(len(ports) for brokers in bound for ports in brokers.ports())
         room = hard - _DESCRIPTORS_RESERVED - ports
         if room < 2:
             raise OSError(f"a limit of {hard} open files leaves no room for connections: raise it (ulimit -n)")

@@ -64,7 +64,7 @@ class Listener:
         """Listen for ``node_id``: its port takes connections when this returns (bind and listen do not wait)."""
         if node_id in self._told or not self._open:
             return
-        port = self._settings.brokers.port_of(node_id)
+        port = self._settings.brokers.port_of(node_id) if self._settings.brokers else None
         if port is None:
             # A client that is told the broker's own address escapes. A name that says what is missing stands in
             # the client's own log, and only this broker cannot be reached (RFC 2606: .invalid never resolves).

@@ -1,0 +1,25 @@
+"""What a user is called whom nobody can be confused with: the pseudo principals, and the prefix that is theirs.
+
+Quotas can be set for a pseudo principal as for any user. No client ever becomes one by its own choice of name: a
+user whose real name begins with the prefix is counted as ``sluice:reserved``.
+"""
+
+from typing import Final
+
+_PREFIX: Final = "sluice:"
+RESERVED: Final = f"{_PREFIX}reserved"
+
+
+def confirmed(name: str) -> str:
+    """Return the user for a name that the broker has accepted."""
+    return RESERVED if name.startswith(_PREFIX) else name
+
+
+def unread(mechanism: str) -> str:
+    """Return the user for a client that is authenticated by a mechanism which does not show its name."""
+    return f"{_PREFIX}{mechanism}"
+
+
+def token_holder(token_id: str) -> str:
+    """Return the user for a delegation token whose owner is not known (yet)."""
+    return f"{_PREFIX}token:{token_id}"
