@@ -15,12 +15,26 @@ class Cause(StrEnum):
     UNSUPPORTED_VERSION = "unsupported_version"
     CORRELATION_MISMATCH = "correlation_mismatch"
     UNEXPECTED_RESPONSE = "unexpected_response"
+    TLS_ON_PLAINTEXT = "tls_on_plaintext"
+    NOT_TLS = "not_tls"
+    TLS_VERSION = "tls_version"
+    TLS_CIPHER = "tls_cipher"
+    TLS_HANDSHAKE = "tls_handshake"
+    CERTIFICATE_REFUSED = "certificate_refused"
+    CLIENT_CERTIFICATE_MISSING = "client_certificate_missing"
+    CLIENT_CERTIFICATE_INVALID = "client_certificate_invalid"
+    PRINCIPAL_MAPPING = "principal_mapping"
+    UNKNOWN_SNI = "unknown_sni"
+    PROXY_PROTOCOL_MISSING = "proxy_protocol_missing"
+    PROXY_PROTOCOL_INVALID = "proxy_protocol_invalid"
+    PROXY_PROTOCOL_NOT_ALLOWED = "proxy_protocol_not_allowed"
+    AUTHENTICATION_TIMEOUT = "authentication_timeout"
 
 
 class ProtocolError(Exception):
-    """Bytes that are not Kafka's protocol as this table knows it; the connection has to be closed.
+    """Bytes that are not Kafka's protocol, or not what has to come before it; the connection has to be closed.
 
-    The message says what was found and at which offset; it never quotes a body.
+    The message says what was found and at which offset; it never quotes a body or a secret.
     """
 
     def __init__(self, cause: Cause, message: str) -> None:
