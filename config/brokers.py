@@ -1,5 +1,6 @@
-"""Which port of the proxy stands for which broker, and that no port is claimed twice."""
+"""Which port or host of the proxy stands for which broker, and that no port is claimed twice."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -50,6 +51,13 @@ def parse_broker_ports(written: Mapping[str, object]) -> BrokerPorts:
         raise InvalidValue("names no broker", 'write "0-9": "9100-9109"')
     wrong.raise_if_any()
     return BrokerPorts(tuple(ranges))
+
+
+def node_id_of(host: str, template: str) -> int | None:
+    """Return which broker ``host`` stands for, None if it does not fit ``template`` (``b{node_id}.example.com``)."""
+    before, after = template.lower().removesuffix(".").split("{node_id}")
+    match = re.fullmatch(rf"{re.escape(before)}(0|[1-9][0-9]{{0,9}}){re.escape(after)}", host.lower().removesuffix("."))
+    return int(match[1]) if match is not None and int(match[1]) <= MAX_NODE_ID else None
 
 
 @dataclass(frozen=True, slots=True)

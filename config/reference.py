@@ -8,7 +8,8 @@ from typing import Final, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from config.settings import Settings, Written
+from config.forms import Written
+from config.settings import Settings
 from config.units import BYTE_UNITS, DURATION_UNITS_MS
 
 BEGIN: Final = "<!-- begin of what python -m config.reference writes -->\n"
@@ -19,22 +20,25 @@ def updated(page: str) -> str:
     """Return the page with the tables between the two marks as they should be."""
     before, rest = page.split(BEGIN)
     _, after = rest.split(END)
-    return f"{before}{BEGIN}\n{''.join(_sections(Settings))}{END}{after}"
+    return f"{before}{BEGIN}\n{''.join(_sections(Settings, '', {}))}{END}{after}"
 
 
-def _sections(model: type[BaseModel], path: str = "") -> Iterator[str]:
-    """Yield a heading and a table for each section, outer ones first."""
-    fields = {field.alias or name: field for name, field in model.model_fields.items()}
-    sections = {key: section for key, field in fields.items() if (section := _section(field)) is not None}
+def _sections(model: type[BaseModel], path: str, told: dict[type[BaseModel], str]) -> Iterator[str]:
+    """Yield a heading and a table for each section, outer ones first; ``told`` holds those that have theirs."""
     if path:
-        yield f"### `{path}`\n\n{model.__doc__}\n\n| key | written as | default | meaning |\n|---|---|---|---|\n"
-        for name, field in model.model_fields.items():
-            if _section(field) is None:
-                yield _row(name, field)
-        yield "\n"
-    for key, section in sections.items():
-        several = "[]" if get_origin(fields[key].annotation) is tuple else ""
-        yield from _sections(section, f"{path}.{key}{several}".removeprefix("."))
+        yield f"### `{path}`\n\n{model.__doc__}\n\n"
+        if model in told:
+            yield f"The same settings as in `{told[model]}`.\n\n"
+            return
+        told[model] = path
+        rows = [_row(name, field) for name, field in model.model_fields.items() if _section(field) is None]
+        if rows:
+            yield f"| key | written as | default | meaning |\n|---|---|---|---|\n{''.join(rows)}\n"
+    for name, field in model.model_fields.items():
+        section = _section(field)
+        if section is not None:
+            several = "[]" if get_origin(field.annotation) is tuple else ""
+            yield from _sections(section, f"{path}.{field.alias or name}{several}".removeprefix("."), told)
 
 
 def _section(field: FieldInfo) -> type[BaseModel] | None:
@@ -55,7 +59,7 @@ def _form(field: FieldInfo) -> str:
     marks = (*field.metadata, *(mark for argument in arguments for mark in getattr(argument, "__metadata__", ())))
     kind = next(mark.kind for mark in marks if isinstance(mark, Written))
     if get_origin(annotation) is tuple:
-        return f"a list of {kind}"
+        return f"a list, each {kind}"
     return f"{kind}, or `null`" if type(None) in arguments else kind
 
 
@@ -68,6 +72,8 @@ def _default(name: str, field: FieldInfo) -> str:
         return _with_unit(value, {unit: size for unit, size in BYTE_UNITS.items() if "i" in unit})
     if name.endswith(("_ms", "_s")):
         return _with_unit(value if name.endswith("_ms") else int(value * 1000), DURATION_UNITS_MS)
+    if isinstance(value, tuple):
+        return f"[{', '.join(value)}]"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -1,278 +1,51 @@
 """Every setting of ``sluice.yaml``: the name the program reads, and as its alias the key the operator writes.
 
-Descriptions and defaults here are what docs/configuration.md is generated from.
+Descriptions and defaults here are what docs/configuration.md is generated from. The two large subjects have modules
+of their own, ``config.cluster`` and ``config.listener``.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationInfo, field_validator
-from pydantic_core import CoreSchema, core_schema
+from pydantic import Field, ValidationInfo, field_validator
 
-from config.brokers import BrokerPorts, PortClaim, find_claimed_twice, parse_broker_ports
-from config.nodes import Mapping, Scalar
-from config.problems import InvalidValue, InvalidValues
-from config.units import (
-    Address,
-    Network,
-    parse_address,
-    parse_advertised,
-    parse_bytes,
-    parse_duration_ms,
-    parse_duration_s,
-    parse_flag,
-    parse_host_template,
-    parse_name,
-    parse_network,
-    parse_reachable,
-    parse_whole,
+from config.brokers import PortClaim, find_claimed_twice
+from config.cluster import BrokerSasl, BrokerTls, Cluster, Route
+from config.forms import (
+    BindAddress,
+    Bytes,
+    Count,
+    CountOrZero,
+    FilePath,
+    Flag,
+    Milliseconds,
+    Seconds,
+    SecondsOrZero,
+    Section,
 )
+from config.listener import ClientTls, Kerberos, Listener, ListenerSasl, ProxyProtocol
+from config.problems import InvalidValue, InvalidValues
+from config.units import Address
 
-
-@dataclass(frozen=True)
-class Written:
-    """How a setting is written in the file. A value made in Python passes as it is: its type was checked already."""
-
-    kind: str
-    parse: Callable[[Any], object]
-    takes: type = Scalar
-    positive: bool = False
-
-    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        del source, handler
-        return core_schema.no_info_plain_validator_function(self._validate)
-
-    def _validate(self, value: object) -> object:
-        if value is None:
-            raise InvalidValue("has no value", f"write {self.kind}, or leave the key out")
-        if not isinstance(value, Scalar | list | dict):
-            return value
-        if not isinstance(value, self.takes):
-            raise InvalidValue(f"must be {self.kind}")
-        parsed = self.parse(value)
-        if self.positive and parsed == 0:
-            raise InvalidValue(f"{value} is too small", "it must be more than 0")
-        return parsed
-
-
-Name = Annotated[str, Written("a name", parse_name)]
-Host = Annotated[str, Written("a host", parse_advertised)]
-BindAddress = Annotated[Address, Written("an address to bind", parse_address)]
-BrokerAddress = Annotated[Address, Written("host:port", parse_reachable)]
-Bytes = Annotated[int, Written("a size", parse_bytes, positive=True)]
-Milliseconds = Annotated[int, Written("a duration", parse_duration_ms, positive=True)]
-Seconds = Annotated[float, Written("a duration", parse_duration_s, positive=True)]
-SecondsOrZero = Annotated[float, Written("a duration", parse_duration_s)]
-Count = Annotated[int, Written("a whole number", parse_whole, positive=True)]
-CountOrZero = Annotated[int, Written("a whole number", parse_whole)]
-Flag = Annotated[bool, Written("true or false", parse_flag)]
-FilePath = Annotated[Path, Written("a path", Path)]
-Text = Annotated[str, Written("a text", str)]
-HostTemplate = Annotated[str, Written("a host with {node_id}", parse_host_template)]
-IpNetwork = Annotated[Network, Written("an IP network", parse_network)]
-Brokers = Annotated[BrokerPorts, Written("node ids and ports", parse_broker_ports, takes=Mapping)]
-
-
-class Section(BaseModel):
-    """What all settings share: they never change, and an unknown key is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True)
-
-
-def _both(other: str, path: Path | None, info: ValidationInfo) -> Path | None:
-    if (path is None) != (info.data.get(other) is None):
-        raise InvalidValue("is missing" if path is None else f"stands without {other}", "give both or neither")
-    return path
-
-
-def _beside_the_configuration(path: Path | None, info: ValidationInfo) -> Path | None:
-    folder: Path | None = info.context
-    return folder / path if folder is not None and path is not None else path
-
-
-class BrokerTls(Section):
-    """TLS to the brokers; without the section connections to them are plaintext."""
-
-    ca: FilePath | None = Field(
-        None, description="PEM file of the authorities that brokers are verified by; without it, the system's."
-    )
-    verify_hostname: Flag = Field(
-        True,
-        description="Whether a broker's certificate must name the host it is connected by: "
-        "`ssl.endpoint.identification.algorithm`. Its chain is verified in any case.",
-    )
-    certificate: FilePath | None = Field(
-        None, description="PEM chain that the proxy shows to brokers: to them, every client is its subject."
-    )
-    key: FilePath | None = Field(None, description="PEM key of `certificate`, not encrypted.")
-
-    _paths = field_validator("ca", "certificate", "key")(_beside_the_configuration)
-
-    @field_validator("key")
-    @classmethod
-    def _with_its_certificate(cls, key: Path | None, info: ValidationInfo) -> Path | None:
-        return _both("certificate", key, info)
-
-
-class BrokerSasl(Section):
-    """The proxy's own login, for Metadata and the owners of delegation tokens. Clients log in by themselves."""
-
-    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(description="As `sasl.mechanism`.")
-    username: Name = Field(description="The proxy's own user. For delegation tokens it needs DESCRIBE on their owners.")
-    password_file: FilePath = Field(
-        description="A file that holds the password alone; a line end behind it does not count."
-    )
-
-    _paths = field_validator("password_file")(_beside_the_configuration)
-
-
-class Route(Section):
-    """A listener of the brokers that is not the one in `cluster`: all three settings of `cluster` are replaced."""
-
-    bootstrap: tuple[BrokerAddress, ...] = Field(
-        description="Brokers to ask for the others, as in `bootstrap.servers`."
-    )
-    tls: BrokerTls | None = None
-    sasl: BrokerSasl | None = None
-
-    @field_validator("bootstrap")
-    @classmethod
-    def _at_least_one(cls, bootstrap: tuple[Address, ...]) -> tuple[Address, ...]:
-        if not bootstrap:
-            raise InvalidValue("is empty", "write at least one broker")
-        return bootstrap
-
-
-class Cluster(Route):
-    """The Kafka cluster behind the proxy."""
-
-    name: Name = Field(description="A name for the cluster; it stands in logs and metrics.")
-    refresh_s: Seconds = Field(
-        30.0, alias="refresh", description="How often the brokers' own addresses are asked for again."
-    )
-    connect_timeout_s: Seconds = Field(
-        10.0, alias="connect_timeout", description="How long a connection to a broker may take to be made."
-    )
-
-
-class ClientTls(Section):
-    """TLS to clients; without the section the listener is plaintext."""
-
-    certificate: FilePath = Field(
-        description="PEM chain that clients are shown, its own certificate first. Loaded again when it changes."
-    )
-    key: FilePath = Field(description="PEM key of `certificate`, not encrypted.")
-    client_authentication: Literal["none", "requested", "required"] = Field(
-        "none", description="Whether clients show a certificate, which then names the user: `ssl.client.auth`."
-    )
-    client_ca: FilePath | None = Field(
-        None, description="PEM file of the authorities that client certificates are verified by."
-    )
-    principal_mapping_rules: Text = Field(
-        "DEFAULT", description="From a certificate's subject to the user: `ssl.principal.mapping.rules`."
-    )
-    minimum_version: Literal["TLSv1.2", "TLSv1.3"] = Field("TLSv1.2", description="The oldest version offered.")
-    ciphers: Text | None = Field(
-        None, description="Ciphers of TLS 1.2 in OpenSSL's notation; without it, OpenSSL's secure defaults."
-    )
-
-    _paths = field_validator("certificate", "key", "client_ca")(_beside_the_configuration)
-
-    @field_validator("client_ca")
-    @classmethod
-    def _where_clients_show_one(cls, client_ca: Path | None, info: ValidationInfo) -> Path | None:
-        wanted = info.data.get("client_authentication", "none")
-        if wanted != "none" and client_ca is None:
-            raise InvalidValue("is missing", f"client_authentication: {wanted} needs the authorities to verify by")
-        return client_ca
-
-
-class Kerberos(Section):
-    """Reading the principal of GSSAPI clients; needs the extra `kafka-sluice[gssapi]`."""
-
-    keytab: FilePath = Field(
-        description="Keys of the service principals that clients ask for: `kafka/` and the advertised hosts."
-    )
-    default_realm: Name = Field(description="The realm whose principals the rule `DEFAULT` shortens.")
-    principal_to_local_rules: tuple[Text, ...] = Field(
-        ("DEFAULT",), description="From a Kerberos principal to the user: `sasl.kerberos.principal.to.local.rules`."
-    )
-
-    _paths = field_validator("keytab")(_beside_the_configuration)
-
-
-class ListenerSasl(Section):
-    """How the brokers behind this listener name the users of SASL."""
-
-    sub_claim: Name = Field(
-        "sub", description="The claim that names the user of OAUTHBEARER: `sasl.oauthbearer.sub.claim.name`."
-    )
-    kerberos: Kerberos | None = None
-
-
-class ProxyProtocol(Section):
-    """Load balancers in front that say whom they forward, by the PROXY protocol, version 1 or 2, in front of TLS."""
-
-    networks: tuple[IpNetwork, ...] = Field(
-        description="Where these load balancers are. From there the header is required, from elsewhere refused."
-    )
-
-    @field_validator("networks")
-    @classmethod
-    def _at_least_one(cls, networks: tuple[Network, ...]) -> tuple[Network, ...]:
-        if not networks:
-            raise InvalidValue("is empty", "write at least one network, as in 10.0.0.0/8")
-        return networks
-
-
-class Listener(Section):
-    """Where clients connect: one bootstrap address, and for each broker a port or a host name."""
-
-    name: Name = Field(description="The listener's name, in logs and metrics.")
-    bind: BindAddress = Field(description="The address that clients use as `bootstrap.servers`.")
-    advertise: Host = Field(description="The host that clients are told for every broker: it must lead to this proxy.")
-    brokers: Brokers | None = Field(
-        None,
-        description="Ranges of node ids and the ports that stand for them, of equal length: "
-        '`{"0-9": "9100-9109", "42": "9142"}`. Bound on the host of `bind`.',
-    )
-    broker_host: HostTemplate | None = Field(
-        None,
-        description="Instead of ports: the host that stands for a broker, as in `b{node_id}.kafka.example.com`, on "
-        "the one port of `bind`. Clients name it in TLS (SNI), so `tls` is needed and its certificate must fit.",
-    )
-    authentication: Literal["none", "sasl"] = Field(
-        "none",
-        description="`sasl` if the brokers behind it demand SASL: until a client is authenticated, its requests are "
-        "held to `limits.request_before_authentication` and it has `limits.authentication_timeout`.",
-    )
-    tls: ClientTls | None = None
-    sasl: ListenerSasl = ListenerSasl()
-    proxy_protocol: ProxyProtocol | None = None
-    cluster: Route | None = None
-
-    @field_validator("broker_host")
-    @classmethod
-    def _ports_or_hosts(cls, broker_host: str | None, info: ValidationInfo) -> str | None:
-        if "brokers" in info.data and (info.data["brokers"] is None) == (broker_host is None):
-            said = "is missing" if broker_host is None else "stands beside brokers"
-            raise InvalidValue(said, "write either brokers (a port for each) or broker_host (a host name for each)")
-        return broker_host
-
-    @field_validator("tls")
-    @classmethod
-    def _for_host_names(cls, tls: ClientTls | None, info: ValidationInfo) -> ClientTls | None:
-        if tls is None and info.data.get("broker_host") is not None:
-            raise InvalidValue("is missing", "broker_host needs it: clients name the host in their TLS handshake")
-        return tls
-
-    def port_claims(self, index: int) -> Iterator[PortClaim]:
-        """Every port that this listener binds; ``index`` is its place in the file."""
-        yield PortClaim.of(self.bind, f"the bootstrap port of listener {self.name}", index, "bind")
-        for ports in self.brokers.ports() if self.brokers is not None else ():
-            yield PortClaim(self.bind.host, ports, f"the brokers of listener {self.name}", (index, "brokers"))
+__all__ = [
+    "Admin",
+    "BrokerSasl",
+    "BrokerTls",
+    "ClientTls",
+    "Cluster",
+    "Drain",
+    "FileStore",
+    "KafkaCompat",
+    "Kerberos",
+    "Limits",
+    "Listener",
+    "ListenerSasl",
+    "Log",
+    "ProxyProtocol",
+    "Quotas",
+    "Route",
+    "Settings",
+    "Window",
+]
 
 
 class FileStore(Section):
@@ -280,8 +53,6 @@ class FileStore(Section):
 
     type: Literal["file"] = Field("file", description="The kind of store.")
     path: FilePath = Field(description="The file, relative to the configuration file. It must be there at the start.")
-
-    _paths = field_validator("path")(_beside_the_configuration)
 
 
 class Window(Section):

@@ -7,6 +7,7 @@ import ipaddress
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Final
 
 from config.nodes import Scalar
@@ -115,18 +116,34 @@ def parse_host(text: str) -> str:
 
 def parse_host_template(text: str) -> str:
     """Return a host name with ``{node_id}`` in it."""
+    host = text.replace("{node_id}", "2147483647")
     if text.count("{node_id}") != 1 or ":" in text:
         raise InvalidValue(f"{text!r} does not name one host for each broker", "write it like b{node_id}.example.com")
-    parse_host(text.replace("{node_id}", "2147483647"))
+    if host.removesuffix(".").rpartition(".")[2].isdecimal():
+        raise InvalidValue(f"{text!r} is an IP address, and TLS names none (SNI)", "write a host name")
+    parse_host(host)
     return text
 
 
 def parse_network(text: str) -> Network:
     """``10.0.0.0/8``, or a single address."""
     try:
-        return ipaddress.ip_network(text)
-    except ValueError as error:
-        raise InvalidValue(f"{text!r} is not an IP network", str(error)) from None
+        network = ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise InvalidValue(f"{text!r} is not an IP network", "write it like 10.0.0.0/8, fd00::/8 or 10.0.0.1") from None
+    address = text.partition("/")[0]
+    if ipaddress.ip_address(address) != network.network_address:
+        raise InvalidValue(f"{text!r} is an address in a network", f"write {network}, or {address} for it alone")
+    if getattr(network.network_address, "ipv4_mapped", None) is not None:
+        raise InvalidValue(f"{text!r} holds IPv4 addresses in IPv6 form", "write the IPv4 network")
+    return network
+
+
+def parse_path(text: str) -> Path:
+    """Return a path as it stands."""
+    if not text or "\0" in text:
+        raise InvalidValue(f"{text!r} is not a path", "write a path, from the folder of this file or absolute")
+    return Path(text)
 
 
 def parse_advertised(text: str) -> str:

@@ -2,7 +2,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from config.brokers import BrokerPorts, PortClaim, find_claimed_twice, parse_broker_ports
+from config.brokers import BrokerPorts, PortClaim, find_claimed_twice, node_id_of, parse_broker_ports
 from config.problems import InvalidValue, InvalidValues
 from config.units import Address
 
@@ -63,3 +63,29 @@ def test_one_port_of_one_interface_is_claimed_once(claims: list[PortClaim], met:
     wrong = InvalidValues()
     find_claimed_twice(claims, wrong)
     assert [steps for steps, _ in wrong.found] == met
+
+
+@pytest.mark.parametrize(
+    ("host", "node_id"),
+    [
+        ("b0.kafka.x", 0),
+        ("b12.kafka.x", 12),
+        ("B12.Kafka.X", 12),
+        ("b12.kafka.x.", 12),
+        ("b2147483647.kafka.x", 2**31 - 1),
+        ("b2147483648.kafka.x", None),
+        ("b99999999999.kafka.x", None),
+        ("b01.kafka.x", None),
+        ("b+1.kafka.x", None),
+        ("b٣.kafka.x", None),
+        ("b.kafka.x", None),
+        ("b1.kafkaax", None),
+        ("ab1.kafka.x", None),
+        ("b1.kafka.x.y", None),
+        ("b1.kafka.x\n", None),
+        ("", None),
+    ],
+)
+def test_one_name_stands_for_each_broker(host: str, node_id: int | None) -> None:
+    assert node_id_of(host, "b{node_id}.kafka.X") == node_id
+    assert node_id_of(host, "b{node_id}.kafka.x.") == node_id

@@ -2,6 +2,7 @@
 
 import contextlib
 from copy import deepcopy
+from ipaddress import ip_network
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -9,8 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
+from config.brokers import BrokerPorts
 from config.loader import load_settings, named_quota_file
 from config.problems import ConfigError, field_path
+from config.settings import BrokerSasl, BrokerTls, ClientTls, Kerberos, ProxyProtocol, Route
+from config.units import Address
+from tests.config.loading import problems, refused
 
 GOOD = dedent(
     """\
@@ -22,16 +27,24 @@ GOOD = dedent(
 )
 EVERYTHING = dedent(
     """\
-    cluster: {name: "no", bootstrap: ["b:1"], refresh: 1m, connect_timeout: 500ms}
+    cluster:
+      {name: "no", bootstrap: ["b:1"], refresh: 1m, connect_timeout: 500ms,
+       tls: {ca: ca.pem, verify_hostname: false}, sasl: {mechanism: PLAIN, username: u, password_file: /p}}
     listeners:
-      - {name: A, bind: ":9092", advertise: "::1", brokers: {0: "9100"}, authentication: sasl}
+      - {name: A, bind: ":9092", advertise: "::1", brokers: {0: "9100"}, authentication: sasl,
+         sasl: {sub_claim: email, kerberos: {keytab: k, default_realm: R, principal_to_local_rules: [DEFAULT]}},
+         proxy_protocol: {networks: [10.0.0.0/8, "::1"]}}
+      - {name: B, bind: ":9093", advertise: b.x, broker_host: "b{node_id}.x", cluster: {bootstrap: ["b:2"]},
+         tls: {certificate: c, key: k, client_authentication: requested, client_ca: a,
+               principal_mapping_rules: RULE:x/y/, minimum_version: TLSv1.2, ciphers: HIGH}}
     quotas:
       store: {path: /etc/sluice/quotas.yaml}
       mode: off
       response: delay
       window: {samples: 3, size: 2s}
       max_delay: 1.5s
-    limits: {request: 1MiB, request_before_authentication: 1KiB, response: 2MB, connections: 7}
+    limits:
+      {request: 1MiB, request_before_authentication: 1KiB, authentication_timeout: 9s, response: 2MB, connections: 7}
     kafka: {fetch_max_version: 12, share_groups: true}
     admin: {bind: "0.0.0.0:9404", max_entities: 0}
     drain: {timeout: 0s}
@@ -47,19 +60,14 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "sluice.yaml"
 
 
-def problems(file: Path, content: str) -> list[str]:
-    file.write_text(content)
-    with pytest.raises(ConfigError) as caught:
-        load_settings(file)
-    return [str(problem).removeprefix(str(file)) for problem in caught.value.problems]
-
-
 def test_a_small_file_is_enough(file: Path) -> None:
     file.write_text(GOOD)
     settings = load_settings(file)
     assert settings.cluster.name == "demo"
     assert [str(address) for address in settings.cluster.bootstrap] == ["127.0.0.1:19092", "[::1]:19093"]
-    assert settings.listeners[0].brokers.port_of(42) == 9142
+    assert settings.listeners[0].brokers == BrokerPorts(
+        ((range(10), range(9100, 9110)), (range(42, 43), range(9142, 9143)))
+    )
     assert settings.quotas.store.path == file.parent / "quotas.yaml"
 
 
@@ -68,14 +76,28 @@ def test_every_setting_can_be_written(file: Path) -> None:
     settings = load_settings(file)
     assert settings.cluster.name == "no"
     assert (settings.cluster.refresh_s, settings.cluster.connect_timeout_s) == (60, 0.5)
-    assert (settings.listeners[0].advertise, settings.listeners[0].authentication) == ("::1", "sasl")
+    assert settings.cluster.tls == BrokerTls(ca=file.parent / "ca.pem", verify_hostname=False)
+    assert settings.cluster.sasl == BrokerSasl(mechanism="PLAIN", username="u", password_file=Path("/p"))
+    ports, names = settings.listeners
+    assert (ports.advertise, ports.authentication, ports.sasl.sub_claim) == ("::1", "sasl", "email")
+    assert ports.sasl.kerberos == Kerberos(keytab=file.parent / "k", default_realm="R")
+    assert ports.proxy_protocol == ProxyProtocol(networks=(ip_network("10.0.0.0/8"), ip_network("::1")))
+    assert (names.broker_host, names.cluster) == ("b{node_id}.x", Route(bootstrap=(Address("b", 2),)))
+    assert names.tls == ClientTls(
+        certificate=file.parent / "c",
+        key=file.parent / "k",
+        client_authentication="requested",
+        client_ca=file.parent / "a",
+        principal_mapping_rules="RULE:x/y/",
+        ciphers="HIGH",
+    )
     quotas = settings.quotas
     assert quotas.store.path == Path("/etc/sluice/quotas.yaml")
     assert (quotas.mode, quotas.response, quotas.max_delay_ms) == ("off", "delay", 1500)
     assert (quotas.window.samples, quotas.window.size_ms) == (3, 2000)
     limits = settings.limits
     assert (limits.request_bytes, limits.request_before_authentication_bytes) == (2**20, 2**10)
-    assert (limits.response_bytes, limits.connections) == (2_000_000, 7)
+    assert (limits.authentication_timeout_s, limits.response_bytes, limits.connections) == (9, 2_000_000, 7)
     assert (settings.kafka.fetch_max_version, settings.kafka.share_groups) == (12, True)
     assert (str(settings.admin.bind), settings.admin.max_entities) == ("0.0.0.0:9404", 0)
     assert (settings.drain.timeout_s, settings.log.level, settings.log.format) == (0, "debug", "console")
@@ -156,6 +178,8 @@ def places(node: Any) -> list[tuple[str | int, ...]]:
 @pytest.mark.parametrize("steps", places(TREE)[1:], ids=str)
 def test_whatever_stands_in_a_place_is_taken_or_refused_there(file: Path, steps: tuple[str | int, ...]) -> None:
     for wrong in ("", {}, [], None, "x", [None], {"x": None}, "\0", "9" * 30):
+        if wrong is None and steps[-1] == "brokers":
+            continue  # as if it were left out: broker_host is missed then
         tree = deepcopy(TREE)
         holder = tree
         for step in steps[:-1]:
@@ -163,15 +187,6 @@ def test_whatever_stands_in_a_place_is_taken_or_refused_there(file: Path, steps:
         holder[steps[-1]] = wrong
         file.write_text(yaml.safe_dump(tree))
         assert all(path.startswith(field_path(steps)) for path in refused(file))
-
-
-def refused(file: Path) -> list[str]:
-    """Return the paths of everything that is refused."""
-    try:
-        load_settings(file)
-    except ConfigError as error:
-        return [problem.path for problem in error.problems]
-    return []
 
 
 def test_a_file_that_breaks_off_is_never_read_as_something_else(file: Path) -> None:

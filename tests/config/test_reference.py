@@ -15,6 +15,6 @@ def test_defaults_are_written_as_in_a_file() -> None:
     assert "| `request` | a size | `100MiB` |" in text
     assert "| `size` | a duration | `1s` |" in text
     assert "| `max_delay` | a duration, or `null` | `null` |" in text
-    assert "| `bootstrap` | a list of host:port | required |" in text
+    assert "| `bootstrap` | a list, each host:port | required |" in text
     assert "| `share_groups` | true or false | `false` |" in text
     assert "### `listeners[]`" in text

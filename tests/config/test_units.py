@@ -1,4 +1,6 @@
 from collections.abc import Callable
+from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +14,10 @@ from config.units import (
     parse_duration_s,
     parse_flag,
     parse_host,
+    parse_host_template,
+    parse_network,
     parse_number,
+    parse_path,
     parse_range,
     parse_reachable,
     parse_whole,
@@ -50,6 +55,13 @@ from config.units import (
         (parse_address, "kafka-0.kafka_headless.svc:1", Address("kafka-0.kafka_headless.svc", 1)),
         (parse_host, "fe80::1", "fe80::1"),
         (parse_host, "broker.example.", "broker.example."),
+        (parse_host_template, "b{node_id}.kafka.example.", "b{node_id}.kafka.example."),
+        (parse_host_template, "{node_id}.x", "{node_id}.x"),
+        (parse_network, "10.0.0.0/8", IPv4Network("10.0.0.0/8")),
+        (parse_network, "10.0.0.1", IPv4Network("10.0.0.1/32")),
+        (parse_network, "0.0.0.0/0", IPv4Network("0.0.0.0/0")),
+        (parse_network, "fd00::/8", IPv6Network("fd00::/8")),
+        (parse_path, "tls/key.pem", Path("tls/key.pem")),
     ],
 )
 def test_reads(parse: Callable[[str], object], text: str, value: object) -> None:
@@ -79,6 +91,21 @@ def test_reads(parse: Callable[[str], object], text: str, value: object) -> None
         (parse_number, "nan", "is not a number"),
         (parse_flag, "yes", "is neither true nor false"),
         (parse_range, "9-0", "runs backwards"),
+        (parse_host_template, "kafka.example.com", "does not name one host for each broker"),
+        (parse_host_template, "b{node_id}-{node_id}", "does not name one host for each broker"),
+        (parse_host_template, "b{node_id}:9092", "does not name one host for each broker"),
+        (parse_host_template, "b{nodeId}.x", "does not name one host for each broker"),
+        (parse_host_template, "b{node_id}..x", "is not a host name"),
+        (parse_host_template, "10.0.0.{node_id}", "is an IP address"),
+        (parse_host_template, "{node_id}", "is an IP address"),
+        (parse_network, "10.0.0.1/8", "is an address in a network"),
+        (parse_network, "fd00::1/8", "is an address in a network"),
+        (parse_network, "10.0.0.0/33", "is not an IP network"),
+        (parse_network, "10/8", "is not an IP network"),
+        (parse_network, "1", "is not an IP network"),
+        (parse_network, "::ffff:10.0.0.0/104", "IPv6 form"),
+        (parse_path, "", "is not a path"),
+        (parse_path, "a\0", "is not a path"),
         (parse_range, "-1", "is not a whole number"),
         (parse_range, "1-2-3", "is not a whole number"),
         (parse_address, "127.0.0.1", "has no port"),

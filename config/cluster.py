@@ -1,0 +1,74 @@
+"""Where the brokers are, and how the proxy connects to them."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from config.forms import BrokerAddress, FilePath, Flag, Given, Name, Seconds, Section
+from config.problems import InvalidValue
+from config.units import Address
+
+
+class BrokerTls(Section):
+    """TLS to the brokers; without the section connections to them are plaintext."""
+
+    ca: FilePath | None = Field(
+        None, description="PEM file of the authorities that brokers are verified by; without it, the system's."
+    )
+    verify_hostname: Flag = Field(
+        True,
+        description="Whether a broker's certificate must name the host it is connected by: "
+        "`ssl.endpoint.identification.algorithm`. Its chain is verified in any case.",
+    )
+    certificate: FilePath | None = Field(
+        None, description="PEM chain that the proxy shows to brokers: to them, every client is its subject."
+    )
+    key: FilePath | None = Field(None, validate_default=True, description="PEM key of `certificate`, not encrypted.")
+
+    @field_validator("key")
+    @classmethod
+    def _with_its_certificate(cls, key: Path | None, info: ValidationInfo) -> Path | None:
+        if "certificate" in info.data and (key is None) != (info.data["certificate"] is None):
+            said = "is missing beside certificate" if key is None else "stands without certificate"
+            raise InvalidValue(said, "write both or neither")
+        return key
+
+
+class BrokerSasl(Section):
+    """The proxy's own login, for Metadata and the owners of delegation tokens. Clients log in by themselves."""
+
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(description="As `sasl.mechanism`.")
+    username: Name = Field(description="The proxy's own user. For delegation tokens it needs DESCRIBE on their owners.")
+    password_file: FilePath = Field(
+        description="A file that holds the password alone; a line end behind it does not count."
+    )
+
+
+class Route(Section):
+    """A listener of the brokers that is not the one in `cluster`: all three settings of `cluster` are replaced."""
+
+    bootstrap: tuple[BrokerAddress, ...] = Field(
+        description="Brokers to ask for the others, as in `bootstrap.servers`."
+    )
+    tls: Given[BrokerTls] = None
+    sasl: Given[BrokerSasl] = None
+
+    @field_validator("bootstrap")
+    @classmethod
+    def _at_least_one(cls, bootstrap: tuple[Address, ...]) -> tuple[Address, ...]:
+        if not bootstrap:
+            raise InvalidValue("is empty", "write at least one broker")
+        return bootstrap
+
+
+class Cluster(Route):
+    """The Kafka cluster behind the proxy."""
+
+    name: Name = Field(description="A name for the cluster; it stands in logs and metrics.")
+    refresh_s: Seconds = Field(
+        30.0, alias="refresh", description="How often the brokers' own addresses are asked for again."
+    )
+    connect_timeout_s: Seconds = Field(
+        10.0, alias="connect_timeout", description="How long a connection to a broker may take to be made."
+    )

@@ -1,0 +1,95 @@
+"""How settings are written: the type of a field says which texts of the file it takes, and what they become."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, ValidationInfo
+from pydantic_core import CoreSchema, PydanticKnownError, core_schema
+
+from config.brokers import BrokerPorts, parse_broker_ports
+from config.nodes import Mapping, Scalar
+from config.problems import InvalidValue
+from config.units import (
+    Address,
+    Network,
+    parse_address,
+    parse_advertised,
+    parse_bytes,
+    parse_duration_ms,
+    parse_duration_s,
+    parse_flag,
+    parse_host_template,
+    parse_name,
+    parse_network,
+    parse_path,
+    parse_reachable,
+    parse_whole,
+)
+
+
+@dataclass(frozen=True)
+class Written:
+    """How a setting is written in the file. A value made in Python passes as it is: its type was checked already."""
+
+    kind: str
+    parse: Callable[[Any], object]
+    takes: type = Scalar
+    positive: bool = False
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        del source, handler
+        return core_schema.no_info_plain_validator_function(self._validate)
+
+    def _validate(self, value: object) -> object:
+        if value is None:
+            raise InvalidValue("has no value", f"write {self.kind}, or leave the key out")
+        if not isinstance(value, Scalar | list | dict):
+            return value
+        if not isinstance(value, self.takes):
+            raise InvalidValue(f"must be {self.kind}")
+        parsed = self.parse(value)
+        if self.positive and parsed == 0:
+            raise InvalidValue(f"{value} is too small", "it must be more than 0")
+        return parsed
+
+
+def _beside_the_configuration(path: Path, info: ValidationInfo) -> Path:
+    folder: Path | None = info.context
+    return folder / path if folder is not None else path
+
+
+def _given(section: object) -> object:
+    if section is None:
+        raise PydanticKnownError("model_type", {"class_name": "section"})
+    return section
+
+
+Name = Annotated[str, Written("a name", parse_name)]
+Text = Annotated[str, Written("a text", str)]
+Host = Annotated[str, Written("a host", parse_advertised)]
+HostTemplate = Annotated[str, Written("a host with {node_id}", parse_host_template)]
+BindAddress = Annotated[Address, Written("an address to bind", parse_address)]
+BrokerAddress = Annotated[Address, Written("host:port", parse_reachable)]
+IpNetwork = Annotated[Network, Written("an IP network", parse_network)]
+Brokers = Annotated[BrokerPorts, Written("node ids and ports", parse_broker_ports, takes=Mapping)]
+Bytes = Annotated[int, Written("a size", parse_bytes, positive=True)]
+Milliseconds = Annotated[int, Written("a duration", parse_duration_ms, positive=True)]
+Seconds = Annotated[float, Written("a duration", parse_duration_s, positive=True)]
+SecondsOrZero = Annotated[float, Written("a duration", parse_duration_s)]
+Count = Annotated[int, Written("a whole number", parse_whole, positive=True)]
+CountOrZero = Annotated[int, Written("a whole number", parse_whole)]
+Flag = Annotated[bool, Written("true or false", parse_flag)]
+FilePath = Annotated[Path, Written("a path", parse_path), AfterValidator(_beside_the_configuration)]
+
+_Section = TypeVar("_Section", bound="Section")
+
+Given = Annotated[_Section | None, BeforeValidator(_given)]
+"""A section that may be left out. An empty ``tls:`` is refused: it would be taken for no TLS without a word."""
+
+
+class Section(BaseModel):
+    """What all settings share: they never change, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True)

@@ -1,0 +1,173 @@
+"""Where clients connect, and how they are known there."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from config.brokers import PortClaim, node_id_of
+from config.cluster import Route
+from config.forms import BindAddress, Brokers, FilePath, Given, Host, HostTemplate, IpNetwork, Name, Section, Text
+from config.problems import InvalidValue
+from config.units import Network
+
+_DEFAULT_RULES: Final = "DEFAULT"
+
+
+class ClientTls(Section):
+    """TLS to clients; without the section the listener is plaintext."""
+
+    certificate: FilePath = Field(
+        description="PEM chain that clients are shown, its own certificate first. Loaded again when it changes."
+    )
+    key: FilePath = Field(description="PEM key of `certificate`, not encrypted.")
+    client_authentication: Literal["none", "requested", "required"] = Field(
+        "none", description="Whether clients show a certificate, which then names the user: `ssl.client.auth`."
+    )
+    client_ca: FilePath | None = Field(
+        None,
+        validate_default=True,
+        description="PEM file of the authorities that client certificates are verified by.",
+    )
+    principal_mapping_rules: Text = Field(
+        _DEFAULT_RULES, description="From a certificate's subject to the user: `ssl.principal.mapping.rules`."
+    )
+    minimum_version: Literal["TLSv1.2", "TLSv1.3"] = Field("TLSv1.2", description="The oldest version offered.")
+    ciphers: Text | None = Field(
+        None, description="Ciphers of TLS 1.2 in OpenSSL's notation; without it, OpenSSL's secure defaults."
+    )
+
+    @field_validator("client_ca")
+    @classmethod
+    def _where_clients_show_one(cls, client_ca: Path | None, info: ValidationInfo) -> Path | None:
+        wanted = info.data.get("client_authentication")
+        if wanted in ("requested", "required") and client_ca is None:
+            raise InvalidValue("is missing", f"client_authentication: {wanted} needs the authorities to verify by")
+        if client_ca is not None:
+            _require_client_certificates(info)
+        return client_ca
+
+    @field_validator("principal_mapping_rules")
+    @classmethod
+    def _of_certificates(cls, rules: str, info: ValidationInfo) -> str:
+        if rules != _DEFAULT_RULES:
+            _require_client_certificates(info)
+        return rules
+
+    @field_validator("ciphers")
+    @classmethod
+    def _of_tls_1_2(cls, ciphers: str | None, info: ValidationInfo) -> str | None:
+        if ciphers is not None and info.data.get("minimum_version") == "TLSv1.3":
+            raise InvalidValue("has no effect: only the ciphers of TLS 1.2 can be chosen", "leave it out")
+        return ciphers
+
+
+def _require_client_certificates(info: ValidationInfo) -> None:
+    """Refuse what would make an operator believe that client certificates are looked at."""
+    if info.data.get("client_authentication") == "none":
+        raise InvalidValue(
+            "has no effect: clients are asked for no certificate", "write client_authentication: required"
+        )
+
+
+class Kerberos(Section):
+    """Reading the principal of GSSAPI clients; needs the extra `kafka-sluice[gssapi]`."""
+
+    keytab: FilePath = Field(
+        description="Keys of the service principals that clients ask for: `kafka/` and the advertised hosts."
+    )
+    default_realm: Name = Field(description="The realm whose principals the rule `DEFAULT` shortens.")
+    principal_to_local_rules: tuple[Text, ...] = Field(
+        (_DEFAULT_RULES,),
+        description="From a Kerberos principal to the user: `sasl.kerberos.principal.to.local.rules`.",
+    )
+
+    @field_validator("principal_to_local_rules")
+    @classmethod
+    def _at_least_one(cls, rules: tuple[str, ...]) -> tuple[str, ...]:
+        if not rules:
+            raise InvalidValue("is empty: no client would have a name", f"write [{_DEFAULT_RULES}], or leave it out")
+        return rules
+
+
+class ListenerSasl(Section):
+    """How the brokers behind this listener name the users of SASL."""
+
+    sub_claim: Name = Field(
+        "sub", description="The claim that names the user of OAUTHBEARER: `sasl.oauthbearer.sub.claim.name`."
+    )
+    kerberos: Given[Kerberos] = None
+
+
+class ProxyProtocol(Section):
+    """Load balancers in front that say whom they forward: PROXY protocol v1 or v2, in front of TLS; else refused."""
+
+    networks: tuple[IpNetwork, ...] = Field(
+        description="Where these load balancers are. From there the header is required, from elsewhere refused."
+    )
+
+    @field_validator("networks")
+    @classmethod
+    def _at_least_one(cls, networks: tuple[Network, ...]) -> tuple[Network, ...]:
+        if not networks:
+            raise InvalidValue("is empty", "write at least one network, as in 10.0.0.0/8")
+        return networks
+
+
+class Listener(Section):
+    """Where clients connect: one bootstrap address, and for each broker a port or a host name."""
+
+    name: Name = Field(description="The listener's name, in logs and metrics.")
+    bind: BindAddress = Field(description="The address that clients use as `bootstrap.servers`.")
+    advertise: Host = Field(
+        description="The host that clients are told for every broker: it must lead to this proxy. With `broker_host` "
+        "it is the one in `bootstrap.servers`."
+    )
+    tls: Given[ClientTls] = None
+    brokers: Brokers | None = Field(
+        None,
+        description="Ranges of node ids and the ports that stand for them, of equal length: "
+        '`{"0-9": "9100-9109", "42": "9142"}`. Bound on the host of `bind`.',
+    )
+    broker_host: HostTemplate | None = Field(
+        None,
+        validate_default=True,
+        description="Instead of ports: the host that stands for a broker, as in `b{node_id}.kafka.example.com`, on "
+        "the one port of `bind`. Clients name it in TLS (SNI), so `tls` is needed and its certificate must fit.",
+    )
+    authentication: Literal["none", "sasl"] = Field(
+        "none",
+        description="`sasl` if the brokers behind it demand SASL: until a client is authenticated, its requests are "
+        "held to `limits.request_before_authentication` and it has `limits.authentication_timeout`.",
+    )
+    sasl: ListenerSasl = ListenerSasl()
+    proxy_protocol: Given[ProxyProtocol] = None
+    cluster: Given[Route] = None
+
+    @field_validator("broker_host")
+    @classmethod
+    def _ports_or_hosts(cls, broker_host: str | None, info: ValidationInfo) -> str | None:
+        if "brokers" in info.data and (info.data["brokers"] is None) == (broker_host is None):
+            said = "is missing" if broker_host is None else "stands beside brokers"
+            raise InvalidValue(said, "write either brokers (a port for each) or broker_host (a host name for each)")
+        if broker_host is not None:
+            cls._require_names_in_tls(broker_host, info)
+        return broker_host
+
+    @classmethod
+    def _require_names_in_tls(cls, broker_host: str, info: ValidationInfo) -> None:
+        if "tls" in info.data and info.data["tls"] is None:
+            raise InvalidValue("stands without tls", "add the section tls: clients name the host in its handshake")
+        bootstrap = info.data.get("advertise", "")
+        if (node_id := node_id_of(bootstrap, broker_host)) is not None:
+            raise InvalidValue(
+                f"stands for broker {node_id} by the name that advertise has for any broker: {bootstrap}",
+                "write an advertise that does not fit it",
+            )
+
+    def port_claims(self, index: int) -> Iterator[PortClaim]:
+        """Every port that this listener binds; ``index`` is its place in the file."""
+        yield PortClaim.of(self.bind, f"the bootstrap port of listener {self.name}", index, "bind")
+        for ports in self.brokers.ports() if self.brokers is not None else ():
+            yield PortClaim(self.bind.host, ports, f"the brokers of listener {self.name}", (index, "brokers"))
