@@ -106,7 +106,13 @@ class App:
             clock=now_ms,
         )
         rules = self._rules()
-        self._cluster = Cluster(settings.cluster, self._open_broker)
+        self._cluster = Cluster(
+            settings.cluster.name,
+            settings.cluster,
+            self._open_broker,
+            refresh_s=settings.cluster.refresh_s,
+            connect_timeout_s=settings.cluster.connect_timeout_s,
+        )
         self._listeners = [
             Listener(listener, self._cluster, rules, self._stats, self._admits, settings.cluster.connect_timeout_s)
             for listener in settings.listeners

@@ -1,25 +1,34 @@
 """Which brokers there are and where: learned from every answer that names them, and from our own Metadata."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Final, TypeVar
 
 import structlog
 
-from config.settings import Cluster as ClusterSettings
-from config.units import Address
+from config.cluster import Route
 from protocol.errors import ProtocolError
-from protocol.frames import RESPONSE_HEAD
 from protocol.locator import Endpoint, locate
-from protocol.requests import metadata_request, metadata_spec
+from protocol.requests import WHICH_BROKERS, WHICH_VERSIONS
+from proxy.broker_connection import BrokerConnection, connect, open_transport
+from proxy.broker_tls import BrokerTls
+from proxy.failures import describe
+from proxy.login import Login, LoginError
+
+__all__ = ["UNKNOWN", "Broker", "Cluster", "NoAnswerError", "describe", "which_brokers"]
+
+T = TypeVar("T")
 
 log = structlog.get_logger("sluice.cluster")
 
 UNKNOWN = -1
 """The node id of a bootstrap address, until Metadata has named it."""
 
-_RETRY_S = 1.0
-_MAX_METADATA_BYTES = 16 * 1024 * 1024
+_RETRY_S: Final = 1.0
+_RETRY_LOGIN_S: Final = 10.0
+"""After a refused login: each attempt is a line in the brokers' logs, and may lock the user."""
 
 
 @dataclass(slots=True)
@@ -36,20 +45,54 @@ class Broker:
         return f"{self.host}:{self.port}"
 
 
-class Cluster:
-    """The brokers behind the proxy, by node id.
+class NoAnswerError(ConnectionError):
+    """No broker gave an answer; the text says what each of them did instead."""
 
-    ``on_broker`` is called for a node id seen for the first time, before anybody is told of it.
+    def __init__(self, text: str, *, refused: bool) -> None:
+        super().__init__(text)
+        self.refused = refused
+        """The login was refused: to try again soon does not help."""
+
+
+class Cluster:
+    """The brokers behind the proxy, by node id, on the listener of theirs that ``route`` leads to.
+
+    ``on_broker`` is called for a node id seen for the first time, before anybody is told of it. Where the brokers
+    demand SASL and the route has no login, they cannot be asked who they are: then they are learned from what they
+    answer to clients alone (docs/decisions/0010). Raises OSError where the files for TLS cannot be loaded.
     """
 
-    def __init__(self, settings: ClusterSettings, on_broker: Callable[[int], None]) -> None:
-        self._settings = settings
+    def __init__(
+        self,
+        name: str,
+        route: Route,
+        on_broker: Callable[[int], None],
+        *,
+        refresh_s: float,
+        connect_timeout_s: float,
+        demands_sasl: bool = False,
+    ) -> None:
+        self.name = name
         self._on_broker = on_broker
-        self._bootstrap = [Broker(UNKNOWN, address.host, address.port) for address in settings.bootstrap]
+        self._refresh_s = refresh_s
+        self._connect_timeout_s = connect_timeout_s
+        self._tls = BrokerTls(route.tls) if route.tls is not None else None
+        self._login = Login(route.sasl) if route.sasl is not None else None
+        self.can_ask = self._login is not None or not demands_sasl
+        """Whether brokers answer the proxy itself more than which versions they speak."""
+        self._bootstrap = [Broker(UNKNOWN, address.host, address.port) for address in route.bootstrap]
         self._turn = 0
+        self._refused = False
         self.brokers: dict[int, Broker] = {}
         self.error: str | None = "no broker has answered yet"
         """Why the last refresh failed; None when it did not."""
+
+    @property
+    def why_not_ready(self) -> str | None:
+        """Why no client can be served; None when one can. Once brokers are known, each may go and come back."""
+        return None if self.brokers else self.error
+
+    # ----------------------------------------------------------------------------------------------- who is where
 
     def learn(self, endpoints: Sequence[Endpoint]) -> None:
         """Take in the broker addresses of an answer; a broker that moved is followed."""
@@ -90,53 +133,81 @@ class Cluster:
             )
         broker.reachable = error is None
 
+    async def open(self, broker: Broker, protocol: asyncio.BaseProtocol) -> None:
+        """Connect a session's ``protocol`` to ``broker``, through TLS where the route has it.
+
+        Raises OSError (an ssl.SSLError is one) and TimeoutError: what ``note_attempt`` takes.
+        """
+        context = self._tls.context() if self._tls is not None else None
+        async with asyncio.timeout(self._connect_timeout_s):
+            await open_transport(protocol, broker.host, broker.port, context)
+
+    # ------------------------------------------------------------------------------------ the proxy's own questions
+
     async def watch(self) -> None:
         """Ask for Metadata, now and at every refresh interval; sooner while it fails."""
         while True:
             await self.refresh()
-            await asyncio.sleep(_RETRY_S if self.error else self._settings.refresh_s)
+            retry_s = _RETRY_LOGIN_S if self._refused else _RETRY_S
+            await asyncio.sleep(retry_s if self.error else self._refresh_s)
 
     async def refresh(self) -> None:
-        """Ask one broker after the other for Metadata until one answers."""
-        failures = []
+        """Ask one broker after the other for Metadata until one answers; without a login, whether they are there."""
+        try:
+            if self.can_ask:
+                self.learn(await self.ask(which_brokers))
+            else:
+                await self.ask(_is_there)
+        except NoAnswerError as error:
+            if str(error) != self.error:
+                event = "no broker answers Metadata" if self.can_ask else "no broker answers ApiVersions"
+                log.error(event, cluster=self.name, tried=str(error))
+            self.error = str(error)
+            self._refused = error.refused
+            return
+        if self.error is not None and self.can_ask:
+            log.info("cluster known", cluster=self.name, brokers=sorted(self.brokers))
+        elif self.error is not None:
+            log.info(
+                "cluster there; without a login for the proxy, clients' answers say which brokers", cluster=self.name
+            )
+        self.error = None
+
+    async def ask(self, question: Callable[[BrokerConnection], Awaitable[T]]) -> T:
+        """Put ``question`` to one broker after the other, logged in, until one answers. Raises NoAnswerError."""
+        failures: list[str] = []
         for broker in [*self.candidates(None), *(self._bootstrap if self.brokers else [])]:
             try:
-                async with asyncio.timeout(self._settings.connect_timeout_s):
-                    self.learn(await _endpoints_from(Address(host=broker.host, port=broker.port)))
+                async with asyncio.timeout(self._connect_timeout_s), self._connected(broker) as connection:
+                    answer = await question(connection)
+            except LoginError as error:  # and so by all brokers, for all have the same users
+                self._note_own_attempt(broker, None)
+                raise NoAnswerError("; ".join([*failures, f"{broker}: {error}"]), refused=True) from None
             except (OSError, TimeoutError, EOFError, ProtocolError) as error:
                 failures.append(f"{broker}: {describe(error)}")
-                if broker.node_id != UNKNOWN:
-                    self.note_attempt(broker, error)
+                self._note_own_attempt(broker, error)
             else:
-                if broker.node_id != UNKNOWN:
-                    self.note_attempt(broker, None)
-                if self.error is not None:
-                    log.info("cluster known", cluster=self._settings.name, brokers=sorted(self.brokers))
-                self.error = None
-                return
-        error_text = "; ".join(failures)
-        if error_text != self.error:
-            log.error("no broker answers Metadata", cluster=self._settings.name, tried=error_text)
-        self.error = error_text
+                self._note_own_attempt(broker, None)
+                return answer
+        raise NoAnswerError("; ".join(failures), refused=False)
+
+    @asynccontextmanager
+    async def _connected(self, broker: Broker) -> AsyncIterator[BrokerConnection]:
+        context = self._tls.context() if self._tls is not None else None
+        async with connect(broker.host, broker.port, context) as connection:
+            if self._login is not None:
+                await self._login.perform(connection)
+            yield connection
+
+    def _note_own_attempt(self, broker: Broker, error: BaseException | None) -> None:
+        if broker.node_id != UNKNOWN:
+            self.note_attempt(broker, error)
 
 
-async def _endpoints_from(address: Address) -> Sequence[Endpoint]:
-    reader, writer = await asyncio.open_connection(address.host, address.port)
-    try:
-        writer.write(metadata_request(client_id="sluice", correlation_id=0))
-        head = await reader.readexactly(RESPONSE_HEAD.size)
-        size, _ = RESPONSE_HEAD.unpack(head)
-        if not 4 <= size <= _MAX_METADATA_BYTES:
-            raise ConnectionError(f"the answer claims {size} bytes: is this a Kafka listener without TLS and SASL?")
-        return locate(metadata_spec(), head + await reader.readexactly(size - 4)).endpoints
-    finally:
-        writer.close()
+async def which_brokers(connection: BrokerConnection) -> Sequence[Endpoint]:
+    """Ask a broker for the addresses of all."""
+    return locate(WHICH_BROKERS.spec, await connection.ask(WHICH_BROKERS)).endpoints
 
 
-def describe(error: BaseException) -> str:
-    """Return what to tell an operator of ``error``: timeouts and ends of stream have no text of their own."""
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
-    if isinstance(error, EOFError):
-        return "closed the connection without an answer: does this listener demand TLS or SASL?"
-    return str(error) or type(error).__name__
+async def _is_there(connection: BrokerConnection) -> None:
+    await connection.ask(WHICH_VERSIONS)

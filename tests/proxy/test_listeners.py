@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.brokers import BrokerPorts
-from config.settings import Cluster as ClusterSettings
+from config.cluster import Route
 from config.settings import Listener as ListenerSettings
 from config.units import Address
 from proxy.cluster import Cluster
@@ -43,12 +43,8 @@ class Front:
         self.limit = limit
         self.play = Play()
         self.bootstrap_port, self.port_1, self.port_2 = ports
-        settings = ClusterSettings(
-            name="test",
-            bootstrap=tuple(Address("127.0.0.1", port) for port in bootstrap),
-            connect_timeout_s=TIMEOUT_S,
-        )
-        self.cluster = Cluster(settings, self._on_broker)
+        route = Route(bootstrap=tuple(Address("127.0.0.1", port) for port in bootstrap))
+        self.cluster = Cluster("test", route, self._on_broker, refresh_s=TIMEOUT_S, connect_timeout_s=TIMEOUT_S)
         self.listener = Listener(
             ListenerSettings(
                 name="PLAIN",

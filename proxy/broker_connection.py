@@ -1,0 +1,76 @@
+"""A connection of the proxy's own to a broker: one request, one answer. Sessions have another way (transports.py)."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from protocol.frames import RESPONSE_HEAD
+from protocol.requests import Request
+
+CLIENT_ID: Final = "sluice"
+_MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
+
+
+class BrokerConnection:
+    """Asks one request after the other; a deadline is the caller's (``asyncio.timeout``)."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._asked = 0
+
+    async def ask(self, request: Request) -> bytes:
+        """Return the whole answer frame. Raises OSError, or EOFError where the broker closes instead."""
+        self._asked += 1
+        self._writer.write(request.frame(CLIENT_ID, self._asked))
+        head = await self._reader.readexactly(RESPONSE_HEAD.size)
+        size, correlation_id = RESPONSE_HEAD.unpack(head)
+        if not 4 <= size <= _MAX_ANSWER_BYTES or correlation_id != self._asked:
+            raise ConnectionError("does not answer as a Kafka broker: is this a listener without TLS?")
+        return head + await self._reader.readexactly(size - 4)
+
+    @property
+    def tls(self) -> ssl.SSLObject | None:
+        """The TLS of the connection, if it has any, to be asked about version, cipher and certificates."""
+        tls: ssl.SSLObject | None = self._writer.get_extra_info("ssl_object")
+        return tls
+
+    @property
+    def own_address(self) -> tuple[str, int]:
+        """Host and port of this side: what the other side calls its peer."""
+        name = self._writer.get_extra_info("sockname")
+        return name[0], name[1]
+
+
+@asynccontextmanager
+async def connect(
+    host: str, port: int, context: ssl.SSLContext | None, server_name: str | None = None
+) -> AsyncIterator[BrokerConnection]:
+    """Connect, and close at the end; with ``context`` through TLS, for ``server_name`` (else ``host``)."""
+    reader = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    transport = await open_transport(protocol, host, port, context, server_name)
+    writer = asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop())
+    try:
+        yield BrokerConnection(reader, writer)
+    finally:
+        writer.close()
+
+
+async def open_transport(
+    protocol: asyncio.BaseProtocol, host: str, port: int, context: ssl.SSLContext | None, server_name: str | None = None
+) -> asyncio.Transport:
+    """Connect ``protocol``; with ``context`` through TLS, for ``server_name`` (else ``host``). Raises OSError."""
+    name = (server_name or host) if context is not None else None
+    loop = asyncio.get_running_loop()
+    try:
+        transport, _ = await loop.create_connection(lambda: protocol, host, port, ssl=context, server_hostname=name)
+    except ConnectionResetError as error:
+        if context is None:
+            raise
+        raise ConnectionResetError(  # asyncio's own has no text
+            "closed the connection during the TLS handshake: is TLS spoken there, or a client certificate demanded?"
+        ) from error
+    return transport

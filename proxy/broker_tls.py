@@ -1,0 +1,93 @@
+"""TLS to brokers: whom the proxy believes, and what it shows of itself."""
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import structlog
+
+from config.cluster import BrokerTls as BrokerTlsSettings
+
+log = structlog.get_logger("sluice.cluster")
+
+_Identity = tuple[int, int, int, int] | None
+
+
+class BrokerTls:
+    """The SSLContext for connections to the brokers, made anew when one of its files is another than before.
+
+    Raises OSError, naming the setting and the file, where it cannot be made at the start. Later the old one stays in
+    force: a certificate that is being replaced must not cut the proxy off.
+    """
+
+    def __init__(self, settings: BrokerTlsSettings) -> None:
+        self._settings = settings
+        self._seen = self._identities()
+        self._context = broker_context(settings)
+
+    def context(self) -> ssl.SSLContext:
+        """Return what to connect with now. To look at three files costs next to nothing beside a handshake."""
+        identities = self._identities()
+        if identities != self._seen:
+            self._seen = identities
+            try:
+                self._context = broker_context(self._settings)
+            except OSError as error:
+                log.error("TLS files for brokers not loaded, the old ones stay in force", error=str(error))
+            else:
+                log.info("TLS files for brokers loaded", files=[str(path) for path in self._files()])
+        return self._context
+
+    def _files(self) -> Iterator[Path]:
+        settings = self._settings
+        return (path for path in (settings.ca, settings.certificate, settings.key) if path is not None)
+
+    def _identities(self) -> list[_Identity]:
+        return [_identity(path) for path in self._files()]
+
+
+def _identity(path: Path) -> _Identity:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def broker_context(settings: BrokerTlsSettings) -> ssl.SSLContext:
+    """Return a context that verifies brokers. Raises OSError with the setting and the file in its text."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies; TLS 1.2 at least
+    if settings.ca is None:
+        context.load_default_certs()
+    else:
+        try:
+            context.load_verify_locations(settings.ca)
+        except OSError as error:
+            raise _refused("tls.ca", settings.ca, error, "holds no certificate in PEM form") from error
+    context.check_hostname = settings.verify_hostname
+    if settings.certificate is not None and settings.key is not None:
+        load_own_certificate(context, settings.certificate, settings.key)
+    return context
+
+
+def load_own_certificate(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
+    """Load a chain and its key into ``context``. Raises OSError with the setting and the file in its text."""
+
+    def encrypted() -> str:  # OpenSSL would ask at the terminal
+        raise OSError(f"tls.key {key}: is encrypted: write it without a password (openssl pkey)")
+
+    for setting, path in (("tls.certificate", certificate), ("tls.key", key)):
+        try:
+            path.read_bytes()
+        except OSError as error:  # OpenSSL does not say which of the two
+            raise _refused(setting, path, error, "") from error
+    try:
+        context.load_cert_chain(certificate, key, encrypted)
+    except ssl.SSLError as error:
+        said = "does not belong to the certificate" if "MISMATCH" in str(error) else "one of them is not in PEM form"
+        raise OSError(f"tls.certificate {certificate}, tls.key {key}: {said}") from error
+
+
+def _refused(setting: str, path: Path, error: OSError, not_pem: str) -> OSError:
+    said = not_pem if isinstance(error, ssl.SSLError) else (error.strerror or str(error)).lower()
+    return OSError(f"{setting} {path}: {said}")

@@ -1,0 +1,64 @@
+"""What to tell an operator of a connection to a broker that failed: one line, with what to do about it."""
+
+import ssl
+from typing import Final
+
+# OpenSSL's X509_V_ERR_*: what was wrong with a certificate.
+_EXPIRED: Final = 10
+_NOT_YET_VALID: Final = 9
+_UNKNOWN_AUTHORITY: Final = frozenset((2, 18, 19, 20, 21))
+_OTHER_NAME: Final = frozenset((62, 64))
+
+# OpenSSL's reasons, of what a peer did to a handshake.
+_NOT_TLS: Final = frozenset(("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"))
+_NO_COMMON_TLS: Final = frozenset(
+    (
+        "UNSUPPORTED_PROTOCOL",
+        "NO_PROTOCOLS_AVAILABLE",
+        "TLSV1_ALERT_PROTOCOL_VERSION",
+        "SSLV3_ALERT_HANDSHAKE_FAILURE",
+        "NO_SHARED_CIPHER",
+    )
+)
+_CERTIFICATE_REFUSED: Final = ("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "UNKNOWN_CA", "CERTIFICATE_UNKNOWN")
+
+
+def describe(error: BaseException) -> str:
+    """Return what to tell an operator of ``error``: timeouts and ends of stream have no text of their own."""
+    match error:
+        case TimeoutError():
+            return "no answer in time"
+        case ssl.SSLCertVerificationError():
+            return _of_certificate(error)
+        case ssl.SSLError():
+            return _of_tls(error)
+        case EOFError():
+            return (
+                "closed the connection without an answer: does this listener demand TLS, a client certificate or SASL?"
+            )
+    return str(error) or type(error).__name__
+
+
+def _of_certificate(error: ssl.SSLCertVerificationError) -> str:
+    match error.verify_code:
+        case code if code == _EXPIRED:
+            return "its certificate has expired: renew it"
+        case code if code == _NOT_YET_VALID:
+            return "its certificate is not valid yet: compare the clocks"
+        case code if code in _UNKNOWN_AUTHORITY:
+            return "its certificate is not signed by an authority that is trusted here: name that authority in tls.ca"
+        case code if code in _OTHER_NAME:
+            reason = error.verify_message.rstrip(".")
+            return f"{reason}: add the name to it, or set tls.verify_hostname to false"
+    return f"its certificate cannot be verified: {error.verify_message or error.reason}"
+
+
+def _of_tls(error: ssl.SSLError) -> str:
+    reason = error.reason or str(error)
+    if reason in _NOT_TLS:
+        return "does not speak TLS on this port: connect to its TLS listener, or without tls"
+    if reason in _NO_COMMON_TLS:
+        return f"no version and cipher of TLS in common ({reason}): TLS 1.2 is the oldest that is spoken here"
+    if reason.endswith(_CERTIFICATE_REFUSED):
+        return f"refuses the certificate it was shown, or demands one ({reason}): set tls.certificate and tls.key"
+    return f"TLS failed: {reason}"
