@@ -1,0 +1,143 @@
+"""The PROXY protocol, versions 1 and 2: whom a load balancer forwards, told before the first byte of the client.
+
+Sans-I/O, after the specification that HAProxy publishes (proxy-protocol.txt, 2020/03/05). Type-length-values behind
+the addresses are skipped unread: they repeat what TLS or SASL tells better. That goes for the checksum too (CRC32C),
+which guards against nothing that TCP does not.
+"""
+
+from dataclasses import dataclass
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
+from struct import Struct
+from typing import Final
+
+from config.units import Address
+from protocol.errors import Cause, ProtocolError
+
+V1_SIGNATURE: Final = b"PROXY "
+V2_SIGNATURE: Final = b"\r\n\r\n\0\r\nQUIT\n"
+
+MAX_HEADER_BYTES: Final = 16 * 1024
+"""The longest header that is taken; version 2 would allow 64 KiB, and load balancers send some hundred bytes."""
+
+_V1_MAX_BYTES: Final = 107
+_V2_HEAD: Final = Struct(">12sBBH")
+"""signature, version << 4 | command, address family << 4 | transport, bytes that follow"""
+_TCP4: Final = Struct(">4s4xH2x")
+_TCP6: Final = Struct(">16s16xH2x")
+_LOCAL, _PROXY = 0, 1
+_MAX_FAMILY, _MAX_TRANSPORT = 3, 2
+_IPV4_STREAM, _IPV6_STREAM = 0x11, 0x21
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A complete header, at the beginning of what was parsed."""
+
+    length_bytes: int
+    source: Address | None
+    """Who connected to the load balancer. None: the connection is its own (LOCAL), or of a kind without an IP address
+    and port (UNKNOWN, Unix sockets, datagrams); then the socket's own address counts."""
+
+
+def parse(data: bytes) -> Header | None:
+    """Read the header that ``data`` begins with; None while it is not complete, so that all of ``data`` belongs to it.
+
+    Raises ProtocolError for what cannot become a header (PROXY_PROTOCOL_MISSING) and for a wrong one
+    (PROXY_PROTOCOL_INVALID), as soon as that shows.
+    """
+    if _begins(data, V1_SIGNATURE):
+        return _version_1(data)
+    if _begins(data, V2_SIGNATURE):
+        return _version_2(data) if len(data) >= _V2_HEAD.size else None
+    raise ProtocolError(
+        Cause.PROXY_PROTOCOL_MISSING,
+        "no PROXY protocol header, which is required from this network: let the load balancer send it, "
+        "or take its network out of proxy_protocol.networks",
+    )
+
+
+def is_header(data: bytes) -> bool:
+    """Tell whether ``data``, the first bytes of a connection, are those of a header."""
+    return data.startswith((V1_SIGNATURE, V2_SIGNATURE))
+
+
+def address(host: str, port: int) -> Address:
+    """Return a client's address; an IPv4 address in IPv6 clothes (``::ffff:192.0.2.1``) is the IPv4 address."""
+    if ":" in host:
+        bare, _, _ = host.partition("%")  # a link-local address comes with its scope
+        mapped = IPv6Address(bare).ipv4_mapped
+        if mapped is not None:
+            return Address(str(mapped), port)
+    return Address(host, port)
+
+
+def _begins(data: bytes, signature: bytes) -> bool:
+    return data.startswith(signature) or signature.startswith(data)
+
+
+def _version_1(data: bytes) -> Header | None:
+    r"""``PROXY TCP4 192.0.2.1 198.51.100.1 56324 9092\r\n``."""
+    end = data.find(b"\r\n", 0, _V1_MAX_BYTES)
+    if end < 0:
+        if len(data) >= _V1_MAX_BYTES:
+            raise _invalid(f"version 1 without a line end in {_V1_MAX_BYTES} bytes")
+        return None
+    length_bytes = end + 2
+    fields = data[len(V1_SIGNATURE) : end].decode("ascii", "replace").split(" ")
+    if fields[0] == "UNKNOWN":
+        return Header(length_bytes, None)
+    if fields[0] not in ("TCP4", "TCP6"):
+        raise _invalid("version 1 is neither TCP4 nor TCP6 nor UNKNOWN")
+    if len(fields) != 5:
+        raise _invalid(f"version 1 has {len(fields) - 1} fields behind {fields[0]} instead of 4")
+    source = _ip_of(fields[0], fields[1])
+    _ip_of(fields[0], fields[2])
+    port = _port_of(fields[3])
+    _port_of(fields[4])
+    return Header(length_bytes, address(source, port))
+
+
+def _ip_of(family: str, text: str) -> str:
+    try:
+        ip = IPv4Address(text) if family == "TCP4" else IPv6Address(text)
+    except AddressValueError:
+        raise _invalid(f"version 1 has no {family} address where one is due") from None
+    if "%" in text:
+        raise _invalid("version 1 has an address with a scope, which means nothing elsewhere")
+    return str(ip)
+
+
+def _port_of(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or len(text) > 5 or (text[0] == "0" and text != "0"):
+        raise _invalid("version 1 has no port where one is due")
+    port = int(text)
+    if port > 65535:
+        raise _invalid(f"version 1 has the port {port}")
+    return port
+
+
+def _version_2(data: bytes) -> Header | None:
+    _, version_command, family_transport, following_bytes = _V2_HEAD.unpack_from(data)
+    command = version_command & 0xF
+    if version_command >> 4 != 2 or command not in (_LOCAL, _PROXY):
+        raise _invalid(f"version and command are 0x{version_command:02x} instead of 0x20 or 0x21")
+    if family_transport >> 4 > _MAX_FAMILY or family_transport & 0xF > _MAX_TRANSPORT:
+        raise _invalid(f"address family and transport are 0x{family_transport:02x}, which nothing stands for")
+    length_bytes = _V2_HEAD.size + following_bytes
+    if length_bytes > MAX_HEADER_BYTES:
+        raise _invalid(f"version 2 has {length_bytes} bytes, the limit is {MAX_HEADER_BYTES}")
+    addresses = _TCP4 if family_transport == _IPV4_STREAM else _TCP6
+    known = command == _PROXY and family_transport in (_IPV4_STREAM, _IPV6_STREAM)
+    if known and following_bytes < addresses.size:
+        raise _invalid(f"{following_bytes} bytes are too few for two addresses and two ports")
+    if len(data) < length_bytes:
+        return None
+    if not known:
+        return Header(length_bytes, None)
+    packed, port = addresses.unpack_from(data, _V2_HEAD.size)
+    source = IPv4Address(packed) if addresses is _TCP4 else IPv6Address(packed)
+    return Header(length_bytes, address(str(source), port))
+
+
+def _invalid(what: str) -> ProtocolError:
+    return ProtocolError(Cause.PROXY_PROTOCOL_INVALID, f"PROXY protocol header: {what}")
