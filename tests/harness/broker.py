@@ -1,10 +1,11 @@
 """One KRaft node, broker and controller at once: its properties, its format, its process."""
 
+import shlex
 import signal
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from tests.harness.jars import classpath
 from tests.harness.ports import LOOPBACK, free_port
@@ -12,6 +13,8 @@ from tests.harness.process import Program
 from tests.harness.wire import Address, answers_api_versions
 
 GUARD_HOST: Final = "127.0.0.2"
+PLAIN: Final = "PLAIN"
+"""The listener that every node has."""
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
 # Small and quick to start; a benchmark's broker is not the thing measured.
@@ -25,41 +28,81 @@ JAVA_OPTIONS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """Where one node listens.
+class BrokerListener:
+    """A listener of the brokers beside the plaintext one.
 
-    `direct` is a listener as any broker has one. The listener GUARDED is for what goes through the proxy: it listens on
-    `guarded_listener` and advertises `guarded`, the same port of another loopback address, where only a ConnectionWatch
-    stands (see watch.py).
+    `properties` are written without Kafka's prefix `listener.name.<name>.`.
     """
 
-    node_id: int
+    name: str
+    protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where one node has one listener.
+
+    `direct` is as any broker has it. A second listener of the same kind is for what goes through the proxy: it listens
+    on `guarded_listener` and advertises `guarded`, the same port of another loopback address, where only a
+    ConnectionWatch stands (see watch.py).
+    """
+
     direct: Address
     guarded_listener: Address
-    controller: Address
 
     @classmethod
-    def choose(cls, node_id: int) -> "Node":
-        direct, guarded, controller = (Address(LOOPBACK, free_port()) for _ in range(3))
-        return cls(node_id, direct, guarded, controller)
+    def choose(cls) -> "Endpoint":
+        return cls(Address(LOOPBACK, free_port()), Address(LOOPBACK, free_port()))
 
     @property
     def guarded(self) -> Address:
         return Address(GUARD_HOST, self.guarded_listener.port)
 
 
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Where one node listens, by the names of the listeners."""
+
+    node_id: int
+    controller: Address
+    endpoints: Mapping[str, Endpoint]
+
+    @classmethod
+    def choose(cls, node_id: int, listeners: Sequence[BrokerListener] = ()) -> "Node":
+        names = [PLAIN, *(listener.name for listener in listeners)]
+        return cls(node_id, Address(LOOPBACK, free_port()), {name: Endpoint.choose() for name in names})
+
+    @property
+    def direct(self) -> Address:
+        return self.endpoints[PLAIN].direct
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What all nodes of a cluster have in common; see KafkaCluster."""
+
+    version: str
+    voters: str
+    listeners: Sequence[BrokerListener]
+    scram: Sequence[str]
+    """Users for StorageTool's --add-scram."""
+    properties: Mapping[str, str]
+    java_options: Sequence[str]
+
+
 class Broker:
     """The process of one node, and its folder. Starting it again keeps its data."""
 
-    def __init__(self, version: str, node: Node, voters: str, folder: Path, extra: Mapping[str, str]) -> None:
+    def __init__(self, node: Node, setup: Setup, folder: Path) -> None:
         self.node = node
         self.log_dir = folder / "log"
-        self._version = version
+        self._setup = setup
         self._folder = folder
         self._properties = folder / "server.properties"
         self._program: Program | None = None
         folder.mkdir(parents=True)
-        chosen = {**_properties(node, voters, self.log_dir), **extra}
+        chosen = {**_properties(node, setup, self.log_dir), **setup.properties}
         self._properties.write_text("".join(f"{key}={value}\n" for key, value in chosen.items()), encoding="utf-8")
 
     @property
@@ -68,12 +111,14 @@ class Broker:
 
     def start(self, cluster_id: str) -> None:
         """Start the process, formatting the folder first when it is new. `wait_ready` says when it serves."""
-        java = f"exec java {' '.join(JAVA_OPTIONS)} -cp '{classpath(f'kafka-{self._version}')}'"
-        file = f"'{self._properties}'"
+        jars = classpath(f"kafka-{self._setup.version}")
+        java = shlex.join(["exec", "java", *JAVA_OPTIONS, *self._setup.java_options, "-cp", jars])
+        file = shlex.quote(str(self._properties))
         script = f"{java} kafka.Kafka {file}"
         if not (self.log_dir / "meta.properties").exists():
-            script = f"({java} kafka.tools.StorageTool format -t {cluster_id} -c {file}) && {script}"
-        name = f"broker {self.node.node_id} of Kafka {self._version}"
+            users = shlex.join([word for user in self._setup.scram for word in ("--add-scram", user)])
+            script = f"({java} kafka.tools.StorageTool format -t {cluster_id} -c {file} {users}) && {script}"
+        name = f"broker {self.node.node_id} of Kafka {self._setup.version}"
         self._program = Program(name, ["/bin/sh", "-c", script], self._folder / "broker.log")
 
     def wait_ready(self) -> None:
@@ -95,6 +140,9 @@ class Broker:
         """SIGSTOP and SIGCONT make a broker that hangs."""
         self._running().signal(number)
 
+    def output(self) -> str:
+        return self._running().output()
+
     def log_tail(self) -> str:
         return self._running().tail()
 
@@ -104,16 +152,12 @@ class Broker:
         return self._program
 
 
-def _properties(node: Node, voters: str, log_dir: Path) -> dict[str, str]:
+def _properties(node: Node, setup: Setup, log_dir: Path) -> dict[str, str]:
     return {
         "process.roles": "broker,controller",
         "node.id": str(node.node_id),
-        "controller.quorum.voters": voters,
-        "listeners": f"DIRECT://{node.direct},GUARDED://{node.guarded_listener},CONTROLLER://{node.controller}",
-        "advertised.listeners": f"DIRECT://{node.direct},GUARDED://{node.guarded}",
-        "listener.security.protocol.map": "DIRECT:PLAINTEXT,GUARDED:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "inter.broker.listener.name": "DIRECT",
-        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": setup.voters,
+        **_listener_properties(node, setup.listeners),
         "log.dirs": str(log_dir),
         "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "3",
@@ -130,6 +174,34 @@ def _properties(node: Node, voters: str, log_dir: Path) -> dict[str, str]:
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",
         # Two cores are shared with everything else that a test runs.
-        "num.network.threads": "2",
+        "num.network.threads": "2" if not setup.listeners else "1",
         "num.io.threads": "4",
     }
+
+
+def _listener_properties(node: Node, listeners: Sequence[BrokerListener]) -> dict[str, str]:
+    protocols = {PLAIN: "PLAINTEXT", **{listener.name: listener.protocol for listener in listeners}}
+    listening, advertised, kinds = [], [], ["CONTROLLER:PLAINTEXT"]
+    for name, endpoint in node.endpoints.items():
+        listening += [f"{name}://{endpoint.direct}", f"{_guarded(name)}://{endpoint.guarded_listener}"]
+        advertised += [f"{name}://{endpoint.direct}", f"{_guarded(name)}://{endpoint.guarded}"]
+        kinds += [f"{name}:{protocols[name]}", f"{_guarded(name)}:{protocols[name]}"]
+    own = {
+        f"listener.name.{name.lower()}.{key}": value
+        for listener in listeners
+        for name in (listener.name, _guarded(listener.name))
+        for key, value in listener.properties.items()
+    }
+    return {
+        "listeners": ",".join([*listening, f"CONTROLLER://{node.controller}"]),
+        "advertised.listeners": ",".join(advertised),
+        "listener.security.protocol.map": ",".join(kinds),
+        "inter.broker.listener.name": PLAIN,
+        "controller.listener.names": "CONTROLLER",
+        **own,
+    }
+
+
+def _guarded(name: str) -> str:
+    """The name of the listener that is for what goes through the proxy."""
+    return f"{name}_GUARDED"

@@ -40,9 +40,20 @@ def _clients(version: str) -> JarSet:
 
 NEWEST_BROKER: Final = "4.3.1"
 BROKER_VERSIONS: Final = (NEWEST_BROKER, "3.9.1")
-CLIENT_VERSIONS: Final = ("1.1.1", "2.3.1", "3.9.2", "4.4.0")
+# 0.11 is the last that logs in with SaslHandshake v0 and raw frames.
+CLIENT_VERSIONS: Final = ("0.11.0.3", "1.1.1", "2.3.1", "3.9.2", "4.4.0")
+# What kafka-clients expects beside it, for tokens of OAUTHBEARER, and 0.11 from a Java before 11, for SCRAM.
+CLIENT_EXTRAS: Final = JarSet(
+    "kafka-clients-extras",
+    (
+        "com.fasterxml.jackson.core:jackson-databind:2.21.2",
+        "org.bitbucket.b_c:jose4j:0.9.6",
+        "javax.xml.bind:jaxb-api:2.3.1",
+        LOGGING,
+    ),
+)
 DEMO_SETS: Final = (_broker(NEWEST_BROKER),)
-ALL_SETS: Final = (*map(_broker, BROKER_VERSIONS), *map(_clients, CLIENT_VERSIONS))
+ALL_SETS: Final = (*map(_broker, BROKER_VERSIONS), *map(_clients, CLIENT_VERSIONS), CLIENT_EXTRAS)
 
 
 def cache_dir() -> Path:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from tests.harness.admin import BrokerAdmin, Entity, set_broker_quota
-from tests.harness.broker import Broker, Node
+from tests.harness.broker import PLAIN, Broker, BrokerListener, Node, Setup
 from tests.harness.jars import NEWEST_BROKER, jar_dir
 from tests.harness.wire import Address
 
@@ -24,7 +24,8 @@ CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qg"
 class KafkaCluster:
     """`len(node_ids)` combined KRaft nodes of one version, as a context manager; gone, data too, at its end.
 
-    `properties` are added to every node's server.properties.
+    `properties` are added to every node's server.properties, `listeners` to the plaintext one. `scram` are users there
+    from the first start, as StorageTool's --add-scram takes them: `SCRAM-SHA-256=[name=carol,password=…]`.
     """
 
     def __init__(
@@ -33,11 +34,17 @@ class KafkaCluster:
         version: str = NEWEST_BROKER,
         node_ids: Sequence[int] = (0,),
         properties: Mapping[str, str] | None = None,
+        listeners: Sequence[BrokerListener] = (),
+        scram: Sequence[str] = (),
+        java_options: Sequence[str] = (),
     ) -> None:
         self.version = version
         self.node_ids = tuple(node_ids)
         self.brokers: dict[int, Broker] = {}
         self._properties = dict(properties or {})
+        self._listeners = tuple(listeners)
+        self._scram = tuple(scram)
+        self._java_options = tuple(java_options)
         self._folder: Path | None = None
 
     @property
@@ -47,12 +54,17 @@ class KafkaCluster:
     @property
     def bootstrap(self) -> str:
         """`host:port,…` of the brokers themselves."""
-        return ",".join(str(node.direct) for node in self.nodes)
+        return self.bootstrap_of(PLAIN)
 
     @property
     def guarded_bootstrap(self) -> str:
         """`host:port,…` of the guarded listeners, where a ConnectionWatch lets only the proxy through."""
-        return ",".join(str(node.guarded) for node in self.nodes)
+        return self.bootstrap_of(PLAIN, guarded=True)
+
+    def bootstrap_of(self, listener: str, *, guarded: bool = False) -> str:
+        """The same of another listener."""
+        endpoints = [node.endpoints[listener] for node in self.nodes]
+        return ",".join(str(endpoint.guarded if guarded else endpoint.direct) for endpoint in endpoints)
 
     def direct(self, node_id: int) -> Address:
         return self.brokers[node_id].node.direct
@@ -61,11 +73,17 @@ class KafkaCluster:
         """All nodes at once, until every one serves and knows all others."""
         jar_dir(f"kafka-{self.version}")  # says what to type when it is not there
         self._folder = Path(tempfile.mkdtemp(prefix="sluice-kafka-"))
-        nodes = [Node.choose(node_id) for node_id in self.node_ids]
-        voters = ",".join(f"{node.node_id}@{node.controller}" for node in nodes)
+        nodes = [Node.choose(node_id, self._listeners) for node_id in self.node_ids]
+        setup = Setup(
+            version=self.version,
+            voters=",".join(f"{node.node_id}@{node.controller}" for node in nodes),
+            listeners=self._listeners,
+            scram=self._scram,
+            properties=self._properties,
+            java_options=self._java_options,
+        )
         for node in nodes:
-            folder = self._folder / str(node.node_id)
-            self.brokers[node.node_id] = Broker(self.version, node, voters, folder, self._properties)
+            self.brokers[node.node_id] = Broker(node, setup, self._folder / str(node.node_id))
         try:
             for broker in self.brokers.values():
                 broker.start(CLUSTER_ID)

@@ -12,6 +12,7 @@ import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -20,7 +21,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from tests.harness.ports import LOOPBACK, free_ports
+from tests.harness.ports import LOOPBACK, free_port, free_ports
 from tests.harness.process import Program
 from tests.harness.wire import Address
 
@@ -45,11 +46,26 @@ class Metrics:
         return sum(sample.value for sample in self.samples(name, **labels))
 
 
+@dataclass(frozen=True, slots=True)
+class ListenerAddresses:
+    """Where one listener of the proxy is."""
+
+    address: Address
+    brokers: Mapping[int, Address]
+    """By node id; empty where host names stand for brokers."""
+
+    @property
+    def bootstrap(self) -> str:
+        """What a client is given as `bootstrap.servers`."""
+        return str(self.address)
+
+
 class SluiceProcess:
     """`sluice run` in front of the brokers at `bootstrap`, as a context manager.
 
     `node_ids` get a port each; `settings` are laid over the configuration file, section by section. `advertise` is the
-    host that clients are told.
+    host that clients are told. `listeners` are more of them beside the plaintext one: the keys of a listener in
+    sluice.yaml by its name, of which bind, advertise and brokers are given where they are left out.
     """
 
     def __init__(
@@ -60,13 +76,12 @@ class SluiceProcess:
         quotas: str = NO_QUOTAS,
         settings: Mapping[str, Any] | None = None,
         advertise: str = LOOPBACK,
+        listeners: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        first = free_ports(len(node_ids) + 2)
-        self.address = Address(LOOPBACK, first)
-        self.admin = Address(LOOPBACK, first + 1)
-        self.broker_addresses = {
-            node_id: Address(LOOPBACK, first + 2 + index) for index, node_id in enumerate(sorted(node_ids))
-        }
+        self.admin = Address(LOOPBACK, free_port())
+        self.address, self.broker_addresses = _choose_addresses(node_ids)
+        self.listeners = {name: _listener_addresses(given, node_ids) for name, given in (listeners or {}).items()}
+        self._listeners = dict(listeners or {})
         self._bootstrap = bootstrap
         self._advertise = advertise
         self._quotas = quotas
@@ -161,11 +176,11 @@ class SluiceProcess:
         return self._running().tail()
 
     def _configuration(self) -> dict[str, Any]:
-        brokers = {str(node_id): str(address.port) for node_id, address in self.broker_addresses.items()}
-        listener = {"name": "PLAIN", "bind": str(self.address), "advertise": self._advertise, "brokers": brokers}
+        plain = self._listener("PLAIN", ListenerAddresses(self.address, self.broker_addresses), {})
+        others = [self._listener(name, self.listeners[name], given) for name, given in self._listeners.items()]
         sections: dict[str, Any] = {
             "cluster": {"name": "harness", "bootstrap": self._bootstrap.split(",")},
-            "listeners": [listener],
+            "listeners": [plain, *others],
             "quotas": {"store": {"type": "file", "path": self.quotas_path.name}},
             "admin": {"bind": str(self.admin)},
             "drain": {"timeout": "5s"},
@@ -174,6 +189,11 @@ class SluiceProcess:
         for name, section in self._settings.items():
             sections[name] = {**sections[name], **section} if isinstance(sections.get(name), dict) else section
         return sections
+
+    def _listener(self, name: str, at: ListenerAddresses, given: Mapping[str, Any]) -> dict[str, Any]:
+        brokers = {str(node_id): str(address.port) for node_id, address in at.brokers.items()}
+        ports = {"brokers": brokers} if brokers else {}
+        return {"name": name, "bind": str(at.address), "advertise": self._advertise, **ports, **given}
 
     def _place(self) -> Path:
         if self._folder is None:
@@ -193,3 +213,14 @@ class SluiceProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _choose_addresses(node_ids: Sequence[int]) -> tuple[Address, dict[int, Address]]:
+    """For bootstrap, and for each node."""
+    first = free_ports(len(node_ids) + 1)
+    brokers = {node_id: Address(LOOPBACK, first + 1 + index) for index, node_id in enumerate(sorted(node_ids))}
+    return Address(LOOPBACK, first), brokers
+
+
+def _listener_addresses(given: Mapping[str, Any], node_ids: Sequence[int]) -> ListenerAddresses:
+    return ListenerAddresses(*_choose_addresses([] if "broker_host" in given else node_ids))

@@ -1,11 +1,11 @@
 """ConnectionWatch: proof that no client connects to a broker's own address.
 
-The brokers' GUARDED listeners advertise addresses at which this stands. It accepts every connection, looks up which
+The brokers' guarded listeners advertise addresses at which this stands. It accepts every connection, looks up which
 process holds the other end, relays the proxy's to the broker, and records and resets everyone else's. A connection
 cannot be too short to be seen, because the kernel completes none without this `accept`.
 
 What it sees: every connection to an address that the brokers told. What it does not see: a client that connects to an
-address it was never told (the DIRECT listeners), and who held a connection that was closed before it could be looked
+address it was never told (the direct listeners), and who held a connection that was closed before it could be looked
 up: such a one is counted as vanished. A client whose connection is reset tries again, so an escape shows as an Escape.
 A broker that is down looks like one that resets its connections, because the watch goes on listening for it.
 """
@@ -21,7 +21,7 @@ from typing import Final, Self
 
 import psutil
 
-from tests.harness.broker import Node
+from tests.harness.broker import Endpoint, Node
 
 CHUNK_BYTES: Final = 1 << 18
 STOP_TIMEOUT_S: Final = 10.0
@@ -65,8 +65,10 @@ class ConnectionWatch:
 
     async def _open(self) -> None:
         for node in self._nodes:
-            server = await asyncio.start_server(self._acceptor(node), node.guarded.host, node.guarded.port)
-            self._servers.append(server)
+            for endpoint in node.endpoints.values():
+                at = endpoint.guarded
+                server = await asyncio.start_server(self._acceptor(node, endpoint), at.host, at.port)
+                self._servers.append(server)
 
     async def _close(self) -> None:
         for server in self._servers:
@@ -75,19 +77,21 @@ class ConnectionWatch:
             relay.cancel()
         await asyncio.gather(*self._relays, return_exceptions=True)
 
-    def _acceptor(self, node: Node) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]:
+    def _acceptor(self, node: Node, endpoint: Endpoint) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]:
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            relay = self._loop.create_task(self._relay(node, reader, writer))
+            relay = self._loop.create_task(self._relay(node, endpoint, reader, writer))
             self._relays.add(relay)
             relay.add_done_callback(self._relays.discard)
 
         return accept
 
-    async def _relay(self, node: Node, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _relay(
+        self, node: Node, endpoint: Endpoint, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         if not self._admits(node, writer.get_extra_info("peername")):
             _reset(writer)
             return
-        broker = node.guarded_listener
+        broker = endpoint.guarded_listener
         try:
             broker_reader, broker_writer = await asyncio.open_connection(broker.host, broker.port)
         except OSError:

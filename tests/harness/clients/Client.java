@@ -1,5 +1,8 @@
+import java.io.File;
 import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
@@ -24,11 +27,13 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
-/** The Java client at work; compiles against kafka-clients 1.1.1 to 4.4.0. Tasks and events: tasks.py, program.py. */
+/** The Java client at work; compiles against kafka-clients 0.11 to 4.4. Tasks and events: tasks.py, program.py. */
 public final class Client {
     private static final int PATTERNS = 251;
     private static final double PROGRESS_S = 0.25;
     private static final int MIB = 1 << 20;
+    private static final String SECURITY = "org.apache.kafka.common.security.";
+    private static final String STORE_PASSWORD = "changeit"; // certificates.py
 
     private final Map<String, String> task = new HashMap<>();
     private final TreeSet<Long> indexes = new TreeSet<>();
@@ -317,24 +322,71 @@ public final class Client {
             + ", \"errors\": " + said + ", \"throttle_ms\": " + throttleMs);
     }
 
-    private static double throttleMs(Map<MetricName, ? extends Metric> metrics) {
+    private static double throttleMs(Map<MetricName, ? extends Metric> metrics) throws ReflectiveOperationException {
         double most = 0;
         for (Map.Entry<MetricName, ? extends Metric> each : metrics.entrySet()) {
-            if (each.getKey().name().endsWith("throttle-time-max") && each.getValue().metricValue() instanceof Double) {
-                double value = (Double) each.getValue().metricValue();
+            if (each.getKey().name().endsWith("throttle-time-max")) {
+                double value = valueOf(each.getValue());
                 most = Double.isNaN(value) ? most : Math.max(most, value);
             }
         }
         return most;
     }
 
+    /** `value` until 0.11, `metricValue` since 1.0, and only that since 3.0. */
+    private static double valueOf(Metric metric) throws ReflectiveOperationException {
+        boolean isNew = Arrays.stream(Metric.class.getMethods()).anyMatch(each -> each.getName().equals("metricValue"));
+        Object value = Metric.class.getMethod(isNew ? "metricValue" : "value").invoke(metric);
+        return value instanceof Double ? (Double) value : 0;
+    }
+
     // ---------------------------------------------------------------- words in, events out
 
-    private Properties common() {
+    private Properties common() throws java.io.IOException {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", text("bootstrap"));
         settings.put("client.id", text("client_id"));
+        settings.put("security.protocol", text("security.protocol"));
+        addStore(settings, "truststore", text("security.ca"));
+        addStore(settings, "keystore", text("security.certificate"));
+        String mechanism = text("security.mechanism");
+        if (!mechanism.isEmpty()) {
+            settings.put("sasl.mechanism", mechanism);
+            settings.put("sasl.jaas.config", mechanism.equals("OAUTHBEARER") ? bearer(settings) : password(mechanism));
+        }
         return settings;
+    }
+
+    /** The PKCS #12 file beside a PEM file: certificates.py makes both. */
+    private static void addStore(Properties settings, String store, String pem) {
+        if (!pem.isEmpty()) {
+            settings.put("ssl." + store + ".type", "PKCS12");
+            settings.put("ssl." + store + ".location", pem.replaceAll("[.]pem$", ".p12"));
+            settings.put("ssl." + store + ".password", STORE_PASSWORD);
+        }
+    }
+
+    private String password(String mechanism) {
+        String module = mechanism.equals("PLAIN") ? "plain.PlainLoginModule" : "scram.ScramLoginModule";
+        String token = text("security.is_delegation_token").equals("true") ? " tokenauth=\"true\"" : "";
+        return SECURITY + module + " required username=" + quoted(text("security.username"))
+            + " password=" + quoted(text("security.password")) + token + ";";
+    }
+
+    private String bearer(Properties settings) throws java.io.IOException {
+        String module = SECURITY + "oauthbearer.OAuthBearerLoginModule required";
+        String token = text("security.token");
+        if (token.isEmpty()) {
+            return module + " unsecuredLoginStringClaim_sub=" + quoted(text("security.username")) + ";";
+        }
+        File file = File.createTempFile("client", ".jwt");
+        file.deleteOnExit();
+        Files.write(file.toPath(), token.getBytes(StandardCharsets.US_ASCII));
+        String url = file.toURI().toString().replaceFirst("^file:/+", "file:///");
+        System.setProperty("org.apache.kafka.sasl.oauthbearer.allowed.urls", url);
+        settings.put("sasl.login.callback.handler.class", SECURITY + "oauthbearer.OAuthBearerLoginCallbackHandler");
+        settings.put("sasl.oauthbearer.token.endpoint.url", url);
+        return module + ";";
     }
 
     private void awaitEndOfInput() {

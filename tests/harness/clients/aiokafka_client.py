@@ -6,16 +6,17 @@ from functools import partial
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.helpers import create_ssl_context
 
-from tests.harness.clients.program import Ending, Tally, due_indexes, emit, is_aborted, run
-from tests.harness.clients.tasks import Administer, Consume, Produce, payload
+from tests.harness.clients.program import Ending, Tally, bearer_token, due_indexes, emit, is_aborted, run
+from tests.harness.clients.tasks import Administer, Consume, Produce, Task, payload
 
 
 async def produce(task: Produce) -> None:
     producer = AIOKafkaProducer(
-        bootstrap_servers=task.bootstrap,
-        client_id=task.client_id,
+        **_common(task),
         acks="all" if task.acks == -1 or task.idempotent or task.transactional_id else task.acks,
         enable_idempotence=task.idempotent or bool(task.transactional_id),
         transactional_id=task.transactional_id or None,
@@ -38,8 +39,7 @@ async def produce(task: Produce) -> None:
 
 async def consume(task: Consume) -> None:
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=task.bootstrap,
-        client_id=task.client_id,
+        **_common(task),
         group_id=task.group or None,
         auto_offset_reset="earliest",
         max_partition_fetch_bytes=task.partition_fetch_bytes,
@@ -61,7 +61,7 @@ async def consume(task: Consume) -> None:
 
 
 async def administer(task: Administer) -> None:
-    admin = AIOKafkaAdminClient(bootstrap_servers=task.bootstrap, client_id=task.client_id)
+    admin = AIOKafkaAdminClient(**_common(task))
     await admin.start()
     cluster = await admin.describe_cluster()
     await admin.create_topics([NewTopic(task.topic, num_partitions=1, replication_factor=1)])
@@ -72,6 +72,30 @@ async def administer(task: Administer) -> None:
     brokers = {str(broker["node_id"]): f"{broker['host']}:{broker['port']}" for broker in cluster["brokers"]}
     emit("admin", brokers=brokers, topics=sorted(topics))
     await admin.close()
+
+
+def _common(task: Task) -> dict[str, Any]:
+    security = task.security
+    given = {
+        "bootstrap_servers": task.bootstrap,
+        "client_id": task.client_id,
+        "security_protocol": security.protocol,
+        "sasl_mechanism": security.mechanism or "PLAIN",
+    }
+    if security.ca:
+        files = {"cafile": security.ca, "certfile": security.certificate or None, "keyfile": security.key or None}
+        given["ssl_context"] = create_ssl_context(**files)
+    if security.mechanism == "OAUTHBEARER":
+        return given | {"sasl_oauth_token_provider": _Token(bearer_token(security))}
+    return given | {"sasl_plain_username": security.username, "sasl_plain_password": security.password}
+
+
+class _Token(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka is untyped
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    async def token(self) -> str:
+        return self._token
 
 
 async def _produce_transactions(producer: AIOKafkaProducer, task: Produce, tally: Tally) -> None:

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from tests.harness.jars import NEWEST_BROKER, JarError, cache_dir, classpath
+from tests.harness.jars import CLIENT_EXTRAS, NEWEST_BROKER, JarError, cache_dir, classpath
 
 SOURCE: Final = Path(__file__).with_name("Client.java")
 COMPILE_TIMEOUT_S: Final = 120
@@ -22,7 +22,8 @@ class ToolError(Exception):
 def java_command(version: str) -> list[str]:
     """Client.java with kafka-clients of that version."""
     jars = f"kafka-clients-{version}"
-    return ["java", *OPTIONS, "-cp", f"{_compiled(jars)}:{classpath(jars)}", "Client"]
+    classes = f"{_compiled(jars)}:{classpath(jars)}:{classpath(CLIENT_EXTRAS.name)}"
+    return ["java", *OPTIONS, "-cp", classes, "Client"]
 
 
 def tool_command(main_class: str, *arguments: str) -> list[str]:

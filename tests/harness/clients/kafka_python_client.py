@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient
+from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from tests.harness.clients.program import Ending, Tally, due_indexes, emit, is_aborted, run
-from tests.harness.clients.tasks import Administer, Consume, Produce, payload
+from tests.harness.clients.program import Ending, Tally, bearer_token, due_indexes, emit, is_aborted, run
+from tests.harness.clients.tasks import Administer, Consume, Produce, Task, payload
 
 # kafka-python 3 has no buffer limit of its own: what a greedy client has in hand when it ends must be bounded here.
 IN_HAND_BYTES: Final = 4 << 20
@@ -18,8 +19,7 @@ IN_HAND_BYTES: Final = 4 << 20
 def produce(task: Produce) -> None:
     transactional = {"transactional_id": task.transactional_id} if task.transactional_id else {}
     producer: Any = KafkaProducer(
-        bootstrap_servers=task.bootstrap.split(","),
-        client_id=task.client_id,
+        **_common(task),
         acks="all" if task.acks == -1 or task.idempotent or transactional else task.acks,
         enable_idempotence=task.idempotent or bool(transactional),
         batch_size=task.batch_bytes,
@@ -44,8 +44,7 @@ def produce(task: Produce) -> None:
 
 def consume(task: Consume) -> None:
     consumer: Any = KafkaConsumer(
-        bootstrap_servers=task.bootstrap.split(","),
-        client_id=task.client_id,
+        **_common(task),
         group_id=task.group or None,
         auto_offset_reset="earliest",
         max_partition_fetch_bytes=task.partition_fetch_bytes,
@@ -67,7 +66,7 @@ def consume(task: Consume) -> None:
 
 
 def administer(task: Administer) -> None:
-    admin: Any = KafkaAdminClient(bootstrap_servers=task.bootstrap.split(","), client_id=task.client_id)
+    admin: Any = KafkaAdminClient(**_common(task))
     cluster = admin.describe_cluster()
     admin.create_topics({task.topic: {"num_partitions": 1, "replication_factor": 1}}, wait_for_metadata=True)
     emit(
@@ -76,6 +75,31 @@ def administer(task: Administer) -> None:
         topics=sorted(topic["name"] if isinstance(topic, dict) else topic for topic in admin.list_topics()),
     )
     admin.close()
+
+
+def _common(task: Task) -> dict[str, Any]:
+    security = task.security
+    given = {
+        "bootstrap_servers": task.bootstrap.split(","),
+        "client_id": task.client_id,
+        "security_protocol": security.protocol,
+        "sasl_mechanism": security.mechanism or None,
+        "ssl_cafile": security.ca or None,
+        "ssl_certfile": security.certificate or None,
+        "ssl_keyfile": security.key or None,
+    }
+    if security.mechanism == "OAUTHBEARER":
+        return given | {"sasl_oauth_token_provider": _Token(bearer_token(security))}
+    return given | {"sasl_plain_username": security.username, "sasl_plain_password": security.password}
+
+
+class _Token(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is untyped
+    def __init__(self, token: str) -> None:
+        super().__init__()
+        self._token = token
+
+    def token(self) -> str:
+        return self._token
 
 
 def _produce_transactions(producer: Any, task: Produce, tally: Tally) -> None:

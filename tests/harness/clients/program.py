@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from tests.harness.clients.tasks import Administer, Consume, Produce, index_of, parse
+from tests.harness.clients.tasks import Administer, Consume, Produce, Security, index_of, parse
+from tests.harness.tokens import unsecured_token
 
 PROGRESS_S: Final = 0.25
 
@@ -117,6 +118,10 @@ def due_indexes(task: Produce) -> Iterator[tuple[int, float]]:
         due_s = sent * task.record_bytes / task.rate_bytes_per_s if task.rate_bytes_per_s else 0.0
         yield task.first_index + sent, max(0.0, due_s - elapsed_s)
         sent += 1
+
+
+def bearer_token(security: Security) -> str:
+    return security.token or unsecured_token(security.username)
 
 
 def is_aborted(transaction: int) -> bool:

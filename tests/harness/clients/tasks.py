@@ -4,11 +4,33 @@ Payloads follow from their index alone, so that a consumer knows what it must ha
 """
 
 import struct
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal
 
 INDEX_BYTES: Final = 8
 PATTERNS: Final = 251
+SECURITY: Final = "security."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Security:
+    """How a client logs in. Files are paths of PEM files; beside each, as `.p12`, stands what Java reads."""
+
+    protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    mechanism: str = ""
+    username: str = ""
+    """Of PLAIN and SCRAM; the subject of an unsecured token; the id of a delegation token."""
+    password: str = ""
+    is_delegation_token: bool = False
+    token: str = ""
+    """Of OAUTHBEARER: without one, the client makes an unsecured token for the username."""
+    ca: str = ""
+    certificate: str = ""
+    key: str = ""
+
+    def over_tls(self, ca: str) -> "Security":
+        """The same login within TLS."""
+        return replace(self, protocol="SASL_SSL", ca=ca)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +38,7 @@ class Task:
     bootstrap: str
     client_id: str
     topic: str = ""
+    security: Security = Security()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +83,9 @@ class Administer(Task):
 
 
 def arguments(task: Task) -> list[str]:
-    """`operation=produce key=value …`, the form that Client.java reads too."""
-    given = {field.name: getattr(task, field.name) for field in fields(task)}
+    """`operation=produce key=value … security.key=value …`, the form that Client.java reads too."""
+    given = {name: getattr(task, name) for name in _names(type(task)) if name != "security"}
+    given |= {f"{SECURITY}{name}": getattr(task.security, name) for name in _names(Security)}
     operation = type(task).__name__.lower()
     return [f"operation={operation}", *(f"{name}={_written(value)}" for name, value in given.items())]
 
@@ -70,7 +94,8 @@ def parse(words: list[str]) -> Task:
     """The task that `arguments` wrote."""
     given = dict(word.split("=", 1) for word in words)
     task_type: type[Task] = _TYPES[given.pop("operation")]
-    return task_type(**{field.name: _read(given[field.name], field.type) for field in fields(task_type)})
+    security = {name.removeprefix(SECURITY): given.pop(name) for name in list(given) if name.startswith(SECURITY)}
+    return task_type(**_values(task_type, given), security=Security(**_values(Security, security)))
 
 
 def payload(index: int, size: int) -> bytes:
@@ -97,6 +122,14 @@ def _pattern(size: int) -> bytes:
 
 
 _TYPES: Final[dict[str, type[Task]]] = {"produce": Produce, "consume": Consume, "administer": Administer}
+
+
+def _names(kind: type[Task | Security]) -> list[str]:
+    return [field.name for field in fields(kind)]
+
+
+def _values(kind: type[Task | Security], given: dict[str, str]) -> dict[str, Any]:
+    return {field.name: _read(given[field.name], field.type) for field in fields(kind) if field.name in given}
 
 
 def _read(text: str, kind: object) -> Any:

@@ -1,7 +1,17 @@
 import pytest
 
 from tests.harness.clients.program import ranges
-from tests.harness.clients.tasks import Administer, Consume, Produce, Task, arguments, index_of, parse, payload
+from tests.harness.clients.tasks import (
+    Administer,
+    Consume,
+    Produce,
+    Security,
+    Task,
+    arguments,
+    index_of,
+    parse,
+    payload,
+)
 
 
 @pytest.mark.parametrize(
@@ -10,6 +20,7 @@ from tests.harness.clients.tasks import Administer, Consume, Produce, Task, argu
         Produce(bootstrap="a:1,b:2", client_id="=x", topic="t", acks=-1, idempotent=True, duration_s=1.5),
         Consume(bootstrap="a:1", client_id="", topic="t", group="g", protocol="consumer", committed_only=True),
         Administer(bootstrap="a:1", client_id="c"),
+        Administer(bootstrap="a:1", client_id="c", security=Security(protocol="SSL", password="=x", key="/k")),
     ],
 )
 def test_task_survives_the_command_line(task: Task) -> None:
