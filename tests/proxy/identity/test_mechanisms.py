@@ -1,0 +1,80 @@
+import gc
+
+import pytest
+
+from proxy.identity.mechanism import Claim, Mechanism
+from proxy.identity.mechanisms import Mechanisms, UnreadGssapi
+from proxy.identity.oauthbearer import OAuthBearer
+from proxy.identity.plain import Plain
+from proxy.identity.scram import Scram
+from tests.proxy.identity.test_oauthbearer import jwt, message
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("PLAIN", Plain),
+        ("SCRAM-SHA-256", Scram),
+        ("SCRAM-SHA-512", Scram),
+        ("OAUTHBEARER", OAuthBearer),
+        ("GSSAPI", UnreadGssapi),
+    ],
+)
+def test_what_can_be_followed(name: str, kind: type) -> None:
+    mechanisms = Mechanisms()
+    first, second = mechanisms.begin(name), mechanisms.begin(name)
+    assert isinstance(first, kind)
+    assert first is not second
+
+
+@pytest.mark.parametrize("name", ["", "plain", "SCRAM-SHA-1", "AWS_MSK_IAM", "GSSAPI "])
+def test_what_cannot(name: str) -> None:
+    assert Mechanisms().begin(name) is None
+
+
+def test_the_claim_that_names_the_user_of_oauthbearer() -> None:
+    mechanism = Mechanisms(sub_claim="azp").begin("OAUTHBEARER")
+    assert mechanism is not None
+    mechanism.from_client(message(jwt({"sub": "alice", "azp": "svc"})))
+    assert mechanism.claim == Claim("svc")
+
+
+def test_gssapi_with_a_keytab_is_read_by_what_it_is_given() -> None:
+    reads = Mechanisms(gssapi=Plain)
+    assert isinstance(reads.begin("GSSAPI"), Plain)
+
+
+@pytest.mark.parametrize("answers", [[b"\x60", b"\x60", b"\x60"], [b"\x60", b"\x60", b""], [b""]])
+def test_gssapi_without_one_is_over_at_the_third_answer_or_an_empty_one(answers: list[bytes]) -> None:
+    mechanism = UnreadGssapi()
+    mechanism.from_client(b"\x60\x82")
+    assert [mechanism.from_broker(answer) for answer in answers] == [False] * (len(answers) - 1) + [True]
+    assert mechanism.claim is None
+
+
+CANARY = "canary-7c1f"
+SECRETS = {
+    "PLAIN": [f"\0alice\0{CANARY}".encode()],
+    "SCRAM-SHA-256": [f"n,,n=alice,r={CANARY}".encode(), f"c=biws,r={CANARY},p={CANARY}".encode()],
+    "OAUTHBEARER": [message(jwt({"sub": "alice", "jti": CANARY}) + CANARY)],
+    "GSSAPI": [CANARY.encode()],
+}
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_no_secret_is_kept(name: str) -> None:
+    mechanism = Mechanisms().begin(name)
+    assert mechanism is not None
+    for token in SECRETS[name]:
+        mechanism.from_client(token)
+        mechanism.from_broker(CANARY.encode())
+    assert CANARY not in kept_by(mechanism)
+
+
+def kept_by(mechanism: Mechanism) -> str:
+    """Everything that can be reached from it, its classes and modules excepted, and how it prints itself."""
+    seen: list[object] = [mechanism]
+    for value in seen:
+        if not isinstance(value, type):
+            seen += [held for held in gc.get_referents(value) if not any(held is known for known in seen)]
+    return repr([value for value in seen if isinstance(value, str | bytes)]) + repr(mechanism) + repr(mechanism.claim)

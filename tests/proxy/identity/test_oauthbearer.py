@@ -1,0 +1,151 @@
+import json
+from base64 import urlsafe_b64encode
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.identity.mechanism import Claim
+from proxy.identity.oauthbearer import OAuthBearer, parse_client_first, principal_name
+
+
+def section(value: object) -> str:
+    text = value if isinstance(value, bytes) else json.dumps(value).encode()
+    return urlsafe_b64encode(text).decode().rstrip("=")
+
+
+def jwt(payload: object, algorithm: str = "RS256") -> str:
+    return f"{section({'alg': algorithm})}.{section(payload)}.c2ln"
+
+
+def message(token: str, authzid: str = "") -> bytes:
+    gs2 = f"n,a={authzid}," if authzid else "n,,"
+    return f"{gs2}\x01auth=Bearer {token}\x01\x01".encode()
+
+
+@pytest.mark.parametrize(
+    ("sent", "token", "authzid"),
+    [
+        (b"n,,\x01auth=Bearer abc\x01\x01", "abc", ""),
+        (b"n,a=u=2C,\x01host=h\x01auth=bEARER   abc==\x01\x01", "abc==", "u=2C"),
+        (b"n,,\x01auth=Basic x\x01auth=Bearer a-._~+/Z\x01\x01", "a-._~+/Z", ""),
+    ],
+)
+def test_what_a_first_message_says(sent: bytes, token: str, authzid: str) -> None:
+    first = parse_client_first(sent)
+    assert (first.token, first.authzid) == (token, authzid)
+    assert token not in repr(first)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"\x01",
+        b"n,,\x01auth=Bearer abc\x01",
+        b"n,,\x01auth=Bearer abc\x01\x01\x01",
+        b"n,,\x01\x01",
+        b"n,,\x01Auth=Bearer abc\x01\x01",
+        b"n,,\x01auth=Bearer\x01\x01",
+        b"n,,\x01auth=Bearer\tabc\x01\x01",
+        b"n,,\x01auth= Bearer abc\x01\x01",
+        b"n,,\x01auth=Bearer a=b\x01\x01",
+        b"n,,\x01auth=Bearer abc\x01auth=Basic x\x01\x01",
+        b"n,a==,\x01auth=Bearer abc\x01\x01",
+        b"n,,\x01auth=Bearer \xc3\xbc\x01\x01",
+        b"y,,\x01auth=Bearer abc\x01\x01",
+    ],
+)
+def test_what_is_refused(sent: bytes) -> None:
+    with pytest.raises(ValueError, match=r"OAUTHBEARER|SASL|'auth'") as raised:
+        parse_client_first(sent)
+    assert "abc" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("payload", "name"),
+    [
+        ({"sub": "alice"}, "alice"),
+        ({"sub": " alice\n"}, "alice"),
+        ({"sub": "\u2003alice"}, "\u2003alice"),
+        ({"sub": "a" * 32768}, "a" * 32768),
+        ({"sub": "a/*+%<default>b\0c"}, "a/*+%<default>b\0c"),
+        (b'{"sub": "alice", "sub": "\\ud83d\\ude00"}', "😀"),
+        ({"sub": ""}, None),
+        ({"sub": " \t"}, None),
+        ({"sub": 7}, None),
+        ({"sub": None}, None),
+        ({"sub": ["alice"]}, None),
+        ({"user": "alice"}, None),
+        (b'{"sub": "\\ud83d"}', None),
+        (b'{"sub": "al\xffice"}', None),
+        ('{"sub": "alice"}'.encode("utf-16"), None),
+        (b"[" * 100_000, None),
+        (b'{"exp": %s, "sub": "alice"}' % (b"9" * 10_000), None),
+        (["alice"], None),
+        (b"", None),
+    ],
+)
+def test_the_name_in_a_token(payload: object, name: str | None) -> None:
+    assert principal_name(jwt(payload), "sub") == name
+
+
+def test_an_unsecured_name_is_not_trimmed() -> None:
+    assert principal_name(jwt({"sub": " alice "}, "none"), "sub") == " alice "
+    assert principal_name(jwt({"sub": "  "}, "none"), "sub") is None
+
+
+@pytest.mark.parametrize("token", ["", "opaque", "a.b", "a.b.c.d.e", "...", "a.b.c", f"x.{section({'sub': 'a'})}="])
+def test_what_is_no_jwt(token: str) -> None:
+    assert principal_name(token, "sub") is None
+
+
+def test_the_payload_alone_is_read_and_the_claim_can_be_another() -> None:
+    assert principal_name(f"!.{section({'azp': 'svc', 'sub': 'alice'})}.", "azp") == "svc"
+
+
+@given(st.binary(max_size=80), st.text(max_size=20))
+def test_any_bytes_and_any_payload_claim_something_or_nothing(token: bytes, payload: str) -> None:
+    mechanism = OAuthBearer("sub")
+    mechanism.from_client(token)
+    assert mechanism.claim is None
+    assert not mechanism.from_broker(b"{}")
+    mechanism.from_client(message(f"e30.{section(payload.encode('utf-8', 'surrogatepass'))}.x"))
+    assert mechanism.claim is None or mechanism.claim.name
+
+
+@given(st.text(min_size=1))
+def test_any_name_comes_through_its_token(name: str) -> None:
+    expected = name.strip("".join(map(chr, range(33))))
+    assert principal_name(jwt({"sub": name}), "sub") == (expected or None)
+
+
+@pytest.mark.parametrize(("authzid", "claim"), [("", Claim("al")), ("al", Claim("al")), ("admin", None)])
+def test_an_authorization_id_must_be_the_name(authzid: str, claim: Claim | None) -> None:
+    mechanism = OAuthBearer("sub")
+    mechanism.from_client(message(jwt({"sub": "al"}), authzid))
+    assert mechanism.claim == claim
+
+
+def test_success_is_an_empty_answer() -> None:
+    mechanism = OAuthBearer("sub")
+    mechanism.from_client(message(jwt({"sub": "alice"})))
+    assert mechanism.from_broker(b"")
+    assert mechanism.claim == Claim("alice")
+
+
+def test_the_claim_of_a_refused_token_is_gone_when_another_follows() -> None:
+    mechanism = OAuthBearer("sub")
+    mechanism.from_client(message(jwt({"sub": "admin"})))
+    assert not mechanism.from_broker(b'{"status":"invalid_token"}')
+    mechanism.from_client(message(jwt({"sub": "mallory"})))
+    assert mechanism.from_broker(b"")
+    assert mechanism.claim == Claim("mallory")
+
+
+def test_of_two_tokens_at_once_neither_is_a_claim() -> None:
+    mechanism = OAuthBearer("sub")
+    mechanism.from_client(message(jwt({"sub": "mallory"})))
+    mechanism.from_client(message(jwt({"sub": "admin"})))
+    assert mechanism.from_broker(b"")
+    assert mechanism.claim is None
