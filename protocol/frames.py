@@ -103,6 +103,13 @@ class FrameSplitter:
         self._held.append(data)
         self.held_bytes += len(data)
 
+    def release(self) -> bytes:
+        """Return all that is held, and hold it no longer."""
+        held = b"".join(self._held)
+        self._held = []
+        self.held_bytes = 0
+        return held
+
     def _refused(self, size: int) -> ProtocolError:
         if size > self.limit:
             return ProtocolError(Cause.FRAME_TOO_LARGE, f"frame of {size} bytes, the limit is {self.limit}")

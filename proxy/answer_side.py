@@ -12,10 +12,13 @@ from protocol.api_versions import intersect
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import RESPONSE_HEAD, FrameSplitter
 from protocol.locator import Endpoint, locate, splice, throttle_position
+from protocol.sasl import raw_token_end
 from protocol.table import WALK, ApiSpec
+from proxy.identity.sasl import SaslObserver
 from proxy.in_flight import Entry, InFlight, Rules, Wire
-from proxy.request_side import UNTIL_ANSWERED, RequestSide
-from proxy.serving import CHARGE, NEGOTIATE, PROVES, REWRITE, TELL
+from proxy.reasons import RAW_TOKENS, UNTIL_ANSWERED
+from proxy.request_side import RequestSide
+from proxy.serving import AUTHENTICATED, CHARGE, NEGOTIATE, PROVES, REWRITE, TELL
 from quotas.engine import Bound
 
 Advertise = Callable[[Sequence[Endpoint]], Mapping[int, tuple[bytes, int]]]
@@ -23,6 +26,7 @@ Advertise = Callable[[Sequence[Endpoint]], Mapping[int, tuple[bytes, int]]]
 
 HELD_BACK = 1
 """Why a broker is not read: an answer waits for its throttle time (response mode ``delay``)."""
+_AT_BORDER = HELD_BACK | RAW_TOKENS
 
 _FIXED_OFFSET_BYTES = 64  # size, correlation id, header tags and a throttle_time_ms at a fixed offset
 _INT = Struct(">i")
@@ -41,6 +45,7 @@ class AnswerSide:
         "_paused_for",
         "_requests",
         "_rules",
+        "_sasl",
         "_throttle",
         "splitter",
         "write",
@@ -52,6 +57,7 @@ class AnswerSide:
         client: Wire,
         in_flight: InFlight,
         requests: RequestSide,
+        sasl: SaslObserver,
         advertise: Advertise,
         throttle: Callable[[Bound, int, int], int],
         on_answered: Callable[[int], None],
@@ -59,6 +65,7 @@ class AnswerSide:
         self._rules = rules
         self._in_flight = in_flight
         self._requests = requests
+        self._sasl = sasl
         self._advertise = advertise
         self._throttle = throttle
         self._on_answered = on_answered
@@ -81,8 +88,10 @@ class AnswerSide:
                 if count == remaining and self._requests.reasons & UNTIL_ANSWERED:
                     self._on_answered(now_ms)
                 return
-        elif self._paused_for & HELD_BACK:
+        elif self._paused_for & _AT_BORDER:
             splitter.keep(data)
+            if self._paused_for & RAW_TOKENS:
+                self._take_tokens(now_ms)
             return
         elif not splitter.held_bytes:
             position = self._walk(data)
@@ -151,7 +160,7 @@ class AnswerSide:
         """
         correlation_id, actions, api, throttle_ms, until_ms, bound = entry
         spec = api.spec
-        gathered = actions & (REWRITE | NEGOTIATE) or (actions & TELL and spec.throttle_offset == WALK)
+        gathered = actions & (REWRITE | NEGOTIATE | AUTHENTICATED) or (actions & TELL and spec.throttle_offset == WALK)
         wanted = 4 + size if gathered else min(4 + size, _FIXED_OFFSET_BYTES)
         if len(chunk) - position < wanted:
             return self._hold(entry, chunk, start, position, wanted)
@@ -168,10 +177,11 @@ class AnswerSide:
             self.stop(HELD_BACK)
             return self._hold(entry, chunk, start, position, 0)
         if actions & PROVES:
+            self._sasl.proven()
             self._requests.lift_restriction()
         if gathered:
             frame = chunk[position : position + wanted]
-            changed = self._changed(frame, actions, spec, throttle_ms)
+            changed = self._changed(frame, actions, spec, throttle_ms, now_ms)
             if changed is frame:
                 return start
             self._write(chunk, start, position)
@@ -186,10 +196,13 @@ class AnswerSide:
             return offset + _INT.size
         return start
 
-    def _changed(self, frame: bytes, actions: int, spec: ApiSpec, throttle_ms: int) -> bytes:
-        """Return the frame that the client gets; ``frame`` itself where nothing in it has to change."""
+    def _changed(self, frame: bytes, actions: int, spec: ApiSpec, throttle_ms: int, now_ms: int) -> bytes:
+        """Read a gathered frame, and return what the client gets: ``frame`` itself where nothing has to change."""
         if actions & NEGOTIATE:
             return intersect(frame, spec, self._rules.advertised)
+        if actions & AUTHENTICATED:
+            self._sasl.answer(spec, frame, now_ms)
+            return frame
         located = locate(spec, frame)
         told_ms: int | None = None
         if actions & TELL and located.throttle_offset >= 0:
@@ -215,6 +228,27 @@ class AnswerSide:
         """Take answers from ``broker``."""
         self._broker = broker
 
+    def read_tokens(self, raw: bool) -> None:
+        """Read SASL tokens without headers from now on, or answers again."""
+        self._paused_for = self._paused_for | RAW_TOKENS if raw else self._paused_for & ~RAW_TOKENS
+
+    def _take_tokens(self, now_ms: int) -> None:
+        """Pass raw tokens on; the one that ends the exchange is the last."""
+        held = self.splitter.release()
+        while self._paused_for & _AT_BORDER == RAW_TOKENS and (end := raw_token_end(held, self.splitter.limit)) >= 0:
+            if not self._in_flight:
+                raise ProtocolError(Cause.UNEXPECTED_RESPONSE, "raw SASL token while none is in flight")
+            self._in_flight.popleft()
+            self._sasl.raw_answer(held[4:end], now_ms)
+            self.write(held[:end])
+            held = held[end:]
+        if held:
+            self.splitter.keep(held)
+        if not self._paused_for & _AT_BORDER and held:
+            self.feed(b"", now_ms)
+        elif self._requests.reasons & UNTIL_ANSWERED:
+            self._on_answered(now_ms)
+
     def release(self, now_ms: int) -> None:
         """Go on with an answer that was held back for its throttle time."""
         if self._paused_for & HELD_BACK:
@@ -224,7 +258,7 @@ class AnswerSide:
 
     def stop(self, reason: int) -> None:
         """Do not read the broker while ``reason`` holds."""
-        if not self._paused_for and self._broker is not None:
+        if not self._paused_for & ~RAW_TOKENS and self._broker is not None:
             self._broker.pause_reading()
         self._paused_for |= reason
 
@@ -234,5 +268,5 @@ class AnswerSide:
         self._resume()
 
     def _resume(self) -> None:
-        if not self._paused_for and self._broker is not None:
+        if not self._paused_for & ~RAW_TOKENS and self._broker is not None:
             self._broker.resume_reading()

@@ -10,6 +10,7 @@ import sys
 import structlog
 
 from config.problems import ConfigError
+from config.settings import Listener as ListenerSettings
 from config.settings import Settings
 from protocol.api_versions import advertised_limits
 from protocol.errors import ProtocolError
@@ -18,6 +19,8 @@ from proxy.admin import AdminServer
 from proxy.clock import now_ms, wall_s
 from proxy.cluster import Cluster, describe
 from proxy.drain import drain
+from proxy.identity.mechanisms import Mechanisms
+from proxy.identity.sasl import SaslRules
 from proxy.in_flight import Rules
 from proxy.lag import watch as watch_lag
 from proxy.listeners import Listener
@@ -114,7 +117,15 @@ class App:
             connect_timeout_s=settings.cluster.connect_timeout_s,
         )
         self._listeners = [
-            Listener(listener, self._cluster, rules, self._stats, self._admits, settings.cluster.connect_timeout_s)
+            Listener(
+                listener,
+                self._cluster,
+                rules,
+                self._stats,
+                self._admits,
+                settings.cluster.connect_timeout_s,
+                self._sasl_rules(listener),
+            )
             for listener in settings.listeners
         ]
         for listener in self._listeners:
@@ -180,6 +191,13 @@ class App:
             response_limit=settings.limits.response_bytes,
             clock=now_ms,
             on_rejected=self._on_rejected,
+        )
+
+    def _sasl_rules(self, listener: ListenerSettings) -> SaslRules:
+        return SaslRules(
+            Mechanisms(listener.sasl.sub_claim).begin,
+            lambda token_id, then: None,  # noqa: ARG005  no login that could ask for owners
+            lambda mechanism, succeeded, peer: None,  # noqa: ARG005
         )
 
     def _connections_by_descriptors(self) -> int:

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from protocol.errors import ProtocolError
+from protocol.sasl import SASL_AUTHENTICATE
+from protocol.table import SPECS, key_version
 from proxy.serving import Served
 from proxy.throttling import Throttling
 from quotas.engine import Bound, Engine
@@ -14,6 +16,16 @@ from quotas.engine import Bound, Engine
 Entry = tuple[int, int, Served, int, int, Bound | None]
 InFlight = deque[Entry]
 """Requests forwarded and not yet answered, oldest first: brokers answer in order. acks=0 leaves no entry."""
+
+RAW_TOKEN: Entry = (
+    0,
+    0,
+    Served(SPECS[key_version(SASL_AUTHENTICATE, 0)], on_request=0, on_answer=0, delayed=False),
+    0,
+    0,
+    None,
+)
+"""A SASL token without a header (SaslHandshake v0), which is answered without one."""
 
 CLIENT, BROKER = "client", "broker"
 

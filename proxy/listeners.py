@@ -10,6 +10,7 @@ import structlog
 from config.settings import Listener as ListenerSettings
 from protocol.locator import Endpoint
 from proxy.cluster import Broker, Cluster, describe
+from proxy.identity.sasl import SaslRules
 from proxy.in_flight import Rules
 from proxy.session import Session
 from proxy.stats import Stats
@@ -37,6 +38,7 @@ class Listener:
         stats: Stats,
         admit: Callable[[], bool],
         connect_timeout_s: float,
+        sasl: SaslRules,
     ) -> None:
         self.name = settings.name
         self._settings = settings
@@ -45,6 +47,7 @@ class Listener:
         self._stats = stats
         self._admit = admit
         self._connect_timeout_s = connect_timeout_s
+        self._sasl = sasl
         self._host = settings.advertise.encode()
         self._told: dict[int, tuple[bytes, int]] = {}
         self._bound: set[socket.socket] = set()
@@ -146,6 +149,7 @@ class Listener:
             end,
             self.advertise,
             self._closed,
+            sasl=self._sasl,
             peer=end.peer,
             user=ANONYMOUS,
             authenticated=self._settings.authentication == "none",

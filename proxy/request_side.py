@@ -12,30 +12,20 @@ from protocol.api_versions import unsupported_version_answer
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD, FrameSplitter, Head
 from protocol.headers import fetch_limits_offset
-from proxy.in_flight import InFlight, Rules, Wire, dropped
+from protocol.sasl import raw_token_end
+from proxy.identity.sasl import SaslObserver, State
+from proxy.in_flight import RAW_TOKEN, InFlight, Rules, Wire, dropped
 from proxy.prelude import AFTER_CORRELATION_ID, MORE, NONE, Prelude
-from proxy.serving import API_VERSIONS_KEY, COORDINATE, FETCH, FORWARD, PRODUCE, TELL, Served
+from proxy.reasons import (
+    ANSWERING,
+    AT_BORDER,
+    BACKPRESSURE,
+    CROWDED,
+    HELD_UP,
+    RAW_TOKENS,
+)
+from proxy.serving import API_VERSIONS_KEY, AUTHENTICATE, COORDINATE, FETCH, FORWARD, PRODUCE, TELL, Served
 from quotas.engine import Bound
-
-# Why a client is not read from; it is read again when no reason is left.
-CONNECTING = 1
-"""The broker connection does not stand yet."""
-THROTTLED = 2
-"""Until the throttle was computed + throttle time (KIP-219)."""
-ANSWERING = 4
-"""Until what is in flight is answered: a throttle ends with its answer out, whichever is later (KIP-219)."""
-CROWDED = 8
-"""As many requests wait for their answers as a session may have."""
-DRAINING = 16
-"""The proxy is stopping."""
-BACKPRESSURE = 32
-"""The broker takes no more bytes. The only reason that needs no border: what was read is forwarded."""
-FINISHED = 64
-"""The client has closed its half; what it sent is still worked on."""
-AT_BORDER = CONNECTING | THROTTLED | ANSWERING | CROWDED | DRAINING
-"""The reasons that stop between frames: a request under way is forwarded to its end."""
-UNTIL_ANSWERED = ANSWERING | CROWDED | DRAINING | FINISHED
-"""The reasons that end when what is in flight has been answered."""
 
 MAX_IN_FLIGHT = 1024
 """A broker works on one request of a connection at a time, and the Java client sends five ahead."""
@@ -46,6 +36,8 @@ _unpack = REQUEST_HEAD.unpack_from
 _LEAST_BYTES = REQUEST_HEAD.size - 4
 _LIMITS = Struct(">ii")
 _MAX_SMALL_FRAME_BYTES = 64 * 1024
+_GSSAPI_TOKEN = 0x60
+"""What a GSSAPI token begins with (RFC 2743 §3.1); no api key does."""
 
 
 class RequestSide:
@@ -61,6 +53,7 @@ class RequestSide:
         "_paused",
         "_produce_prelude",
         "_rules",
+        "_sasl",
         "_served",
         "_throttle",
         "coordinates",
@@ -76,10 +69,12 @@ class RequestSide:
         in_flight: InFlight,
         throttle: Callable[[Bound, int, int], int],
         is_idle: Callable[[], bool],
+        sasl: SaslObserver,
         *,
         user: str,
     ) -> None:
         self._rules = rules
+        self._sasl = sasl
         self._throttle = throttle
         self._is_idle = is_idle
         self._client = client
@@ -112,6 +107,8 @@ class RequestSide:
                 return
         elif self.reasons & AT_BORDER:
             splitter.keep(data)
+            if self.reasons & RAW_TOKENS:
+                self._take_tokens(now_ms)
             return
         elif not splitter.held_bytes:
             position = self._walk(data, now_ms)
@@ -181,7 +178,7 @@ class RequestSide:
         for head in heads:
             api = self._served.get(head[1])
             if api is None:
-                start = self._refuse(chunk, start, position, head)
+                start = self._refuse(chunk, start, position, head, now_ms)
                 if start < 0:
                     return
             elif api.on_request == FORWARD:
@@ -222,7 +219,9 @@ class RequestSide:
     # ------------------------------------------------------------------------- requests that need more than that
 
     def _read(self, api: Served, chunk: bytes, position: int, head: Head, now_ms: int) -> bool:
-        """Charge a Produce, lower a Fetch; False if its header is not all there and was held."""
+        """Charge a Produce, lower a Fetch, observe SASL; False if what that needs is not all there and was held."""
+        if api.on_request == AUTHENTICATE:
+            return self._observe(api, chunk, position, head)
         size: int = head[0]
         correlation_id: int = head[2]
         prelude = self._produce_prelude if api.on_request == PRODUCE else self._fetch_prelude
@@ -258,7 +257,7 @@ class RequestSide:
             max_bytes = min(max_bytes, cap)
             self._edits.append((field, _LIMITS.pack(min(min_bytes, max_bytes), max_bytes)))
 
-    def _refuse(self, chunk: bytes, start: int, position: int, head: Head) -> int:
+    def _refuse(self, chunk: bytes, start: int, position: int, head: Head, now_ms: int) -> int:
         """Answer an ApiVersions newer than the table with error 35 (KIP-511); raise for anything else.
 
         Returns where the bytes to forward begin now, or -1 when the frame was held: because it is not all there,
@@ -268,6 +267,12 @@ class RequestSide:
         key_version: int = head[1]
         correlation_id: int = head[2]
         api_key, api_version = key_version >> 16, key_version & 0xFFFF
+        if api_key >> 8 == _GSSAPI_TOKEN and self.restricted and self._sasl.state is State.NONE:
+            self._forward(chunk, start, position)
+            self.splitter.hold(chunk, position, 0)
+            self._sasl.begin_without_handshake()
+            self._take_tokens(now_ms)
+            return -1
         newest = self._rules.advertised.get(API_VERSIONS_KEY, (0, 0))[1]
         if api_key != API_VERSIONS_KEY or not newest < api_version < 0x8000:
             cause = Cause.UNSUPPORTED_VERSION if api_key in self._rules.advertised else Cause.UNKNOWN_API
@@ -285,6 +290,57 @@ class RequestSide:
             self.stop(ANSWERING)
         return -1
 
+    # ------------------------------------------------------------------------------------------- authentication
+
+    def _observe(self, api: Served, chunk: bytes, position: int, head: Head) -> bool:
+        """Take a SASL request; False if it is not all there and was held.
+
+        What the client sends behind it waits for the answer, as it does at the broker: it belongs to whoever the
+        client then is, and of two tokens under way no answer could be taken for that of the other.
+        """
+        size: int = head[0]
+        end = position + 4 + size
+        if size > self._rules.unauthenticated_request_limit:
+            raise ProtocolError(Cause.FRAME_TOO_LARGE, f"{api.spec} request of {size} bytes")
+        if end > len(chunk):
+            self.splitter.hold(chunk, position, 4 + size)
+            return False
+        self._sasl.request(api.spec, chunk[position:end])
+        if not self._sasl.authenticated:
+            self.restrict()
+        self._expect(api, head[2], None)
+        self.reasons |= ANSWERING
+        return True
+
+    def read_tokens(self, raw: bool) -> None:
+        """Read SASL tokens without headers from now on, or requests again."""
+        if raw:
+            self.reasons |= RAW_TOKENS
+        else:
+            self.reasons &= ~RAW_TOKENS
+            self._in_flight.clear()  # the last token of GSSAPI gets no answer of its own
+
+    def _take_tokens(self, now_ms: int) -> None:
+        """Pass raw tokens on, each after the answer to the one before where every one is answered."""
+        held = self.splitter.release()
+        sasl = self._sasl
+        while held and self.reasons & AT_BORDER == RAW_TOKENS:
+            end = raw_token_end(held, self._rules.unauthenticated_request_limit)
+            if not sasl.raw_is_answered and len(held) >= REQUEST_HEAD.size and _unpack(held)[1] in self._served:
+                sasl.raw_over()
+            if end < 0 or not sasl.raw:
+                break
+            sasl.raw_request(held[4:end])
+            self._in_flight.append(RAW_TOKEN)
+            self.write(held[:end])
+            held = held[end:]
+            if sasl.raw_is_answered:
+                self.stop(ANSWERING)
+        if held:
+            self.splitter.keep(held)
+        if not self.reasons & AT_BORDER:
+            self.feed(b"", now_ms)
+
     # ---------------------------------------------------------------------------------------------- the connection
 
     def connected(self, broker: Wire, broker_id: int) -> None:
@@ -292,6 +348,21 @@ class RequestSide:
         self.write = broker.write
         self._owner = (self._owner[0], broker_id)
         self._forget_preludes()
+
+    @property
+    def user(self) -> str:
+        """Whom requests are charged to from now on."""
+        return self._owner[0]
+
+    def identify(self, user: str) -> None:
+        """Charge the requests that follow to ``user``; those in flight stay with whom they were charged to."""
+        self._owner = (user, self._owner[1])
+        self._forget_preludes()
+
+    @property
+    def restricted(self) -> bool:
+        """Who the client is has not been proved yet, where it has to be."""
+        return self._served is not self._rules.served
 
     def restrict(self) -> None:
         """Take small requests only, until the broker has answered an ordinary one: then the client is known."""
@@ -319,10 +390,10 @@ class RequestSide:
     def go(self, reasons: int, now_ms: int) -> None:
         """Take ``reasons`` away; what was held is fed again and the client is read again where none forbids it."""
         self.reasons &= ~reasons
-        if self.splitter.held_bytes and not self.reasons & AT_BORDER:
+        if self.splitter.held_bytes and not self.reasons & HELD_UP:
             self.feed(b"", now_ms)
         # Within a frame only back-pressure stops: the other reasons wait for its end, so that end has to be read.
-        holding = self.reasons & BACKPRESSURE if self.splitter.remaining else self.reasons
+        holding = self.reasons & BACKPRESSURE if self.splitter.remaining else self.reasons & ~RAW_TOKENS
         if self._paused and not holding:
             self._paused = False
             self._client.resume_reading()

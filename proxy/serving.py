@@ -5,6 +5,7 @@ An API version that is not in the table is refused, as a broker refuses a versio
 
 from collections.abc import Mapping
 
+from protocol.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from protocol.table import SPECS, ApiSpec
 
 # What a request needs, beyond being forwarded.
@@ -15,6 +16,8 @@ FETCH = 2
 """max_bytes lowered to what the quota allows in one window."""
 COORDINATE = 3
 """Group or transaction traffic: its connection is never muted longer than one window at a time."""
+AUTHENTICATE = 4
+"""SASL: gathered, observed, and nothing behind it is read before its answer."""
 
 # What an answer needs, beyond being forwarded; flags.
 CHARGE = 1
@@ -27,9 +30,12 @@ TELL = 8
 """A throttle is due: throttle_time_ms is patched, and the answer held back where the client expects that."""
 PROVES = 16
 """It proves that the client is authenticated: a broker that demands it answers nothing else before."""
+AUTHENTICATED = 32
+"""SASL: gathered and observed; it may say who the client is."""
 
 _PRODUCE_KEY, _FETCH_KEY, API_VERSIONS_KEY = 0, 1, 18
-_AUTHENTICATION_KEYS = frozenset((17, 18, 36))  # SaslHandshake, ApiVersions, SaslAuthenticate
+_SASL_KEYS = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE))
+_BEFORE_AUTHENTICATION = _SASL_KEYS | {API_VERSIONS_KEY}
 
 # JoinGroup, Heartbeat, LeaveGroup, SyncGroup, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit,
 # ConsumerGroupHeartbeat, ShareGroupHeartbeat, StreamsGroupHeartbeat: members and transactions that time out.
@@ -66,7 +72,7 @@ def serve(limits: Mapping[int, tuple[int, int]], response: str, *, authenticated
         table[key_version] = Served(
             spec,
             on_request=_on_request(spec.api_key),
-            on_answer=_on_answer(spec) | (0 if authenticated or spec.api_key in _AUTHENTICATION_KEYS else PROVES),
+            on_answer=_on_answer(spec) | (0 if authenticated or spec.api_key in _BEFORE_AUTHENTICATION else PROVES),
             delayed=response == "delay" or (response == "auto" and before_kip_219),
         )
     return table
@@ -77,6 +83,8 @@ def _on_request(api_key: int) -> int:
         return PRODUCE
     if api_key == _FETCH_KEY:
         return FETCH
+    if api_key in _SASL_KEYS:
+        return AUTHENTICATE
     return COORDINATE if api_key in _COORDINATION_KEYS else FORWARD
 
 
@@ -86,4 +94,6 @@ def _on_answer(spec: ApiSpec) -> int:
         actions |= REWRITE
     if spec.api_key == API_VERSIONS_KEY:
         actions |= NEGOTIATE
+    if spec.api_key in _SASL_KEYS:
+        actions |= AUTHENTICATED
     return actions

@@ -8,21 +8,12 @@ back-pressure across, and decides when the pair is over. It has no await and no 
 from collections import deque
 from collections.abc import Callable
 
-from protocol.errors import ProtocolError
+from protocol.errors import Cause, ProtocolError
 from proxy.answer_side import Advertise, AnswerSide
+from proxy.identity.sasl import SaslObserver, SaslRules
 from proxy.in_flight import BROKER, CLIENT, InFlight, Rules, Wire, dropped
-from proxy.request_side import (
-    ANSWERING,
-    AT_BORDER,
-    BACKPRESSURE,
-    CONNECTING,
-    CROWDED,
-    DRAINING,
-    FINISHED,
-    MAX_IN_FLIGHT,
-    THROTTLED,
-    RequestSide,
-)
+from proxy.reasons import ANSWERING, BACKPRESSURE, CONNECTING, CROWDED, DRAINING, FINISHED, HELD_UP, THROTTLED
+from proxy.request_side import MAX_IN_FLIGHT, RequestSide
 from proxy.throttling import Muted
 from quotas.delay_queue import Handle
 from quotas.engine import Bound
@@ -46,6 +37,7 @@ class Session:
         "closed",
         "peer",
         "requests",
+        "sasl",
     )
 
     def __init__(
@@ -55,6 +47,7 @@ class Session:
         advertise: Advertise,
         on_closed: Callable[["Session"], None],
         *,
+        sasl: SaslRules,
         peer: str,
         user: str,
         authenticated: bool,
@@ -70,9 +63,10 @@ class Session:
         self._mute_end_ms = 0
         self._mute_handle: Handle[Muted] | None = None
         self._in_flight: InFlight = deque()
-        self.requests = RequestSide(rules, client, self._in_flight, self._throttle, self._is_idle, user=user)
+        self.sasl = SaslObserver(sasl, peer, self._identified, self._read_tokens)
+        self.requests = RequestSide(rules, client, self._in_flight, self._throttle, self._is_idle, self.sasl, user=user)
         self.answers = AnswerSide(
-            rules, client, self._in_flight, self.requests, advertise, self._throttle, self.answered
+            rules, client, self._in_flight, self.requests, self.sasl, advertise, self._throttle, self.answered
         )
         if not authenticated:
             self.requests.restrict()
@@ -141,12 +135,34 @@ class Session:
         if self._broker is not None:
             self._broker.abort()
 
+    # ------------------------------------------------------------------------------------------- authentication
+
+    @property
+    def authenticated(self) -> bool:
+        """The client has proved who it is, as far as its listener demands that."""
+        return not self.requests.restricted
+
+    def overdue(self) -> None:
+        """Close the connection of a client that has not authenticated itself in time."""
+        if not self.authenticated:
+            self.reject(CLIENT, ProtocolError(Cause.AUTHENTICATION_TIMEOUT, "not authenticated in time"))
+
+    def _identified(self, user: str) -> None:
+        self.requests.identify(user)
+        if self.sasl.authenticated:
+            self.requests.lift_restriction()
+
+    def _read_tokens(self, raw: bool) -> None:
+        self.requests.read_tokens(raw)
+        self.answers.read_tokens(raw)
+
     # --------------------------------------------------------------------------------------------------- throttles
 
     def _throttle(self, bound: Bound, throttle_ms: int, now_ms: int) -> int:
         """Mute for what the engine computed, if the mode says so; returns the throttle time applied."""
         throttling = self._rules.throttling
-        throttle_ms = throttling.allow(bound, throttle_ms, one_window=self.requests.coordinates)
+        most_ms = self.sasl.deadline_ms - now_ms
+        throttle_ms = throttling.allow(bound, throttle_ms, one_window=self.requests.coordinates, most_ms=most_ms)
         end_ms = now_ms + throttle_ms
         if throttle_ms and (self._mute_handle is None or end_ms > self._mute_end_ms):
             self._forget_mute()
@@ -179,7 +195,7 @@ class Session:
         if requests.reasons & DRAINING:
             if not requests.splitter.remaining:
                 self.close()
-        elif requests.reasons & FINISHED and not requests.reasons & AT_BORDER:
+        elif requests.reasons & FINISHED and not requests.reasons & HELD_UP:
             self.close()
 
     def _is_idle(self) -> bool:

@@ -1,7 +1,7 @@
 """From a throttle time to a muted connection: mode, ceilings, and one delay queue with one timer per quota kind."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 import structlog
 
@@ -10,6 +10,9 @@ from quotas.engine import Bound
 from quotas.kinds import QuotaKind
 
 log = structlog.get_logger("sluice.throttle")
+
+NO_DEADLINE: Final = 2**62
+"""Of a connection that need not re-authenticate; in ms, and later than any clock."""
 
 
 class Muted(Protocol):
@@ -49,11 +52,16 @@ class Throttling:
         self._queues: dict[QuotaKind, DelayQueue[Muted]] = {kind: DelayQueue() for kind in QuotaKind}
         self._timers: dict[QuotaKind, tuple[int, Timer]] = {}
 
-    def allow(self, bound: Bound, throttle_ms: int, *, one_window: bool) -> int:
+    def allow(self, bound: Bound, throttle_ms: int, *, one_window: bool, most_ms: int = NO_DEADLINE) -> int:
         """Return the throttle to apply for ``throttle_ms`` computed under ``bound``, and note it there.
 
         ``one_window``: the connection carries group or transaction traffic, which times out if it is held long.
+        ``most_ms``: it has to re-authenticate by then (KIP-368); what is left undelayed is made up for later, since
+        it has been measured.
         """
+        throttle_ms = min(throttle_ms, most_ms)
+        if throttle_ms <= 0:
+            return 0
         if self._max_delay_ms is not None and throttle_ms > self._max_delay_ms:
             throttle_ms = self._max_delay_ms
         if one_window and throttle_ms > self._window_ms:

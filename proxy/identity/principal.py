@@ -23,3 +23,8 @@ def unread(mechanism: str) -> str:
 def token_holder(token_id: str) -> str:
     """Return the user for a delegation token whose owner is not known (yet)."""
     return f"{_PREFIX}token:{token_id}"
+
+
+def is_pseudo(user: str) -> bool:
+    """Whether ``user`` stands for somebody whose name is not known."""
+    return user.startswith(_PREFIX)

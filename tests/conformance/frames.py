@@ -1,7 +1,4 @@
-"""The format of ``frames.json``: requests, responses, ApiVersions, lenient and malformed input, streams.
-
-The conversations of ``sasl`` need the observer of SASL, which is not there yet: their cases are not run.
-"""
+"""The format of ``frames.json``: requests, responses, ApiVersions, lenient and malformed input, streams, SASL."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,8 +11,11 @@ from protocol.headers import client_id, produce_acks, produce_acks_offset, reque
 from protocol.locator import Located, locate, read_throttle, response_body_offset, rewrite
 from protocol.overlay import API_VERSIONS, PRODUCE
 from protocol.table import SPECS, ApiSpec, key_version
+from proxy.identity.principal import is_pseudo
+from quotas.entities import ANONYMOUS
 from tests.conformance.cases import EXACT, Case, difference
 from tests.conformance.model import Failure, Outcome, attempt
+from tests.proxy.playbook import Play
 
 Facts = dict[str, object]
 
@@ -270,6 +270,63 @@ def differing(case_id: str, expect: Case, facts: Facts) -> Failure | None:
     return None
 
 
+# ------------------------------------------------------------------------------------------ conversations of SASL
+
+OTHER_CLAIM: Final = "principal_if_claim_is_"
+
+
+def sasl(case: Case) -> Outcome:
+    """Lead a conversation through a whole session; a second time for a principal expected of another claim."""
+    for name in case:
+        if name.startswith(OTHER_CLAIM):
+            play = Play(authenticated=False, sub_claim=name.removeprefix(OTHER_CLAIM))
+            for step in case["steps"]:
+                take_step(play, step)
+            failure = differing(case["id"], {name: case[name]}, {name: principal(play)})
+            if failure is not None:
+                return failure
+    play = Play(authenticated=False)
+    for step in case["steps"]:
+        passed = take_step(play, step)
+        failure = differing(case["id"], {**told(step), "passed": step["hex"]}, {**facts_of(play), "passed": passed})
+        if failure is not None:
+            return failure
+    return differing(case["id"], told(case), facts_of(play))
+
+
+def take_step(play: Play, step: Case) -> str:
+    """Feed one frame; the hex of what came out on the other side."""
+    data = bytes.fromhex(step["hex"])
+    return (play.from_client(data) if step["dir"] == "client" else play.from_broker(data)).hex()
+
+
+def told(said: Case) -> Facts:
+    expected = {name: said[name] for name in SASL_FACTS if name in said}
+    if str(expected.get("state", "")).startswith("authenticated"):
+        expected["state"] = "authenticated"  # what follows is a remark
+    return expected
+
+
+def facts_of(play: Play) -> Facts:
+    observer = play.session.sasl
+    return {
+        "principal": principal(play),
+        "state": observer.state.value,
+        "session_lifetime_ms": observer.session_lifetime_ms,
+        "mechanism": observer.mechanism,
+        "token_auth": observer.token_id is not None,
+        "token_id": observer.token_id,
+    }
+
+
+def principal(play: Play) -> str | None:
+    """As the file has it: null while nobody is known, pseudo principals included."""
+    user = play.user
+    return None if user == ANONYMOUS or is_pseudo(user) else f"User:{user}"
+
+
+SASL_FACTS: Final = ("principal", "state", "session_lifetime_ms", "mechanism", "token_auth", "token_id")
+
 CHECKS: Final[dict[str, Callable[[Case], Outcome]]] = {
     "requests": request,
     "responses": response,
@@ -277,4 +334,5 @@ CHECKS: Final[dict[str, Callable[[Case], Outcome]]] = {
     "lenient": request,
     "malformed": malformed,
     "streams": stream,
+    "sasl": sasl,
 }

@@ -1,11 +1,13 @@
 """A session between two fake wires under a fake clock, and frames to feed it: no loop, no socket, no waiting."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from struct import pack, unpack_from
 
 from protocol.api_versions import advertised_limits
 from protocol.errors import ProtocolError
 from protocol.locator import Endpoint
+from proxy.identity.mechanisms import Mechanisms
+from proxy.identity.sasl import SaslRules
 from proxy.in_flight import Rules
 from proxy.serving import serve
 from proxy.session import Session
@@ -101,10 +103,18 @@ class Play:
         connected: bool = True,
         authenticated: bool = True,
         fetch_max_version: int | None = 15,
+        sub_claim: str = "sub",
+        policy: Policy | None = None,
+        engine: Engine | None = None,
     ) -> None:
         self.loop = FakeLoop()
-        policy = Policy({Entity(client_id="app"): dict(quotas)}) if quotas else Policy({})
-        self.engine = Engine(policy, Window())
+        policy = policy or (Policy({Entity(client_id="app"): dict(quotas)}) if quotas else Policy({}))
+        self.engine = engine or Engine(policy, Window())
+        self.outcomes: list[tuple[str, bool]] = []
+        self.owners: dict[str, str] = {}
+        """Of delegation tokens, known already."""
+        self.asked_for: list[tuple[str, Callable[[str], None]]] = []
+        """Delegation tokens whose owner was asked for, and whom to tell."""
         self.rejected: list[tuple[str, ProtocolError]] = []
         self.told: list[int] = []
         self.closed = 0
@@ -124,12 +134,18 @@ class Play:
             clock=self.loop.clock,
             on_rejected=lambda side, error, _peer: self.rejected.append((side, error)),
         )
+        self.sasl_rules = SaslRules(
+            Mechanisms(sub_claim).begin,
+            self._owner_of,
+            lambda mechanism, succeeded, _peer: self.outcomes.append((mechanism, succeeded)),
+        )
         self.client, self.broker = FakeWire(), FakeWire()
         self.session = Session(
             self.rules,
             self.client,
             self._advertise,
             self._on_closed,
+            sasl=self.sasl_rules,
             peer="10.0.0.1:5",
             user="ANONYMOUS",
             authenticated=authenticated,
@@ -144,6 +160,17 @@ class Play:
     def _on_closed(self, session: Session) -> None:
         assert session is self.session
         self.closed += 1
+
+    def _owner_of(self, token_id: str, then: Callable[[str], None]) -> str | None:
+        owner = self.owners.get(token_id)
+        if owner is None:
+            self.asked_for.append((token_id, then))
+        return owner
+
+    @property
+    def user(self) -> str:
+        """Whom requests are charged to now."""
+        return self.session.requests.user
 
     def from_client(self, data: bytes) -> bytes:
         """Feed and return what went to the broker."""
@@ -225,3 +252,21 @@ def list_offsets(correlation_id: int, padding: int = 0) -> bytes:
 
 def list_offsets_answer(correlation_id: int, padding: int = 0) -> bytes:
     return frame(pack(">iii", correlation_id, 0, 0) + bytes(padding))
+
+
+def handshake(correlation_id: int, mechanism: str, version: int = 1) -> bytes:
+    name = mechanism.encode()
+    return request(17, version, correlation_id, pack(">h", len(name)) + name)
+
+
+def handshake_answer(correlation_id: int, error_code: int = 0) -> bytes:
+    return frame(pack(">ihih", correlation_id, error_code, 1, 5) + b"PLAIN")
+
+
+def authenticate(correlation_id: int, token: bytes, version: int = 1) -> bytes:
+    return request(36, version, correlation_id, pack(">i", len(token)) + token)
+
+
+def authenticate_answer(correlation_id: int, token: bytes = b"", error_code: int = 0, lifetime_ms: int = 0) -> bytes:
+    """Return the answer of SaslAuthenticate v1."""
+    return frame(pack(">ihhi", correlation_id, error_code, -1, len(token)) + token + pack(">q", lifetime_ms))

@@ -62,6 +62,7 @@ class Front:
             self.stats,
             lambda: self.stats.sessions.total() < self.limit,
             TIMEOUT_S,
+            sasl=self.play.sasl_rules,
         )
 
     def _on_broker(self, node_id: int) -> None:

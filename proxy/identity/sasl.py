@@ -1,0 +1,258 @@
+"""Follows SASL as it passes between a client and its broker, and says who the client is once the broker has agreed.
+
+Nothing is ended here and nothing judged: tokens pass as they come, and the broker's success, in the order of the
+answers, is the one thing that makes a claim the user. The requests arrive one at a time, each after the answer to the
+one before (``RequestSide`` sees to it), so no answer can be taken for that of another token.
+
+| state          | what is seen                                    | becomes                                       |
+|----------------|-------------------------------------------------|-----------------------------------------------|
+| any            | answer to SaslHandshake without error           | an exchange is open; IN_PROGRESS at the first |
+| any            | error 34 to SaslHandshake, not re-authenticating| as it was: this connection has no SASL        |
+| exchange open  | the mechanism's success                         | AUTHENTICATED as the claim                    |
+| IN_PROGRESS    | an answer to an ordinary request                | AUTHENTICATED as the claim (see ``proven``)   |
+| exchange open  | an error, or any other error to SaslHandshake   | FAILED, anonymous                             |
+
+A re-authentication (KIP-368) is an exchange that opens while AUTHENTICATED: the user stays until it has succeeded.
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Final
+
+from protocol.errors import Cause, ProtocolError
+from protocol.sasl import (
+    ILLEGAL_SASL_STATE,
+    SASL_HANDSHAKE,
+    authenticate_answer,
+    authenticate_token,
+    handshake_error,
+    handshake_mechanism,
+)
+from protocol.table import ApiSpec
+from proxy.identity.mechanism import Mechanism
+from proxy.identity.principal import confirmed, token_holder, unread
+from proxy.throttling import NO_DEADLINE
+from quotas.entities import ANONYMOUS
+
+MAX_RAW_TOKENS: Final = 32
+"""GSSAPI, the longest known, has three."""
+
+_REAUTHENTICATION_MS: Final = 2000
+"""What is left of a session's lifetime for its re-authentication; of a short lifetime, a tenth."""
+
+_ANSWERED = frozenset(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"))
+"""Mechanisms whose every raw token is answered, and whose end is known. GSSAPI's last token gets no raw answer."""
+
+
+class State(StrEnum):
+    """How far the authentication of a connection is."""
+
+    NONE = "none"
+    IN_PROGRESS = "in progress"
+    FAILED = "failed"
+    AUTHENTICATED = "authenticated"
+
+
+class SaslRules:
+    """What the observers of one listener share.
+
+    ``begin(name)`` makes the observer of a mechanism, None if it cannot be followed; ``owner_of(token id, then)``
+    returns the owner of a delegation token, or None and calls ``then`` when it is known; ``on_outcome(mechanism,
+    succeeded, peer)`` counts.
+    """
+
+    __slots__ = ("begin", "on_outcome", "owner_of")
+
+    def __init__(
+        self,
+        begin: Callable[[str], Mechanism | None],
+        owner_of: Callable[[str, Callable[[str], None]], str | None],
+        on_outcome: Callable[[str, bool, str], None],
+    ) -> None:
+        self.begin = begin
+        self.owner_of = owner_of
+        self.on_outcome = on_outcome
+
+
+class SaslObserver:
+    """One connection's SASL. ``on_user`` and ``on_raw`` are told of each change of the user and of raw framing."""
+
+    __slots__ = (
+        "_asked",
+        "_asked_raw",
+        "_exchange",
+        "_on_raw",
+        "_on_user",
+        "_open",
+        "_peer",
+        "_raw_tokens",
+        "_rules",
+        "deadline_ms",
+        "mechanism",
+        "raw",
+        "session_lifetime_ms",
+        "state",
+        "token_id",
+    )
+
+    def __init__(
+        self, rules: SaslRules, peer: str, on_user: Callable[[str], None], on_raw: Callable[[bool], None]
+    ) -> None:
+        self._rules = rules
+        self._peer = peer
+        self._on_user = on_user
+        self._on_raw = on_raw
+        self._asked = ""
+        self._asked_raw = False
+        self._open = False
+        """The broker has accepted a mechanism, and neither success nor failure has been seen since."""
+        self._exchange: Mechanism | None = None
+        self._raw_tokens = 0
+        self.state = State.NONE
+        self.mechanism: str | None = None
+        """The one that the broker accepted last."""
+        self.raw = False
+        """Tokens come without Kafka's headers: after SaslHandshake v0, until the exchange is over."""
+        self.token_id: str | None = None
+        """Of the delegation token that authenticated the connection."""
+        self.session_lifetime_ms = 0
+        self.deadline_ms = NO_DEADLINE
+        """When no mute may last any more: the client then needs to re-authenticate."""
+
+    @property
+    def authenticated(self) -> bool:
+        return self.state is State.AUTHENTICATED
+
+    # ----------------------------------------------------------------------------- requests and answers as they pass
+
+    def request(self, spec: ApiSpec, frame: bytes) -> None:
+        """Take a whole SaslHandshake or SaslAuthenticate request. Raises ProtocolError if it is broken."""
+        if spec.api_key == SASL_HANDSHAKE:
+            self._asked = handshake_mechanism(spec, frame)
+            self._asked_raw = spec.api_version == 0
+            return
+        token = authenticate_token(spec, frame)
+        if self._exchange is not None:
+            self._exchange.from_client(token)
+
+    def answer(self, spec: ApiSpec, frame: bytes, now_ms: int) -> None:
+        """Take the whole answer to the last request taken. Raises ProtocolError if it is broken."""
+        if spec.api_key == SASL_HANDSHAKE:
+            self._handshake_answered(handshake_error(spec, frame))
+            return
+        error_code, token, lifetime_ms = authenticate_answer(spec, frame)
+        if error_code:
+            # Outside an exchange, 34 only says that this connection has none (a listener without SASL).
+            if self._open or error_code != ILLEGAL_SASL_STATE:
+                self._fail()
+            return
+        self.session_lifetime_ms = lifetime_ms
+        self._answered(token, now_ms)
+
+    def proven(self) -> None:
+        """Take note that the broker has answered an ordinary request: it does so only for who is authenticated.
+
+        For mechanisms that show no success that could be read. During a re-authentication it proves nothing.
+        """
+        if self._open and self.state is State.IN_PROGRESS:
+            self._succeed()
+
+    def _handshake_answered(self, error_code: int) -> None:
+        if error_code == 0:
+            self._begin(self._asked, raw=self._asked_raw)
+        elif error_code != ILLEGAL_SASL_STATE or (self.authenticated and self.session_lifetime_ms):
+            self._fail()
+
+    def _begin(self, mechanism: str, *, raw: bool) -> None:
+        self._open = True
+        self.mechanism = mechanism
+        self._exchange = self._rules.begin(mechanism)
+        if not self.authenticated:
+            self.state = State.IN_PROGRESS
+        if raw:
+            self._raw_tokens = 0
+            self._set_raw(raw=True)
+
+    def _answered(self, token: bytes, now_ms: int) -> None:
+        if self._exchange is not None and self._exchange.from_broker(token):
+            lifetime_ms = self.session_lifetime_ms
+            self.deadline_ms = NO_DEADLINE
+            if lifetime_ms > 0:
+                self.deadline_ms = now_ms + lifetime_ms - min(lifetime_ms // 10, _REAUTHENTICATION_MS)
+            self._succeed()
+
+    # ------------------------------------------------------------------------------------------------- raw tokens
+
+    @property
+    def raw_is_answered(self) -> bool:
+        """Every raw token of this mechanism gets a raw answer, and the last of them is known when it comes.
+
+        Of other mechanisms neither is: a frame that can be an ordinary request then ends the exchange.
+        """
+        return self.mechanism in _ANSWERED
+
+    def begin_without_handshake(self) -> None:
+        """Take the next frames as GSSAPI, as clients of Kafka 0.9 send it: raw, and without SaslHandshake."""
+        self._begin("GSSAPI", raw=True)
+
+    def raw_request(self, token: bytes) -> None:
+        """Take a raw token of the client. Raises ProtocolError if there are too many."""
+        self._raw_tokens += 1
+        if self._raw_tokens > MAX_RAW_TOKENS:
+            raise ProtocolError(Cause.BAD_BODY, f"more than {MAX_RAW_TOKENS} raw SASL tokens")
+        if self._exchange is not None:
+            self._exchange.from_client(token)
+
+    def raw_answer(self, token: bytes, now_ms: int) -> None:
+        """Take the broker's raw answer. There are no errors: a broker that refuses closes."""
+        self.session_lifetime_ms = 0
+        self._answered(token, now_ms)
+
+    def raw_over(self) -> None:
+        """Take note that an ordinary request has come: the exchange waits for the proof that it succeeded."""
+        self._set_raw(raw=False)
+
+    def _set_raw(self, *, raw: bool) -> None:
+        if raw != self.raw:
+            self.raw = raw
+            self._on_raw(raw)
+
+    # ---------------------------------------------------------------------------------------------- how it ends
+
+    def _succeed(self) -> None:
+        claim = self._exchange.claim if self._exchange is not None else None
+        mechanism = self.mechanism or ""
+        self._over()
+        self.state = State.AUTHENTICATED
+        self._rules.on_outcome(mechanism, True, self._peer)
+        if claim is None or not claim.name:
+            self._on_user(unread(mechanism))
+        elif claim.is_token:
+            self._on_user(self._holder(claim.name))
+        else:
+            self._on_user(confirmed(claim.name))
+
+    def _fail(self) -> None:
+        mechanism = self.mechanism if self._open and self.mechanism else "none accepted"
+        self._over()
+        self.state = State.FAILED
+        self.deadline_ms = NO_DEADLINE
+        self._rules.on_outcome(mechanism, False, self._peer)
+        self._on_user(ANONYMOUS)
+
+    def _over(self) -> None:
+        self._open = False
+        self._exchange = None
+        self.token_id = None
+        self._set_raw(raw=False)
+
+    def _holder(self, token_id: str) -> str:
+        """Return the owner of a delegation token if he is known already; if not, ``on_user`` is told when he is."""
+        self.token_id = token_id
+
+        def found(owner: str) -> None:
+            if self.token_id == token_id:
+                self._on_user(confirmed(owner))
+
+        owner = self._rules.owner_of(token_id, found)
+        return token_holder(token_id) if owner is None else confirmed(owner)

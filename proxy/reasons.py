@@ -1,0 +1,27 @@
+"""Why a client is not read from: flags, of which a session has any number at a time.
+
+It is read again when none is left.
+"""
+
+CONNECTING = 1
+"""The broker connection does not stand yet."""
+THROTTLED = 2
+"""Until the throttle was computed + throttle time (KIP-219)."""
+ANSWERING = 4
+"""Until what is in flight is answered: a throttle ends with its answer out, whichever is later (KIP-219)."""
+CROWDED = 8
+"""As many requests wait for their answers as a session may have."""
+DRAINING = 16
+"""The proxy is stopping."""
+BACKPRESSURE = 32
+"""The broker takes no more bytes. The only reason that needs no border: what was read is forwarded."""
+FINISHED = 64
+"""The client has closed its half; what it sent is still worked on."""
+RAW_TOKENS = 128
+"""Not a reason to stop, but to read otherwise: SASL tokens come without Kafka's headers (SaslHandshake v0)."""
+HELD_UP = CONNECTING | THROTTLED | ANSWERING | CROWDED | DRAINING
+"""The reasons that stop between frames: a request under way is forwarded to its end."""
+AT_BORDER = HELD_UP | RAW_TOKENS
+"""What the hot path leaves to others at a frame border."""
+UNTIL_ANSWERED = ANSWERING | CROWDED | DRAINING | FINISHED
+"""The reasons that end when what is in flight has been answered."""

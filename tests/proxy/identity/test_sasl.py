@@ -1,0 +1,189 @@
+"""What the observer makes of a session: requests held, restrictions lifted, mutes that end before a deadline."""
+
+from struct import pack
+
+import pytest
+
+from proxy.identity.sasl import State
+from quotas.entities import Entity
+from quotas.policy import Policy
+from tests.proxy.playbook import (
+    PRODUCER,
+    Play,
+    authenticate,
+    authenticate_answer,
+    frame,
+    handshake,
+    handshake_answer,
+    list_offsets,
+    list_offsets_answer,
+    produce,
+    produce_answer,
+    request,
+    throttle_of,
+)
+
+SLOW_ALICE = Policy({Entity(user="alice"): {PRODUCER: 1024}})
+ALICE = b"\0alice\0alice-secret"
+HUGE = 50_000
+
+
+def logged_in(lifetime_ms: int = 0, **options: object) -> Play:
+    play = Play(authenticated=False, policy=SLOW_ALICE, **options)  # type: ignore[arg-type]  # options of Play
+    play.from_client(handshake(1, "PLAIN"))
+    play.from_broker(handshake_answer(1))
+    play.from_client(authenticate(2, ALICE))
+    play.from_broker(authenticate_answer(2, lifetime_ms=lifetime_ms))
+    return play
+
+
+def test_a_quota_of_the_user_throttles() -> None:
+    play = logged_in()
+    play.from_client(produce(3, HUGE))
+    assert throttle_of(play.from_broker(produce_answer(3))) > 1000
+    assert play.client.paused
+
+
+def test_small_requests_only_until_the_success() -> None:
+    play = Play(authenticated=False)
+    assert not play.session.authenticated
+    assert logged_in().session.authenticated
+    play.from_client(produce(1, HUGE))
+    assert play.session.closed
+
+
+def test_a_client_that_takes_too_long_is_closed_and_one_that_is_known_is_not() -> None:
+    play, known = Play(authenticated=False), logged_in()
+    play.session.overdue()
+    known.session.overdue()
+    assert (play.session.closed, known.session.closed) == (True, False)
+    assert [error.cause for _, error in play.rejected] == ["authentication_timeout"]
+
+
+@pytest.mark.parametrize("lifetime_ms", [10_000, 60_000])
+def test_a_mute_ends_in_time_for_the_reauthentication(lifetime_ms: int) -> None:
+    play = logged_in(lifetime_ms)
+    play.from_client(produce(3, 10 * HUGE))  # worth minutes
+    told_ms = throttle_of(play.from_broker(produce_answer(3)))
+    assert lifetime_ms - 2000 <= told_ms < lifetime_ms
+    play.loop.advance(told_ms)
+    assert not play.client.paused
+    assert play.from_client(handshake(4, "PLAIN")) == handshake(4, "PLAIN")
+
+
+def test_what_was_not_delayed_is_made_up_for_after_the_reauthentication() -> None:
+    play = logged_in(10_000)
+    play.from_client(produce(3, 10 * HUGE))
+    play.from_broker(produce_answer(3))
+    play.loop.advance(9_500)
+    play.from_client(produce(4, 10))
+    assert throttle_of(play.from_broker(produce_answer(4))) == 0
+    play.from_client(handshake(5, "PLAIN"))
+    play.from_broker(handshake_answer(5))
+    play.from_client(authenticate(6, ALICE))
+    play.from_broker(authenticate_answer(6, lifetime_ms=10_000))
+    play.from_client(produce(7, 10))
+    assert throttle_of(play.from_broker(produce_answer(7))) > 5000
+
+
+def test_a_lifetime_that_a_failed_login_announces_is_none() -> None:
+    play = Play(authenticated=False, policy=SLOW_ALICE)
+    play.from_client(handshake(1, "PLAIN"))
+    play.from_broker(handshake_answer(1))
+    play.from_client(authenticate(2, ALICE))
+    play.from_broker(authenticate_answer(2, error_code=58, lifetime_ms=1))
+    assert play.session.sasl.deadline_ms > 10**15
+
+
+def test_what_comes_with_the_first_token_of_a_client_of_kafka_0_9() -> None:
+    play = Play(authenticated=False)
+    token = frame(b"\x60\x82\2\x35" + bytes(50))
+    assert play.from_client(token) == token
+    assert (play.session.sasl.mechanism, play.session.sasl.raw) == ("GSSAPI", True)
+    assert play.from_broker(frame(b"answer")) == frame(b"answer")
+
+
+def test_such_a_token_of_a_client_that_is_known_already_is_no_request() -> None:
+    play = logged_in()
+    play.from_client(frame(b"\x60\x82\2\x35" + bytes(50)))
+    assert play.session.closed
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        request(17, 1, 1, pack(">h", 100) + b"PLAIN"),
+        request(17, 1, 1, pack(">h", -1)),
+        request(17, 1, 1),
+        request(36, 1, 1, pack(">i", 100) + b"x"),
+        request(36, 1, 1, pack(">i", -1)),
+        request(36, 1, 1, b"\0\0"),
+        frame(pack(">hhihc", 36, 2, 1, -1, b"\0") + b"\xff\xff\xff\xff\xff\xff"),
+        frame(pack(">hhihc", 36, 2, 1, -1, b"\0") + b"\0"),
+    ],
+)
+def test_broken_requests_close_the_connection(broken: bytes) -> None:
+    play = Play(authenticated=False)
+    play.from_client(broken)
+    assert [error.cause for _, error in play.rejected] == ["bad_body"]
+    assert "PLAIN" not in str(play.rejected)
+
+
+@pytest.mark.parametrize("broken", [frame(pack(">i", 1)), frame(pack(">ib", 1, 0))])
+def test_broken_answers_close_the_connection(broken: bytes) -> None:
+    play = Play(authenticated=False)
+    play.from_client(handshake(1, "PLAIN"))
+    play.from_broker(broken)
+    assert [(side, error.cause) for side, error in play.rejected] == [("broker", "bad_body")]
+
+
+def test_a_request_in_pieces_is_passed_on_whole() -> None:
+    play = Play(authenticated=False)
+    login = handshake(1, "PLAIN")
+    passed = [play.from_client(login[place : place + 1]) for place in range(len(login))]
+    assert b"".join(passed) == login
+    answer = handshake_answer(1)
+    assert b"".join(play.from_broker(answer[place : place + 1]) for place in range(len(answer))) == answer
+
+
+def test_a_half_close_after_the_last_raw_token_is_answered_and_then_closes() -> None:
+    play = Play(authenticated=False)
+    play.from_client(handshake(1, "PLAIN", version=0))
+    play.from_broker(handshake_answer(1))
+    play.from_client(frame(ALICE))
+    play.session.client_finished()
+    assert not play.session.closed
+    play.from_broker(frame(b""))
+    assert (play.session.closed, play.user) == (True, "alice")
+
+
+def test_on_a_listener_that_demands_none_sasl_is_followed_all_the_same() -> None:
+    play = Play()
+    play.from_client(handshake(1, "PLAIN"))
+    play.from_broker(handshake_answer(1))
+    play.from_client(authenticate(2, ALICE))
+    play.from_broker(authenticate_answer(2))
+    assert (play.user, play.outcomes) == ("alice", [("PLAIN", True)])
+
+
+def test_a_listener_without_sasl_takes_requests_of_any_size_again_after_the_first_answer() -> None:
+    play = Play()
+    play.from_client(handshake(1, "PLAIN"))
+    play.from_broker(handshake_answer(1, error_code=34))
+    assert play.session.sasl.state is State.NONE
+    play.from_client(list_offsets(2))
+    play.from_broker(list_offsets_answer(2))
+    assert play.from_client(produce(3, HUGE)) == produce(3, HUGE)
+
+
+def test_back_pressure_of_the_client_does_not_end_the_reading_of_tokens() -> None:
+    play = Play(authenticated=False)
+    play.from_client(handshake(1, "PLAIN", version=0))
+    play.from_broker(handshake_answer(1))
+    play.session.client_blocked(blocked=True)
+    assert play.broker.paused
+    play.session.client_blocked(blocked=False)
+    assert not play.broker.paused
+    play.from_client(frame(ALICE))
+    play.from_broker(frame(b""))
+    assert play.user == "alice"
