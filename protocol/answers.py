@@ -7,7 +7,6 @@ from protocol.errors import Cause, ProtocolError
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
-_INT64: Final = Struct(">q")
 _BODY: Final = 8  # behind size and correlation id
 
 
@@ -33,8 +32,6 @@ class Token(NamedTuple):
     token_id: str
     owner_type: str
     owner: str
-    expires_at_ms: int
-    """Wall time, as the brokers' clocks have it."""
 
 
 class Tokens(NamedTuple):
@@ -64,15 +61,13 @@ def read_tokens(frame: bytes) -> Tokens:
 
 def _read_token(fields: "_Fields") -> Token:
     owner_type, owner = fields.text(), fields.text()
-    fields.number(_INT64)  # issued at
-    expires_at_ms = fields.number(_INT64)
-    fields.number(_INT64)  # the latest that it may be renewed to
+    fields.skip(3 * 8)  # when it was issued, when it expires, until when it may be renewed
     token_id = fields.text()
     fields.skip(fields.number(_INT32))  # the HMAC is the token's password
     for _ in fields.items():
         fields.text()  # type and name of one who may renew it
         fields.text()
-    return Token(token_id, owner_type, owner, expires_at_ms)
+    return Token(token_id, owner_type, owner)
 
 
 class _Fields:

@@ -1,0 +1,122 @@
+"""Whose a delegation token is (KIP-48): on the wire is its id alone, so the cluster is asked.
+
+The broker accepts a token before anybody is asked here, so the answer decides no access: it only says whose quotas
+count. Until it is there, and where there is none, the holder has a user of his own (``principal.token_holder``).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+import structlog
+
+from protocol.answers import Token, read_tokens
+from protocol.requests import WHICH_TOKENS
+from proxy.broker_connection import BrokerConnection
+from proxy.clock import monotonic_s
+from proxy.tasks import spawn
+
+T = TypeVar("T")
+
+log = structlog.get_logger("sluice.identity")
+
+MAX_TOKENS: Final = 10_000
+ASK_EVERY_S: Final = 5.0
+ATTEMPTS: Final = 3
+"""How often one connection's token is asked for: a new one takes a moment to reach all brokers."""
+
+_REASONS: Final = {
+    61: "the brokers have no delegation tokens (delegation.token.secret.key)",
+    64: "brokers answer this on SASL or mTLS listeners alone, and not to a login by token",
+    65: "the proxy's user may not: grant it DESCRIBE on the delegation tokens, or DESCRIBE_TOKENS on their owners",
+}
+
+
+class Asks(Protocol):
+    """Puts a question to a broker: ``proxy.cluster.Cluster``."""
+
+    async def ask(self, question: Callable[[BrokerConnection], Awaitable[T]]) -> T:
+        """Raises OSError where no broker answers."""
+        ...
+
+
+class _Waiting(NamedTuple):
+    token_id: str
+    then: Callable[[str], None]
+    attempts_left: int
+
+
+class TokenOwners:
+    """The owners of the tokens that the proxy's own user may describe.
+
+    One question is under way at a time, and the next follows ``ASK_EVERY_S`` later at the soonest, whatever comes.
+    """
+
+    def __init__(self, cluster: Asks, *, ask_every_s: float = ASK_EVERY_S) -> None:
+        self._cluster = cluster
+        self._ask_every_s = ask_every_s
+        self._known: dict[str, str] = {}
+        """Owner by token id. Each answer replaces it: what has expired is gone from there."""
+        self._waiting: list[_Waiting] = []
+        self._asking: asyncio.Task[None] | None = None
+        self._asked_at_s = -ask_every_s
+        self.error: str | None = None
+        """Why the last question failed; None when it did not."""
+        self.failures = 0
+
+    def owner(self, token_id: str, then: Callable[[str], None]) -> str | None:
+        """Return whose token it is; if that is not known, ask, and call ``then`` on the loop if there is an answer.
+
+        To be called when the broker has accepted the token: an id is never given twice, so an owner stays right.
+        """
+        known = self._known.get(token_id)
+        if known is not None:
+            return known
+        self._waiting.append(_Waiting(token_id, then, ATTEMPTS))
+        if self._asking is None:
+            self._asking = spawn(self._ask(), "ask for delegation tokens")
+        return None
+
+    async def _ask(self) -> None:
+        try:
+            while self._waiting:
+                await asyncio.sleep(max(0.0, self._asked_at_s + self._ask_every_s - monotonic_s()))
+                waiting, self._waiting = self._waiting, []
+                self._take(await self._described(), waiting)
+                self._asked_at_s = monotonic_s()
+        finally:
+            self._asking = None
+
+    async def _described(self) -> list[Token]:
+        """Return the tokens that may be described; none, and why is logged once, where the cluster does not say."""
+        try:
+            error_code, tokens = await self._cluster.ask(_which_tokens)
+        except OSError as error:
+            said = str(error)
+        else:
+            said = _REASONS.get(error_code, f"error {error_code}") if error_code else ""
+        if said:
+            self.failures += 1
+            if said != self.error:
+                log.error("owners of delegation tokens not known: their quotas do not count", error=said)
+            self.error = said
+            return []
+        self.error = None
+        return [token for token in tokens if token.owner_type == "User"]
+
+    def _take(self, tokens: list[Token], waiting: list[_Waiting]) -> None:
+        if self.error is None:
+            wanted = {each.token_id for each in waiting}
+            # The ones that connections wait for are known in any case, of the others as many as there is room for.
+            tokens.sort(key=lambda token: token.token_id not in wanted)
+            self._known = {token.token_id: token.owner for token in tokens[:MAX_TOKENS]}
+        for token_id, then, attempts_left in waiting:
+            owner = self._known.get(token_id)
+            if owner is not None:
+                then(owner)
+            elif attempts_left > 1:
+                self._waiting.append(_Waiting(token_id, then, attempts_left - 1))
+
+
+async def _which_tokens(connection: BrokerConnection) -> tuple[int, list[Token]]:
+    return read_tokens(await connection.ask(WHICH_TOKENS))

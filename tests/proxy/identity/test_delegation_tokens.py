@@ -1,0 +1,171 @@
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, cast
+
+import pytest
+from structlog.testing import capture_logs
+
+from protocol.requests import WHICH_TOKENS, Request
+from proxy.broker_connection import BrokerConnection
+from proxy.identity import delegation_tokens
+from proxy.identity.delegation_tokens import ATTEMPTS, TokenOwners
+from tests.protocol.encode import encode_frame
+
+T = TypeVar("T")
+
+pytestmark = pytest.mark.asyncio
+
+
+class FakeCluster:
+    """Says of ``owners`` (token id → owner) what a broker would; every question waits for ``go_on``."""
+
+    def __init__(self) -> None:
+        self.owners: dict[str, str] = {}
+        self.owner_type = "User"
+        self.error_code = 0
+        self.down = ""
+        self.questions = 0
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+
+    async def ask(self, question: Callable[[BrokerConnection], Awaitable[T]]) -> T:
+        self.questions += 1
+        await self.go_on.wait()
+        if self.down:
+            raise ConnectionError(self.down)
+        return await question(cast("BrokerConnection", self._Connection(self)))
+
+    class _Connection:
+        def __init__(self, cluster: "FakeCluster") -> None:
+            self._cluster = cluster
+
+        async def ask(self, request: Request) -> bytes:
+            assert request is WHICH_TOKENS
+            cluster = self._cluster
+            tokens: list[dict[str, Any]] = [
+                {"principal_type": cluster.owner_type, "principal_name": owner, "token_id": token_id, "hmac": b"canary"}
+                for token_id, owner in cluster.owners.items()
+            ]
+            return encode_frame(WHICH_TOKENS.spec, {"error_code": cluster.error_code, "tokens": tokens})
+
+
+class Holders:
+    """Who was told to be the owner, in order."""
+
+    def __init__(self) -> None:
+        self.cluster = FakeCluster()
+        self.owners = TokenOwners(self.cluster, ask_every_s=0)
+        self.told: list[tuple[str, str]] = []
+
+    def owner(self, token_id: str) -> str | None:
+        return self.owners.owner(token_id, lambda owner: self.told.append((token_id, owner)))
+
+    async def answered(self) -> None:
+        while self.owners._asking is not None:
+            await asyncio.sleep(0)
+
+
+async def test_an_owner_is_told_when_the_cluster_has_said_who_and_known_from_then_on() -> None:
+    holders = Holders()
+    holders.cluster.owners = {"id-1": "alice", "id-2": "bob"}
+    assert holders.owner("id-1") is None
+    assert holders.told == []
+    await holders.answered()
+    assert holders.told == [("id-1", "alice")]
+    assert (holders.owner("id-1"), holders.owner("id-2")) == ("alice", "bob")
+    assert holders.cluster.questions == 1
+
+
+async def test_one_question_is_under_way_at_a_time() -> None:
+    holders = Holders()
+    holders.cluster.go_on.clear()
+    holders.owner("id-1")
+    while not holders.cluster.questions:
+        await asyncio.sleep(0)
+    holders.cluster.owners = {"id-1": "alice", "id-2": "bob"}
+    for _ in range(3):
+        assert holders.owner("id-2") is None
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert holders.cluster.questions == 1
+    holders.cluster.go_on.set()
+    await holders.answered()
+    assert holders.told == [("id-1", "alice"), *[("id-2", "bob")] * 3]
+    assert holders.cluster.questions == 2
+
+
+async def test_questions_keep_their_distance(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, slept = 100.0, list[float]()
+
+    async def sleep(delay_s: float) -> None:
+        slept.append(delay_s)
+
+    monkeypatch.setattr("proxy.identity.delegation_tokens.asyncio.sleep", sleep)
+    monkeypatch.setattr(delegation_tokens, "monotonic_s", lambda: now_s)
+    holders = Holders()
+    holders.owners = TokenOwners(holders.cluster, ask_every_s=5.0)
+    for token_id in ("id-1", "id-2"):
+        holders.owner(token_id)
+        task = holders.owners._asking
+        assert task is not None
+        await task
+    assert slept == [0.0, 5.0, 5.0, 5.0, 5.0, 5.0]
+
+
+async def test_a_token_that_nobody_names_is_asked_for_a_few_times_and_then_left() -> None:
+    holders = Holders()
+    assert holders.owner("new") is None
+    await holders.answered()
+    assert (holders.cluster.questions, holders.told, holders.owners._waiting) == (ATTEMPTS, [], [])
+    holders.cluster.owners = {"new": "alice"}
+    assert holders.owner("new") is None
+    await holders.answered()
+    assert holders.told == [("new", "alice")]
+
+
+@pytest.mark.parametrize(
+    ("error_code", "down", "said"),
+    [
+        (61, "", "delegation.token.secret.key"),
+        (64, "", "SASL or mTLS listeners alone"),
+        (65, "", "DESCRIBE_TOKENS on their owners"),
+        (3, "", "error 3"),
+        (0, "127.0.0.1:1: no answer in time", "127.0.0.1:1: no answer in time"),
+    ],
+)
+async def test_not_allowed_is_not_no_owner(error_code: int, down: str, said: str) -> None:
+    holders = Holders()
+    holders.cluster.owners = {"id-1": "alice"}
+    holders.owner("id-1")
+    await holders.answered()
+    holders.cluster.error_code, holders.cluster.down, holders.cluster.owners = error_code, down, {}
+    with capture_logs() as logs:
+        assert holders.owner("id-2") is None
+        await holders.answered()
+    assert [said in line["error"] for line in logs] == [True], "logged once"
+    assert said in (holders.owners.error or "")
+    assert (holders.owners.failures, holders.owner("id-1")) == (ATTEMPTS, "alice")
+    holders.cluster.error_code, holders.cluster.down, holders.cluster.owners = 0, "", {"id-2": "bob"}
+    holders.owner("id-2")
+    await holders.answered()
+    assert (holders.owners.error, holders.told[-1]) == (None, ("id-2", "bob"))
+    assert holders.owners._known == {"id-2": "bob"}, "what has expired is forgotten"
+
+
+async def test_only_users_own_tokens() -> None:
+    holders = Holders()
+    holders.cluster.owners, holders.cluster.owner_type = {"id-1": "alice"}, "Group"
+    holders.owner("id-1")
+    await holders.answered()
+    assert holders.told == []
+    assert holders.owners.error is None
+
+
+async def test_what_is_known_is_bounded_and_who_waits_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delegation_tokens, "MAX_TOKENS", 3)
+    holders = Holders()
+    holders.cluster.owners = {f"id-{number}": f"user-{number}" for number in range(10)}
+    holders.owner("id-9")
+    await holders.answered()
+    assert holders.told == [("id-9", "user-9")]
+    assert holders.owners._known == {"id-9": "user-9", "id-0": "user-0", "id-1": "user-1"}
