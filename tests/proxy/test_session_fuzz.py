@@ -13,6 +13,7 @@ from tests.proxy.playbook import Play
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "frames.json").read_text(encoding="utf-8"))
 REQUESTS = [bytes.fromhex(case["hex"]) for case in VECTORS["requests"] if len(case["hex"]) < 5000]
 RESPONSES = [bytes.fromhex(case["hex"]) for case in VECTORS["responses"] if len(case["hex"]) < 5000]
+LOGINS = [[bytes.fromhex(step["hex"]) for step in case["steps"]] for case in VECTORS["sasl"]]
 ROUNDS = 400
 
 
@@ -51,3 +52,27 @@ def test_any_bytes(seed: int, fetch_max_version: int | None) -> None:
         assert bool(play.rejected) == play.session.closed
         closed += play.session.closed
     assert 0 < closed < ROUNDS
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_login(seed: int) -> None:
+    """Conversations of SASL, raw ones too, with damage in either direction: nobody is known whom no success named."""
+    random = Random(seed)
+    closed = known = 0
+    for _ in range(ROUNDS):
+        play = Play(authenticated=False)
+        play.rules.unauthenticated_request_limit = play.session.requests.splitter.limit = 10_000
+        for number, step in enumerate(random.choice(LOGINS)):
+            from_client = number % 2 == 0
+            whole = random.random() < 0.8
+            for chunk in chunks(random, step if whole else damaged(random, [step])):
+                paused = play.client.paused if from_client else play.broker.paused
+                if not play.session.closed and not paused:
+                    (play.from_client if from_client else play.from_broker)(chunk)
+            if not any(succeeded for _, succeeded in play.outcomes):
+                assert play.user == "ANONYMOUS"
+        assert bool(play.rejected) == play.session.closed
+        closed += play.session.closed
+        known += play.user != "ANONYMOUS"
+    assert 0 < closed < ROUNDS
+    assert 0 < known < ROUNDS

@@ -13,8 +13,12 @@ from hypothesis import strategies as st
 from quotas.kinds import QuotaKind
 from tests.proxy.playbook import (
     Play,
+    authenticate,
+    authenticate_answer,
     fetch,
     fetch_answer,
+    handshake,
+    handshake_answer,
     heartbeat,
     heartbeat_answer,
     list_offsets,
@@ -34,6 +38,8 @@ KINDS = (
     "heartbeat",
     "list offsets",
     "api versions from the future",
+    "handshake",
+    "token",
 )
 BLOCKS = ("nothing", "block client", "unblock client", "block broker", "unblock broker", "squeeze broker")
 CUTS = st.tuples(st.sampled_from((0, 1, 1, 2)), st.sampled_from((0, 0, 3, 13, 200, 5000)))
@@ -64,6 +70,7 @@ class World:
     def __init__(self, kinds: list[str], response: str) -> None:
         quotas = {QuotaKind.PRODUCER_BYTE_RATE: KIB, QuotaKind.CONSUMER_BYTE_RATE: KIB}
         self.play = Play(quotas, response=response)
+        self.play.rules.unauthenticated_request_limit = self.play.rules.request_limit
         self.to_send = [self._request(kind, number) for number, kind in enumerate(kinds)]
         self.expected = [number for number, kind in enumerate(kinds) if kind != "acks 0"]
         self._at_broker = b""
@@ -84,6 +91,10 @@ class World:
                 return heartbeat(number)
             case "list offsets":
                 return list_offsets(number)
+            case "handshake":
+                return handshake(number, "PLAIN")
+            case "token":
+                return authenticate(number, b"\0alice\0secret")
             case _:
                 return request(18, 99, number)
 
@@ -117,6 +128,10 @@ class World:
                 self.answers += [produce_answer(number)] if acks else []
             elif key == 1:
                 self.answers.append(fetch_answer(number, 9000))
+            elif key == 17:
+                self.answers.append(handshake_answer(number))
+            elif key == 36:
+                self.answers.append(authenticate_answer(number, lifetime_ms=5000))
             else:
                 self.answers.append(heartbeat_answer(number) if key == 12 else list_offsets_answer(number))
 
