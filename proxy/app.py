@@ -194,10 +194,15 @@ class App:
         )
 
     def _sasl_rules(self, listener: ListenerSettings) -> SaslRules:
+        def ended(mechanism: str, succeeded: bool, peer: str) -> None:
+            outcome = "succeeded" if succeeded else "failed"
+            self._stats.authentications[listener.name, mechanism, outcome] += 1
+            log.debug("authentication", listener=listener.name, mechanism=mechanism, outcome=outcome, peer=peer)
+
         return SaslRules(
             Mechanisms(listener.sasl.sub_claim).begin,
             lambda token_id, then: None,  # noqa: ARG005  no login that could ask for owners
-            lambda mechanism, succeeded, peer: None,  # noqa: ARG005
+            ended,
         )
 
     def _connections_by_descriptors(self) -> int:
@@ -283,6 +288,7 @@ class App:
             requests=requests,
             sessions=dict(stats.sessions),
             connections=dict(stats.connections),
+            authentications=dict(stats.authentications),
             rejected=dict(stats.rejected),
             reloads=dict(stats.reloads),
             reload_error=stats.reload_error,

@@ -134,6 +134,12 @@ def _traffic(snapshot: Snapshot) -> Iterator[Metric]:
     )
     yield _number("sluice_connections_limit", "Client connections allowed at once.", snapshot.connections_limit)
     yield _counter("sluice_requests", "Requests of clients.", ("api",), _requests(snapshot.requests))
+    yield _counter(
+        "sluice_authentications",
+        "SASL authentications that ended.",
+        ("listener", "mechanism", "outcome"),
+        snapshot.authentications.items(),
+    )
     rejected = (((side, cause), snapshot.rejected.get((side, cause), 0)) for side in _SIDES for cause in Cause)
     yield _counter("sluice_frames_rejected", "Frames refused, each with its connection.", ("side", "cause"), rejected)
     reachable = (((_broker(node_id),), up) for node_id, up in sorted(snapshot.brokers.items()))

@@ -19,6 +19,7 @@ class Stats:
     """Everything a worker counts, by the labels it is exported with."""
 
     __slots__ = (
+        "authentications",
         "connections",
         "lag_counts",
         "lag_sum_s",
@@ -33,6 +34,8 @@ class Stats:
         """Open now, by listener."""
         self.connections: Counter[tuple[str, str]] = Counter()
         """By (listener, outcome): accepted, refused_limit; of the accepted also broker_unreachable."""
+        self.authentications: Counter[tuple[str, str, str]] = Counter()
+        """Seen to end, by (listener, mechanism that the broker accepted, outcome: succeeded or failed)."""
         self.rejected: Counter[tuple[str, Cause]] = Counter()
         """Frames refused, by (side: client or broker, cause)."""
         self.reloads: Counter[str] = Counter()
@@ -58,6 +61,7 @@ class Snapshot:
     """By api key."""
     sessions: dict[str, int]
     connections: dict[tuple[str, str], int]
+    authentications: dict[tuple[str, str, str], int]
     rejected: dict[tuple[str, Cause], int]
     reloads: dict[str, int]
     reload_error: str | None

@@ -13,6 +13,7 @@ EMPTY = Snapshot(
     requests=[0] * 128,
     sessions={"PLAIN": 0},
     connections={("PLAIN", "accepted"): 0},
+    authentications={},
     rejected={},
     reloads={"ok": 1},
     reload_error=None,

@@ -18,12 +18,13 @@ from tests.proxy.snapshots import EMPTY, PRODUCE, shows
 DOCUMENTED = re.compile(r"^\| `(sluice_\w+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
 LABELS = {
     *("kind", "user", "client_id", "broker", "rule", "direction", "listener", "outcome", "api", "side", "cause"),
-    *("error", "version", "python", "loop", "le"),
+    *("mechanism", "error", "version", "python", "loop", "le"),
 }
 
 FETCH = PRODUCE._replace(kind=QuotaKind.CONSUMER_BYTE_RATE, client_id="", user="alice", entity=Entity(user="alice"))
 EVERYTHING = replace(
     shows(PRODUCE, FETCH, PRODUCE._replace(client_id="more", broker=-1)),
+    authentications={("SASL", "PLAIN", "failed"): 2},
     rejected={("client", Cause.BAD_HEADER): 3},
     reloads={"ok": 2, "failed": 1},
     reload_error="quotas.yaml:3:1: quotas: not a list",
@@ -162,6 +163,10 @@ def test_requests_by_the_names_of_the_apis_and_from_zero_on() -> None:
     assert counts["Produce",] == 7.0
     assert counts["Fetch",] == 9.0
     assert counts["Metadata",] == 0.0
+
+
+def test_authentications_by_listener_mechanism_and_outcome() -> None:
+    assert values(render(EVERYTHING), "sluice_authentications_total") == {("SASL", "PLAIN", "failed"): 2.0}
 
 
 def test_rejected_frames_by_side_and_cause_from_zero_on() -> None:
