@@ -1,0 +1,89 @@
+"""Reads the few values of DER (X.690) that stand on the way to a certificate's subject, and in it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+SEQUENCE: Final = 0x30
+SET: Final = 0x31
+INTEGER: Final = 0x02
+OBJECT_IDENTIFIER: Final = 0x06
+
+_HIGH_TAG_NUMBER: Final = 0x1F
+_LONG_FORM: Final = 0x80
+_MAX_LENGTH_BYTES: Final = 4
+_MAX_IDENTIFIER_BYTES: Final = 1024
+"""To write a number in decimal takes the square of its length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value within ``data``; ``start`` is where its tag is, ``begin`` and ``end`` bound its content."""
+
+    data: bytes
+    tag: int
+    start: int
+    begin: int
+    end: int
+
+    @property
+    def content(self) -> bytes:
+        return self.data[self.begin : self.end]
+
+    @property
+    def encoded(self) -> bytes:
+        return self.data[self.start : self.end]
+
+    def members(self) -> Iterator["Value"]:
+        """Yield the values in the content of a SEQUENCE or SET. Raises ValueError if it is not made of such."""
+        position = self.begin
+        while position < self.end:
+            value = read(self.data, position, self.end)
+            yield value
+            position = value.end
+
+    def expect(self, tag: int, what: str) -> "Value":
+        """Return the value if its tag is ``tag``. Raises ValueError that calls it ``what``."""
+        if self.tag != tag:
+            raise ValueError(f"{what} at byte {self.start} has tag 0x{self.tag:02x} instead of 0x{tag:02x}")
+        return self
+
+
+def read(data: bytes, start: int, end: int) -> Value:
+    """Read the value that begins at ``start`` and ends at ``end`` or before. Raises ValueError if it is not DER."""
+    if end - start < 2:
+        raise ValueError(f"the value at byte {start} is cut off")
+    tag, length = data[start], data[start + 1]
+    if tag & _HIGH_TAG_NUMBER == _HIGH_TAG_NUMBER:
+        raise ValueError(f"the value at byte {start} has a tag above 30")
+    begin = start + 2
+    if length & _LONG_FORM:
+        begin += length - _LONG_FORM
+        if not 0 < begin - start - 2 <= _MAX_LENGTH_BYTES or begin > end:
+            raise ValueError(f"the value at byte {start} has a length that cannot be read")
+        length = int.from_bytes(data[start + 2 : begin])
+        if length < _LONG_FORM or not data[start + 2]:
+            raise ValueError(f"the value at byte {start} has a length longer than it need be")
+    if length > end - begin:
+        raise ValueError(f"the value at byte {start} is {length} bytes long, and {end - begin} are left")
+    return Value(data, tag, start, begin, begin + length)
+
+
+def object_identifier(value: Value) -> str:
+    """Return an OBJECT IDENTIFIER in dotted decimal. Raises ValueError."""
+    content = value.expect(OBJECT_IDENTIFIER, "an object identifier").content
+    if len(content) > _MAX_IDENTIFIER_BYTES:
+        raise ValueError(f"the object identifier at byte {value.start} is {len(content)} bytes long")
+    numbers: list[int] = []
+    number, is_open = 0, False
+    for byte in content:
+        if byte == _LONG_FORM and not is_open:
+            raise ValueError(f"the object identifier at byte {value.start} has a number longer than it need be")
+        number, is_open = number << 7 | byte & 0x7F, byte >= _LONG_FORM
+        if not is_open:
+            numbers.append(number)
+            number = 0
+    if is_open or not numbers:
+        raise ValueError(f"the object identifier at byte {value.start} does not end")
+    first = min(numbers[0] // 40, 2)
+    return ".".join(map(str, [first, numbers[0] - 40 * first, *numbers[1:]]))
