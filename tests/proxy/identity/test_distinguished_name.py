@@ -138,7 +138,7 @@ WHOLE = certificate(name([attribute(CN, tlv(0x0C, b"svc"))]))
         (certificate(name([attribute("", tlv(0x0C))])), "the object identifier at byte 24 does not end"),
         (certificate(name([attribute("5584", tlv(0x0C))])), "the object identifier at byte 24 does not end"),
         (certificate(name([attribute("5580", tlv(0x0C))])), "the object identifier at byte 24 has a number longer"),
-        (certificate(name([attribute("ff" * 1024 + "7f", tlv(0x0C))])), "the object identifier at byte 36 is 1025 by"),
+        (certificate(name([attribute("ff" * 1024 + "7f", tlv(0x0C))])), "the object identifier at byte 34 is 1025 by"),
     ],
 )
 def test_where_it_breaks(broken: bytes, complaint: str) -> None:
