@@ -19,9 +19,15 @@ class Guarded:
 
 @contextmanager
 def guarded_sluice(
-    cluster: KafkaCluster, *, quotas: str = NO_QUOTAS, settings: Mapping[str, Any] | None = None
+    cluster: KafkaCluster,
+    *,
+    quotas: str = NO_QUOTAS,
+    settings: Mapping[str, Any] | None = None,
+    listeners: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Iterator[Guarded]:
     """A running proxy that alone reaches the brokers; what else tries is in `watch.escapes`."""
-    sluice = SluiceProcess(cluster.guarded_bootstrap, cluster.node_ids, quotas=quotas, settings=settings)
+    sluice = SluiceProcess(
+        cluster.guarded_bootstrap, cluster.node_ids, quotas=quotas, settings=settings, listeners=listeners
+    )
     with ConnectionWatch(cluster.nodes, lambda: sluice.pid) as watch, sluice:
         yield Guarded(cluster, sluice, watch)

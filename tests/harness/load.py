@@ -7,7 +7,7 @@ The same load against a broker's own quota and through the proxy is comparable r
 import struct
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -80,6 +80,7 @@ class Shape:
     address: Address
     request: bytes
     connections: int = 1
+    log_in: Callable[[Connection], object] = lambda _: None
 
     def answer(self, response: bytes, at_s: float) -> Answer:
         """What the response says: Produce is charged by request (its frame without the size), Fetch by response."""
@@ -131,6 +132,7 @@ def _batch_of(value_bytes: int) -> bytes:
 def _drive(shape: Shape, load: Load, answers: list[Answer], end_s: float) -> None:
     try:
         with Connection(shape.address, ANSWER_TIMEOUT_S) as connection:
+            shape.log_in(connection)
             while time.monotonic() < end_s:
                 response = connection.exchange(shape.request)
                 answers.append(shape.answer(response, time.monotonic()))

@@ -7,6 +7,7 @@ A broker takes seconds, a listener none: one cluster has them all, named for wha
 """
 
 import shutil
+import ssl
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -78,6 +79,20 @@ class SecureCluster:
         """Of a client that shows this certificate."""
         ca, certificate, key = map(str, (self.authority.certificate, identity.certificate, identity.key))
         return Security(protocol="SSL", ca=ca, certificate=certificate, key=key)
+
+    def context(self, identity: Identity | None = None) -> ssl.SSLContext:
+        """The same for a connection by hand."""
+        found = ssl.create_default_context(cafile=str(self.authority.certificate))
+        if identity is not None:
+            found.load_cert_chain(identity.certificate, identity.key)
+        return found
+
+    def listeners(self) -> dict[str, dict[str, Any]]:
+        """Those of a proxy that stands in front of each listener of the brokers, under the same names."""
+        sasl = {name: {"authentication": "sasl", "cluster": self.route(name)} for name in (SASL, REAUTH, SIGNED)}
+        within_tls = {"authentication": "sasl", "tls": self.tls(), "cluster": self.route(SASL_TLS)}
+        required = {"client_authentication": "required", "client_ca": str(self.authority.certificate)}
+        return {**sasl, SASL_TLS: within_tls, MTLS: {"tls": self.tls() | required, "cluster": self.route(MTLS)}}
 
     def tls(self) -> dict[str, Any]:
         """The section `tls` of a listener of the proxy."""

@@ -4,6 +4,7 @@ Built from struct, so that no codec of ours or of a client library stands betwee
 """
 
 import socket
+import ssl
 import struct
 from dataclasses import dataclass
 from typing import Final
@@ -36,10 +37,12 @@ def frame(
 
 
 class Connection:
-    """A blocking connection that sends frames and reads frames."""
+    """A blocking connection that sends frames and reads frames; within TLS where a context is given."""
 
-    def __init__(self, address: Address, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, address: Address, timeout_s: float = TIMEOUT_S, *, tls: ssl.SSLContext | None = None) -> None:
         self._socket = socket.create_connection((address.host, address.port), timeout=timeout_s)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname=address.host)
 
     def send(self, data: bytes) -> None:
         self._socket.sendall(data)

@@ -1,6 +1,7 @@
 """What the Python client programs share: events out, the stop signal in, a producer's pace, a consumer's tally."""
 
 import json
+import logging
 import sys
 import threading
 import time
@@ -16,7 +17,8 @@ PROGRESS_S: Final = 0.25
 def run(
     produce: Callable[[Produce], None], consume: Callable[[Consume], None], administer: Callable[[Administer], None]
 ) -> None:
-    """Do the task of the command line; an error is an event too, and exit status 1."""
+    """Do the task of the command line; an error is an event too, and exit status 1. Warnings go to stderr."""
+    logging.basicConfig(level=logging.WARNING)
     try:
         match parse(sys.argv[1:]):
             case Produce() as task:
