@@ -1,14 +1,17 @@
 """Install what the demo, or all of tests and benchmarks, need beside Python: `python -m tests.harness.setup [demo]`.
 
 Programs come from Debian packages when run as root (else the line to type is printed and the exit status is 2), jars
-from Maven Central into the user's cache. Where nothing is missing it does nothing, at once.
+from Maven Central into the user's cache, and python-gssapi, which is built against such packages, into this
+environment. Where nothing is missing it does nothing, at once.
 """
 
+import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,6 +20,9 @@ from tests.harness.jars import ALL_SETS, DEMO_SETS, JarError, JarSet, cache_dir,
 
 OLDEST_JAVA: Final = 17  # Kafka 4 brokers start on nothing older
 APT_TIMEOUT_S: Final = 900
+PIP_TIMEOUT_S: Final = 600
+CONSTRAINTS: Final = Path(__file__).parents[2] / "deploy" / "constraints.txt"
+PYTHON_HEADERS: Final = "Python.h"
 
 
 class SetupError(Exception):
@@ -25,7 +31,7 @@ class SetupError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A command, and the Debian package that brings it."""
+    """A command (or Python's headers), and the Debian packages that bring it."""
 
     command: str
     package: str
@@ -38,6 +44,9 @@ ALL_PROGRAMS: Final = (
     Program("haproxy", "haproxy"),
     Program("promtool", "prometheus"),
     Program("systemd-analyze", "systemd"),
+    Program("/usr/sbin/kadmin.local", "krb5-kdc krb5-admin-server"),
+    Program("krb5-config", "libkrb5-dev"),
+    Program(PYTHON_HEADERS, "python3-dev"),
 )
 
 
@@ -49,6 +58,8 @@ def main(arguments: list[str]) -> int:
     try:
         install_programs(programs)
         fetch_jars(sets)
+        if programs is ALL_PROGRAMS:
+            install_gssapi()
     except (SetupError, JarError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -80,7 +91,17 @@ def fetch_jars(sets: tuple[JarSet, ...]) -> None:
         fetch(wanted)
 
 
+def install_gssapi() -> None:
+    """Not of the extra `dev`: for Linux it is source alone, which needs packages that only now are there."""
+    if importlib.util.find_spec("gssapi") is not None:
+        return
+    print("building gssapi", flush=True)
+    _run([sys.executable, "-m", "pip", "install", "-q", "--constraint", str(CONSTRAINTS), "gssapi"], PIP_TIMEOUT_S)
+
+
 def is_installed(program: Program) -> bool:
+    if program.command == PYTHON_HEADERS:
+        return Path(sysconfig.get_path("include"), PYTHON_HEADERS).exists()
     found = shutil.which(program.command)
     return found is not None and (program.command != "javac" or _java_version(Path(found)) >= OLDEST_JAVA)
 
@@ -96,18 +117,15 @@ def _java_version(javac: Path) -> int:
 
 
 def _apt_get(*arguments: str) -> None:
+    _run(["apt-get", "-q", *arguments], APT_TIMEOUT_S)
+
+
+def _run(command: list[str], timeout_s: float) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    done = subprocess.run(
-        ["apt-get", "-q", *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=APT_TIMEOUT_S,
-        check=False,
-    )
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False)
     if done.returncode != 0:
         said = "\n".join((done.stdout + done.stderr).splitlines()[-10:])
-        raise SetupError(f"apt-get {' '.join(arguments)} failed:\n{said}")
+        raise SetupError(f"{' '.join(command)} failed:\n{said}")
 
 
 if __name__ == "__main__":
