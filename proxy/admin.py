@@ -1,4 +1,4 @@
-"""The admin port: ``/metrics``, ``/livez`` and ``/readyz`` over plain HTTP, for Prometheus and orchestrators."""
+"""The admin port: plain HTTP for Prometheus and orchestrators, and ``/whoami`` for people."""
 
 import asyncio
 import json
@@ -12,6 +12,7 @@ from config.units import Address
 from proxy.metrics import CONTENT_TYPE, Renderer
 from proxy.stats import Snapshot
 from proxy.tasks import spawn
+from proxy.whoami import Identity
 
 METHODS: Final = ("GET", "HEAD")
 
@@ -25,21 +26,29 @@ class AdminServer:
     """Serves on ``bind`` between ``start`` and ``stop``.
 
     ``snapshot`` is called on the loop, once for all scrapes that wait at that moment; ``ready`` returns the
-    reasons why the proxy is not ready to serve, none when it is.
+    reasons why the proxy is not ready to serve, none when it is; ``identify`` returns who the client at ``host:port``
+    is, None if there is no such connection.
     """
 
     def __init__(
-        self, bind: Address, snapshot: Callable[[], Snapshot], ready: Callable[[], list[str]], max_entities: int
+        self,
+        bind: Address,
+        snapshot: Callable[[], Snapshot],
+        ready: Callable[[], list[str]],
+        identify: Callable[[str], Identity | None],
+        max_entities: int,
     ) -> None:
         self._bind = bind
         self._snapshot = snapshot
         self._ready = ready
+        self._identify = identify
         self._renderer = Renderer(max_entities)
         self._rendering: asyncio.Task[bytes] | None = None
         self._paths: dict[str, Callable[[web.BaseRequest], Awaitable[web.Response]]] = {
             "/metrics": self._metrics,
             "/livez": self._livez,
             "/readyz": self._readyz,
+            "/whoami": self._whoami,
         }
         self._runner = web.ServerRunner(
             web.Server(self._answer, access_log=None, max_line_size=_MAX_LINE_BYTES, max_field_size=_MAX_HEADER_BYTES),
@@ -95,6 +104,14 @@ class AdminServer:
                 content_type="application/json",
             )
         return _text(status, reasons or ["ready"])
+
+    async def _whoami(self, request: web.BaseRequest) -> web.Response:
+        peer = request.query.get("peer", "")
+        identity = self._identify(peer) if peer else None
+        if identity is None:
+            said = f"no client connection from {peer!a}" if peer else "the address is missing"
+            return _text(404, [f"{said}: ask for /whoami?peer=HOST:PORT, the client's end as the proxy sees it"])
+        return web.Response(text=json.dumps(identity), content_type="application/json")
 
 
 def _text(status: int, lines: list[str], **headers: str) -> web.Response:

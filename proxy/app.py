@@ -29,6 +29,7 @@ from proxy.serving import Served, serve
 from proxy.stats import Snapshot, Stats
 from proxy.tasks import spawn
 from proxy.throttling import Throttling
+from proxy.whoami import identify
 from quotas.engine import Engine, Window
 from quotas.policy import Policy
 from quotas.stores.file import load
@@ -130,7 +131,13 @@ class App:
         ]
         for listener in self._listeners:
             listener.open_bootstrap()
-        self._admin = AdminServer(settings.admin.bind, self._snapshot, self._not_ready, settings.admin.max_entities)
+        self._admin = AdminServer(
+            settings.admin.bind,
+            self._snapshot,
+            self._not_ready,
+            lambda peer: identify(self._listeners, peer),
+            settings.admin.max_entities,
+        )
         await self._admin.start()
         spawn(self._cluster.watch(), "ask for Metadata")
         spawn(self._expire(), "drop idle counters")

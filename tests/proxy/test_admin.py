@@ -10,6 +10,7 @@ import pytest
 from config.units import Address
 from proxy.admin import AdminServer
 from proxy.stats import Snapshot
+from proxy.whoami import Identity
 from tests.harness.ports import free_ports
 from tests.proxy.snapshots import EMPTY, PRODUCE, shows
 
@@ -23,7 +24,8 @@ class Served:
         self.url = f"http://127.0.0.1:{port}"
         self.reasons: list[str] = []
         self.snapshots = 0
-        self.server = AdminServer(Address("127.0.0.1", port), self.snapshot, lambda: self.reasons, 10)
+        self.clients: dict[str, Identity] = {}
+        self.server = AdminServer(Address("127.0.0.1", port), self.snapshot, lambda: self.reasons, self.clients.get, 10)
 
     def snapshot(self) -> Snapshot:
         self.snapshots += 1
@@ -72,6 +74,34 @@ async def test_readiness_as_json() -> None:
             async with client.get("/readyz", headers={"Accept": "application/json"}) as answer:
                 assert answer.status == (503 if reasons else 200)
                 assert json.loads(await answer.text()) == {"ready": not reasons, "reasons": reasons}
+
+
+async def test_who_a_client_is() -> None:
+    async with serving() as (served, client):
+        served.clients["127.0.0.1:5"] = {
+            "listener": "SASL",
+            "peer": "127.0.0.1:5",
+            "user": "żółw",
+            "authenticated": True,
+            "mechanism": "PLAIN",
+        }
+        async with client.get("/whoami", params={"peer": "127.0.0.1:5"}) as answer:
+            assert (answer.status, await answer.json()) == (200, served.clients["127.0.0.1:5"])
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("", "the address is missing"),
+        ("?peer=", "the address is missing"),
+        ("?peer=127.0.0.1:6", "no client connection from '127.0.0.1:6'"),
+        ("?peer=%1b%0a", r"no client connection from '\x1b\n'"),
+    ],
+)
+async def test_nobody_is_told_so(query: str, said: str) -> None:
+    async with serving() as (_, client), client.get(f"/whoami{query}") as answer:
+        assert answer.status == 404
+        assert (await answer.text()).startswith(f"{said}: ask for /whoami?peer=HOST:PORT")
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/livez", "/readyz"])
@@ -147,7 +177,7 @@ async def test_a_port_that_is_taken_is_named() -> None:
 
 
 async def test_a_host_that_is_not_ours_is_named() -> None:
-    server = AdminServer(Address("192.0.2.1", 9404), lambda: EMPTY, list, 10)
+    server = AdminServer(Address("192.0.2.1", 9404), lambda: EMPTY, list, lambda _: None, 10)
     with pytest.raises(OSError, match=r"admin\.bind 192\.0\.2\.1:9404: cannot assign requested address"):
         await server.start()
 
