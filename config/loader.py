@@ -8,7 +8,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from config.document import read_document
+from config.document import Document, read_document
 from config.nodes import Mapping, Node, Scalar
 from config.problems import ConfigError, InvalidValue, InvalidValues, Steps, field_path, suggestion
 from config.settings import Settings
@@ -16,6 +16,11 @@ from config.settings import Settings
 
 def load_settings(path: Path) -> Settings:
     """Return the settings in a file; raise ConfigError with every problem found."""
+    return load_with_document(path)[0]
+
+
+def load_with_document(path: Path) -> tuple[Settings, Document]:
+    """As ``load_settings``, and the document, which knows where each setting stands."""
     document = read_document(path)
     try:
         settings = Settings.model_validate(document.root, context=path.parent, by_alias=True, by_name=False)
@@ -26,7 +31,7 @@ def load_settings(path: Path) -> Settings:
         ) from None
     if document.problems:
         raise ConfigError(document.problems)
-    return settings
+    return settings, document
 
 
 def named_quota_file(path: Path) -> Path | None:

@@ -16,7 +16,7 @@ from config.document import Document, read_document
 from config.nodes import Mapping, Node, Scalar, Sequence
 from config.problems import ConfigError, InvalidValue, InvalidValues, Problem, Steps, suggestion
 from config.units import parse_bytes, parse_name, parse_number, parse_whole
-from quotas.entities import ANONYMOUS, Default, Entity
+from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
 
@@ -49,6 +49,7 @@ _FORMS: Final[dict[QuotaKind, tuple[Callable[[str], float], float]]] = {
 _OF_IP: Final = {QuotaKind.CONNECTION_CREATION_RATE.value: QuotaKind.CONNECTION_CREATION_RATE}
 _OF_CLIENT: Final = {kind.value: kind for kind in QuotaKind if kind.value not in _OF_IP}
 _DIMENSIONS: Final = ("user", "client-id", "ip")
+_PRINCIPAL_TYPE: Final = "User:"  # as ACLs write it, and quotas do not
 _ENTITY_FORM: Final = "write it like {user: alice, client-id: {default: true}} or {ip: 10.0.0.1}"
 
 
@@ -89,8 +90,8 @@ class _Reader:
             first = f"the first quota for {entity.describe()} is on line {self.lines[entity]}"
             self.wrong.add((*steps, "entity"), "has a quota already", f"put all its limits into one: {first}")
             return
-        if isinstance(entity.user, str) and entity.user != ANONYMOUS:
-            self._note(f"every client is {ANONYMOUS} to this version, no quota of another user has an effect", steps)
+        if isinstance(entity.user, str) and entity.user.startswith(_PRINCIPAL_TYPE):
+            self._note(f"quotas name users without their type: alice, not {_PRINCIPAL_TYPE}alice", steps)
         self.limits[entity] = limits
         self.lines[entity] = quota.line
 

@@ -96,21 +96,18 @@ def test_what_has_no_effect_is_said_once(file: Path) -> None:
             """\
             quotas:
               - {entity: {user: a}, request_percentage: 1, producer_byte_rate: 1}
-              - {entity: {user: b}, request_percentage: 1, consumer_byte_rate: 1}
+              - {entity: {user: "User:b"}, request_percentage: 1, consumer_byte_rate: 1}
               - {entity: {ip: 10.0.0.1}, connection_creation_rate: 1}
-              - {entity: {user: ANONYMOUS}, producer_byte_rate: 1}
+              - {entity: {user: "<default>"}, producer_byte_rate: 1}
               - {entity: {user: {default: true}}, producer_byte_rate: 1}
             """
         )
     )
-    percentage, user, connections = [str(warning).removeprefix(str(file)) for warning in load(file).warnings]
+    percentage, principal, connections = [str(warning).removeprefix(str(file)) for warning in load(file).warnings]
     assert percentage == (
         ":2:45: quotas[0].request_percentage: request_percentage is not enforced by this version (2 times in this file)"
     )
-    assert user == (
-        ":2:5: quotas[0]: every client is ANONYMOUS to this version, no quota of another user has an effect"
-        " (2 times in this file)"
-    )
+    assert principal == ":3:5: quotas[1]: quotas name users without their type: alice, not User:alice"
     assert connections == (
         ":4:56: quotas[2].connection_creation_rate: connection_creation_rate is not enforced by this version"
     )

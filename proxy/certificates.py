@@ -1,0 +1,155 @@
+"""Certificates and keys in PEM files: whether they can be used, until when, and for which names.
+
+What OpenSSL says of a broken pair is one word; here it is known which of the two files is wrong, and why. Nothing of a
+key stands in a text.
+"""
+
+import ipaddress
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.x509 import (
+    Certificate,
+    DNSName,
+    DuplicateExtension,
+    ExtendedKeyUsage,
+    ExtensionNotFound,
+    IPAddress,
+    ObjectIdentifier,
+    SubjectAlternativeName,
+    load_pem_x509_certificates,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from config.problems import InvalidValue
+
+SERVER: Final = ExtendedKeyUsageOID.SERVER_AUTH
+CLIENT: Final = ExtendedKeyUsageOID.CLIENT_AUTH
+
+_NO_EXTENSION: Final = (ExtensionNotFound, DuplicateExtension, ValueError)  # ValueError: it is broken
+_PURPOSES: Final = {SERVER: "servers", CLIENT: "clients"}
+
+
+def read_file(path: Path) -> bytes:
+    """Return the content of a file; raise InvalidValue if it cannot be read, or holds nothing."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InvalidValue(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from None
+    if not content.strip():
+        raise InvalidValue(f"{path} is empty")
+    return content
+
+
+def read_certificates(path: Path) -> list[Certificate]:
+    """Return the certificates in a PEM file, at least one, in their order; raise InvalidValue."""
+    content = read_file(path)
+    if b"-----BEGIN" not in content:
+        raise InvalidValue(
+            f"{path} is not a PEM file", "DER: openssl x509 -inform der; PKCS#12: openssl pkcs12 -nokeys"
+        )
+    if b"CERTIFICATE-----" not in content:
+        raise InvalidValue(f"{path} holds no certificate", "it must hold -----BEGIN CERTIFICATE-----")
+    try:
+        return load_pem_x509_certificates(content)
+    except ValueError as error:
+        raise InvalidValue(f"{path} holds a broken certificate: {error}") from None
+
+
+def read_key(path: Path) -> PrivateKeyTypes:
+    """Return the private key in a PEM file; raise InvalidValue."""
+    content = read_file(path)
+    if b"PRIVATE KEY-----" not in content:
+        raise InvalidValue(f"{path} holds no private key", "it must hold -----BEGIN PRIVATE KEY-----")
+    try:
+        return load_pem_private_key(content, password=None)
+    except TypeError:
+        raise InvalidValue(f"the key in {path} is encrypted", "write it without a password: openssl pkey") from None
+    except (ValueError, UnsupportedAlgorithm):  # no word of the library's: who knows what it quotes
+        raise InvalidValue(f"{path} holds a broken private key, or of an unknown kind") from None
+
+
+def require_match(leaf: Certificate, key: PrivateKeyTypes) -> None:
+    """Raise InvalidValue if ``key`` is not that of ``leaf``, the first certificate of its file."""
+    try:
+        matches = leaf.public_key() == key.public_key()
+    except (ValueError, UnsupportedAlgorithm):
+        return  # a kind that only OpenSSL knows, if anybody: it has the last word
+    if not matches:
+        raise InvalidValue(
+            f"is not the key of the first certificate, {name_of(leaf)}",
+            "write the pair, the chain with its own certificate first",
+        )
+
+
+def out_of_order(chain: Sequence[Certificate]) -> str | None:
+    """Return what is wrong with the order of a chain: each certificate is to be followed by its issuer's."""
+    for issued, issuer in pairwise(chain):
+        if issued.issuer != issuer.subject:
+            return f"{name_of(issued)} is followed by {name_of(issuer)}, which did not issue it"
+    return None
+
+
+def refuses_purpose(leaf: Certificate, purpose: ObjectIdentifier) -> str | None:
+    """Return why a certificate may not be shown as ``purpose`` (SERVER, CLIENT); without the extension it may."""
+    try:
+        allowed = leaf.extensions.get_extension_for_class(ExtendedKeyUsage).value
+    except _NO_EXTENSION:
+        return None
+    if purpose in allowed or ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE in allowed:
+        return None
+    return f"{name_of(leaf)} is not for {_PURPOSES[purpose]}: its extended key usage leaves that out"
+
+
+def days_left(certificate: Certificate, now: datetime) -> int:
+    """Return whole days until a certificate expires, below 0 once it has."""
+    return (certificate.not_valid_after_utc - now).days
+
+
+def covers(leaf: Certificate, host: str) -> bool:
+    """Whether clients that connect to ``host``, a name or an address, take the certificate for it (RFC 6125)."""
+    names = _alternative_names(leaf)
+    if names is None:
+        return False  # the common name counts no more
+    try:
+        return ipaddress.ip_address(host) in names.get_values_for_type(IPAddress)
+    except ValueError:
+        return any(_fits(host, name) for name in names.get_values_for_type(DNSName))
+
+
+def names_in(leaf: Certificate) -> list[str]:
+    """Return the host names and addresses that a certificate is for."""
+    names = _alternative_names(leaf)
+    if names is None:
+        return []
+    return [*names.get_values_for_type(DNSName), *map(str, names.get_values_for_type(IPAddress))]
+
+
+def name_of(certificate: Certificate) -> str:
+    """Return a certificate's subject, or if that is empty its serial number, in one line for an operator."""
+    subject = certificate.subject.rfc4514_string()
+    if not subject:
+        return f"serial number {certificate.serial_number:x}"
+    return subject if subject.isprintable() else ascii(subject)
+
+
+def _alternative_names(leaf: Certificate) -> SubjectAlternativeName | None:
+    try:
+        return leaf.extensions.get_extension_for_class(SubjectAlternativeName).value
+    except _NO_EXTENSION:
+        return None
+
+
+def _fits(host: str, pattern: str) -> bool:
+    """A ``*`` stands for one whole label, the first."""
+    host, pattern = host.lower().removesuffix("."), pattern.lower().removesuffix(".")
+    if pattern.startswith("*."):
+        first, _, rest = host.partition(".")
+        return bool(first) and rest == pattern[2:]
+    return host == pattern
