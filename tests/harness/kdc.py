@@ -1,9 +1,8 @@
 """A real key distribution centre, MIT's krb5kdc, on loopback.
 
 with Kdc() as kdc:
-    broker = kdc.keytab("kafka/localhost")
-    alice = kdc.keytab("alice")
-    ... a client's environment is kdc.client("alice", alice), a JVM's options are kdc.java_options ...
+    keys = kdc.keytab("kafka/localhost")
+    ... BrokerListener(…, kdc.broker_properties(keys)) with kdc.java_options ... Produce(…, security=kdc.login("alice"))
 """
 
 import os
@@ -15,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from proxy.identity.keytab import principals
+from tests.harness.clients.tasks import Security
 from tests.harness.ports import LOOPBACK, free_port
 from tests.harness.process import Program
 from tests.harness.wire import Address
@@ -50,33 +51,39 @@ class Kdc:
 
     @property
     def java_options(self) -> tuple[str, ...]:
-        return (f"-Djava.security.krb5.conf={self.config}", "-Djavax.security.auth.useSubjectCredsOnly=true")
+        """For the JVM of a broker."""
+        return (f"-Djava.security.krb5.conf={self.config}",)
 
-    @property
-    def environment(self) -> dict[str, str]:
-        """For a program that uses MIT's library; it finds the realm, and no key of this machine."""
-        folder = self._place()
+    def broker_properties(self, keytab: Path) -> dict[str, str]:
+        """Of a listener that takes GSSAPI, as the first principal of `keytab`, `kafka/<host that clients know>`."""
+        principal = principals(keytab)[0]
+        module = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true"
         return {
-            "KRB5_CONFIG": str(self.config),
-            "KRB5CCNAME": f"MEMORY:{folder.name}",
-            "KRB5_KTNAME": str(folder / "no.keytab"),
-            "KRB5_CLIENT_KTNAME": str(folder / "no.keytab"),
+            "sasl.enabled.mechanisms": "GSSAPI",
+            "sasl.kerberos.service.name": "kafka",
+            "gssapi.sasl.jaas.config": f'{module} keyTab="{keytab}" principal="{principal}";',
         }
 
-    def client(self, keytab: Path) -> dict[str, str]:
-        """The environment of a client that logs in by itself, as the first principal of `keytab`."""
-        return {**self.environment, "KRB5_CLIENT_KTNAME": str(keytab)}
+    def login(self, user: str, keytab: Path | None = None) -> Security:
+        """How a client logs in as `user`, with its key of now or that of `keytab`."""
+        return Security(
+            protocol="SASL_PLAINTEXT",
+            mechanism="GSSAPI",
+            username=user,
+            keytab=str(keytab or self.keytab(user)),
+            krb5_conf=str(self.config),
+        )
 
-    def keytab(self, *principals: str, name: str | None = None) -> Path:
-        """A new file `name` with the keys of the principals, made if they are new; else their keys stay the same."""
-        path = self._place() / f"{name or principals[0].replace('/', '_')}.keytab"
+    def keytab(self, *names: str, file: str | None = None) -> Path:
+        """A file with the keys of these principals. Those that are new are made; the keys of others stay."""
+        path = self._place() / f"{file or names[0].replace('/', '_')}.keytab"
         fresh = path.with_suffix(".new")
         fresh.unlink(missing_ok=True)
         self._administer(
-            *(f"addprinc -randkey {principal}" for principal in principals if principal not in self._known),
-            *(f"ktadd -norandkey -k {fresh} {principal}" for principal in principals),
+            *(f"addprinc -randkey {name}" for name in names if name not in self._known),
+            *(f"ktadd -norandkey -k {fresh} {name}" for name in names),
         )
-        self._known.update(principals)
+        self._known.update(names)
         fresh.replace(path)
         return path
 

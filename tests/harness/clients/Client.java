@@ -352,9 +352,17 @@ public final class Client {
         String mechanism = text("security.mechanism");
         if (!mechanism.isEmpty()) {
             settings.put("sasl.mechanism", mechanism);
-            settings.put("sasl.jaas.config", mechanism.equals("OAUTHBEARER") ? bearer(settings) : password(mechanism));
+            settings.put("sasl.jaas.config", login(mechanism, settings));
         }
         return settings;
+    }
+
+    private String login(String mechanism, Properties settings) throws java.io.IOException {
+        switch (mechanism) {
+            case "OAUTHBEARER": return bearer(settings);
+            case "GSSAPI": return keytab(settings);
+            default: return password(mechanism);
+        }
     }
 
     /** The PKCS #12 file beside a PEM file: certificates.py makes both. */
@@ -371,6 +379,13 @@ public final class Client {
         String token = text("security.is_delegation_token").equals("true") ? " tokenauth=\"true\"" : "";
         return SECURITY + module + " required username=" + quoted(text("security.username"))
             + " password=" + quoted(text("security.password")) + token + ";";
+    }
+
+    private String keytab(Properties settings) {
+        System.setProperty("java.security.krb5.conf", text("security.krb5_conf"));
+        settings.put("sasl.kerberos.service.name", "kafka");
+        return "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true keyTab="
+            + quoted(text("security.keytab")) + " principal=" + quoted(text("security.username")) + ";";
     }
 
     private String bearer(Properties settings) throws java.io.IOException {

@@ -1,5 +1,6 @@
 """kafka-python 3 at work."""
 
+import os
 import time
 from collections.abc import Collection
 from threading import BoundedSemaphore
@@ -88,6 +89,11 @@ def _common(task: Task) -> dict[str, Any]:
         "ssl_certfile": security.certificate or None,
         "ssl_keyfile": security.key or None,
     }
+    if security.mechanism == "GSSAPI":
+        os.environ["KRB5_CONFIG"] = security.krb5_conf
+        os.environ["KRB5_CLIENT_KTNAME"] = security.keytab
+        os.environ["KRB5CCNAME"] = "MEMORY:client"
+        return given
     if security.mechanism == "OAUTHBEARER":
         return given | {"sasl_oauth_token_provider": _Token(bearer_token(security))}
     return given | {"sasl_plain_username": security.username, "sasl_plain_password": security.password}

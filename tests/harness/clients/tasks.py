@@ -27,6 +27,9 @@ class Security:
     ca: str = ""
     certificate: str = ""
     key: str = ""
+    keytab: str = ""
+    """Of GSSAPI: the key of the username, a principal."""
+    krb5_conf: str = ""
 
     def over_tls(self, ca: str) -> "Security":
         """The same login within TLS."""
