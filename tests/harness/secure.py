@@ -1,7 +1,7 @@
 """A cluster with a listener for each way of logging in, and the users who may.
 
 with SecureCluster() as secure:
-    ... secure.cluster.bootstrap_of("SASL") ... secure.scram("alice") ...
+    ... secure.cluster.bootstrap_of("SASL") ... secure.by_password("PLAIN", "alice") ...
 
 A broker takes seconds, a listener none: one cluster has them all, named for what they ask of a client.
 """
@@ -10,6 +10,7 @@ import shutil
 import ssl
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -17,6 +18,7 @@ from tests.harness.broker import BrokerListener
 from tests.harness.certificates import SERVER_HOSTS, STORE_PASSWORD, Authority, Identity, common_name
 from tests.harness.clients.tasks import Security
 from tests.harness.kafka import KafkaCluster
+from tests.harness.sasl import DelegationToken
 from tests.harness.tokens import AUDIENCE, ISSUER, Issuer
 
 SASL: Final = "SASL"
@@ -40,6 +42,7 @@ class SecureCluster:
     """One node with these listeners, as a context manager.
 
     `users` are its names and passwords, of PLAIN and of SCRAM alike; the proxy has a login of its own beside them.
+    Tokens that `issuer` has signed are believed, those of `stranger` are not.
     """
 
     def __init__(self, users: Mapping[str, str]) -> None:
@@ -49,6 +52,7 @@ class SecureCluster:
         self.server = self.authority.issue("broker", common_name("broker"), SERVER_HOSTS)
         self.proxy = self.authority.issue("proxy", common_name("proxy"), SERVER_HOSTS)
         self.issuer = Issuer()
+        self.stranger = Issuer()
         self._password_file = self.folder / "proxy.password"
         self._password_file.write_text(self.passwords[PROXY_USER] + "\n", encoding="utf-8")
         keys = self.folder / "jwks.json"
@@ -61,12 +65,10 @@ class SecureCluster:
             java_options=[f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys.as_uri()}"],
         )
 
-    def plain(self, user: str, password: str | None = None) -> Security:
-        """How a client logs in: with its own password where none is given."""
-        return self._by_password("PLAIN", user, password)
-
-    def scram(self, user: str, password: str | None = None, *, bits: int = 512) -> Security:
-        return self._by_password(f"SCRAM-SHA-{bits}", user, password)
+    def by_password(self, mechanism: str, user: str, password: str | None = None) -> Security:
+        """How a client logs in by PLAIN or SCRAM: with its own password where none is given."""
+        said = self.passwords[user] if password is None else password
+        return Security(protocol="SASL_PLAINTEXT", mechanism=mechanism, username=user, password=said)
 
     def bearer(self, user: str) -> Security:
         """An unsecured token, which the client makes."""
@@ -75,8 +77,13 @@ class SecureCluster:
     def signed(self, token: str) -> Security:
         return Security(protocol="SASL_PLAINTEXT", mechanism="OAUTHBEARER", token=token)
 
-    def certificate(self, identity: Identity) -> Security:
-        """Of a client that shows this certificate."""
+    def delegated(self, token: DelegationToken) -> Security:
+        found = Security(protocol="SASL_PLAINTEXT", mechanism="SCRAM-SHA-512", is_delegation_token=True)
+        return replace(found, username=token.token_id, password=token.secret)
+
+    def certificate(self, user: str) -> Security:
+        """Of a client that shows a certificate of CN=user."""
+        identity = self.authority.issue(user, common_name(user))
         ca, certificate, key = map(str, (self.authority.certificate, identity.certificate, identity.key))
         return Security(protocol="SSL", ca=ca, certificate=certificate, key=key)
 
@@ -109,10 +116,6 @@ class SecureCluster:
             login = {"mechanism": "SCRAM-SHA-512", "username": PROXY_USER, "password_file": str(self._password_file)}
             found["sasl"] = login
         return found
-
-    def _by_password(self, mechanism: str, user: str, password: str | None) -> Security:
-        said = self.passwords[user] if password is None else password
-        return Security(protocol="SASL_PLAINTEXT", mechanism=mechanism, username=user, password=said)
 
     def _listeners(self, keys: Path) -> list[BrokerListener]:
         every = self._mechanisms()

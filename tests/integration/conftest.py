@@ -7,6 +7,8 @@ from itertools import count
 import pytest
 
 from tests.harness.kafka import KafkaCluster
+from tests.harness.secure import SecureCluster
+from tests.integration.identity import USERS
 
 # Sparse on purpose: a port stands for a node id, not for a position.
 NODE_IDS = (1, 5, 42)
@@ -32,6 +34,13 @@ def cluster() -> Iterator[KafkaCluster]:
 def old_cluster() -> Iterator[KafkaCluster]:
     """One node of the last version before 4.0."""
     with KafkaCluster(version="3.9.1") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def secure_cluster() -> Iterator[SecureCluster]:
+    """One node with a listener for each way of logging in."""
+    with SecureCluster(USERS) as running:
         yield running
 
 

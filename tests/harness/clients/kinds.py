@@ -58,3 +58,5 @@ JAVA_2: Final = _java("2.3.1", ALL_MECHANISMS, signed=False, reauthenticates=Tru
 JAVA_3: Final = _java("3.9.2", ALL_MECHANISMS, signed=True, reauthenticates=True)
 JAVA_4: Final = _java("4.4.0", ALL_MECHANISMS, signed=True, reauthenticates=True)
 KINDS: Final = (KAFKA_PYTHON, AIOKAFKA, CONFLUENT, JAVA_1, JAVA_2, JAVA_3, JAVA_4)
+SECURE_KINDS: Final = (JAVA_0, *KINDS)
+"""Those that log in."""
