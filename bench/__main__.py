@@ -17,16 +17,19 @@ from bench.errors import BenchError
 from bench.machine import describe_machine, describe_versions
 from bench.measure import FIGURES, Duration, Sample
 from bench.profile import profile
+from bench.programs import PROXIES
 from bench.report import HEADINGS, line, lines_of, load_lines, verdict
 from bench.rows import ROWS, Row, choose
 from bench.run import Plan, Run
-from bench.targets import PROXIES, Cores, Fleet
+from bench.targets import Cores, Fleet
 from tests.harness.process import ProcessError
 
 RESULTS: Final = Path(__file__).parent / "results"
 ROUNDS, SECONDS, WARMUP_S = 5, 2.0, 0.5
 QUICK_ROUNDS, QUICK_SECONDS = 1, 0.5
 DESCRIPTORS: Final = 8192
+TLS: Final = "TLSv1.3, TLS_AES_256_GCM_SHA384, X25519, a certificate of ECDSA P-256"
+"""What native/tls.c asks for, and Fleet.identity shows."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -65,7 +68,7 @@ def _run(options: argparse.Namespace, folder: Path, cores: Cores) -> None:
         "begun": begun.isoformat(timespec="seconds"),
         "machine": describe_machine(cores),
         "versions": describe_versions(list(targets)),
-        "settings": {"rounds": rounds, "seconds": seconds, "warmup_s": WARMUP_S, "targets": targets},
+        "settings": {"rounds": rounds, "seconds": seconds, "warmup_s": WARMUP_S, "targets": targets, "tls": TLS},
     }
     print(_preface(document))
     print(line(HEADINGS), flush=True)

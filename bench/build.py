@@ -11,6 +11,7 @@ SOURCES: Final = Path(__file__).parent / "native"
 PROGRAMS: Final = Path(__file__).parent / "bin"
 GENERATOR: Final = PROGRAMS / "generator"
 FLAGS: Final = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
+LIBRARIES: Final = ("-lssl", "-lcrypto")
 
 
 def build() -> None:
@@ -21,6 +22,8 @@ def build() -> None:
     if GENERATOR.exists() and GENERATOR.stat().st_mtime >= newest:
         return
     sources = [str(path) for path in sorted(SOURCES.glob("*.c"))]
-    done = subprocess.run(["gcc", *FLAGS, "-o", str(GENERATOR), *sources], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["gcc", *FLAGS, "-o", str(GENERATOR), *sources, *LIBRARIES], capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
-        raise BenchError(f"gcc could not build the load generator:\n{done.stderr}")
+        raise BenchError(f"gcc could not build the load generator (it needs libc6-dev and libssl-dev):\n{done.stderr}")

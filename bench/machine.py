@@ -3,11 +3,13 @@
 import os
 import platform
 import re
+import ssl
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
-from bench.targets import Cores, find_program
+from bench.programs import find_program
+from bench.targets import Cores
 
 
 def describe_machine(cores: Cores) -> dict[str, object]:
@@ -28,10 +30,13 @@ def describe_versions(targets: list[str]) -> dict[str, str]:
         "kafka-sluice": version("kafka-sluice"),
         "python": platform.python_version(),
         "uvloop": version("uvloop"),
-        "gcc": _first_number([find_program("gcc"), "--version"]),
+        "openssl": ssl.OPENSSL_VERSION.split()[1],
+        "gcc": _first_number(_said([find_program("gcc"), "--version"])),
     }
     if "haproxy" in targets:
-        found["haproxy"] = _first_number([find_program("haproxy"), "-v"])
+        said = _said([find_program("haproxy"), "-vv"])
+        found["haproxy"] = _first_number(said)
+        found["haproxy's openssl"] = _first_number(said.partition("Running on OpenSSL version")[2])
     return found
 
 
@@ -40,7 +45,11 @@ def _cpu_model() -> str:
     return match[1] if match else "unknown"
 
 
-def _first_number(command: list[str]) -> str:
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0]
-    match = re.search(r"\d+(\.\d+)+[^\s)]*", said)
-    return match[0] if match else said
+def _said(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def _first_number(said: str) -> str:
+    line = said.partition("\n")[0]
+    match = re.search(r"\d+(\.\d+)+[^\s)]*", line)
+    return match[0] if match else line

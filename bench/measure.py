@@ -4,11 +4,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from bench.errors import BenchError
+from bench.programs import Variant
 from bench.rows import Load, Measure, Row
 from bench.targets import Fleet, Target
 
@@ -19,6 +20,7 @@ load, the share of time in which it found something to do)."""
 FIGURES: Final = {
     Measure.CPU_PER_REQUEST: ("cpu_us_per_request",),
     Measure.CPU_PER_GB: ("cpu_s_per_gb",),
+    Measure.CPU_PER_CONNECTION: ("cpu_us_per_connection", "connections_per_cpu_s"),
     Measure.LATENCY: ("p50_us", "p99_us"),
     Measure.MEMORY: ("kib_per_connection", "rss_mib"),
     Measure.START: ("listening_ms",),
@@ -56,11 +58,14 @@ def measure(row: Row, target: Target, fleet: Fleet, duration: Duration) -> Sampl
     gigabytes = requests * (said["request_bytes"] + said["answer_bytes"]) / 1e9
     sample["cpu_us_per_request"] = cpu_s / requests * 1e6
     sample["cpu_s_per_gb"] = cpu_s / gigabytes
+    if row.measure is Measure.CPU_PER_CONNECTION and cpu_s:
+        sample["cpu_us_per_connection"] = sample["cpu_us_per_request"]
+        sample["connections_per_cpu_s"] = requests / cpu_s
     return sample
 
 
 def measure_start(row: Row, name: str, fleet: Fleet) -> Sample:
-    target = fleet.start(name, row.entities)
+    target = fleet.start(name, Variant(row.entities))
     fleet.stop(target)
     return {"listening_ms": target.listening_ms}
 
@@ -94,7 +99,7 @@ def run_load(load: Load, target: Target, fleet: Fleet, duration: Duration) -> di
 
 def _memory(row: Row, target: Target, fleet: Fleet) -> Sample:
     """Growth for the idle connections of a fresh process that has served a few before."""
-    _hold(Load(WARM_CONNECTIONS), target, fleet)
+    _hold(replace(row.load, connections=WARM_CONNECTIONS), target, fleet)
     before = target.rss_bytes()
     after = _hold(row.load, target, fleet)
     return {"kib_per_connection": (after - before) / row.load.connections / 1024, "rss_mib": before / 2**20}

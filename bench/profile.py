@@ -8,8 +8,10 @@ from typing import Final
 
 from bench.errors import BenchError
 from bench.measure import Duration, run_load
+from bench.programs import SLUICE
 from bench.rows import Measure, choose
-from bench.targets import SLUICE, Cores, Fleet
+from bench.run import variant_for
+from bench.targets import Cores, Fleet
 
 FUNCTIONS: Final = 30
 
@@ -17,11 +19,11 @@ FUNCTIONS: Final = 30
 def profile(name: str, folder: Path, cores: Cores, seconds: float) -> str:
     """The table of cProfile, which counts calls well and makes cheap functions look dear."""
     (row,) = choose([name])
-    if row.measure not in {Measure.CPU_PER_REQUEST, Measure.CPU_PER_GB}:
+    if row.measure not in {Measure.CPU_PER_REQUEST, Measure.CPU_PER_GB, Measure.CPU_PER_CONNECTION}:
         raise BenchError(f"{name} has no load to profile")
     output = folder / "profile.out"
     with Fleet(folder, cores, wrap=("-m", "cProfile", "-o", str(output))) as fleet:
-        target = fleet.start(SLUICE, row.entities)
+        target = fleet.start(SLUICE, variant_for(row, SLUICE))
         said = run_load(row.load, target, fleet, Duration(0, seconds))
         fleet.stop(target)
     if not output.exists():

@@ -1,9 +1,11 @@
 """The cheapest proxy that uvloop allows: chunk in, chunk out, with back-pressure, and no look at a byte.
 
-What Sluice costs above this is what knowing Kafka costs. ``python -m bench.relay PORT BROKER_PORT``
+What Sluice costs above this is what knowing Kafka costs. With a certificate it ends TLS as uvloop does.
+``python -m bench.relay PORT BROKER_PORT [CERTIFICATE KEY]``
 """
 
 import asyncio
+import ssl
 import sys
 from typing import cast
 
@@ -72,13 +74,20 @@ class ClientEnd(End):
         self.early.clear()
 
 
-async def serve(port: int, broker_port: int) -> None:
+async def serve(port: int, broker_port: int, tls: ssl.SSLContext | None) -> None:
     tasks: set[asyncio.Task[None]] = set()
     server = await asyncio.get_running_loop().create_server(
-        lambda: ClientEnd(broker_port, tasks), HOST, port, backlog=4096
+        lambda: ClientEnd(broker_port, tasks), HOST, port, backlog=4096, ssl=tls
     )
     await server.serve_forever()
 
 
+def context(certificate: str, key: str) -> ssl.SSLContext:
+    made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    made.load_cert_chain(certificate, key)
+    return made
+
+
 if __name__ == "__main__":
-    uvloop.run(serve(int(sys.argv[1]), int(sys.argv[2])))
+    port, broker_port, *files = sys.argv[1:]
+    uvloop.run(serve(int(port), int(broker_port), context(*files) if files else None))

@@ -6,14 +6,16 @@ from statistics import median
 from typing import Final
 
 from bench.measure import FIGURES, Sample
+from bench.programs import DIRECT, HAPROXY, RELAY, SLUICE
 from bench.rows import Measure, Row
-from bench.targets import DIRECT, HAPROXY, RELAY, SLUICE
 
 Samples = Mapping[str, Sequence[Sample]]
 """Target → its samples of one row, one a round."""
 
 LEAST_HEADROOM: Final = 1.2
 """How many times the load's throughput through a proxy it must reach directly, or it may have been the limit."""
+ALWAYS_BUSY: Final = 0.95
+"""The share of a core from which on something counts as never idle."""
 
 _BUSY: Final = ("requests_per_s", "proxy_busy", "load_busy")
 _UNITS: Final = {
@@ -21,6 +23,8 @@ _UNITS: Final = {
     "cpu_s_per_gb": "s CPU/GB",
     "p50_us": "µs added, p50",
     "p99_us": "µs added, p99",
+    "cpu_us_per_connection": "µs CPU/connection",
+    "connections_per_cpu_s": "connections/CPU s",
     "kib_per_connection": "KiB/connection",
     "rss_mib": "MiB, 20 connections",
     "listening_ms": "ms",
@@ -106,18 +110,27 @@ def lines_of(row: Row, samples: Samples) -> list[str]:
 def load_lines(row: Row, samples: Samples) -> list[str]:
     """That the load was not the limit: what it reached directly and through each proxy, and how busy all were."""
     direct = [sample["requests_per_s"] for sample in samples.get(DIRECT, ()) if "requests_per_s" in sample]
-    if not direct:
-        return []
     found = []
     for name, taken in samples.items():
+        if not all(key in each for each in taken for key in _BUSY):
+            return []
         reached, proxy, load = (median(each[key] for each in taken) for key in _BUSY)
-        headroom = median(direct) / reached
-        limited = name != DIRECT and row.load.rate_per_s is None and headroom < LEAST_HEADROOM
+        headroom = median(direct) / reached if direct else None
+        limited = name != DIRECT and row.load.rate_per_s is None and _was_the_limit(headroom, proxy, load)
         found.append(
             f"{row.name:<16} {name:<8} {reached:>10,.0f} requests/s   proxy {proxy:>5.0%}   load and broker"
-            f" {load:>5.0%}   directly {short(headroom)} x" + ("   THE LOAD MAY HAVE BEEN THE LIMIT" if limited else "")
+            f" {load:>5.0%}"
+            + (f"   directly {short(headroom)} x" if headroom else "")
+            + ("   THE LOAD MAY HAVE BEEN THE LIMIT" if limited else "")
         )
     return found
+
+
+def _was_the_limit(headroom: float | None, proxy_busy: float, load_busy: float) -> bool:
+    """Where there is no direct way to compare with, a load that never paused while the proxy did is the suspect."""
+    if headroom is not None:
+        return headroom < LEAST_HEADROOM
+    return load_busy > ALWAYS_BUSY > proxy_busy
 
 
 def _met(met: bool | None) -> str:

@@ -1,7 +1,7 @@
 """What is measured: one row a load, with the aim that it is held against."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fnmatch import fnmatch
 from typing import Final
@@ -17,6 +17,7 @@ class Measure(StrEnum):
 
     CPU_PER_REQUEST = "cpu per request"
     CPU_PER_GB = "cpu per GB"
+    CPU_PER_CONNECTION = "cpu per connection"
     LATENCY = "latency"
     MEMORY = "memory"
     START = "start"
@@ -25,7 +26,10 @@ class Measure(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the generator sends. ``bytes``: of a produce frame, or of the records in a fetch answer."""
+    """What the generator sends. ``bytes``: of a produce frame, or of the records in a fetch answer.
+
+    ``reconnect``: every request on a connection of its own; ``resume``: whose handshake resumes an earlier session.
+    """
 
     connections: int
     depth: int = 1
@@ -34,12 +38,16 @@ class Load:
     rate_per_s: int | None = None
     client_ids: int = 1
     rotate: bool = False
+    tls: bool = False
+    reconnect: bool = False
+    resume: bool = False
 
     def words(self) -> str:
         """The load in the generator's language (the head of native/load.h)."""
         return (
             f"connections={self.connections} depth={self.depth} bytes={self.bytes} api={self.api} "
-            f"rate={self.rate_per_s or 0} client_ids={self.client_ids} rotate={int(self.rotate)}"
+            f"rate={self.rate_per_s or 0} client_ids={self.client_ids} rotate={int(self.rotate)} "
+            f"tls={int(self.tls)} reconnect={int(self.reconnect)} resume={int(self.resume)}"
         )
 
 
@@ -66,7 +74,15 @@ class Row:
 IDLE_CONNECTIONS: Final = 1000
 _NONE: Final = Load(connections=1)
 _SMALL: Final = Load(connections=64)
+_RECONNECT: Final = Load(16, reconnect=True)
 _MANY: Final = (1_000, 100_000)
+_TLS_SMALL: Final = Aim(1.6)
+_TLS_LARGE: Final = Aim(1.2)
+
+
+def _tls(connections: int, depth: int = 1, size: int = 512, api: str = "produce") -> Load:
+    return Load(connections, depth, size, api, tls=True)
+
 
 ROWS: Final = (
     Row("small-1", "512 B produce, 1 connection", Measure.CPU_PER_REQUEST, Load(1), aim=Aim(1.5)),
@@ -82,6 +98,26 @@ ROWS: Final = (
     Row("fetch-1m", "1 MiB fetch, 8 x 2", Measure.CPU_PER_GB, Load(8, 2, MIB, "fetch"), aim=Aim(1.0)),
     Row("latency", "512 B produce, 2,000/s on 16 connections", Measure.LATENCY, Load(16, rate_per_s=2000)),
     Row("memory-idle", f"{IDLE_CONNECTIONS:,} idle connections", Measure.MEMORY, Load(IDLE_CONNECTIONS)),
+    Row("tls-small-1", "small-1 over TLS", Measure.CPU_PER_REQUEST, _tls(1), aim=_TLS_SMALL),
+    Row("tls-small-64", "small-64 over TLS", Measure.CPU_PER_REQUEST, _tls(64), aim=_TLS_SMALL),
+    Row("tls-pipelined", "pipelined over TLS", Measure.CPU_PER_REQUEST, _tls(16, 4, 256), aim=_TLS_SMALL),
+    Row("tls-produce-16k", "produce-16k over TLS", Measure.CPU_PER_GB, _tls(16, 2, 16 * KIB)),
+    Row("tls-produce-1m", "produce-1m over TLS", Measure.CPU_PER_GB, _tls(8, 2, MIB), aim=_TLS_LARGE),
+    Row("tls-fetch-1m", "fetch-1m over TLS", Measure.CPU_PER_GB, _tls(8, 2, MIB, "fetch"), aim=_TLS_LARGE),
+    Row("connections", "connect, one request, close; 16 at a time", Measure.CPU_PER_CONNECTION, _RECONNECT),
+    Row(
+        "tls-handshakes",
+        "connections with a full handshake",
+        Measure.CPU_PER_CONNECTION,
+        replace(_RECONNECT, tls=True),
+    ),
+    Row(
+        "tls-resumed",
+        "connections that resume a session",
+        Measure.CPU_PER_CONNECTION,
+        replace(_RECONNECT, tls=True, resume=True),
+    ),
+    Row("memory-idle-tls", "memory-idle over TLS", Measure.MEMORY, _tls(IDLE_CONNECTIONS)),
     *(
         Row(f"entities-{count}", f"small-64, {count:,} quotas", Measure.CPU_PER_REQUEST, _SMALL, count)
         for count in _MANY

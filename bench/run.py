@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bench.measure import Duration, Sample, measure, measure_start, measure_version
+from bench.programs import DIRECT, SLUICE, Variant
 from bench.rows import Measure, Row
-from bench.targets import DIRECT, SLUICE, Fleet, Target
+from bench.targets import Fleet, Target
 
 FEWER_ROUNDS = 3
 """Of rows that start processes: they are long and vary little."""
@@ -22,12 +23,12 @@ class Plan:
 
 
 class Run:
-    """The state of one run: the targets that are up, by name and number of quotas."""
+    """The state of one run: the targets that are up, by name and variant."""
 
     def __init__(self, fleet: Fleet, plan: Plan) -> None:
         self._fleet = fleet
         self._plan = plan
-        self._up: dict[tuple[str, int], Target] = {}
+        self._up: dict[tuple[str, Variant], Target] = {}
 
     def row(self, row: Row) -> dict[str, list[Sample]]:
         """Target → its samples. The order within a round changes, so that none always follows another."""
@@ -55,7 +56,9 @@ class Run:
             case Measure.START | Measure.MEMORY:
                 names = self._plan.targets
             case _:
-                return [DIRECT, *self._plan.targets]
+                # Behind TLS nothing speaks TLS: a direct way would show what it costs the load, not what is left of it.
+                names = self._plan.targets if row.load.tls else (DIRECT, *self._plan.targets)
+                return list(names)
         return [name for name in names if name in self._plan.targets]
 
     def _sample(self, row: Row, name: str) -> Sample:
@@ -65,7 +68,7 @@ class Run:
             case Measure.START:
                 return measure_start(row, name, self._fleet)
             case Measure.MEMORY:
-                target = self._fleet.start(name, row.entities)
+                target = self._fleet.start(name, variant_for(row, name))
                 try:
                     return measure(row, target, self._fleet, self._plan.duration)
                 finally:
@@ -74,14 +77,19 @@ class Run:
                 return measure(row, self._target(row, name), self._fleet, self._plan.duration)
 
     def _target(self, row: Row, name: str) -> Target:
-        key = (name, row.entities if name == SLUICE else 1)
+        key = (name, variant_for(row, name))
         if key not in self._up:
             self._up[key] = self._fleet.start(*key)
         return self._up[key]
 
     def _stop_all_but_one_quota(self) -> None:
-        for key in [key for key in self._up if key[1] > 1]:
+        for key in [key for key in self._up if key[1].entities > 1]:
             self._fleet.stop(self._up.pop(key))
+
+
+def variant_for(row: Row, name: str) -> Variant:
+    """The proxy that the row needs; those that know no quotas serve every number of them."""
+    return Variant(row.entities if name == SLUICE else 1, row.load.tls)
 
 
 def _rotated(names: Sequence[str], by: int) -> list[str]:

@@ -1,11 +1,8 @@
 """What is measured: the proxies between the generator's two sides, pinned to their core."""
 
-import os
-import shutil
 import socket
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
@@ -14,40 +11,14 @@ import psutil
 
 from bench.errors import BenchError
 from bench.generator import Generator
+from bench.programs import COMMANDS, DIRECT, PORTS, Place, Variant
+from tests.harness.certificates import SERVER_HOSTS, Authority, Identity, common_name
 from tests.harness.ports import LOOPBACK, free_port, free_ports
 from tests.harness.process import Program
 
 START_TIMEOUT_S: Final = 60.0
 POLL_S: Final = 0.001
-QUOTA_BYTES_PER_S: Final = 10**12
-"""High enough that nobody is ever throttled; every byte is charged all the same."""
-
-DIRECT, HAPROXY, RELAY, SLUICE = "direct", "haproxy", "relay", "sluice"
-PROXIES: Final = (HAPROXY, RELAY, SLUICE)
-
-_HAPROXY_CFG: Final = """\
-global
-    nbthread 1
-    maxconn 3000
-    tune.bufsize 65536
-defaults
-    mode tcp
-    option splice-auto
-    timeout connect 5s
-    timeout client 1h
-    timeout server 1h
-listen kafka
-    bind 127.0.0.1:{port}
-    server broker 127.0.0.1:{broker_port}
-"""
-_SLUICE_YAML: Final = """\
-cluster: {{name: bench, bootstrap: ["127.0.0.1:{broker_port}"]}}
-listeners:
-  - {{name: PLAIN, bind: "127.0.0.1:{bootstrap_port}", advertise: 127.0.0.1, brokers: {{"0": "{port}"}}}}
-quotas: {{store: {{type: file, path: quotas.yaml}}}}
-admin: {{bind: "127.0.0.1:{admin_port}"}}
-drain: {{timeout: 1s}}
-"""
+DEFAULT: Final = Variant()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +87,7 @@ class Fleet:
     """What to put between python and Sluice's own arguments (a profiler)."""
     _running: list[Target] = field(default_factory=list)
     _generator: Generator | None = None
+    _identity: Identity | None = None
 
     @property
     def generator(self) -> Generator:
@@ -123,19 +95,23 @@ class Fleet:
             self._generator = Generator(free_port(), self.cores.load, self.folder / "generator.log")
         return self._generator
 
-    def start(self, name: str, entities: int = 1) -> Target:
-        """Start a proxy of that name with so many quotas, and wait until it listens."""
-        commands: dict[str, Callable[[int, Path], list[str]]] = {
-            HAPROXY: self._haproxy,
-            RELAY: self._relay,
-            SLUICE: lambda port, folder: self._sluice(port, folder, entities),
-        }
+    @property
+    def identity(self) -> Identity:
+        """What every proxy shows its clients: the same for all, ECDSA P-256."""
+        if self._identity is None:
+            self._identity = Authority(self.folder).issue("server", common_name("localhost"), SERVER_HOSTS)
+        return self._identity
+
+    def start(self, name: str, variant: Variant = DEFAULT) -> Target:
+        """Start a proxy of that name, and wait until it listens."""
         if name == DIRECT:
             return Target(DIRECT, self.generator.port)
-        first = free_ports(3)
-        folder = self.folder / f"{name}-{first}"
+        port = free_ports(PORTS)
+        folder = self.folder / f"{name}-{port}"
         folder.mkdir()
-        return self._start(name, first, commands[name](first, folder))
+        identity = self.identity if variant.tls else None
+        place = Place(folder, port, self.generator.port, variant.entities, identity, self.wrap)
+        return self._start(name, port, COMMANDS[name](place))
 
     def stop(self, target: Target) -> None:
         self._running.remove(target)
@@ -149,32 +125,6 @@ class Fleet:
         target.wait_listening()
         return target
 
-    def _haproxy(self, port: int, folder: Path) -> list[str]:
-        config = folder / "haproxy.cfg"
-        config.write_text(_HAPROXY_CFG.format(port=port, broker_port=self.generator.port), encoding="ascii")
-        return [find_program("haproxy"), "-db", "-f", str(config)]
-
-    def _relay(self, port: int, folder: Path) -> list[str]:
-        del folder
-        return [sys.executable, "-m", "bench.relay", str(port), str(self.generator.port)]
-
-    def _sluice(self, port: int, folder: Path, entities: int) -> list[str]:
-        config = folder / "sluice.yaml"
-        config.write_text(
-            _SLUICE_YAML.format(
-                port=port, bootstrap_port=port + 1, admin_port=port + 2, broker_port=self.generator.port
-            ),
-            encoding="ascii",
-        )
-        with (folder / "quotas.yaml").open("w", encoding="ascii") as quotas:
-            quotas.write("quotas:\n")
-            for number in range(entities):
-                quotas.write(
-                    f"  - {{entity: {{client-id: bench-{number:06}}}, "
-                    f"producer_byte_rate: {QUOTA_BYTES_PER_S}, consumer_byte_rate: {QUOTA_BYTES_PER_S}}}\n"
-                )
-        return [sys.executable, *self.wrap, "-m", "proxy", "run", "-c", str(config)]
-
     def __enter__(self) -> Self:
         return self
 
@@ -183,14 +133,6 @@ class Fleet:
             target.stop()
         if self._generator:
             self._generator.close()
-
-
-def find_program(name: str) -> str:
-    """The path of an installed program; Debian keeps servers where a user's PATH may not look."""
-    found = shutil.which(name) or shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
-    if found is None:
-        raise BenchError(f"{name} is not installed; on Debian: sudo apt-get install -y {name}")
-    return found
 
 
 def _accepts(port: int) -> bool:

@@ -85,7 +85,11 @@ static bool answer_all(struct broker_end *c) {
     return true;
 }
 
+// With a reset: a proxy that closed its side would else keep the port for a minute, and search the longer for a free one
+// the more connections it has had.
 static void end(struct broker_end *c) {
+    struct linger reset = {.l_onoff = 1};
+    setsockopt(c->stream.source.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
     close(c->stream.source.fd);
     free(c);
 }

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -10,19 +11,12 @@
 #include <unistd.h>
 
 #include "messages.h"
+#include "options.h"
 
-enum { MAX_WATCHED = 16, MAX_DEPTH = QUEUE_FRAMES, DRAIN_S = 5, ANSWER_PEEK_BYTES = 64, TURN_MS = 20 };
-
-struct options {
-    int port, connections, depth, client_ids, rotate, hold, watched;
-    int watch[MAX_WATCHED];
-    uint32_t bytes;
-    bool fetch;
-    double rate, warmup, seconds;
-};
+enum { DRAIN_S = 5, ANSWER_PEEK_BYTES = 64, TURN_MS = 20, SOURCES = 200 };
 
 struct errors {
-    uint64_t correlation, size, throttled, lost, overrun, unanswered;
+    uint64_t correlation, size, throttled, lost, overrun, unanswered, not_resumed;
 };
 
 struct client {
@@ -30,10 +24,8 @@ struct client {
     uint32_t sent, answered; // correlation ids of the next request and the next answer
     double due_s[MAX_DEPTH]; // when the requests in flight were due, by correlation id
     bool mid_answer;
+    bool used_up; // what the connection was opened for is done
 };
-
-static const struct options DEFAULTS = {
-    .connections = 1, .depth = 1, .client_ids = 1, .bytes = 512, .warmup = 0.5, .seconds = 2};
 
 static struct options options;
 static struct errors errors;
@@ -99,7 +91,10 @@ static void note_answer(struct client *c, double t) {
     }
     c->answered++;
     c->mid_answer = false;
-    if (sending && options.rate == 0) send_request(c, t);
+    if (options.reconnect && sending)
+        c->used_up = true;
+    else if (sending && options.rate == 0)
+        send_request(c, t);
 }
 
 static void check_answer(const struct client *c, const uint8_t *at) {
@@ -109,12 +104,14 @@ static void check_answer(const struct client *c, const uint8_t *at) {
         errors.size++;
         return;
     }
+    if (options.resume && measuring && !tls_resumed(c->stream.tls)) errors.not_resumed++;
     uint32_t offset = options.fetch ? FETCH_ANSWER_THROTTLE_OFFSET : answer_bytes - PRODUCE_ANSWER_THROTTLE_FROM_END;
     if (get_32(at + offset) != 0) errors.throttled++;
 }
 
 static uint64_t failures(void) {
-    return errors.correlation + errors.size + errors.throttled + errors.lost + errors.overrun + errors.unanswered;
+    return errors.correlation + errors.size + errors.throttled + errors.lost + errors.overrun + errors.unanswered +
+           errors.not_resumed;
 }
 
 static void take_answers(struct client *c) {
@@ -138,46 +135,77 @@ static void take_answers(struct client *c) {
     stream_consume(s, taken);
 }
 
-void load_attend(struct source *source, uint32_t events) {
-    struct client *c = (struct client *)source;
-    bool alive = true;
-    if (events & (EPOLLIN | EPOLLERR | EPOLLHUP)) {
-        alive = stream_read(&c->stream);
-        take_answers(c);
-    }
-    if (alive) alive = stream_flush(&c->stream);
-    if (!alive) errors.lost++;
-    stream_watch(epoll, &c->stream);
-}
-
 // -------------------------------------------------------------------------------------------------------- connections
 
-static bool connect_all(void) {
+// A connection that ended keeps its pair of ports for a minute, and looking for a free one among many is slow: from one
+// address after the other, none becomes scarce.
+static bool bind_source(int fd) {
+    static uint32_t next;
+    struct sockaddr_in source = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK + next++ % SOURCES)};
+    int yes = 1;
+    return setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &yes, sizeof yes) == 0 &&
+           bind(fd, (struct sockaddr *)&source, sizeof source) == 0;
+}
+
+static bool open_client(struct client *c) {
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_port = htons((uint16_t)options.port),
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || !bind_source(fd) || connect(fd, (struct sockaddr *)&address, sizeof address)) {
+        if (fd >= 0) close(fd);
+        return false;
+    }
+    stream_open(&c->stream, CLIENT_END, fd);
+    if (options.tls) c->stream.tls = tls_open(fd, options.resume);
+    if (!watch_source(epoll, &c->stream.source)) abort();
+    return true;
+}
+
+static bool open_all(void) {
     clients = calloc((size_t)options.connections, sizeof *clients);
     if (clients == NULL) abort();
     for (client_count = 0; client_count < options.connections; client_count++) {
-        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        struct client *c = &clients[client_count];
-        if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address)) {
-            printf("{\"error\": \"connection %d of %d to port %d: %s\"}\n", client_count + 1, options.connections,
-                   options.port, strerror(errno));
-            if (fd >= 0) close(fd);
-            return false;
-        }
-        stream_open(&c->stream, CLIENT_END, fd);
-        if (!watch_source(epoll, &c->stream.source)) abort();
+        if (open_client(&clients[client_count])) continue;
+        printf("{\"error\": \"connection %d of %d to port %d: %s\"}\n", client_count + 1, options.connections,
+               options.port, strerror(errno));
+        return false;
     }
     return true;
 }
 
 static void close_all(void) {
-    for (int i = 0; i < client_count; i++) close(clients[i].stream.source.fd);
+    for (int i = 0; i < client_count; i++) stream_close(&clients[i].stream);
     free(clients);
     clients = NULL;
     client_count = 0;
+    tls_forget_sessions();
+}
+
+static bool reopen(struct client *c, double t) {
+    stream_close(&c->stream);
+    if (!open_client(c)) {
+        perror("another connection");
+        return false;
+    }
+    c->used_up = false;
+    send_request(c, t);
+    return true;
+}
+
+void load_attend(struct source *source, uint32_t events) {
+    struct client *c = (struct client *)source;
+    bool alive = true;
+    if (events & (EPOLLIN | EPOLLERR | EPOLLHUP)) {
+        do {
+            alive = stream_read(&c->stream);
+            take_answers(c);
+        } while (alive && !failures() && stream_has_more(&c->stream));
+    }
+    if (c->used_up) alive = reopen(c, now_s());
+    if (alive) alive = stream_flush(&c->stream);
+    if (!alive) errors.lost++;
+    stream_watch(epoll, &c->stream);
 }
 
 static void fill(struct client *c, int depth) {
@@ -257,8 +285,9 @@ static double percentile_us(double fraction) {
 
 static void print_errors(void) {
     printf("\"errors\": {\"correlation\": %lu, \"size\": %lu, \"throttled\": %lu, \"lost\": %lu, \"overrun\": %lu, "
-           "\"unanswered\": %lu}",
-           errors.correlation, errors.size, errors.throttled, errors.lost, errors.overrun, errors.unanswered);
+           "\"unanswered\": %lu, \"not_resumed\": %lu}",
+           errors.correlation, errors.size, errors.throttled, errors.lost, errors.overrun, errors.unanswered,
+           errors.not_resumed);
 }
 
 static void report(double elapsed_s, double waited_s, const double *cpu_before, const double *cpu_after) {
@@ -305,50 +334,7 @@ static void use_each_once(void) {
     printf("}\n");
 }
 
-// ----------------------------------------------------------------------------------------------------------- options
-
-static void parse_watch(char *list) {
-    char *rest = NULL;
-    for (char *pid = strtok_r(list, ",", &rest); pid != NULL && options.watched < MAX_WATCHED;
-         pid = strtok_r(NULL, ",", &rest))
-        options.watch[options.watched++] = atoi(pid);
-}
-
-static bool parse(char *argument) {
-    char *value = strchr(argument, '=');
-    if (value == NULL) return false;
-    *value++ = '\0';
-    if (!strcmp(argument, "port")) options.port = atoi(value);
-    else if (!strcmp(argument, "api") && (!strcmp(value, "produce") || !strcmp(value, "fetch"))) options.fetch = *value == 'f';
-    else if (!strcmp(argument, "bytes")) options.bytes = (uint32_t)atol(value);
-    else if (!strcmp(argument, "connections")) options.connections = atoi(value);
-    else if (!strcmp(argument, "depth")) options.depth = atoi(value);
-    else if (!strcmp(argument, "rate")) options.rate = atof(value);
-    else if (!strcmp(argument, "client_ids")) options.client_ids = atoi(value);
-    else if (!strcmp(argument, "rotate")) options.rotate = atoi(value);
-    else if (!strcmp(argument, "warmup")) options.warmup = atof(value);
-    else if (!strcmp(argument, "seconds")) options.seconds = atof(value);
-    else if (!strcmp(argument, "watch")) parse_watch(value);
-    else if (!strcmp(argument, "hold")) options.hold = atoi(value);
-    else return false;
-    return true;
-}
-
-static bool within(long value, long least, long most) { return value >= least && value <= most; }
-
-static bool options_are_sound(void) {
-    return within(options.port, 0, 65535) && within(options.connections, 1, 100000) &&
-           within(options.depth, 1, MAX_DEPTH) && within(options.client_ids, 1, MAX_CLIENT_IDS) &&
-           within(options.bytes, 0, MAX_BODY_BYTES - TAIL_BYTES) && options.rate >= 0 && options.seconds > 0;
-}
-
-static bool parse_all(char *line) {
-    options = DEFAULTS;
-    char *rest = NULL;
-    for (char *word = strtok_r(line, " \n", &rest); word != NULL; word = strtok_r(NULL, " \n", &rest))
-        if (!parse(word)) return false;
-    return options_are_sound();
-}
+// ---------------------------------------------------------------------------------------------------------- commands
 
 void load_run(int with_epoll, char *line) {
     epoll = with_epoll;
@@ -356,11 +342,11 @@ void load_run(int with_epoll, char *line) {
     errors = (struct errors){0};
     answers = 0;
     latency_count = 0;
-    if (!parse_all(line)) {
+    if (!parse_options(line, &options)) {
         puts("{\"error\": \"an option is missing, unknown or out of range (the head of load.h lists them)\"}");
     } else if (options.port) {
         prepare_messages();
-        if (!connect_all())
+        if (!open_all())
             close_all();
         else if (options.hold)
             use_each_once();

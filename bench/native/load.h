@@ -10,12 +10,16 @@
 //                       the next request at once
 //     client_ids=N      distinct client-ids: connection i uses number i mod N (1)
 //     rotate=1          every request of a connection names another client-id
+//     tls=1             TLS to `port`, as tls.h says
+//     reconnect=1       every request on a connection of its own: connect, handshake, request, answer, close
+//     resume=1          with tls and reconnect: handshakes resume the session of a connection before
 //     warmup=S, seconds=S
 //     watch=PID,PID     processes whose CPU time is read at both ends of the measured time
 //     hold=1            one request on each connection; they stay open until the next line
 //
 // With a rate, latency counts from the moment a request was due, not from when it could be sent. An answer with the
-// wrong correlation id or size, one that tells a throttle, and a lost connection end the run and are counted in `errors`.
+// wrong correlation id or size, one that tells a throttle, a lost connection, and a full handshake where one was to
+// resume end the run and are counted in `errors`.
 #ifndef SLUICE_BENCH_LOAD_H
 #define SLUICE_BENCH_LOAD_H
 

@@ -64,8 +64,15 @@ void stream_open(struct stream *s, enum role role, int fd) {
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
+void stream_close(struct stream *s) {
+    if (s->tls != NULL) tls_close(s->tls);
+    s->tls = NULL;
+    close(s->source.fd);
+    s->source.fd = -1;
+}
+
 void stream_watch(int epoll, struct stream *s) {
-    bool write = s->count > 0, read = !stream_full(s);
+    bool write = s->count > 0 && !(s->tls != NULL && tls_awaits_read(s->tls)), read = !stream_full(s);
     if (write == s->wants_write && read == s->wants_read) return;
     struct epoll_event event = {.events = (read ? EPOLLIN : 0) | (write ? EPOLLOUT : 0), .data.ptr = s};
     epoll_ctl(epoll, EPOLL_CTL_MOD, s->source.fd, &event);
@@ -109,20 +116,25 @@ bool stream_flush(struct stream *s) {
     while (s->count) {
         struct iovec parts[2 * FRAMES_AT_ONCE];
         struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)gather(s, parts)};
-        ssize_t n = sendmsg(s->source.fd, &message, MSG_NOSIGNAL);
-        if (n < 0) return errno == EAGAIN || errno == EINTR;
+        ssize_t n = s->tls != NULL ? tls_send(s->tls, parts, (int)message.msg_iovlen)
+                                   : sendmsg(s->source.fd, &message, MSG_NOSIGNAL);
+        if (n <= 0) return n < 0 && (errno == EAGAIN || errno == EINTR);
         drop_sent(s, (uint64_t)n);
     }
     return true;
 }
 
+static ssize_t receive(struct stream *s, void *into, size_t room) {
+    return s->tls != NULL ? tls_receive(s->tls, into, room) : recv(s->source.fd, into, room, into ? 0 : MSG_TRUNC);
+}
+
 bool stream_read(struct stream *s) {
     ssize_t n;
     if (s->skip > IN_BYTES) { // inside a large body: the kernel throws it away without copying it
-        n = recv(s->source.fd, NULL, s->skip < MAX_BODY_BYTES ? s->skip : MAX_BODY_BYTES, MSG_TRUNC);
+        n = receive(s, NULL, s->skip < MAX_BODY_BYTES ? s->skip : MAX_BODY_BYTES);
         if (n > 0) s->skip -= (uint64_t)n;
     } else {
-        n = recv(s->source.fd, s->in + s->in_bytes, IN_BYTES - s->in_bytes, 0);
+        n = receive(s, s->in + s->in_bytes, IN_BYTES - s->in_bytes);
         if (n > 0) s->in_bytes += (size_t)n;
     }
     if (n <= 0) return n < 0 && (errno == EAGAIN || errno == EINTR);

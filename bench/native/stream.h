@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 
+#include "tls.h"
 #include "wire.h"
 
 enum { IN_BYTES = 8192, QUEUE_FRAMES = 64, MAX_BODY_BYTES = 8 << 20 };
@@ -26,6 +27,7 @@ struct source {
 
 struct stream {
     struct source source;
+    struct ssl_st *tls; // NULL: plain
     bool wants_write; // as epoll has been told
     bool wants_read;
     uint8_t in[IN_BYTES];
@@ -50,7 +52,8 @@ double process_cpu_s(int pid); // user and system time of all threads, ended one
 bool watch_source(int epoll, struct source *s); // for reading
 
 void stream_open(struct stream *s, enum role role, int fd); // takes a connected socket
-void stream_watch(int epoll, struct stream *s);             // tells epoll what the stream waits for now
+void stream_close(struct stream *s);
+void stream_watch(int epoll, struct stream *s); // tells epoll what the stream waits for now
 
 static inline bool stream_full(const struct stream *s) { return s->count == QUEUE_FRAMES; }
 struct frame *stream_push(struct stream *s); // an empty frame at the end of the queue, which must not be full
@@ -58,6 +61,7 @@ bool stream_flush(struct stream *s);         // false: the connection is lost
 
 // Reads once and throws away what belongs to `skip`. False: the connection is lost or at its end.
 bool stream_read(struct stream *s);
+static inline bool stream_has_more(const struct stream *s) { return s->tls != NULL && tls_has_more(s->tls); }
 void stream_consume(struct stream *s, size_t bytes); // takes bytes from the front of `in`
 
 #endif

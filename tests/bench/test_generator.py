@@ -2,10 +2,12 @@
 
 import os
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from bench.build import build
 from bench.errors import BenchError
 from bench.generator import Generator
 from bench.rows import Load
+from tests.harness.certificates import Authority, common_name
 from tests.harness.ports import LOOPBACK, free_port
 
 pytestmark = pytest.mark.integration
@@ -37,33 +40,61 @@ def produce_answer(correlation_id: int, *, throttle_time_ms: int = 0, size: int 
     return bytes(frame)
 
 
+@pytest.fixture
+def tls(tmp_path: Path) -> ssl.SSLContext:
+    identity = Authority(tmp_path).issue("server", common_name("localhost"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(identity.certificate, identity.key)
+    return context
+
+
 @contextmanager
-def answering(answer: Callable[[int], bytes]) -> Iterator[int]:
-    """A server that answers each request on one connection with ``answer(correlation id)``; empty: it hangs up."""
+def answering(
+    answer: Callable[[int], bytes], tls: ssl.SSLContext | None = None, *, requests: int | None = None
+) -> Iterator[int]:
+    """A server, one connection after the other, that answers with ``answer(correlation id)``; empty: it hangs up.
+
+    ``requests``: after how many it hangs up in any case.
+    """
     with socket.create_server((LOOPBACK, 0)) as server:
-        thread = threading.Thread(target=_answer_all, args=(server, answer))
+        thread = threading.Thread(target=_serve, args=(server, answer, tls, requests))
         thread.start()
-        yield server.getsockname()[1]
-        thread.join(10)
+        try:
+            yield server.getsockname()[1]
+        finally:
+            server.shutdown(socket.SHUT_RDWR)  # wakes accept
+            thread.join(10)
 
 
-def _answer_all(server: socket.socket, answer: Callable[[int], bytes]) -> None:
-    connection, _ = server.accept()
-    with connection, connection.makefile("rb") as requests:
-        while head := requests.read(12):
+def _serve(
+    server: socket.socket, answer: Callable[[int], bytes], tls: ssl.SSLContext | None, requests: int | None
+) -> None:
+    while True:
+        try:
+            connection, _ = server.accept()
+        except OSError:
+            return
+        with suppress(OSError), connection:
+            _answer_all(tls.wrap_socket(connection, server_side=True) if tls else connection, answer, requests)
+
+
+def _answer_all(connection: socket.socket, answer: Callable[[int], bytes], requests: int | None) -> None:
+    with connection, connection.makefile("rb") as received:
+        while requests is None or requests > 0:
+            head = received.read(12)
+            if not head:
+                return
             size, _, _, correlation_id = struct.unpack(">ihhi", head)
-            requests.read(size - 8)
+            received.read(size - 8)
             answered = answer(correlation_id)
             if not answered:
                 return
-            try:
-                connection.sendall(answered)
-            except OSError:
-                return
+            connection.sendall(answered)
+            requests = requests and requests - 1
 
 
-def run(generator: Generator, load: Load, port: int) -> dict[str, Any]:
-    return generator.run(load, port, warmup_s=0, seconds=0.2, watch=[os.getpid()])
+def run(generator: Generator, load: Load, port: int, *, warmup_s: float = 0) -> dict[str, Any]:
+    return generator.run(load, port, warmup_s=warmup_s, seconds=0.2, watch=[os.getpid()])
 
 
 def test_right_answers_are_counted(generator: Generator) -> None:
@@ -86,6 +117,36 @@ def test_right_answers_are_counted(generator: Generator) -> None:
 def test_a_wrong_answer_is_an_error(generator: Generator, answer: Callable[[int], bytes], error: str) -> None:
     with answering(answer) as port, pytest.raises(BenchError, match=f"no figures: 1 x {error}"):
         run(generator, Load(1), port)
+
+
+@pytest.mark.parametrize("load", [Load(1, tls=True), Load(1, 8, 300, tls=True), Load(1, 2, 1 << 18, tls=True)])
+def test_right_answers_over_tls_are_counted(generator: Generator, tls: ssl.SSLContext, load: Load) -> None:
+    with answering(produce_answer, tls) as port:
+        said = run(generator, load, port)
+    assert said["requests"] > 0
+    assert said["request_bytes"] == load.bytes
+
+
+def test_reconnect_uses_each_connection_once(generator: Generator, tls: ssl.SSLContext) -> None:
+    with answering(produce_answer, tls, requests=1) as port:
+        assert run(generator, Load(1, tls=True, reconnect=True), port)["requests"] > 1
+        with pytest.raises(BenchError, match="no figures: 1 x lost"):
+            run(generator, Load(1, tls=True), port)
+
+
+def test_a_full_handshake_where_one_was_to_resume_is_an_error(generator: Generator, tls: ssl.SSLContext) -> None:
+    load = Load(1, tls=True, reconnect=True, resume=True)
+    with answering(produce_answer, tls) as port:
+        assert run(generator, load, port, warmup_s=0.1)["requests"] > 1
+    tls.num_tickets = 0
+    with answering(produce_answer, tls) as port, pytest.raises(BenchError, match="no figures: 1 x not_resumed"):
+        run(generator, load, port, warmup_s=0.1)
+
+
+def test_an_older_tls_is_an_error(generator: Generator, tls: ssl.SSLContext) -> None:
+    tls.maximum_version = ssl.TLSVersion.TLSv1_2
+    with answering(produce_answer, tls) as port, pytest.raises(BenchError, match="no figures: 1 x lost"):
+        run(generator, Load(1, tls=True), port)
 
 
 def test_a_port_that_nobody_listens_on_is_an_error(generator: Generator) -> None:

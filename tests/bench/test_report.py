@@ -1,11 +1,13 @@
 """The arithmetic of the report: what is compared with what, and when an aim is met."""
 
+from dataclasses import replace
+
 import pytest
 
 from bench.measure import Sample
+from bench.programs import DIRECT, HAPROXY, SLUICE
 from bench.report import Spread, lines_of, load_lines, ratios, short, values_of, verdict
 from bench.rows import Aim, Load, Measure, Row
-from bench.targets import DIRECT, HAPROXY, SLUICE
 
 CPU = "cpu_us_per_request"
 ROW = Row("small", "small requests", Measure.CPU_PER_REQUEST, Load(64), aim=Aim(1.5))
@@ -82,6 +84,14 @@ def test_the_direct_way_and_a_paced_load_need_no_headroom() -> None:
     samples = {DIRECT: busy(2_000.0), SLUICE: busy(2_000.0)}
     assert not any("LIMIT" in line for line in load_lines(LATENCY, samples))
     assert "LIMIT" not in load_lines(ROW, samples)[0]
+
+
+@pytest.mark.parametrize(("proxy", "load", "limited"), [(0.6, 1.0, True), (1.0, 1.0, False), (0.4, 0.3, False)])
+def test_without_a_direct_way_a_load_that_never_paused_is_named(proxy: float, load: float, limited: bool) -> None:
+    sample = {"requests_per_s": 1_000.0, "proxy_busy": proxy, "load_busy": load}
+    (line,) = load_lines(replace(ROW, load=Load(64, tls=True)), {SLUICE: [sample]})
+    assert ("LIMIT" in line) is limited
+    assert "directly" not in line
 
 
 def test_a_row_without_load_has_no_load_lines() -> None:

@@ -1,5 +1,7 @@
 """Which rows there are, and how they are chosen."""
 
+from dataclasses import replace
+
 import pytest
 
 from bench.errors import BenchError
@@ -40,8 +42,17 @@ def test_clients_in_use_have_quotas() -> None:
 
 
 def test_a_load_in_the_words_of_the_generator() -> None:
-    words = "connections=16 depth=4 bytes=256 api=produce rate=0 client_ids=1 rotate=0"
+    words = "connections=16 depth=4 bytes=256 api=produce rate=0 client_ids=1 rotate=0 tls=0 reconnect=0 resume=0"
     assert Load(16, 4, 256).words() == words
+    assert Load(1, tls=True, reconnect=True, resume=True).words().endswith("tls=1 reconnect=1 resume=1")
+
+
+def test_rows_over_tls_stand_beside_the_same_row_without() -> None:
+    plain = {row.name: row.load for row in ROWS if not row.load.tls}
+    beside = {row.name: row.load for row in ROWS if row.load.tls and row.measure is not Measure.CPU_PER_CONNECTION}
+    assert beside
+    for name, load in beside.items():
+        assert replace(load, tls=False) == plain[name.replace("tls-", "").replace("-tls", "")]
 
 
 @pytest.mark.parametrize("available", [[0, 1], [2, 3, 7]])

@@ -22,7 +22,7 @@ OLDEST_JAVA: Final = 17  # Kafka 4 brokers start on nothing older
 APT_TIMEOUT_S: Final = 900
 PIP_TIMEOUT_S: Final = 600
 CONSTRAINTS: Final = Path(__file__).parents[2] / "deploy" / "constraints.txt"
-PYTHON_HEADERS: Final = "Python.h"
+HEADERS: Final = (Path(sysconfig.get_path("include")), Path("/usr/include"))
 
 
 class SetupError(Exception):
@@ -31,7 +31,7 @@ class SetupError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A command (or Python's headers), and the Debian packages that bring it."""
+    """A command (or a header, as C includes it), and the Debian packages that bring it."""
 
     command: str
     package: str
@@ -41,12 +41,13 @@ DEMO_PROGRAMS: Final = (Program("javac", "default-jdk-headless"), Program("mvn",
 ALL_PROGRAMS: Final = (
     *DEMO_PROGRAMS,
     Program("gcc", "gcc libc6-dev"),  # the headers are only recommended by gcc, and recommendations are left out
+    Program("openssl/ssl.h", "libssl-dev"),
     Program("haproxy", "haproxy"),
     Program("promtool", "prometheus"),
     Program("systemd-analyze", "systemd"),
     Program("/usr/sbin/kadmin.local", "krb5-kdc krb5-admin-server"),
     Program("krb5-config", "libkrb5-dev"),
-    Program(PYTHON_HEADERS, "python3-dev"),
+    Program("Python.h", "python3-dev"),
 )
 
 
@@ -100,8 +101,8 @@ def install_gssapi() -> None:
 
 
 def is_installed(program: Program) -> bool:
-    if program.command == PYTHON_HEADERS:
-        return Path(sysconfig.get_path("include"), PYTHON_HEADERS).exists()
+    if program.command.endswith(".h"):
+        return any((folder / program.command).exists() for folder in HEADERS)
     found = shutil.which(program.command)
     return found is not None and (program.command != "javac" or _java_version(Path(found)) >= OLDEST_JAVA)
 

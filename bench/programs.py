@@ -1,0 +1,115 @@
+"""The command of each proxy between the generator's two sides, with the configuration that it is given."""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench.errors import BenchError
+from tests.harness.certificates import Identity
+
+DIRECT, HAPROXY, RELAY, SLUICE = "direct", "haproxy", "relay", "sluice"
+PORTS: Final = 3
+"""Neighbouring ports that a proxy may need: the broker's, and Sluice's own two behind it."""
+
+QUOTA_BYTES_PER_S: Final = 10**12
+"""High enough that nobody is ever throttled; every byte is charged all the same."""
+
+_HAPROXY_CFG: Final = """\
+global
+    nbthread 1
+    maxconn 3000
+    tune.bufsize 65536
+defaults
+    mode tcp
+    option splice-auto
+    timeout connect 5s
+    timeout client 1h
+    timeout server 1h
+listen kafka
+    bind 127.0.0.1:{port}{tls}
+    server broker 127.0.0.1:{broker_port}
+"""
+_SLUICE_YAML: Final = """\
+cluster: {{name: bench, bootstrap: ["127.0.0.1:{broker_port}"]}}
+listeners:
+  - name: BENCH
+    bind: "127.0.0.1:{bootstrap_port}"
+    advertise: 127.0.0.1
+    brokers: {{"0": "{port}"}}
+{tls}quotas: {{store: {{type: file, path: quotas.yaml}}}}
+admin: {{bind: "127.0.0.1:{admin_port}"}}
+drain: {{timeout: 1s}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """How a proxy is set up: so many client-ids with quotas (Sluice alone knows them), and TLS to its clients."""
+
+    entities: int = 1
+    tls: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a proxy is started with. ``identity``: TLS to its clients; ``wrap``: before Sluice's own arguments."""
+
+    folder: Path
+    port: int
+    broker_port: int
+    entities: int
+    identity: Identity | None
+    wrap: tuple[str, ...]
+
+
+def haproxy(place: Place) -> list[str]:
+    config = place.folder / "haproxy.cfg"
+    tls = f" ssl crt {place.identity.both}" if place.identity else ""
+    config.write_text(_HAPROXY_CFG.format(port=place.port, broker_port=place.broker_port, tls=tls), encoding="utf-8")
+    return [find_program("haproxy"), "-db", "-f", str(config)]
+
+
+def relay(place: Place) -> list[str]:
+    files = [str(place.identity.certificate), str(place.identity.key)] if place.identity else []
+    return [sys.executable, "-m", "bench.relay", str(place.port), str(place.broker_port), *files]
+
+
+def sluice(place: Place) -> list[str]:
+    config = place.folder / "sluice.yaml"
+    tls = ""
+    if place.identity:
+        tls = f'    tls: {{certificate: "{place.identity.certificate}", key: "{place.identity.key}"}}\n'
+    config.write_text(
+        _SLUICE_YAML.format(
+            port=place.port,
+            bootstrap_port=place.port + 1,
+            admin_port=place.port + 2,
+            broker_port=place.broker_port,
+            tls=tls,
+        ),
+        encoding="utf-8",
+    )
+    with (place.folder / "quotas.yaml").open("w", encoding="ascii") as quotas:
+        quotas.write("quotas:\n")
+        for number in range(place.entities):
+            quotas.write(
+                f"  - {{entity: {{client-id: bench-{number:06}}}, "
+                f"producer_byte_rate: {QUOTA_BYTES_PER_S}, consumer_byte_rate: {QUOTA_BYTES_PER_S}}}\n"
+            )
+    return [sys.executable, *place.wrap, "-m", "proxy", "run", "-c", str(config)]
+
+
+COMMANDS: Final[Mapping[str, Callable[[Place], list[str]]]] = {HAPROXY: haproxy, RELAY: relay, SLUICE: sluice}
+PROXIES: Final = tuple(COMMANDS)
+
+
+def find_program(name: str) -> str:
+    """The path of an installed program; Debian keeps servers where a user's PATH may not look."""
+    found = shutil.which(name) or shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    if found is None:
+        raise BenchError(f"{name} is not installed; on Debian: sudo apt-get install -y {name}")
+    return found

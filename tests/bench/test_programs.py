@@ -1,0 +1,48 @@
+"""What the proxies are started with: TLS for all of them, or for none."""
+
+from pathlib import Path
+
+import pytest
+
+from bench.programs import Place, haproxy, relay, sluice
+from config.loader import load_settings
+from tests.harness.certificates import Authority, common_name
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Place:
+    return Place(tmp_path, 19100, 19092, entities=3, identity=None, wrap=())
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Place:
+    identity = Authority(tmp_path).issue("server", common_name("localhost"))
+    return Place(tmp_path, 19100, 19092, entities=3, identity=identity, wrap=())
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.programs.find_program", lambda name: name)
+
+
+def test_haproxy_ends_tls_where_there_is_a_certificate(plain: Place, secured: Place) -> None:
+    *_, file = haproxy(plain)
+    assert "bind 127.0.0.1:19100\n" in Path(file).read_text()
+    haproxy(secured)
+    assert f"bind 127.0.0.1:19100 ssl crt {secured.folder}/server.both.pem\n" in Path(file).read_text()
+
+
+def test_the_relay_is_given_the_files(plain: Place, secured: Place) -> None:
+    assert relay(plain)[-2:] == ["19100", "19092"]
+    assert relay(secured)[-2:] == [f"{secured.folder}/server.pem", f"{secured.folder}/server.key"]
+
+
+def test_sluice_takes_its_configuration(plain: Place, secured: Place) -> None:
+    *_, file = sluice(plain)
+    (listener,) = load_settings(Path(file)).listeners
+    assert listener.tls is None
+    sluice(secured)
+    (listener,) = load_settings(Path(file)).listeners
+    assert listener.tls is not None
+    assert listener.tls.certificate == secured.folder / "server.pem"
+    assert (plain.folder / "quotas.yaml").read_text().count("client-id") == plain.entities
