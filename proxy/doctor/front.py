@@ -159,8 +159,14 @@ class Front:
             fix = "ask where the admin port can be reached, of the proxy that this connection went to"
             self.found.warn("whoami", f"the proxy cannot be asked whom it sees: {said}", fix)
             return
-        identity = json.loads(said)
-        user, credentials = identity["user"], self.client.credentials
+        try:
+            identity = json.loads(said)
+            user, listener = identity["user"], identity["listener"]
+        except (ValueError, LookupError, TypeError):
+            fix = "is this the admin port of the proxy?"
+            self.found.warn("whoami", f"{self.admin_url} answers with something else", fix)
+            return
+        credentials = self.client.credentials
         expected = user if credentials is None or credentials.username is None else credentials.username
         if credentials is not None and user == ANONYMOUS:
             fix = f"write authentication: sasl at {self._name}, and see the proxy's log"
@@ -169,7 +175,7 @@ class Front:
             fix = "quotas count for the user that is named here"
             self.found.warn("whoami", f"the proxy takes user {expected} for {user}", fix)
         else:
-            self.found.ok("whoami", f"user {user} on listener {identity['listener']}")
+            self.found.ok("whoami", f"user {user} on listener {listener}")
 
     # ---------------------------------------------------------------------------------------------------- addresses
 
