@@ -1,4 +1,4 @@
-"""A configuration that names everything there is to name, and the files it names."""
+"""A configuration that names all that there is to name, and the files it names."""
 
 from pathlib import Path
 from textwrap import dedent
@@ -34,14 +34,20 @@ CONFIG: Final = dedent(
           client_ca: ca.pem
           principal_mapping_rules: "RULE:^CN=(.*?),.*$/$1/L,DEFAULT"
           ciphers: "ECDHE+AESGCM:!RC4"
-        sasl:
-          kerberos:
-            keytab: kafka.keytab
-            default_realm: EXAMPLE.COM
-            principal_to_local_rules: ["RULE:[1:$1](.*)s/@.*//", DEFAULT]
     quotas: {store: {path: quotas.yaml}}
     """
 )
+KERBEROS: Final = CONFIG.replace(
+    "quotas:",
+    """\
+    sasl:
+      kerberos:
+        keytab: kafka.keytab
+        default_realm: EXAMPLE.COM
+        principal_to_local_rules: ["RULE:[1:$1](.*)s/@.*//", DEFAULT]
+quotas:""",
+)
+"""With GSSAPI besides, which needs an extra that not every machine has."""
 QUOTAS: Final = "quotas:\n  - {entity: {user: alice}, producer_byte_rate: 1MiB}\n"
 NOW_S: Final = 1_900_000_000.0  # 2030-03-17
 

@@ -1,6 +1,7 @@
 """What `sluice check` says about the files that a configuration names."""
 
 import re
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -8,8 +9,9 @@ from pathlib import Path
 import pytest
 import trustme
 
+from config.settings import Kerberos
 from proxy.checks.report import Report, check
-from tests.proxy.checks.secure import AUTHORITY, CONFIG, NOW_S, secret, show, write
+from tests.proxy.checks.secure import AUTHORITY, CONFIG, KERBEROS, NOW_S, secret, show, write
 
 NOW = datetime.fromtimestamp(NOW_S, UTC)
 
@@ -54,10 +56,8 @@ def content(name: str, what: bytes) -> Change:
         (remove("ca.pem"), ":5:9: cluster.tls.ca: ca.pem cannot be read: no such file or directory"),
         (remove("proxy.key"), ":7:10: cluster.tls.key: proxy.key cannot be read: no such file or directory"),
         (remove("password"), ":11:20: cluster.sasl.password_file: password: no such file or directory"),
-        (remove("kafka.keytab"), ":27:17: listeners[0].sasl.kerberos.keytab: kafka.keytab cannot be read"),
         (content("password", b"\n"), ":11:20: cluster.sasl.password_file: password: is empty: write"),
         (content("password", b"\xff"), ":11:20: cluster.sasl.password_file: password: is not UTF-8"),
-        (content("kafka.keytab", b"x"), ":27:17: listeners[0].sasl.kerberos.keytab: kafka.keytab is not a keytab"),
         (content("ca.pem", b"none"), ":5:9: cluster.tls.ca: ca.pem is not a PEM file"),
         (content("chain.key", b"none"), ":20:12: listeners[0].tls.key: chain.key holds no private key; it must hold"),
     ],
@@ -69,7 +69,7 @@ def test_what_cannot_be_read_is_told_where_it_is_named(folder: Path, change: Cha
 
 
 def test_every_file_is_looked_at(folder: Path) -> None:
-    for name in ("ca.pem", "proxy.pem", "proxy.key", "password", "chain.pem", "chain.key", "kafka.keytab"):
+    for name in ("ca.pem", "proxy.pem", "proxy.key", "password", "chain.pem", "chain.key"):
         (folder / name).unlink()
     at = [line.split(": ")[1] for line in found(folder)]
     assert at == [
@@ -80,7 +80,6 @@ def test_every_file_is_looked_at(folder: Path) -> None:
         "listeners[0].tls.certificate",
         "listeners[0].tls.key",
         "listeners[0].tls.client_ca",
-        "listeners[0].sasl.kerberos.keytab",
     ]
 
 
@@ -143,7 +142,7 @@ def test_which_hosts_the_certificate_is_for(folder: Path, names: list[str], miss
     assert all(line.startswith("warning: sluice.yaml:19:20: ") for line in found(folder))
 
 
-@pytest.mark.parametrize("name", ["chain.key", "proxy.key", "password", "kafka.keytab"])
+@pytest.mark.parametrize("name", ["chain.key", "proxy.key", "password"])
 def test_secrets_are_not_for_everybody(folder: Path, name: str) -> None:
     (folder / name).chmod(0o644)
     (line,) = found(folder)
@@ -185,12 +184,39 @@ def test_what_openssl_alone_finds_is_told_too(folder: Path) -> None:
     [
         ("$1/L,DEFAULT", "$1/X", ":23:32: listeners[0].tls.principal_mapping_rules: "),
         ("^CN=(.*?),.*$", "[a&&b]", ":23:32: listeners[0].tls.principal_mapping_rules: "),
-        ("RULE:[1:$1](.*)s/@.*//", "RULE:[1:$1", ":29:35: listeners[0].sasl.kerberos.principal_to_local_rules: "),
     ],
 )  # fmt: skip
 def test_rules_are_parsed(folder: Path, old: str, new: str, at: str) -> None:
     (line,) = found(folder, CONFIG.replace(old, new))
     assert line.startswith(at)
+
+
+KERBEROS_AT = "listeners[0].sasl.kerberos"
+
+
+def test_a_keytab_and_its_rules(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Kerberos] = []
+    monkeypatch.setattr("proxy.checks.configuration.acceptor", opened.append)
+    assert found(folder, KERBEROS) == []
+    assert [kerberos.keytab for kerberos in opened] == [folder / "kafka.keytab"]
+    (line,) = found(folder, KERBEROS.replace("RULE:[1:$1](.*)s/@.*//", "RULE:[1:$1"))
+    assert line.startswith(f":29:35: {KERBEROS_AT}.principal_to_local_rules: ")
+    (folder / "kafka.keytab").chmod(0o644)
+    (line,) = found(folder, KERBEROS)
+    assert line.startswith(f"warning: sluice.yaml:27:17: {KERBEROS_AT}.keytab: every user of this machine can read ")
+    secret(folder / "kafka.keytab", b"x")
+    (line,) = found(folder, KERBEROS)
+    assert line.startswith(f":27:17: {KERBEROS_AT}.keytab: kafka.keytab is not a keytab; ")
+    (folder / "kafka.keytab").unlink()
+    (line,) = found(folder, KERBEROS)
+    assert line.startswith(f":27:17: {KERBEROS_AT}.keytab: kafka.keytab cannot be read: ")
+
+
+def test_gssapi_needs_its_extra(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    (line,) = found(folder, KERBEROS)
+    assert line.startswith(f":27:9: {KERBEROS_AT}: GSSAPI cannot be read: ")
+    assert "install the extra, kafka-sluice[gssapi]" in line
 
 
 def test_a_password_in_the_clear(folder: Path) -> None:
@@ -235,7 +261,7 @@ quotas: """
 
 def test_two_listeners_that_tell_the_same_addresses(folder: Path) -> None:
     (line,) = found(folder, CONFIG.replace("quotas: ", OTHER))
-    assert line.startswith("warning: sluice.yaml:30:54: listeners[1].advertise: clients of listener SASL_SSL are told ")
+    assert line.startswith("warning: sluice.yaml:25:54: listeners[1].advertise: clients of listener SASL_SSL are told ")
     assert found(folder, CONFIG.replace("quotas: ", OTHER.replace("9093", "9094"))) == []
 
 
