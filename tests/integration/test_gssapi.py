@@ -243,7 +243,9 @@ def test_java_client_is_its_principal(kerberos: Realm, kind: ClientKind) -> None
 @pytest.mark.matrix
 def test_client_with_raw_tokens_is_its_principal_from_the_first_answer_on(kerberos: Realm) -> None:
     """Before Kafka 1.0; the broker does not answer the last token, so its success shows with an ordinary request."""
-    assert _produces(kerberos, JAVA_0, "bob") == {ANONYMOUS, "bob"}
+    seen = _produces(kerberos, JAVA_0, "bob")
+    assert "bob" in seen
+    assert seen <= {ANONYMOUS, "bob"}
 
 
 @pytest.mark.parametrize(
