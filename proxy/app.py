@@ -6,6 +6,7 @@ import platform
 import resource
 import signal
 import sys
+from collections.abc import Callable
 
 import structlog
 
@@ -22,6 +23,7 @@ from proxy.identity.distinguished_name import rfc2253
 from proxy.identity.gssapi import Acceptor, Unread, acceptor
 from proxy.identity.mechanisms import Mechanisms
 from proxy.identity.sasl import SaslRules
+from proxy.identity.ssl_mapping import parse_rules
 from proxy.in_flight import Rules
 from proxy.lag import watch as watch_lag
 from proxy.listeners import Admission, Listener
@@ -65,6 +67,12 @@ def _loop_runner() -> tuple[asyncio.Runner, str]:
     except ImportError:
         return asyncio.Runner(), "asyncio"
     return asyncio.Runner(loop_factory=uvloop.new_event_loop), "uvloop"
+
+
+def _certificate_names(listener: ListenerSettings) -> Callable[[bytes], str]:
+    """Return what makes the user of a client certificate's DER; it raises ValueError where no rule does."""
+    rules = parse_rules(listener.tls.principal_mapping_rules if listener.tls is not None else "")
+    return lambda der: rules.user(rfc2253(der))
 
 
 class App:
@@ -122,7 +130,9 @@ class App:
             ignore_undecodable_names()
         for each in settings.listeners:
             way = self._routes.of(each)
-            listener = Listener(each, way.cluster, rules, self._sasl_rules(each, way), rfc2253, admission)
+            listener = Listener(
+                each, way.cluster, rules, self._sasl_rules(each, way), _certificate_names(each), admission
+            )
             way.listeners.append(listener)
             self._listeners.append(listener)
         for listener in self._listeners:

@@ -3,6 +3,7 @@
 import asyncio
 import http.client
 import os
+import re
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from config.loader import load_settings
 from proxy.app import App
 from tests.proxy.fake_broker import FakeBroker, fake_broker
 from tests.proxy.front import TIMEOUT_S, client, free_ports
+from tests.proxy.pki import Pki
 from tests.proxy.playbook import list_offsets
 
 pytestmark = pytest.mark.asyncio
@@ -21,7 +23,7 @@ pytestmark = pytest.mark.asyncio
 CONFIG = """\
 cluster: {{name: test, bootstrap: ["127.0.0.1:{broker}"], refresh: 50ms}}
 listeners:
-  - {{name: PLAIN, bind: "127.0.0.1:{bind}", advertise: 127.0.0.1, brokers: {{"1": "{port}"}}}}
+  - {{name: PLAIN, bind: "127.0.0.1:{bind}", advertise: 127.0.0.1, brokers: {{"1": "{port}"}}{more}}}
 quotas: {{store: {{path: quotas.yaml}}, mode: {mode}}}
 admin: {{bind: "127.0.0.1:{admin}"}}
 drain: {{timeout: 1s}}
@@ -30,9 +32,10 @@ QUOTAS = "quotas:\n  - {entity: {client-id: app}, producer_byte_rate: 1KiB}\n"
 
 
 class Running:
-    def __init__(self, folder: Path, broker_port: int, mode: str) -> None:
+    def __init__(self, folder: Path, broker_port: int, mode: str, more: str) -> None:
         with free_ports(3) as (self.bind, self.port, self.admin):
-            text = CONFIG.format(broker=broker_port, bind=self.bind, port=self.port, admin=self.admin, mode=mode)
+            ports = {"bind": self.bind, "port": self.port, "admin": self.admin}
+            text = CONFIG.format(broker=broker_port, mode=mode, more=more, **ports)
         self.quotas = folder / "quotas.yaml"
         self.quotas.write_text(QUOTAS)
         (folder / "sluice.yaml").write_text(text)
@@ -68,8 +71,11 @@ class Running:
 
 
 @asynccontextmanager
-async def running(folder: Path, broker: FakeBroker | None, mode: str = "enforce") -> AsyncIterator[Running]:
-    program = Running(folder, broker.port if broker else 1, mode)
+async def running(
+    folder: Path, broker: FakeBroker | None, mode: str = "enforce", more: str = ""
+) -> AsyncIterator[Running]:
+    """Run with ``more`` settings of the listener."""
+    program = Running(folder, broker.port if broker else 1, mode, more)
     loop = asyncio.get_running_loop()
     before = {task for task in asyncio.all_tasks(loop) if task is not program.task}
     try:
@@ -125,6 +131,39 @@ async def test_sighup_loads_the_quotas_again(tmp_path: Path) -> None:
         await program.until("/metrics", 'sluice_quota_reloads_total{outcome="ok"} 1.0')
         os.kill(os.getpid(), signal.SIGHUP)
         await program.until("/metrics", 'sluice_quota_reloads_total{outcome="ok"} 2.0')
+
+
+async def test_certificates_are_loaded_again_on_change_and_on_sighup(tmp_path: Path, pki: Pki) -> None:
+    reloads = 'sluice_certificate_reloads_total{listener="PLAIN",outcome='
+    async with running(tmp_path, None, more=", tls: {certificate: tls.crt, key: tls.key}") as program:
+        before = await program.until("/metrics", reloads + '"ok"} 0.0')
+        pki.issue("127.0.0.1", "another.name")
+        after = await program.until("/metrics", reloads + '"ok"} 1.0')
+        pki.key.write_text("nothing")
+        await program.until("/metrics", reloads + '"failed"} 1.0')
+        os.kill(os.getpid(), signal.SIGHUP)
+        await program.until("/metrics", reloads + '"failed"} 2.0')
+        expiry = re.compile(r'sluice_certificate_expiry_timestamp_seconds\{listener="PLAIN"\} (.+)')
+        assert all(float(found) > 1e9 for text in (before, after) for found in expiry.findall(text) or [0])
+
+
+async def test_the_rules_of_the_listener_name_the_user(tmp_path: Path, pki: Pki) -> None:
+    tls = "certificate: tls.crt, key: tls.key, client_ca: ca.pem, client_authentication: required"
+    rules = "'RULE:^CN=([^,]+),OU=.*$/$1/U'"
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        more = f", tls: {{{tls}, principal_mapping_rules: {rules}}}"
+        async with running(tmp_path, one, more=more) as program:
+            await program.until("/readyz", "ready")
+            async with client(program.port, pki.client("alice")) as asking:
+                await asking.ask(list_offsets(1))
+                peer = "{}:{}".format(*asking.writer.get_extra_info("sockname"))
+                assert '"user": "ALICE"' in (await program.get(f"/whoami?peer={peer}"))[1]
+
+
+async def test_a_certificate_that_is_missing_at_the_start_ends_with_1(tmp_path: Path) -> None:
+    async with running(tmp_path, None, more=", tls: {certificate: tls.crt, key: tls.key}") as program:
+        assert await program.task == 1
 
 
 async def test_off_puts_no_quota_in_force(tmp_path: Path) -> None:
