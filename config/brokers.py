@@ -55,8 +55,8 @@ def parse_broker_ports(written: Mapping[str, object]) -> BrokerPorts:
 
 def node_id_of(host: str, template: str) -> int | None:
     """Return which broker ``host`` stands for, None if it does not fit ``template`` (``b{node_id}.example.com``)."""
-    before, after = template.lower().removesuffix(".").split("{node_id}")
-    match = re.fullmatch(rf"{re.escape(before)}(0|[1-9][0-9]{{0,9}}){re.escape(after)}", host.lower().removesuffix("."))
+    before, after = template.lower().split("{node_id}")
+    match = re.fullmatch(rf"{re.escape(before)}(0|[1-9][0-9]{{0,9}}){re.escape(after)}", host.lower())
     return int(match[1]) if match is not None and int(match[1]) <= MAX_NODE_ID else None
 
 

@@ -160,6 +160,10 @@ class Listener(Section):
         if "tls" in info.data and info.data["tls"] is None:
             raise InvalidValue("stands without tls", "add the section tls: clients name the host in its handshake")
         bootstrap = info.data.get("advertise", "")
+        if bootstrap.endswith("."):
+            raise InvalidValue(
+                f"stands beside advertise: {bootstrap}, with a dot that TLS leaves out", "write it without"
+            )
         if (node_id := node_id_of(bootstrap, broker_host)) is not None:
             raise InvalidValue(
                 f"stands for broker {node_id} by the name that advertise has for any broker: {bootstrap}",

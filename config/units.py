@@ -119,7 +119,9 @@ def parse_host_template(text: str) -> str:
     host = text.replace("{node_id}", "2147483647")
     if text.count("{node_id}") != 1 or ":" in text:
         raise InvalidValue(f"{text!r} does not name one host for each broker", "write it like b{node_id}.example.com")
-    if host.removesuffix(".").rpartition(".")[2].isdecimal():
+    if text.endswith("."):
+        raise InvalidValue(f"{text!r} ends with a dot, which clients leave out in TLS (SNI)", "write it without")
+    if host.rpartition(".")[2].isdecimal():
         raise InvalidValue(f"{text!r} is an IP address, and TLS names none (SNI)", "write a host name")
     parse_host(host)
     return text

@@ -72,6 +72,9 @@ def test_requested_needs_no_rules(file: Path) -> None:
         ("advertise: kafka", "advertise: B12.kafka", [
             (":6:18: listeners[0].broker_host: stands for broker 12 by the name that advertise has for any broker: "
             "B12.kafka.example.com; write an advertise that does not fit it")]),
+        ("advertise: kafka.example.com", "advertise: kafka.example.com.", [
+            (":6:18: listeners[0].broker_host: stands beside advertise: kafka.example.com., "
+            "with a dot that TLS leaves out; write it without")]),
         ("      client_ca: tls/clients.pem\n", "", [
             (":9:7: listeners[0].tls.client_ca: is missing; "
             "client_authentication: required needs the authorities to verify by")]),
