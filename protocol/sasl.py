@@ -108,8 +108,8 @@ def _after_nullable_string(frame: bytes, offset: int, *, flexible: bool) -> int:
     if flexible:
         length, offset = decode_varint(frame, offset)
         return offset + max(length - 1, 0)
-    length = _INT16.unpack_from(frame, offset)[0]
-    return offset + 2 + max(length, 0)
+    size: int = _INT16.unpack_from(frame, offset)[0]
+    return offset + 2 + max(size, 0)
 
 
 def _end(frame: bytes, begin: int, length: int) -> int:

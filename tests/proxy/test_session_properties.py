@@ -91,10 +91,8 @@ class World:
                 return heartbeat(number)
             case "list offsets":
                 return list_offsets(number)
-            case "handshake":
-                return handshake(number, "PLAIN")
-            case "token":
-                return authenticate(number, b"\0alice\0secret")
+            case "handshake" | "token":
+                return handshake(number, "PLAIN") if kind == "handshake" else authenticate(number, b"\0alice\0secret")
             case _:
                 return request(18, 99, number)
 
