@@ -64,6 +64,8 @@ def broker_context(settings: BrokerTlsSettings) -> ssl.SSLContext:
             context.load_verify_locations(settings.ca)
         except OSError as error:
             raise _refused("tls.ca", settings.ca, error, "holds no certificate in PEM form") from error
+    # Java takes every certificate of a truststore for an anchor, OpenSSL by itself only roots.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.check_hostname = settings.verify_hostname
     if settings.certificate is not None and settings.key is not None:
         load_own_certificate(context, settings.certificate, settings.key)

@@ -59,7 +59,7 @@ class Cluster:
 
     ``on_broker`` is called for a node id seen for the first time, before anybody is told of it. Where the brokers
     demand SASL and the route has no login, they cannot be asked who they are: then they are learned from what they
-    answer to clients alone (docs/decisions/0010). Raises OSError where the files for TLS cannot be loaded.
+    answer to clients alone (docs/decisions/0011). Raises OSError where the files for TLS cannot be loaded.
     """
 
     def __init__(

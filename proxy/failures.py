@@ -1,6 +1,7 @@
 """What to tell an operator of a connection to a broker that failed: one line, with what to do about it."""
 
 import ssl
+from dataclasses import dataclass
 from typing import Final
 
 # OpenSSL's X509_V_ERR_*: what was wrong with a certificate.
@@ -23,15 +24,28 @@ _NO_COMMON_TLS: Final = frozenset(
 _CERTIFICATE_REFUSED: Final = ("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "UNKNOWN_CA", "CERTIFICATE_UNKNOWN")
 
 
-def describe(error: BaseException) -> str:
+@dataclass(frozen=True, slots=True)
+class Fixes:
+    """What to do about TLS that fails, in the words of the file that has the settings."""
+
+    authority: str = "name that authority in tls.ca"
+    host: str = "set tls.verify_hostname to false"
+    certificate: str = "set tls.certificate and tls.key"
+    plain: str = "connect to its TLS listener, or without tls"
+
+
+OF_SLUICE: Final = Fixes()
+
+
+def describe(error: BaseException, fixes: Fixes = OF_SLUICE) -> str:
     """Return what to tell an operator of ``error``: timeouts and ends of stream have no text of their own."""
     match error:
         case TimeoutError():
             return "no answer in time"
         case ssl.SSLCertVerificationError():
-            return _of_certificate(error)
+            return _of_certificate(error, fixes)
         case ssl.SSLError():
-            return _of_tls(error)
+            return _of_tls(error, fixes)
         case EOFError():
             return (
                 "closed the connection without an answer: does this listener demand TLS, a client certificate or SASL?"
@@ -39,26 +53,26 @@ def describe(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def _of_certificate(error: ssl.SSLCertVerificationError) -> str:
+def _of_certificate(error: ssl.SSLCertVerificationError, fixes: Fixes) -> str:
     match error.verify_code:
         case code if code == _EXPIRED:
             return "its certificate has expired: renew it"
         case code if code == _NOT_YET_VALID:
             return "its certificate is not valid yet: compare the clocks"
         case code if code in _UNKNOWN_AUTHORITY:
-            return "its certificate is not signed by an authority that is trusted here: name that authority in tls.ca"
+            return f"its certificate is not signed by an authority that is trusted here: {fixes.authority}"
         case code if code in _OTHER_NAME:
             reason = error.verify_message.rstrip(".")
-            return f"{reason}: add the name to it, or set tls.verify_hostname to false"
+            return f"{reason}: add the name to it, or {fixes.host}"
     return f"its certificate cannot be verified: {error.verify_message or error.reason}"
 
 
-def _of_tls(error: ssl.SSLError) -> str:
+def _of_tls(error: ssl.SSLError, fixes: Fixes) -> str:
     reason = error.reason or str(error)
     if reason in _NOT_TLS:
-        return "does not speak TLS on this port: connect to its TLS listener, or without tls"
+        return f"does not speak TLS on this port: {fixes.plain}"
     if reason in _NO_COMMON_TLS:
         return f"no version and cipher of TLS in common ({reason}): TLS 1.2 is the oldest that is spoken here"
     if reason.endswith(_CERTIFICATE_REFUSED):
-        return f"refuses the certificate it was shown, or demands one ({reason}): set tls.certificate and tls.key"
+        return f"refuses the certificate it was shown, or demands one ({reason}): {fixes.certificate}"
     return f"TLS failed: {reason}"

@@ -50,7 +50,7 @@ class ConnectionWatch:
         self._proxy_pid = proxy_pid
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="connection-watch", daemon=True)
-        self._relays: set[asyncio.Task[None]] = set()
+        self._relays: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._servers: list[asyncio.Server] = []
 
     def start(self) -> None:
@@ -73,15 +73,17 @@ class ConnectionWatch:
     async def _close(self) -> None:
         for server in self._servers:
             server.close()
-        for relay in self._relays:
+        for relay, writer in self._relays.items():
             relay.cancel()
+            writer.transport.abort()  # also of a relay that has not begun yet
         await asyncio.gather(*self._relays, return_exceptions=True)
+        await asyncio.sleep(0)  # the last transports close
 
     def _acceptor(self, node: Node, endpoint: Endpoint) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]:
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             relay = self._loop.create_task(self._relay(node, endpoint, reader, writer))
-            self._relays.add(relay)
-            relay.add_done_callback(self._relays.discard)
+            self._relays[relay] = writer
+            relay.add_done_callback(self._relays.pop)
 
         return accept
 

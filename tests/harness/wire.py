@@ -3,6 +3,7 @@
 Built from struct, so that no codec of ours or of a client library stands between the test and the wire.
 """
 
+import contextlib
 import socket
 import ssl
 import struct
@@ -64,6 +65,14 @@ class Connection:
             return True
         except TimeoutError:
             return False
+
+    def rest(self) -> bytes:
+        """Everything until the peer closes; TimeoutError if it does not."""
+        found = bytearray()
+        with contextlib.suppress(ConnectionError):
+            while chunk := self._socket.recv(1 << 16):
+                found += chunk
+        return bytes(found)
 
     def close(self) -> None:
         self._socket.close()

@@ -105,6 +105,18 @@ class ClientProcess:
             throttle_ms=done["throttle_ms"],
         )
 
+    def failure(self, timeout_s: float = TIMEOUT_S) -> str:
+        """What it failed with; ClientError when it ended well."""
+        try:
+            status = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise self._error(f"did not fail within {timeout_s:g} s") from None
+        self._reader.join(TIMEOUT_S)
+        said = self.of_kind("error")
+        if status == 0 or not said:
+            raise self._error(f"ended with status {status} and no error")
+        return str(said[-1]["text"])
+
     def stderr(self) -> str:
         return self._stderr.read_text(encoding="utf-8", errors="replace") if self._stderr.exists() else ""
 

@@ -1,0 +1,70 @@
+"""The brokers behind the proxy, asked as the proxy itself asks them: with its settings, from where the doctor runs."""
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+
+from config.cluster import Route
+from config.units import Address
+from protocol.locator import Endpoint
+from protocol.requests import WHICH_VERSIONS
+from proxy.broker_connection import connect
+from proxy.broker_tls import broker_context
+from proxy.cluster import which_brokers
+from proxy.doctor.findings import Findings
+from proxy.doctor.front import ERRORS, TIMEOUT_S
+from proxy.failures import describe
+from proxy.login import Login, LoginError
+
+
+async def look_behind(found: Findings, route: Route, *, demands_sasl: bool) -> None:
+    """Ask each bootstrap broker for Metadata, after the proxy's login, and try every broker that is named."""
+    try:
+        context = broker_context(route.tls) if route.tls is not None else None
+    except OSError as error:
+        found.fail("brokers", str(error), "write that file")
+        return
+    login = Login(route.sasl) if route.sasl is not None else None
+    blind = login is None and demands_sasl
+    endpoints: dict[int, Endpoint] = {}
+    for address in route.bootstrap:
+        for endpoint in await _ask(found, address, context, login, blind=blind):
+            endpoints[endpoint.node_id] = endpoint
+    for node_id in sorted(endpoints):
+        told = Address(endpoints[node_id].host.decode("utf-8", "replace"), endpoints[node_id].port)
+        if told not in route.bootstrap:
+            await _ask(found, told, context, None, blind=True, node_id=node_id)
+    if blind:
+        fix = "set cluster.sasl: until then brokers are known after the first client's Metadata only"
+        found.warn("brokers", "they demand SASL, and the proxy has no login to ask them for their addresses", fix)
+
+
+async def _ask(
+    found: Findings,
+    address: Address,
+    context: ssl.SSLContext | None,
+    login: Login | None,
+    *,
+    blind: bool,
+    node_id: int | None = None,
+) -> Sequence[Endpoint]:
+    """Ask one broker who the others are; ``blind``: only whether it is there."""
+    broker = f"bootstrap broker {address}" if node_id is None else f"broker {node_id} at {address}"
+    try:
+        async with asyncio.timeout(TIMEOUT_S), connect(address.host, address.port, context) as connection:
+            if blind:
+                await connection.ask(WHICH_VERSIONS)
+                found.ok("brokers", f"{broker} answers")
+                return ()
+            if login is not None:
+                await login.perform(connection)
+            endpoints = await which_brokers(connection)
+    except LoginError as error:
+        found.fail("brokers", f"{broker} {error}", "compare cluster.sasl with the brokers' users")
+    except ERRORS as error:
+        found.fail("brokers", f"{broker}: {describe(error)}", "is it up, and reached from here as the settings say?")
+    else:
+        names = ", ".join(str(endpoint.node_id) for endpoint in sorted(endpoints))
+        found.ok("brokers", f"{broker} answers: the cluster has brokers {names}")
+        return endpoints
+    return ()

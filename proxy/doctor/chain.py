@@ -1,0 +1,95 @@
+"""The certificates that a listener serves."""
+
+import ssl
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from cryptography.x509 import Certificate, load_der_x509_certificate
+
+from config.listener import Listener
+from config.problems import InvalidValue
+from config.units import Address
+from proxy.broker_connection import connect
+from proxy.certificates import covers, days_left, name_of, names_in, out_of_order, read_certificates
+from proxy.doctor.findings import Findings
+
+SOON_DAYS: Final = 30
+_DER: Final = 2  # _ssl.ENCODING_DER
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """What a handshake has shown; the listener's own certificate first."""
+
+    version: str
+    cipher: str
+    certificates: list[Certificate]
+
+
+async def served_chain(address: Address, unverified: ssl.SSLContext) -> Chain:
+    """Shake hands with a context that takes any certificate, to see the one that is wrong. Raises OSError."""
+    async with connect(address.host, address.port, unverified) as connection:
+        tls = connection.tls
+        if tls is None:
+            raise ConnectionError("no TLS was made")
+        cipher = tls.cipher()
+        return Chain(tls.version() or "", cipher[0] if cipher else "", _certificates(tls))
+
+
+def _certificates(tls: ssl.SSLObject) -> list[Certificate]:
+    if hasattr(tls, "get_unverified_chain"):  # from Python 3.13 on
+        return [load_der_x509_certificate(der) for der in tls.get_unverified_chain()]
+    chain = tls._sslobj.get_unverified_chain()  # type: ignore[attr-defined]  # noqa: SLF001  the same, before it was public
+    return [load_der_x509_certificate(each.public_bytes(_DER)) for each in chain]
+
+
+def look_at_chain(found: Findings, chain: Chain, listener: Listener, now_s: float) -> None:
+    """Say of each certificate whose it is and how long it lasts, and of the first whether it fits the hosts."""
+    now = datetime.fromtimestamp(now_s, UTC)
+    for certificate in chain.certificates:
+        days = days_left(certificate, now)
+        said = f"{name_of(certificate)}, issued by {_issuer_of(certificate)}"
+        until = f"{certificate.not_valid_after_utc:%Y-%m-%d}"
+        if certificate.not_valid_before_utc > now:
+            since = f"{certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
+            found.fail("certificate", f"{said}, is not valid before {since}", "compare the clocks")
+        elif days < 0:
+            found.fail("certificate", f"{said}, expired on {until}", "renew it")
+        elif days < SOON_DAYS:
+            found.warn("certificate", f"{said}, expires on {until}, in {days} days", "renew it")
+        else:
+            found.ok("certificate", f"{said}, until {until}, {days} days")
+    if wrong := out_of_order(chain.certificates):
+        found.fail("certificate", wrong, "write the certificate first, then the one that issued it, and so on")
+    if chain.certificates:
+        _look_at_hosts(found, chain.certificates[0], listener)
+        _look_at_file(found, chain.certificates[0], listener)
+
+
+def _look_at_hosts(found: Findings, leaf: Certificate, listener: Listener) -> None:
+    hosts = [listener.advertise]
+    if listener.broker_host is not None:
+        hosts = [listener.advertise, listener.broker_host.replace("{node_id}", "0")]
+    missing = [host for host in hosts if not covers(leaf, host)]
+    names = ", ".join(names_in(leaf)) or "nothing"
+    if missing:
+        fix = "have one issued that names it as a subject alternative name"
+        found.fail("certificate", f"is not for {', '.join(missing)}, which clients are told, only for {names}", fix)
+    else:
+        found.ok("certificate", f"is for {names}: {', '.join(hosts)} is among them")
+
+
+def _look_at_file(found: Findings, leaf: Certificate, listener: Listener) -> None:
+    try:
+        own = read_certificates(listener.tls.certificate)[0] if listener.tls is not None else leaf
+    except InvalidValue:
+        return  # the configuration's own line has said so
+    if own != leaf:
+        fix = "compare the address with this configuration, and see the proxy's log for why the file was not loaded"
+        found.warn("certificate", f"{name_of(own)} in the file is another than the one that is served", fix)
+
+
+def _issuer_of(certificate: Certificate) -> str:
+    issuer = certificate.issuer.rfc4514_string()
+    return "itself" if certificate.issuer == certificate.subject else issuer

@@ -1,0 +1,151 @@
+"""How the doctor connects: what a file for ``--command-config`` says, as Kafka's own tools would read it."""
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from config.listener import Listener
+from proxy.doctor.credentials import Credentials, credentials_of
+from proxy.doctor.properties import ClientConfigError, parse_properties
+from proxy.failures import Fixes
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+OF_CLIENT: Final = Fixes(
+    authority="name that authority in ssl.truststore.location (PEM) of --command-config",
+    host="set ssl.endpoint.identification.algorithm to nothing",
+    certificate="name a certificate with its key in ssl.keystore.location (PEM) of --command-config",
+    plain="set security.protocol to PLAINTEXT or SASL_PLAINTEXT",
+)
+
+# What says something to Kafka's clients and cannot be done here, with what to do instead.
+_UNSUPPORTED: Final = {
+    "ssl.keystore.key": "write it with the certificate into a PEM file and name that in ssl.keystore.location",
+    "ssl.keystore.certificate.chain": "write it with the key into a PEM file and name that in ssl.keystore.location",
+    "ssl.truststore.password": "PEM files have none: leave it out",
+    "ssl.keystore.password": "PEM files have none: leave it out (the key's own password is ssl.key.password)",
+    "ssl.engine.factory.class": "leave it out",
+    "security.providers": "leave it out",
+}
+_USED: Final = frozenset(
+    (
+        "bootstrap.servers",
+        "security.protocol",
+        "sasl.mechanism",
+        "sasl.jaas.config",
+        "sasl.oauthbearer.token.endpoint.url",
+        "sasl.login.callback.handler.class",
+        "ssl.truststore.type",
+        "ssl.truststore.location",
+        "ssl.truststore.certificates",
+        "ssl.keystore.type",
+        "ssl.keystore.location",
+        "ssl.key.password",
+        "ssl.endpoint.identification.algorithm",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """How to connect and log in."""
+
+    protocol: str
+    context: ssl.SSLContext | None = None
+    """Verifies as the client would; None without TLS."""
+    unverified: ssl.SSLContext | None = None
+    """Takes any certificate: to look at one that is refused, and at what stands behind it."""
+    credentials: Credentials | None = None
+    bootstrap: str | None = None
+    ignored: tuple[str, ...] = ()
+    """Keys of the file that say nothing to the doctor."""
+    given: bool = True
+    """There is a file: without one, the doctor knows neither whom clients trust nor whom they log in as."""
+
+
+def client_for(listener: Listener) -> Client:
+    """Return what connects to ``listener`` where no file says how."""
+    if listener.tls is None:
+        return Client("PLAINTEXT", given=False)
+    return Client("SSL", _context({}), _unverified({}), given=False)
+
+
+def load_client(path: Path, now_s: float) -> Client:
+    """Read the file. Raises ClientConfigError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
+        raise ClientConfigError(f"{path}: {str(reason).lower()}") from None
+    return client_of(parse_properties(text), now_s)
+
+
+def client_of(properties: Mapping[str, str], now_s: float) -> Client:
+    """Return what the properties ask for. Raises ClientConfigError."""
+    for key, fix in _UNSUPPORTED.items():
+        if key in properties:
+            raise ClientConfigError(f"{key} is not supported by the doctor: {fix}")
+    for key in _USED & properties.keys():
+        if properties[key].startswith("${"):
+            raise ClientConfigError(f"{key} is left to a config provider: write the value itself")
+    protocol = properties.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in PROTOCOLS:
+        raise ClientConfigError(f"security.protocol is none of {', '.join(PROTOCOLS)}")
+    tls = protocol.endswith("SSL")
+    return Client(
+        protocol,
+        _context(properties) if tls else None,
+        _unverified(properties) if tls else None,
+        credentials_of(properties, now_s) if protocol.startswith("SASL") else None,
+        properties.get("bootstrap.servers", "").split(",")[0].strip() or None,
+        tuple(sorted(properties.keys() - _USED)),
+    )
+
+
+def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = properties.get("ssl.endpoint.identification.algorithm", "https") != ""
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # Java trusts what stands in a truststore, root or not
+    inline, trusted = properties.get("ssl.truststore.certificates"), _store(properties, "truststore")
+    try:
+        if inline is None and trusted is None:
+            context.load_default_certs()
+        else:
+            context.load_verify_locations(cafile=trusted, cadata=inline)
+    except OSError as error:
+        raise ClientConfigError(f"ssl.truststore: {_said(error, 'holds no certificate in PEM form')}") from None
+    return _showing(properties, context)
+
+
+def _unverified(properties: Mapping[str, str]) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return _showing(properties, context)
+
+
+def _showing(properties: Mapping[str, str], context: ssl.SSLContext) -> ssl.SSLContext:
+    shown = _store(properties, "keystore")
+    if shown is not None:
+        try:
+            context.load_cert_chain(shown, password=properties.get("ssl.key.password", ""))
+        except OSError as error:
+            said = _said(error, "holds no certificate with its key in PEM form, or ssl.key.password is not the key's")
+            raise ClientConfigError(f"ssl.keystore.location {shown}: {said}") from None
+    return context
+
+
+def _store(properties: Mapping[str, str], store: str) -> str | None:
+    location = properties.get(f"ssl.{store}.location")
+    kind = properties.get(f"ssl.{store}.type", "JKS").upper()
+    if location is not None and kind != "PEM":
+        raise ClientConfigError(
+            f"ssl.{store}.type is {kind}, and the doctor reads PEM alone: convert it (keytool -importkeystore "
+            f"-deststoretype pkcs12, openssl pkcs12 -nodes) and set ssl.{store}.type to PEM"
+        )
+    return location
+
+
+def _said(error: OSError, not_pem: str) -> str:
+    return not_pem if isinstance(error, ssl.SSLError) else (error.strerror or str(error)).lower()

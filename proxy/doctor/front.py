@@ -1,0 +1,222 @@
+"""The way of a client: to the proxy, through TLS, logged in, and to every broker that it is told of."""
+
+import asyncio
+import json
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from config.listener import Listener
+from config.units import Address
+from protocol.errors import ProtocolError
+from protocol.locator import Endpoint
+from protocol.requests import WHICH_VERSIONS
+from proxy import health
+from proxy.broker_connection import BrokerConnection, connect
+from proxy.cluster import which_brokers
+from proxy.doctor.chain import Chain, look_at_chain, served_chain
+from proxy.doctor.client import OF_CLIENT, Client
+from proxy.doctor.findings import Findings
+from proxy.failures import describe
+from proxy.login import LoginError, log_in
+from quotas.entities import ANONYMOUS
+
+TIMEOUT_S: Final = 5.0
+CHECKS: Final = ("tcp", "tls", "certificate", "versions", "login", "whoami", "advertised")
+ERRORS: Final = (OSError, TimeoutError, EOFError, ProtocolError)
+
+
+class StopError(Exception):
+    """What was found makes it pointless to go on this way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """What is connected to, and how."""
+
+    found: Findings
+    listener: Listener
+    bootstrap: Address
+    admin_url: str
+    client: Client
+    now_s: float
+
+    async def examine(self) -> None:
+        """Go the client's way as far as it leads."""
+        try:
+            await self._tcp()
+            context = await self._tls()
+            async with asyncio.timeout(2 * TIMEOUT_S), connect(*self._place, context) as connection:
+                await self._versions(connection)
+                await self._login(connection)
+                await self._whoami(connection)
+                endpoints = await which_brokers(connection)
+            await self._advertised(endpoints, context)
+        except StopError:
+            pass
+        except ERRORS as error:
+            fix = "see the proxy's log, and the brokers' of that moment"
+            self.found.fail("advertised", f"{self.bootstrap} does not answer Metadata: {describe(error)}", fix)
+        seen = {finding.check for finding in self.found.all}
+        for check in CHECKS:
+            if check not in seen and not (check == "certificate" and self.client.context is None):
+                self.found.skip(check, "not looked at, because of what is said above")
+
+    # -------------------------------------------------------------------------------------------------- connections
+
+    async def _tcp(self) -> None:
+        try:
+            async with asyncio.timeout(TIMEOUT_S), connect(*self._place, None):
+                self.found.ok("tcp", f"{self.bootstrap} takes connections")
+        except (OSError, TimeoutError) as error:
+            fix = f"is the proxy running, and does {self.bootstrap} lead to bind {self.listener.bind} of {self._name}?"
+            self.found.fail("tcp", f"{self.bootstrap} cannot be reached: {describe(error)}", fix)
+            raise StopError from None
+
+    async def _tls(self) -> ssl.SSLContext | None:
+        """Return what to connect with from here on; None without TLS."""
+        context, unverified = self.client.context, self.client.unverified
+        if (context is None) != (self.listener.tls is None):
+            speaks = "speaks plaintext" if self.listener.tls is None else "speaks TLS"
+            wanted = "PLAINTEXT or SASL_PLAINTEXT" if self.listener.tls is None else "SSL or SASL_SSL"
+            said = f"{self._name} {speaks}, and security.protocol is {self.client.protocol}"
+            self.found.fail("tls", said, f"set security.protocol to {wanted}, or choose another listener")
+            raise StopError
+        if context is None or unverified is None:
+            self.found.ok("tls", "none: this listener is plaintext")
+            return None
+        chain = await self._handshake(unverified)
+        look_at_chain(self.found, chain, self.listener, self.now_s)
+        return context if await self._verified(context) else unverified
+
+    async def _handshake(self, unverified: ssl.SSLContext) -> Chain:
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                chain = await served_chain(self.bootstrap, unverified)
+        except ERRORS as error:
+            fix = "see the proxy's log: it says why it closed the connection"
+            self.found.fail("tls", f"no handshake with {self.bootstrap}: {describe(error, OF_CLIENT)}", fix)
+            raise StopError from None
+        self.found.ok("tls", f"{chain.version}, {chain.cipher}")
+        return chain
+
+    async def _verified(self, context: ssl.SSLContext) -> bool:
+        """Connect as the client does, who believes only the authorities that he knows."""
+        try:
+            async with asyncio.timeout(TIMEOUT_S), connect(*self._place, context):
+                self.found.ok("certificate", f"verified for {self.bootstrap.host}")
+        except ERRORS as error:
+            said = f"not accepted for {self.bootstrap.host}"
+            if self.client.given:
+                self.found.fail("certificate", said, describe(error, OF_CLIENT))
+                raise StopError from None
+            self.found.warn("certificate", said, f"{describe(error, OF_CLIENT)}, as your clients have it")
+            return False
+        return True
+
+    # -------------------------------------------------------------------------------------------------- one session
+
+    async def _versions(self, connection: BrokerConnection) -> None:
+        try:
+            answer = await connection.ask(WHICH_VERSIONS)
+        except ERRORS as error:
+            fix = f"does a broker stand behind {self._name}? /readyz of the admin port says"
+            self.found.fail("versions", f"no answer to ApiVersions: {describe(error, OF_CLIENT)}", fix)
+            raise StopError from None
+        self.found.ok("versions", f"{int.from_bytes(answer[10:14], 'big')} APIs are offered")
+
+    async def _login(self, connection: BrokerConnection) -> None:
+        credentials = self.client.credentials
+        if credentials is None:
+            if self.listener.authentication == "none":
+                self.found.ok("login", "none: this listener demands no SASL")
+                return
+            said = f"{self._name} demands SASL"
+            if self.client.given:
+                fix = "set security.protocol to SASL_PLAINTEXT or SASL_SSL, with sasl.mechanism and sasl.jaas.config"
+                self.found.fail("login", f"{said}, and security.protocol is {self.client.protocol}", fix)
+            else:
+                self.found.skip("login", f"{said}: give --command-config with the login of a client")
+            raise StopError
+        mechanism = credentials.mechanism
+        who = "the token's user" if credentials.username is None else f"user {credentials.username}"
+        try:
+            await log_in(connection, mechanism, credentials.exchange(), who)
+        except LoginError as error:
+            self.found.fail("login", f"the broker {error}", "compare sasl.jaas.config with the brokers' users")
+            raise StopError from None
+        except ERRORS as error:
+            self.found.fail("login", describe(error), "see the brokers' log of that moment")
+            raise StopError from None
+        self.found.ok("login", f"{who} by {mechanism}")
+
+    async def _whoami(self, connection: BrokerConnection) -> None:
+        peer = quote(str(Address(*connection.own_address)))
+        known, said = await asyncio.to_thread(health.ask, self.admin_url, f"/whoami?peer={peer}")
+        if not known:
+            fix = "ask where the admin port can be reached, of the proxy that this connection went to"
+            self.found.warn("whoami", f"the proxy cannot be asked whom it sees: {said}", fix)
+            return
+        try:
+            identity = json.loads(said)
+            user, listener = identity["user"], identity["listener"]
+        except (ValueError, LookupError, TypeError):
+            fix = "is this the admin port of the proxy?"
+            self.found.warn("whoami", f"{self.admin_url} answers with something else", fix)
+            return
+        credentials = self.client.credentials
+        expected = user if credentials is None or credentials.username is None else credentials.username
+        if credentials is not None and user == ANONYMOUS:
+            fix = f"write authentication: sasl at {self._name}, and see the proxy's log"
+            self.found.fail("whoami", f"the proxy takes this client for {user} in spite of its login", fix)
+        elif user != expected:
+            fix = "quotas count for the user that is named here"
+            self.found.warn("whoami", f"the proxy takes user {expected} for {user}", fix)
+        else:
+            self.found.ok("whoami", f"user {user} on listener {listener}")
+
+    # ---------------------------------------------------------------------------------------------------- addresses
+
+    async def _advertised(self, endpoints: Sequence[Endpoint], context: ssl.SSLContext | None) -> None:
+        if not endpoints:
+            self.found.fail("advertised", "the answer to Metadata names no broker", "see /readyz of the admin port")
+        for endpoint in sorted(endpoints):
+            told = Address(endpoint.host.decode("utf-8", "replace"), endpoint.port)
+            wanted = self._address_of(endpoint.node_id)
+            broker = f"broker {endpoint.node_id}"
+            if wanted is None:
+                fix = f"add the node id to brokers of {self._name}"
+                self.found.fail("advertised", f"{broker} has no port, clients cannot reach it", fix)
+            elif told != wanted:
+                fix = "is the proxy that runs started with this configuration, and is this its listener?"
+                self.found.fail("advertised", f"{broker} is told as {told}, which leads past {wanted}", fix)
+            else:
+                await self._reachable(broker, told, context)
+
+    async def _reachable(self, broker: str, told: Address, context: ssl.SSLContext | None) -> None:
+        try:
+            async with asyncio.timeout(TIMEOUT_S), connect(told.host, told.port, context) as connection:
+                await connection.ask(WHICH_VERSIONS)
+        except ERRORS as error:
+            fix = "does the address lead to the proxy from here, and is the broker behind it up?"
+            self.found.fail("advertised", f"{broker} at {told}: {describe(error, OF_CLIENT)}", fix)
+        else:
+            self.found.ok("advertised", f"{broker} at {told} answers")
+
+    def _address_of(self, node_id: int) -> Address | None:
+        """Return what the proxy tells clients of a broker; None where it has no port for it."""
+        listener = self.listener
+        if listener.broker_host is not None:
+            return Address(listener.broker_host.replace("{node_id}", str(node_id)), listener.bind.port)
+        port = listener.brokers.port_of(node_id) if listener.brokers is not None else None
+        return None if port is None else Address(listener.advertise, port)
+
+    @property
+    def _place(self) -> tuple[str, int]:
+        return self.bootstrap.host, self.bootstrap.port
+
+    @property
+    def _name(self) -> str:
+        return f"listener {self.listener.name}"

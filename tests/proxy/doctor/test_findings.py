@@ -1,0 +1,32 @@
+from proxy.doctor.findings import Findings
+
+
+def test_a_line_says_what_and_what_to_do() -> None:
+    found = Findings()
+    found.ok("tcp", "there")
+    found.warn("certificate", "soon", "renew it")
+    found.skip("login", "nobody")
+    assert not found.failed
+    found.fail("tls", "bad", "mend it")
+    assert found.failed
+    assert [str(finding) for finding in found.all] == [
+        "ok    tcp          there",
+        "warn  certificate  soon: renew it",
+        "skip  login        nobody",
+        "FAIL  tls          bad: mend it",
+    ]
+    assert found.as_data() == {
+        "ok": False,
+        "findings": [
+            {"status": "ok", "check": "tcp", "text": "there", "fix": ""},
+            {"status": "warn", "check": "certificate", "text": "soon", "fix": "renew it"},
+            {"status": "skip", "check": "login", "text": "nobody", "fix": ""},
+            {"status": "FAIL", "check": "tls", "text": "bad", "fix": "mend it"},
+        ],
+    }
+
+
+def test_what_the_other_end_says_moves_no_cursor() -> None:
+    found = Findings()
+    found.fail("login", "no\x1b[2J\r\nentry \u202e", "a\tb")
+    assert str(found.all[0]) == "FAIL  login        no?[2J entry ?: a b"

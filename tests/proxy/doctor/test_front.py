@@ -1,0 +1,199 @@
+"""The client's way, before stand-ins: a broker that answers as the proxy would, and an admin port."""
+
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from config.brokers import BrokerPorts
+from config.cluster import BrokerSasl, BrokerTls, Route
+from config.listener import ClientTls, Listener
+from config.units import Address
+from proxy.doctor.behind import look_behind
+from proxy.doctor.client import Client, client_for, client_of
+from proxy.doctor.findings import Findings
+from proxy.doctor.front import Front
+from tests.proxy.secure_broker import PASSWORD, USER, secure_broker
+
+pytestmark = pytest.mark.asyncio
+
+NOW_S = datetime.now(UTC).timestamp()
+LOGIN = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.jaas.config": f'x.PlainLoginModule required username="{USER}" password="{PASSWORD}";',
+}
+NOWHERE = "http://127.0.0.1:1"
+
+
+class Admin(BaseHTTPRequestHandler):
+    answer: tuple[int, bytes] = (404, b"")
+
+    def do_GET(self) -> None:
+        assert self.path.startswith("/whoami?peer=127.0.0.1%3A") or self.path.startswith("/whoami?peer=127.0.0.1:")
+        status, body = self.answer
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  http.server's name
+        pass
+
+
+@contextmanager
+def admin(status: int, body: str) -> Iterator[str]:
+    Admin.answer = (status, body.encode())
+    with HTTPServer(("127.0.0.1", 0), Admin) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def listener(port: int, *, sasl: bool = False, **more: Any) -> Listener:
+    return Listener(
+        name="TEST",
+        bind=Address("127.0.0.1", port),
+        advertise="127.0.0.1",
+        brokers=BrokerPorts(((range(1, 2), range(port, port + 1)),)),
+        authentication="sasl" if sasl else "none",
+        **more,
+    )
+
+
+async def seen(listener: Listener, client: Client, admin_url: str = NOWHERE) -> dict[str, list[tuple[str, str]]]:
+    """Return (status, text: fix) by check."""
+    found = Findings()
+    await Front(found, listener, listener.bind, admin_url, client, NOW_S).examine()
+    lines: dict[str, list[tuple[str, str]]] = {}
+    for finding in found.all:
+        assert finding.fix or finding.status != "FAIL", "every failing line says what to do"
+        assert PASSWORD not in str(finding)
+        lines.setdefault(finding.check, []).append((finding.status.value, f"{finding.text}: {finding.fix}"))
+    return lines
+
+
+async def test_all_is_well() -> None:
+    identity = '{"listener": "TEST", "peer": "", "user": "ANONYMOUS", "authenticated": false, "mechanism": null}'
+    async with secure_broker() as broker:
+        with admin(200, identity) as url:
+            lines = await seen(listener(broker.port), client_for(listener(broker.port)), url)
+    assert {check: [status for status, _ in said] for check, said in lines.items()} == {
+        "tcp": ["ok"],
+        "tls": ["ok"],
+        "versions": ["ok"],
+        "login": ["ok"],
+        "whoami": ["ok"],
+        "advertised": ["ok"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "expected", "said"),
+    [
+        (200, '{"user": "sluice", "listener": "TEST"}', "ok", "user sluice on listener TEST"),
+        (200, '{"user": "ANONYMOUS", "listener": "TEST"}', "FAIL", "in spite of its login: write authentication: sasl"),
+        (200, '{"user": "other", "listener": "TEST"}', "warn", "takes user sluice for other"),
+        (404, "no client connection", "warn", "no client connection: ask where the admin port can be reached"),
+        (200, "<html>", "warn", "is this the admin port"),
+    ],
+)
+async def test_whom_the_proxy_sees(status: int, body: str, expected: str, said: str) -> None:
+    async with secure_broker(password=PASSWORD) as broker:
+        with admin(status, body) as url:
+            lines = await seen(listener(broker.port, sasl=True), client_of(LOGIN, NOW_S), url)
+    ((found, text),) = lines["whoami"]
+    assert (found, said in text) == (expected, True), text
+    assert lines["advertised"][0][0] == "ok"
+
+
+async def test_an_admin_port_that_is_elsewhere_ends_nothing() -> None:
+    async with secure_broker(password=PASSWORD) as broker:
+        lines = await seen(listener(broker.port, sasl=True), client_of(LOGIN, NOW_S))
+    assert lines["whoami"][0][0] == "warn"
+    assert "ask where the admin port can be reached" in lines["whoami"][0][1]
+    assert lines["advertised"][0][0] == "ok"
+
+
+async def test_without_a_client_s_file_nobody_logs_in() -> None:
+    async with secure_broker(password=PASSWORD) as broker:
+        lines = await seen(listener(broker.port, sasl=True), client_for(listener(broker.port)))
+    assert lines["login"][0][0] == "skip"
+    assert "give --command-config" in lines["login"][0][1]
+    assert (lines["whoami"][0][0], lines["advertised"][0][0]) == ("skip", "skip")
+
+
+@pytest.mark.parametrize(
+    ("days", "host", "expected"),
+    [
+        (100, "127.0.0.1", {"ok"}),
+        (10, "127.0.0.1", {"ok", "warn"}),
+        (-1, "127.0.0.1", {"ok", "FAIL"}),
+        (100, "other.example", {"ok", "FAIL"}),
+    ],
+)
+async def test_certificates(tmp_path: Path, days: int, host: str, expected: set[str]) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    until = datetime.now(UTC) + timedelta(days=days)
+    leaf = authority.issue_cert(host, not_after=until, not_before=until - timedelta(days=365))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    leaf.configure_cert(context)
+    leaf.cert_chain_pems[0].write_to_path(tmp_path / "own.pem")
+    client = client_of(
+        {
+            "security.protocol": "SSL",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(tmp_path / "ca.pem"),
+        },
+        NOW_S,
+    )
+    async with secure_broker(context=context) as broker:
+        served = listener(broker.port, tls=ClientTls(certificate=tmp_path / "own.pem", key=tmp_path / "own.pem"))
+        lines = await seen(served, client)
+    assert {status for status, _ in lines["certificate"]} == expected, lines["certificate"]
+    assert lines["advertised"][0][0] == ("skip" if "FAIL" in expected else "ok")
+
+
+async def test_another_certificate_than_in_the_file_and_one_that_is_not_trusted(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "own.pem")
+    async with secure_broker(context=context) as broker:
+        served = listener(broker.port, tls=ClientTls(certificate=tmp_path / "own.pem", key=tmp_path / "own.pem"))
+        lines = await seen(served, client_for(served))
+    said = [text for status, text in lines["certificate"] if status == "warn"]
+    assert any("in the file is another than the one that is served" in text for text in said)
+    assert any("name that authority in ssl.truststore.location" in text for text in said)
+    assert lines["advertised"][0][0] == "ok", "without a client's file, nobody's trust is at stake"
+
+
+async def test_brokers_behind(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text(PASSWORD)
+    sasl = BrokerSasl(mechanism="PLAIN", username=USER, password_file=password)
+    async with secure_broker(password=PASSWORD) as one, secure_broker() as two:
+        one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", two.port), 3: ("127.0.0.1", 1)}
+        bootstrap = (Address("127.0.0.1", one.port),)
+        for route, demands, expected in [
+            (Route(bootstrap=bootstrap, sasl=sasl), True, ["ok", "ok", "FAIL"]),
+            (Route(bootstrap=bootstrap), True, ["ok", "warn"]),
+            (Route(bootstrap=bootstrap), False, ["FAIL"]),
+            (Route(bootstrap=bootstrap, tls=BrokerTls(ca=tmp_path / "missing")), False, ["FAIL"]),
+        ]:
+            found = Findings()
+            await look_behind(found, route, demands_sasl=demands)
+            assert [finding.status.value for finding in found.all] == expected, found.all
+            assert all(finding.fix for finding in found.all if finding.status == "FAIL")
