@@ -9,6 +9,7 @@ from struct import Struct
 from typing import Any
 
 from protocol.errors import Cause, ProtocolError
+from protocol.foreign import foreign
 
 REQUEST_HEAD = Struct(">iIih")
 """size, api key << 16 | api version, correlation id, length of client_id (request header v1 and v2)."""
@@ -112,7 +113,9 @@ class FrameSplitter:
 
     def _refused(self, size: int) -> ProtocolError:
         if size > self.limit:
-            return ProtocolError(Cause.FRAME_TOO_LARGE, f"frame of {size} bytes, the limit is {self.limit}")
+            return foreign(size) or ProtocolError(
+                Cause.FRAME_TOO_LARGE, f"frame of {size} bytes, the limit is {self.limit}"
+            )
         return ProtocolError(
             Cause.FRAME_TOO_SHORT, f"frame size {size}, the shortest frame here has {self._least} bytes"
         )

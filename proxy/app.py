@@ -13,22 +13,25 @@ from config.problems import ConfigError
 from config.settings import Listener as ListenerSettings
 from config.settings import Settings
 from protocol.api_versions import advertised_limits
-from protocol.errors import ProtocolError
 from proxy import __version__
 from proxy.admin import AdminServer
 from proxy.clock import now_ms, wall_s
-from proxy.cluster import Cluster, describe
 from proxy.drain import drain
+from proxy.failures import describe
+from proxy.identity.distinguished_name import rfc2253
 from proxy.identity.mechanisms import Mechanisms
 from proxy.identity.sasl import SaslRules
 from proxy.in_flight import Rules
 from proxy.lag import watch as watch_lag
-from proxy.listeners import Listener
+from proxy.listeners import Admission, Listener
+from proxy.rejections import Rejections
 from proxy.reload import FileWatch
+from proxy.routes import Routes, Way
 from proxy.serving import Served, serve
 from proxy.stats import Snapshot, Stats
 from proxy.tasks import spawn
 from proxy.throttling import Throttling
+from proxy.tls import ignore_undecodable_names
 from proxy.whoami import identify
 from quotas.engine import Engine, Window
 from quotas.policy import Policy
@@ -39,7 +42,7 @@ log = structlog.get_logger("sluice")
 _EXIT_FAILED = 1
 _EXIT_CONFIG = 2  # as the command line's own; a service manager need not try again
 _MAX_LOGGED_PROBLEMS = 20
-_EXPIRE_EVERY_S = 1.0
+_TIDY_EVERY_S = 1.0
 _IDLE_COUNTER_MS = 20_000  # with its window that is half a minute: a counter is scraped before it goes
 _SWITCH_INTERVAL_S = 0.001
 """How long a thread may hold the interpreter: rendering 2,000 entities then delays the loop half as much."""
@@ -70,6 +73,7 @@ class App:
         self._settings = settings
         self._loop_name = loop_name
         self._stats = Stats()
+        self._rejections = Rejections(self._stats)
         self._policy = Policy()
         self._loaded_at_s = 0.0
         self._stopping = asyncio.Event()
@@ -79,18 +83,19 @@ class App:
         self._connections_limit = 0
         self._tables: list[dict[int, Served]] = []
         self._listeners: list[Listener] = []
+        self._routes = Routes(settings)
 
     async def run(self) -> int:
         """Start, serve, and stop when a signal says so."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.on_stop_signal)
-        loop.add_signal_handler(signal.SIGHUP, lambda: spawn(self._reload(), "reload quotas"))
+        loop.add_signal_handler(signal.SIGHUP, lambda: spawn(self._reload(), "load files again"))
         if not await self._load_quotas():
             return _EXIT_CONFIG
         try:
             await self._start()
-        except OSError as error:
+        except (OSError, ValueError) as error:
             log.error("cannot start", error=describe(error))
             self._close_listeners()
             return _EXIT_FAILED
@@ -110,25 +115,14 @@ class App:
             clock=now_ms,
         )
         rules = self._rules()
-        self._cluster = Cluster(
-            settings.cluster.name,
-            settings.cluster,
-            self._open_broker,
-            refresh_s=settings.cluster.refresh_s,
-            connect_timeout_s=settings.cluster.connect_timeout_s,
-        )
-        self._listeners = [
-            Listener(
-                listener,
-                self._cluster,
-                rules,
-                self._stats,
-                self._admits,
-                settings.cluster.connect_timeout_s,
-                self._sasl_rules(listener),
-            )
-            for listener in settings.listeners
-        ]
+        admission = Admission(self._admits, settings.limits.authentication_timeout_s, self._stats, self._rejections)
+        if any(each.broker_host is not None for each in settings.listeners):
+            ignore_undecodable_names()
+        for each in settings.listeners:
+            way = self._routes.of(each)
+            listener = Listener(each, way.cluster, rules, self._sasl_rules(each, way), rfc2253, admission)
+            way.listeners.append(listener)
+            self._listeners.append(listener)
         for listener in self._listeners:
             listener.open_bootstrap()
         self._admin = AdminServer(
@@ -139,10 +133,14 @@ class App:
             settings.admin.max_entities,
         )
         await self._admin.start()
-        spawn(self._cluster.watch(), "ask for Metadata")
-        spawn(self._expire(), "drop idle counters")
+        for cluster in self._routes.clusters:
+            spawn(cluster.watch(), "ask for Metadata")
+        spawn(self._tidy(), "drop what is idle")
         spawn(watch_lag(self._stats.observe_lag), "measure event-loop lag")
-        spawn(FileWatch(settings.quotas.store.path, self._reload).run(), "watch the quota file")
+        spawn(FileWatch([settings.quotas.store.path], self._reload_quotas).run(), "watch the quota file")
+        for listener in self._listeners:
+            if listener.tls is not None:
+                spawn(FileWatch(listener.tls.files, listener.reload_tls).run(), "watch the certificate")
         gc.collect()
         gc.freeze()  # what exists now lives as long as the process: no collection needs to look at it again
         log.info(
@@ -157,9 +155,9 @@ class App:
         )
 
     async def _stop(self) -> int:
+        self._close_listeners()
         sessions = [session for listener in self._listeners for session in listener.sessions]
         log.info("stopping", sessions=len(sessions), drain_s=self._settings.drain.timeout_s)
-        self._close_listeners()
         draining = spawn(drain(sessions, self._settings.drain.timeout_s), "drain")
         hurry = spawn(self._cut_short.wait(), "wait for a second signal")
         await asyncio.wait((draining, hurry), return_when=asyncio.FIRST_COMPLETED)
@@ -197,20 +195,16 @@ class App:
             unauthenticated_request_limit=settings.limits.request_before_authentication_bytes,
             response_limit=settings.limits.response_bytes,
             clock=now_ms,
-            on_rejected=self._on_rejected,
+            on_rejected=lambda side, error, peer: self._rejections.note(side, error, peer, now_ms()),
         )
 
-    def _sasl_rules(self, listener: ListenerSettings) -> SaslRules:
+    def _sasl_rules(self, listener: ListenerSettings, way: Way) -> SaslRules:
         def ended(mechanism: str, succeeded: bool, peer: str) -> None:
             outcome = "succeeded" if succeeded else "failed"
             self._stats.authentications[listener.name, mechanism, outcome] += 1
             log.debug("authentication", listener=listener.name, mechanism=mechanism, outcome=outcome, peer=peer)
 
-        return SaslRules(
-            Mechanisms(listener.sasl.sub_claim).begin,
-            lambda token_id, then: None,  # noqa: ARG005  no login that could ask for owners
-            ended,
-        )
+        return SaslRules(Mechanisms(listener.sasl.sub_claim).begin, way.owner_of, ended)
 
     def _connections_by_descriptors(self) -> int:
         """Raise the soft descriptor limit to the hard one, and leave two descriptors for each connection.
@@ -228,16 +222,6 @@ class App:
 
     def _admits(self) -> bool:
         return self._stats.sessions.total() < self._connections_limit and not self._stopping.is_set()
-
-    def _open_broker(self, node_id: int) -> None:
-        for listener in self._listeners:
-            listener.open_broker(node_id)
-
-    def _on_rejected(self, side: str, error: ProtocolError, peer: str) -> None:
-        self._stats.rejected[side, error.cause] += 1
-        log.warning(
-            "frame rejected, connection closed", side=side, cause=error.cause.value, error=str(error), peer=peer
-        )
 
     # ------------------------------------------------------------------------------------------------------ quotas
 
@@ -265,13 +249,20 @@ class App:
         log.info("quotas in force", path=str(path), added=change.added, changed=change.changed, removed=change.removed)
         return True
 
-    async def _reload(self) -> None:
+    async def _reload_quotas(self) -> None:
         await self._load_quotas()
 
-    async def _expire(self) -> None:
+    async def _reload(self) -> None:
+        await self._load_quotas()
+        for listener in self._listeners:
+            await listener.reload_tls()
+
+    async def _tidy(self) -> None:
         while True:
-            await asyncio.sleep(_EXPIRE_EVERY_S)
-            self._engine.expire(now_ms())
+            await asyncio.sleep(_TIDY_EVERY_S)
+            now = now_ms()
+            self._engine.expire(now)
+            self._rejections.flush(now)
 
     # ------------------------------------------------------------------------------------------------- what is shown
 
@@ -279,8 +270,9 @@ class App:
         reasons = []
         if self._stopping.is_set():
             reasons.append("stopping")
-        if not self._cluster.brokers:
-            reasons.append(f"cluster {self._settings.cluster.name}: {self._cluster.error}")
+        for cluster in self._routes.clusters:
+            if (why := cluster.why_not_ready) is not None:
+                reasons.append(f"cluster {cluster.name}: {why}")  # noqa: PERF401  two kinds of reasons
         return reasons
 
     def _snapshot(self) -> Snapshot:
@@ -297,11 +289,13 @@ class App:
             connections=dict(stats.connections),
             authentications=dict(stats.authentications),
             rejected=dict(stats.rejected),
+            certificate_expiry_s=dict(stats.certificate_expiry_s),
+            certificate_reloads=dict(stats.certificate_reloads),
             reloads=dict(stats.reloads),
             reload_error=stats.reload_error,
             quotas_configured=len(self._policy.limits),
             quotas_loaded_at_s=self._loaded_at_s,
-            brokers={node_id: broker.reachable for node_id, broker in self._cluster.brokers.items()},
+            brokers=self._routes.reachable(),
             connections_limit=self._connections_limit,
             lag_counts=list(stats.lag_counts),
             lag_sum_s=stats.lag_sum_s,

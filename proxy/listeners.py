@@ -1,33 +1,48 @@
-"""Where clients connect: a bootstrap port, and a port for each broker that listens before a client is told of it."""
+"""Where clients connect: a bootstrap address, and for each broker a port or a host name that clients are told."""
 
 import asyncio
-import errno
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import structlog
 
 from config.settings import Listener as ListenerSettings
+from config.units import Address
+from protocol.errors import Cause, ProtocolError
 from protocol.locator import Endpoint
-from proxy.cluster import Broker, Cluster, describe
+from proxy.accepting import Acceptor
+from proxy.arrivals import Arrival, Arrivals, LeftEarly
+from proxy.clock import now_ms
+from proxy.cluster import Cluster
+from proxy.failures import describe
 from proxy.identity.sasl import SaslRules
-from proxy.in_flight import Rules
+from proxy.in_flight import CLIENT, Rules
+from proxy.rejections import Rejections
 from proxy.session import Session
 from proxy.stats import Stats
 from proxy.tasks import spawn
+from proxy.tls import ListenerTls
 from proxy.transports import BrokerEnd, ClientEnd
 from quotas.entities import ANONYMOUS
 
 log = structlog.get_logger("sluice.listener")
 
-_BACKLOG = 1024
-_NO_SUCH_FAMILY = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What all listeners have in common: ``admits`` says whether one more connection may be taken."""
+
+    admits: Callable[[], bool]
+    authentication_timeout_s: float
+    stats: Stats
+    rejections: Rejections
 
 
 class Listener:
-    """One bootstrap address and one port per broker, with the sessions made there.
+    """One bootstrap address and one address per broker, with the sessions made there.
 
-    ``admit`` says whether one more connection may be taken; ``connect_timeout_s`` bounds the broker's half.
+    ``name_of`` makes users of certificates (``ListenerTls``). Raises OSError where the files for TLS cannot be loaded.
     """
 
     def __init__(
@@ -35,25 +50,28 @@ class Listener:
         settings: ListenerSettings,
         cluster: Cluster,
         rules: Rules,
-        stats: Stats,
-        admit: Callable[[], bool],
-        connect_timeout_s: float,
         sasl: SaslRules,
+        name_of: Callable[[bytes], str],
+        admission: Admission,
     ) -> None:
         self.name = settings.name
         self._settings = settings
         self._cluster = cluster
         self._rules = rules
-        self._stats = stats
-        self._admit = admit
-        self._connect_timeout_s = connect_timeout_s
         self._sasl = sasl
-        self._host = settings.advertise.encode()
+        self._admission = admission
+        self._stats = admission.stats
+        self._hosts: dict[str, int | None] = {settings.advertise.lower(): None}
+        """What clients name in TLS (SNI): with one port for all brokers, it says which of them they want."""
+        self.tls: ListenerTls | None = None
+        if settings.tls is not None:
+            self.tls = ListenerTls(settings.tls, name_of, self._hosts if settings.broker_host is not None else None)
+            self._stats.certificate_expiry_s[self.name] = self.tls.expires_at_s
         self._told: dict[int, tuple[bytes, int]] = {}
-        self._bound: set[socket.socket] = set()
-        """Listening already, and served from the loop's next turn on."""
-        self._servers: list[asyncio.Server] = []
-        self._open = True
+        self._acceptor = Acceptor(self.name, self._take, self._not_accepted)
+        self._arrivals = Arrivals(settings, self.tls, admission.authentication_timeout_s, self._begin)
+        self._arriving: dict[Arrival, asyncio.Task[None]] = {}
+        self._deadlines: dict[Session, asyncio.TimerHandle] = {}
         self.sessions: set[Session] = set()
 
     # ------------------------------------------------------------------------------------------------- addresses
@@ -64,17 +82,20 @@ class Listener:
         return self._told
 
     def open_broker(self, node_id: int) -> None:
-        """Listen for ``node_id``: its port takes connections when this returns (bind and listen do not wait)."""
-        if node_id in self._told or not self._open:
+        """Be there for ``node_id``: its address takes connections when this returns."""
+        if node_id in self._told or not self._acceptor.open:
             return
-        port = self._settings.brokers.port_of(node_id) if self._settings.brokers else None
+        settings = self._settings
+        if settings.broker_host is not None:
+            host = settings.broker_host.replace("{node_id}", str(node_id))
+            self._hosts[host.lower()] = node_id
+            self._told[node_id] = (host.encode(), settings.bind.port)
+            return
+        port = settings.brokers.port_of(node_id) if settings.brokers is not None else None
         if port is None:
             # A client that is told the broker's own address escapes. A name that says what is missing stands in
             # the client's own log, and only this broker cannot be reached (RFC 2606: .invalid never resolves).
-            self._told[node_id] = (
-                f"node-id-{node_id}-has-no-port-in-sluice.invalid".encode(),
-                self._settings.bind.port,
-            )
+            self._told[node_id] = (f"node-id-{node_id}-has-no-port-in-sluice.invalid".encode(), settings.bind.port)
             log.error(
                 "no port for broker: clients of this listener cannot reach it",
                 listener=self.name,
@@ -83,87 +104,109 @@ class Listener:
             )
             return
         try:
-            self._listen(port, node_id)
+            self._acceptor.listen(settings.bind.host, port, node_id)
         except OSError as error:
             log.error("cannot listen for broker", listener=self.name, broker=node_id, port=port, error=describe(error))
-        self._told[node_id] = (self._host, port)
+        self._told[node_id] = (settings.advertise.encode(), port)
 
     def open_bootstrap(self) -> None:
         """Listen on the bootstrap address. Raises OSError with the address in its text."""
+        bind = self._settings.bind
         try:
-            self._listen(self._settings.bind.port, None)
+            self._acceptor.listen(bind.host, bind.port, None)
         except OSError as error:
-            raise OSError(f"listener {self.name}: cannot bind {self._settings.bind}: {describe(error)}") from error
-
-    def _listen(self, port: int, node_id: int | None) -> None:
-        failure: OSError | None = None
-        opened = 0
-        for family, kind, protocol, _, address in socket.getaddrinfo(
-            self._settings.bind.host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        ):
-            try:
-                bound = _bind(family, kind, protocol, address)
-            except OSError as error:
-                if error.errno not in _NO_SUCH_FAMILY:
-                    raise
-                failure = error  # a name with an IPv6 address too, on a machine without IPv6
-                continue
-            opened += 1
-            self._bound.add(bound)
-            spawn(self._serve(bound, node_id), f"listen on {address}")
-        if failure is not None and not opened:
-            raise failure
-
-    async def _serve(self, bound: socket.socket, node_id: int | None) -> None:
-        if not self._open:
-            return
-        self._bound.discard(bound)
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: ClientEnd(lambda end: self._accept(end, node_id)), sock=bound)
-        self._servers.append(server)
-        self._close_if_late()
-
-    def _close_if_late(self) -> None:
-        if not self._open:
-            self.close()
+            raise OSError(f"listener {self.name}: cannot bind {bind}: {describe(error)}") from error
 
     def close(self) -> None:
-        """Take no further connection; sessions go on."""
-        self._open = False
-        for server in self._servers:
-            server.close()
-        for bound in self._bound:
-            bound.close()
-        self._servers.clear()
-        self._bound.clear()
+        """Take no further connection, and cut off those that have no session yet; sessions go on."""
+        self._acceptor.close()
+        for task in self._arriving.values():
+            task.cancel()
 
-    # -------------------------------------------------------------------------------------------------- sessions
+    async def reload_tls(self) -> None:
+        """Load certificate, key and authorities again; what cannot be loaded leaves the old ones in force."""
+        if self.tls is None:
+            return
+        try:
+            await self.tls.load()
+        except (OSError, ValueError) as error:
+            self._stats.certificate_reloads[self.name, "failed"] += 1
+            log.error("certificate not loaded, the old one stays in force", listener=self.name, error=str(error))
+            return
+        self._stats.certificate_reloads[self.name, "ok"] += 1
+        self._stats.certificate_expiry_s[self.name] = self.tls.expires_at_s
+        log.info("certificate loaded", listener=self.name, files=[str(path) for path in self.tls.files])
 
-    def _accept(self, end: ClientEnd, node_id: int | None) -> Session | None:
-        if not self._admit():
+    # ------------------------------------------------------------------------------------------------- connections
+
+    def _take(self, client: socket.socket, peer: Address, node_id: int | None) -> None:
+        if not self._admission.admits():
             self._stats.connections[self.name, "refused_limit"] += 1
-            return None
+            client.close()
+            return
         self._stats.connections[self.name, "accepted"] += 1
+        self._stats.sessions[self.name] += 1
+        deadline_s = asyncio.get_running_loop().time() + self._admission.authentication_timeout_s
+        arrival = Arrival(client, peer, node_id, deadline_s)
+        self._arriving[arrival] = spawn(self._serve(arrival), "serve a client")
+
+    def _not_accepted(self) -> None:
+        self._stats.connections[self.name, "not_accepted"] += 1
+
+    async def _serve(self, arrival: Arrival) -> None:
+        """Bring a client to its session, and the session to its broker."""
+        try:
+            await self._arrivals.receive(arrival)
+        except ProtocolError as error:
+            self._reject(arrival, error)
+        except (LeftEarly, OSError):
+            self._stats.connections[self.name, "left_early"] += 1
+        finally:
+            self._arriving.pop(arrival, None)
+            if arrival.session is None:
+                self._stats.sessions[self.name] -= 1
+                if not arrival.taken:
+                    arrival.client.close()
+        if arrival.session is not None:
+            await self._connect(arrival.session, arrival.node_id)
+
+    def _begin(self, arrival: Arrival, end: ClientEnd) -> Session | None:
+        if not self._acceptor.open:
+            return None
+        by_sasl = self._settings.authentication == "sasl"
+        user = ANONYMOUS
+        if self.tls is not None and end.tls is not None:
+            if arrival.server_name is not None:
+                arrival.node_id = self._hosts.get(arrival.server_name.lower(), arrival.node_id)
+            try:
+                # With SASL it is SASL that says who the client is, as in Kafka: a certificate then only lets it in.
+                user = user if by_sasl else self.tls.user_of(end.tls)
+            except ProtocolError as error:
+                self._reject(arrival, error)
+                return None
         session = Session(
             self._rules,
             end,
             self.advertise,
             self._closed,
             sasl=self._sasl,
-            peer=end.peer,
-            user=ANONYMOUS,
-            authenticated=self._settings.authentication == "none",
+            peer=str(arrival.peer),
+            user=user,
+            authenticated=not by_sasl,
         )
+        arrival.session = session
         self.sessions.add(session)
-        self._stats.sessions[self.name] += 1
-        spawn(self._connect(session, node_id), "connect to broker")
+        if by_sasl:
+            loop = asyncio.get_running_loop()
+            self._deadlines[session] = loop.call_at(arrival.deadline_s, self._overdue, session)
         return session
 
     async def _connect(self, session: Session, node_id: int | None) -> None:
-        """Connect ``session`` to its broker, or on the bootstrap port to the first that takes the connection."""
+        """Connect ``session`` to its broker, or on the bootstrap address to the first that takes the connection."""
         for broker in self._cluster.candidates(node_id):
+            end = BrokerEnd(session)
             try:
-                end = await self._open_end(session, broker)
+                await self._cluster.open(broker, end)
             except (OSError, TimeoutError) as error:
                 self._cluster.note_attempt(broker, error)
                 continue
@@ -172,32 +215,23 @@ class Listener:
                 end.close()
             else:
                 session.connected(end, broker.node_id)
+                session.answered(now_ms())  # the client may have finished, or a drain begun, in the meantime
             return
         self._stats.connections[self.name, "broker_unreachable"] += 1
         session.close()
 
-    async def _open_end(self, session: Session, broker: Broker) -> BrokerEnd:
-        end = BrokerEnd(session)
-        async with asyncio.timeout(self._connect_timeout_s):
-            await asyncio.get_running_loop().create_connection(lambda: end, broker.host, broker.port)
-        return end
+    def _overdue(self, session: Session) -> None:
+        self._deadlines.pop(session, None)
+        session.overdue()
 
     def _closed(self, session: Session) -> None:
         if session in self.sessions:
             self.sessions.discard(session)
             self._stats.sessions[self.name] -= 1
+            deadline = self._deadlines.pop(session, None)
+            if deadline is not None:
+                deadline.cancel()
 
-
-def _bind(family: int, kind: int, protocol: int, address: tuple[object, ...]) -> socket.socket:
-    bound = socket.socket(family, kind, protocol)
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        bound.bind(address)
-        bound.listen(_BACKLOG)
-        bound.setblocking(False)
-    except OSError:
-        bound.close()
-        raise
-    return bound
+    def _reject(self, arrival: Arrival, error: ProtocolError) -> None:
+        about = arrival.server_name if error.cause is Cause.UNKNOWN_SNI else None
+        self._admission.rejections.note(CLIENT, error, str(arrival.peer), now_ms(), about=about)

@@ -142,6 +142,22 @@ def _traffic(snapshot: Snapshot) -> Iterator[Metric]:
     )
     rejected = (((side, cause), snapshot.rejected.get((side, cause), 0)) for side in _SIDES for cause in Cause)
     yield _counter("sluice_frames_rejected", "Frames refused, each with its connection.", ("side", "cause"), rejected)
+    yield _gauge(
+        "sluice_certificate_expiry_timestamp_seconds",
+        "Unix time at which the first certificate of a listener's chain expires.",
+        ("listener",),
+        (((listener,), at_s) for listener, at_s in snapshot.certificate_expiry_s.items()),
+    )
+    yield _counter(
+        "sluice_certificate_reloads",
+        "Loads of a listener's TLS files after the first.",
+        ("listener", "outcome"),
+        (
+            ((listener, outcome), snapshot.certificate_reloads.get((listener, outcome), 0))
+            for listener in snapshot.certificate_expiry_s
+            for outcome in _OUTCOMES
+        ),
+    )
     reachable = (((_broker(node_id),), up) for node_id, up in sorted(snapshot.brokers.items()))
     yield _gauge("sluice_broker_reachable", "1 if the last connection to it could be made.", ("broker",), reachable)
 

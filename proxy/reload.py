@@ -1,11 +1,11 @@
-"""Noticing that a file has another content: written in place, renamed over, or behind a swapped symlink (Kubernetes).
+"""Noticing that files have another content: written in place, renamed over, or behind a swapped symlink (Kubernetes).
 
 It asks for the file's identity four times a second, which follows every symlink and works on any file system;
 docs/decisions/0005 says why not inotify.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 POLL_S = 0.25
@@ -14,12 +14,12 @@ _Identity = tuple[int, int, int, int, int] | None
 
 
 class FileWatch:
-    """Calls ``reload`` once whenever the file behind ``path`` is another, or says something else, than before."""
+    """Calls ``reload`` once whenever a file behind ``paths`` is another, or says something else, than before."""
 
-    def __init__(self, path: Path, reload: Callable[[], Awaitable[None]]) -> None:
-        self._path = path
+    def __init__(self, paths: Sequence[Path], reload: Callable[[], Awaitable[None]]) -> None:
+        self._paths = paths
         self._reload = reload
-        self._seen = self._identity()
+        self._seen = self._identities()
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -28,18 +28,22 @@ class FileWatch:
             await self.check()
 
     async def check(self) -> None:
-        """Look once. A file that is still being written is left to the next look."""
-        identity = self._identity()
-        if identity == self._seen:
+        """Look once. Files that are still being written are left to the next look."""
+        identities = self._identities()
+        if identities == self._seen:
             return
         await asyncio.sleep(POLL_S / 5)
-        if identity == self._identity():
-            self._seen = identity
+        if identities == self._identities():
+            self._seen = identities
             await self._reload()
 
-    def _identity(self) -> _Identity:
-        try:
-            status = self._path.stat()
-        except OSError:
-            return None
-        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    def _identities(self) -> list[_Identity]:
+        return [_identity(path) for path in self._paths]
+
+
+def _identity(path: Path) -> _Identity:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

@@ -20,6 +20,8 @@ class Stats:
 
     __slots__ = (
         "authentications",
+        "certificate_expiry_s",
+        "certificate_reloads",
         "connections",
         "lag_counts",
         "lag_sum_s",
@@ -31,13 +33,18 @@ class Stats:
 
     def __init__(self) -> None:
         self.sessions: Counter[str] = Counter()
-        """Open now, by listener."""
+        """Open now, by listener; those whose TLS handshake is under way are among them."""
         self.connections: Counter[tuple[str, str]] = Counter()
-        """By (listener, outcome): accepted, refused_limit; of the accepted also broker_unreachable."""
+        """By (listener, outcome): accepted, refused_limit, not_accepted; of the accepted also left_early,
+        broker_unreachable."""
         self.authentications: Counter[tuple[str, str, str]] = Counter()
         """Seen to end, by (listener, mechanism that the broker accepted, outcome: succeeded or failed)."""
         self.rejected: Counter[tuple[str, Cause]] = Counter()
-        """Frames refused, by (side: client or broker, cause)."""
+        """Frames, and what came before the first one, by (side: client or broker, cause)."""
+        self.certificate_expiry_s: dict[str, float] = {}
+        """Unix time by listener: when the first certificate of its chain expires."""
+        self.certificate_reloads: Counter[tuple[str, str]] = Counter()
+        """Loads of a listener's TLS files after the first one, by (listener, outcome: ok, failed)."""
         self.reloads: Counter[str] = Counter()
         """Loads of the quota store, by outcome: ok, failed."""
         self.reload_error: str | None = None
@@ -63,6 +70,8 @@ class Snapshot:
     connections: dict[tuple[str, str], int]
     authentications: dict[tuple[str, str, str], int]
     rejected: dict[tuple[str, Cause], int]
+    certificate_expiry_s: dict[str, float]
+    certificate_reloads: dict[tuple[str, str], int]
     reloads: dict[str, int]
     reload_error: str | None
     quotas_configured: int

@@ -1,8 +1,12 @@
-"""The two ends of a session as asyncio protocols: they move bytes and know nothing of Kafka."""
+"""The two ends of a session as asyncio protocols: they move bytes and know nothing of Kafka.
+
+With TLS it is the loop's own transport that encrypts: the same calls, but for what is said of TLS below.
+"""
 
 import asyncio
+import ssl
 from collections.abc import Callable
-from typing import cast
+from typing import Protocol, cast
 
 from protocol.errors import ProtocolError
 from proxy.clock import now_ms
@@ -14,22 +18,36 @@ HIGH_WATER_BYTES = 256 * 1024
 once, so a lower mark would stop and start the other end with every large chunk."""
 
 LINGER_S = 10.0
-"""How long a closed end may take to send what was written before it is cut off."""
+"""How long a closed end may take to send what was written, and to end TLS, before it is cut off."""
+
+
+class _TlsTransport(Protocol):
+    def set_read_buffer_limits(self, high: int, low: int) -> None: ...
 
 
 class _End(asyncio.Protocol):
     """A ``Wire`` over an asyncio transport, safe to call whatever state the transport is in."""
 
-    __slots__ = ("_feed", "_transport", "write")
+    __slots__ = ("_cut_off", "_feed", "_lost", "_transport", "tls", "write")
 
     _feed: Callable[[bytes, int], None]
     _transport: asyncio.Transport
+    _cut_off: asyncio.TimerHandle | None
+    _lost: bool
+    tls: ssl.SSLObject | None
     write: Callable[[bytes], None]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
+        self._cut_off = None
+        self._lost = False
         self.write = self._transport.write
+        self.tls = transport.get_extra_info("ssl_object")
+        if self.tls is not None:
+            # While this end is not read, the socket must not be read either. By default TLS reads 256 KiB ahead, and
+            # uvloop throws them away when the peer closes.
+            cast("_TlsTransport", transport).set_read_buffer_limits(high=1, low=0)
 
     # uvloop raises RuntimeError when a transport that is closing is paused or resumed.
     def pause_reading(self) -> None:
@@ -41,32 +59,36 @@ class _End(asyncio.Protocol):
             self._transport.resume_reading()
 
     def close(self) -> None:
-        self._transport.close()
-        if self._transport.get_write_buffer_size():
-            asyncio.get_running_loop().call_later(LINGER_S, self._transport.abort)
+        if self._lost:
+            return
+        if not self._transport.is_closing():  # asyncio's TLS transport cannot be closed twice
+            self._transport.close()
+        if self._cut_off is None and (self.tls is not None or self._transport.get_write_buffer_size()):
+            self._cut_off = asyncio.get_running_loop().call_later(LINGER_S, self._transport.abort)
 
     def abort(self) -> None:
         self._transport.abort()
 
-    @property
-    def peer(self) -> str:
-        """``host:port`` of the other side, for logs."""
-        address = self._transport.get_extra_info("peername")
-        return f"{address[0]}:{address[1]}" if address else "unknown"
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  a reset is as good as an end here
+        self._lost = True
+        if self._cut_off is not None:
+            self._cut_off.cancel()
 
 
 class ClientEnd(_End):
-    """What a client is connected to. ``accept`` makes its session, or returns None to refuse it."""
+    """What a client is connected to. ``begin`` makes its session, or returns None to refuse it."""
 
-    __slots__ = ("_accept", "_session")
+    __slots__ = ("_begin", "_session")
 
-    def __init__(self, accept: Callable[["ClientEnd"], Session | None]) -> None:
-        self._accept = accept
+    def __init__(self, begin: Callable[["ClientEnd"], Session | None]) -> None:
+        self._begin = begin
         self._session: Session | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        session = self._session = self._accept(self)
+        if self.tls is not None:
+            self.write = self._write_while_open
+        session = self._session = self._begin(self)
         if session is None:
             self.abort()
         else:
@@ -79,10 +101,10 @@ class ClientEnd(_End):
             cast("Session", self._session).reject(CLIENT, error)
 
     def eof_received(self) -> bool:
-        if self._session is None or self._session.closed:
-            return False
-        self._session.client_finished()
-        return True  # answers may still be on their way; the session closes this end
+        self._finished()
+        # Without TLS answers may still be on their way, and the session closes this end. With TLS the transport is
+        # closing already: asyncio's knows no half-close.
+        return self.tls is None and self._session is not None and not self._session.closed
 
     def pause_writing(self) -> None:
         if self._session is not None:
@@ -92,9 +114,22 @@ class ClientEnd(_End):
         if self._session is not None:
             self._session.client_blocked(False)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  a reset is as good as an end here
-        if self._session is not None:
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self.tls is not None and exc is None:
+            self._finished()
+        elif self._session is not None:
             self._session.close()
+
+    def _finished(self) -> None:
+        """The client has sent all that it wants to: what is held back of it is still worked on."""
+        if self._session is not None and not self._session.closed:
+            self._session.client_finished()
+
+    def _write_while_open(self, data: bytes) -> None:
+        """Write, unless TLS is over: then the answers of a client that has finished have nowhere to go."""
+        if not self._transport.is_closing():
+            self._transport.write(data)
 
 
 class BrokerEnd(_End):
@@ -118,5 +153,6 @@ class BrokerEnd(_End):
     def resume_writing(self) -> None:
         self._session.broker_blocked(False)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  the client learns it by its own close
-        self._session.close()
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._session.close()  # the client learns it by its own close

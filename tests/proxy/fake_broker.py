@@ -17,6 +17,10 @@ class FakeBroker:
         self.requests: list[bytes] = []
         self.connections: list[asyncio.StreamWriter] = []
         self.silent = False
+        self.padding = 0
+        """Bytes behind the four zeros."""
+        self.answers_produce = True
+        """False: as if all had acks=0."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections.append(writer)
@@ -28,7 +32,11 @@ class FakeBroker:
                 if self.silent:
                     continue
                 api_key, _, correlation_id = unpack_from(">hhi", payload)
-                writer.write(frame(pack(">i", correlation_id) + (self._metadata() if api_key == 3 else bytes(4))))
+                if api_key == 0 and not self.answers_produce:
+                    continue
+                writer.write(
+                    frame(pack(">i", correlation_id) + (self._metadata() if api_key == 3 else bytes(4 + self.padding)))
+                )
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:

@@ -13,8 +13,8 @@ import pytest
 from config.loader import load_settings
 from proxy.app import App
 from tests.proxy.fake_broker import FakeBroker, fake_broker
+from tests.proxy.front import TIMEOUT_S, client, free_ports
 from tests.proxy.playbook import list_offsets
-from tests.proxy.test_listeners import TIMEOUT_S, client, free_ports
 
 pytestmark = pytest.mark.asyncio
 

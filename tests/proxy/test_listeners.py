@@ -2,116 +2,19 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
 from struct import unpack_from
 
 import pytest
 from structlog.testing import capture_logs
 
-from config.brokers import BrokerPorts
-from config.cluster import Route
-from config.settings import Listener as ListenerSettings
-from config.units import Address
-from proxy.cluster import Cluster
 from proxy.drain import drain
-from proxy.listeners import Listener
-from proxy.stats import Stats
-from tests.proxy.fake_broker import FakeBroker, fake_broker
-from tests.proxy.playbook import Play, list_offsets, produce, request
+from tests.proxy.fake_broker import fake_broker
+from tests.proxy.front import TIMEOUT_S, Front, client, free_ports, front
+from tests.proxy.playbook import list_offsets, produce, request
 
 pytestmark = pytest.mark.asyncio
 
-TIMEOUT_S = 5.0
 METADATA = request(3, 1, 9, b"\0\0\0\0")
-
-
-@contextmanager
-def free_ports(count: int) -> Iterator[list[int]]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [bound.getsockname()[1] for bound in sockets]
-    for bound in sockets:
-        bound.close()
-    yield ports
-
-
-class Front:
-    """A listener in front of fake brokers; node ids 1 and 2 have ports, others have none."""
-
-    def __init__(self, bootstrap: list[int], ports: list[int], limit: int = 100) -> None:
-        self.stats = Stats()
-        self.limit = limit
-        self.play = Play()
-        self.bootstrap_port, self.port_1, self.port_2 = ports
-        route = Route(bootstrap=tuple(Address("127.0.0.1", port) for port in bootstrap))
-        self.cluster = Cluster("test", route, self._on_broker, refresh_s=TIMEOUT_S, connect_timeout_s=TIMEOUT_S)
-        self.listener = Listener(
-            ListenerSettings(
-                name="PLAIN",
-                bind=Address("127.0.0.1", self.bootstrap_port),
-                advertise="127.0.0.1",
-                brokers=BrokerPorts(
-                    (
-                        (range(1, 2), range(self.port_1, self.port_1 + 1)),
-                        (range(2, 3), range(self.port_2, self.port_2 + 1)),
-                    )
-                ),
-            ),
-            self.cluster,
-            self.play.rules,
-            self.stats,
-            lambda: self.stats.sessions.total() < self.limit,
-            TIMEOUT_S,
-            sasl=self.play.sasl_rules,
-        )
-
-    def _on_broker(self, node_id: int) -> None:
-        self.listener.open_broker(node_id)
-
-
-@asynccontextmanager
-async def front(*brokers: FakeBroker, limit: int = 100) -> AsyncIterator[Front]:
-    with free_ports(3) as ports:
-        front = Front([broker.port for broker in brokers], ports, limit)
-    front.listener.open_bootstrap()
-    await front.cluster.refresh()
-    try:
-        yield front
-    finally:
-        front.listener.close()
-        for session in list(front.listener.sessions):
-            session.abort()
-        await asyncio.sleep(0)
-
-
-class Client:
-    """What a client on a socket can see."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self.writer = writer
-
-    async def ask(self, data: bytes) -> bytes:
-        self.writer.write(data)
-        async with asyncio.timeout(TIMEOUT_S):
-            size = int.from_bytes(await self._reader.readexactly(4), "big")
-            return await self._reader.readexactly(size)
-
-    async def closed(self) -> bool:
-        async with asyncio.timeout(TIMEOUT_S):
-            try:
-                return await self._reader.read() == b""
-            except ConnectionError:
-                return True
-
-
-@asynccontextmanager
-async def client(port: int) -> AsyncIterator[Client]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    try:
-        yield Client(reader, writer)
-    finally:
-        writer.close()
 
 
 async def test_every_broker_has_a_port_that_leads_to_it() -> None:

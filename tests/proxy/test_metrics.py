@@ -26,6 +26,8 @@ EVERYTHING = replace(
     shows(PRODUCE, FETCH, PRODUCE._replace(client_id="more", broker=-1)),
     authentications={("SASL", "PLAIN", "failed"): 2},
     rejected={("client", Cause.BAD_HEADER): 3},
+    certificate_expiry_s={"TLS": 1_800_000_000.0},
+    certificate_reloads={("TLS", "failed"): 1},
     reloads={"ok": 2, "failed": 1},
     reload_error="quotas.yaml:3:1: quotas: not a list",
     info={"version": "0.1.0", "python": "3.11.7", "loop": "uvloop"},
@@ -167,6 +169,12 @@ def test_requests_by_the_names_of_the_apis_and_from_zero_on() -> None:
 
 def test_authentications_by_listener_mechanism_and_outcome() -> None:
     assert values(render(EVERYTHING), "sluice_authentications_total") == {("SASL", "PLAIN", "failed"): 2.0}
+
+
+def test_certificates_by_listener() -> None:
+    text = render(EVERYTHING)
+    assert values(text, "sluice_certificate_expiry_timestamp_seconds") == {("TLS",): 1.8e9}
+    assert values(text, "sluice_certificate_reloads_total") == {("TLS", "ok"): 0.0, ("TLS", "failed"): 1.0}
 
 
 def test_rejected_frames_by_side_and_cause_from_zero_on() -> None:

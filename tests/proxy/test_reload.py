@@ -14,7 +14,7 @@ class Watched:
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(reload, "POLL_S", 0.0)
         self.reloads = 0
-        self.watch = FileWatch(path, self._reload)
+        self.watch = FileWatch([path], self._reload)
 
     async def _reload(self) -> None:
         self.reloads += 1
@@ -79,7 +79,18 @@ async def test_a_file_that_is_still_being_written_is_left_to_the_next_look(
     path = tmp_path / "quotas.yaml"
     path.write_text("quotas: []")
     watched = Watched(path, monkeypatch)
-    looks = iter([(1, 2, 3, 4, 5), (1, 2, 4, 4, 5), (1, 2, 9, 4, 5), (1, 2, 9, 4, 5)])
-    monkeypatch.setattr(watched.watch, "_identity", lambda: next(looks))
+    looks = iter([[(1, 2, 3, 4, 5)], [(1, 2, 4, 4, 5)], [(1, 2, 9, 4, 5)], [(1, 2, 9, 4, 5)]])
+    monkeypatch.setattr(watched.watch, "_identities", lambda: next(looks))
     assert await watched.reloads_after_check() == 0
+    assert await watched.reloads_after_check() == 1
+
+
+async def test_any_of_several_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [tmp_path / "tls.crt", tmp_path / "tls.key"]
+    for path in files:
+        path.write_text("old")
+    watched = Watched(files[0], monkeypatch)
+    watched.watch = FileWatch(files, watched._reload)
+    assert await watched.reloads_after_check() == 0
+    files[1].write_text("newer")
     assert await watched.reloads_after_check() == 1

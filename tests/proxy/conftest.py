@@ -1,0 +1,22 @@
+"""Whatever runs on a loop runs on both: uvloop, which the proxy takes, and asyncio's own, its fallback."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from tests.proxy.pki import Pki
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture
+def pki(tmp_path: Path) -> Pki:
+    """An authority of the test's own, and a listener's certificate by it."""
+    return Pki(tmp_path)

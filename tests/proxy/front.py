@@ -1,0 +1,143 @@
+"""A listener on loopback in front of stand-ins for brokers, and what a client of it can see."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+from config.brokers import BrokerPorts
+from config.cluster import Route
+from config.settings import Listener as ListenerSettings
+from config.units import Address
+from proxy.clock import now_ms
+from proxy.cluster import Cluster
+from proxy.identity.distinguished_name import rfc2253
+from proxy.listeners import Admission, Listener
+from proxy.rejections import Rejections
+from proxy.stats import Stats
+from tests.proxy.fake_broker import FakeBroker
+from tests.proxy.playbook import Play
+
+TIMEOUT_S = 5.0
+
+
+@contextmanager
+def free_ports(count: int) -> Iterator[list[int]]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [bound.getsockname()[1] for bound in sockets]
+    for bound in sockets:
+        bound.close()
+    yield ports
+
+
+class Front:
+    """A listener in front of fake brokers; node ids 1 and 2 have ports, others have none.
+
+    ``settings`` are further settings of the listener, None for none; with ``broker_host`` brokers have no ports.
+    """
+
+    def __init__(
+        self,
+        bootstrap: list[int],
+        ports: list[int],
+        limit: int = 100,
+        authentication_timeout_s: float = TIMEOUT_S,
+        name_of: Callable[[bytes], str] | None = None,
+        **settings: object,
+    ) -> None:
+        self.stats = Stats()
+        self.limit = limit
+        self.play = Play()
+        self.bootstrap_port, self.port_1, self.port_2 = ports
+        route = Route(bootstrap=tuple(Address("127.0.0.1", port) for port in bootstrap))
+        self.cluster = Cluster("test", route, self._on_broker, refresh_s=TIMEOUT_S, connect_timeout_s=TIMEOUT_S)
+        if "broker_host" not in settings:
+            one, two = (range(port, port + 1) for port in (self.port_1, self.port_2))
+            settings["brokers"] = BrokerPorts(((range(1, 2), one), (range(2, 3), two)))
+        fixed = {"name": "PLAIN", "bind": Address("127.0.0.1", self.bootstrap_port), "advertise": "127.0.0.1"}
+        given = {key: value for key, value in settings.items() if value is not None}
+        rejections = Rejections(self.stats)
+        self.play.rules.on_rejected = lambda side, error, peer: rejections.note(side, error, peer, now_ms())
+        admission = Admission(
+            lambda: self.stats.sessions.total() < self.limit,
+            authentication_timeout_s,
+            self.stats,
+            rejections,
+        )
+        self.listener = Listener(
+            ListenerSettings.model_validate(fixed | given),
+            self.cluster,
+            self.play.rules,
+            self.play.sasl_rules,
+            name_of or rfc2253,
+            admission,
+        )
+
+    def _on_broker(self, node_id: int) -> None:
+        self.listener.open_broker(node_id)
+
+    def rejected(self) -> dict[str, int]:
+        """Return how many connections were refused, by cause."""
+        return {cause.value: number for (_, cause), number in self.stats.rejected.items()}
+
+    async def until_rejected(self, cause: str) -> None:
+        """Wait until that cause, and no other, has been counted, and nothing is open any more."""
+        async with asyncio.timeout(TIMEOUT_S):
+            while not self.rejected() or self.stats.sessions.total():
+                await asyncio.sleep(0.005)
+        assert self.rejected() == {cause: 1}
+
+
+@asynccontextmanager
+async def front(*brokers: FakeBroker, **options: object) -> AsyncIterator[Front]:
+    """Options are those of ``Front``."""
+    with free_ports(3) as ports:
+        front = Front([broker.port for broker in brokers] or [1], ports, **options)  # type: ignore[arg-type]  # see above
+    front.listener.open_bootstrap()
+    await front.cluster.refresh()
+    try:
+        yield front
+    finally:
+        front.listener.close()
+        for session in list(front.listener.sessions):
+            session.abort()
+        await asyncio.sleep(0)
+
+
+class Client:
+    """What a client on a socket can see."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self.writer = writer
+
+    async def ask(self, data: bytes) -> bytes:
+        self.writer.write(data)
+        async with asyncio.timeout(TIMEOUT_S):
+            size = int.from_bytes(await self._reader.readexactly(4), "big")
+            return await self._reader.readexactly(size)
+
+    async def closed(self) -> bool:
+        async with asyncio.timeout(TIMEOUT_S):
+            try:
+                return await self._reader.read() == b""
+            except ConnectionError:
+                return True
+
+
+@asynccontextmanager
+async def client(
+    port: int, tls: ssl.SSLContext | None = None, name: str | None = None, first: bytes = b""
+) -> AsyncIterator[Client]:
+    """Connect; ``first`` is sent before TLS begins, ``name`` is the host that is asked for in TLS."""
+    connection = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
+    connection.setblocking(False)
+    connection.send(first)
+    server_hostname = (name or "127.0.0.1") if tls is not None else None
+    async with asyncio.timeout(TIMEOUT_S):
+        reader, writer = await asyncio.open_connection(sock=connection, ssl=tls, server_hostname=server_hostname)
+    try:
+        yield Client(reader, writer)
+    finally:
+        writer.close()
