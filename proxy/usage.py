@@ -198,18 +198,20 @@ class Meters:
 
 
 class ListenerMeters:
-    """The meters of one listener's clients."""
+    """The meters of one listener's clients; without ``meters``, nobody is told from anybody."""
 
     __slots__ = ("_listener", "_meters", "nobody", "refused")
 
-    def __init__(self, meters: Meters, listener: str) -> None:
+    def __init__(self, meters: Meters | None, listener: str) -> None:
         self._meters = meters
         self._listener = listener
         self.nobody = Meter(MeterKey(listener, -1, "", ""))
-        """Of connections whose client is not known yet; nothing is ever counted on it."""
+        """Of connections whose client is not known yet, or does not matter."""
         self.refused = 0
         """Connections refused since the last record, before anything was known of their clients."""
 
     def find(self, broker: int, user: str, client_id: str) -> Meter:
         """Return the meter of a client."""
+        if self._meters is None:
+            return self.nobody
         return self._meters.find(MeterKey(self._listener, broker, user, client_id))

@@ -4,6 +4,7 @@ The brokers are asked directly, so no quota of the proxy ever holds its own reco
 """
 
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -67,7 +68,7 @@ class Login:
 class TopicSink:
     """A producer that is made when it is needed, and anew after a failure."""
 
-    def __init__(self, topic: Topic, login: Login, instance: str) -> None:
+    def __init__(self, topic: Topic, login: Callable[[], Login], instance: str) -> None:
         self._topic = topic
         self._login = login
         self._key = instance.encode()
@@ -90,9 +91,10 @@ class TopicSink:
             await producer.stop()
 
     async def _start(self) -> AIOKafkaProducer:
-        await self._ensure_topic()
+        options = self._login().options()
+        await self._ensure_topic(options)
         producer = AIOKafkaProducer(
-            **self._login.options(),
+            **options,
             acks="all",
             enable_idempotence=True,
             compression_type="zstd",
@@ -105,9 +107,9 @@ class TopicSink:
             raise
         return producer
 
-    async def _ensure_topic(self) -> None:
+    async def _ensure_topic(self, options: dict[str, object]) -> None:
         topic = self._topic
-        admin = AIOKafkaAdminClient(**self._login.options())
+        admin = AIOKafkaAdminClient(**options)
         try:
             await admin.start()
             if topic.name in await admin.list_topics():

@@ -193,18 +193,22 @@ def test_what_a_killed_process_left_is_completed(tmp_path: Path) -> None:
 
 def test_a_file_is_complete_after_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0]
+    complete: list[int] = []
     monkeypatch.setattr(usage_files, "now_ms", lambda: now[0])
+
+    def count() -> int:
+        return len(list(tmp_path.glob("*.jsonl")))
 
     async def run() -> None:
         sink = files(tmp_path, rotate_s=10, rotate_bytes=MANY)
         for seq in range(4):
             now[0] += 6000
             await sink.write(document(seq))
-        assert len(list(tmp_path.glob("*.jsonl"))) == 1
+        complete.append(count())
         await sink.close()
 
     asyncio.run(run())
-    assert len(list(tmp_path.glob("*.jsonl"))) == 2
+    assert [*complete, count()] == [1, 2]
 
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
