@@ -1,7 +1,7 @@
 """TLS to brokers: whom the proxy believes, and what it shows of itself."""
 
+import asyncio
 import ssl
-from collections.abc import Iterator
 from pathlib import Path
 
 import structlog
@@ -10,11 +10,9 @@ from config.cluster import BrokerTls as BrokerTlsSettings
 
 log = structlog.get_logger("sluice.cluster")
 
-_Identity = tuple[int, int, int, int] | None
-
 
 class BrokerTls:
-    """The SSLContext for connections to the brokers, made anew when one of its files is another than before.
+    """The SSLContext for connections to the brokers.
 
     Raises OSError, naming the setting and the file, where it cannot be made at the start. Later the old one stays in
     force: a certificate that is being replaced must not cut the proxy off.
@@ -22,36 +20,19 @@ class BrokerTls:
 
     def __init__(self, settings: BrokerTlsSettings) -> None:
         self._settings = settings
-        self._seen = self._identities()
-        self._context = broker_context(settings)
+        files = (settings.ca, settings.certificate, settings.key)
+        self.files: tuple[Path, ...] = tuple(path for path in files if path is not None)
+        self.context = broker_context(settings)
+        """What to connect with now."""
 
-    def context(self) -> ssl.SSLContext:
-        """Return what to connect with now. To look at three files costs next to nothing beside a handshake."""
-        identities = self._identities()
-        if identities != self._seen:
-            self._seen = identities
-            try:
-                self._context = broker_context(self._settings)
-            except OSError as error:
-                log.error("TLS files for brokers not loaded, the old ones stay in force", error=str(error))
-            else:
-                log.info("TLS files for brokers loaded", files=[str(path) for path in self._files()])
-        return self._context
-
-    def _files(self) -> Iterator[Path]:
-        settings = self._settings
-        return (path for path in (settings.ca, settings.certificate, settings.key) if path is not None)
-
-    def _identities(self) -> list[_Identity]:
-        return [_identity(path) for path in self._files()]
-
-
-def _identity(path: Path) -> _Identity:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+    async def load(self) -> None:
+        """Read the files again, for connections to come."""
+        try:
+            self.context = await asyncio.to_thread(broker_context, self._settings)
+        except OSError as error:
+            log.error("TLS files for brokers not loaded, the old ones stay in force", error=str(error))
+        else:
+            log.info("TLS files for brokers loaded", files=[str(path) for path in self.files])
 
 
 def broker_context(settings: BrokerTlsSettings) -> ssl.SSLContext:

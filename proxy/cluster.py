@@ -16,8 +16,8 @@ from proxy.broker_connection import BrokerConnection, connect, open_transport
 from proxy.broker_tls import BrokerTls
 from proxy.failures import describe
 from proxy.login import Login, LoginError
-
-__all__ = ["UNKNOWN", "Broker", "Cluster", "NoAnswerError", "describe", "which_brokers"]
+from proxy.reload import FileWatch
+from proxy.tasks import spawn
 
 T = TypeVar("T")
 
@@ -138,14 +138,16 @@ class Cluster:
 
         Raises OSError (an ssl.SSLError is one) and TimeoutError: what ``note_attempt`` takes.
         """
-        context = self._tls.context() if self._tls is not None else None
+        context = self._tls.context if self._tls is not None else None
         async with asyncio.timeout(self._connect_timeout_s):
             await open_transport(protocol, broker.host, broker.port, context)
 
     # ------------------------------------------------------------------------------------ the proxy's own questions
 
     async def watch(self) -> None:
-        """Ask for Metadata, now and at every refresh interval; sooner while it fails."""
+        """Ask for Metadata, now and at every refresh interval; sooner while it fails. Follow the files of TLS."""
+        if self._tls is not None and self._tls.files:
+            spawn(FileWatch(self._tls.files, self._tls.load).run(), "watch the TLS files for brokers")
         while True:
             await self.refresh()
             retry_s = _RETRY_LOGIN_S if self._refused else _RETRY_S
@@ -193,7 +195,7 @@ class Cluster:
 
     @asynccontextmanager
     async def _connected(self, broker: Broker) -> AsyncIterator[BrokerConnection]:
-        context = self._tls.context() if self._tls is not None else None
+        context = self._tls.context if self._tls is not None else None
         async with connect(broker.host, broker.port, context) as connection:
             if self._login is not None:
                 await self._login.perform(connection)

@@ -62,7 +62,7 @@ async def _ask(
     except LoginError as error:
         found.fail("brokers", f"{broker} {error}", "compare cluster.sasl with the brokers' users")
     except ERRORS as error:
-        found.fail("brokers", f"{broker}: {describe(error)}", "is it up, and reached from here as the settings say?")
+        found.broken("brokers", broker, describe(error), "is it up, and reached from here as the settings say?")
     else:
         names = ", ".join(str(endpoint.node_id) for endpoint in sorted(endpoints))
         found.ok("brokers", f"{broker} answers: the cluster has brokers {names}")

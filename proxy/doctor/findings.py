@@ -43,6 +43,11 @@ class Findings:
     def fail(self, check: str, text: str, fix: str) -> None:
         self._add(Status.FAIL, check, text, fix)
 
+    def broken(self, check: str, text: str, why: str, fix: str) -> None:
+        """Fail because of an error: ``why`` is what ``proxy.failures.describe`` says of it, often with a better fix."""
+        said, _, better = why.partition(": ")
+        self.fail(check, f"{text}: {said}", better or fix)
+
     def skip(self, check: str, text: str) -> None:
         self._add(Status.SKIP, check, text)
 

@@ -58,7 +58,7 @@ class Front:
             pass
         except ERRORS as error:
             fix = "see the proxy's log, and the brokers' of that moment"
-            self.found.fail("advertised", f"{self.bootstrap} does not answer Metadata: {describe(error)}", fix)
+            self.found.broken("advertised", f"{self.bootstrap} does not answer Metadata", describe(error), fix)
         seen = {finding.check for finding in self.found.all}
         for check in CHECKS:
             if check not in seen and not (check == "certificate" and self.client.context is None):
@@ -72,7 +72,7 @@ class Front:
                 self.found.ok("tcp", f"{self.bootstrap} takes connections")
         except (OSError, TimeoutError) as error:
             fix = f"is the proxy running, and does {self.bootstrap} lead to bind {self.listener.bind} of {self._name}?"
-            self.found.fail("tcp", f"{self.bootstrap} cannot be reached: {describe(error)}", fix)
+            self.found.broken("tcp", f"{self.bootstrap} cannot be reached", describe(error), fix)
             raise StopError from None
 
     async def _tls(self) -> ssl.SSLContext | None:
@@ -97,7 +97,7 @@ class Front:
                 chain = await served_chain(self.bootstrap, unverified)
         except ERRORS as error:
             fix = "see the proxy's log: it says why it closed the connection"
-            self.found.fail("tls", f"no handshake with {self.bootstrap}: {describe(error, OF_CLIENT)}", fix)
+            self.found.broken("tls", f"no handshake with {self.bootstrap}", describe(error, OF_CLIENT), fix)
             raise StopError from None
         self.found.ok("tls", f"{chain.version}, {chain.cipher}")
         return chain
@@ -123,7 +123,7 @@ class Front:
             answer = await connection.ask(WHICH_VERSIONS)
         except ERRORS as error:
             fix = f"does a broker stand behind {self._name}? /readyz of the admin port says"
-            self.found.fail("versions", f"no answer to ApiVersions: {describe(error, OF_CLIENT)}", fix)
+            self.found.broken("versions", "no answer to ApiVersions", describe(error, OF_CLIENT), fix)
             raise StopError from None
         self.found.ok("versions", f"{int.from_bytes(answer[10:14], 'big')} APIs are offered")
 
@@ -148,7 +148,7 @@ class Front:
             self.found.fail("login", f"the broker {error}", "compare sasl.jaas.config with the brokers' users")
             raise StopError from None
         except ERRORS as error:
-            self.found.fail("login", describe(error), "see the brokers' log of that moment")
+            self.found.broken("login", f"{who} by {mechanism}", describe(error), "see the brokers' log of that moment")
             raise StopError from None
         self.found.ok("login", f"{who} by {mechanism}")
 
@@ -201,7 +201,7 @@ class Front:
                 await connection.ask(WHICH_VERSIONS)
         except ERRORS as error:
             fix = "does the address lead to the proxy from here, and is the broker behind it up?"
-            self.found.fail("advertised", f"{broker} at {told}: {describe(error, OF_CLIENT)}", fix)
+            self.found.broken("advertised", f"{broker} at {told}", describe(error, OF_CLIENT), fix)
         else:
             self.found.ok("advertised", f"{broker} at {told} answers")
 

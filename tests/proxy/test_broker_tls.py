@@ -27,27 +27,31 @@ def own_certificate(folder: Path, authority: trustme.CA) -> dict[str, Path]:
     return {"certificate": folder / "own.pem", "key": folder / "own.key"}
 
 
-def test_changed_files_make_a_new_context(tmp_path: Path) -> None:
+@pytest.mark.asyncio
+async def test_files_that_are_loaded_again_make_a_new_context(tmp_path: Path) -> None:
     tls = BrokerTls(settings(tmp_path, trustme.CA(organization_name="first")))
-    first = tls.context()
-    assert tls.context() is first
+    first = tls.context
     settings(tmp_path, trustme.CA(organization_name="second"))
-    second = tls.context()
-    assert second is not first
-    assert ["second" in str(authority) for authority in second.get_ca_certs()] == [True]
+    await tls.load()
+    assert tls.context is not first
+    assert ["second" in str(authority) for authority in tls.context.get_ca_certs()] == [True]
+    assert {path.name for path in tls.files} == {"ca.pem", "own.pem", "own.key"}
 
 
-def test_broken_files_leave_the_old_context_in_force_and_are_logged_once(tmp_path: Path) -> None:
+@pytest.mark.asyncio
+async def test_broken_files_leave_the_old_context_in_force(tmp_path: Path) -> None:
     tls = BrokerTls(settings(tmp_path, trustme.CA()))
-    first = tls.context()
+    first = tls.context
     good = (tmp_path / "ca.pem").read_bytes()
     with capture_logs() as logs:
         (tmp_path / "ca.pem").write_text("no PEM")
-        assert [tls.context() for _ in range(3)] == [first] * 3
+        await tls.load()
         (tmp_path / "ca.pem").unlink()
-        assert tls.context() is first
+        await tls.load()
+        assert tls.context is first
         (tmp_path / "ca.pem").write_bytes(good)
-        assert tls.context() is not first
+        await tls.load()
+        assert tls.context is not first
     assert [(line["log_level"], line.get("error", "")) for line in logs] == [
         ("error", f"tls.ca {tmp_path / 'ca.pem'}: holds no certificate in PEM form"),
         ("error", f"tls.ca {tmp_path / 'ca.pem'}: no such file or directory"),

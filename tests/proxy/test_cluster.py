@@ -5,6 +5,7 @@ import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 import pytest
 import trustme
@@ -99,9 +100,8 @@ class Session(asyncio.Protocol):
         self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        transport.write(WHICH_VERSIONS.frame("client", 7))
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.write(WHICH_VERSIONS.frame("client", 7))
 
     def data_received(self, data: bytes) -> None:
         self.answer.set_result(data)
@@ -161,6 +161,24 @@ async def test_a_client_certificate_is_shown_where_it_is_demanded(certificates: 
         assert cluster.error is None
         without = await refused(cluster_of(broker.port, tls=BrokerTls(ca=certificates.ca)))
         assert "a client certificate" in without or "set tls.certificate" in without
+
+
+async def test_changed_tls_files_are_followed(certificates: Certificates) -> None:
+    good = certificates.ca.read_bytes()
+    trustme.CA().cert_pem.write_to_path(certificates.ca)
+    async with secure_broker(context=certificates.broker()) as broker:
+        cluster = cluster_of(broker.port, tls=BrokerTls(ca=certificates.ca))
+        others = asyncio.all_tasks()
+        watching = asyncio.create_task(cluster.watch())
+        async with asyncio.timeout(TIMEOUT_S):
+            while "not signed" not in str(cluster.error):
+                await asyncio.sleep(0.01)
+            certificates.ca.write_bytes(good)
+            while cluster.error is not None:
+                await asyncio.sleep(0.01)
+        for task in asyncio.all_tasks() - others:
+            task.cancel()
+        assert not watching.done()
 
 
 async def test_tls_files_that_are_wrong_at_the_start_are_refused(tmp_path: Path) -> None:
@@ -257,7 +275,7 @@ async def test_without_a_login_brokers_that_demand_sasl_are_only_asked_whether_t
         assert (cluster.why_not_ready, cluster.brokers, cluster.can_ask) == (None, {}, False)
         assert broker.asked == [API_VERSIONS] * 2
         assert [line["event"].partition(";")[0] for line in logs] == ["cluster there"]
-    assert "Connect call failed" in await refused(cluster)
+    assert "[Errno 111]" in await refused(cluster)
     assert cluster.why_not_ready == cluster.error
 
 

@@ -109,7 +109,7 @@ class TestBadInput:
         [
             (list_offsets_answer(2), Cause.CORRELATION_MISMATCH),
             (list_offsets_answer(1) + list_offsets_answer(1), Cause.UNEXPECTED_RESPONSE),
-            (b"\x15\x03\x03\x00\x02\x02", Cause.FRAME_TOO_LARGE),  # a TLS alert
+            (b"\x15\x03\x03\x00\x02\x02", Cause.TLS_ON_PLAINTEXT),  # a TLS alert
         ],
     )
     def test_a_broker_that_breaks_the_protocol_is_closed_and_counted(self, data: bytes, cause: Cause) -> None:

@@ -30,3 +30,13 @@ def test_what_the_other_end_says_moves_no_cursor() -> None:
     found = Findings()
     found.fail("login", "no\x1b[2J\r\nentry \u202e", "a\tb")
     assert str(found.all[0]) == "FAIL  login        no?[2J entry ?: a b"
+
+
+def test_an_error_that_knows_its_own_fix_is_not_given_another() -> None:
+    found = Findings()
+    found.broken("tls", "no handshake", "has expired: renew it", "look around")
+    found.broken("tls", "no handshake", "no answer in time", "look around")
+    assert [(finding.text, finding.fix) for finding in found.all] == [
+        ("no handshake: has expired", "renew it"),
+        ("no handshake: no answer in time", "look around"),
+    ]
