@@ -1,6 +1,8 @@
 """The settings of usage records."""
 
-from pydantic import Field, ValidationInfo, field_validator
+from typing import Self
+
+from pydantic import Field, model_validator
 
 from config.forms import Bytes, Count, FilePath, Given, Milliseconds, Name, Seconds, Section
 from config.problems import InvalidValue
@@ -36,7 +38,7 @@ class Usage(Section):
     """What each client used, shipped once an interval to a topic or to files, for `sluice analyze`."""
 
     topic: Given[UsageTopic] = None
-    files: Given[UsageFiles] = Field(None, validate_default=True)
+    files: Given[UsageFiles] = None
     interval_ms: Milliseconds = Field(1000, alias="interval", description="How long the interval of a record is.")
     instance: Name | None = Field(
         None,
@@ -54,10 +56,9 @@ class Usage(Section):
         "further ones of a user share the client-id `sluice:other`.",
     )
 
-    @field_validator("files")
-    @classmethod
-    def _one_place(cls, files: UsageFiles | None, info: ValidationInfo) -> UsageFiles | None:
-        if (files is None) == (info.data.get("topic") is None):
-            said = "is missing" if files is None else "stands beside topic"
-            raise InvalidValue(said, "write either topic or files: records go to one place")
-        return files
+    @model_validator(mode="after")
+    def _to_one_place(self) -> Self:
+        if (self.topic is None) == (self.files is None):
+            said = "has neither topic nor files" if self.topic is None else "has both topic and files"
+            raise InvalidValue(said, "records go to one place: write `topic: {}`, or files with a directory")
+        return self

@@ -1,17 +1,22 @@
 """Usage records in a topic, by aiokafka: keyed by instance, zstd, acknowledged by all replicas in sync.
 
+kafka-python makes the topic: only its admin client can leave the number of replicas to the brokers.
+
 The brokers are asked directly, so no quota of the proxy ever holds its own records up.
 """
 
+import asyncio
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from aiokafka import AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+from aiokafka.errors import KafkaError
+from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.errors import KafkaError as AdminError
+from kafka.errors import TopicAlreadyExistsError
 
 from proxy.usage_records import Document
 from proxy.usage_shipping import SinkError
@@ -47,9 +52,9 @@ class Login:
     def __repr__(self) -> str:
         return f"Login({self.bootstrap}, {self.mechanism}, {self.username})"
 
-    def options(self) -> dict[str, object]:
-        """Return the arguments that aiokafka's clients take."""
-        options: dict[str, object] = {
+    def options(self) -> dict[str, Any]:
+        """Return the arguments that clients of aiokafka and kafka-python take."""
+        options: dict[str, Any] = {
             "bootstrap_servers": list(self.bootstrap),
             "client_id": _CLIENT_ID,
             "request_timeout_ms": _REQUEST_TIMEOUT_MS,
@@ -80,7 +85,7 @@ class TopicSink:
             if self._producer is None:
                 self._producer = await self._start()
             await self._producer.send_and_wait(self._topic.name, document.value, key=self._key)
-        except (KafkaError, OSError) as error:
+        except (KafkaError, AdminError, OSError) as error:
             await self.close()
             raise SinkError(f"topic {self._topic.name}: {_described(error)}") from error
 
@@ -92,7 +97,7 @@ class TopicSink:
 
     async def _start(self) -> AIOKafkaProducer:
         options = self._login().options()
-        await self._ensure_topic(options)
+        await asyncio.to_thread(self._ensure_topic, options)
         producer = AIOKafkaProducer(
             **options,
             acks="all",
@@ -107,14 +112,13 @@ class TopicSink:
             raise
         return producer
 
-    async def _ensure_topic(self, options: dict[str, object]) -> None:
+    def _ensure_topic(self, options: dict[str, Any]) -> None:
         topic = self._topic
-        admin = AIOKafkaAdminClient(**options)
+        admin = KafkaAdminClient(**options)
         try:
-            await admin.start()
-            if topic.name in await admin.list_topics():
+            if topic.name in admin.list_topics():
                 return
-            answer = await admin.create_topics(
+            admin.create_topics(
                 [
                     NewTopic(
                         topic.name,
@@ -128,14 +132,11 @@ class TopicSink:
                     )
                 ]
             )
+            log.info("topic created", topic=topic.name, partitions=topic.partitions)
+        except TopicAlreadyExistsError:
+            pass
         finally:
-            await admin.close()
-        for _, code, *_ in answer.topic_errors:
-            error = for_code(code)
-            if code and error is not TopicAlreadyExistsError:
-                raise error(f"cannot create it: make it yourself, or allow this user to ({error.__name__})")
-            if not code:
-                log.info("topic created", topic=topic.name, partitions=topic.partitions)
+            admin.close()
 
 
 def _described(error: BaseException) -> str:
