@@ -1,12 +1,13 @@
 """Usage records against real brokers: every byte of the wire stands in them, whatever happens to the topic."""
 
+import asyncio
 import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaConsumer
+from aiokafka import AIOKafkaConsumer
 
 from tests.harness.kafka import KafkaCluster
 from tests.harness.load import produce_request
@@ -19,18 +20,21 @@ pytestmark = pytest.mark.integration
 
 NODE_ID = 5
 REQUESTS = 200
-QUOTAS = "quotas:\n  - {entity: {client-id: slow}, producer_byte_rate: 200000}\n"
+SHORT_WINDOW = {"window": {"samples": 3, "size": "1s"}}
+QUOTAS = "quotas:\n  - {entity: {client-id: slow}, producer_byte_rate: 100000}\n"
 
 
 def documents(bootstrap: str, topic: str) -> list[dict[str, Any]]:
     """Everything in the topic, in the order of its records."""
-    consumer = KafkaConsumer(
-        topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=2000, group_id=None
-    )
-    try:
-        return [json.loads(record.value) for record in consumer]
-    finally:
-        consumer.close()
+
+    async def read() -> list[dict[str, Any]]:
+        found = []
+        async with AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+            while batches := await consumer.getmany(timeout_ms=1000):
+                found += [json.loads(record.value) for records in batches.values() for record in records]
+        return found
+
+    return asyncio.run(read())
 
 
 def totals(found: list[dict[str, Any]], client_id: str) -> Counter[str]:
@@ -70,7 +74,8 @@ def data_topic(cluster: KafkaCluster) -> str:
 def test_every_byte_of_the_wire_stands_in_the_records(cluster: KafkaCluster, data_topic: str) -> None:
     usage_topic = fresh_name("usage")
     usage = {"topic": {"name": usage_topic, "partitions": 3}, "interval": "200ms", "instance": "edge-1"}
-    with SluiceProcess(cluster.bootstrap, cluster.node_ids, quotas=QUOTAS, settings={"usage": usage}) as sluice:
+    settings = {"usage": usage, "quotas": SHORT_WINDOW}
+    with SluiceProcess(cluster.bootstrap, cluster.node_ids, quotas=QUOTAS, settings=settings) as sluice:
         wire = {client_id: exchange(sluice, data_topic, client_id) for client_id in ("free", "slow")}
         wait_until(lambda: shipped(sluice) > 0, "records shipped")
         assert sluice.stop() == 0  # ships the last record
