@@ -20,6 +20,7 @@ from proxy.clock import now_ms, wall_s
 from proxy.drain import drain
 from proxy.failures import describe
 from proxy.identity.distinguished_name import rfc2253
+from proxy.identity.gssapi import Acceptor, Unread, acceptor
 from proxy.identity.mechanisms import Mechanisms
 from proxy.identity.sasl import SaslRules
 from proxy.in_flight import Rules
@@ -85,6 +86,7 @@ class App:
         self._connections_limit = 0
         self._tables: list[dict[int, Served]] = []
         self._listeners: list[Listener] = []
+        self._acceptors: dict[str, Acceptor] = {}
         self._routes = Routes(settings)
         self._usage = UsageService(settings, self._engine, window)
 
@@ -210,7 +212,11 @@ class App:
             self._stats.authentications[listener.name, mechanism, outcome] += 1
             log.debug("authentication", listener=listener.name, mechanism=mechanism, outcome=outcome, peer=peer)
 
-        return SaslRules(Mechanisms(listener.sasl.sub_claim).begin, way.owner_of, ended)
+        kerberos = listener.sasl.kerberos
+        if kerberos is not None:
+            self._acceptors[listener.name] = acceptor(kerberos)
+        mechanisms = Mechanisms(listener.sasl.sub_claim, self._acceptors.get(listener.name))
+        return SaslRules(mechanisms.begin, way.owner_of, ended)
 
     def _connections_by_descriptors(self) -> int:
         """Raise the soft descriptor limit to the hard one, and leave two descriptors for each connection.
@@ -294,6 +300,9 @@ class App:
             sessions=dict(stats.sessions),
             connections=dict(stats.connections),
             authentications=dict(stats.authentications),
+            gssapi_unread={
+                (name, cause): each.unread[cause] for name, each in self._acceptors.items() for cause in Unread
+            },
             rejected=dict(stats.rejected),
             certificate_expiry_s=dict(stats.certificate_expiry_s),
             certificate_reloads=dict(stats.certificate_reloads),

@@ -73,6 +73,8 @@ def _of_tls(error: ssl.SSLError, fixes: Fixes) -> str:
         return f"does not speak TLS on this port: {fixes.plain}"
     if reason in _NO_COMMON_TLS:
         return f"no version and cipher of TLS in common ({reason}): TLS 1.2 is the oldest that is spoken here"
+    if reason.endswith("UNRECOGNIZED_NAME"):
+        return f"serves no host of that name ({reason}): connect by a name that it is known by"
     if reason.endswith(_CERTIFICATE_REFUSED):
         return f"refuses the certificate it was shown, or demands one ({reason}): {fixes.certificate}"
     return f"TLS failed: {reason}"

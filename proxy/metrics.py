@@ -142,6 +142,12 @@ def _traffic(snapshot: Snapshot) -> Iterator[Metric]:
         ("listener", "mechanism", "outcome"),
         snapshot.authentications.items(),
     )
+    yield _counter(
+        "sluice_gssapi_unread",
+        "First tokens of GSSAPI that showed no user.",
+        ("listener", "cause"),
+        snapshot.gssapi_unread.items(),
+    )
     rejected = (((side, cause), snapshot.rejected.get((side, cause), 0)) for side in _SIDES for cause in Cause)
     yield _counter("sluice_frames_rejected", "Frames refused, each with its connection.", ("side", "cause"), rejected)
     yield _gauge(

@@ -70,6 +70,8 @@ class Snapshot:
     sessions: dict[str, int]
     connections: dict[tuple[str, str], int]
     authentications: dict[tuple[str, str, str], int]
+    gssapi_unread: dict[tuple[str, str], int]
+    """By listener, of those with a keytab, and cause."""
     rejected: dict[tuple[str, Cause], int]
     certificate_expiry_s: dict[str, float]
     certificate_reloads: dict[tuple[str, str], int]

@@ -96,7 +96,7 @@ class Front:
             async with asyncio.timeout(TIMEOUT_S):
                 chain = await served_chain(self.bootstrap, unverified)
         except ERRORS as error:
-            fix = "see the proxy's log: it says why it closed the connection"
+            fix = self._behind_a_load_balancer or "see the proxy's log: it says why it closed the connection"
             self.found.broken("tls", f"no handshake with {self.bootstrap}", describe(error, OF_CLIENT), fix)
             raise StopError from None
         self.found.ok("tls", f"{chain.version}, {chain.cipher}")
@@ -122,7 +122,7 @@ class Front:
         try:
             answer = await connection.ask(WHICH_VERSIONS)
         except ERRORS as error:
-            fix = f"does a broker stand behind {self._name}? /readyz of the admin port says"
+            fix = self._behind_a_load_balancer or f"does a broker stand behind {self._name}? See /readyz"
             self.found.broken("versions", "no answer to ApiVersions", describe(error, OF_CLIENT), fix)
             raise StopError from None
         self.found.ok("versions", f"{int.from_bytes(answer[10:14], 'big')} APIs are offered")
@@ -212,6 +212,15 @@ class Front:
             return Address(listener.broker_host.replace("{node_id}", str(node_id)), listener.bind.port)
         port = listener.brokers.port_of(node_id) if listener.brokers is not None else None
         return None if port is None else Address(listener.advertise, port)
+
+    @property
+    def _behind_a_load_balancer(self) -> str | None:
+        """What to do where the proxy waits for a header that no client sends."""
+        proxied = self.listener.proxy_protocol
+        if proxied is None:
+            return None
+        networks = ", ".join(map(str, proxied.networks))
+        return f"from {networks} the PROXY protocol is required: name the load balancer in --bootstrap"
 
     @property
     def _place(self) -> tuple[str, int]:

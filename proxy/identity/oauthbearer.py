@@ -49,7 +49,7 @@ def principal_name(token: str, claim_name: str) -> str | None:
     """Return the name in a JWT's claim ``claim_name``; None if it is not a JWT, or says no name in it.
 
     Names are trimmed as Kafka's ``BrokerJwtValidator`` does, but for unsecured tokens: ``OAuthBearerUnsecuredJws``
-    takes those as they are. A lone surrogate is a name for Java alone, and none here.
+    takes those as they are. What it makes of names that are no strings, and of lone surrogates, are no names here.
     """
     sections = token.split(".")
     if len(sections) != 3:

@@ -13,6 +13,7 @@ from tests.conformance.model import Failure, Format, Outcome, Skipped
 FORMATS = {
     "quotas": {"cases"},
     "frames": {"requests", "responses", "api_versions", "lenient", "malformed", "streams"},
+    "principals": {"x509_names", "ssl_mapping", "kerberos", "scram_first", "oauth_first"},
 }
 
 

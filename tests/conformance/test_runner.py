@@ -142,7 +142,13 @@ def test_cases_that_are_no_objects_fail(write: Any, capsys: pytest.CaptureFixtur
 
 
 def test_as_a_command() -> None:
-    command = [sys.executable, "-m", "tests.conformance", str(VECTORS / "quotas.json")]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.conformance",
+        str(VECTORS / "quotas.json"),
+        str(VECTORS / "principals.json"),
+    ]
     finished = subprocess.run(command, capture_output=True, text=True, check=False, cwd=VECTORS.parents[1])
     assert (finished.returncode, finished.stderr) == (0, "")
-    assert finished.stdout.splitlines()[-1] == "54 passed, 0 failed, 1 skipped"
+    assert finished.stdout.splitlines()[-1] == "103 passed, 0 failed, 1 skipped"

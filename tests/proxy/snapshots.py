@@ -14,6 +14,7 @@ EMPTY = Snapshot(
     sessions={"PLAIN": 0},
     connections={("PLAIN", "accepted"): 0},
     authentications={},
+    gssapi_unread={},
     rejected={},
     certificate_expiry_s={},
     certificate_reloads={},

@@ -28,6 +28,7 @@ SHIPPING.shipped_rows, SHIPPING.dropped_rows, SHIPPING.error = 70, 30, "topic sl
 EVERYTHING = replace(
     shows(PRODUCE, FETCH, PRODUCE._replace(client_id="more", broker=-1)),
     authentications={("SASL", "PLAIN", "failed"): 2},
+    gssapi_unread={("SASL", "no_key"): 1, ("SASL", "refused"): 0},
     rejected={("client", Cause.BAD_HEADER): 3},
     certificate_expiry_s={"TLS": 1_800_000_000.0},
     certificate_reloads={("TLS", "failed"): 1},
@@ -173,6 +174,11 @@ def test_requests_by_the_names_of_the_apis_and_from_zero_on() -> None:
 
 def test_authentications_by_listener_mechanism_and_outcome() -> None:
     assert values(render(EVERYTHING), "sluice_authentications_total") == {("SASL", "PLAIN", "failed"): 2.0}
+
+
+def test_gssapi_tokens_that_showed_no_user_by_cause_from_zero_on() -> None:
+    counts = values(render(EVERYTHING), "sluice_gssapi_unread_total")
+    assert counts == {("no_key", "SASL"): 1.0, ("refused", "SASL"): 0.0}
 
 
 def test_certificates_by_listener() -> None:

@@ -1,0 +1,62 @@
+"""GSSAPI by hand: a client of MIT's library that can be stopped, or made to lie, between any two tokens."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import gssapi
+
+from tests.harness.kdc import Kdc
+from tests.harness.sasl import Answer, authenticate, handshake
+from tests.harness.wire import Connection
+
+_caches = count(1)
+
+
+@contextmanager
+def realm(kdc: Kdc) -> Iterator[Kdc]:
+    """While it lasts, the library in this process knows this realm."""
+    before = os.environ.get("KRB5_CONFIG")
+    os.environ["KRB5_CONFIG"] = str(kdc.config)
+    try:
+        yield kdc
+    finally:
+        del os.environ["KRB5_CONFIG"]
+        if before is not None:
+            os.environ["KRB5_CONFIG"] = before
+
+
+class GssapiClient:
+    """One exchange as the principal of `keytab`, with the service `kafka` at `host`."""
+
+    def __init__(self, keytab: Path, host: str = "localhost") -> None:
+        store = {"client_keytab": str(keytab), "ccache": f"MEMORY:by-hand-{next(_caches)}"}
+        service = gssapi.Name(f"kafka@{host}", gssapi.NameType.hostbased_service)
+        self._context = gssapi.SecurityContext(
+            name=service, creds=gssapi.Credentials(usage="initiate", store=store), mech=gssapi.MechType.kerberos
+        )
+
+    def first(self) -> bytes:
+        """The token with the ticket."""
+        token: bytes = self._context.step()
+        return token
+
+    def log_in(self, connection: Connection, authzid: str = "") -> Answer:
+        """The last answer: of mutual authentication, so there are three."""
+        handshake(connection, "GSSAPI")
+        answer = authenticate(connection, self.first())
+        return answer if answer.error_code else self.go_on(connection, answer, authzid)
+
+    def go_on(self, connection: Connection, answer: Answer, authzid: str = "") -> Answer:
+        """The same from the answer to the first token on."""
+        self._context.step(answer.token)
+        offer = authenticate(connection, b"")
+        return authenticate(connection, self._final(offer.token, authzid))
+
+    def _final(self, offer: bytes, authzid: str) -> bytes:
+        """The choice of no layer of security (RFC 4752 §3.1)."""
+        layers: bytes = self._context.unwrap(offer).message
+        token: bytes = self._context.wrap(b"\x01" + layers[1:] + authzid.encode(), False).message
+        return token
