@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from proxy.clock import now_ms
+from proxy.tasks import spawn
 from proxy.usage_records import Document
 from proxy.usage_shipping import SinkError
 
@@ -35,24 +35,39 @@ class FileSink:
         self._instance = instance
         self._stem = f"{_file_name(instance)}-{boot}"
         self._rotate_bytes = rotate_bytes
-        self._rotate_ms = round(rotate_s * 1000)
+        self._rotate_s = rotate_s
         self._keep_bytes = keep_bytes
         self._number = 0
         self._file: FileIO | None = None
         self._path = directory
-        self._opened_ms = 0
         self._prepared = False
+        self._lock = asyncio.Lock()
+        self._due: asyncio.TimerHandle | None = None
+        """When the file under way is complete by its age; also when nothing more is written."""
 
     async def write(self, document: Document) -> None:
         """Append a line. Raises SinkError."""
-        try:
-            await asyncio.to_thread(self._write, document.value)
-        except OSError as error:
-            raise SinkError(f"{self._directory}: {error.strerror or error}") from error
+        async with self._lock:
+            try:
+                await asyncio.to_thread(self._write, document.value)
+            except OSError as error:
+                raise SinkError(f"{self._directory}: {error.strerror or error}") from error
+            if self._file is None:
+                self._forget_age()
+            elif self._due is None:
+                loop = asyncio.get_running_loop()
+                self._due = loop.call_later(self._rotate_s, lambda: spawn(self.close(), "complete a usage file"))
 
     async def close(self) -> None:
         """Complete the file under way."""
-        await asyncio.to_thread(self._finish)
+        async with self._lock:
+            self._forget_age()
+            await asyncio.to_thread(self._finish)
+
+    def _forget_age(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
 
     def _write(self, line: bytes) -> None:
         if not self._prepared:
@@ -60,7 +75,6 @@ class FileSink:
         if self._file is None:
             self._path = self._directory / f"{self._stem}-{self._number:06}{_UNFINISHED}"
             self._file = FileIO(self._path, "w")
-            self._opened_ms = now_ms()
             self._number += 1
         at = self._file.tell()
         left = memoryview(line + b"\n")
@@ -73,7 +87,7 @@ class FileSink:
                 self._file.seek(at)
                 self._file.truncate()
             raise
-        if at + len(line) >= self._rotate_bytes or now_ms() - self._opened_ms >= self._rotate_ms:
+        if at + len(line) >= self._rotate_bytes:
             self._finish()
 
     def _prepare(self) -> None:

@@ -96,7 +96,7 @@ def test_files_where_there_is_no_topic(cluster: KafkaCluster, data_topic: str, t
     usage = {"files": {"directory": str(tmp_path), "rotate_after": "500ms"}, "interval": "100ms"}
     with SluiceProcess(cluster.bootstrap, cluster.node_ids, settings={"usage": usage}) as sluice:
         sent, received = exchange(sluice, data_topic, "filed")
-        wait_until(lambda: len(list(tmp_path.glob("*.jsonl"))) > 1, "complete files")
+        wait_until(lambda: any(tmp_path.glob("*.jsonl")), "a complete file")
         assert sluice.stop() == 0
     assert not list(tmp_path.glob("*.part"))
     lines = [line for path in sorted(tmp_path.iterdir()) for line in path.read_text(encoding="utf-8").splitlines()]
