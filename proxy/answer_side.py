@@ -185,8 +185,7 @@ class AnswerSide:
         if actions & TELL and api.delayed and now_ms < until_ms:
             self.stop(HELD_BACK)
             return self._hold(entry, chunk, start, position, 0)
-        if actions & PROVES:
-            self._sasl.proven()
+        if actions & PROVES and self._sasl.proven():
             self._requests.lift_restriction()
         if gathered:
             frame = chunk[position : position + wanted]

@@ -3,13 +3,15 @@
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from protocol.frames import RESPONSE_HEAD
 from protocol.requests import Request
 
 CLIENT_ID: Final = "sluice"
+_GOODBYE_S: Final = 1.0
+"""How long TLS may take to say goodbye before the connection is cut."""
 _MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -57,6 +59,10 @@ async def connect(
         yield BrokerConnection(reader, writer)
     finally:
         writer.close()
+        with suppress(OSError, TimeoutError):  # the error is the caller's already, if it is one
+            async with asyncio.timeout(_GOODBYE_S):
+                await writer.wait_closed()
+        transport.abort()
 
 
 async def open_transport(

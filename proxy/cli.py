@@ -10,7 +10,7 @@ import click
 from proxy import __version__
 
 if TYPE_CHECKING:
-    from config.problems import Problem
+    from config.document import Document
     from config.settings import Settings
 
 _Command = TypeVar("_Command", bound=Callable[..., Any] | click.Command)
@@ -40,41 +40,36 @@ def cli() -> None:
 @cli.command()
 @_config_option()
 def run(config_path: Path) -> None:
-    """Run the proxy until SIGTERM; SIGHUP loads the quotas again."""
-    settings = _settings(config_path)
+    """Run the proxy until SIGTERM; SIGHUP loads quotas and certificates again."""
+    settings, document = _loaded(config_path)
     from proxy import app, logs
+    from proxy.checks import configuration
+    from proxy.clock import wall_s
 
+    findings = configuration.look(settings, document, wall_s())
+    if unusable := configuration.unusable(findings):
+        click.echo("\n".join(map(str, unusable)), err=True)
+        sys.exit(EXIT_CONFIG)
     logs.configure(settings.log.level, settings.log.format)
+    configuration.log_findings(findings)
     sys.exit(app.run(settings))
 
 
 @cli.command()
 @_config_option()
 def check(config_path: Path) -> None:
-    """Print every problem of a configuration and of the quota file it names."""
-    from config.loader import load_settings, named_quota_file
-    from config.problems import ConfigError
-    from quotas.stores.file import load
+    """Print every problem of a configuration and of the files it names."""
+    from proxy.checks import report
+    from proxy.clock import wall_s
 
-    problems: list[Problem] = []
-    listeners = quotas = 0
-    try:
-        listeners = len(load_settings(config_path).listeners)
-    except ConfigError as error:
-        problems += error.problems
-    try:
-        if (quota_file := named_quota_file(config_path)) is not None:
-            loaded = load(quota_file)
-            quotas = len(loaded.policy.limits)
-            for warning in loaded.warnings:
-                click.echo(f"warning: {warning}")
-    except ConfigError as error:
-        problems += error.problems
-    for problem in problems:
+    found = report.check(config_path, wall_s())
+    for warning in found.warnings:
+        click.echo(f"warning: {warning}")
+    for problem in found.problems:
         click.echo(problem)
-    if problems:
+    if found.problems:
         sys.exit(EXIT_CONFIG)
-    click.echo(f"{config_path}: ok ({_counted(quotas, 'quota')}, {_counted(listeners, 'listener')})")
+    click.echo(f"{config_path}: ok ({_counted(found.quotas, 'quota')}, {_counted(found.listeners, 'listener')})")
 
 
 @cli.command()
@@ -97,13 +92,48 @@ def health(config_path: Path | None, url: str | None, *, live: bool) -> None:
     sys.exit(0 if well else EXIT_UNHEALTHY)
 
 
+@cli.command()
+@_config_option()
+@click.option("--listener", metavar="NAME", help="The listener to connect to, if there are several.")
+@click.option(
+    "--command-config",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="How a client connects, as Kafka's own tools take it: security.protocol, sasl.jaas.config ...",
+)
+@click.option("--bootstrap", metavar="HOST:PORT", help="Connect there, instead of where the listener says.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def doctor(
+    config_path: Path, listener: str | None, command_config: Path | None, bootstrap: str | None, *, as_json: bool
+) -> None:
+    """Connect as a client would, and print what works and what to do about the rest: exit 1 if anything fails."""
+    from proxy.doctor.examine import Wanted, examine
+
+    try:
+        found = examine(Wanted(config_path, listener, command_config, bootstrap))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if as_json:
+        import json
+
+        click.echo(json.dumps(found.as_data(), indent=2))
+    else:
+        for finding in found.all:
+            click.echo(finding)
+    sys.exit(EXIT_UNHEALTHY if found.failed else 0)
+
+
 def _settings(config_path: Path, exit_status: int = EXIT_CONFIG) -> "Settings":
+    return _loaded(config_path, exit_status)[0]
+
+
+def _loaded(config_path: Path, exit_status: int = EXIT_CONFIG) -> "tuple[Settings, Document]":
     """Load the configuration, or end the command with all that is wrong with it."""
-    from config.loader import load_settings
+    from config.loader import load_with_document
     from config.problems import ConfigError
 
     try:
-        return load_settings(config_path)
+        return load_with_document(config_path)
     except ConfigError as error:
         click.echo(error, err=True)
         sys.exit(exit_status)

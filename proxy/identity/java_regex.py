@@ -9,8 +9,8 @@ Refused are
 - a reference to a group that is not closed yet, and any with `(?i)`
 - a quantifier on a quantifier, an anchor or a look-around; one that allows more than one on a group that can match
   nothing; a possessive one on a group (`(?>…)` is taken)
-- capturing groups within a look-around, `(?>…)` or a repeated group: Java leaves set there what a failure behind it
-  ought to have undone (a repeated group may itself be a capturing one)
+- capturing groups within a look-around, within `(?>…)` and within a group with any quantifier but `?`: Java leaves set
+  there what a failure behind it ought to have undone (what has the quantifier may itself be a capturing group)
 - a look-behind of more than one length
 
 The patterns are the operator's and the texts are names, so how long a match takes is the operator's affair: a pattern
@@ -36,8 +36,7 @@ _OPENING: Final = re.compile(
     r"\((?:\?(?:[:=!>]|<[=!]|<(?P<name>[A-Za-z][A-Za-z0-9]*)>|(?P<flags>[A-Za-z-]*)[:)])|(?!\?))"
 )
 _FLAGS: Final = re.compile(r"(?P<on>[is]*)(?:-(?P<off>[is]*))?")
-_REFERENCE: Final = re.compile(r"\\(?:k<(?P<name>[A-Za-z][A-Za-z0-9]*)>|(?P<number>[1-9]))")
-_DIGIT: Final = re.compile("[0-9]")
+_REFERENCE: Final = re.compile(r"\\(?:k<(?P<name>[A-Za-z][A-Za-z0-9]*)>|(?P<digits>[1-9][0-9]{0,4}))")
 _QUOTED: Final = re.compile(r"\\Q(.*?)(?:\\E|\Z)", re.DOTALL)
 _QUANTIFIER: Final = re.compile(
     r"(?:(?P<sign>[*+?])|\{(?P<low>[0-9]{1,10})(?P<comma>,(?P<high>[0-9]{0,10}))?\})(?P<mode>[?+]?)"
@@ -131,7 +130,7 @@ class _Translation:
             self._scan.refuse("a possessive quantifier on a group", start)
         if piece.can_be_empty and high > 1:
             self._scan.refuse("a quantifier on a group that can match nothing", start)
-        if groups_inside and high > 1:
+        if groups_inside and quantifier["sign"] != "?":
             self._scan.refuse("a capturing group within a repeated group", start)
         if not low <= high <= _UNLIMITED:
             self._scan.refuse("a quantifier that allows nothing", start)
@@ -203,14 +202,11 @@ class _Translation:
         if reference["name"] is not None:
             number = self._names.get(reference["name"], 0)
         else:
-            number = int(reference["number"])
-            # Java takes a further digit only while there is such a group.
-            while (
-                self._scan.sees_any("0123456789")
-                and number * 10 + int(self._scan.pattern[self._scan.at]) <= self._opened
-            ):
-                number = number * 10 + int(self._scan.pattern[self._scan.at])
-                self._scan.at += 1
+            digits = reference["digits"]
+            while int(digits) > self._opened and len(digits) > 1:  # without such a group, the last digit is a literal
+                digits = digits[:-1]
+                self._scan.at -= 1
+            number = int(digits)
         if number not in self._closed or self._scan.any_case:
             self._scan.refuse("a reference to a group that is not closed yet, or with (?i)", start)
         return _Piece(f"(?:\\{number})", can_be_empty=True, kind="group")

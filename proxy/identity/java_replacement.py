@@ -56,7 +56,7 @@ def _named(name: str, text: str, pattern: re.Pattern[str]) -> int:
 
 
 def replace_all(pattern: re.Pattern[str], replacement: Replacement, text: str) -> str:
-    return _replaced(text, _found(pattern, text), replacement)
+    return _replaced(text, found(pattern, text), replacement)
 
 
 def replace_first(pattern: re.Pattern[str], replacement: Replacement, text: str) -> str:
@@ -64,7 +64,7 @@ def replace_first(pattern: re.Pattern[str], replacement: Replacement, text: str)
     return text if match is None else _replaced(text, iter((match,)), replacement)
 
 
-def _found(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+def found(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     """Yield what ``Matcher.find`` finds: behind an empty match it goes on a character further, where ``re`` stays."""
     at = 0
     while at <= len(text) and (match := pattern.search(text, at)) is not None:

@@ -11,7 +11,7 @@ _MAX_NAME: Final = 200
 """Of a name that is told: it is the client's."""
 
 
-class NoMatchingRule(Exception):  # noqa: N818  Kafka's word
+class NoMatchingRule(ValueError):  # noqa: N818  Kafka's word
     """The rules make no user of a name: to Kafka, its authentication has failed."""
 
     def __init__(self, name: str, why: str = "no rule applies to it") -> None:

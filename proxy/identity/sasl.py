@@ -53,6 +53,9 @@ class State(StrEnum):
     AUTHENTICATED = "authenticated"
 
 
+_PROVED = (State.NONE, State.AUTHENTICATED)
+
+
 class SaslRules:
     """What the observers of one listener share.
 
@@ -80,6 +83,7 @@ class SaslObserver:
     __slots__ = (
         "_asked",
         "_asked_raw",
+        "_began_raw",
         "_exchange",
         "_on_raw",
         "_on_user",
@@ -104,6 +108,7 @@ class SaslObserver:
         self._on_raw = on_raw
         self._asked = ""
         self._asked_raw = False
+        self._began_raw = False
         self._open = False
         """The broker has accepted a mechanism, and neither success nor failure has been seen since."""
         self._exchange: Mechanism | None = None
@@ -149,13 +154,17 @@ class SaslObserver:
         self.session_lifetime_ms = lifetime_ms
         self._answered(token, now_ms)
 
-    def proven(self) -> None:
-        """Take note that the broker has answered an ordinary request: it does so only for who is authenticated.
+    def proven(self) -> bool:
+        """Take note that the broker has answered an ordinary request; False if that is no sign of success.
 
-        For mechanisms that show no success that could be read. During a re-authentication it proves nothing.
+        It is one where tokens are raw, for then the broker reads no requests before it is done, and for mechanisms
+        that cannot be followed. Elsewhere it proves nothing: a client that has not succeeded yet, or has been refused
+        (OAUTHBEARER), is answered too, with error 34 in whatever it asked, before the broker closes
+        (SaslServerAuthenticator.handleKafkaRequest). Nor does it during a re-authentication.
         """
-        if self._open and self.state is State.IN_PROGRESS:
+        if self._open and self.state is State.IN_PROGRESS and (self._exchange is None or self._began_raw):
             self._succeed()
+        return self.state in _PROVED
 
     def _handshake_answered(self, error_code: int) -> None:
         if error_code == 0:
@@ -165,6 +174,7 @@ class SaslObserver:
 
     def _begin(self, mechanism: str, *, raw: bool) -> None:
         self._open = True
+        self._began_raw = raw
         self.mechanism = mechanism
         self._exchange = self._rules.begin(mechanism)
         if not self.authenticated:

@@ -8,10 +8,14 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import trustme
 import yaml
 
 from config.loader import load_settings
+from proxy.checks.report import Report, check
+from proxy.identity.ssl_mapping import parse_rules
 from quotas.stores.file import load
+from tests.proxy.checks.secure import NOW_S, secret, show
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -48,8 +52,30 @@ def test_what_is_commented_out_says_the_defaults(tmp_path: Path) -> None:
     assert full.model_dump(exclude={"quotas": {"store"}}) == plain.model_dump(exclude={"quotas": {"store"}})
 
 
+def test_the_secure_example_is_good_with_files_as_it_names_them(tmp_path: Path) -> None:
+    shutil.copytree(DEPLOY / "secure", tmp_path, dirs_exist_ok=True)
+    authority = trustme.CA()
+    for folder in ("tls", "secrets"):
+        (tmp_path / folder).mkdir()
+    for name in ("brokers-ca.pem", "batch-clients-ca.pem"):
+        authority.cert_pem.write_to_path(str(tmp_path / "tls" / name))
+    show(tmp_path / "tls", "kafka.example.com", authority.issue_cert("kafka.example.com", "*.kafka.example.com"))
+    show(tmp_path / "tls", "batch", authority.issue_cert(common_name="batch"))
+    secret(tmp_path / "secrets" / "sluice.password", b"a password\n")
+    assert check(tmp_path / "sluice.yaml", NOW_S) == Report(listeners=2, quotas=6)
+
+
+def test_the_rules_of_the_secure_example_do_what_they_say() -> None:
+    tls = load_settings(DEPLOY / "secure" / "sluice.yaml").listeners[1].tls
+    assert tls is not None
+    rules = parse_rules(tls.principal_mapping_rules)
+    assert rules.user("CN=Import-7,OU=batch,O=Example") == "import-7"
+    assert rules.user("CN=export,OU=night,O=Example") == "CN=export,OU=night,O=Example"
+
+
 def test_the_quotas_are_all_enforced() -> None:
-    assert load(DEPLOY / "quotas.yaml").warnings == ()
+    for folder in (DEPLOY, DEPLOY / "secure"):
+        assert load(folder / "quotas.yaml").warnings == ()
 
 
 def test_prometheus_takes_the_scrape_configuration_and_the_alerts() -> None:

@@ -1,16 +1,20 @@
-"""GSSAPI by hand: a client of MIT's library that can be stopped, or made to lie, between any two tokens."""
+"""GSSAPI by hand: a client of MIT's library that can be stopped, or made to lie, between any two tokens.
+
+The library is imported where it is used: tests that need no broker are collected beside those that do, and need none.
+"""
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-
-import gssapi
+from typing import Final
 
 from tests.harness.kdc import Kdc
 from tests.harness.sasl import Answer, authenticate, handshake
 from tests.harness.wire import Connection
+
+SPNEGO: Final = "1.3.6.1.5.5.2"
 
 _caches = count(1)
 
@@ -29,13 +33,17 @@ def realm(kdc: Kdc) -> Iterator[Kdc]:
 
 
 class GssapiClient:
-    """One exchange as the principal of `keytab`, with the service `kafka` at `host`."""
+    """One exchange as the principal of `keytab`, with the service `kafka` at `host`; within SPNEGO, if asked."""
 
-    def __init__(self, keytab: Path, host: str = "localhost") -> None:
+    def __init__(self, keytab: Path, host: str = "localhost", *, spnego: bool = False) -> None:
+        import gssapi
+
         store = {"client_keytab": str(keytab), "ccache": f"MEMORY:by-hand-{next(_caches)}"}
         service = gssapi.Name(f"kafka@{host}", gssapi.NameType.hostbased_service)
         self._context = gssapi.SecurityContext(
-            name=service, creds=gssapi.Credentials(usage="initiate", store=store), mech=gssapi.MechType.kerberos
+            name=service,
+            creds=gssapi.Credentials(usage="initiate", store=store),
+            mech=gssapi.OID.from_int_seq(SPNEGO) if spnego else gssapi.MechType.kerberos,
         )
 
     def first(self) -> bytes:

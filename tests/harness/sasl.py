@@ -128,6 +128,8 @@ class DelegationToken:
 
     token_id: str
     secret: str
+    owner: str
+    """Whom the broker took its maker for."""
 
 
 def create_delegation_token(connection: Connection) -> DelegationToken:
@@ -138,10 +140,11 @@ def create_delegation_token(connection: Connection) -> DelegationToken:
     if error_code:
         raise ValueError(f"CreateDelegationToken was answered with error {error_code}")
     _, at = _nullable(response, 10, ">h")
-    _, at = _nullable(response, at, ">h")
+    owner, at = _nullable(response, at, ">h")
     token_id, at = _nullable(response, at + 24, ">h")  # behind three times
     secret, _ = _nullable(response, at, ">i")
-    return DelegationToken((token_id or b"").decode(), base64.b64encode(secret or b"").decode())
+    key = base64.b64encode(secret or b"").decode()
+    return DelegationToken((token_id or b"").decode(), key, (owner or b"").decode())
 
 
 def _nullable(data: bytes, at: int, length: str) -> tuple[bytes | None, int]:

@@ -42,7 +42,7 @@ class SecureCluster:
     """One node with these listeners, as a context manager.
 
     `users` are its names and passwords, of PLAIN and of SCRAM alike; the proxy has a login of its own beside them.
-    Tokens that `issuer` has signed are believed, those of `stranger` are not.
+    What `issuer` and `authority` have signed is believed, what the two strangers have is not.
     """
 
     def __init__(self, users: Mapping[str, str]) -> None:
@@ -53,6 +53,7 @@ class SecureCluster:
         self.proxy = self.authority.issue("proxy", common_name("proxy"), SERVER_HOSTS)
         self.issuer = Issuer()
         self.stranger = Issuer()
+        self.stranger_authority = Authority(self.folder / "stranger", "Another authority")
         self._password_file = self.folder / "proxy.password"
         self._password_file.write_text(self.passwords[PROXY_USER] + "\n", encoding="utf-8")
         keys = self.folder / "jwks.json"

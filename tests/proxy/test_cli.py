@@ -3,15 +3,18 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
+import structlog
 from click.testing import CliRunner, Result
 
 from config.loader import load_settings
 from proxy.cli import cli
+from tests.proxy.checks import secure
 
 CONFIG = dedent(
     """\
@@ -86,6 +89,50 @@ def test_run_refuses_a_wrong_configuration_as_check_does(config: Path) -> None:
     run, check = sluice("run", "-c", config), sluice("check", "-c", config)
     assert (run.exit_code, run.stderr) == (check.exit_code, check.stdout)
     assert run.exit_code == 2
+
+
+def write_expired(folder: Path) -> Path:
+    """Write a configuration with a certificate that others refuse, and a password that others can read."""
+    file = secure.write(folder)
+    since, until = datetime(2000, 1, 1, tzinfo=UTC), datetime(2001, 1, 1, tzinfo=UTC)
+    hosts = ("kafka.example.com", "*.kafka.example.com")
+    secure.show(folder, "chain", secure.AUTHORITY.issue_cert(*hosts, not_before=since, not_after=until))
+    (folder / "password").chmod(0o644)
+    return file
+
+
+def test_check_looks_at_what_is_named(tmp_path: Path) -> None:
+    file = secure.write(tmp_path)
+    assert sluice("check", "-c", file).output == f"{file}: ok (1 quota, 1 listener)\n"
+    done = sluice("check", "-c", write_expired(tmp_path))
+    warning, problem = done.output.splitlines()
+    assert done.exit_code == 2
+    assert warning.startswith(
+        f"warning: {file}:11:20: cluster.sasl.password_file: every user of this machine can read "
+    )
+    assert problem.startswith(f"{file}:19:20: listeners[0].tls.certificate: ")
+    assert problem.endswith("expired on 2001-01-01; renew it")
+
+
+def test_run_refuses_what_it_could_not_run_with(tmp_path: Path) -> None:
+    file = write_expired(tmp_path)
+    (tmp_path / "chain.key").unlink()
+    done = sluice("run", "-c", file)
+    assert done.exit_code == 2
+    assert done.stderr == (
+        f"{file}:20:12: listeners[0].tls.key: {tmp_path}/chain.key cannot be read: no such file or directory\n"
+    )
+
+
+def test_run_reports_what_others_will_refuse_and_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.app.run", lambda _: 3)
+    monkeypatch.setattr("proxy.logs.configure", lambda *_: None)
+    with structlog.testing.capture_logs() as logged:
+        assert sluice("run", "-c", write_expired(tmp_path)).exit_code == 3
+    assert [(entry["log_level"], "expired" in entry["problem"]) for entry in logged] == [
+        ("warning", False),
+        ("error", True),
+    ]
 
 
 def test_run_hands_over_to_the_program(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,7 +121,7 @@ class TestBadInput:
 
     def test_requests_are_small_until_the_broker_has_answered_an_ordinary_one(self) -> None:
         play = Play(authenticated=False)
-        play.from_client(request(17, 1, 1, b"\0\5PLAIN"))
+        play.from_client(request(17, 1, 1, b"\0\5OTHER"))
         play.from_broker(frame(pack(">ihi", 1, 0, 0)))
         assert play.session.requests.splitter.limit == 1000
         play.from_client(list_offsets(2))

@@ -148,6 +148,17 @@ class TestTwoRefused:
         play.from_broker(authenticate_answer(3, error_code=BAD_PASSWORD))
         assert (play.user, play.outcomes) == (ANONYMOUS, [(OAUTHBEARER, False)])
 
+    @pytest.mark.parametrize("mechanism", [PLAIN, "SCRAM-SHA-512", "OAUTHBEARER", GSSAPI])
+    def test_an_answer_to_an_ordinary_request_is_no_success_where_one_can_be_read(self, mechanism: str) -> None:
+        """A broker answers it, with error 34, also when it has refused: before it closes."""
+        play = accepted(mechanism)
+        if mechanism == "OAUTHBEARER":
+            play.from_client(authenticate(2, jwt(sub="admin")))
+            play.from_broker(authenticate_answer(2, b'{"status":"invalid_token"}'))
+        play.from_client(list_offsets(3))
+        play.from_broker(list_offsets_answer(3))
+        assert (play.user, play.session.authenticated) == (ANONYMOUS, False)
+
     def test_scram_with_an_error_token(self) -> None:
         assert scram(scram_first("admin"), final=b"e=other-error").user == ANONYMOUS
 

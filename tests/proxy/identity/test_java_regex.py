@@ -65,6 +65,8 @@ MATCHES: list[tuple[str, str, list[str | None] | None]] = [
     ("(.)\\1", "aa", ["a"]),
     ("(?<n>.)\\k<n>", "ab", None),
     ("(.)\\12", "aa2", ["a"]),
+    ("(a)(b)(c)(d)(e)(f)(g)(h)(i)(j)\\10\\110", "abcdefghijja10", list("abcdefghij")),
+    ("(?:(a)b)?a?c?", "ac", [None]),
     ("(?:(a)|b)\\1", "b", None),
 ]
 
@@ -136,6 +138,7 @@ def test_what_java_matches(pattern: str, text: str, groups: list[str | None] | N
         ("(a*)*", "a quantifier on a group that can match nothing", 1),
         ("(?:a|){2}", "a quantifier on a group that can match nothing", 1),
         ("((a)b)+", "a capturing group within a repeated group", 1),
+        ("(?:(a)b){1}", "a capturing group within a repeated group", 1),
         ("(?=(a))", "a capturing group within a look-around", 4),
         ("(?!(?<n>a))", "a capturing group within a look-around", 4),
         ("(?>x(a))", "a capturing group within a look-around or (?>…)", 5),

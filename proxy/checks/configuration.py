@@ -1,0 +1,109 @@
+"""Everything that a configuration names, one thing after the other."""
+
+from datetime import UTC, datetime
+
+import structlog
+
+from config.document import Document
+from config.problems import InvalidValue, Problem, Steps
+from config.settings import BrokerSasl, Kerberos, Listener, Route, Settings
+from proxy.checks.findings import Finding, Findings, Severity
+from proxy.checks.tls import look_at_broker_tls, look_at_client_tls
+from proxy.identity import keytab
+from proxy.identity.gssapi import acceptor
+from proxy.identity.kerberos_name import parse_rules
+from proxy.login import LoginError, read_password
+
+log = structlog.get_logger("sluice")
+
+
+def look(settings: Settings, document: Document, now_s: float) -> list[Finding]:
+    """Return what is wrong with the files that ``settings``, read from ``document``, name, in the order of the file.
+
+    ``now_s`` is Unix time: certificates expire.
+    """
+    found = Findings(document, datetime.fromtimestamp(now_s, UTC))
+    _look_at_route(found, ("cluster",), settings.cluster)
+    for index, listener in enumerate(settings.listeners):
+        _look_at_listener(found, ("listeners", index), listener, settings.cluster)
+    _look_for_same_addresses(found, settings.listeners)
+    return found.in_order()
+
+
+def unusable(findings: list[Finding]) -> list[Problem]:
+    """Return what keeps the proxy from running."""
+    return [finding.problem for finding in findings if finding.severity is Severity.UNUSABLE]
+
+
+def log_findings(findings: list[Finding]) -> None:
+    """Log what does not keep the proxy from running."""
+    for finding in findings:
+        (log.warning if finding.severity is Severity.WARNING else log.error)(
+            "configuration", problem=str(finding.problem)
+        )
+
+
+def _look_at_listener(found: Findings, at: Steps, listener: Listener, cluster: Route) -> None:
+    if listener.tls is not None:
+        look_at_client_tls(found, (*at, "tls"), listener.tls, listener)
+    if listener.sasl.kerberos is not None:
+        _look_at_kerberos(found, (*at, "sasl", "kerberos"), listener.sasl.kerberos)
+    if listener.cluster is not None:
+        _look_at_route(found, (*at, "cluster"), listener.cluster)
+    if listener.authentication == "sasl" and (listener.cluster or cluster).sasl is None:
+        message = (
+            "the brokers ask for a login, and the proxy has none: after a start it knows no broker but those of "
+            "bootstrap, until a client has logged in there"
+        )
+        fix = f"add sasl to {'cluster' if listener.cluster is None else 'the cluster of this listener'}"
+        found.add(Severity.WARNING, (*at, "authentication"), message, fix)
+
+
+def _look_at_route(found: Findings, at: Steps, route: Route) -> None:
+    if route.tls is not None:
+        look_at_broker_tls(found, (*at, "tls"), route.tls)
+    if route.sasl is not None:
+        _look_at_login(found, (*at, "sasl"), route.sasl, encrypted=route.tls is not None)
+
+
+def _look_at_login(found: Findings, at: Steps, sasl: BrokerSasl, *, encrypted: bool) -> None:
+    with found.at(*at, "password_file"):
+        try:
+            read_password(sasl.password_file)
+        except LoginError as error:
+            raise InvalidValue(str(error).removeprefix("password_file ")) from None
+        found.secret((*at, "password_file"), sasl.password_file)
+    if sasl.mechanism == "PLAIN" and not encrypted:
+        message = "sends the password to the brokers in the clear"
+        found.add(Severity.WARNING, (*at, "mechanism"), message, "add tls to the cluster, or use SCRAM")
+
+
+def _look_at_kerberos(found: Findings, at: Steps, kerberos: Kerberos) -> None:
+    with found.at(*at, "keytab"):
+        keytab.principals(kerberos.keytab)
+        found.secret((*at, "keytab"), kerberos.keytab)
+    with found.at(*at, "principal_to_local_rules"):
+        parse_rules(kerberos.principal_to_local_rules, kerberos.default_realm)
+    if not found.unusable():
+        with found.at(*at):
+            acceptor(kerberos)  # whether the extra is there, and krb5's last word on the keytab
+
+
+def _look_for_same_addresses(found: Findings, listeners: tuple[Listener, ...]) -> None:
+    """Two listeners may share a port on different interfaces; what their clients are told has to keep them apart."""
+    told: list[tuple[Listener, list[tuple[str, range]]]] = []
+    for index, listener in enumerate(listeners):
+        own = _told(listener)
+        for other, others in told:
+            if any(host == name and set(ports) & set(taken) for host, ports in own for name, taken in others):
+                message = f"clients of listener {other.name} are told the same host, and some of the same ports"
+                fix = "give each its own, or see that clients resolve it to the interface of their listener"
+                found.add(Severity.WARNING, ("listeners", index, "advertise"), message, fix)
+                break
+        told.append((listener, own))
+
+
+def _told(listener: Listener) -> list[tuple[str, range]]:
+    """Return the hosts and ports that the clients of a listener are told."""
+    hosts = [listener.advertise, *([listener.broker_host] if listener.broker_host is not None else [])]
+    return [(host.lower(), claim.ports) for host in hosts for claim in listener.port_claims(0)]

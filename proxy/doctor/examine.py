@@ -1,0 +1,100 @@
+"""The whole examination: the configuration, the way of a client, and the brokers behind."""
+
+import asyncio
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from config.listener import Listener
+from config.loader import load_settings
+from config.problems import ConfigError, InvalidValue
+from config.settings import Settings
+from config.units import EVERY_INTERFACE, Address, parse_reachable
+from proxy.checks.report import check
+from proxy.clock import wall_s
+from proxy.doctor.behind import look_behind
+from proxy.doctor.client import Client, client_for, load_client
+from proxy.doctor.findings import Findings
+from proxy.doctor.front import Front
+from proxy.doctor.properties import ClientConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the command line asks for."""
+
+    config_path: Path
+    listener: str | None = None
+    """Its name; None: the only one there is."""
+    command_config: Path | None = None
+    bootstrap: str | None = None
+    """``host:port`` instead of the address that the configuration or the client's file names."""
+
+
+def examine(wanted: Wanted) -> Findings:
+    """Look at everything that is asked for. Raises ValueError for a command line that fits no configuration."""
+    found = Findings()
+    settings = _configuration(found, wanted.config_path)
+    if settings is None:
+        return found
+    listener = _choose(settings.listeners, wanted.listener)
+    client = _client(found, listener, wanted.command_config)
+    if client is not None:
+        bootstrap = _bootstrap(listener, wanted.bootstrap or client.bootstrap)
+        asyncio.run(_connect(found, settings, listener, client, bootstrap))
+    return found
+
+
+async def _connect(found: Findings, settings: Settings, listener: Listener, client: Client, bootstrap: Address) -> None:
+    bind = settings.admin.bind
+    # On every interface it is on the one that clients use, too.
+    admin = Address(bootstrap.host if bind.host in EVERY_INTERFACE else bind.host, bind.port)
+    await Front(found, listener, bootstrap, f"http://{admin}", client, wall_s()).examine()
+    await look_behind(found, listener.cluster or settings.cluster, demands_sasl=listener.authentication == "sasl")
+
+
+def _configuration(found: Findings, path: Path) -> Settings | None:
+    report = check(path, wall_s())
+    for problem in report.problems:
+        found.fail("config", str(replace(problem, hint="")), problem.hint or "correct it")
+    try:
+        settings = load_settings(path)
+    except ConfigError:
+        return None
+    if not report.problems:
+        told = f", and `sluice check` warns of {len(report.warnings)} things" if report.warnings else ""
+        found.ok("config", f"{path} can be used{told}")
+    return settings
+
+
+def _choose(listeners: tuple[Listener, ...], name: str | None) -> Listener:
+    if name is None and len(listeners) == 1:
+        return listeners[0]
+    for listener in listeners:
+        if listener.name == name:
+            return listener
+    said = "there are several listeners" if name is None else f"there is no listener {name}"
+    raise ValueError(f"{said}: give --listener with one of {', '.join(listener.name for listener in listeners)}")
+
+
+def _client(found: Findings, listener: Listener, path: Path | None) -> Client | None:
+    if path is None:
+        return client_for(listener)
+    try:
+        client = load_client(path, wall_s())
+    except ClientConfigError as error:
+        said, _, fix = str(error).partition(": ")
+        found.fail("client", said, fix)
+        return None
+    found.ok("client", f"{path}: security.protocol is {client.protocol}")
+    if client.ignored:
+        found.warn("client", f"says nothing to the doctor: {', '.join(client.ignored)}", "is each spelled right?")
+    return client
+
+
+def _bootstrap(listener: Listener, given: str | None) -> Address:
+    if given is None:
+        return Address(listener.advertise, listener.bind.port)
+    try:
+        return parse_reachable(given)
+    except InvalidValue as error:
+        raise ValueError(f"bootstrap {error}") from None

@@ -1,0 +1,64 @@
+"""Quotas of users, and of pairs of user and client-id: which one holds, for load of exact shape."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.harness.guarded import guarded_sluice
+from tests.harness.load import Load, Shape, produce_request, run_loads
+from tests.harness.sasl import log_in_scram
+from tests.harness.secure import SASL, SecureCluster
+from tests.harness.sluice import SluiceProcess
+from tests.harness.wire import Connection
+from tests.integration.conftest import fresh_name
+
+pytestmark = pytest.mark.integration
+
+WINDOW_S = 3.0
+SHORT_WINDOW = {"quotas": {"window": {"samples": 3, "size": "1s"}}}
+WINDOWS = 3
+REQUEST_BYTES = 10_000
+TOLERANCE = 0.15  # over three short windows; ±5 % over long ones is test_identity.py's
+# (user, client-id) → the rate it must get, by the most specific of these:
+EXPECTED = {
+    ("alice", "vip"): 300_000,
+    ("alice", "other"): 100_000,
+    ("bob", "vip"): 50_000,
+    ("carol", "shared"): 200_000,
+    ("dave", "shared"): 200_000,
+}
+QUOTAS = """
+quotas:
+  - {entity: {user: alice}, producer_byte_rate: 100000}
+  - {entity: {user: alice, client-id: vip}, producer_byte_rate: 300000}
+  - {entity: {user: {default: true}, client-id: shared}, producer_byte_rate: 200000}
+  - {entity: {client-id: vip}, producer_byte_rate: 50000}
+  - {entity: {client-id: other}, producer_byte_rate: 20000}
+"""
+
+
+@pytest.fixture(scope="module")
+def loads(secure_cluster: SecureCluster) -> Iterator[dict[tuple[str, str], Load]]:
+    topic = fresh_name("policy-of-users")
+    secure_cluster.cluster.create_topic(topic)
+    listeners = {SASL: secure_cluster.listeners()[SASL]}
+    with guarded_sluice(secure_cluster.cluster, quotas=QUOTAS, settings=SHORT_WINDOW, listeners=listeners) as guarded:
+        shapes = [_shape(secure_cluster, guarded.sluice, topic, user, client_id) for user, client_id in EXPECTED]
+        yield dict(zip(EXPECTED, run_loads(shapes, WINDOW_S * WINDOWS + 0.5), strict=True))
+
+
+@pytest.mark.parametrize("whom", EXPECTED, ids=" with ".join)
+def test_the_most_specific_quota_holds(loads: dict[tuple[str, str], Load], whom: tuple[str, str]) -> None:
+    """Two users with one client-id have a counter each: both of them get what one would."""
+    assert loads[whom].errors == []
+    series = loads[whom].series()
+    begin = series.start_s() - 0.5
+    assert series.rate(begin, begin + WINDOWS * WINDOW_S) == pytest.approx(EXPECTED[whom], rel=TOLERANCE)
+
+
+def _shape(secure: SecureCluster, sluice: SluiceProcess, topic: str, user: str, client_id: str) -> Shape:
+    def log_in(connection: Connection) -> None:
+        log_in_scram(connection, user, secure.passwords[user])
+
+    (address,) = sluice.listeners[SASL].brokers.values()
+    return Shape(address, produce_request(topic, client_id, REQUEST_BYTES), log_in=log_in)

@@ -1,0 +1,300 @@
+"""What `sluice check` says about the files that a configuration names."""
+
+import re
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import trustme
+
+from config.settings import Kerberos
+from proxy.checks.report import Report, check
+from tests.proxy.checks.secure import AUTHORITY, CONFIG, KERBEROS, NOW_S, secret, show, write
+
+NOW = datetime.fromtimestamp(NOW_S, UTC)
+
+
+def lines(report: Report, folder: Path) -> list[str]:
+    """Return problems, then warnings, without the folder."""
+    found = [*map(str, report.problems), *(f"warning: {warning}" for warning in report.warnings)]
+    return [line.replace(f"{folder}/", "").removeprefix("sluice.yaml") for line in found]
+
+
+def found(folder: Path, config: str = CONFIG) -> list[str]:
+    (folder / "sluice.yaml").write_text(config)
+    return lines(check(folder / "sluice.yaml", NOW_S), folder)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write(tmp_path)
+    return tmp_path
+
+
+def test_nothing_is_wrong(folder: Path) -> None:
+    assert check(folder / "sluice.yaml", NOW_S) == Report(listeners=1, quotas=1)
+
+
+Change = Callable[[Path], object]
+
+
+def remove(name: str) -> Change:
+    return lambda folder: (folder / name).unlink()
+
+
+def content(name: str, what: bytes) -> Change:
+    return lambda folder: secret(folder / name, what)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (remove("chain.pem"), ":19:20: listeners[0].tls.certificate: chain.pem cannot be read: no such file"),
+        (remove("chain.key"), ":20:12: listeners[0].tls.key: chain.key cannot be read: no such file or directory"),
+        (remove("ca.pem"), ":5:9: cluster.tls.ca: ca.pem cannot be read: no such file or directory"),
+        (remove("proxy.key"), ":7:10: cluster.tls.key: proxy.key cannot be read: no such file or directory"),
+        (remove("password"), ":11:20: cluster.sasl.password_file: password: no such file or directory"),
+        (content("password", b"\n"), ":11:20: cluster.sasl.password_file: password: is empty: write"),
+        (content("password", b"\xff"), ":11:20: cluster.sasl.password_file: password: is not UTF-8"),
+        (content("ca.pem", b"none"), ":5:9: cluster.tls.ca: ca.pem is not a PEM file"),
+        (content("chain.key", b"none"), ":20:12: listeners[0].tls.key: chain.key holds no private key; it must hold"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_told_where_it_is_named(folder: Path, change: Change, expected: str) -> None:
+    change(folder)
+    first = found(folder)[0]
+    assert first.startswith(expected)
+
+
+def test_every_file_is_looked_at(folder: Path) -> None:
+    for name in ("ca.pem", "proxy.pem", "proxy.key", "password", "chain.pem", "chain.key"):
+        (folder / name).unlink()
+    at = [line.split(": ")[1] for line in found(folder)]
+    assert at == [
+        "cluster.tls.ca",
+        "cluster.tls.certificate",
+        "cluster.tls.key",
+        "cluster.sasl.password_file",
+        "listeners[0].tls.certificate",
+        "listeners[0].tls.key",
+        "listeners[0].tls.client_ca",
+    ]
+
+
+def test_the_key_of_another_certificate(folder: Path) -> None:
+    secret(folder / "chain.key", (folder / "proxy.key").read_bytes())
+    (line,) = found(folder)
+    assert line.startswith(":20:12: listeners[0].tls.key: is not the key of the first certificate, ")
+    assert line.endswith("; write the pair, the chain with its own certificate first")
+
+
+def test_a_chain_in_the_wrong_order(folder: Path) -> None:
+    child = AUTHORITY.create_child_ca()
+    issued = child.issue_cert("kafka.example.com", "*.kafka.example.com")
+    show(folder, "chain", issued)
+    assert found(folder) == []
+    other = trustme.CA()
+    (folder / "chain.pem").write_bytes(issued.cert_chain_pems[0].bytes() + other.cert_pem.bytes())
+    (line,) = found(folder)
+    assert re.search(r"certificate: .* is followed by .*, which did not issue it; write the certificate first", line)
+
+
+@pytest.mark.parametrize(
+    ("since_days", "until_days", "said"),
+    [
+        (-9, -0.5, r":19:20: \S+ .* expired on 2030-03-17; renew it"),
+        (2, 99, r":19:20: \S+ .* is not valid before 2030-03-19 17:46 UTC; compare the clocks"),
+        (-9, 5.5, r"warning: :19:20: \S+ .* expires on 2030-03-23, in 5 days; renew it"),
+        (-9, 31, None),
+    ],
+)  # fmt: skip
+def test_how_long_it_is_valid(folder: Path, since_days: float, until_days: float, said: str | None) -> None:
+    issued = AUTHORITY.issue_cert(
+        "kafka.example.com",
+        "*.kafka.example.com",
+        not_before=NOW + timedelta(days=since_days),
+        not_after=NOW + timedelta(days=until_days),
+    )
+    show(folder, "chain", issued)
+    lines = found(folder)
+    if said is None:
+        assert lines == []
+    else:
+        assert len(lines) == 1
+        assert re.fullmatch(said, lines[0].replace("warning: sluice.yaml", "warning: "))
+
+
+@pytest.mark.parametrize(
+    ("names", "missed"),
+    [
+        (["kafka.example.com", "b3.kafka.example.com"], []),  # which brokers there are is not known here
+        (["kafka.example.com"], ["b0.kafka.example.com"]),
+        (["*.example.com"], ["b0.kafka.example.com"]),
+        (["*.kafka.example.com"], ["kafka.example.com"]),
+        (["localhost"], ["kafka.example.com", "b0.kafka.example.com"]),
+    ],
+)
+def test_which_hosts_the_certificate_is_for(folder: Path, names: list[str], missed: list[str]) -> None:
+    show(folder, "chain", AUTHORITY.issue_cert(*names))
+    assert [re.findall(r"is not for (\S+), only for", line)[0] for line in found(folder)] == missed
+    assert all(line.startswith("warning: sluice.yaml:19:20: ") for line in found(folder))
+
+
+@pytest.mark.parametrize("name", ["chain.key", "proxy.key", "password"])
+def test_secrets_are_not_for_everybody(folder: Path, name: str) -> None:
+    (folder / name).chmod(0o644)
+    (line,) = found(folder)
+    assert line.startswith("warning: ")
+    assert line.endswith(f": every user of this machine can read {name}; chmod o-rwx {name}")
+    (folder / name).chmod(0o640)
+    assert found(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("ECDHE+AESGCM:!RC4", "nonsense", [
+            (":24:16: listeners[0].tls.ciphers: 'nonsense' selects no cipher of this OpenSSL; "
+            "`openssl ciphers` lists them; those of TLS 1.3 cannot be chosen")]),
+        ("ECDHE+AESGCM:!RC4", "TLS_AES_256_GCM_SHA384", [
+            (":24:16: listeners[0].tls.ciphers: 'TLS_AES_256_GCM_SHA384' selects no cipher of this OpenSSL; "
+            "`openssl ciphers` lists them; those of TLS 1.3 cannot be chosen")]),
+        ("ECDHE+AESGCM:!RC4", "HIGH:nonsense,!aNULL -MD5:@SECLEVEL=2:+AES", [
+            ("warning: sluice.yaml:24:16: listeners[0].tls.ciphers: nonsense selects no cipher of this OpenSSL; "
+            "leave it out")]),
+        ("SCRAM-SHA-512", "PLAIN", []),
+    ],
+)  # fmt: skip
+def test_settings_that_only_openssl_understands(folder: Path, old: str, new: str, expected: list[str]) -> None:
+    assert found(folder, CONFIG.replace(old, new)) == expected
+
+
+def test_what_openssl_alone_finds_is_told_too(folder: Path) -> None:
+    weak = trustme.CA(key_type=trustme.KeyType.RSA)
+    show(folder, "chain", weak.issue_cert("kafka.example.com", "*.kafka.example.com", key_type=trustme.KeyType.RSA))
+    # A group of the security level that no key of this size reaches.
+    (line,) = found(folder, CONFIG.replace("ECDHE+AESGCM:!RC4", "ECDHE+AESGCM:@SECLEVEL=4"))
+    assert line.startswith(":19:7: listeners[0].tls: tls.certificate ")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "at"),
+    [
+        ("$1/L,DEFAULT", "$1/X", ":23:32: listeners[0].tls.principal_mapping_rules: "),
+        ("^CN=(.*?),.*$", "[a&&b]", ":23:32: listeners[0].tls.principal_mapping_rules: "),
+    ],
+)  # fmt: skip
+def test_rules_are_parsed(folder: Path, old: str, new: str, at: str) -> None:
+    (line,) = found(folder, CONFIG.replace(old, new))
+    assert line.startswith(at)
+
+
+KERBEROS_AT = "listeners[0].sasl.kerberos"
+
+
+def test_a_keytab_and_its_rules(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Kerberos] = []
+    monkeypatch.setattr("proxy.checks.configuration.acceptor", opened.append)
+    assert found(folder, KERBEROS) == []
+    assert [kerberos.keytab for kerberos in opened] == [folder / "kafka.keytab"]
+    (line,) = found(folder, KERBEROS.replace("RULE:[1:$1](.*)s/@.*//", "RULE:[1:$1"))
+    assert line.startswith(f":29:35: {KERBEROS_AT}.principal_to_local_rules: ")
+    (folder / "kafka.keytab").chmod(0o644)
+    (line,) = found(folder, KERBEROS)
+    assert line.startswith(f"warning: sluice.yaml:27:17: {KERBEROS_AT}.keytab: every user of this machine can read ")
+    secret(folder / "kafka.keytab", b"x")
+    (line,) = found(folder, KERBEROS)
+    assert line.startswith(f":27:17: {KERBEROS_AT}.keytab: kafka.keytab is not a keytab; ")
+    (folder / "kafka.keytab").unlink()
+    (line,) = found(folder, KERBEROS)
+    assert line.startswith(f":27:17: {KERBEROS_AT}.keytab: kafka.keytab cannot be read: ")
+
+
+def test_gssapi_needs_its_extra(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    (line,) = found(folder, KERBEROS)
+    assert line.startswith(f":27:9: {KERBEROS_AT}: GSSAPI cannot be read: ")
+    assert "install the extra, kafka-sluice[gssapi]" in line
+
+
+def test_a_password_in_the_clear(folder: Path) -> None:
+    tls = CONFIG[CONFIG.index("  tls:") : CONFIG.index("  sasl:")]
+    assert found(folder, CONFIG.replace("SCRAM-SHA-512", "PLAIN").replace(tls, "")) == [
+        (
+            "warning: sluice.yaml:5:16: cluster.sasl.mechanism: sends the password to the brokers in the clear; "
+            "add tls to the cluster, or use SCRAM"
+        )
+    ]
+
+
+NO_LOGIN = (
+    "the brokers ask for a login, and the proxy has none: after a start it knows no broker but those of bootstrap, "
+    "until a client has logged in there"
+)
+
+
+def test_brokers_that_cannot_be_asked(folder: Path) -> None:
+    login = CONFIG[CONFIG.index("  sasl:") : CONFIG.index("listeners:")]
+    assert found(folder, CONFIG.replace(login, "")) == [
+        f"warning: sluice.yaml:13:21: listeners[0].authentication: {NO_LOGIN}; add sasl to cluster"
+    ]
+    assert found(folder, CONFIG.replace(login, "").replace("authentication: sasl", "authentication: none")) == []
+
+
+def test_the_route_of_a_listener_is_looked_at_too(folder: Path) -> None:
+    own = "    cluster: {bootstrap: ['b:1'], tls: {ca: none.pem}}\n    authentication:"
+    assert found(folder, CONFIG.replace("    authentication:", own)) == [
+        ":17:45: listeners[0].cluster.tls.ca: none.pem cannot be read: no such file or directory",
+        (
+            f"warning: sluice.yaml:18:21: listeners[0].authentication: {NO_LOGIN}; "
+            "add sasl to the cluster of this listener"
+        ),
+    ]
+
+
+OTHER = """\
+  - {name: OTHER, bind: "127.0.0.2:9093", advertise: Kafka.example.com, brokers: {0: 9100}}
+quotas: """
+
+
+def test_two_listeners_that_tell_the_same_addresses(folder: Path) -> None:
+    (line,) = found(folder, CONFIG.replace("quotas: ", OTHER))
+    assert line.startswith("warning: sluice.yaml:25:54: listeners[1].advertise: clients of listener SASL_SSL are told ")
+    assert found(folder, CONFIG.replace("quotas: ", OTHER.replace("9093", "9094"))) == []
+
+
+def test_one_broken_file_does_not_hide_the_other(folder: Path) -> None:
+    (folder / "quotas.yaml").write_text("quotas: 1\n")
+    (folder / "chain.pem").unlink()
+    assert [line.split(": ")[1] for line in found(folder)] == ["listeners[0].tls.certificate", "quotas"]
+    assert [line.split(": ")[1] for line in found(folder, "x: 1\n" + CONFIG)] == ["x", "quotas"]
+
+
+NOBODY = """\
+cluster: {name: demo, bootstrap: ["b:1"]}
+listeners:
+  - {name: A, bind: ":9092", advertise: h, brokers: {0: 9100}}
+quotas: {store: {path: quotas.yaml}}
+"""
+USERS = """\
+quotas:
+  - {entity: {user: ANONYMOUS}, producer_byte_rate: 1}
+  - {entity: {user: {default: true}}, producer_byte_rate: 1}
+  - {entity: {user: alice}, producer_byte_rate: 1}
+  - {entity: {user: bob, client-id: x}, producer_byte_rate: 1}
+"""
+
+
+def test_quotas_of_users_whom_nobody_authenticates(folder: Path) -> None:
+    (folder / "quotas.yaml").write_text(USERS)
+    (line,) = found(folder, NOBODY)
+    assert line.startswith(
+        "warning: quotas.yaml:4:1: quotas: a quota of a user, and 1 more, where no listener authenticates: "
+        "clients that do not log in are ANONYMOUS; write authentication: sasl "
+    )
+    sasl = NOBODY.replace("advertise: h", "advertise: h, authentication: sasl")
+    assert not any("quotas.yaml" in line for line in found(folder, sasl))
+    (folder / "quotas.yaml").write_text("".join(USERS.splitlines(keepends=True)[:3]))
+    assert found(folder, NOBODY) == []

@@ -1,0 +1,169 @@
+"""Names, patterns and rules made at random: Java and Kafka say the same of them as we do, or we refuse them."""
+
+import base64
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from config.problems import InvalidValue
+from proxy.identity import java_regex, kerberos_name, ssl_mapping
+from proxy.identity.distinguished_name import rfc2253
+from proxy.identity.java_replacement import found
+from proxy.identity.mapping_rule import NoMatchingRule
+from tests.harness.clients.java import OPTIONS
+from tests.harness.jars import NEWEST_BROKER, classpath
+from tests.proxy.identity.certificates import attribute, certificate, name, tlv
+
+pytestmark = pytest.mark.integration
+
+SOURCE = Path(__file__).with_name("Names.java")
+many = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+class Java:
+    """Names.java, asked a question at a time."""
+
+    def __init__(self) -> None:
+        command = ["java", *OPTIONS, "-Xss4m", "-cp", classpath(f"kafka-{NEWEST_BROKER}"), str(SOURCE)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate(timeout=30)
+
+    def answers(self, what: str, *words: bytes | str) -> list[str | None] | None:
+        """The words of the answer; in one, None is a group that is not set. None: it was refused."""
+        encoded = (base64.b64encode(word.encode() if isinstance(word, str) else word).decode() for word in words)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(" ".join((what, *encoded)) + "\n")
+        answer = self._process.stdout.readline().split()
+        assert answer, "Names.java has ended"
+        return None if answer == ["refused"] else [_decoded(word) for word in answer]
+
+
+def _decoded(word: str) -> str | None:
+    if word == "-":
+        return None
+    return base64.b64decode(word[1:]).decode() if word.startswith("=") else word
+
+
+@pytest.fixture(scope="module")
+def java() -> Iterator[Java]:
+    with Java() as running:
+        yield running
+
+
+OIDS = ("550403", "550406", "550408", "55040a", "0992268993f22c640119", "550405", "2a864886f70d010901", "88378f01")
+# Of other kinds of strings ASCII alone: beyond it, releases of Java differ.
+VALUES = st.one_of(
+    st.builds(tlv, st.just(0x0C), st.lists(st.sampled_from(b' \r\n\0,=+<>#;"\\a\xed\xa0\xf0\x9f\xc3\xbc')).map(bytes)),
+    st.builds(tlv, st.sampled_from((0x13, 0x14, 0x16, 0x1B, 0x1C, 0x12, 0x04, 0x30)), st.sampled_from((b"", b"a =b "))),
+)
+PARTS = st.lists(st.builds(attribute, st.sampled_from(OIDS), VALUES), min_size=1, max_size=3)
+
+
+@given(st.lists(PARTS, max_size=4).map(lambda parts: name(*parts)))
+@many
+def test_subjects(java: Java, subject: bytes) -> None:
+    assert java.answers("subject", subject) == [rfc2253(certificate(subject))]
+
+
+CHARACTERS = [
+    r"a",
+    r"b",
+    r",",
+    r"=",
+    r".",
+    r"\w",
+    r"\d",
+    r"\s",
+    r"[ab]",
+    r"[^a,]",
+    r"[a-c-]",
+    r"\.",
+    r"\x61",
+    r"ü",
+    r"\p{Upper}",
+    r"\Qa.\E",
+]
+REPEATED = ["a*", "b+?", ".*", ".*?", "[^,]+", "a?+", "b{1,2}"]
+LEAVES = st.sampled_from((*CHARACTERS, *REPEATED, *[r"^", r"$", r"\Z", r"(?i)", r"(?s)", r"\1"], ""))
+PATTERNS = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=2, max_size=3).map("".join),
+        st.lists(inner, min_size=2, max_size=3).map("|".join),
+        st.builds(
+            "{}{}){}".format, st.sampled_from(("(", "(?:", "(?>", "(?i:")), inner, st.sampled_from(("", "*", "+", "?"))
+        ),
+        st.builds("{}{})".format, st.sampled_from(("(?=", "(?!", "(?<=", "(?<!")), inner),
+    ),
+    max_leaves=6,
+)
+TEXTS = st.text(st.sampled_from("abBA,=. \n\rü\u2028"), max_size=7)
+
+
+@given(PATTERNS, TEXTS)
+@many
+def test_patterns(java: Java, pattern: str, text: str) -> None:
+    try:
+        compiled = java_regex.compiled(pattern)
+    except InvalidValue:
+        return
+    expected: list[str | None] = ["false" if compiled.fullmatch(text) is None else "true"]
+    for match in found(compiled, text):
+        expected += (str(match.start()), match[0], *match.groups())
+    assert java.answers("find", pattern, text) == expected
+
+
+REPLACEMENTS = st.text(st.sampled_from("$\\123x{}-"), max_size=5)
+CASES = st.sampled_from(("", "L", "U"))
+SSL_RULES = st.lists(
+    st.one_of(st.just("DEFAULT"), st.builds("RULE:{}/{}/{}".format, PATTERNS, REPLACEMENTS, CASES)), max_size=3
+).map(",".join)
+
+
+@given(SSL_RULES, TEXTS)
+@many
+def test_rules_for_certificates(java: Java, rules: str, text: str) -> None:
+    try:
+        parsed = ssl_mapping.parse_rules(rules)
+    except InvalidValue:
+        return
+    try:
+        expected = [parsed.user(text)]
+    except NoMatchingRule:
+        expected = None
+    assert java.answers("ssl", rules, text) == expected
+
+
+KERBEROS_RULES = st.builds(
+    "RULE:[{}:{}]{}{}{}".format,
+    st.sampled_from("12"),
+    st.sampled_from(("$1", "$1@$0", "$2.$1", "x$0")),
+    st.one_of(st.just(""), PATTERNS.map("({})".format)),
+    st.one_of(st.just(""), st.builds("s/{}/{}/{}".format, PATTERNS, REPLACEMENTS, st.sampled_from(("", "g")))),
+    st.sampled_from(("", "/L", "/U", "U")),
+)
+
+
+@given(KERBEROS_RULES, st.from_regex(r"\A[abA/]{1,4}(@[Rr])?\Z"))
+@many
+def test_rules_for_kerberos(java: Java, rule: str, principal: str) -> None:
+    try:
+        parsed = kerberos_name.parse_rules([rule], "R")
+    except InvalidValue:
+        return
+    try:
+        expected = [parsed.user(principal)]
+    except NoMatchingRule:
+        expected = None
+    assert java.answers("kerberos", rule, principal) == expected
