@@ -95,7 +95,7 @@ def _login(cluster: Cluster) -> "Callable[[], Login]":
     bootstrap = tuple(str(address) for address in cluster.bootstrap)
 
     def login() -> Login:
-        context = tls.context() if tls is not None else None
+        context = tls.context if tls is not None else None
         if sasl is None:
             return Login(bootstrap, context)
         try:
