@@ -17,6 +17,7 @@ from config.forms import (
     CountOrZero,
     FilePath,
     Flag,
+    Given,
     Milliseconds,
     Seconds,
     SecondsOrZero,
@@ -25,6 +26,7 @@ from config.forms import (
 from config.listener import ClientTls, Kerberos, Listener, ListenerSasl, ProxyProtocol
 from config.problems import InvalidValue, InvalidValues
 from config.units import Address
+from config.usage import Usage, UsageFiles, UsageTopic
 
 __all__ = [
     "Admin",
@@ -44,6 +46,9 @@ __all__ = [
     "Quotas",
     "Route",
     "Settings",
+    "Usage",
+    "UsageFiles",
+    "UsageTopic",
     "Window",
 ]
 
@@ -159,6 +164,7 @@ class Settings(Section):
     admin: Admin = Field(Admin(), validate_default=True)
     drain: Drain = Drain()
     log: Log = Log()
+    usage: Given[Usage] = None
 
     @field_validator("listeners")
     @classmethod

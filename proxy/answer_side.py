@@ -15,10 +15,11 @@ from protocol.locator import Endpoint, locate, splice, throttle_position
 from protocol.sasl import raw_token_end
 from protocol.table import WALK, ApiSpec
 from proxy.identity.sasl import SaslObserver
-from proxy.in_flight import Entry, InFlight, Rules, Wire
+from proxy.in_flight import SEEN, Entry, InFlight, Rules, Wire
 from proxy.reasons import RAW_TOKENS, UNTIL_ANSWERED
 from proxy.request_side import RequestSide
 from proxy.serving import AUTHENTICATED, CHARGE, NEGOTIATE, PROVES, REWRITE, TELL
+from proxy.usage import Meter
 from quotas.engine import Bound
 
 Advertise = Callable[[Sequence[Endpoint]], Mapping[int, tuple[bytes, int]]]
@@ -59,7 +60,7 @@ class AnswerSide:
         requests: RequestSide,
         sasl: SaslObserver,
         advertise: Advertise,
-        throttle: Callable[[Bound, int, int], int],
+        throttle: Callable[[Bound, Meter, int, int], int],
         on_answered: Callable[[int], None],
     ) -> None:
         self._rules = rules
@@ -94,7 +95,7 @@ class AnswerSide:
                 self._take_tokens(now_ms)
             return
         elif not splitter.held_bytes:
-            position = self._walk(data)
+            position = self._walk(data, now_ms)
             if position == len(data):
                 self.write(data)
                 if self._requests.reasons & UNTIL_ANSWERED:
@@ -103,7 +104,7 @@ class AnswerSide:
             splitter.remaining = position
         self._take(data, now_ms)
 
-    def _walk(self, data: bytes) -> int:
+    def _walk(self, data: bytes, now_ms: int) -> int:
         """Take the answers at the beginning of ``data`` that need nothing; return where the first other begins.
 
         In place, as on the request side; ``_take`` does the same for every answer there is.
@@ -118,6 +119,9 @@ class AnswerSide:
             if entry[1] or entry[0] != correlation_id or not _LEAST_BYTES <= size <= limit:
                 break
             in_flight.popleft()
+            meter = entry[6]
+            meter.bytes_out += 4 + size
+            meter.request_time_ms += now_ms - entry[7]
             position += 4 + size
         return position
 
@@ -135,6 +139,9 @@ class AnswerSide:
                     Cause.CORRELATION_MISMATCH,
                     f"answer {correlation_id} while {entry[0]} ({entry[2].spec.name}) is due",
                 )
+            if entry[7] != SEEN:
+                entry[6].bytes_out += 4 + size
+                entry[6].request_time_ms += now_ms - entry[7]
             if entry[1]:
                 start = self._attend(entry, chunk, start, position, size, now_ms)
                 if start < 0:
@@ -158,7 +165,7 @@ class AnswerSide:
         Returns where the bytes still to forward begin, or -1 when the answer was held: because what is needed of
         it is not all there, or until its throttle time is over.
         """
-        correlation_id, actions, api, throttle_ms, until_ms, bound = entry
+        correlation_id, actions, api, throttle_ms, until_ms, bound, meter, _ = entry
         spec = api.spec
         gathered = actions & (REWRITE | NEGOTIATE | AUTHENTICATED) or (actions & TELL and spec.throttle_offset == WALK)
         wanted = 4 + size if gathered else min(4 + size, _FIXED_OFFSET_BYTES)
@@ -166,13 +173,15 @@ class AnswerSide:
             return self._hold(entry, chunk, start, position, wanted)
         if actions & CHARGE and bound is not None:
             # The correlation id and the body, without the tag section of a v1 header: what Kafka measures.
-            throttle_ms = bound.charge(size - spec.response_header_version, now_ms)
+            charged = size - spec.response_header_version
+            meter.fetch_bytes += charged
+            throttle_ms = bound.charge(charged, now_ms)
             if throttle_ms:
-                throttle_ms = self._throttle(bound, throttle_ms, now_ms)
+                throttle_ms = self._throttle(bound, meter, throttle_ms, now_ms)
             if throttle_ms:
                 actions = (actions | TELL) & ~CHARGE
                 until_ms = now_ms + throttle_ms
-                entry = (correlation_id, actions, api, throttle_ms, until_ms, bound)
+                entry = (correlation_id, actions, api, throttle_ms, until_ms, bound, meter, SEEN)
         if actions & TELL and api.delayed and now_ms < until_ms:
             self.stop(HELD_BACK)
             return self._hold(entry, chunk, start, position, 0)
@@ -212,7 +221,7 @@ class AnswerSide:
         return splice(frame, located, told_ms, self._advertise(located.endpoints))
 
     def _hold(self, entry: Entry, chunk: bytes, start: int, position: int, wanted: int) -> int:
-        self._in_flight.appendleft(entry)
+        self._in_flight.appendleft((*entry[:7], SEEN))
         self._write(chunk, start, position)
         self.splitter.hold(chunk, position, wanted)
         return -1
@@ -237,7 +246,7 @@ class AnswerSide:
         while self._paused_for & _AT_BORDER == RAW_TOKENS and (end := raw_token_end(held, self.splitter.limit)) >= 0:
             if not self._in_flight:
                 raise ProtocolError(Cause.UNEXPECTED_RESPONSE, "raw SASL token while none is in flight")
-            self._in_flight.popleft()
+            self._in_flight.popleft()[6].bytes_out += end
             self._sasl.raw_answer(held[4:end], now_ms)
             self.write(held[:end])
             held = held[end:]

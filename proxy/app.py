@@ -7,6 +7,7 @@ import resource
 import signal
 import sys
 from collections.abc import Callable
+from copy import copy
 
 import structlog
 
@@ -35,6 +36,7 @@ from proxy.stats import Snapshot, Stats
 from proxy.tasks import spawn
 from proxy.throttling import Throttling
 from proxy.tls import ignore_undecodable_names
+from proxy.usage_service import UsageService
 from proxy.whoami import identify
 from quotas.engine import Engine, Window
 from quotas.policy import Policy
@@ -94,6 +96,7 @@ class App:
         self._listeners: list[Listener] = []
         self._acceptors: dict[str, Acceptor] = {}
         self._routes = Routes(settings)
+        self._usage = UsageService(settings, self._engine, window)
 
     async def run(self) -> int:
         """Start, serve, and stop when a signal says so."""
@@ -130,9 +133,8 @@ class App:
             ignore_undecodable_names()
         for each in settings.listeners:
             way = self._routes.of(each)
-            listener = Listener(
-                each, way.cluster, rules, self._sasl_rules(each, way), _certificate_names(each), admission
-            )
+            sasl, meters = self._sasl_rules(each, way), self._usage.meters_of(each.name)
+            listener = Listener(each, way.cluster, rules, sasl, meters, _certificate_names(each), admission)
             way.listeners.append(listener)
             self._listeners.append(listener)
         for listener in self._listeners:
@@ -145,6 +147,7 @@ class App:
             settings.admin.max_entities,
         )
         await self._admin.start()
+        self._usage.start()
         for cluster in self._routes.clusters:
             spawn(cluster.watch(), "ask for Metadata")
         spawn(self._tidy(), "drop what is idle")
@@ -177,6 +180,7 @@ class App:
         for listener in self._listeners:
             for session in list(listener.sessions):
                 session.abort()
+        await self._usage.stop()
         await self._admin.stop()
         log.info("stopped", cut_off=cut_off, hurried=cut_off is None)
         return 0 if cut_off is not None else _EXIT_FAILED
@@ -318,5 +322,6 @@ class App:
             connections_limit=self._connections_limit,
             lag_counts=list(stats.lag_counts),
             lag_sum_s=stats.lag_sum_s,
+            shipping=copy(self._usage.shipping) if self._settings.usage is not None else None,
             info={"version": __version__, "python": platform.python_version(), "loop": self._loop_name},
         )

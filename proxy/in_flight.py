@@ -9,23 +9,20 @@ from protocol.sasl import SASL_AUTHENTICATE
 from protocol.table import SPECS, key_version
 from proxy.serving import Served
 from proxy.throttling import Throttling
+from proxy.usage import Meter
 from quotas.engine import Bound, Engine
 
 # correlation id · what the answer needs (proxy.serving) · how the version is served · throttle time of the
-# request · when that is over · what the answer is charged to. A tuple, because one is made for every request.
-Entry = tuple[int, int, Served, int, int, Bound | None]
+# request · when that is over · what the answer is charged to · whose use it is · when the request came, or SEEN.
+# A tuple, because one is made for every request.
+Entry = tuple[int, int, Served, int, int, Bound | None, Meter, int]
+SEEN = -1
+"""The answer has begun to come, and has been counted."""
 InFlight = deque[Entry]
 """Requests forwarded and not yet answered, oldest first: brokers answer in order. acks=0 leaves no entry."""
 
-RAW_TOKEN: Entry = (
-    0,
-    0,
-    Served(SPECS[key_version(SASL_AUTHENTICATE, 0)], on_request=0, on_answer=0, delayed=False),
-    0,
-    0,
-    None,
-)
-"""A SASL token without a header (SaslHandshake v0), which is answered without one."""
+RAW_TOKEN = Served(SPECS[key_version(SASL_AUTHENTICATE, 0)], on_request=0, on_answer=0, delayed=False)
+"""How a SASL token without a header (SaslHandshake v0) stands here; its answer has none either."""
 
 CLIENT, BROKER = "client", "broker"
 

@@ -24,6 +24,7 @@ from proxy.stats import Stats
 from proxy.tasks import spawn
 from proxy.tls import ListenerTls
 from proxy.transports import BrokerEnd, ClientEnd
+from proxy.usage import ListenerMeters
 from quotas.entities import ANONYMOUS
 
 log = structlog.get_logger("sluice.listener")
@@ -51,6 +52,7 @@ class Listener:
         cluster: Cluster,
         rules: Rules,
         sasl: SaslRules,
+        meters: ListenerMeters,
         name_of: Callable[[bytes], str],
         admission: Admission,
     ) -> None:
@@ -59,6 +61,7 @@ class Listener:
         self._cluster = cluster
         self._rules = rules
         self._sasl = sasl
+        self._meters = meters
         self._admission = admission
         self._stats = admission.stats
         self._hosts: dict[str, int | None] = {settings.advertise.lower(): None}
@@ -142,6 +145,7 @@ class Listener:
     def _take(self, client: socket.socket, peer: Address, node_id: int | None) -> None:
         if not self._admission.admits():
             self._stats.connections[self.name, "refused_limit"] += 1
+            self._meters.refused += 1
             client.close()
             return
         self._stats.connections[self.name, "accepted"] += 1
@@ -190,6 +194,7 @@ class Listener:
             self.advertise,
             self._closed,
             sasl=self._sasl,
+            meters=self._meters,
             peer=str(arrival.peer),
             user=user,
             authenticated=not by_sasl,

@@ -43,7 +43,9 @@ class Renderer:
     def render(self, snapshot: Snapshot) -> bytes:
         """Return ``snapshot`` in the exposition format that ``CONTENT_TYPE`` names."""
         self._entities.update(snapshot.usage)
-        families = chain(_entities(self._entities), _quotas(snapshot), _traffic(snapshot), _program(snapshot))
+        families = chain(
+            _entities(self._entities), _quotas(snapshot), _traffic(snapshot), _shipping(snapshot), _program(snapshot)
+        )
         return generate_latest(_Families(chain(families, self._process.collect())))
 
 
@@ -166,6 +168,19 @@ def _traffic(snapshot: Snapshot) -> Iterator[Metric]:
     )
     reachable = (((_broker(node_id),), up) for node_id, up in sorted(snapshot.brokers.items()))
     yield _gauge("sluice_broker_reachable", "1 if the last connection to it could be made.", ("broker",), reachable)
+
+
+def _shipping(snapshot: Snapshot) -> Iterator[Metric]:
+    shipping = snapshot.shipping
+    if shipping is None:
+        return
+    rows = ((("shipped",), shipping.shipped_rows), (("dropped",), shipping.dropped_rows))
+    yield _counter("sluice_usage_rows", "Rows of usage records.", ("outcome",), rows)
+    documents = ((("shipped",), shipping.shipped_documents), (("dropped",), shipping.dropped_documents))
+    yield _counter("sluice_usage_documents", "Documents of usage records.", ("outcome",), documents)
+    yield _number("sluice_usage_buffer_bytes", "Usage records that wait to be shipped.", shipping.buffered_bytes)
+    why = [] if shipping.error is None else [((label(shipping.error, _MAX_ERROR_CHARS),), 1)]
+    yield _gauge("sluice_usage_error_info", "Why usage records cannot be shipped.", ("error",), why)
 
 
 def _program(snapshot: Snapshot) -> Iterator[Metric]:

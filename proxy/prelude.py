@@ -3,6 +3,7 @@
 from protocol.errors import Cause, ProtocolError
 from protocol.headers import client_id, fetch_limits_offset, produce_acks_offset, request_body_offset
 from proxy.serving import PRODUCE, Served
+from proxy.usage import Meter
 from quotas.engine import Bound, Engine
 from quotas.kinds import QuotaKind
 
@@ -22,7 +23,7 @@ class Prelude:
     quota looked up: on the hot path that is one comparison instead of four calls.
     """
 
-    __slots__ = ("_kind", "api", "beginning", "bound", "generation", "needed", "number", "width")
+    __slots__ = ("_kind", "api", "beginning", "bound", "generation", "meter", "needed", "number", "width")
 
     def __init__(self, on_request: int) -> None:
         is_produce = on_request == PRODUCE
@@ -38,6 +39,7 @@ class Prelude:
         self.generation = -1
         """Of the engine when ``bound`` was resolved."""
         self.bound: Bound
+        self.meter: Meter
 
     def forget(self) -> None:
         """Read the next request anew: its user or its broker is another."""

@@ -6,16 +6,14 @@ the chunk) and its socket is not read. Sans-I/O: bytes and time come in, bytes g
 """
 
 from collections.abc import Callable
-from struct import Struct
 
 from protocol.api_versions import unsupported_version_answer
 from protocol.errors import Cause, ProtocolError
-from protocol.frames import REQUEST_HEAD, FrameSplitter, Head
-from protocol.headers import fetch_limits_offset
+from protocol.frames import REQUEST_HEAD, Head
 from protocol.sasl import raw_token_end
 from proxy.identity.sasl import SaslObserver, State
 from proxy.in_flight import RAW_TOKEN, InFlight, Rules, Wire, dropped
-from proxy.prelude import AFTER_CORRELATION_ID, MORE, NONE, Prelude
+from proxy.prelude import AFTER_CORRELATION_ID, NONE
 from proxy.reasons import (
     ANSWERING,
     AT_BORDER,
@@ -24,72 +22,48 @@ from proxy.reasons import (
     HELD_UP,
     RAW_TOKENS,
 )
-from proxy.serving import API_VERSIONS_KEY, AUTHENTICATE, COORDINATE, FETCH, FORWARD, PRODUCE, TELL, Served
-from quotas.engine import Bound
+from proxy.request_reader import ACKS_0, RequestReader, Throttle
+from proxy.serving import API_VERSIONS_KEY
+from proxy.usage import ListenerMeters
 
 MAX_IN_FLIGHT = 1024
 """A broker works on one request of a connection at a time, and the Java client sends five ahead."""
 
-_ACKS_0 = b"\0\0"
-_UNKNOWN_BROKER = -1
 _unpack = REQUEST_HEAD.unpack_from
 _LEAST_BYTES = REQUEST_HEAD.size - 4
-_LIMITS = Struct(">ii")
 _MAX_SMALL_FRAME_BYTES = 64 * 1024
 _GSSAPI_TOKEN = 0x60
 """What a GSSAPI token begins with (RFC 2743 §3.1); no api key does."""
 
 
-class RequestSide:
+class RequestSide(RequestReader):
     """What comes from one client, until it is with the broker."""
 
-    __slots__ = (
-        "_client",
-        "_edits",
-        "_fetch_prelude",
-        "_in_flight",
-        "_is_idle",
-        "_owner",
-        "_paused",
-        "_produce_prelude",
-        "_rules",
-        "_sasl",
-        "_served",
-        "_throttle",
-        "coordinates",
-        "reasons",
-        "splitter",
-        "write",
-    )
+    __slots__ = ("_client", "_is_idle", "_paused", "write")
 
     def __init__(
         self,
         rules: Rules,
         client: Wire,
         in_flight: InFlight,
-        throttle: Callable[[Bound, int, int], int],
+        throttle: Throttle,
         is_idle: Callable[[], bool],
         sasl: SaslObserver,
+        meters: ListenerMeters,
         *,
         user: str,
     ) -> None:
-        self._rules = rules
-        self._sasl = sasl
-        self._throttle = throttle
-        self._is_idle = is_idle
+        super().__init__(rules, in_flight, throttle, sasl, meters, user)
         self._client = client
-        self._in_flight = in_flight
-        self._served = rules.served
-        self.splitter = FrameSplitter(REQUEST_HEAD, rules.request_limit)
-        self._owner = (user, _UNKNOWN_BROKER)
+        self._is_idle = is_idle
+        self._paused = False
         self.write: Callable[[bytes], None] = dropped
         """Where forwarded bytes go: the broker connection's ``write`` while there is one."""
-        self.reasons = 0
-        self._paused = False
-        self.coordinates = False
-        self._edits: list[tuple[int, bytes]] = []
-        self._produce_prelude = Prelude(PRODUCE)
-        self._fetch_prelude = Prelude(FETCH)
+
+    def connected(self, broker: Wire, broker_id: int) -> None:
+        """Forward to ``broker`` (node id, -1: not known yet) from now on."""
+        self.write = broker.write
+        self.meet(broker_id)
 
     # ------------------------------------------------------------------------------------------ the hot path
 
@@ -132,6 +106,8 @@ class RequestSide:
         limit = self.splitter.limit
         in_flight = self._in_flight
         served = self._served
+        meter = self._meter
+        client_id_bytes = self._client_id
         position = 0
         while end - position >= REQUEST_HEAD.size:
             size: int
@@ -147,20 +123,30 @@ class RequestSide:
                 ):
                     break
                 prelude.api.requests += 1
+                prelude.meter.produce_requests += 1
+                prelude.meter.produce_bytes += size
                 throttle_ms = prelude.bound.charge(size, now_ms)
-                if throttle_ms or data.startswith(_ACKS_0, field):
+                if throttle_ms or data.startswith(ACKS_0, field):
                     self.splitter.remaining = max(position + 4 + size - end, 0)  # a mute waits for the frame's end
-                    self._charged(prelude, correlation_id, throttle_ms, data.startswith(_ACKS_0, field), now_ms)
+                    self._charged(prelude, correlation_id, throttle_ms, data.startswith(ACKS_0, field), now_ms)
                     if self.reasons & AT_BORDER:
                         return position + 4 + size
                 else:
-                    in_flight.append((correlation_id, prelude.api.on_answer, prelude.api, 0, 0, prelude.bound))
+                    in_flight.append(
+                        (correlation_id, prelude.api.on_answer, prelude.api, 0, 0, None, prelude.meter, now_ms)
+                    )
             else:
                 api = served.get(key_version)
-                if api is None or api.on_request:
+                if (
+                    api is None
+                    or api.on_request
+                    or not data.startswith(client_id_bytes, position + AFTER_CORRELATION_ID)
+                ):
                     break
                 api.requests += 1
-                in_flight.append((correlation_id, api.on_answer, api, 0, 0, None))
+                meter.other_requests += 1
+                meter.other_bytes += 4 + size
+                in_flight.append((correlation_id, api.on_answer, api, 0, 0, None, meter, now_ms))
             position += 4 + size
         return position
 
@@ -181,12 +167,7 @@ class RequestSide:
                 start = self._refuse(chunk, start, position, head, now_ms)
                 if start < 0:
                     return
-            elif api.on_request == FORWARD:
-                self._expect(api, head[2], None)
-            elif api.on_request == COORDINATE:
-                self.coordinates = True
-                self._expect(api, head[2], None)
-            elif not self._read(api, chunk, position, head, now_ms):
+            elif not self.read(api, chunk, position, head, now_ms):
                 stop = position
                 break
             position += 4 + head[0]
@@ -201,10 +182,6 @@ class RequestSide:
         elif self.reasons and not splitter.remaining:
             self._pause()
 
-    def _expect(self, api: Served, correlation_id: int, bound: Bound | None) -> None:
-        api.requests += 1
-        self._in_flight.append((correlation_id, api.on_answer, api, 0, 0, bound))
-
     def _forward(self, chunk: bytes, start: int, stop: int) -> None:
         if start >= stop:
             return
@@ -217,45 +194,6 @@ class RequestSide:
         self.write(chunk if start == 0 and stop == len(chunk) else chunk[start:stop])
 
     # ------------------------------------------------------------------------- requests that need more than that
-
-    def _read(self, api: Served, chunk: bytes, position: int, head: Head, now_ms: int) -> bool:
-        """Charge a Produce, lower a Fetch, observe SASL; False if what that needs is not all there and was held."""
-        if api.on_request == AUTHENTICATE:
-            return self._observe(api, chunk, position, head)
-        size: int = head[0]
-        correlation_id: int = head[2]
-        prelude = self._produce_prelude if api.on_request == PRODUCE else self._fetch_prelude
-        field = prelude.find(api, chunk, position, position + 4 + size, self._owner, self._rules.engine)
-        if field == MORE:
-            self.splitter.hold(chunk, position, len(chunk) - position + 1)
-            return False
-        if api.on_request == PRODUCE:
-            api.requests += 1
-            throttle_ms = prelude.bound.charge(size, now_ms)
-            self._charged(prelude, correlation_id, throttle_ms, chunk.startswith(_ACKS_0, field), now_ms)
-        else:
-            self._lower(api, chunk, field, prelude.bound)
-            self._expect(api, correlation_id, prelude.bound)
-        return True
-
-    def _charged(self, prelude: Prelude, correlation_id: int, throttle_ms: int, acks_0: bool, now_ms: int) -> None:
-        """Mute for what a charge asked for, and expect the answer that is to tell it."""
-        api, bound = prelude.api, prelude.bound
-        if throttle_ms:
-            throttle_ms = self._throttle(bound, throttle_ms, now_ms)
-        if not acks_0:  # with acks=0 no answer comes: the mute is all there is
-            actions = api.on_answer | TELL if throttle_ms else api.on_answer
-            self._in_flight.append((correlation_id, actions, api, throttle_ms, now_ms + throttle_ms, bound))
-
-    def _lower(self, api: Served, chunk: bytes, field: int, bound: Bound) -> None:
-        """Lower max_bytes and min_bytes of a Fetch to what its quota allows at once (KAFKA-9677)."""
-        cap = bound.cap()
-        if cap is None or fetch_limits_offset(api.spec) < 0:
-            return
-        min_bytes, max_bytes = _LIMITS.unpack_from(chunk, field)
-        if max_bytes > cap or min_bytes > cap:
-            max_bytes = min(max_bytes, cap)
-            self._edits.append((field, _LIMITS.pack(min(min_bytes, max_bytes), max_bytes)))
 
     def _refuse(self, chunk: bytes, start: int, position: int, head: Head, now_ms: int) -> int:
         """Answer an ApiVersions newer than the table with error 35 (KIP-511); raise for anything else.
@@ -292,26 +230,6 @@ class RequestSide:
 
     # ------------------------------------------------------------------------------------------- authentication
 
-    def _observe(self, api: Served, chunk: bytes, position: int, head: Head) -> bool:
-        """Take a SASL request; False if it is not all there and was held.
-
-        What the client sends behind it waits for the answer, as it does at the broker: it belongs to whoever the
-        client then is, and of two tokens under way no answer could be taken for that of the other.
-        """
-        size: int = head[0]
-        end = position + 4 + size
-        if size > self._rules.unauthenticated_request_limit:
-            raise ProtocolError(Cause.FRAME_TOO_LARGE, f"{api.spec} request of {size} bytes")
-        if end > len(chunk):
-            self.splitter.hold(chunk, position, 4 + size)
-            return False
-        self._sasl.request(api.spec, chunk[position:end])
-        if not self._sasl.authenticated:
-            self.restrict()
-        self._expect(api, head[2], None)
-        self.reasons |= ANSWERING
-        return True
-
     def read_tokens(self, raw: bool) -> None:
         """Read SASL tokens without headers from now on, or requests again."""
         if raw:
@@ -331,7 +249,8 @@ class RequestSide:
             if end < 0 or not sasl.raw:
                 break
             sasl.raw_request(held[4:end])
-            self._in_flight.append(RAW_TOKEN)
+            self._meter.other_bytes += end
+            self._in_flight.append((0, 0, RAW_TOKEN, 0, 0, None, self._meter, now_ms))
             self.write(held[:end])
             held = held[end:]
             if sasl.raw_is_answered:
@@ -340,44 +259,6 @@ class RequestSide:
             self.splitter.keep(held)
         if not self.reasons & AT_BORDER:
             self.feed(b"", now_ms)
-
-    # ---------------------------------------------------------------------------------------------- the connection
-
-    def connected(self, broker: Wire, broker_id: int) -> None:
-        """Forward to ``broker``; quotas are per broker (node id, -1 while it is not known)."""
-        self.write = broker.write
-        self._owner = (self._owner[0], broker_id)
-        self._forget_preludes()
-
-    @property
-    def user(self) -> str:
-        """Whom requests are charged to from now on."""
-        return self._owner[0]
-
-    def identify(self, user: str) -> None:
-        """Charge the requests that follow to ``user``; those in flight stay with whom they were charged to."""
-        self._owner = (user, self._owner[1])
-        self._forget_preludes()
-
-    @property
-    def restricted(self) -> bool:
-        """Who the client is has not been proved yet, where it has to be."""
-        return self._served is not self._rules.served
-
-    def restrict(self) -> None:
-        """Take small requests only, until the broker has answered an ordinary one: then the client is known."""
-        self._served = self._rules.served_before_authentication
-        self.splitter.limit = self._rules.unauthenticated_request_limit
-
-    def lift_restriction(self) -> None:
-        """Take requests of any size that the limits allow."""
-        self._served = self._rules.served
-        self.splitter.limit = self._rules.request_limit
-        self._forget_preludes()
-
-    def _forget_preludes(self) -> None:
-        self._produce_prelude.forget()
-        self._fetch_prelude.forget()
 
     # -------------------------------------------------------------------------------------- stopping and going on
 

@@ -15,6 +15,7 @@ from proxy.in_flight import BROKER, CLIENT, InFlight, Rules, Wire, dropped
 from proxy.reasons import ANSWERING, BACKPRESSURE, CONNECTING, CROWDED, DRAINING, FINISHED, HELD_UP, THROTTLED
 from proxy.request_side import MAX_IN_FLIGHT, RequestSide
 from proxy.throttling import Muted
+from proxy.usage import ListenerMeters, Meter
 from quotas.delay_queue import Handle
 from quotas.engine import Bound
 from quotas.kinds import QuotaKind
@@ -48,6 +49,7 @@ class Session:
         on_closed: Callable[["Session"], None],
         *,
         sasl: SaslRules,
+        meters: ListenerMeters,
         peer: str,
         user: str,
         authenticated: bool,
@@ -64,7 +66,9 @@ class Session:
         self._mute_handle: Handle[Muted] | None = None
         self._in_flight: InFlight = deque()
         self.sasl = SaslObserver(sasl, peer, self._identified, self._read_tokens)
-        self.requests = RequestSide(rules, client, self._in_flight, self._throttle, self._is_idle, self.sasl, user=user)
+        self.requests = RequestSide(
+            rules, client, self._in_flight, self._throttle, self._is_idle, self.sasl, meters, user=user
+        )
         self.answers = AnswerSide(
             rules, client, self._in_flight, self.requests, self.sasl, advertise, self._throttle, self.answered
         )
@@ -122,6 +126,7 @@ class Session:
             return
         self.closed = True
         self._forget_mute()
+        self.requests.leave()
         self.requests.write = self.answers.write = dropped
         self._client.close()
         if self._broker is not None:
@@ -158,11 +163,15 @@ class Session:
 
     # --------------------------------------------------------------------------------------------------- throttles
 
-    def _throttle(self, bound: Bound, throttle_ms: int, now_ms: int) -> int:
+    def _throttle(self, bound: Bound, meter: Meter, throttle_ms: int, now_ms: int) -> int:
         """Mute for what the engine computed, if the mode says so; returns the throttle time applied."""
         throttling = self._rules.throttling
         most_ms = self.sasl.deadline_ms - now_ms
         throttle_ms = throttling.allow(bound, throttle_ms, one_window=self.requests.coordinates, most_ms=most_ms)
+        if throttle_ms:
+            meter.note_throttle(bound.kind, throttle_ms, now_ms)
+        if not throttling.enforces:
+            return 0
         end_ms = now_ms + throttle_ms
         if throttle_ms and (self._mute_handle is None or end_ms > self._mute_end_ms):
             self._forget_mute()

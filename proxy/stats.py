@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from protocol.errors import Cause
+from proxy.usage_shipping import Shipping
 from quotas.engine import Usage
 from quotas.kinds import QuotaKind
 
@@ -84,5 +85,7 @@ class Snapshot:
     connections_limit: int
     lag_counts: list[int]
     lag_sum_s: float
+    shipping: Shipping | None = None
+    """Of usage records; None where none are taken."""
     info: dict[str, str] = field(default_factory=dict)
     """Labels of ``sluice_build_info``."""

@@ -52,8 +52,13 @@ class Throttling:
         self._queues: dict[QuotaKind, DelayQueue[Muted]] = {kind: DelayQueue() for kind in QuotaKind}
         self._timers: dict[QuotaKind, tuple[int, Timer]] = {}
 
+    @property
+    def enforces(self) -> bool:
+        """Whether what is allowed is also applied."""
+        return self._mode == "enforce"
+
     def allow(self, bound: Bound, throttle_ms: int, *, one_window: bool, most_ms: int = NO_DEADLINE) -> int:
-        """Return the throttle to apply for ``throttle_ms`` computed under ``bound``, and note it there.
+        """Return the throttle for ``throttle_ms`` computed under ``bound``, and note it there.
 
         ``one_window``: the connection carries group or transaction traffic, which times out if it is held long.
         ``most_ms``: it has to re-authenticate by then (KIP-368); what is left undelayed is made up for later, since
@@ -69,7 +74,7 @@ class Throttling:
         if bound.throttled_total == 0:
             self._log_first(bound, throttle_ms)
         bound.note_throttle(throttle_ms)
-        return throttle_ms if self._mode == "enforce" else 0
+        return throttle_ms
 
     def mute(self, kind: QuotaKind, session: Muted, end_ms: int) -> Handle[Muted]:
         """Call ``session.throttle_over`` at ``end_ms``; the handle is for ``unmute``."""

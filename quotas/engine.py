@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from quotas.bound import Bound, CounterKey, Inert, Usage
+from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Key, Policy, PolicyChange, differences
 from quotas.precedence import DEFAULT, level_of, limiting_key, tags_of
@@ -60,6 +61,12 @@ class Counters:
         user_tag, client_tag = tags_of(self._limits, self._levels, user, client_id)
         key = CounterKey(self._kind, user_tag, client_tag, broker)
         return self._bounds.get(key) or self.enter(Bound(key, self._window, self._cap_ms, self))
+
+    def limit_of(self, user: str, client_id: str) -> tuple[float | None, Entity | None]:
+        if not self._levels:
+            return None, None
+        key = limiting_key(self._limits, *tags_of(self._limits, self._levels, user, client_id))
+        return (None, None) if key is None else (self._limits[key], self._policy.client(key))
 
     def enter(self, bound: Bound) -> Bound:
         """Take ``bound`` in as the one of its key, or return the one that already is."""
@@ -162,6 +169,13 @@ class Engine:
         A null client-id is "". Raises KeyError for a kind that is not in RATE_KINDS.
         """
         return self._counters[kind].resolve(user, client_id, broker)
+
+    def limit_of(self, user: str, client_id: str, kind: QuotaKind) -> tuple[float | None, Entity | None]:
+        """Return the limit that holds for a client and the entity it is configured for; (None, None) if none does.
+
+        A look only: no counter comes of it. Raises KeyError for a kind that is not in RATE_KINDS.
+        """
+        return self._counters[kind].limit_of(user, client_id)
 
     def apply(self, policy: Policy, now_ms: int) -> PolicyChange:
         """Put another policy in force, for existing counters at once and with all that they have recorded."""

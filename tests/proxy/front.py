@@ -16,6 +16,7 @@ from proxy.identity.distinguished_name import rfc2253
 from proxy.listeners import Admission, Listener
 from proxy.rejections import Rejections
 from proxy.stats import Stats
+from proxy.usage import ListenerMeters
 from tests.proxy.fake_broker import FakeBroker
 from tests.proxy.playbook import Play
 
@@ -70,6 +71,7 @@ class Front:
             self.cluster,
             self.play.rules,
             self.play.sasl_rules,
+            ListenerMeters(self.play.meters, "PLAIN"),
             name_of or rfc2253,
             admission,
         )

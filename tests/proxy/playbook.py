@@ -12,6 +12,7 @@ from proxy.in_flight import Rules
 from proxy.serving import serve
 from proxy.session import Session
 from proxy.throttling import Throttling, Timer
+from proxy.usage import ListenerMeters, Meters
 from quotas.engine import Engine, Window
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
@@ -139,6 +140,7 @@ class Play:
             self._owner_of,
             lambda mechanism, succeeded, _peer: self.outcomes.append((mechanism, succeeded)),
         )
+        self.meters = Meters(1000)
         self.client, self.broker = FakeWire(), FakeWire()
         self.session = Session(
             self.rules,
@@ -146,6 +148,7 @@ class Play:
             self._advertise,
             self._on_closed,
             sasl=self.sasl_rules,
+            meters=ListenerMeters(self.meters, "PLAIN"),
             peer="10.0.0.1:5",
             user="ANONYMOUS",
             authenticated=authenticated,

@@ -11,6 +11,7 @@ from prometheus_client.samples import Sample
 from protocol.errors import Cause
 from proxy.metrics import Renderer
 from proxy.stats import LAG_BUCKETS_S, Snapshot, Stats
+from proxy.usage_shipping import Shipping
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 from tests.proxy.snapshots import EMPTY, PRODUCE, shows
@@ -22,6 +23,8 @@ LABELS = {
 }
 
 FETCH = PRODUCE._replace(kind=QuotaKind.CONSUMER_BYTE_RATE, client_id="", user="alice", entity=Entity(user="alice"))
+SHIPPING = Shipping()
+SHIPPING.shipped_rows, SHIPPING.dropped_rows, SHIPPING.error = 70, 30, "topic sluice-usage: away"
 EVERYTHING = replace(
     shows(PRODUCE, FETCH, PRODUCE._replace(client_id="more", broker=-1)),
     authentications={("SASL", "PLAIN", "failed"): 2},
@@ -31,6 +34,7 @@ EVERYTHING = replace(
     certificate_reloads={("TLS", "failed"): 1},
     reloads={"ok": 2, "failed": 1},
     reload_error="quotas.yaml:3:1: quotas: not a list",
+    shipping=SHIPPING,
     info={"version": "0.1.0", "python": "3.11.7", "loop": "uvloop"},
 )
 
@@ -181,6 +185,13 @@ def test_certificates_by_listener() -> None:
     text = render(EVERYTHING)
     assert values(text, "sluice_certificate_expiry_timestamp_seconds") == {("TLS",): 1.8e9}
     assert values(text, "sluice_certificate_reloads_total") == {("TLS", "ok"): 0.0, ("TLS", "failed"): 1.0}
+
+
+def test_usage_records_shipped_and_dropped_and_nothing_where_there_are_none() -> None:
+    text = render(EVERYTHING)
+    assert values(text, "sluice_usage_rows_total") == {("shipped",): 70.0, ("dropped",): 30.0}
+    assert values(text, "sluice_usage_error_info") == {("topic sluice-usage: away",): 1.0}
+    assert "sluice_usage" not in render(EMPTY)
 
 
 def test_rejected_frames_by_side_and_cause_from_zero_on() -> None:

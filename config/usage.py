@@ -1,0 +1,64 @@
+"""The settings of usage records."""
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from config.forms import Bytes, Count, FilePath, Given, Milliseconds, Name, Seconds, Section
+from config.problems import InvalidValue
+
+
+class UsageTopic(Section):
+    """A topic of the cluster, made if it is not there. The proxy's own login (`cluster.sasl`) has to be allowed to."""
+
+    name: Name = Field("sluice-usage", description="The topic's name.")
+    partitions: Count = Field(12, description="How many partitions it is made with.")
+    replication_factor: Count | None = Field(
+        None, description="How many replicas it is made with; without it, the brokers' `default.replication.factor`."
+    )
+    retention_ms: Milliseconds = Field(
+        168 * 3_600_000,
+        alias="retention",
+        description="`retention.ms` it is made with: longer than analysis may ever be away.",
+    )
+
+
+class UsageFiles(Section):
+    """Files in a directory, one document a line; complete ones end in `.jsonl`."""
+
+    directory: FilePath = Field(description="Where they are written. It is made if it is not there.")
+    rotate_bytes: Bytes = Field(64 * 2**20, alias="rotate_size", description="The size at which a file is complete.")
+    rotate_s: Seconds = Field(60.0, alias="rotate_after", description="The age at which it is, at the latest.")
+    keep_bytes: Bytes = Field(
+        10 * 2**30, alias="keep", description="How much complete files may take together; the oldest go first."
+    )
+
+
+class Usage(Section):
+    """What each client used, shipped once an interval to a topic or to files, for `sluice analyze`."""
+
+    topic: Given[UsageTopic] = None
+    files: Given[UsageFiles] = None
+    interval_ms: Milliseconds = Field(1000, alias="interval", description="How long the interval of a record is.")
+    instance: Name | None = Field(
+        None,
+        description="The name of this proxy in its records; different for each proxy of a cluster. "
+        "Without it, the host's name.",
+    )
+    buffer_bytes: Bytes = Field(
+        64 * 2**20,
+        alias="buffer",
+        description="How much may wait while the topic or the disk is away; beyond it the oldest is dropped, counted.",
+    )
+    max_clients: Count = Field(
+        100_000,
+        description="The most clients, by listener, broker, user and client-id, that are told apart at one time; "
+        "further ones of a user share the client-id `sluice:other`.",
+    )
+
+    @model_validator(mode="after")
+    def _to_one_place(self) -> Self:
+        if (self.topic is None) == (self.files is None):
+            said = "has neither topic nor files" if self.topic is None else "has both topic and files"
+            raise InvalidValue(said, "records go to one place: write `topic: {}`, or files with a directory")
+        return self

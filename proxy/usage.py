@@ -1,0 +1,217 @@
+"""What each client used since the last usage record: counters that the sessions raise, taken once an interval.
+
+Every client has a meter, with or without a quota. Counting is adding to an int; what a record shows is worked out
+when it is taken (docs/usage-records.md).
+"""
+
+from collections.abc import Iterator
+from secrets import token_bytes
+from typing import Final, NamedTuple
+
+from quotas.kinds import QuotaKind
+
+OTHER: Final = "sluice:other"
+"""The client-id of clients beyond the most that have meters of their own."""
+
+NOBODY: Final = token_bytes(16)
+"""A client-id as no request has it: its length says more than stands there."""
+
+
+class MeterKey(NamedTuple):
+    """Whom a meter is for. ``client_id`` "" is also that of clients without one; ``broker`` -1: not known yet."""
+
+    listener: str
+    broker: int
+    user: str
+    client_id: str
+
+
+class Throttles:
+    """What was given to one client under one quota kind."""
+
+    __slots__ = ("muted_ms", "muted_until_ms", "throttle_ms", "throttled")
+
+    def __init__(self) -> None:
+        self.throttled = 0
+        self.throttle_ms = 0
+        self.muted_ms = 0
+        """Of the union of its mutes, what has been counted; up to ``muted_until_ms``, which may be yet to come."""
+        self.muted_until_ms = 0
+
+    def note(self, throttle_ms: int, now_ms: int) -> None:
+        """Count a throttle that begins now. Those of several connections may overlap."""
+        self.throttled += 1
+        self.throttle_ms += throttle_ms
+        end_ms = now_ms + throttle_ms
+        if end_ms > self.muted_until_ms:
+            self.muted_ms += end_ms - max(now_ms, self.muted_until_ms)
+            self.muted_until_ms = end_ms
+
+    def take(self, now_ms: int) -> tuple[int, int, int]:
+        """Return (throttled, throttle_ms, muted_ms) until now and count from now on."""
+        ahead_ms = max(self.muted_until_ms - now_ms, 0)
+        taken = (self.throttled, self.throttle_ms, self.muted_ms - ahead_ms)
+        self.throttled = self.throttle_ms = 0
+        self.muted_ms = ahead_ms
+        return taken
+
+
+Limits = tuple[float | None, str | None, float | None, str | None]
+"""producer_byte_rate and the rule that set it, consumer_byte_rate and its rule."""
+
+_NO_THROTTLES: Final = (0, 0, 0)
+
+
+class Meter:
+    """What one client used through one listener at one broker.
+
+    Raised by hand on the hot path, each request and each answer with two additions.
+    """
+
+    __slots__ = (
+        "bytes_out",
+        "connections",
+        "connections_opened",
+        "fetch_bytes",
+        "fetch_requests",
+        "fetch_throttles",
+        "generation",
+        "key",
+        "limits",
+        "other_bytes",
+        "other_requests",
+        "produce_bytes",
+        "produce_requests",
+        "produce_throttles",
+        "request_time_ms",
+    )
+
+    def __init__(self, key: MeterKey) -> None:
+        self.key = key
+        self.produce_requests = 0
+        self.produce_bytes = 0
+        """Sizes of Produce requests, as they are charged: without the size field."""
+        self.fetch_requests = 0
+        self.fetch_bytes = 0
+        """Of Fetch responses, as they are charged."""
+        self.other_requests = 0
+        """All but Produce."""
+        self.other_bytes = 0
+        """Of these requests, size fields included."""
+        self.bytes_out = 0
+        self.request_time_ms = 0
+        self.connections = 0
+        self.connections_opened = 0
+        self.produce_throttles: Throttles | None = None
+        self.fetch_throttles: Throttles | None = None
+        self.limits: Limits = (None, None, None, None)
+        """In force when the engine had that generation."""
+        self.generation = -1
+
+    def note_throttle(self, kind: QuotaKind, throttle_ms: int, now_ms: int) -> None:
+        """Count a throttle given to a request of this client."""
+        if kind is QuotaKind.PRODUCER_BYTE_RATE:
+            if self.produce_throttles is None:
+                self.produce_throttles = Throttles()
+            self.produce_throttles.note(throttle_ms, now_ms)
+        elif kind is QuotaKind.CONSUMER_BYTE_RATE:
+            if self.fetch_throttles is None:
+                self.fetch_throttles = Throttles()
+            self.fetch_throttles.note(throttle_ms, now_ms)
+
+    @property
+    def active(self) -> bool:
+        """Something has been counted since the last record, or a mute may still be on."""
+        return bool(
+            self.produce_requests
+            or self.other_requests
+            or self.bytes_out
+            or self.other_bytes
+            or self.connections_opened
+            or self.produce_throttles is not None
+            or self.fetch_throttles is not None
+        )
+
+    def take(self, now_ms: int) -> tuple[object, ...]:
+        """Return a row in the order of ``usage_records.COLUMNS``, and count from zero again."""
+        produce, fetch = self.produce_throttles, self.fetch_throttles
+        listener, broker, user, client_id = self.key
+        produce_limit, produce_rule, fetch_limit, fetch_rule = self.limits
+        row = (
+            listener,
+            broker,
+            user,
+            client_id,
+            self.produce_bytes + 4 * self.produce_requests + self.other_bytes,
+            self.bytes_out,
+            self.produce_requests + self.other_requests,
+            self.request_time_ms,
+            self.connections,
+            self.connections_opened,
+            0,
+            self.produce_bytes,
+            self.produce_requests,
+            produce_limit,
+            produce_rule,
+            self.fetch_bytes,
+            self.fetch_requests,
+            fetch_limit,
+            fetch_rule,
+            *(_NO_THROTTLES if produce is None else produce.take(now_ms)),
+            *(_NO_THROTTLES if fetch is None else fetch.take(now_ms)),
+        )
+        self.produce_requests = self.produce_bytes = self.fetch_requests = self.fetch_bytes = 0
+        self.other_requests = self.other_bytes = self.bytes_out = self.request_time_ms = self.connections_opened = 0
+        if produce is not None and produce.muted_until_ms <= now_ms:
+            self.produce_throttles = None
+        if fetch is not None and fetch.muted_until_ms <= now_ms:
+            self.fetch_throttles = None
+        return row
+
+
+class Meters:
+    """The meters of a worker. ``most`` bounds them: clients beyond share one for each user, listener and broker."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._meters: dict[MeterKey, Meter] = {}
+
+    def find(self, key: MeterKey) -> Meter:
+        """Return the meter of a client."""
+        meter = self._meters.get(key)
+        if meter is None and len(self._meters) >= self._most:
+            key = key._replace(client_id=OTHER)
+            meter = self._meters.get(key)
+        if meter is None:
+            meter = self._meters[key] = Meter(key)
+        return meter
+
+    def __len__(self) -> int:
+        return len(self._meters)
+
+    def __iter__(self) -> Iterator[Meter]:
+        return iter(list(self._meters.values()))
+
+    def drop(self, meter: Meter) -> None:
+        """Forget a meter that no session holds and nothing was counted on."""
+        del self._meters[meter.key]
+
+
+class ListenerMeters:
+    """The meters of one listener's clients; without ``meters``, nobody is told from anybody."""
+
+    __slots__ = ("_listener", "_meters", "nobody", "refused")
+
+    def __init__(self, meters: Meters | None, listener: str) -> None:
+        self._meters = meters
+        self._listener = listener
+        self.nobody = Meter(MeterKey(listener, -1, "", ""))
+        """Of connections whose client is not known yet, or does not matter."""
+        self.refused = 0
+        """Connections refused since the last record, before anything was known of their clients."""
+
+    def find(self, broker: int, user: str, client_id: str) -> Meter:
+        """Return the meter of a client."""
+        if self._meters is None:
+            return self.nobody
+        return self._meters.find(MeterKey(self._listener, broker, user, client_id))

@@ -1,0 +1,125 @@
+"""Usage records in files: one document a line. A file takes its name when it is complete, so that whoever reads by
+name never sees half of one.
+"""
+
+import asyncio
+import os
+from contextlib import suppress
+from io import FileIO
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from proxy.tasks import spawn
+from proxy.usage_records import Document
+from proxy.usage_shipping import SinkError
+
+log = structlog.get_logger("sluice.usage")
+
+_UNFINISHED: Final = ".part"
+_FINISHED: Final = ".jsonl"
+
+
+class FileSink:
+    """Files ``<instance>-<boot>-<number>.jsonl`` in a directory.
+
+    A file is complete at ``rotate_bytes`` or ``rotate_s``, whichever is first; of the instance's own files the oldest
+    go when all of them exceed ``keep_bytes``. All work on the disk is done in a thread.
+    """
+
+    def __init__(
+        self, directory: Path, instance: str, boot: str, *, rotate_bytes: int, rotate_s: float, keep_bytes: int
+    ) -> None:
+        self._directory = directory
+        self._instance = instance
+        self._stem = f"{_file_name(instance)}-{boot}"
+        self._rotate_bytes = rotate_bytes
+        self._rotate_s = rotate_s
+        self._keep_bytes = keep_bytes
+        self._number = 0
+        self._file: FileIO | None = None
+        self._path = directory
+        self._prepared = False
+        self._lock = asyncio.Lock()
+        self._due: asyncio.TimerHandle | None = None
+        """When the file under way is complete by its age; also when nothing more is written."""
+
+    async def write(self, document: Document) -> None:
+        """Append a line. Raises SinkError."""
+        async with self._lock:
+            try:
+                await asyncio.to_thread(self._write, document.value)
+            except OSError as error:
+                raise SinkError(f"{self._directory}: {error.strerror or error}") from error
+            if self._file is None:
+                self._forget_age()
+            elif self._due is None:
+                loop = asyncio.get_running_loop()
+                self._due = loop.call_later(self._rotate_s, lambda: spawn(self.close(), "complete a usage file"))
+
+    async def close(self) -> None:
+        """Complete the file under way."""
+        async with self._lock:
+            self._forget_age()
+            await asyncio.to_thread(self._finish)
+
+    def _forget_age(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+
+    def _write(self, line: bytes) -> None:
+        if not self._prepared:
+            self._prepare()
+        if self._file is None:
+            self._path = self._directory / f"{self._stem}-{self._number:06}{_UNFINISHED}"
+            self._file = FileIO(self._path, "w")
+            self._number += 1
+        at = self._file.tell()
+        left = memoryview(line + b"\n")
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError:
+            # Half a line, on a full disk, would be half a document: it is tried again from where it began.
+            with suppress(OSError):
+                self._file.seek(at)
+                self._file.truncate()
+            raise
+        if at + len(line) >= self._rotate_bytes:
+            self._finish()
+
+    def _prepare(self) -> None:
+        """Make the directory, and complete what a process that was killed has left."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        for left in self._directory.glob(f"{_file_name(self._instance)}-*{_UNFINISHED}"):
+            left.rename(left.with_suffix(_FINISHED))
+        self._prepared = True
+
+    def _finish(self) -> None:
+        if self._file is None:
+            return
+        self._file.close()
+        self._file = None
+        self._path.rename(self._path.with_suffix(_FINISHED))
+        self._remove_oldest()
+
+    def _remove_oldest(self) -> None:
+        files = [
+            (status.st_mtime, status.st_size, entry.path)
+            for entry in os.scandir(self._directory)
+            if entry.name.startswith(f"{_file_name(self._instance)}-") and entry.name.endswith(_FINISHED)
+            for status in (entry.stat(),)
+        ]
+        kept_bytes = sum(size for _, size, _ in files)
+        for _, size, path in sorted(files):
+            if kept_bytes <= self._keep_bytes:
+                break
+            kept_bytes -= size
+            Path(path).unlink(missing_ok=True)
+            log.warning("oldest usage file removed", path=path, keep_bytes=self._keep_bytes)
+
+
+def _file_name(instance: str) -> str:
+    return "".join(character if character.isalnum() or character in "._" else "_" for character in instance)

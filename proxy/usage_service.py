@@ -1,0 +1,106 @@
+"""Usage records of a whole process: from the settings to a shipper that runs, or to nothing."""
+
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from config.cluster import Cluster
+from config.settings import Settings
+from config.usage import Usage
+from proxy.broker_tls import BrokerTls
+from proxy.login import LoginError, read_password
+from proxy.usage import ListenerMeters, Meters
+from proxy.usage_files import FileSink
+from proxy.usage_records import Origin, Recorder
+from proxy.usage_shipping import Shipper, Shipping, Sink, SinkError
+from quotas.engine import Engine, Window
+
+if TYPE_CHECKING:
+    from proxy.usage_topic import Login
+
+_LAST_WORDS_S = 5.0
+"""How long a stop waits for the last records to be kept."""
+
+
+class UsageService:
+    """Meters for the listeners, and the shipping of what they count. Without a section ``usage`` nothing is counted."""
+
+    def __init__(self, settings: Settings, engine: Engine, window: Window) -> None:
+        self._settings = settings
+        self._engine = engine
+        self._window = window
+        self._meters = Meters(settings.usage.max_clients) if settings.usage is not None else None
+        self._listeners: list[tuple[str, ListenerMeters]] = []
+        self._shipper: Shipper | None = None
+        self.shipping = Shipping()
+
+    def meters_of(self, listener: str) -> ListenerMeters:
+        """Return the meters of a listener's clients."""
+        meters = ListenerMeters(self._meters, listener)
+        self._listeners.append((listener, meters))
+        return meters
+
+    def start(self) -> None:
+        """Ship from now on."""
+        usage, settings = self._settings.usage, self._settings
+        if usage is None or self._meters is None:
+            return
+        instance = usage.instance or socket.gethostname()
+        origin = Origin(settings.cluster.name, instance, settings.quotas.mode, self._window)
+        recorder = Recorder(origin, self._meters, self._listeners, self._engine, self._dropped)
+        sink = _sink(usage, settings.cluster, instance, recorder.boot)
+        self._shipper = Shipper(
+            recorder,
+            sink,
+            self.shipping,
+            interval_s=usage.interval_ms / 1000,
+            buffer_bytes=usage.buffer_bytes,
+        )
+        self._shipper.start()
+
+    async def stop(self) -> None:
+        """Ship the last record."""
+        if self._shipper is not None:
+            await self._shipper.stop(_LAST_WORDS_S)
+
+    def _dropped(self) -> tuple[int, int]:
+        return self.shipping.dropped_documents, self.shipping.dropped_rows
+
+
+def _sink(usage: Usage, cluster: Cluster, instance: str, boot: str) -> Sink:
+    if usage.topic is None:
+        files = usage.files
+        assert files is not None  # noqa: S101  one of the two is there: config.usage
+        return FileSink(
+            files.directory,
+            instance,
+            boot,
+            rotate_bytes=files.rotate_bytes,
+            rotate_s=files.rotate_s,
+            keep_bytes=files.keep_bytes,
+        )
+    from proxy.usage_topic import Topic, TopicSink  # aiokafka takes a third of a second to load
+
+    topic = Topic(
+        usage.topic.name, usage.topic.partitions, usage.topic.replication_factor or -1, usage.topic.retention_ms
+    )
+    return TopicSink(topic, _login(cluster), instance)
+
+
+def _login(cluster: Cluster) -> "Callable[[], Login]":
+    from proxy.usage_topic import Login
+
+    tls = BrokerTls(cluster.tls) if cluster.tls is not None else None
+    sasl = cluster.sasl
+    bootstrap = tuple(str(address) for address in cluster.bootstrap)
+
+    def login() -> Login:
+        context = tls.context if tls is not None else None
+        if sasl is None:
+            return Login(bootstrap, context)
+        try:
+            return Login(bootstrap, context, sasl.mechanism, sasl.username, read_password(sasl.password_file))
+        except LoginError as error:
+            raise SinkError(str(error)) from error
+
+    return login

@@ -1,0 +1,104 @@
+"""Usage records against real brokers: every byte of the wire stands in them, whatever happens to the topic."""
+
+import asyncio
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+
+from tests.harness.kafka import KafkaCluster
+from tests.harness.load import produce_request
+from tests.harness.measure import wait_until
+from tests.harness.sluice import SluiceProcess
+from tests.harness.wire import Connection
+from tests.integration.conftest import fresh_name
+
+pytestmark = pytest.mark.integration
+
+NODE_ID = 5
+REQUESTS = 200
+SHORT_WINDOW = {"window": {"samples": 3, "size": "1s"}}
+QUOTAS = "quotas:\n  - {entity: {client-id: slow}, producer_byte_rate: 100000}\n"
+
+
+def documents(bootstrap: str, topic: str) -> list[dict[str, Any]]:
+    """Everything in the topic, in the order of its records."""
+
+    async def read() -> list[dict[str, Any]]:
+        found = []
+        async with AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+            while batches := await consumer.getmany(timeout_ms=1000):
+                found += [json.loads(record.value) for records in batches.values() for record in records]
+        return found
+
+    return asyncio.run(read())
+
+
+def totals(found: list[dict[str, Any]], client_id: str) -> Counter[str]:
+    """The sums over all rows of a client."""
+    sums: Counter[str] = Counter()
+    for document in found:
+        columns = document["rows"]
+        for row in zip(*columns.values(), strict=True):
+            values = dict(zip(columns, row, strict=True))
+            if values["client_id"] == client_id:
+                sums.update({name: value for name, value in values.items() if isinstance(value, int)})
+    return sums
+
+
+def exchange(sluice: SluiceProcess, topic: str, client_id: str, requests: int = REQUESTS) -> tuple[int, int]:
+    """Bytes sent and bytes received by a client that counts its own."""
+    sent = received = 0
+    request = produce_request(topic, client_id, 2000)
+    with Connection(sluice.broker_addresses[NODE_ID], timeout_s=30.0) as connection:
+        for _ in range(requests):
+            sent += len(request)
+            received += len(connection.exchange(request))
+    return sent, received
+
+
+def shipped(sluice: SluiceProcess) -> float:
+    return sluice.metrics().value("sluice_usage_rows_total", outcome="shipped")
+
+
+@pytest.fixture(scope="module")
+def data_topic(cluster: KafkaCluster) -> str:
+    name = fresh_name("measured")
+    cluster.create_topic(name, leader=NODE_ID)
+    return name
+
+
+def test_every_byte_of_the_wire_stands_in_the_records(cluster: KafkaCluster, data_topic: str) -> None:
+    usage_topic = fresh_name("usage")
+    usage = {"topic": {"name": usage_topic, "partitions": 3}, "interval": "200ms", "instance": "edge-1"}
+    settings = {"usage": usage, "quotas": SHORT_WINDOW}
+    with SluiceProcess(cluster.bootstrap, cluster.node_ids, quotas=QUOTAS, settings=settings) as sluice:
+        wire = {client_id: exchange(sluice, data_topic, client_id) for client_id in ("free", "slow")}
+        wait_until(lambda: shipped(sluice) > 0, "records shipped")
+        assert sluice.stop() == 0  # ships the last record
+    found = documents(cluster.bootstrap, usage_topic)
+    for client_id, (sent, received) in wire.items():
+        sums = totals(found, client_id)
+        assert (sums["bytes_in"], sums["bytes_out"]) == (sent, received)
+        assert (sums["produce_bytes"], sums["produce_requests"]) == (sent - 4 * REQUESTS, REQUESTS)
+        assert sums["connections_opened"] == 1
+    assert totals(found, "free")["produce_throttled"] == 0
+    slow = totals(found, "slow")
+    assert slow["produce_throttle_ms"] >= slow["produce_muted_ms"] > 0
+    assert [document["seq"] for document in found] == list(range(len(found)))
+    assert {document["instance"] for document in found} == {"edge-1"}
+
+
+def test_files_where_there_is_no_topic(cluster: KafkaCluster, data_topic: str, tmp_path: Path) -> None:
+    usage = {"files": {"directory": str(tmp_path), "rotate_after": "500ms"}, "interval": "100ms"}
+    with SluiceProcess(cluster.bootstrap, cluster.node_ids, settings={"usage": usage}) as sluice:
+        sent, received = exchange(sluice, data_topic, "filed")
+        wait_until(lambda: any(tmp_path.glob("*.jsonl")), "a complete file")
+        assert sluice.stop() == 0
+    assert not list(tmp_path.glob("*.part"))
+    lines = [line for path in sorted(tmp_path.iterdir()) for line in path.read_text(encoding="utf-8").splitlines()]
+    sums = totals([json.loads(line) for line in lines], "filed")
+    assert (sums["bytes_in"], sums["bytes_out"]) == (sent, received)

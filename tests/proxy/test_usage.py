@@ -1,0 +1,139 @@
+"""What the sessions count, and what is left of it when a record has been taken."""
+
+import pytest
+
+from proxy.usage import OTHER, Meter, MeterKey, Meters, Throttles
+from tests.proxy.playbook import (
+    Play,
+    authenticate,
+    authenticate_answer,
+    fetch,
+    fetch_answer,
+    fetch_quota,
+    frame,
+    handshake,
+    handshake_answer,
+    list_offsets,
+    list_offsets_answer,
+    produce,
+    produce_answer,
+    produce_quota,
+    request,
+)
+
+
+def meter_of(play: Play, user: str = "ANONYMOUS", client_id: str = "app") -> Meter:
+    return play.meters.find(MeterKey("PLAIN", 1, user, client_id))
+
+
+def bytes_in(meter: Meter) -> int:
+    return meter.produce_bytes + 4 * meter.produce_requests + meter.other_bytes
+
+
+@pytest.mark.parametrize("cut", [1, 7, 13, 10**6])
+def test_every_byte_and_every_request_is_counted_once_however_they_come(cut: int) -> None:
+    play = Play()
+    sent = b"".join(
+        (list_offsets(1), produce(2, 500), produce(3, 500), fetch(4), list_offsets(5), produce(6, 0, acks=0))
+    )
+    got = b"".join((list_offsets_answer(1), produce_answer(2), produce_answer(3), fetch_answer(4, 900)))
+    got += list_offsets_answer(5)
+    for start in range(0, len(sent), cut):
+        play.from_client(sent[start : start + cut])
+    for start in range(0, len(got), cut):
+        play.from_broker(got[start : start + cut])
+    meter = meter_of(play)
+    assert (bytes_in(meter), meter.bytes_out) == (len(sent), len(got))
+    assert (meter.produce_requests, meter.fetch_requests, meter.other_requests) == (3, 1, 3)
+    assert meter.produce_bytes == sum(len(produce(0, size)) - 4 for size in (500, 500, 0))
+    assert meter.fetch_bytes == len(fetch_answer(4, 900)) - 4
+
+
+def test_the_time_of_a_request_ends_with_its_answer() -> None:
+    play = Play()
+    play.from_client(produce(1, 10) + list_offsets(2))
+    play.loop.advance(30)
+    play.from_broker(produce_answer(1))
+    play.loop.advance(12)
+    play.from_broker(list_offsets_answer(2)[:5])
+    play.loop.advance(1000)
+    play.from_broker(list_offsets_answer(2)[5:])
+    assert meter_of(play).request_time_ms == 30 + 42 + 1000
+
+
+def test_what_an_answer_is_held_back_for_is_no_request_time() -> None:
+    play = fetch_quota(response="delay")
+    play.from_client(fetch(1))
+    play.loop.advance(50)
+    play.from_broker(fetch_answer(1, 30_000))
+    play.loop.advance(60_000)
+    meter = meter_of(play)
+    assert (meter.request_time_ms, meter.bytes_out) == (50, len(fetch_answer(1, 30_000)))
+    assert meter.fetch_throttles is not None
+    assert meter.fetch_throttles.throttled == 1
+
+
+def test_requests_of_another_client_id_are_anothers_and_so_are_their_answers() -> None:
+    play = Play()
+    play.from_client(list_offsets(1) + request(2, 5, 2, bytes(9), client_id=b"other") + produce(3, 10, client_id=b"x"))
+    play.from_broker(list_offsets_answer(1) + list_offsets_answer(2, padding=7) + produce_answer(3))
+    assert meter_of(play).bytes_out == len(list_offsets_answer(1))
+    assert meter_of(play, client_id="other").bytes_out == len(list_offsets_answer(2, padding=7))
+    assert [meter_of(play, client_id=name).connections for name in ("app", "other", "x")] == [0, 0, 1]
+    assert sum(meter.connections_opened for meter in play.meters) == 1
+    play.session.close()
+    assert meter_of(play, client_id="x").connections == 0
+
+
+def test_a_connection_is_counted_for_whom_it_is_when_that_is_known() -> None:
+    play = Play(authenticated=False)
+    sent = handshake(1, "PLAIN"), authenticate(2, b"\0alice\0x"), produce(3, 10)
+    play.from_client(sent[0])
+    play.from_broker(handshake_answer(1))
+    play.from_client(sent[1])
+    play.from_broker(authenticate_answer(2))
+    play.from_client(sent[2])
+    anonymous, alice = meter_of(play), meter_of(play, user="alice")
+    assert (anonymous.connections_opened, alice.connections_opened) == (0, 1)
+    assert (anonymous.connections, alice.connections) == (0, 1)
+    assert bytes_in(anonymous) == len(sent[0]) + len(sent[1])
+
+
+def test_raw_tokens_are_bytes_too() -> None:
+    play = Play(authenticated=False)
+    play.from_client(handshake(1, "PLAIN", version=0))
+    play.from_broker(handshake_answer(1))
+    play.from_client(frame(b"\0alice\0x"))
+    play.from_broker(frame(b""))
+    assert bytes_in(meter_of(play)) == len(handshake(1, "PLAIN", version=0)) + len(frame(b"\0alice\0x"))
+    assert meter_of(play).bytes_out == len(handshake_answer(1)) + 4
+
+
+@pytest.mark.parametrize("mode", ["enforce", "shadow"])
+def test_a_throttle_counts_in_shadow_too(mode: str) -> None:
+    play = produce_quota(mode=mode)
+    play.from_client(produce(1, 30_000))
+    throttles = meter_of(play).produce_throttles
+    assert throttles is not None
+    assert throttles.throttled == 1
+    assert throttles.throttle_ms > 10_000
+
+
+def test_mutes_that_overlap_are_one_stretch_of_time_cut_at_the_interval() -> None:
+    throttles = Throttles()
+    throttles.note(500, now_ms=1000)
+    throttles.note(300, now_ms=1100)
+    throttles.note(700, now_ms=1400)
+    assert throttles.take(2000) == (3, 1500, 1000)
+    assert throttles.take(3000) == (0, 0, 100)
+    throttles.note(100, now_ms=5000)
+    assert throttles.take(6000) == (1, 100, 100)
+
+
+def test_clients_beyond_the_most_share_a_meter() -> None:
+    meters = Meters(2)
+    keys = [MeterKey("A", 1, "u", name) for name in "abcd"]
+    found = [meters.find(key) for key in keys]
+    assert [meter.key.client_id for meter in found] == ["a", "b", OTHER, OTHER]
+    meters.drop(found[0])
+    assert len(meters) == 2
