@@ -62,6 +62,7 @@ class Authority:
         identity = Identity(*(place.with_suffix(suffix) for suffix in (".pem", ".key", ".both.pem", ".p12")))
         secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         chain = certificate.public_bytes(Encoding.PEM)
+        identity.key.touch(0o600)
         identity.key.write_bytes(secret)
         identity.certificate.write_bytes(chain)
         identity.both.write_bytes(secret + chain)

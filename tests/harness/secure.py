@@ -56,6 +56,7 @@ class SecureCluster:
         self.stranger_authority = Authority(self.folder / "stranger", "Another authority")
         self._password_file = self.folder / "proxy.password"
         self._password_file.write_text(self.passwords[PROXY_USER] + "\n", encoding="utf-8")
+        self._password_file.chmod(0o600)
         keys = self.folder / "jwks.json"
         self.issuer.write_jwks(keys)
         self.cluster = KafkaCluster(

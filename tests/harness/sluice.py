@@ -7,6 +7,7 @@ with SluiceProcess(cluster.bootstrap, cluster.node_ids, quotas=greedy_yaml) as s
 import json
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import urllib.error
@@ -28,6 +29,14 @@ from tests.harness.wire import Address
 NO_QUOTAS: Final = "quotas: []\n"
 READY_TIMEOUT_S: Final = 15.0
 HTTP_TIMEOUT_S: Final = 5.0
+_SLUICE: Final = str(Path(sys.executable).parent / "sluice")
+
+
+class _Written(yaml.SafeDumper):
+    """Writes out what is used twice: the configuration takes no aliases."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
 
 
 class Metrics:
@@ -119,8 +128,10 @@ class SluiceProcess:
         self._folder = Path(tempfile.mkdtemp(prefix="sluice-"))
         try:
             self.write_quotas(self._quotas)
-            self.config_path.write_text(yaml.safe_dump(self._configuration(), sort_keys=False), encoding="utf-8")
-            command = [str(Path(sys.executable).parent / "sluice"), "run", "-c", str(self.config_path)]
+            self.config_path.write_text(
+                yaml.dump(self._configuration(), Dumper=_Written, sort_keys=False), encoding="utf-8"
+            )
+            command = [_SLUICE, "run", "-c", str(self.config_path)]
             self._program = Program("sluice", command, self._folder / "sluice.log")
             self._program.wait_until(self.is_ready, "answer 200 of /readyz", READY_TIMEOUT_S)
         except BaseException:
@@ -171,6 +182,16 @@ class SluiceProcess:
     def logs(self) -> list[dict[str, Any]]:
         """Every log line so far; a line that is not a JSON object is an error of the proxy's."""
         return [json.loads(line) for line in self._running().output().splitlines()]
+
+    def output(self) -> str:
+        """The log as it is: everything that the process has written."""
+        return self._running().output()
+
+    def command(self, name: str, config: str) -> str:
+        """What another command of the proxy's says to a file in its folder, on both streams."""
+        command = [_SLUICE, name, "-c", str(self._place() / config)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=READY_TIMEOUT_S, check=False)
+        return done.stdout + done.stderr
 
     def log_tail(self) -> str:
         return self._running().tail()

@@ -66,6 +66,10 @@ class Connection:
         except TimeoutError:
             return False
 
+    def finish(self) -> None:
+        """Send no more; what comes is still read."""
+        self._socket.shutdown(socket.SHUT_WR)
+
     def rest(self) -> bytes:
         """Everything until the peer closes; TimeoutError if it does not."""
         found = bytearray()

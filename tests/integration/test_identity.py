@@ -1,7 +1,7 @@
 """Every client by every mechanism: who logs in is held to the quota of his own, who does not is nobody.
 
 All clients work at the same time, each greedy, each under a quota for its user. Rates are taken as in test_rates.py:
-from the partition's log at the broker, over whole windows; short ones, so that several fit into half a minute.
+from the partition's log at the broker, over whole windows.
 """
 
 import re
@@ -15,24 +15,22 @@ from tests.harness.clients.kinds import JAVA_0, SECURE_KINDS, ClientKind
 from tests.harness.clients.process import ClientProcess, Result
 from tests.harness.clients.tasks import Administer, Produce
 from tests.harness.guarded import Guarded, guarded_sluice
-from tests.harness.measure import LogMeter, Series
+from tests.harness.measure import MEASURED_S, LogMeter, Series
 from tests.harness.secure import MTLS, SASL, SASL_TLS, SIGNED, SecureCluster
 from tests.harness.sluice import Metrics
-from tests.integration.conftest import SHORT_WINDOW_SAMPLES, fresh_name
+from tests.integration.conftest import fresh_name
 from tests.integration.identity import ALL, CERTIFICATE, EVERYBODY, SHORT, TOKEN, Login, authentications, taken_for
 
-MATRIX_TIMEOUT_S = 120
+TIMEOUT_S = 200
 LIMIT_BYTES_PER_S = 500_000
 TOLERANCE = 0.05
-WINDOW_S = float(SHORT_WINDOW_SAMPLES)
-WINDOWS = 4
-DURATION_S = WINDOW_S * (1 + WINDOWS) + 2.0
-SHORT_WINDOW = {"quotas": {"window": {"samples": SHORT_WINDOW_SAMPLES, "size": "1s"}}}
-# What each client writes to stderr when it is refused, in words of its own; aiokafka takes the refusal of a token for
-# a success, and 0.11 does not know SaslAuthenticate, which says why.
+DURATION_S = MEASURED_S + 4.0
+# What each client writes to stderr when it is refused, in words of its own. 0.11 does not know SaslAuthenticate, which
+# says why; kafka-python loses that answer where the end of the connection comes at once behind it (directly too); and
+# aiokafka takes the refusal of a token for a success.
 REFUSED = re.compile(
     r"SaslAuthenticationFailed|SaslAuthenticationException|SASL authentication error"
-    r"|terminated during authentication|NodeNotReadyError"
+    r"|failed authentication|terminated during authentication|socket disconnected|NodeNotReadyError"
 )
 
 
@@ -49,7 +47,7 @@ class Runs:
 def guarded(secure_cluster: SecureCluster) -> Iterator[Guarded]:
     listeners = secure_cluster.listeners()
     cluster = secure_cluster.cluster
-    with guarded_sluice(cluster, quotas=_quotas(), settings=SHORT_WINDOW, listeners=listeners) as running:
+    with guarded_sluice(cluster, quotas=_quotas(), listeners=listeners) as running:
         yield running
 
 
@@ -59,13 +57,14 @@ def runs(secure_cluster: SecureCluster, guarded: Guarded) -> Runs:
 
 
 @pytest.mark.integration
+@pytest.mark.timeout(TIMEOUT_S)
 @pytest.mark.parametrize("login", SHORT, ids=lambda login: login.name)
 def test_user_is_held_to_his_quota(runs: Runs, login: Login) -> None:
     _assert_held(runs, login)
 
 
 @pytest.mark.matrix
-@pytest.mark.timeout(MATRIX_TIMEOUT_S)
+@pytest.mark.timeout(TIMEOUT_S)
 @pytest.mark.parametrize("kind", SECURE_KINDS, ids=lambda kind: kind.name)
 def test_users_of_every_mechanism_are_held_to_their_quotas(
     secure_cluster: SecureCluster, guarded: Guarded, kind: ClientKind
@@ -141,9 +140,7 @@ def _producer(secure: SecureCluster, guarded: Guarded, login: Login, topic: str)
 
 
 def _assert_held(runs: Runs, login: Login) -> None:
-    series = runs.series[login.name]
-    begin = series.start_s() + WINDOW_S - 0.5
-    assert series.rate(begin, begin + WINDOWS * WINDOW_S) == pytest.approx(LIMIT_BYTES_PER_S, rel=TOLERANCE)
+    assert runs.series[login.name].steady_rate() == pytest.approx(LIMIT_BYTES_PER_S, rel=TOLERANCE)
     assert runs.results[login.name].errors == ()
     assert runs.metrics.value("sluice_quota_limit_bytes_per_second", user=login.user) == LIMIT_BYTES_PER_S
     assert runs.metrics.value("sluice_quota_throttle_seconds_total", user=login.user) > DURATION_S / 3

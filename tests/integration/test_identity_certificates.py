@@ -43,7 +43,7 @@ SUBJECTS = {
     "plain": (_name((NameOID.COUNTRY_NAME, "DE"), (NameOID.COMMON_NAME, "alice")), "CN=alice,C=DE"),
     "comma": (common_name("alice,CN=bob"), r"CN=alice\,CN\=bob"),
     "plus": (common_name("alice+OU=bob"), r"CN=alice\+OU\=bob"),
-    "multi-valued": (_TWO_VALUES, "CN=alice+OU=ops,O=Example"),
+    "multi-valued": (_TWO_VALUES, "OU=ops+CN=alice,O=Example"),  # the shorter comes first in DER
     "unknown": (
         _name((NameOID.COMMON_NAME, "alice"), (NameOID.EMAIL_ADDRESS, "a@b.c")),
         "1.2.840.113549.1.9.1=#16056140622e63,CN=alice",

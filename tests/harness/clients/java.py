@@ -31,10 +31,10 @@ def tool_command(main_class: str, *arguments: str) -> list[str]:
     return ["java", *OPTIONS, "-cp", classpath(f"kafka-{NEWEST_BROKER}"), main_class, *arguments]
 
 
-def run_tool(main_class: str, *arguments: str) -> str:
-    """Its standard output; ToolError when it exits with another status than 0."""
+def run_tool(main_class: str, *arguments: str, text: str = "") -> str:
+    """Its standard output, with `text` as its input; ToolError when it exits with another status than 0."""
     command = tool_command(main_class, *arguments)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
     if done.returncode != 0:
         raise ToolError(f"{main_class} {' '.join(arguments)}\n{done.stdout}\n{done.stderr}")
     return done.stdout
