@@ -18,11 +18,14 @@ PORTS: Final = 3
 QUOTA_BYTES_PER_S: Final = 10**12
 """High enough that nobody is ever throttled; every byte is charged all the same."""
 
+HAPROXY_BUFSIZE, HAPROXY_TLS_BUFSIZE = 65536, 32768
+"""Of 16 to 128 KiB the ones with which HAProxy's own figures are best; over TLS, bodies of 1 MiB gain a fifth by 32."""
+
 _HAPROXY_CFG: Final = """\
 global
     nbthread 1
     maxconn 3000
-    tune.bufsize 65536
+    tune.bufsize {bufsize}
 defaults
     mode tcp
     option splice-auto
@@ -69,7 +72,9 @@ class Place:
 def haproxy(place: Place) -> list[str]:
     config = place.folder / "haproxy.cfg"
     tls = f" ssl crt {place.identity.both}" if place.identity else ""
-    config.write_text(_HAPROXY_CFG.format(port=place.port, broker_port=place.broker_port, tls=tls), encoding="utf-8")
+    bufsize = HAPROXY_TLS_BUFSIZE if place.identity else HAPROXY_BUFSIZE
+    text = _HAPROXY_CFG.format(port=place.port, broker_port=place.broker_port, tls=tls, bufsize=bufsize)
+    config.write_text(text, encoding="utf-8")
     return [find_program("haproxy"), "-db", "-f", str(config)]
 
 

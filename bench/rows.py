@@ -118,6 +118,7 @@ ROWS: Final = (
         replace(_RECONNECT, tls=True, resume=True),
     ),
     Row("memory-idle-tls", "memory-idle over TLS", Measure.MEMORY, _tls(IDLE_CONNECTIONS)),
+    Row("memory-tls-256k", "the same, used for 256 KiB", Measure.MEMORY, _tls(IDLE_CONNECTIONS, 1, 256 * KIB)),
     *(
         Row(f"entities-{count}", f"small-64, {count:,} quotas", Measure.CPU_PER_REQUEST, _SMALL, count)
         for count in _MANY
