@@ -181,7 +181,7 @@ def _send_garbage(scene: Scene) -> None:
         (plain, secret),
         (plain, sasl.raw_token(secret)),
         (plain, sasl.handshake_request("PLAIN")[:-2] + secret),
-        (plain, sasl.authenticate_request(secret).replace(b"\0\0\0\x1b", b"\x7f\xff\xff\xff")),
+        (plain, sasl.authenticate_request(secret)[: -4 - len(secret)] + b"\x7f\xff\xff\xff" + secret),
         (within_tls, secret),
         (within_tls, sasl.authenticate_request(secret)),
         (scene.address(MTLS), secret),
