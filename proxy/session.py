@@ -33,6 +33,7 @@ class Session:
         "_mute_handle",
         "_mute_kind",
         "_on_closed",
+        "_owed",
         "_rules",
         "answers",
         "closed",
@@ -64,6 +65,8 @@ class Session:
         self._mute_kind = QuotaKind.PRODUCER_BYTE_RATE
         self._mute_end_ms = 0
         self._mute_handle: Handle[Muted] | None = None
+        self._owed: tuple[Bound, Meter, int] | None = None
+        """A throttle that the next re-authentication stood in the way of, and when it is over."""
         self._in_flight: InFlight = deque()
         self.sasl = SaslObserver(sasl, peer, self._identified, self._read_tokens)
         self.requests = RequestSide(
@@ -156,6 +159,10 @@ class Session:
         self.requests.identify(user)
         if self.sasl.authenticated:
             self.requests.lift_restriction()
+        if self._owed is not None:
+            (bound, meter, end_ms), self._owed = self._owed, None
+            now_ms = self._rules.clock()
+            self._throttle(bound, meter, end_ms - now_ms, now_ms)
 
     def _read_tokens(self, raw: bool) -> None:
         self.requests.read_tokens(raw)
@@ -164,16 +171,25 @@ class Session:
     # --------------------------------------------------------------------------------------------------- throttles
 
     def _throttle(self, bound: Bound, meter: Meter, throttle_ms: int, now_ms: int) -> int:
-        """Mute for what the engine computed, if the mode says so; returns the throttle time applied."""
+        """Mute for what the engine computed, if the mode says so; returns the throttle time applied.
+
+        What would go beyond the deadline for a re-authentication is owed, and follows it.
+        """
         throttling = self._rules.throttling
-        most_ms = self.sasl.deadline_ms - now_ms
-        throttle_ms = throttling.allow(bound, throttle_ms, one_window=self.requests.coordinates, most_ms=most_ms)
-        if throttle_ms:
-            meter.note_throttle(bound.kind, throttle_ms, now_ms)
+        throttle_ms = throttling.allow(throttle_ms, one_window=self.requests.coordinates)
+        room_ms = max(self.sasl.deadline_ms - now_ms, 0)
+        if throttle_ms > room_ms:
+            if self._owed is None or now_ms + throttle_ms > self._owed[2]:
+                self._owed = (bound, meter, now_ms + throttle_ms)
+            throttle_ms = room_ms
+        if throttle_ms <= 0:
+            return 0
+        throttling.note(bound, throttle_ms)
+        meter.note_throttle(bound.kind, throttle_ms, now_ms)
         if not throttling.enforces:
             return 0
         end_ms = now_ms + throttle_ms
-        if throttle_ms and (self._mute_handle is None or end_ms > self._mute_end_ms):
+        if self._mute_handle is None or end_ms > self._mute_end_ms:
             self._forget_mute()
             self._mute_kind, self._mute_end_ms = bound.kind, end_ms
             self._mute_handle = throttling.mute(bound.kind, self, end_ms)

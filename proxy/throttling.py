@@ -57,24 +57,20 @@ class Throttling:
         """Whether what is allowed is also applied."""
         return self._mode == "enforce"
 
-    def allow(self, bound: Bound, throttle_ms: int, *, one_window: bool, most_ms: int = NO_DEADLINE) -> int:
-        """Return the throttle for ``throttle_ms`` computed under ``bound``, and note it there.
+    def allow(self, throttle_ms: int, *, one_window: bool) -> int:
+        """Return the most of ``throttle_ms`` that may be applied.
 
         ``one_window``: the connection carries group or transaction traffic, which times out if it is held long.
-        ``most_ms``: it has to re-authenticate by then (KIP-368); what is left undelayed is made up for later, since
-        it has been measured.
         """
-        throttle_ms = min(throttle_ms, most_ms)
-        if throttle_ms <= 0:
-            return 0
         if self._max_delay_ms is not None and throttle_ms > self._max_delay_ms:
             throttle_ms = self._max_delay_ms
-        if one_window and throttle_ms > self._window_ms:
-            throttle_ms = self._window_ms
+        return min(throttle_ms, self._window_ms) if one_window else throttle_ms
+
+    def note(self, bound: Bound, throttle_ms: int) -> None:
+        """Count a throttle given, or in shadow one that would have been, under ``bound``."""
         if bound.throttled_total == 0:
             self._log_first(bound, throttle_ms)
         bound.note_throttle(throttle_ms)
-        return throttle_ms
 
     def mute(self, kind: QuotaKind, session: Muted, end_ms: int) -> Handle[Muted]:
         """Call ``session.throttle_over`` at ``end_ms``; the handle is for ``unmute``."""

@@ -32,7 +32,7 @@ def bound() -> Bound:
 @pytest.mark.parametrize(("mode", "enforces"), [("enforce", True), ("shadow", False)])
 def test_shadow_notes_what_is_not_to_be_applied(mode: str, enforces: bool) -> None:
     counter, mutes = bound(), throttling(FakeLoop(), mode)
-    assert mutes.allow(counter, 700, one_window=False) == 700
+    mutes.note(counter, 700)
     assert mutes.enforces is enforces
     assert (counter.throttled_total, counter.throttle_ms_total) == (1, 700)
 
@@ -42,7 +42,7 @@ def test_shadow_notes_what_is_not_to_be_applied(mode: str, enforces: bool) -> No
     [(5000, None, False, 5000), (5000, 3000, False, 3000), (5000, None, True, 1000), (5000, 300, True, 300)],
 )
 def test_ceilings(throttle_ms: int, max_delay_ms: int | None, one_window: bool, applied: int) -> None:
-    allowed = throttling(FakeLoop(), max_delay_ms=max_delay_ms).allow(bound(), throttle_ms, one_window=one_window)
+    allowed = throttling(FakeLoop(), max_delay_ms=max_delay_ms).allow(throttle_ms, one_window=one_window)
     assert allowed == applied
 
 
@@ -50,7 +50,7 @@ def test_the_first_throttle_of_a_counter_is_logged_with_the_rule_and_the_limit()
     counter = bound()
     with capture_logs() as logs:
         for _ in range(3):
-            throttling(FakeLoop()).allow(counter, 50, one_window=False)
+            throttling(FakeLoop()).note(counter, 50)
     (line,) = logs
     assert line["event"] == "first throttle"
     assert (line["limit"], line["client_id"], line["throttle_time_ms"]) == (1024, "app\n", 50)
