@@ -2,10 +2,10 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-PACKAGES := proxy protocol quotas config tests bench deploy
+PACKAGES := proxy protocol quotas config analysis tests bench deploy
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-integration test-all lint format bench table docs clean
+.PHONY: help setup demo test test-unit test-spark test-integration test-all lint format bench table docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -33,12 +33,15 @@ format: $(VENV)/.installed  ## rewrite the sources in the house format
 	$(BIN)/ruff format $(PACKAGES)
 
 test-unit: $(VENV)/.installed  ## the tests that need no broker (under a minute)
-	$(BIN)/pytest -m 'not integration and not matrix' --cov --cov-report=term-missing:skip-covered
+	$(BIN)/pytest -m 'not integration and not matrix and not spark' --cov --cov-report=term-missing:skip-covered
+
+test-spark: setup  ## the tests that need Spark and no broker
+	$(BIN)/pytest -m 'spark and not integration'
 
 test-integration: setup  ## one of each kind against real brokers
 	$(BIN)/pytest -m 'integration and not matrix'
 
-test: setup lint test-unit test-integration  ## everything
+test: setup lint test-unit test-spark test-integration  ## everything
 
 test-all: test  ## and the whole matrix of clients and brokers
 	$(BIN)/pytest -m matrix

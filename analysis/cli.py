@@ -1,0 +1,37 @@
+"""``sluice analyze …``, and the same under spark-submit. A command is a module of ``analysis.commands``."""
+
+import pkgutil
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+import analysis.commands
+from analysis.errors import AnalysisError
+
+
+class _Commands(click.Group):
+    """Knows commands by the names of their modules, and imports one when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's face
+        return sorted(module.name for module in pkgutil.iter_modules(analysis.commands.__path__))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command = import_module(f"{analysis.commands.__name__}.{cmd_name}").command
+        assert isinstance(command, click.Command)  # noqa: S101  a module of ours without its command
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except AnalysisError as error:
+            click.echo(f"error: {error}", err=True)
+            sys.exit(2)
+
+
+@click.group(cls=_Commands)
+def analyze() -> None:
+    """What was used, and what the quotas should be, from usage records (docs/analysis.md)."""

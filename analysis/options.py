@@ -1,0 +1,59 @@
+"""Options that commands have in common."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import wraps
+from typing import Any, Final, TypeVar
+
+import click
+
+from analysis.session import SparkSettings
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_FORMS: Final = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S"]
+
+
+def warehouse_option(command: _Command) -> _Command:
+    """Add ``warehouse: str``: a directory, or any URI that Hadoop knows."""
+    return click.option(
+        "--warehouse", required=True, metavar="DIR", help="Where the tables are: a directory, or hdfs://, s3a:// ..."
+    )(command)
+
+
+def period_options(command: _Command) -> _Command:
+    """Add ``begin`` and ``end``, aware datetimes in UTC; each None where it is not given."""
+
+    def aware(_: click.Context, __: click.Parameter, value: datetime | None) -> datetime | None:
+        return value.replace(tzinfo=UTC) if value else None
+
+    form = click.DateTime(_FORMS)
+    last = click.option("--to", "end", type=form, callback=aware, metavar="TIME", help="End of the period, not in it.")
+    first = click.option(
+        "--from",
+        "begin",
+        type=form,
+        callback=aware,
+        metavar="TIME",
+        help="Begin, in UTC: 2026-01-31 or 2026-01-31T18:00.",
+    )
+    return first(last(command))
+
+
+def spark_options(command: _Command) -> _Command:
+    """Add ``spark: SparkSettings``."""
+
+    @wraps(command)
+    def with_settings(*args: Any, master: str | None, conf: tuple[str, ...], **kwargs: Any) -> Any:
+        return command(*args, spark=SparkSettings(master, dict(map(_setting, conf))), **kwargs)
+
+    conf = click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
+    master = click.option("--master", metavar="URL", help="As of spark-submit; without it all cores of this machine.")
+    return master(conf(with_settings))  # type: ignore[return-value]  # the options are taken away again
+
+
+def _setting(written: str) -> tuple[str, str]:
+    key, equals, value = written.partition("=")
+    if not equals:
+        raise click.BadParameter(f"{written!r} is not KEY=VALUE", param_hint="--conf")
+    return key, value

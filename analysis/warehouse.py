@@ -1,0 +1,123 @@
+"""Where the tables are, and how they are read: ``<warehouse>/usage/date=YYYY-MM-DD/hour=HH/batch=…/*.parquet``.
+
+Plain Parquet, for any engine to read. A batch of ingestion is a partition, because it is replaced as a whole when it
+is run again; ``analysis.ingest`` writes, all others read through ``usage``.
+"""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+from pyspark.sql.types import StringType, StructField, StructType
+
+from analysis.errors import AnalysisError
+from analysis.files import Folder
+from analysis.schema import ROWS
+
+USAGE: Final = "usage"
+REJECTED: Final = "rejected"
+PARTITIONS: Final = ("date", "hour", "batch")
+LAYOUT_VERSION: Final = 1
+_MARK: Final = "sluice-warehouse.json"
+_STORED: Final = StructType([*ROWS, StructField("batch", StringType())])
+_MINUTES: Final = "%Y-%m-%d %H:%M"
+
+
+def path_of(warehouse: str, table: str) -> str:
+    """Return the path or URI of a table."""
+    return f"{warehouse.rstrip('/')}/{table}"
+
+
+def create(spark: SparkSession, warehouse: str) -> None:
+    """Make a directory a warehouse, if it is none yet. Raises AnalysisError for one of another version."""
+    folder = Folder(spark, warehouse)
+    if folder.exists(_MARK):
+        _check_version(folder, warehouse)
+    else:
+        folder.write(_MARK, json.dumps({"version": LAYOUT_VERSION}) + "\n")
+
+
+def usage(spark: SparkSession, warehouse: str, begin: datetime | None = None, end: datetime | None = None) -> DataFrame:
+    """Return the rows (``schema.ROWS``) whose intervals begin in [begin, end), both aware; None: no bound.
+
+    Raises AnalysisError where there is no warehouse, one of a version not known, or nothing in the period.
+    """
+    dates = _dates(spark, warehouse)
+    first = f"date={begin.astimezone(UTC):%Y-%m-%d}" if begin else dates[0]
+    last = f"date={end.astimezone(UTC):%Y-%m-%d}" if end else dates[-1]
+    wanted = [date for date in dates if first <= date <= last]
+    if wanted:
+        table = path_of(warehouse, USAGE)
+        reader = spark.read.schema(_STORED).option("basePath", table)
+        rows = _within(reader.parquet(*(f"{table}/{date}" for date in wanted)), begin, end).drop("batch")
+        if not rows.isEmpty():
+            return rows
+    stored = _period(*bounds(spark, warehouse))
+    raise AnalysisError(f"no usage records{_period(begin, end)}: {warehouse} has them{stored}")
+
+
+def bounds(spark: SparkSession, warehouse: str) -> tuple[datetime, datetime]:
+    """Return the begin of the first hour that is stored, and the end of the last. Raises AnalysisError as ``usage``."""
+    dates = _dates(spark, warehouse)
+    folder = Folder(spark, path_of(warehouse, USAGE))
+
+    def hours(date: str) -> list[datetime]:
+        day = datetime.strptime(date, "date=%Y-%m-%d").replace(tzinfo=UTC)
+        return [day + timedelta(hours=int(name.removeprefix("hour="))) for name in folder.names(f"{date}/hour=*")]
+
+    return min(hours(dates[0])), max(hours(dates[-1])) + timedelta(hours=1)
+
+
+def stored_hours(spark: SparkSession, warehouse: str, hours: list[tuple[str, int]]) -> DataFrame | None:
+    """Return all that is stored of hours (date as YYYY-MM-DD, hour), with ``batch``; None if that is nothing."""
+    table = path_of(warehouse, USAGE)
+    folder = Folder(spark, table)
+    names = [f"date={date}/hour={hour:02d}" for date, hour in hours]
+    paths = [f"{table}/{name}" for name in names if folder.exists(name)]
+    return spark.read.schema(_STORED).option("basePath", table).parquet(*paths) if paths else None
+
+
+def _dates(spark: SparkSession, warehouse: str) -> list[str]:
+    folder = Folder(spark, warehouse)
+    if not folder.exists():
+        raise AnalysisError(f"{warehouse}: there is no such directory; --warehouse is what `ingest` was given")
+    if not folder.exists(_MARK):
+        raise AnalysisError(f"{warehouse} is no warehouse: --warehouse is what `sluice analyze ingest` was given")
+    _check_version(folder, warehouse)
+    dates = folder.names(f"{USAGE}/date=*")
+    if not dates:
+        raise AnalysisError(f"{warehouse} has no usage records yet: run `sluice analyze ingest`")
+    return dates
+
+
+def _check_version(folder: Folder, warehouse: str) -> None:
+    try:
+        version = json.loads(folder.read(_MARK))["version"]
+    except (ValueError, TypeError, KeyError):
+        raise AnalysisError(f'{warehouse}/{_MARK} is damaged: it should be {{"version": {LAYOUT_VERSION}}}') from None
+    if version != LAYOUT_VERSION:
+        raise AnalysisError(
+            f"{warehouse} is a warehouse of version {version}, and this Sluice knows {LAYOUT_VERSION}: "
+            "take the Sluice that wrote it, or a newer one"
+        )
+
+
+def _within(rows: DataFrame, begin: datetime | None, end: datetime | None) -> DataFrame:
+    if begin is not None:
+        rows = rows.where(F.col("time") >= F.lit(begin)).where(_hour_key() >= f"{begin.astimezone(UTC):%Y-%m-%d %H}")
+    if end is not None:
+        rows = rows.where(F.col("time") < F.lit(end)).where(_hour_key() <= f"{end.astimezone(UTC):%Y-%m-%d %H}")
+    return rows
+
+
+def _hour_key() -> Column:
+    """Of partition columns alone, so that hours outside of the period are never opened."""
+    return F.format_string("%s %02d", F.col("date").cast("string"), F.col("hour"))
+
+
+def _period(begin: datetime | None, end: datetime | None) -> str:
+    since = f" from {begin.astimezone(UTC):{_MINUTES}}" if begin else ""
+    until = f" to {end.astimezone(UTC):{_MINUTES}}" if end else ""
+    return f"{since}{until} UTC" if since or until else ""

@@ -1,0 +1,70 @@
+"""Usage records made by hand: documents as the proxy writes them, and rows as the table keeps them."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from analysis.schema import COLUMNS, ROWS
+
+BEGIN: Final = datetime(2026, 3, 1, 12, tzinfo=UTC)
+BEGIN_MS: Final = int(BEGIN.timestamp() * 1000)
+
+Row = Mapping[str, Any]
+Document = dict[str, Any]
+
+
+def row(user: str | None = "alice", client_id: str | None = "app", **columns: Any) -> dict[str, Any]:
+    """A row with every column of version 1: on broker 1, without traffic and without limits where none are given."""
+    unknown = columns.keys() - {column.name for column in COLUMNS}
+    assert not unknown, unknown
+    plain: dict[str, Any] = {column.name: column.missing for column in COLUMNS}
+    return {**plain, "listener": "PLAIN", "broker": 1, "user": user, "client_id": client_id, **columns}
+
+
+def document(seq: int, rows: Sequence[Row], *, second: float | None = None, **fields: Any) -> Document:
+    """A document of ``edge-1``, for the interval that begins ``second`` (without it ``seq``) seconds after BEGIN."""
+    begins_s = seq if second is None else second
+    return {
+        "v": 1,
+        "cluster": "demo",
+        "instance": "edge-1",
+        "boot": "boot-1",
+        "seq": seq,
+        "time_ms": BEGIN_MS + int(begins_s * 1000),
+        "interval_ms": 1000,
+        "mode": "enforce",
+        "samples": 11,
+        "sample_ms": 1000,
+        "dropped_documents": 0,
+        "dropped_rows": 0,
+        "rows": {column.name: [row[column.name] for row in rows] for column in COLUMNS},
+        **fields,
+    }
+
+
+def stored(documents: Iterable[Document]) -> list[dict[str, Any]]:
+    """The rows of a table that keeps these documents, as ROWS has them."""
+    return [_stored(each, number) for each in documents for number in range(len(each["rows"]["listener"]))]
+
+
+def usage_frame(spark: SparkSession, documents: Iterable[Document]) -> DataFrame:
+    """The same as a DataFrame: what ``warehouse.usage`` returns once they have been ingested."""
+    return spark.createDataFrame([tuple(each[name] for name in ROWS.names) for each in stored(documents)], ROWS)
+
+
+def write_jsonl(path: Path, documents: Iterable[Document | str]) -> Path:
+    """A file of usage records; a string is a line as it stands."""
+    lines = [each if isinstance(each, str) else json.dumps(each) for each in documents]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def _stored(each: Document, number: int) -> dict[str, Any]:
+    time = datetime.fromtimestamp(each["time_ms"] / 1000, UTC)
+    fields = {name: each[name] for name in ROWS.names if name in each}
+    columns = {name: values[number] for name, values in each["rows"].items()}
+    return {**fields, **columns, "time": time, "date": time.date(), "hour": time.hour}
