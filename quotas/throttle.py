@@ -1,13 +1,33 @@
 """From an observed rate to a throttle time: QuotaUtils.throttleTime, to the last millisecond."""
 
 import math
-from typing import Final
+from typing import Final, Protocol, Self, TypeVar
 
 INT32_MAX: Final = 2**31 - 1
 """throttle_time_ms is an int32. Kafka wraps beyond it, possibly to "no throttle" (24.8 days); Sluice stays here."""
 
 _LONG_MAX: Final = 2**63 - 1
 _LONG_MIN: Final = -(2**63)
+
+
+class Amount(Protocol):
+    """A number, or an array of numbers: the analysis computes with all clients at once."""
+
+    def __sub__(self, other: Self, /) -> Self: ...
+    def __mul__(self, other: float, /) -> Self: ...
+    def __truediv__(self, other: Self, /) -> Self: ...
+
+
+A = TypeVar("A", bound=Amount)
+
+
+def excess(observed: A, limit: A, window: float) -> A:
+    """Return how long it takes until ``observed``, measured over ``window``, would have been ``limit``: Kafka's law.
+
+    In the unit of ``window``, not rounded, and negative below the limit.
+    """
+    # (O - T) / T * W in this order: any other differs in the last millisecond. It is S / T - W, with S = O * W.
+    return (observed - limit) / limit * window
 
 
 def math_round(value: float) -> int:
@@ -28,9 +48,8 @@ def throttle_ms(observed: float, limit: float, window_ms: int, cap_ms: int | Non
 
     A signed 64-bit number, as in Kafka before its conversion to int32; ``cap_ms`` limits it from above.
     """
-    # (O - T) / T * W in this order: any other differs in the last millisecond.
-    excess = observed - limit
-    raw = math_round(divide(excess, limit) * window_ms)
+    raw_ms = excess(observed, limit, window_ms) if limit else divide(observed, limit) * window_ms
+    raw = math_round(raw_ms)
     return raw if cap_ms is None else min(raw, cap_ms)
 
 

@@ -1,0 +1,120 @@
+"""What clients wanted while a quota held them back: recorded bytes are what passed, not what was wanted.
+
+Replayed as they stand they never look throttled under a higher quota. But the bytes of a throttled episode all
+wanted to pass by its end, and none before it began: so the demand lies between what was recorded and all of the
+episode's bytes at its start, as fast as the client ever sent.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from analysis.demand import Bools, Demand
+from analysis.histogram import Floats
+from analysis.outcome import Outcome
+
+_AFTERWARDS_S: Final = 1
+"""In the second behind a throttle passes what it held up last."""
+_FASTER: Final = 3
+"""How much faster than ever seen a client might send that was held up while it was seen. More changes nothing."""
+_MODEL_SHARE: Final = 0.05
+"""How far from the truth the model itself may be, as a share of the time (tests/analysis/test_agreement.py)."""
+
+
+class Answer(StrEnum):
+    """How much a recording can tell about other quotas."""
+
+    EXACT = "exact"
+    INTERVAL = "interval"
+    UNKNOWN = "unknown"
+    """It ended while the unit was held up: how much more it wanted was never seen. The lower bound holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Censored:
+    """Demand at least and at most, and per unit whether they differ."""
+
+    low: Demand
+    high: Demand
+    answers: tuple[Answer, ...]
+    muted_s: Floats
+    """[unit]: in how many seconds each was held up while recorded."""
+
+
+def bounds(demand: Demand, muted_s: ArrayLike) -> Censored:
+    """Return the bounds of what was wanted, from what passed and how long of each second each unit was muted.
+
+    ``muted_s`` is [second, unit], of records made in mode ``enforce``; 0 in other modes, where nothing is held up.
+    Rows that shared no counter while recorded are bounded apart, and gathered into units of the proposed quotas then.
+    """
+    muted = np.asarray(muted_s, dtype=float)
+    if muted.shape != demand.sent_bytes.shape:
+        raise ValueError(f"muted_s must be {demand.sent_bytes.shape}, not {muted.shape}")
+    throttled = muted > 0
+    episodes = throttled.copy()
+    for later in range(1, _AFTERWARDS_S + 1):
+        episodes[later:] |= throttled[:-later]
+    peak = np.where(throttled.any(axis=0), _FASTER * demand.peak_bytes_per_s, demand.peak_bytes_per_s)
+    moved = _to_the_start(demand.sent_bytes, episodes, peak)
+    high = Demand(moved, demand.request_bytes, demand.connections, peak)
+    return Censored(demand, high, tuple(_answers(throttled, episodes)), muted.sum(axis=0))
+
+
+def throttled_bounds_s(
+    censored: Censored, low: Outcome, high: Outcome, limits: ArrayLike, recorded: ArrayLike
+) -> tuple[Floats, Floats]:
+    """Return for how many seconds each unit would be throttled, at least and at most, [scenario, unit] both.
+
+    ``low`` and ``high`` are the replays of the two demands under ``limits``; ``recorded`` are the limits [unit] that
+    were in force meanwhile, NaN where they changed or are not known: under a higher one a unit is not throttled more
+    than it was, and under a lower one not less. Where a unit was never throttled both are what the replay says.
+    """
+    exact = np.array([answer is Answer.EXACT for answer in censored.answers])
+    unknown = np.array([answer is Answer.UNKNOWN for answer in censored.answers])
+    slack_s = _MODEL_SHARE * low.seconds
+    least = np.minimum(low.throttled_s, high.throttled_s) - slack_s
+    most = np.maximum(low.throttled_s, high.throttled_most_s) + slack_s
+    most = np.where(unknown, low.seconds, most)
+    proposed, in_force = np.broadcast_arrays(np.asarray(limits, dtype=float), np.asarray(recorded, dtype=float))
+    proposed = np.where(np.isnan(proposed), np.inf, proposed)
+    least = np.where(proposed < in_force, np.maximum(least, censored.muted_s), least)  # false where it is NaN
+    most = np.where(proposed > in_force, np.minimum(most, censored.muted_s), most)
+    same = proposed == in_force
+    least, most = (np.where(same, censored.muted_s, seconds) for seconds in (least, most))
+    least = np.clip(least, 0, low.seconds)
+    most = np.clip(most, 0, low.seconds)
+    least = np.minimum(least, most)
+    return np.where(exact, low.throttled_s, least), np.where(exact, low.throttled_s, most)
+
+
+def _answers(throttled: Bools, episodes: Bools) -> list[Answer]:
+    ever: list[bool] = throttled.any(axis=0).tolist()
+    at_the_end: list[bool] = episodes[-1:].any(axis=0).tolist()
+    return [
+        Answer.UNKNOWN if unknown else Answer.INTERVAL if interval else Answer.EXACT
+        for unknown, interval in zip(at_the_end, ever, strict=True)
+    ]
+
+
+def _to_the_start(sent: Floats, episodes: Bools, peak: Floats) -> Floats:
+    """Move the bytes of each run of True in a column of ``episodes`` to its start, at ``peak`` at most."""
+    seconds, units = sent.shape
+    # One long row, unit after unit, with a gap behind each so that no run crosses.
+    inside = np.zeros((units, seconds + 1), dtype=bool)
+    inside[:, :seconds] = episodes.T
+    flat = np.zeros((units, seconds + 1))
+    flat[:, :seconds] = sent.T
+    edges = np.diff(inside.ravel(), prepend=False, append=False).nonzero()[0]
+    starts, ends = edges[::2], edges[1::2]
+    if not len(starts):
+        return sent
+    sums = np.concatenate(([0.0], np.cumsum(flat.ravel())))
+    lengths = ends - starts
+    cells = np.repeat(starts - np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths) + np.arange(lengths.sum())
+    before = (cells - np.repeat(starts, lengths)) * peak[cells // (seconds + 1)]
+    total = np.repeat(sums[ends] - sums[starts], lengths)
+    flat.ravel()[cells] = np.clip(total - before, 0, peak[cells // (seconds + 1)])
+    return np.ascontiguousarray(flat[:, :seconds].T)

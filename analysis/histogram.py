@@ -1,0 +1,63 @@
+"""Distributions of times as histograms: small, and of many days and many proxies the sum is the whole.
+
+Bins are logarithmic, 16 to the octave (4.4 % wide), from 1 ms to 2^30 ms (12 days); bin 0 is "not at all", under
+1 ms, and the last one is open. The weight is bytes, or whatever else is being delayed.
+"""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+_LEAST_S: Final = 1e-3
+_BINS_PER_OCTAVE: Final = 16
+_OCTAVES: Final = 30
+BINS: Final = _BINS_PER_OCTAVE * _OCTAVES + 2
+EDGES_S: Final[Floats] = np.concatenate(
+    ([0.0], _LEAST_S * 2.0 ** (np.arange(_BINS_PER_OCTAVE * _OCTAVES + 1) / _BINS_PER_OCTAVE), [np.inf])
+)
+"""Bin i holds times from EDGES_S[i] to below EDGES_S[i + 1]."""
+
+
+def bin_of(times_s: Floats) -> NDArray[np.int64]:
+    """Return the bin of each time, of any shape."""
+    octaves = np.log2(np.maximum(times_s, _LEAST_S / 2) / _LEAST_S)
+    return np.asarray(np.clip(np.floor(octaves * _BINS_PER_OCTAVE) + 1, 0, BINS - 1), dtype=np.int64)
+
+
+def add(histogram: Floats, columns: NDArray[np.int64], times_s: Floats, weights: Floats) -> None:
+    """Add times to a histogram of [column, bin], in place; the three arrays are of one length."""
+    np.add.at(histogram.reshape(-1), columns * BINS + bin_of(times_s), weights)
+
+
+def quantile_s(histogram: Floats, share: ArrayLike) -> Floats:
+    """Return the time that ``share`` of the weight does not exceed, by interpolation within its bin.
+
+    ``histogram`` is [..., bin]; the answer has its shape without the bins. 0 where nothing was weighed. A time in the
+    open bin is given as its lower edge.
+    """
+    total = np.cumsum(histogram, axis=-1)
+    wanted = np.asarray(share) * total[..., -1]
+    # The first bin at which the sum reaches what is wanted; an empty histogram finds bin 0.
+    index = np.minimum((total < wanted[..., None]).sum(axis=-1), BINS - 1)
+    above = np.take_along_axis(total, index[..., None], -1)[..., 0]
+    inside = np.take_along_axis(histogram, index[..., None], -1)[..., 0]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        part = np.where(inside > 0, 1 - (above - wanted) / inside, 0.0)
+    lower = EDGES_S[index]
+    upper = np.where(index == BINS - 1, lower, EDGES_S[np.minimum(index + 1, BINS - 1)])
+    return np.where(index == 0, 0.0, lower + part * (upper - lower))
+
+
+def share_above(histogram: Floats, time_s: float) -> Floats:
+    """Return the share of the weight that surely or possibly waits longer than ``time_s``: never too small.
+
+    The bin in which ``time_s`` lies is counted as longer. 0 where nothing was weighed.
+    """
+    first = int(np.searchsorted(EDGES_S, time_s, side="right")) - 1
+    # Bin 0 is "not at all": it is longer than no time.
+    longer = histogram[..., max(first, 1) :].sum(axis=-1)
+    total = histogram.sum(axis=-1)
+    return np.asarray(np.divide(longer, total, out=np.zeros_like(total), where=total > 0))

@@ -1,0 +1,116 @@
+"""Every request of one client under one quota, charged to ``quotas.rate.Rate`` itself: what the fluid model is held to.
+
+The client has n channels (connections with one request in flight each) and sends requests of r bytes as they fall
+due, the oldest first. A request goes out on whichever channel is free first; its bytes take r / P seconds of the line
+that the channels share. A channel whose request exceeds the quota is muted for the throttle time; the others go on.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heapreplace
+
+from quotas.rate import Rate, Window
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a client sends: n connections, requests of r bytes, a line of P bytes per second."""
+
+    connections: int
+    request_bytes: int
+    peak_bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What happened: lists are by second, or by request in the order in which they were sent."""
+
+    served_bytes: list[float]
+    requests: list[int]
+    muted_s: list[float]
+    """How much of each second at least one connection was muted in."""
+    throttles_s: list[float]
+    waits_s: list[float]
+    """How long after falling due each request was sent."""
+    backlog_bytes: int
+    """The most that ever was due and not sent."""
+    left_bytes: int
+    """What was still due at the end."""
+
+
+def run(demand_bytes: Sequence[float], shape: Shape, limit: float | None, window: Window = Window()) -> Run:  # noqa: B008  frozen
+    """Let ``demand_bytes`` (by second, falling due evenly within it) pass as ``shape`` says, under ``limit``."""
+    seconds = len(demand_bytes)
+    rate = Rate(window, limit)
+    due_s = _due(demand_bytes, shape.request_bytes)
+    transfer_s = shape.request_bytes / shape.peak_bytes_per_s
+    free_s = [0.0] * shape.connections
+    line_s = 0.0
+    served = [0.0] * seconds
+    requests = [0] * seconds
+    throttles_s: list[float] = []
+    waits_s: list[float] = []
+    sent_s: list[float] = []
+    mutes: list[tuple[float, float]] = []
+    for at_s in due_s:
+        now_s = max(at_s, line_s, free_s[0])
+        if now_s >= seconds:
+            break
+        throttle_ms = rate.charge(shape.request_bytes, int(now_s * 1000))
+        line_s = now_s + transfer_s
+        heapreplace(free_s, max(line_s, now_s + throttle_ms / 1000))
+        if throttle_ms:
+            mutes.append((now_s, now_s + throttle_ms / 1000))
+        served[int(now_s)] += shape.request_bytes
+        requests[int(now_s)] += 1
+        throttles_s.append(throttle_ms / 1000)
+        waits_s.append(now_s - at_s)
+        sent_s.append(now_s)
+    return Run(
+        served,
+        requests,
+        _union(mutes, seconds),
+        throttles_s,
+        waits_s,
+        _most_waiting(due_s, sent_s) * shape.request_bytes,
+        (len(due_s) - len(sent_s)) * shape.request_bytes,
+    )
+
+
+def _due(demand_bytes: Sequence[float], request_bytes: int) -> list[float]:
+    """Return when each request falls due: when its last byte would have, were the demand a stream."""
+    due: list[float] = []
+    rest = 0.0
+    for second, arriving in enumerate(demand_bytes):
+        if arriving <= 0:
+            continue
+        count = int((rest + arriving) // request_bytes)
+        due += [second + ((number + 1) * request_bytes - rest) / arriving for number in range(count)]
+        rest += arriving - count * request_bytes
+    return [min(at_s, len(demand_bytes) - 1e-9) for at_s in due]
+
+
+def _union(spans: list[tuple[float, float]], seconds: int) -> list[float]:
+    """Return how much of each second is covered by spans, which are in the order of their beginnings."""
+    covered = [0.0] * seconds
+    until = 0.0
+    for begin, end in spans:
+        start = max(begin, until)
+        stop = min(end, float(seconds))
+        while start < stop:
+            second = int(start)
+            piece = min(stop, second + 1.0)
+            covered[second] += piece - start
+            start = piece
+        until = max(until, end)
+    return covered
+
+
+def _most_waiting(due_s: list[float], sent_s: list[float]) -> int:
+    """Return the most requests that were due and not sent at any moment; both lists are in order."""
+    most = sent = 0
+    for number, at_s in enumerate(due_s):
+        while sent < len(sent_s) and sent_s[sent] <= at_s:
+            sent += 1
+        most = max(most, number + 1 - sent)
+    return most
