@@ -17,7 +17,7 @@ from bench.errors import BenchError
 from bench.machine import describe_machine, describe_versions
 from bench.measure import FIGURES, Duration, Sample
 from bench.profile import profile
-from bench.programs import PROXIES
+from bench.programs import HAPROXY_BUFSIZE, HAPROXY_TLS_BUFSIZE, PROXIES
 from bench.report import HEADINGS, line, lines_of, load_lines, verdict
 from bench.rows import ROWS, Row, choose
 from bench.run import Plan, Run
@@ -89,9 +89,10 @@ def _preface(document: dict[str, object]) -> str:
     versions, machine, settings = document["versions"], document["machine"], document["settings"]
     return (
         f"{versions}\n{machine}\n{settings}\n"
-        "median (least..most) of the rounds; x is against HAProxy (tune.bufsize 65536, option splice-auto,\n"
-        "one thread), round by round. CPU is user and system time of the proxy's processes. In Sluice every client-id\n"
-        "that sends has quotas for both directions, high enough never to throttle.\n"
+        f"median (least..most) of the rounds; x is against HAProxy (tune.bufsize {HAPROXY_BUFSIZE}, with TLS\n"
+        f"{HAPROXY_TLS_BUFSIZE}, option splice-auto, one thread), round by round. CPU is user and system time of the\n"
+        "proxy's processes. In Sluice every client-id that sends has quotas for both directions, high enough never to\n"
+        "throttle.\n"
     )
 
 
