@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 
 from config.brokers import BrokerPorts
@@ -17,6 +17,7 @@ from proxy.listeners import Admission, Listener
 from proxy.rejections import Rejections
 from proxy.stats import Stats
 from proxy.usage import ListenerMeters
+from quotas.kinds import QuotaKind
 from tests.proxy.fake_broker import FakeBroker
 from tests.proxy.playbook import Play
 
@@ -45,11 +46,12 @@ class Front:
         limit: int = 100,
         authentication_timeout_s: float = TIMEOUT_S,
         name_of: Callable[[bytes], str] | None = None,
+        quotas: Mapping[QuotaKind, float] | None = None,
         **settings: object,
     ) -> None:
         self.stats = Stats()
         self.limit = limit
-        self.play = Play()
+        self.play = Play(quotas)
         self.bootstrap_port, self.port_1, self.port_2 = ports
         route = Route(bootstrap=tuple(Address("127.0.0.1", port) for port in bootstrap))
         self.cluster = Cluster("test", route, self._on_broker, refresh_s=TIMEOUT_S, connect_timeout_s=TIMEOUT_S)

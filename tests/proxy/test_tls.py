@@ -6,6 +6,7 @@ import os
 import socket
 import ssl
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,12 +17,11 @@ from cryptography.x509.oid import NameOID
 from structlog.testing import capture_logs
 
 from proxy import transports
-from proxy.cluster import Broker
 from proxy.tls import client_context, ignore_undecodable_names
 from tests.proxy.fake_broker import fake_broker
 from tests.proxy.front import TIMEOUT_S, Front, client, front
 from tests.proxy.pki import Pki
-from tests.proxy.playbook import heartbeat, list_offsets, produce
+from tests.proxy.playbook import PRODUCER, heartbeat, list_offsets, produce
 
 pytestmark = pytest.mark.asyncio
 
@@ -355,27 +355,37 @@ async def test_the_expiry_is_that_of_the_first_to_expire(pki: Pki) -> None:
 # ------------------------------------------------------------------------------------------- moving bytes through TLS
 
 
-async def test_what_was_held_back_when_the_client_finished_is_still_forwarded(pki: Pki) -> None:
-    async with fake_broker() as one, front(one, tls=pki.settings()) as proxy:
-        release = asyncio.Event()
-        connect = proxy.cluster.open
+@pytest.mark.parametrize("with_close_notify", [True, False], ids=["close_notify", "FIN alone"])
+async def test_what_a_throttle_held_back_is_forwarded_when_the_client_is_gone(
+    pki: Pki, with_close_notify: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    requests = [produce(1, 20_000, acks=0), produce(2, 20_000, acks=0), *map(list_offsets, range(10))]
 
-        async def late(broker: Broker, protocol: asyncio.BaseProtocol) -> None:
-            await release.wait()
-            await connect(broker, protocol)
+    def send_and_finish(port: int) -> ssl.SSLSocket:
+        tls = pki.client().wrap_socket(socket.create_connection(("127.0.0.1", port)), server_hostname="127.0.0.1")
+        tls.sendall(b"".join(requests))
+        if with_close_notify:
+            tls.settimeout(0.05)
+            with suppress(TimeoutError):  # it is not answered while the proxy does not read
+                tls.unwrap()
+        socket.socket.shutdown(tls, socket.SHUT_WR)
+        return tls
 
-        proxy.cluster.open = late  # type: ignore[method-assign]  # a broker that is slow to connect to
+    async with fake_broker() as one, front(one, tls=pki.settings(), quotas={PRODUCER: 1024}) as proxy:
         one.answers_produce = False
         before = len(one.requests)
-        async with client(proxy.bootstrap_port, pki.client()) as leaving:
-            leaving.writer.write(produce(1, 40_000, acks=0) + produce(2, 40_000, acks=0) + list_offsets(3))
-            await leaving.writer.drain()
-        await asyncio.sleep(0.05)
-        release.set()
+        leaving = await asyncio.to_thread(send_and_finish, proxy.bootstrap_port)
         async with asyncio.timeout(TIMEOUT_S):
-            while proxy.listener.sessions:
+            while len(one.requests) == before:
                 await asyncio.sleep(0.005)
-        assert [len(request) > 40_000 for request in one.requests[before:]] == [True, True, False]
+            await asyncio.sleep(0.05)
+            assert len(one.requests) == before + 1
+            while proxy.listener.sessions:
+                proxy.play.loop.advance(10**9)
+                await asyncio.sleep(0.005)
+        leaving.close()
+        assert [len(request) + 4 for request in one.requests[before:]] == [len(request) for request in requests]
+    assert caplog.records == [], "answers are not written to a connection that is over"
 
 
 async def test_a_client_that_is_not_read_is_not_read_ahead(pki: Pki) -> None:

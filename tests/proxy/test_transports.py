@@ -1,0 +1,149 @@
+"""What the ends of a session do in the states of a transport that real sockets seldom show; see test_tls.py, too."""
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from proxy import transports
+from proxy.session import Session
+from proxy.transports import ClientEnd
+
+pytestmark = pytest.mark.asyncio
+
+
+class Transport:
+    """Records what it is told; asyncio's own with TLS takes no second close, and logs what is written behind it."""
+
+    def __init__(self, *, tls: bool, pending_bytes: int = 0) -> None:
+        self.told: list[str] = []
+        self.closing = False
+        self.pending_bytes = pending_bytes
+        self._tls = object() if tls else None
+
+    def get_extra_info(self, name: str) -> object:
+        return self._tls if name == "ssl_object" else None
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        pass
+
+    def set_read_buffer_limits(self, high: int, low: int) -> None:
+        self.told.append(f"read ahead at most {high}")
+
+    def get_write_buffer_size(self) -> int:
+        return self.pending_bytes
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def close(self) -> None:
+        assert not self.closing
+        self.closing = True
+        self.told.append("close")
+
+    def abort(self) -> None:
+        self.told.append("abort")
+
+    def write(self, data: bytes) -> None:
+        assert not self.closing
+        self.told.append(f"write {len(data)}")
+
+    def pause_reading(self) -> None:
+        assert not self.closing
+        self.told.append("pause")
+
+    def resume_reading(self) -> None:
+        assert not self.closing
+        self.told.append("resume")
+
+
+class Feeding:
+    def feed(self, data: bytes, now_ms: int) -> None:
+        raise AssertionError
+
+
+class FakeSession:
+    closed = False
+    requests = Feeding()
+
+    def __init__(self) -> None:
+        self.finished = 0
+
+    def client_finished(self) -> None:
+        self.finished += 1
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def connected(transport: Transport) -> tuple[ClientEnd, FakeSession]:
+    session = FakeSession()
+    end = ClientEnd(lambda _: cast("Session", session))
+    end.connection_made(cast("asyncio.BaseTransport", transport))
+    transport.told.clear()
+    return end, session
+
+
+async def test_when_tls_is_over_nothing_more_is_written_or_closed_or_paused() -> None:
+    transport = Transport(tls=True)
+    end, session = connected(transport)
+    end.write(b"answer")
+    assert end.eof_received() is False
+    transport.closing = True  # as it is by itself, after close_notify
+    end.write(b"answer")
+    end.pause_reading()
+    end.resume_reading()
+    end.close()
+    end.close()
+    assert (transport.told, session.finished) == (["write 6"], 1)
+    end.connection_lost(None)
+
+
+async def test_without_tls_a_half_closed_connection_takes_answers() -> None:
+    transport = Transport(tls=False)
+    end, session = connected(transport)
+    assert end.eof_received() is True
+    end.write(b"answer")
+    assert (transport.told, session.finished) == (["write 6"], 1)
+    session.closed = True
+    assert end.eof_received() is False
+
+
+@pytest.mark.parametrize(("tls", "finished"), [(True, 1), (False, 0)])
+async def test_an_end_without_an_error_is_how_tls_says_that_the_client_has_finished(tls: bool, finished: int) -> None:
+    end, session = connected(Transport(tls=tls))
+    end.connection_lost(None)
+    assert (session.finished, session.closed) == (finished, not tls)
+
+
+async def test_a_reset_closes() -> None:
+    end, session = connected(Transport(tls=True))
+    end.connection_lost(ConnectionResetError())
+    assert session.closed
+
+
+@pytest.mark.parametrize(("tls", "pending_bytes"), [(True, 0), (False, 5)])
+async def test_a_closed_end_is_cut_off_after_a_while_unless_it_has_ended(
+    tls: bool, pending_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transports, "LINGER_S", 0.0)
+    for ended in (False, True):
+        transport = Transport(tls=tls, pending_bytes=pending_bytes)
+        end, _ = connected(transport)
+        end.close()
+        if ended:
+            end.connection_lost(None)
+        await asyncio.sleep(0.01)
+        assert transport.told == (["close"] if ended else ["close", "abort"])
+        end.close()
+
+
+async def test_a_refused_client_is_cut_off() -> None:
+    transport = Transport(tls=True)
+    end = ClientEnd(lambda _: None)
+    end.connection_made(cast("asyncio.BaseTransport", transport))
+    assert transport.told == ["read ahead at most 1", "abort"]
+    assert end.eof_received() is False
+    end.pause_writing()
+    end.resume_writing()
+    end.connection_lost(None)
