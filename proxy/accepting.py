@@ -2,7 +2,7 @@
 
 asyncio's own servers are not used, for three reasons: a PROXY header has to be read before TLS begins, the SSLContext
 has to be another after a certificate was replaced, and out of descriptors uvloop's accepts and closes without a word,
-asyncio's in a busy loop.
+asyncio's in a busy loop. What that costs, and why there is no second way for plaintext: docs/decisions/0013.
 """
 
 import asyncio

@@ -106,7 +106,8 @@ def client_context(settings: ClientTls) -> ssl.SSLContext:
     """Return a context to serve clients with. Raises OSError with the setting and the file in its text.
 
     Sessions are resumed by tickets whose keys are this context's own: none outlives a change of the authorities. What
-    is resumed has the certificate that was verified, and its user (RFC 5077: a ticket holds the whole session).
+    is resumed has the certificate that was verified, and its user (RFC 5077: a ticket holds the whole session). With
+    TLS 1.2 it keeps its host name too: RFC 6066 §3 forbids clients to resume under another.
     """
     context = _Context(ssl.PROTOCOL_TLS_SERVER)
     context.sslobject_class = _ServerSide
