@@ -22,6 +22,7 @@ from typing import Final, Self
 import psutil
 
 from tests.harness.broker import Endpoint, Node
+from tests.harness.wire import Address
 
 CHUNK_BYTES: Final = 1 << 18
 STOP_TIMEOUT_S: Final = 10.0
@@ -90,10 +91,17 @@ class ConnectionWatch:
     async def _relay(
         self, node: Node, endpoint: Endpoint, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        if not self._admits(node, writer.get_extra_info("peername")):
-            _reset(writer)
-            return
-        broker = endpoint.guarded_listener
+        try:
+            if self._admits(node, writer.get_extra_info("peername")):
+                await self._relay_admitted(endpoint.guarded_listener, reader, writer)
+            else:
+                _reset(writer)
+        finally:
+            writer.close()
+
+    async def _relay_admitted(
+        self, broker: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         try:
             broker_reader, broker_writer = await asyncio.open_connection(broker.host, broker.port)
         except OSError:
@@ -105,20 +113,25 @@ class ConnectionWatch:
         finally:
             requests.cancel()
             broker_writer.transport.abort()
-            writer.close()
 
     def _admits(self, node: Node, peer: tuple[str, int]) -> bool:
-        proxy = psutil.Process(self._proxy_pid())
-        for process in (proxy, *proxy.children(recursive=True)):
-            if any(connection.laddr == peer for connection in process.net_connections("tcp")):
-                self.admitted += 1
-                return True
+        if self._is_the_proxys(peer):
+            self.admitted += 1
+            return True
         for connection in psutil.net_connections("tcp"):
             if connection.laddr == peer and connection.pid is not None:
                 self.escapes.append(Escape(node.node_id, connection.pid, _command(connection.pid)))
                 return False
         self.vanished += 1
         return False
+
+    def _is_the_proxys(self, peer: tuple[str, int]) -> bool:
+        try:
+            proxy = psutil.Process(self._proxy_pid())
+            processes = (proxy, *proxy.children(recursive=True))
+            return any(each.laddr == peer for process in processes for each in process.net_connections("tcp"))
+        except psutil.NoSuchProcess:  # it has ended meanwhile
+            return False
 
     def __enter__(self) -> Self:
         self.start()

@@ -11,7 +11,7 @@ from kafka.admin import KafkaAdminClient, ScramMechanism, UserScramCredentialUps
 
 from tests.harness import sasl
 from tests.harness.clients.kinds import AIOKAFKA
-from tests.harness.clients.tasks import Produce
+from tests.harness.clients.tasks import Administer
 from tests.harness.guarded import Guarded, guarded_sluice
 from tests.harness.load import produce_request
 from tests.harness.measure import wait_until
@@ -132,16 +132,17 @@ def test_2_answer_that_is_no_proof(stage: Stage) -> None:
 
 def test_2_client_that_takes_the_refusal_for_a_success(stage: Stage) -> None:
     """Such a one is aiokafka 0.14: it goes on with ordinary requests."""
-    task = Produce(
+    succeeded, failed = (authentications(stage.sluice, outcome, SIGNED) for outcome in ("succeeded", "failed"))
+    task = Administer(
         bootstrap=stage.sluice.listeners[SIGNED].bootstrap,
         client_id=stage.client_id,
-        topic=stage.topic,
-        records=1,
+        topic=fresh_name("never"),
         security=stage.secure.signed(stage.secure.stranger.token("alice")),
     )
     with AIOKAFKA.run(task) as client:
-        client.wait_for(lambda client: bool(client.of_kind("error")), "the error")
-    assert stage.taken_for() <= {ANONYMOUS}
+        assert "Error" in client.failure()
+    assert authentications(stage.sluice, "succeeded", SIGNED) == succeeded
+    assert authentications(stage.sluice, "failed", SIGNED) == failed
 
 
 def test_4_delegation_token_named_as_a_user(stage: Stage) -> None:
