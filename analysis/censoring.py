@@ -91,8 +91,8 @@ def throttled_bounds_s(
 
 
 def _answers(throttled: Bools, episodes: Bools) -> list[Answer]:
-    ever: list[bool] = throttled.any(axis=0).tolist()
-    at_the_end: list[bool] = episodes[-1:].any(axis=0).tolist()
+    ever: list[bool] = np.logical_or.reduce(throttled).tolist()
+    at_the_end: list[bool] = np.logical_or.reduce(episodes[-1:]).tolist()
     return [
         Answer.UNKNOWN if unknown else Answer.INTERVAL if interval else Answer.EXACT
         for unknown, interval in zip(at_the_end, ever, strict=True)

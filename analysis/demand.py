@@ -52,6 +52,12 @@ class Demand:
         """What leaks past a quota: the requests of the connections that are not muted while one is."""
         return np.maximum(self.connections - 1, _LEAST_OTHERS) * self.request_bytes
 
+    def only(self, units: Indices) -> "Demand":
+        """Return the demand of some units, in their order."""
+        return Demand(
+            self.sent_bytes[:, units], self.request_bytes[units], self.connections[units], self.peak_bytes_per_s[units]
+        )
+
 
 def gather(columns: ArrayLike, unit: ArrayLike, units: int) -> Floats:
     """Add up columns of [second, row] by the unit that each row belongs to, to [second, unit]; -1 is none."""
