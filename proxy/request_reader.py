@@ -227,5 +227,5 @@ class RequestReader:
     def leave(self) -> None:
         """Take the connection, which is over, off its meter."""
         self._meter.connections -= 1
-        self._meter = self._meters.nobody
+        self._meter = self._produce_prelude.meter = self._fetch_prelude.meter = self._meters.nobody
         self._client_id = NOBODY

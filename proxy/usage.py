@@ -4,8 +4,9 @@ Every client has a meter, with or without a quota. Counting is adding to an int;
 when it is taken (docs/usage-records.md).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from secrets import token_bytes
+from sys import getrefcount
 from typing import Final, NamedTuple
 
 from quotas.kinds import QuotaKind
@@ -78,6 +79,7 @@ class Meter:
         "generation",
         "key",
         "limits",
+        "name_bytes",
         "other_bytes",
         "other_requests",
         "produce_bytes",
@@ -106,6 +108,8 @@ class Meter:
         self.fetch_throttles: Throttles | None = None
         self.limits: Limits = (None, None, None, None)
         """In force when the engine had that generation."""
+        self.name_bytes = 0
+        """The most that the names in a row take, those of the rules included."""
         self.generation = -1
 
     def note_throttle(self, kind: QuotaKind, throttle_ms: int, now_ms: int) -> None:
@@ -189,12 +193,30 @@ class Meters:
     def __len__(self) -> int:
         return len(self._meters)
 
-    def __iter__(self) -> Iterator[Meter]:
-        return iter(list(self._meters.values()))
+    def __iter__(self) -> Iterator[MeterKey]:
+        return iter(list(self._meters))
 
-    def drop(self, meter: Meter) -> None:
-        """Forget a meter that no session holds and nothing was counted on."""
-        del self._meters[meter.key]
+    def __getitem__(self, key: MeterKey) -> Meter:
+        return self._meters[key]
+
+    def drop_unused(self, keys: Iterable[MeterKey]) -> None:
+        """Of these meters, forget those that nobody else refers to: nothing can be counted on them any more.
+
+        No count of connections says as much: a client-id that a connection has left for another may come back, and
+        its answers may still be under way.
+        """
+        for key in keys:
+            if _references(self._meters, key) <= _UNUSED:
+                del self._meters[key]
+
+
+def _references(meters: dict[MeterKey, Meter], key: MeterKey) -> int:
+    return getrefcount(meters[key])
+
+
+_NO_KEY: Final = MeterKey("", -1, "", "")
+_UNUSED: Final = _references({_NO_KEY: Meter(_NO_KEY)}, _NO_KEY)
+"""References to a meter that only ``Meters`` holds, as this interpreter counts them."""
 
 
 class ListenerMeters:

@@ -5,9 +5,10 @@ name never sees half of one.
 import asyncio
 import os
 from contextlib import suppress
+from fcntl import LOCK_EX, LOCK_NB, flock
 from io import FileIO
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import structlog
 
@@ -19,6 +20,7 @@ log = structlog.get_logger("sluice.usage")
 
 _UNFINISHED: Final = ".part"
 _FINISHED: Final = ".jsonl"
+_BLOCK_BYTES: Final = 64 * 1024
 
 
 class FileSink:
@@ -62,7 +64,10 @@ class FileSink:
         """Complete the file under way."""
         async with self._lock:
             self._forget_age()
-            await asyncio.to_thread(self._finish)
+            try:
+                await asyncio.to_thread(self._finish)
+            except OSError as error:
+                log.error("usage file left incomplete", path=str(self._path), error=error.strerror or str(error))
 
     def _forget_age(self) -> None:
         if self._due is not None:
@@ -74,8 +79,9 @@ class FileSink:
             self._prepare()
         if self._file is None:
             self._path = self._directory / f"{self._stem}-{self._number:06}{_UNFINISHED}"
-            self._file = FileIO(self._path, "w")
             self._number += 1
+            self._file = FileIO(self._path, "w")
+            flock(self._file, LOCK_EX)
         at = self._file.tell()
         left = memoryview(line + b"\n")
         try:
@@ -94,15 +100,15 @@ class FileSink:
         """Make the directory, and complete what a process that was killed has left."""
         self._directory.mkdir(parents=True, exist_ok=True)
         for left in self._directory.glob(f"{_file_name(self._instance)}-*{_UNFINISHED}"):
-            left.rename(left.with_suffix(_FINISHED))
+            _complete(left)
         self._prepared = True
 
     def _finish(self) -> None:
         if self._file is None:
             return
-        self._file.close()
-        self._file = None
-        self._path.rename(self._path.with_suffix(_FINISHED))
+        with self._file:  # locked until it has its name
+            self._file = None
+            self._path.rename(self._path.with_suffix(_FINISHED))
         self._remove_oldest()
 
     def _remove_oldest(self) -> None:
@@ -119,6 +125,29 @@ class FileSink:
             kept_bytes -= size
             Path(path).unlink(missing_ok=True)
             log.warning("oldest usage file removed", path=path, keep_bytes=self._keep_bytes)
+
+
+def _complete(left: Path) -> None:
+    """Give a file its name if nobody writes it any more, without the half line that a kill may have left."""
+    with left.open("r+b") as file:
+        try:
+            flock(file, LOCK_EX | LOCK_NB)
+        except OSError:
+            return  # of a process that is still stopping
+        file.truncate(_whole_lines_bytes(file))
+    left.rename(left.with_suffix(_FINISHED))
+
+
+def _whole_lines_bytes(file: BinaryIO) -> int:
+    end = file.seek(0, os.SEEK_END)
+    while end:
+        begin = max(end - _BLOCK_BYTES, 0)
+        file.seek(begin)
+        newline = file.read(end - begin).rfind(b"\n")
+        if newline >= 0:
+            return begin + newline + 1
+        end = begin
+    return 0
 
 
 def _file_name(instance: str) -> str:

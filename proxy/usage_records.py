@@ -1,5 +1,6 @@
 """Usage records: what the meters counted, as documents of column arrays (docs/usage-records.md)."""
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -8,7 +9,7 @@ from uuid import uuid4
 
 import orjson
 
-from proxy.usage import ListenerMeters, Meter, Meters
+from proxy.usage import ListenerMeters, Meter, MeterKey, Meters
 from quotas.engine import Engine
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
@@ -17,6 +18,8 @@ from quotas.rate import Window
 VERSION: Final = 1
 MAX_ROWS: Final = 1000
 """Rows of one document."""
+MAX_NAME_BYTES: Final = 512 * 1024
+"""Names of one document, with which it still is smaller than the largest batch that brokers take by default."""
 SLICE: Final = 100
 """Meters looked at before others get their turn: a tenth of a millisecond."""
 
@@ -71,6 +74,8 @@ class Recorder:
         self._engine = engine
         self._dropped = dropped
         self._rules: dict[Entity, str] = {}
+        """How rules are described, as of one generation of the engine."""
+        self._rules_generation = -1
         self._seq = 0
 
     def take(self, now_ms: int, begin_ms: int, interval_ms: int) -> Iterator[Document | None]:
@@ -79,22 +84,34 @@ class Recorder:
         ``now_ms`` is on the clock of the sessions. What is counted while this runs belongs to the next interval
         where its meter has been taken already.
         """
-        rows: list[Row] = list(self._refused())
-        meters = iter(self._meters)
-        while batch := list(islice(meters, SLICE)):
-            for meter in batch:
-                if meter.active:
-                    self._look_up_limits(meter)
-                    rows.append(meter.take(now_ms))
-                elif meter.connections <= 0:
-                    self._meters.drop(meter)
-            if len(rows) >= MAX_ROWS:
-                yield self._document(rows[:MAX_ROWS], begin_ms, interval_ms)
-                del rows[:MAX_ROWS]
-            else:
-                yield None
-        if rows:
-            yield self._document(rows, begin_ms, interval_ms)
+        page = _Page(list(self._refused()))
+        if self._rules_generation != self._engine.generation:
+            self._rules_generation = self._engine.generation
+            self._rules.clear()
+        keys = iter(self._meters)
+        while batch := list(islice(keys, SLICE)):
+            idle = []
+            for key in batch:
+                if not self._take(key, now_ms, page):
+                    idle.append(key)
+                elif page.full:
+                    yield self._document(page, begin_ms, interval_ms)
+                    page = _Page([])
+            self._meters.drop_unused(idle)
+            yield None
+        if page.rows:
+            yield self._document(page, begin_ms, interval_ms)
+
+    def _take(self, key: MeterKey, now_ms: int, page: "_Page") -> bool:
+        """Put what was counted on a meter on the page; False if that is nothing."""
+        meter = self._meters[key]
+        if not meter.active:
+            return False
+        if meter.generation != self._engine.generation:
+            self._look_up_limits(meter)
+        page.rows.append(meter.take(now_ms))
+        page.name_bytes += meter.name_bytes
+        return True
 
     def _refused(self) -> Iterator[Row]:
         for name, listener in self._listeners:
@@ -108,12 +125,11 @@ class Recorder:
                 yield row
 
     def _look_up_limits(self, meter: Meter) -> None:
-        if meter.generation == self._engine.generation:
-            return
         meter.generation = self._engine.generation
         produce_limit, produce_entity = self._limit_of(meter, QuotaKind.PRODUCER_BYTE_RATE)
         fetch_limit, fetch_entity = self._limit_of(meter, QuotaKind.CONSUMER_BYTE_RATE)
         meter.limits = (produce_limit, self._rule(produce_entity), fetch_limit, self._rule(fetch_entity))
+        meter.name_bytes = sum(_json_bytes(name) for name in (*meter.key, *meter.limits) if isinstance(name, str))
 
     def _limit_of(self, meter: Meter, kind: QuotaKind) -> tuple[float | None, Entity | None]:
         return self._engine.limit_of(meter.key.user, meter.key.client_id, kind)
@@ -126,7 +142,7 @@ class Recorder:
             rule = self._rules[entity] = entity.describe()
         return rule
 
-    def _document(self, rows: Sequence[Row], begin_ms: int, interval_ms: int) -> Document:
+    def _document(self, page: "_Page", begin_ms: int, interval_ms: int) -> Document:
         origin = self._origin
         dropped_documents, dropped_rows = self._dropped()
         seq = self._seq
@@ -144,6 +160,33 @@ class Recorder:
             "sample_ms": origin.window.size_ms,
             "dropped_documents": dropped_documents,
             "dropped_rows": dropped_rows,
-            "rows": dict(zip(COLUMNS, zip(*rows, strict=True), strict=True)),
+            "rows": dict(zip(COLUMNS, zip(*page.rows, strict=True), strict=True)),
         }
-        return Document(seq, len(rows), orjson.dumps(document))
+        return Document(seq, len(page.rows), _encoded(document))
+
+
+class _Page:
+    """The rows of one document to be."""
+
+    __slots__ = ("name_bytes", "rows")
+
+    def __init__(self, rows: list[Row]) -> None:
+        self.rows = rows
+        self.name_bytes = 0
+
+    @property
+    def full(self) -> bool:
+        return len(self.rows) >= MAX_ROWS or self.name_bytes >= MAX_NAME_BYTES
+
+
+def _json_bytes(name: str) -> int:
+    """Return the most bytes that a name takes in JSON: escaped, a character takes up to six."""
+    return len(name) if name.isascii() and name.isprintable() else 6 * len(name)
+
+
+def _encoded(document: dict[str, object]) -> bytes:
+    try:
+        return orjson.dumps(document)
+    except orjson.JSONEncodeError:
+        # A name with half a surrogate pair is no text in UTF-8: json can write it, and what it writes is repaired.
+        return json.dumps(document, ensure_ascii=False).encode("utf-8", "replace")

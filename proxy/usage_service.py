@@ -1,14 +1,15 @@
 """Usage records of a whole process: from the settings to a shipper that runs, or to nothing."""
 
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from config.cluster import Cluster
+from config.cluster import Cluster as ClusterSettings
 from config.settings import Settings
 from config.usage import Usage
 from proxy.broker_tls import BrokerTls
-from proxy.login import LoginError, read_password
+from proxy.cluster import Cluster, NoAnswerError, which_brokers
+from proxy.login import read_password
 from proxy.usage import ListenerMeters, Meters
 from proxy.usage_files import FileSink
 from proxy.usage_records import Origin, Recorder
@@ -67,7 +68,7 @@ class UsageService:
         return self.shipping.dropped_documents, self.shipping.dropped_rows
 
 
-def _sink(usage: Usage, cluster: Cluster, instance: str, boot: str) -> Sink:
+def _sink(usage: Usage, cluster: ClusterSettings, instance: str, boot: str) -> Sink:
     if usage.topic is None:
         files = usage.files
         assert files is not None  # noqa: S101  one of the two is there: config.usage
@@ -79,28 +80,46 @@ def _sink(usage: Usage, cluster: Cluster, instance: str, boot: str) -> Sink:
             rotate_s=files.rotate_s,
             keep_bytes=files.keep_bytes,
         )
-    from proxy.usage_topic import Topic, TopicSink  # aiokafka takes a third of a second to load
+    # Imported here: aiokafka takes a third of a second to load.
+    from proxy.usage_topic import TopicSink
+    from proxy.usage_topic_creation import Topic
 
     topic = Topic(
         usage.topic.name, usage.topic.partitions, usage.topic.replication_factor or -1, usage.topic.retention_ms
     )
-    return TopicSink(topic, _login(cluster), instance)
+    return TopicSink(topic, _login(cluster), _knock(cluster), instance)
 
 
-def _login(cluster: Cluster) -> "Callable[[], Login]":
+# Files of TLS and the password are read for each connection: who renews them need not restart the proxy.
+
+
+def _login(settings: ClusterSettings) -> "Callable[[], Login]":
     from proxy.usage_topic import Login
 
-    tls = BrokerTls(cluster.tls) if cluster.tls is not None else None
-    sasl = cluster.sasl
-    bootstrap = tuple(str(address) for address in cluster.bootstrap)
+    sasl = settings.sasl
+    bootstrap = tuple(str(address) for address in settings.bootstrap)
 
     def login() -> Login:
-        context = tls.context if tls is not None else None
+        context = BrokerTls(settings.tls).context if settings.tls is not None else None
         if sasl is None:
             return Login(bootstrap, context)
-        try:
-            return Login(bootstrap, context, sasl.mechanism, sasl.username, read_password(sasl.password_file))
-        except LoginError as error:
-            raise SinkError(str(error)) from error
+        return Login(bootstrap, context, sasl.mechanism, sasl.username, read_password(sasl.password_file))
 
     return login
+
+
+def _knock(settings: ClusterSettings) -> Callable[[], Awaitable[None]]:
+    async def knock() -> None:
+        cluster = Cluster(
+            settings.name,
+            settings,
+            on_broker=lambda _: None,
+            refresh_s=settings.refresh_s,
+            connect_timeout_s=settings.connect_timeout_s,
+        )
+        try:
+            await cluster.ask(which_brokers)
+        except NoAnswerError as error:
+            raise SinkError(f"no broker can be used: {error}") from error
+
+    return knock

@@ -1,42 +1,27 @@
 """Usage records in a topic, by aiokafka: keyed by instance, zstd, acknowledged by all replicas in sync.
 
-kafka-python makes the topic: only its admin client can leave the number of replicas to the brokers.
-
 The brokers are asked directly, so no quota of the proxy ever holds its own records up.
 """
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-import structlog
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError
-from kafka.admin import KafkaAdminClient, NewTopic
-from kafka.errors import KafkaError as AdminError
-from kafka.errors import TopicAlreadyExistsError
+from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
 from proxy.usage_records import Document
-from proxy.usage_shipping import SinkError
-
-log = structlog.get_logger("sluice.usage")
+from proxy.usage_shipping import RefusedError, SinkError
+from proxy.usage_topic_creation import Topic, ensure
 
 _CLIENT_ID: Final = "sluice-usage"
 _REQUEST_TIMEOUT_MS: Final = 10_000
+_CLOSE_S: Final = 1.0
 _MAX_DOCUMENT_BYTES: Final = 4 * 2**20
-"""A thousand rows of the longest names there are come to more than that only if somebody wants them to."""
-
-
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """The topic, and how it is made if it is not there. ``replication_factor`` -1: as the brokers have it."""
-
-    name: str
-    partitions: int
-    replication_factor: int
-    retention_ms: int
+"""Before compression, of one row at the least: with the longest names there are it comes to a quarter of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +38,7 @@ class Login:
         return f"Login({self.bootstrap}, {self.mechanism}, {self.username})"
 
     def options(self) -> dict[str, Any]:
-        """Return the arguments that clients of aiokafka and kafka-python take."""
+        """Return the arguments that clients of aiokafka take."""
         options: dict[str, Any] = {
             "bootstrap_servers": list(self.bootstrap),
             "client_id": _CLIENT_ID,
@@ -71,35 +56,46 @@ class Login:
 
 
 class TopicSink:
-    """A producer that is made when it is needed, and anew after a failure."""
+    """A producer that is made when it is needed, and anew after a failure.
 
-    def __init__(self, topic: Topic, login: Callable[[], Login], instance: str) -> None:
+    ``knock`` asks a broker whether it can be used, and raises SinkError with what is wrong and what to do: aiokafka
+    says no more than that it is "unable to bootstrap".
+    """
+
+    def __init__(
+        self, topic: Topic, login: Callable[[], Login], knock: Callable[[], Awaitable[None]], instance: str
+    ) -> None:
         self._topic = topic
         self._login = login
-        self._key = instance.encode()
+        self._knock = knock
+        self._key = instance.encode("utf-8", "replace")
         self._producer: AIOKafkaProducer | None = None
 
     async def write(self, document: Document) -> None:
-        """Send one document and wait until it is acknowledged. Raises SinkError."""
+        """Send one document and wait until it is acknowledged. Raises SinkError, RefusedError."""
         try:
             if self._producer is None:
                 self._producer = await self._start()
             await self._producer.send_and_wait(self._topic.name, document.value, key=self._key)
-        except (KafkaError, AdminError, OSError) as error:
+        except MessageSizeTooLargeError as error:
+            raise RefusedError(
+                f"topic {self._topic.name}: a document of {len(document.value)} bytes is too large for it: "
+                "raise its max.message.bytes"
+            ) from error
+        except (KafkaError, OSError) as error:
             await self.close()
             raise SinkError(f"topic {self._topic.name}: {_described(error)}") from error
 
     async def close(self) -> None:
-        """Close the producer."""
+        """Close the producer; what it could not send by then is still in the buffer."""
         producer, self._producer = self._producer, None
         if producer is not None:
-            await producer.stop()
+            await _stop(producer)
 
     async def _start(self) -> AIOKafkaProducer:
-        options = self._login().options()
-        await asyncio.to_thread(self._ensure_topic, options)
+        await self._knock()
         producer = AIOKafkaProducer(
-            **options,
+            **self._login().options(),
             acks="all",
             enable_idempotence=True,
             compression_type="zstd",
@@ -107,36 +103,17 @@ class TopicSink:
         )
         try:
             await producer.start()
+            await ensure(self._topic, producer.client)
         except BaseException:
-            await producer.stop()
+            await _stop(producer)
             raise
         return producer
 
-    def _ensure_topic(self, options: dict[str, Any]) -> None:
-        topic = self._topic
-        admin = KafkaAdminClient(**options)
-        try:
-            if topic.name in admin.list_topics():
-                return
-            admin.create_topics(
-                [
-                    NewTopic(
-                        topic.name,
-                        topic.partitions,
-                        topic.replication_factor,
-                        topic_configs={
-                            "cleanup.policy": "delete",
-                            "retention.ms": str(topic.retention_ms),
-                            "max.message.bytes": str(_MAX_DOCUMENT_BYTES),
-                        },
-                    )
-                ]
-            )
-            log.info("topic created", topic=topic.name, partitions=topic.partitions)
-        except TopicAlreadyExistsError:
-            pass
-        finally:
-            admin.close()
+
+async def _stop(producer: AIOKafkaProducer) -> None:
+    with suppress(TimeoutError, KafkaError, OSError):
+        async with asyncio.timeout(_CLOSE_S):
+            await producer.stop()
 
 
 def _described(error: BaseException) -> str:

@@ -80,7 +80,7 @@ def test_requests_of_another_client_id_are_anothers_and_so_are_their_answers() -
     assert meter_of(play).bytes_out == len(list_offsets_answer(1))
     assert meter_of(play, client_id="other").bytes_out == len(list_offsets_answer(2, padding=7))
     assert [meter_of(play, client_id=name).connections for name in ("app", "other", "x")] == [0, 0, 1]
-    assert sum(meter.connections_opened for meter in play.meters) == 1
+    assert sum(play.meters[key].connections_opened for key in play.meters) == 1
     play.session.close()
     assert meter_of(play, client_id="x").connections == 0
 
@@ -135,5 +135,21 @@ def test_clients_beyond_the_most_share_a_meter() -> None:
     keys = [MeterKey("A", 1, "u", name) for name in "abcd"]
     found = [meters.find(key) for key in keys]
     assert [meter.key.client_id for meter in found] == ["a", "b", OTHER, OTHER]
-    meters.drop(found[0])
-    assert len(meters) == 2
+
+
+def test_a_meter_stays_while_anything_may_still_be_counted_on_it() -> None:
+    play = Play()
+    play.from_client(produce(1, 10) + list_offsets(2) + request(2, 5, 3, bytes(9), client_id=b"other"))
+    for key in play.meters:
+        play.meters[key].take(0)
+    play.meters.drop_unused(play.meters)
+    assert len(play.meters) == 2  # one has answers under way, the other the connection
+    play.from_broker(produce_answer(1) + list_offsets_answer(2) + list_offsets_answer(3))
+    assert meter_of(play).bytes_out == len(produce_answer(1) + list_offsets_answer(2))
+    play.meters.drop_unused(play.meters)
+    play.from_client(produce(4, 10))  # begins as the first one did: neither its header is read nor its meter looked up
+    assert meter_of(play).produce_requests == 1
+    play.from_broker(produce_answer(4))
+    play.session.close()
+    play.meters.drop_unused(play.meters)
+    assert len(play.meters) == 0

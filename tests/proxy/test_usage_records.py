@@ -108,8 +108,7 @@ def test_each_client_has_one_row_and_no_document_too_many(clients: int) -> None:
 
 def test_a_mute_goes_on_in_intervals_without_a_request_and_the_meter_stays_as_long() -> None:
     worker = Worker()
-    meter = worker.listener.find(1, "alice", "app")
-    meter.note_throttle(CONSUMER, 1500, now_ms=500)
+    worker.listener.find(1, "alice", "app").note_throttle(CONSUMER, 1500, now_ms=500)
     muted = [rows(document)[0]["fetch_muted_ms"] for end_ms in (1000, 2000, 3000) for document in worker.take(end_ms)]
     assert muted == [500, 1000]
     assert len(worker.meters) == 0
@@ -117,9 +116,13 @@ def test_a_mute_goes_on_in_intervals_without_a_request_and_the_meter_stays_as_lo
 
 def test_a_client_that_is_connected_and_idle_keeps_its_meter() -> None:
     worker = Worker()
-    worker.listener.find(1, "alice", "app").connections = 1
+    held_by_a_session = worker.listener.find(1, "alice", "app")
     assert worker.take() == []
     assert len(worker.meters) == 1
+    assert worker.listener.find(1, "alice", "app") is held_by_a_session
+    del held_by_a_session
+    assert worker.take() == []
+    assert len(worker.meters) == 0
 
 
 def test_limits_follow_the_policy() -> None:
@@ -159,6 +162,37 @@ def test_names_of_any_kind() -> None:
         worker.listener.find(1, name, name).other_requests = 1
     [document] = worker.take()
     assert [row["client_id"] for row in rows(document)] == names
+
+
+def test_half_a_surrogate_pair_does_not_end_the_records() -> None:
+    worker = Worker()
+    worker.listener.find(1, "a\ud800b", "app").other_requests = 1
+    worker.listener.find(1, "\0\U0001f600", "app").other_requests = 1
+    [document] = worker.take()
+    assert [row["user"] for row in rows(document)] == ["a?b", "\0\U0001f600"]
+
+
+@pytest.mark.parametrize("name", ["x" * 32_767, "\0" * 32_767, "\u00fc" * 16_383])
+def test_documents_of_the_longest_names_are_split_and_stay_small(name: str) -> None:
+    """Brokers take batches of 1 MiB by default; these are the sizes before compression."""
+    worker = Worker(Policy({Entity(client_id=Default.DEFAULT): {PRODUCER: 1.0}}))
+    for number in range(40):
+        worker.listener.find(number, name, name).other_requests = number + 1
+    taken = [document for document in worker.recorder.take(1000, 0, 1000) if document is not None]
+    assert len(taken) > 1
+    assert max(len(document.value) for document in taken) < 2**20
+    found = [row["requests"] for document in taken for row in rows(json.loads(document.value))]
+    assert sorted(found) == list(range(1, 41))
+
+
+def test_the_wall_clock_may_be_set_back() -> None:
+    worker = Worker()
+    documents = []
+    for begin_ms in (5000, 6000, 2000, 3000):
+        worker.listener.find(1, "alice", "app").other_requests = 1
+        documents += [json.loads(each.value) for each in worker.recorder.take(0, begin_ms, 1000) if each is not None]
+    assert [document["seq"] for document in documents] == [0, 1, 2, 3]
+    assert [document["time_ms"] for document in documents] == [5000, 6000, 2000, 3000]
 
 
 def test_two_runs_have_two_boots() -> None:

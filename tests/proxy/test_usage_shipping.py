@@ -10,7 +10,7 @@ import pytest
 from proxy import usage_shipping
 from proxy.usage_files import FileSink
 from proxy.usage_records import Document, Recorder
-from proxy.usage_shipping import Buffer, Shipper, Shipping, SinkError
+from proxy.usage_shipping import Buffer, RefusedError, Shipper, Shipping, SinkError
 
 MANY = 10**6
 
@@ -25,6 +25,8 @@ class FakeSink:
     def __init__(self) -> None:
         self.kept: list[int] = []
         self.down = False
+        self.error: Exception = SinkError("away")
+        self.refused: set[int] = set()
         self.attempts = 0
         self.closed = False
 
@@ -32,7 +34,9 @@ class FakeSink:
         self.attempts += 1
         await asyncio.sleep(0)
         if self.down:
-            raise SinkError("away")
+            raise self.error
+        if document.seq in self.refused:
+            raise RefusedError("too large")
         self.kept.append(document.seq)
 
     async def close(self) -> None:
@@ -80,7 +84,7 @@ def test_a_document_larger_than_the_buffer_is_still_tried() -> None:
     shipping = Shipping()
     buffer = Buffer(10, shipping)
     buffer.put(document(0))
-    assert (buffer.unfinished, shipping.dropped_documents) == (1, 0)
+    assert (asyncio.run(buffer.get()).seq, shipping.dropped_documents) == (0, 0)
 
 
 async def until(condition: object) -> None:
@@ -137,15 +141,78 @@ def test_what_no_longer_fits_is_missing_and_counted_to_the_row() -> None:
     asyncio.run(run())
 
 
-def test_a_stop_does_not_wait_for_a_sink_for_ever() -> None:
+def test_a_stop_does_not_wait_for_a_sink_for_ever_and_counts_what_is_lost() -> None:
     async def run() -> None:
-        sink = FakeSink()
+        recorder, sink, shipping = FakeRecorder(), FakeSink(), Shipping()
         sink.down = True
-        running = shipper(FakeRecorder(), sink, Shipping())
+        running = shipper(recorder, sink, shipping)
         running.start()
         await until(lambda: sink.attempts > 2)
         await running.stop(timeout_s=0.01)
         assert sink.closed
+        assert (shipping.dropped_documents, shipping.dropped_rows) == (recorder.seq, 3 * recorder.seq)
+
+    asyncio.run(run())
+
+
+def test_a_stop_in_the_middle_of_an_interval_loses_nothing_of_it() -> None:
+    class Slow(FakeRecorder):
+        def take(self, now_ms: int, begin_ms: int, interval_ms: int) -> Iterator[Document | None]:
+            for _ in range(200):
+                self.half_way = True
+                yield None
+            yield from super().take(now_ms, begin_ms, interval_ms)
+
+        half_way = False
+
+    async def run() -> None:
+        recorder, sink, shipping = Slow(), FakeSink(), Shipping()
+        running = shipper(recorder, sink, shipping)
+        running.start()
+        await until(lambda: recorder.half_way)
+        await running.stop(timeout_s=5)
+        assert len(recorder.intervals_ms) == recorder.seq == len(sink.kept) > 0
+
+    asyncio.run(run())
+
+
+def test_a_document_that_is_refused_is_counted_and_the_next_ones_go_on() -> None:
+    async def run() -> None:
+        recorder, sink, shipping = FakeRecorder(), FakeSink(), Shipping()
+        sink.refused = {0, 2}
+        running = shipper(recorder, sink, shipping)
+        running.start()
+        await until(lambda: recorder.seq > 4)
+        await running.stop(timeout_s=5)
+        assert sink.kept == [seq for seq in range(recorder.seq) if seq not in {0, 2}]
+        assert (shipping.dropped_documents, shipping.dropped_rows) == (2, 6)
+
+    asyncio.run(run())
+
+
+def test_an_error_that_nobody_thought_of_is_an_error_of_the_sink() -> None:
+    async def run() -> None:
+        recorder, sink, shipping = FakeRecorder(), FakeSink(), Shipping()
+        sink.down, sink.error = True, LookupError("of the library")
+        running = shipper(recorder, sink, shipping)
+        running.start()
+        await until(lambda: sink.attempts > 1)
+        assert shipping.error is not None
+        assert "of the library" in shipping.error
+        sink.down = False
+        await running.stop(timeout_s=5)
+        assert sink.kept == list(range(recorder.seq))
+
+    asyncio.run(run())
+
+
+def test_no_interval_is_empty() -> None:
+    async def run() -> None:
+        recorder = FakeRecorder()
+        running = shipper(recorder, FakeSink(), Shipping())
+        running.start()
+        await running.stop(timeout_s=5)
+        assert min(recorder.intervals_ms) > 0
 
     asyncio.run(run())
 
@@ -189,6 +256,42 @@ def test_what_a_killed_process_left_is_completed(tmp_path: Path) -> None:
         "edge_1-boot-000000.jsonl",
         "edge_1-old-000004.jsonl",
     ]
+
+
+def test_half_a_line_of_a_killed_process_is_left_out(tmp_path: Path) -> None:
+    long = b"y" * 100_000
+    (tmp_path / "edge_1-old-000004.part").write_bytes(b"x\n" + long)
+    (tmp_path / "edge_1-old-000005.part").write_bytes(long)
+    write(files(tmp_path), 1)
+    assert (tmp_path / "edge_1-old-000004.jsonl").read_bytes() == b"x\n"
+    assert (tmp_path / "edge_1-old-000005.jsonl").read_bytes() == b""
+
+
+def test_what_another_process_still_writes_is_left_alone(tmp_path: Path) -> None:
+    def unfinished() -> list[str]:
+        return [path.name for path in tmp_path.glob("*.part")]
+
+    async def run() -> None:
+        stopping = files(tmp_path, rotate_bytes=MANY)
+        await stopping.write(document(0))
+        starting = FileSink(tmp_path, "edge/1", "next", rotate_bytes=1, rotate_s=1000.0, keep_bytes=MANY)
+        await starting.write(document(1))
+        assert unfinished() == ["edge_1-boot-000000.part"]
+        await stopping.close()
+        assert unfinished() == []
+
+    asyncio.run(run())
+
+
+def test_a_directory_that_goes_away_does_not_fail_a_stop(tmp_path: Path) -> None:
+    async def run() -> None:
+        sink = files(tmp_path / "usage", rotate_bytes=MANY)
+        await sink.write(document(0))
+        (tmp_path / "usage" / "edge_1-boot-000000.part").unlink()
+        (tmp_path / "usage").rmdir()
+        await sink.close()
+
+    asyncio.run(run())
 
 
 def test_a_file_is_complete_after_its_time_also_when_nothing_more_comes(tmp_path: Path) -> None:
