@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PACKAGES := proxy protocol quotas config analysis tests bench deploy
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-spark test-integration test-all lint format bench table docs clean
+.PHONY: help setup demo test test-unit test-spark test-integration test-all lint format bench bench-analysis table docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -48,6 +48,9 @@ test-all: test  ## and the whole matrix of clients and brokers
 
 bench: setup  ## HAProxy and Sluice side by side; text and bench/results/*.json
 	$(BIN)/python -m bench
+
+bench-analysis: setup  ## what `sluice analyze` costs on generated records (SCALE=100M: 100 million)
+	$(BIN)/python -m bench.analysis $(if $(SCALE),--scale $(SCALE))
 
 table: setup  ## generate the API table from the kafka-clients jars
 	$(BIN)/python -m protocol.generate

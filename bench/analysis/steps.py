@@ -1,0 +1,53 @@
+"""What is measured of a world: the commands an operator types, one after the other, on the same records."""
+
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench.analysis.documents import Generated
+
+TARGET: Final = "p99 throttle < 100 ms"
+GIB: Final = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """The most that a command may take."""
+
+    cpu_s_per_million: float
+    peak_bytes: int = 3 * GIB
+    """With so many rows as ``MEMORY_ROWS`` or fewer."""
+
+
+MEMORY_ROWS: Final = 20_500_000
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A command of ``sluice analyze``; ``arguments(world, results)``, where ``results`` is a folder for its output."""
+
+    name: str
+    arguments: Callable[[Generated, Path], list[str]]
+    aim: Aim | None
+
+    def command(self, world: Generated, results: Path, heap: str) -> list[str]:
+        """Return what to run. An ingest begins with no warehouse: what is there of an earlier one goes."""
+        if self.name == INGEST:
+            shutil.rmtree(world.warehouse, ignore_errors=True)
+        return [
+            *(sys.executable, "-m", "analysis", self.name, "--warehouse", str(world.warehouse)),
+            *self.arguments(world, results),
+            *("--conf", f"spark.driver.memory={heap}"),
+        ]
+
+
+INGEST: Final = "ingest"
+STEPS: Final = (
+    Step(INGEST, lambda world, _: ["--files", str(world.documents_folder), "--once"], Aim(3.5)),
+    Step("report", lambda _, results: ["--out", str(results)], Aim(2.5)),
+    Step("whatif", lambda world, results: ["--quotas", str(world.quotas), "--out", str(results)], Aim(2.0)),
+    Step("recommend", lambda _, results: ["--target", TARGET, "--out", str(results / "quotas.yaml")], None),
+)
