@@ -11,13 +11,12 @@ from copy import copy
 
 import structlog
 
-from config.problems import ConfigError
 from config.settings import Listener as ListenerSettings
 from config.settings import Settings
 from protocol.api_versions import advertised_limits
 from proxy import __version__
 from proxy.admin import AdminServer
-from proxy.clock import now_ms, wall_s
+from proxy.clock import now_ms
 from proxy.drain import drain
 from proxy.failures import describe
 from proxy.identity.distinguished_name import rfc2253
@@ -28,6 +27,7 @@ from proxy.identity.ssl_mapping import parse_rules
 from proxy.in_flight import Rules
 from proxy.lag import watch as watch_lag
 from proxy.listeners import Admission, Listener
+from proxy.quota_file import QuotaFile
 from proxy.rejections import Rejections
 from proxy.reload import FileWatch
 from proxy.routes import Routes, Way
@@ -40,13 +40,11 @@ from proxy.usage_service import UsageService
 from proxy.whoami import identify
 from quotas.engine import Engine, Window
 from quotas.policy import Policy
-from quotas.stores.file import load
 
 log = structlog.get_logger("sluice")
 
 _EXIT_FAILED = 1
 _EXIT_CONFIG = 2  # as the command line's own; a service manager need not try again
-_MAX_LOGGED_PROBLEMS = 20
 _TIDY_EVERY_S = 1.0
 _IDLE_COUNTER_MS = 20_000  # with its window that is half a minute: a counter is scraped before it goes
 _SWITCH_INTERVAL_S = 0.001
@@ -85,12 +83,12 @@ class App:
         self._loop_name = loop_name
         self._stats = Stats()
         self._rejections = Rejections(self._stats)
-        self._policy = Policy()
-        self._loaded_at_s = 0.0
         self._stopping = asyncio.Event()
         self._cut_short = asyncio.Event()
         window = Window(settings.quotas.window.samples, settings.quotas.window.size_ms)
-        self._engine = Engine(self._policy, window, idle_ms=_IDLE_COUNTER_MS)
+        self._engine = Engine(Policy(), window, idle_ms=_IDLE_COUNTER_MS)
+        quotas = settings.quotas
+        self._quotas = QuotaFile(quotas.store.path, self._engine, self._stats, enabled=quotas.mode != "off")
         self._connections_limit = 0
         self._tables: list[dict[int, Served]] = []
         self._listeners: list[Listener] = []
@@ -104,7 +102,7 @@ class App:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.on_stop_signal)
         loop.add_signal_handler(signal.SIGHUP, lambda: spawn(self._reload(), "load files again"))
-        if not await self._load_quotas():
+        if not await self._quotas.load():
             return _EXIT_CONFIG
         try:
             await self._start()
@@ -152,7 +150,7 @@ class App:
             spawn(cluster.watch(), "ask for Metadata")
         spawn(self._tidy(), "drop what is idle")
         spawn(watch_lag(self._stats.observe_lag), "measure event-loop lag")
-        spawn(FileWatch([settings.quotas.store.path], self._reload_quotas).run(), "watch the quota file")
+        spawn(FileWatch([self._quotas.path], self._quotas.reload).run(), "watch the quota file")
         for listener in self._listeners:
             if listener.tls is not None:
                 spawn(FileWatch(listener.tls.files, listener.reload_tls).run(), "watch the certificate")
@@ -243,37 +241,8 @@ class App:
     def _admits(self) -> bool:
         return self._stats.sessions.total() < self._connections_limit and not self._stopping.is_set()
 
-    # ------------------------------------------------------------------------------------------------------ quotas
-
-    async def _load_quotas(self) -> bool:
-        """Load the store and put it in force; what cannot be loaded leaves everything as it was."""
-        path = self._settings.quotas.store.path
-        try:
-            loaded = await asyncio.to_thread(load, path)
-        except ConfigError as error:
-            self._stats.reloads["failed"] += 1
-            self._stats.reload_error = str(error.problems[0])
-            for problem in error.problems[:_MAX_LOGGED_PROBLEMS]:
-                log.error("quotas not loaded, the old ones stay in force", problem=str(problem))
-            if len(error.problems) > _MAX_LOGGED_PROBLEMS:
-                log.error("quotas not loaded", further_problems=len(error.problems) - _MAX_LOGGED_PROBLEMS)
-            return False
-        if self._settings.quotas.mode != "off":
-            self._policy = loaded.policy
-        change = self._engine.apply(self._policy, now_ms())
-        self._loaded_at_s = wall_s()
-        self._stats.reloads["ok"] += 1
-        self._stats.reload_error = None
-        for warning in loaded.warnings:
-            log.warning("quotas", problem=str(warning))
-        log.info("quotas in force", path=str(path), added=change.added, changed=change.changed, removed=change.removed)
-        return True
-
-    async def _reload_quotas(self) -> None:
-        await self._load_quotas()
-
     async def _reload(self) -> None:
-        await self._load_quotas()
+        await self._quotas.load()
         for listener in self._listeners:
             await listener.reload_tls()
 
@@ -316,8 +285,8 @@ class App:
             certificate_reloads=dict(stats.certificate_reloads),
             reloads=dict(stats.reloads),
             reload_error=stats.reload_error,
-            quotas_configured=len(self._policy.limits),
-            quotas_loaded_at_s=self._loaded_at_s,
+            quotas_configured=len(self._quotas.policy.limits),
+            quotas_loaded_at_s=self._quotas.loaded_at_s,
             brokers=self._routes.reachable(),
             connections_limit=self._connections_limit,
             lag_counts=list(stats.lag_counts),

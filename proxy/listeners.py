@@ -220,7 +220,6 @@ class Listener:
                 end.close()
             else:
                 session.connected(end, broker.node_id)
-                session.answered(now_ms())  # the client may have finished, or a drain begun, in the meantime
             return
         self._stats.connections[self.name, "broker_unreachable"] += 1
         session.close()

@@ -86,7 +86,9 @@ class Session:
         self._broker = broker
         self.requests.connected(broker, broker_id)
         self.answers.connected(broker)
-        self._go(CONNECTING, self._rules.clock())
+        now_ms = self._rules.clock()
+        self._go(CONNECTING, now_ms)
+        self.answered(now_ms)  # the client may have finished, or a drain begun, in the meantime
 
     def client_blocked(self, blocked: bool) -> None:
         """Take the client's back-pressure: while it reads no answers, none are read from the broker."""

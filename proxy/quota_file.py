@@ -1,0 +1,66 @@
+"""The quotas in force: loaded from the store at the start, and again whenever it changes."""
+
+import asyncio
+from pathlib import Path
+
+import structlog
+
+from config.problems import ConfigError
+from proxy.clock import now_ms, wall_s
+from proxy.stats import Stats
+from quotas.engine import Engine
+from quotas.policy import Policy
+from quotas.stores.file import load
+
+log = structlog.get_logger("sluice")
+
+_MAX_LOGGED_PROBLEMS = 20
+
+
+class QuotaFile:
+    """Puts what a quota file says in force. With ``enabled`` False it is read and checked, and nothing is in force."""
+
+    def __init__(self, path: Path, engine: Engine, stats: Stats, *, enabled: bool) -> None:
+        self.path = path
+        self._engine = engine
+        self._stats = stats
+        self._enabled = enabled
+        self.policy = Policy()
+        self.loaded_at_s = 0.0
+        """Wall time of the last good load; 0.0 before the first."""
+
+    async def load(self) -> bool:
+        """Load the file and put it in force; what cannot be loaded leaves everything as it was."""
+        try:
+            loaded = await asyncio.to_thread(load, self.path)
+        except ConfigError as error:
+            self._refuse(error)
+            return False
+        if self._enabled:
+            self.policy = loaded.policy
+        change = self._engine.apply(self.policy, now_ms())
+        self.loaded_at_s = wall_s()
+        self._stats.reloads["ok"] += 1
+        self._stats.reload_error = None
+        for warning in loaded.warnings:
+            log.warning("quotas", problem=str(warning))
+        log.info(
+            "quotas in force",
+            path=str(self.path),
+            added=change.added,
+            changed=change.changed,
+            removed=change.removed,
+        )
+        return True
+
+    async def reload(self) -> None:
+        """Load the file again."""
+        await self.load()
+
+    def _refuse(self, error: ConfigError) -> None:
+        self._stats.reloads["failed"] += 1
+        self._stats.reload_error = str(error.problems[0])
+        for problem in error.problems[:_MAX_LOGGED_PROBLEMS]:
+            log.error("quotas not loaded, the old ones stay in force", problem=str(problem))
+        if len(error.problems) > _MAX_LOGGED_PROBLEMS:
+            log.error("quotas not loaded", further_problems=len(error.problems) - _MAX_LOGGED_PROBLEMS)
