@@ -1,0 +1,46 @@
+"""A warehouse that lacks rows, or has some twice, has no figures."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bench.analysis.documents import SUMS, Generated
+from bench.analysis.oracle import require_all
+from bench.errors import BenchError
+
+ROWS, DOCUMENTS = 6, 3
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Generated:
+    columns: dict[str, list[object]] = {
+        "instance": ["edge-1"] * ROWS,
+        "boot": ["b"] * ROWS,
+        "seq": [number % DOCUMENTS for number in range(ROWS)],
+    }
+    columns |= {name: [1] * ROWS for name in SUMS}
+    world = Generated(tmp_path, ROWS, DOCUMENTS, 1, ROWS, dict.fromkeys(SUMS, ROWS))
+    folder = world.warehouse / "usage" / "date=2026-01-05" / "hour=0" / "batch=one-0"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.table(columns), folder / "part-0.parquet")
+    return world
+
+
+def test_all_that_was_generated_passes(world: Generated) -> None:
+    require_all(world)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"rows": 7}, "rows 6 instead of 7$"),
+        ({"documents": 4}, "documents 3 instead of 4$"),
+        ({"sums": dict.fromkeys(SUMS, ROWS) | {"fetch_bytes": 5}}, "fetch_bytes 6 instead of 5$"),
+    ],
+)
+def test_anything_else_is_an_error(world: Generated, change: dict[str, object], said: str) -> None:
+    with pytest.raises(BenchError, match=said):
+        require_all(replace(world, **change))  # type: ignore[arg-type]
