@@ -263,11 +263,16 @@ static bool all_answered(void) {
     return true;
 }
 
-static void turn_until(double end_s, bool until_answered) {
-    while (now_s() < end_s && !failures()) {
-        if (until_answered && all_answered()) return;
-        turn(epoll, TURN_MS);
-    }
+static bool all_used(void) {
+    for (int i = 0; i < client_count; i++)
+        if (clients[i].answered == 0) return false;
+    return true;
+}
+
+static bool never(void) { return false; }
+
+static void turn_until(double end_s, bool (*enough)(void)) {
+    while (now_s() < end_s && !failures() && !enough()) turn(epoll, TURN_MS);
 }
 
 static void read_cpu(double *cpu_s) {
@@ -309,17 +314,18 @@ static void measure(void) {
         start_pacing();
     else
         for (int i = 0; i < client_count; i++) fill(&clients[i], options.depth);
-    turn_until(now_s() + options.warmup, false);
+    turn_until(now_s() + DRAIN_S, all_used); // what connections cost is no part of what requests cost
+    turn_until(now_s() + options.warmup, never);
 
     measuring = true;
     read_cpu(before);
     double start_s = now_s(), idle_before_s = idle_s;
-    turn_until(start_s + options.seconds, false);
+    turn_until(start_s + options.seconds, never);
     double elapsed_s = now_s() - start_s, waited_s = idle_s - idle_before_s;
     read_cpu(after);
 
     measuring = sending = false;
-    turn_until(now_s() + DRAIN_S, true);
+    turn_until(now_s() + DRAIN_S, all_answered);
     stop_pacing();
     if (!failures() && !all_answered()) errors.unanswered++;
     report(elapsed_s, waited_s, before, after);
@@ -327,7 +333,7 @@ static void measure(void) {
 
 static void use_each_once(void) {
     for (int i = 0; i < client_count; i++) fill(&clients[i], 1);
-    turn_until(now_s() + DRAIN_S, true);
+    turn_until(now_s() + DRAIN_S, all_answered);
     if (!failures() && !all_answered()) errors.unanswered++;
     printf("{\"held\": %d, ", client_count);
     print_errors();

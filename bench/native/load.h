@@ -13,7 +13,7 @@
 //     tls=1             TLS to `port`, as tls.h says
 //     reconnect=1       every request on a connection of its own: connect, handshake, request, answer, close
 //     resume=1          with tls and reconnect: handshakes resume the session of a connection before
-//     warmup=S, seconds=S
+//     warmup=S, seconds=S  from when every connection has had an answer
 //     watch=PID,PID     processes whose CPU time is read at both ends of the measured time
 //     hold=1            one request on each connection; they stay open until the next line
 //
