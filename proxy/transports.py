@@ -17,6 +17,10 @@ HIGH_WATER_BYTES = 256 * 1024
 """Bytes written and not yet taken by the peer, from which on the other end is not read. uvloop reads up to 250 kB at
 once, so a lower mark would stop and start the other end with every large chunk."""
 
+TLS_WRITE_BYTES = 48 * 1024
+"""How much is encrypted at once: three records. Of 250 kB the encrypted ones have left the cache before they are sent,
+and each connection keeps a buffer of that size (fetch of 1 MiB: 1.2 times HAProxy's cost at once, 0.95 in parts)."""
+
 LINGER_S = 10.0
 """How long a closed end may take to send what was written, and to end TLS, before it is cut off."""
 
@@ -87,7 +91,7 @@ class ClientEnd(_End):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         if self.tls is not None:
-            self.write = self._write_while_open
+            self.write = self._write_encrypted
         session = self._session = self._begin(self)
         if session is None:
             self.abort()
@@ -126,10 +130,16 @@ class ClientEnd(_End):
         if self._session is not None and not self._session.closed:
             self._session.client_finished()
 
-    def _write_while_open(self, data: bytes) -> None:
+    def _write_encrypted(self, data: bytes) -> None:
         """Write, unless TLS is over: then the answers of a client that has finished have nowhere to go."""
-        if not self._transport.is_closing():
+        if self._transport.is_closing():
+            return
+        if len(data) <= TLS_WRITE_BYTES:
             self._transport.write(data)
+            return
+        parts = memoryview(data)
+        for start in range(0, len(data), TLS_WRITE_BYTES):
+            self._transport.write(parts[start : start + TLS_WRITE_BYTES])
 
 
 class BrokerEnd(_End):

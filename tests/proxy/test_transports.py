@@ -7,7 +7,7 @@ import pytest
 
 from proxy import transports
 from proxy.session import Session
-from proxy.transports import ClientEnd
+from proxy.transports import TLS_WRITE_BYTES, ClientEnd
 
 pytestmark = pytest.mark.asyncio
 
@@ -97,6 +97,22 @@ async def test_when_tls_is_over_nothing_more_is_written_or_closed_or_paused() ->
     end.close()
     assert (transport.told, session.finished) == (["write 6"], 1)
     end.connection_lost(None)
+
+
+async def test_tls_is_written_to_in_parts_of_which_none_is_lost() -> None:
+    class Encrypting(Transport):
+        sent = b""
+
+        def write(self, data: bytes) -> None:
+            super().write(data)
+            self.sent += data
+
+    transport = Encrypting(tls=True)
+    end, _ = connected(transport)
+    answer = bytes(number % 251 for number in range(2 * TLS_WRITE_BYTES + 5))
+    end.write(answer)
+    assert transport.told == [f"write {TLS_WRITE_BYTES}", f"write {TLS_WRITE_BYTES}", "write 5"]
+    assert transport.sent == answer
 
 
 async def test_without_tls_a_half_closed_connection_takes_answers() -> None:
