@@ -4,6 +4,7 @@ The brokers are asked directly, so no quota of the proxy ever holds its own reco
 """
 
 import asyncio
+import logging
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -19,6 +20,7 @@ from proxy.usage_topic_creation import Topic, ensure
 
 _CLIENT_ID: Final = "sluice-usage"
 _REQUEST_TIMEOUT_MS: Final = 10_000
+_RETRY_MS: Final = 500
 _CLOSE_S: Final = 1.0
 _MAX_DOCUMENT_BYTES: Final = 4 * 2**20
 """Before compression, of one row at the least: with the longest names there are it comes to a quarter of that."""
@@ -43,6 +45,7 @@ class Login:
             "bootstrap_servers": list(self.bootstrap),
             "client_id": _CLIENT_ID,
             "request_timeout_ms": _REQUEST_TIMEOUT_MS,
+            "retry_backoff_ms": _RETRY_MS,
             "ssl_context": self.tls,
             "security_protocol": f"{'SASL_' if self.mechanism else ''}{'SSL' if self.tls else 'PLAINTEXT'}",
         }
@@ -70,6 +73,8 @@ class TopicSink:
         self._knock = knock
         self._key = instance.encode("utf-8", "replace")
         self._producer: AIOKafkaProducer | None = None
+        # Ten lines a second while a broker is down; what they say is in the errors here.
+        logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
     async def write(self, document: Document) -> None:
         """Send one document and wait until it is acknowledged. Raises SinkError, RefusedError."""
@@ -97,7 +102,9 @@ class TopicSink:
         producer = AIOKafkaProducer(
             **self._login().options(),
             acks="all",
-            enable_idempotence=True,
+            # Not idempotent: then aiokafka would retry for ever and never say so. The order is kept because one is
+            # under way at a time, and a document that comes twice is told by its number.
+            enable_idempotence=False,
             compression_type="zstd",
             max_request_size=_MAX_DOCUMENT_BYTES,
         )
