@@ -93,6 +93,7 @@ class ClientEnd(_End):
         if self.tls is not None:
             self.write = self._write_encrypted
         session = self._session = self._begin(self)
+        del self._begin  # it holds what brought the client here, which is over
         if session is None:
             self.abort()
         else:
