@@ -60,7 +60,7 @@ class Throttles:
 Limits = tuple[float | None, str | None, float | None, str | None]
 """producer_byte_rate and the rule that set it, consumer_byte_rate and its rule."""
 
-_NO_THROTTLES: Final = (0, 0, 0)
+_NO_THROTTLES: Final[tuple[int, ...]] = (0, 0, 0, 0, 0, 0)
 
 
 class Meter:
@@ -161,16 +161,23 @@ class Meter:
             self.fetch_requests,
             fetch_limit,
             fetch_rule,
-            *(_NO_THROTTLES if produce is None else produce.take(now_ms)),
-            *(_NO_THROTTLES if fetch is None else fetch.take(now_ms)),
         )
+        throttles = _NO_THROTTLES
+        if produce is not None or fetch is not None:
+            throttles = self._take_throttles(now_ms)
         self.produce_requests = self.produce_bytes = self.fetch_requests = self.fetch_bytes = 0
         self.other_requests = self.other_bytes = self.bytes_out = self.request_time_ms = self.connections_opened = 0
+        return row + throttles
+
+    def _take_throttles(self, now_ms: int) -> tuple[int, ...]:
+        produce, fetch = self.produce_throttles, self.fetch_throttles
+        taken: tuple[int, ...] = (0, 0, 0) if produce is None else produce.take(now_ms)
+        taken += (0, 0, 0) if fetch is None else fetch.take(now_ms)
         if produce is not None and produce.muted_until_ms <= now_ms:
             self.produce_throttles = None
         if fetch is not None and fetch.muted_until_ms <= now_ms:
             self.fetch_throttles = None
-        return row
+        return taken
 
 
 class Meters:
