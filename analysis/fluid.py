@@ -32,6 +32,8 @@ _UNLIMITED: Final = 1e300
 _LEAST_THROTTLE_S: Final = 1e-6
 _LEAST_WAITING_BYTES: Final = 1.0
 """Below these a throttle and a backlog are rounding errors of the curves."""
+_LONGEST_TAIL_S: Final = 7200
+"""How far back a carry remembers when what waits has come: it is as wide as the block, and must not grow on."""
 _PIECES: Final = 16
 """Of a backlog that is left at the end, by which its delays are weighed."""
 
@@ -131,7 +133,8 @@ class _Replay:
 
         self.arrivals = Arrivals(self.arrived, self.unit)
         self.sent_bytes, self.expired_bytes, self.peak_waiting_bytes = np.zeros((3, columns))
-        self.active_s, self.throttled_s, self.throttled_most_s = np.zeros((3, columns))
+        self.active_s, self.throttled_s, self.throttled_most_s, self.episodes = np.zeros((4, columns))
+        self.held = (self.before.waiting_bytes >= _LEAST_WAITING_BYTES)[self.scenario, self.unit]
         self.muted_until_s = self.before.muted_s[self.scenario, self.unit]
         self.throttles, self.delays = np.zeros((2, columns, BINS))
 
@@ -213,6 +216,8 @@ class _Replay:
 
         self.sent_bytes += points[-1] - points[self.history]
         self.throttled_s += throttled.sum(axis=0)
+        self.episodes += (throttled & ~np.concatenate((self.held[None], throttled[:-1]))).sum(axis=0)
+        self.held = throttled[-1]
         self.active_s += active.sum(axis=0)
         np.maximum(self.peak_waiting_bytes, waiting[1:].max(axis=0), out=self.peak_waiting_bytes)
         throttle_s = self._throttle_s(sent, asked_s, held, throttled)
@@ -285,6 +290,7 @@ class _Replay:
             active_s=_put(np.broadcast_to((demand > 0).sum(axis=0), shape), at, self.active_s),
             throttled_s=_put(np.zeros(shape), at, self.throttled_s),
             throttled_most_s=_put(np.zeros(shape), at, self.throttled_most_s),
+            episodes=_put(np.zeros(shape), at, self.episodes),
             throttles=_weighed(total, at, self.throttles, self.sent_bytes),
             delays=_weighed(total, at, self.delays, self.sent_bytes + self.expired_bytes),
             carry=Carry(
@@ -302,7 +308,7 @@ class _Replay:
         if not len(columns):
             return np.zeros((0, len(self.demand.connections)))
         oldest = int(self.arrivals.point_of(columns, self.gone[0][columns]).min())
-        return np.diff(self.arrived[oldest:], axis=0)
+        return np.diff(self.arrived[max(oldest, len(self.arrived) - 1 - _LONGEST_TAIL_S) :], axis=0)
 
 
 def _put(everywhere: Floats, at: tuple[Indices, Indices], values: Floats) -> Floats:

@@ -13,7 +13,10 @@ class Carry:
     """Where a replay stopped, for the period that follows at once."""
 
     tail_bytes: Floats
-    """[second, unit]: the demand of the last seconds, from the oldest of which something may still wait."""
+    """[second, unit]: the demand of the last seconds, from the oldest of which something may still wait.
+
+    It goes back two hours at most: delays beyond are found to be so long, and not longer.
+    """
     waiting_bytes: Floats
     """[scenario, unit]."""
     recent_bytes: Floats
@@ -44,10 +47,12 @@ class Outcome:
     """What waited at the end. demand + carried over = sent + expired + waiting."""
     peak_waiting_bytes: Floats
     active_s: Floats
-    """Seconds with demand, or throttled."""
+    """Seconds with demand, or in which something waited, or throttled."""
     throttled_s: Floats
     throttled_most_s: Floats
     """The same, and until the last throttle time given is over, though nothing more was wanted: an upper bound."""
+    episodes: Floats
+    """How often a throttle began, after a second without one."""
     throttles: Floats
     """Throttle times that requests are given."""
     delays: Floats
@@ -84,6 +89,7 @@ class Outcome:
             self.active_s + later.active_s,
             self.throttled_s + later.throttled_s,
             self.throttled_most_s + later.throttled_most_s,
+            self.episodes + later.episodes,
             self.throttles + later.throttles,
             self.delays + later.delays,
             later.carry,
