@@ -1,9 +1,13 @@
 """What the sessions count, and what is left of it when a record has been taken."""
 
+import random
+
 import pytest
 
-from proxy.usage import OTHER, Meter, MeterKey, Meters, Throttles
+from proxy.session import Session
+from proxy.usage import OTHER, ListenerMeters, Meter, MeterKey, Meters, Throttles
 from tests.proxy.playbook import (
+    FakeWire,
     Play,
     authenticate,
     authenticate_answer,
@@ -128,6 +132,44 @@ def test_mutes_that_overlap_are_one_stretch_of_time_cut_at_the_interval() -> Non
     assert throttles.take(3000) == (0, 0, 100)
     throttles.note(100, now_ms=5000)
     assert throttles.take(6000) == (1, 100, 100)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_muted_time_of_an_interval_is_that_in_which_a_connection_is_not_read(seed: int) -> None:
+    """Two connections of one client under one quota; each millisecond is looked at."""
+    play, chance = produce_quota(), random.Random(seed)
+    wire = FakeWire()
+    other = Session(
+        play.rules,
+        wire,
+        lambda _: {},
+        lambda _: None,
+        sasl=play.sasl_rules,
+        meters=ListenerMeters(play.meters, "PLAIN"),
+        peer="10.0.0.2:6",
+        user="ANONYMOUS",
+        authenticated=True,
+    )
+    other.connected(FakeWire(), 1)
+    seen, shown, waited_ms = [], [], 0
+    for _ in range(40):
+        muted_ms = 0
+        for _ in range(1000):
+            for session, client in ((play.session, play.client), (other, wire)):
+                if not client.paused and chance.random() < 0.002:
+                    session.requests.feed(produce(1, chance.randrange(6000)), play.loop.now_ms)
+                    session.answers.feed(produce_answer(1), play.loop.now_ms)
+            muted_ms += play.client.paused or wire.paused
+            play.loop.advance(1)
+        throttled, throttle_ms, shown_ms = meter_of(play).take(play.loop.now_ms)[-6:-3]
+        assert isinstance(throttle_ms, int)
+        seen.append(muted_ms)
+        shown.append(shown_ms)
+        waited_ms += throttle_ms
+        assert bool(throttle_ms) == bool(throttled)
+    assert shown == seen
+    assert 1000 in seen  # muted all the time
+    assert waited_ms > sum(seen)  # both at once, some of it
 
 
 def test_clients_beyond_the_most_share_a_meter() -> None:
