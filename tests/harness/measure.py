@@ -54,6 +54,11 @@ class Series:
             raise ValueError(f"the series ends {last - self._at_s[-1]:.1f} s before its last window does")
         return self.rate(first, last)
 
+    def has_steady_rate(self) -> bool:
+        """Whether the three windows are over already; for a series that is still growing."""
+        has_begun = bool(self._bytes) and self._bytes[-1] > self._bytes[0]
+        return has_begun and self._at_s[-1] >= self.steady_span_s()[1]
+
     def steady_span_s(self) -> tuple[float, float]:
         """What `steady_rate` measures, as moments of the monotonic clock."""
         first = self.start_s() + WINDOW_S - LEAD_S

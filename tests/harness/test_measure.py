@@ -23,6 +23,16 @@ def test_steady_rate_wants_all_its_windows() -> None:
         bursts(MEASURED_WINDOWS).steady_rate()
 
 
+@pytest.mark.parametrize(("windows", "is_measured"), [(MEASURED_WINDOWS, False), (MEASURED_WINDOWS + 2, True)])
+def test_series_that_grows_knows_when_it_is_long_enough(windows: int, is_measured: bool) -> None:
+    assert bursts(windows).has_steady_rate() is is_measured
+
+
+def test_series_without_bytes_has_no_rate_yet() -> None:
+    assert not Series().has_steady_rate()
+    assert not Series([(1.0, 10), (100.0, 10)]).has_steady_rate()
+
+
 def test_bytes_at_is_the_last_total_known() -> None:
     series = Series([(1.0, 10), (2.0, 30)])
     assert [series.bytes_at(at_s) for at_s in (0.5, 1.0, 1.9, 2.0, 9.0)] == [0, 10, 10, 30, 30]

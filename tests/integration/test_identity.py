@@ -24,7 +24,7 @@ from tests.integration.identity import ALL, CERTIFICATE, EVERYBODY, SHORT, TOKEN
 TIMEOUT_S = 200
 LIMIT_BYTES_PER_S = 500_000
 TOLERANCE = 0.05
-DURATION_S = MEASURED_S + 4.0
+LONGEST_S = 2 * MEASURED_S  # an upper bound: the clients are asked to stop when each has been measured
 # What each client writes to stderr when it is refused, in words of its own. 0.11 does not know SaslAuthenticate, which
 # says why; kafka-python loses that answer where the end of the connection comes at once behind it (directly too); and
 # aiokafka takes the refusal of a token for a success.
@@ -124,9 +124,13 @@ def _run(secure: SecureCluster, guarded: Guarded, logins: Sequence[Login]) -> Ru
             secure.cluster.create_topic(topic)
             meters[login.name] = stack.enter_context(LogMeter(secure.cluster.log_folder(topic)))
             clients[login.name] = stack.enter_context(_producer(secure, guarded, login, topic))
-        results = {name: client.result(DURATION_S + 60) for name, client in clients.items()}
-        series = {name: meter.series for name, meter in meters.items()}
-        return Runs(series, results, guarded.sluice.metrics())
+        for name, client in clients.items():
+            series = meters[name].series
+            client.wait_for(lambda _, series=series: series.has_steady_rate(), "its rate was measured", LONGEST_S)  # type: ignore[misc]
+        for client in clients.values():
+            client.ask_to_stop()
+        results = {name: client.result() for name, client in clients.items()}
+        return Runs({name: meter.series for name, meter in meters.items()}, results, guarded.sluice.metrics())
 
 
 def _producer(secure: SecureCluster, guarded: Guarded, login: Login, topic: str) -> ClientProcess:
@@ -134,7 +138,7 @@ def _producer(secure: SecureCluster, guarded: Guarded, login: Login, topic: str)
         bootstrap=guarded.sluice.listeners[login.listener].bootstrap,
         client_id=login.kind.name,
         topic=topic,
-        duration_s=DURATION_S,
+        duration_s=LONGEST_S,
         record_bytes=4_000,
         security=login.security(secure),
     )
@@ -145,7 +149,7 @@ def _assert_held(runs: Runs, login: Login) -> None:
     assert runs.series[login.name].steady_rate() == pytest.approx(LIMIT_BYTES_PER_S, rel=TOLERANCE)
     assert runs.results[login.name].errors == ()
     assert runs.metrics.value("sluice_quota_limit_bytes_per_second", user=login.user) == LIMIT_BYTES_PER_S
-    assert runs.metrics.value("sluice_quota_throttle_seconds_total", user=login.user) > DURATION_S / 3
+    assert runs.metrics.value("sluice_quota_throttle_seconds_total", user=login.user) > MEASURED_S / 3
 
 
 def _assert_refused(secure: SecureCluster, guarded: Guarded, login: Login) -> None:
