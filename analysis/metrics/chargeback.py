@@ -1,0 +1,74 @@
+"""What each user used, and what it costs: one line for each user, day and thing that is charged for.
+
+Column names and their meaning are those of FOCUS (FinOps Open Cost and Usage Specification) 1.0, so that the file can
+be put beside the bills of clouds. What has no meaning here (regions, commitments) is left out, as FOCUS allows for
+data of one's own.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+
+from analysis.metrics.period import Period
+from analysis.metrics.rates import RATED, Rates
+
+SERVICE: Final = "Apache Kafka"
+NOBODY: Final = "(nobody: refused connections)"
+_SAID: Final = {
+    "bytes_in": "Bytes sent to brokers",
+    "bytes_out": "Bytes received from brokers",
+    "requests": "Requests to brokers",
+}
+COLUMNS: Final = (
+    *("BillingPeriodStart", "BillingPeriodEnd", "ChargePeriodStart", "ChargePeriodEnd", "ChargeCategory"),
+    *("ChargeDescription", "ServiceName", "ServiceCategory", "ResourceId", "SubAccountId", "SubAccountName"),
+    *("SkuId", "ConsumedQuantity", "ConsumedUnit", "PricingQuantity", "PricingUnit", "ListUnitPrice"),
+    *("BilledCost", "EffectiveCost", "BillingCurrency"),
+)
+"""ResourceId is the cluster, SubAccountId the user, SkuId what is charged for."""
+
+
+def chargeback(steps: DataFrame, rates: Rates, period: Period) -> DataFrame:
+    """Return COLUMNS; prices and costs are null where ``rates`` has none. Quantities add up to those of the rows."""
+    used = steps.groupBy("cluster", "user", F.to_date("step").alias("date")).agg(
+        *(F.sum(name).alias(name) for name in RATED)
+    )
+    lines = used.unpivot(["cluster", "user", "date"], [*RATED], "SkuId", "ConsumedQuantity")
+    priced = lines.withColumns(
+        {
+            "per": _by_sku({sku: rate.per for sku, rate in rates.of.items()}).cast("double"),
+            "ListUnitPrice": _by_sku({sku: rate.price for sku, rate in rates.of.items()}).cast("double"),
+        }
+    )
+    midnight = F.col("date").cast("timestamp")
+    quantity = F.col("ConsumedQuantity") / F.col("per")
+    cost = quantity * F.col("ListUnitPrice")
+    user = F.coalesce("user", F.lit(NOBODY))
+    values = {
+        "BillingPeriodStart": F.date_trunc("month", midnight),
+        "BillingPeriodEnd": F.add_months(F.trunc("date", "month"), 1).cast("timestamp"),
+        "ChargePeriodStart": F.greatest(midnight, F.lit(period.begin)),
+        "ChargePeriodEnd": F.least(F.date_add("date", 1).cast("timestamp"), F.lit(period.end)),
+        "ChargeCategory": F.lit("Usage"),
+        "ChargeDescription": _by_sku(_SAID),
+        "ServiceName": F.lit(SERVICE),
+        "ServiceCategory": F.lit("Integration"),
+        "ResourceId": F.col("cluster"),
+        "SubAccountId": user,
+        "SubAccountName": user,
+        "ConsumedUnit": _by_sku({sku: rated.unit for sku, rated in RATED.items()}),
+        "PricingQuantity": quantity,
+        "PricingUnit": _by_sku({sku: rate.unit for sku, rate in rates.of.items()}).cast("string"),
+        "BilledCost": cost,
+        "EffectiveCost": cost,
+        "BillingCurrency": F.lit(rates.currency).cast("string"),
+    }
+    return priced.select(*(values[name].alias(name) if name in values else F.col(name) for name in COLUMNS))
+
+
+def _by_sku(values: dict[str, str] | dict[str, float] | dict[str, int]) -> Column:
+    chosen = F.lit(None)
+    for sku, value in values.items():
+        chosen = F.when(F.col("SkuId") == sku, F.lit(value)).otherwise(chosen)
+    return chosen

@@ -1,0 +1,123 @@
+"""Noisy neighbours: whose peaks on a broker coincide with others' delays.
+
+Time is cut into moments of 10 s. A client *peaks* in a moment in which it moves at least twice its own average on
+that broker, and a tenth or more of all the broker's bytes. Others are *delayed* for as long as they are muted. Then
+
+    coincidence = others' delay in its peaks / others' delay in all moments
+    expected    = its peaks / all moments        what the coincidence would be if the two had nothing to do with it
+    score       = coincidence - expected         from -1 to 1; 0 is chance
+
+What it does not say is that one caused the other: a quota mutes its own clients, whoever else is busy. It says with
+whom to begin when delays come in waves. Whether the broker itself became slow is in ``others_request_ms_in_peaks``,
+against ``others_request_ms_elsewhere``.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+
+from analysis.metrics.period import Period
+
+MOMENT_S: Final = 10
+PEAK_OVER_AVERAGE: Final = 2.0
+PEAK_SHARE: Final = 0.1
+CANDIDATES: Final = 20
+"""The clients of each broker that are looked at: those that move most."""
+PLACE: Final = ("cluster", "broker")
+CLIENT: Final = (*PLACE, "user", "client_id")
+_SUMS: Final = ("bytes", "delay_ms", "requests", "request_time_ms")
+
+
+def candidates(steps: DataFrame) -> DataFrame:
+    """Return the CLIENTs that may be neighbours, each with its ``number`` on its broker, from 1."""
+    moved = steps.where(F.col("user").isNotNull()).groupBy(*CLIENT).agg(F.sum(_bytes()).alias("bytes"))
+    most = Window.partitionBy(*PLACE).orderBy(F.desc("bytes"), "user", "client_id")
+    ranked = moved.where(F.col("bytes") > 0).withColumn("number", F.row_number().over(most))
+    return ranked.where(F.col("number") <= CANDIDATES).drop("bytes")
+
+
+def moments(rows: DataFrame, clients: DataFrame) -> DataFrame:
+    """Return PLACE, ``moment`` (a number), the ``number`` of a candidate (null: all others), and their sums."""
+    moment = F.floor(F.unix_seconds("time") / MOMENT_S).alias("moment")
+    delay = F.col("produce_muted_ms") + F.col("fetch_muted_ms")
+    sized = rows.withColumns({"bytes": _bytes(), "delay_ms": delay})
+    numbered = sized.join(F.broadcast(clients), [*CLIENT], "left")
+    return numbered.groupBy(*PLACE, moment, "number").agg(*(F.sum(name).alias(name) for name in _SUMS))
+
+
+def neighbours(sums: DataFrame, clients: DataFrame, period: Period) -> DataFrame:
+    """Return CLIENT with score, coincidence, expected, and the numbers behind them; ``sums`` is from ``moments``."""
+    marked = peaks(sums, period)
+    others = {name: F.col(f"all_{name}") - F.col(name) for name in _SUMS}
+    in_peak = F.col("peak")
+    score = marked.groupBy(*PLACE, "number").agg(
+        F.sum(in_peak.cast("int")).alias("peaks"),
+        F.sum(F.when(in_peak, others["delay_ms"]).otherwise(0)).alias("others_delay_in_peaks_ms"),
+        F.sum(F.when(in_peak, others["requests"]).otherwise(0)).alias("requests_in"),
+        F.sum(F.when(in_peak, others["request_time_ms"]).otherwise(0)).alias("time_in"),
+        F.sum("delay_ms").alias("own_delay_ms"),
+        F.sum("bytes").alias("bytes"),
+        F.sum("requests").alias("own_requests"),
+        F.sum("request_time_ms").alias("own_time"),
+    )
+    whole = sums.groupBy(*PLACE).agg(*(F.sum(name).alias(f"broker_{name}") for name in _SUMS))
+    joined = score.join(whole, [*PLACE])
+    others_delay = F.col("broker_delay_ms") - F.col("own_delay_ms")
+    coincidence = F.try_divide(F.col("others_delay_in_peaks_ms"), others_delay)
+    expected = F.col("peaks") / moments_of(period)
+    requests_elsewhere = F.col("broker_requests") - F.col("own_requests") - F.col("requests_in")
+    time_elsewhere = F.col("broker_request_time_ms") - F.col("own_time") - F.col("time_in")
+    return (
+        joined.where((F.col("peaks") > 0) & (others_delay > 0))
+        .join(F.broadcast(clients), [*PLACE, "number"])
+        .select(
+            *CLIENT,
+            (coincidence - expected).alias("score"),
+            coincidence.alias("coincidence"),
+            expected.alias("expected"),
+            "peaks",
+            "others_delay_in_peaks_ms",
+            others_delay.alias("others_delay_ms"),
+            F.try_divide(F.col("bytes"), F.col("broker_bytes")).alias("share_of_bytes"),
+            F.try_divide(F.col("time_in"), F.col("requests_in")).alias("others_request_ms_in_peaks"),
+            F.try_divide(time_elsewhere, requests_elsewhere).alias("others_request_ms_elsewhere"),
+        )
+    )
+
+
+def peaks(sums: DataFrame, period: Period) -> DataFrame:
+    """Return the moments of candidates, each with ``all_…`` of its broker, and whether it is a ``peak``."""
+    at_once = Window.partitionBy(*PLACE, "moment")
+    totals = sums.select("*", *(F.sum(name).over(at_once).alias(f"all_{name}") for name in _SUMS))
+    average = F.sum("bytes").over(Window.partitionBy(*PLACE, "number")) / moments_of(period)
+    loud = F.col("bytes") >= PEAK_OVER_AVERAGE * average
+    large = F.col("bytes") >= PEAK_SHARE * F.col("all_bytes")
+    candidates_alone = totals.where(F.col("number").isNotNull())
+    return candidates_alone.withColumn("peak", (F.col("bytes") > 0) & loud & large)
+
+
+def victims(rows: DataFrame, sums: DataFrame, clients: DataFrame, period: Period) -> DataFrame:
+    """Return CLIENT, ``victim_user``, ``victim_client_id`` and the ``delay_ms`` of each in the peaks of a CLIENT."""
+    moment = F.floor(F.unix_seconds("time") / MOMENT_S).alias("moment")
+    delay = F.col("produce_muted_ms") + F.col("fetch_muted_ms")
+    delayed = (
+        rows.where(delay > 0)
+        .groupBy(*PLACE, moment, F.col("user").alias("victim_user"), F.col("client_id").alias("victim_client_id"))
+        .agg(F.sum(delay).alias("delay_ms"))
+    )
+    of_whom = peaks(sums, period).where("peak").select(*PLACE, "moment", "number")
+    named = of_whom.join(F.broadcast(clients), [*PLACE, "number"]).drop("number")
+    itself = F.col("user").eqNullSafe(F.col("victim_user")) & F.col("client_id").eqNullSafe(F.col("victim_client_id"))
+    met = delayed.join(named, [*PLACE, "moment"]).where(~itself)
+    return met.groupBy(*CLIENT, "victim_user", "victim_client_id").agg(F.sum("delay_ms").alias("delay_ms"))
+
+
+def moments_of(period: Period) -> int:
+    """Return how many moments the period touches."""
+    first = int(period.begin.timestamp() // MOMENT_S)
+    return max(-int(-period.end.timestamp() // MOMENT_S) - first, 1)
+
+
+def _bytes() -> Column:
+    return F.col("bytes_in") + F.col("bytes_out")
