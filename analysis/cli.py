@@ -29,7 +29,7 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except AnalysisError as error:
             click.echo(f"error: {error}", err=True)
-            sys.exit(2)
+            sys.exit(error.exit_status)
 
 
 @click.group(cls=_Commands)

@@ -96,9 +96,9 @@ def _need_pyspark() -> None:
     except ImportError:
         raise AnalysisError("pyspark is not installed: pip install 'kafka-sluice[analysis]'") from None
     release = tuple(map(int, pyspark.__version__.split(".")[:2]))
-    if not (4, 1) <= release < (4, 4):
+    if not (4, 2) <= release < (4, 4):
         raise AnalysisError(
-            f"pyspark {pyspark.__version__} is not supported: pip install 'kafka-sluice[analysis]' (4.1 to 4.3)"
+            f"pyspark {pyspark.__version__} is not supported: pip install 'kafka-sluice[analysis]' (4.2 or 4.3)"
         )
 
 

@@ -62,21 +62,31 @@ def bounds(spark: SparkSession, warehouse: str) -> tuple[datetime, datetime]:
     """Return the begin of the first hour that is stored, and the end of the last. Raises AnalysisError as ``usage``."""
     dates = _dates(spark, warehouse)
     folder = Folder(spark, path_of(warehouse, USAGE))
-
-    def hours(date: str) -> list[datetime]:
-        day = datetime.strptime(date, "date=%Y-%m-%d").replace(tzinfo=UTC)
-        return [day + timedelta(hours=int(name.removeprefix("hour="))) for name in folder.names(f"{date}/hour=*")]
-
-    return min(hours(dates[0])), max(hours(dates[-1])) + timedelta(hours=1)
+    return min(_hours(folder, dates[0])), max(_hours(folder, dates[-1])) + timedelta(hours=1)
 
 
-def stored_hours(spark: SparkSession, warehouse: str, hours: list[tuple[str, int]]) -> DataFrame | None:
-    """Return all that is stored of hours (date as YYYY-MM-DD, hour), with ``batch``; None if that is nothing."""
+def newest_hour(spark: SparkSession, warehouse: str, besides: str) -> datetime | None:
+    """Return the begin of the last hour that is stored, if any is, by batches other than ``besides``."""
+    folder = Folder(spark, path_of(warehouse, USAGE))
+    for date in reversed(folder.names("date=*")):
+        for hour in sorted(_hours(folder, date), reverse=True):
+            if set(folder.names(f"{date}/hour={hour:%H}/batch=*")) - {f"batch={besides}"}:
+                return hour
+    return None
+
+
+def stored_hour(spark: SparkSession, warehouse: str, date: str, hour: int) -> DataFrame | None:
+    """Return all that is stored of an hour (``date`` as YYYY-MM-DD), with ``batch``; None if that is nothing."""
     table = path_of(warehouse, USAGE)
-    folder = Folder(spark, table)
-    names = [f"date={date}/hour={hour:02d}" for date, hour in hours]
-    paths = [f"{table}/{name}" for name in names if folder.exists(name)]
-    return spark.read.schema(_STORED).option("basePath", table).parquet(*paths) if paths else None
+    place = f"date={date}/hour={hour:02d}"
+    if not Folder(spark, table).exists(place):
+        return None
+    return spark.read.schema(_STORED).option("basePath", table).parquet(f"{table}/{place}")
+
+
+def _hours(folder: Folder, date: str) -> list[datetime]:
+    day = datetime.strptime(date, "date=%Y-%m-%d").replace(tzinfo=UTC)
+    return [day + timedelta(hours=int(name.removeprefix("hour="))) for name in folder.names(f"{date}/hour=*")]
 
 
 def _dates(spark: SparkSession, warehouse: str) -> list[str]:

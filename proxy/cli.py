@@ -123,6 +123,20 @@ def doctor(
     sys.exit(EXIT_UNHEALTHY if found.failed else 0)
 
 
+@cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def analyze(arguments: tuple[str, ...]) -> None:
+    """What was used, and what the quotas should be, from usage records."""
+    from importlib.util import find_spec
+
+    if find_spec("pyspark") is None:
+        click.echo("analysis needs Spark, which is not installed: pip install 'kafka-sluice[analysis]'", err=True)
+        sys.exit(EXIT_CONFIG)
+    from analysis.cli import analyze as commands
+
+    commands.main(list(arguments), prog_name="sluice analyze")
+
+
 def _settings(config_path: Path, exit_status: int = EXIT_CONFIG) -> "Settings":
     return _loaded(config_path, exit_status)[0]
 

@@ -27,6 +27,8 @@ class JarSet:
     name: str
     artifacts: tuple[str, ...]
     """Maven coordinates, `group:artifact:version`."""
+    alone: bool = False
+    """Without what these depend on."""
 
 
 def _broker(version: str) -> JarSet:
@@ -52,8 +54,20 @@ CLIENT_EXTRAS: Final = JarSet(
         LOGGING,
     ),
 )
+# Spark's connector for Kafka. The versions differ because no newer ones are published together; they work with Spark
+# 4.2. What else they depend on stands among Spark's own jars.
+SPARK_KAFKA: Final = JarSet(
+    "spark-kafka-4.2.0",
+    (
+        "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+        "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+        "org.apache.kafka:kafka-clients:3.9.2",
+        "org.apache.commons:commons-pool2:2.13.1",
+    ),
+    alone=True,
+)
 DEMO_SETS: Final = (_broker(NEWEST_BROKER),)
-ALL_SETS: Final = (*map(_broker, BROKER_VERSIONS), *map(_clients, CLIENT_VERSIONS), CLIENT_EXTRAS)
+ALL_SETS: Final = (*map(_broker, BROKER_VERSIONS), *map(_clients, CLIENT_VERSIONS), CLIENT_EXTRAS, SPARK_KAFKA)
 
 
 def cache_dir() -> Path:
@@ -111,7 +125,7 @@ def _copy_dependencies(wanted: JarSet, pom: Path, jars: Path) -> None:
 
 
 def _pom(wanted: JarSet) -> str:
-    dependencies = "".join(map(_dependency, wanted.artifacts))
+    dependencies = "".join(_dependency(artifact, alone=wanted.alone) for artifact in wanted.artifacts)
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
         f"<groupId>sluice</groupId><artifactId>{escape(wanted.name)}</artifactId><version>1</version>"
@@ -119,11 +133,12 @@ def _pom(wanted: JarSet) -> str:
     )
 
 
-def _dependency(artifact: str) -> str:
+def _dependency(artifact: str, *, alone: bool) -> str:
     group, name, version = map(escape, artifact.split(":"))
     # Kafka 3.9 brings a logging binding of its own; two bindings make slf4j choose by chance.
-    reload4j = "<exclusion><groupId>org.slf4j</groupId><artifactId>slf4j-reload4j</artifactId></exclusion>"
+    without = ("*", "*") if alone else ("org.slf4j", "slf4j-reload4j")
+    exclusion = "<exclusion><groupId>{}</groupId><artifactId>{}</artifactId></exclusion>".format(*without)
     return (
         f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>"
-        f"<exclusions>{reload4j}</exclusions></dependency>"
+        f"<exclusions>{exclusion}</exclusions></dependency>"
     )

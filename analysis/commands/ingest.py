@@ -1,0 +1,128 @@
+"""``sluice analyze ingest``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from analysis import options, session
+from analysis.session import SparkSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from analysis.sources.connection import Connection
+
+_EVERY_S: Final = 60
+_DOCUMENTS: Final = 10_000
+_UNITS_S: Final = {"s": 1, "m": 60, "h": 3600}
+
+
+def _seconds(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
+    if value is None:
+        return None
+    number, unit = value[:-1], value[-1:]
+    if unit not in _UNITS_S or not number.isdigit() or int(number) == 0:
+        raise click.BadParameter(f"{value!r} is not a time like 10s, 5m or 1h")
+    return int(number) * _UNITS_S[unit]
+
+
+@click.command()
+@options.warehouse_option
+@click.option("--bootstrap", metavar="HOST:PORT", help="Brokers of the cluster with the topic; several with commas.")
+@click.option("--topic", default="sluice-usage", show_default=True, metavar="NAME", help="The topic of usage records.")
+@click.option(
+    "--kafka-config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A client.properties as Kafka's own tools take it: security.protocol, sasl.jaas.config, ssl.truststore ...",
+)
+@click.option(
+    "--source",
+    type=click.Choice(["auto", "jvm", "python"]),
+    default="auto",
+    show_default=True,
+    help="Who reads the topic: Spark's connector where its jars are, else Python.",
+)
+@click.option("--files", metavar="DIR", help="Read files of usage records (*.jsonl) instead of a topic.")
+@click.option("--once", is_flag=True, help="Take in what there is, and end.")
+@click.option(
+    "--every", "every_s", callback=_seconds, metavar="TIME", help="Go on, a batch every 10s, 5m, 1h; 1m if not said."
+)
+@click.option("--checkpoint", metavar="DIR", help="Where progress is kept: in the warehouse, a place for each source.")
+@click.option(
+    "--max-documents",
+    type=click.IntRange(1),
+    default=_DOCUMENTS,
+    show_default=True,
+    metavar="N",
+    help="How many documents a batch takes, of up to 1,000 rows each.",
+)
+@click.option("--accept-loss", is_flag=True, help="Go on where the topic's retention has deleted what was not read.")
+@options.spark_options
+def command(
+    warehouse: str,
+    bootstrap: str | None,
+    topic: str,
+    kafka_config: Path | None,
+    source: str,
+    files: str | None,
+    every_s: int | None,
+    checkpoint: str | None,
+    max_documents: int,
+    spark: SparkSettings,
+    *,
+    once: bool,
+    accept_loss: bool,
+) -> None:
+    """Take usage records into the warehouse, exactly once: from a topic, or from files.
+
+    A run may be ended or killed at any moment; the next one goes on where it was.
+    """
+    if (bootstrap is None) == (files is None):
+        raise click.UsageError("give either --bootstrap, for a topic, or --files")
+    if once and every_s is not None:
+        raise click.UsageError("give either --once or --every")
+    if bootstrap is None:
+        running = session.start("ingest", spark)
+        stream, name = _of_files(running, str(files), max_documents)
+    else:
+        from analysis import preflight
+        from analysis.sources.connection import Connection
+
+        connection = Connection.load(bootstrap, kafka_config)
+        preflight.check(connection, topic, python=source == "python")
+        running = session.start("ingest", spark)
+        stream, name = _of_topic(running, connection, topic, source, max_documents, accept_loss=accept_loss)
+
+    from analysis.ingest import Ingestion, run
+
+    ingestion = Ingestion(running, warehouse, _tell)
+    run(
+        stream,
+        ingestion,
+        checkpoint or f"{warehouse.rstrip('/')}/checkpoints/{name}",
+        None if once else every_s or _EVERY_S,
+    )
+    click.echo(f"{warehouse}: {ingestion.total}")
+
+
+def _of_files(running: "SparkSession", directory: str, documents: int) -> "tuple[DataFrame, str]":
+    from analysis.sources import files
+
+    return files.stream(running, directory, documents), "files"
+
+
+def _of_topic(
+    running: "SparkSession", connection: "Connection", topic: str, source: str, documents: int, *, accept_loss: bool
+) -> "tuple[DataFrame, str]":
+    from analysis.sources.python_kafka import Topic
+    from analysis.sources.topic import Source, stream
+
+    found, reader = stream(running, Topic(topic, connection, documents, accept_loss), Source(source))
+    _tell(f"reading topic {topic} through {'Python' if reader is Source.PYTHON else 'the JVM connector'}")
+    return found, f"{reader}-{topic}"
+
+
+def _tell(line: str) -> None:
+    click.echo(line, err=True)

@@ -1,0 +1,221 @@
+"""A topic, read without a jar: a Python Data Source over aiokafka, for where Spark's Kafka connector is not.
+
+What is asked of the brokers is asked by a client that lives for the question: offsets are wanted once a batch. Spark
+imports this module in its Python workers. Offsets are {partition: offset}, with partitions as JSON has keys: strings.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import pyarrow as pa
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka.errors import KafkaError
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from analysis.errors import AnalysisError
+from analysis.sources.connection import Connection
+
+NAME: Final = "sluice_kafka"
+SCHEMA: Final = "value binary, topic string, partition int, offset long"
+_ARROW: Final = pa.schema(
+    [("value", pa.binary()), ("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())]
+)
+_DOCUMENTS_PER_TASK: Final = 250
+"""A quarter of a million rows: below it, another task costs more than it brings."""
+_DOCUMENTS_PER_ARROW_BATCH: Final = 100
+"""About 9 MB."""
+_FETCH_BYTES: Final = 8 * 2**20
+_POLL_MS: Final = 1000
+_SILENT_POLLS: Final = 60
+"""After which a partition that should have more is given up, for Spark to try again."""
+
+Offsets = dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """What is read, and how much of it at a time. ``accept_loss``: go on where retention has deleted what was next."""
+
+    name: str
+    connection: Connection
+    documents: int
+    accept_loss: bool
+
+    def options(self) -> dict[str, str]:
+        """Return it as options of a data source; Spark shows none that is called a secret."""
+        connection = {"bootstrap": self.connection.bootstrap, "properties": dict(self.connection.properties)}
+        rest = {"topic": self.name, "documents": str(self.documents), "accept_loss": str(self.accept_loss).lower()}
+        return {"secret": json.dumps(connection), **rest}
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> "Topic":
+        """Return what the options say."""
+        connection = Connection(**json.loads(options["secret"]))
+        return cls(options["topic"], connection, int(options["documents"]), options["accept_loss"] == "true")
+
+    def consumer(self) -> AIOKafkaConsumer:
+        """Return a consumer of committed records that has no group and no partition yet; to be started."""
+        return AIOKafkaConsumer(
+            **self.connection.for_aiokafka(),
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            max_partition_fetch_bytes=_FETCH_BYTES,
+        )
+
+
+@dataclass
+class Piece(InputPartition):
+    """Offsets [begin, end) of a partition: the work of one task."""
+
+    partition: int
+    begin: int
+    end: int
+
+
+class KafkaSource(DataSource):
+    """``spark.readStream.format("sluice_kafka")``, with ``Topic.options``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what ``format`` takes."""
+        return NAME
+
+    def schema(self) -> str:
+        """Return SCHEMA."""
+        return SCHEMA
+
+    def streamReader(self, schema: StructType) -> "KafkaReader":  # noqa: ARG002, N802  Spark's face
+        """Return the reader."""
+        return KafkaReader(Topic.of(self.options))
+
+
+class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans batches in Spark's driver and reads pieces of them in its workers."""
+
+    def __init__(self, topic: Topic) -> None:
+        self._topic = topic
+        self._target: Offsets | None = None
+        """Where a run ends that takes what there is."""
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802  Spark's face
+        """Return the first offsets there are: a warehouse begins with all that the topic has."""
+        return asyncio.run(self._bounds())[0]
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  Spark's face
+        """Return how many documents a batch takes."""
+        return ReadMaxRows(self._topic.documents)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's face
+        """Note where the topic ends now."""
+        self._target = asyncio.run(self._bounds())[1]
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802  Spark's face
+        """Return where the batch ends that begins at ``start``; a partition that is new begins where it begins."""
+        first, last = asyncio.run(self._bounds())
+        return batch_end(
+            first | start, self._target or last, limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        )
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """Return the pieces of a batch. Raises AnalysisError where some of it has been deleted."""
+        first, last = asyncio.run(self._bounds())
+        begin = {partition: start.get(partition, first.get(partition, 0)) for partition in end}
+        return pieces(self._not_lost(begin, end, first, last), end)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the documents of a piece, in a worker."""
+        piece = cast("Piece", partition)
+        with asyncio.Runner() as runner:
+            consumer = self._topic.consumer()
+            try:
+                runner.run(consumer.start())
+                yield from _documents(runner, consumer, TopicPartition(self._topic.name, piece.partition), piece)
+            except KafkaError as error:
+                raise AnalysisError(f"topic {self._topic.name}, partition {piece.partition}: {error}") from error
+            finally:
+                runner.run(consumer.stop())
+
+    async def _bounds(self) -> tuple[Offsets, Offsets]:
+        """Return the first offset of each partition, and the one after the last committed record."""
+        name = self._topic.name
+        consumer = self._topic.consumer()
+        try:
+            await consumer.start()
+            await consumer.topics()
+            partitions = [TopicPartition(name, each) for each in consumer.partitions_for_topic(name) or ()]
+            if not partitions:
+                raise AnalysisError(f"topic {name}: there is no such topic any more")
+            first = await consumer.beginning_offsets(partitions)
+            last = await consumer.end_offsets(partitions)
+        except KafkaError as error:
+            raise AnalysisError(f"topic {name}: {error}") from error
+        finally:
+            await consumer.stop()
+        return {str(at.partition): first[at] for at in partitions}, {str(at.partition): last[at] for at in partitions}
+
+    def _not_lost(self, begin: Offsets, end: Offsets, first: Offsets, last: Offsets) -> Offsets:
+        """Return where there still is something to read. Raises AnalysisError unless a loss is accepted."""
+        found = {}
+        for partition, offset in begin.items():
+            gone = end[partition] > last.get(partition, 0)  # the topic is another one by the same name
+            found[partition] = min(max(offset, first.get(partition, 0)), end[partition]) if not gone else end[partition]
+            if found[partition] > offset and not self._topic.accept_loss:
+                raise AnalysisError(
+                    f"topic {self._topic.name}, partition {partition}: offsets from {offset} on are gone, "
+                    f"deleted before they were read; --accept-loss goes on behind them"
+                )
+        return found
+
+
+def batch_end(begin: Offsets, last: Offsets, limit: int | None) -> Offsets:
+    """Return where a batch ends: at ``last``, or ``limit`` documents further, each partition in its proportion."""
+    left = {partition: max(last.get(partition, offset) - offset, 0) for partition, offset in begin.items()}
+    total = sum(left.values())
+    if limit is None or total <= limit:
+        return {partition: begin[partition] + left[partition] for partition in begin}
+    # Rounded up, so that every partition that has something gets on.
+    return {partition: begin[partition] + -(-left[partition] * limit // total) for partition in begin}
+
+
+def pieces(begin: Offsets, end: Offsets) -> list[InputPartition]:
+    """Cut what lies between into tasks: a topic keyed by proxy may have all in one partition."""
+    return [
+        Piece(int(partition), at, min(at + _DOCUMENTS_PER_TASK, end[partition]))
+        for partition in end
+        for at in range(begin[partition], end[partition], _DOCUMENTS_PER_TASK)
+    ]
+
+
+def _documents(
+    runner: asyncio.Runner, consumer: AIOKafkaConsumer, at: TopicPartition, piece: Piece
+) -> Iterator[pa.RecordBatch]:
+    """Yield what is between the offsets. Their records may be fewer: of transactions, or compacted."""
+    consumer.assign([at])
+    consumer.seek(at, piece.begin)
+    silent = 0
+    while runner.run(consumer.position(at)) < piece.end:
+        fetched = runner.run(consumer.getmany(at, timeout_ms=_POLL_MS, max_records=_DOCUMENTS_PER_ARROW_BATCH))
+        records = [record for record in fetched.get(at, ()) if record.offset < piece.end]
+        silent = 0 if fetched else silent + 1
+        if silent > _SILENT_POLLS:
+            raise AnalysisError(f"topic {at.topic}, partition {at.partition}: no answer for {_SILENT_POLLS} s")
+        if records:
+            yield _arrow(records)
+
+
+def _arrow(records: Sequence[ConsumerRecord[Any, Any]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(
+        {
+            "value": [record.value for record in records],
+            "topic": [record.topic for record in records],
+            "partition": [record.partition for record in records],
+            "offset": [record.offset for record in records],
+        },
+        schema=_ARROW,
+    )
