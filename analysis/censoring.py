@@ -18,8 +18,6 @@ from analysis.outcome import Outcome
 
 _AFTERWARDS_S: Final = 1
 """In the second behind a throttle passes what it held up last."""
-_FASTER: Final = 3
-"""How much faster than ever seen a client might send that was held up while it was seen. More changes nothing."""
 _MODEL_SHARE: Final = 0.05
 """How far from the truth the model itself may be, as a share of the time (tests/analysis/test_agreement.py)."""
 
@@ -57,9 +55,8 @@ def bounds(demand: Demand, muted_s: ArrayLike) -> Censored:
     episodes = throttled.copy()
     for later in range(1, _AFTERWARDS_S + 1):
         episodes[later:] |= throttled[:-later]
-    peak = np.where(throttled.any(axis=0), _FASTER * demand.peak_bytes_per_s, demand.peak_bytes_per_s)
-    moved = _to_the_start(demand.sent_bytes, episodes, peak)
-    high = Demand(moved, demand.request_bytes, demand.connections, peak)
+    moved = _to_the_start(demand.sent_bytes, episodes, demand.peak_bytes_per_s)
+    high = Demand(moved, demand.request_bytes, demand.connections, demand.peak_bytes_per_s)
     return Censored(demand, high, tuple(_answers(throttled, episodes)), muted.sum(axis=0))
 
 

@@ -17,6 +17,8 @@ Bools = NDArray[np.bool_]
 
 _LEAST_OTHERS: Final = 0.1
 """What n - 1 is at least: a single connection cannot overtake itself, yet its request is not infinitely small."""
+_FASTER: Final = 10
+"""How much faster a client sends for a moment than in any whole second. Between 5 and 30 agreement is the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +34,8 @@ class Demand:
     def recorded(cls, sent_bytes: ArrayLike, requests: ArrayLike, connections: ArrayLike) -> "Demand":
         """Take columns of usage records, each [second, unit], as demand.
 
-        The size of a request is their mean, connections are the mean weighted by bytes, the peak rate is the most of
-        any second. Raises ValueError where shapes differ or a number is negative or not finite.
+        The size of a request is their mean, connections are the mean weighted by bytes, the peak rate is ten times
+        the most of any second. Raises ValueError where shapes differ or a number is negative or not finite.
         """
         sent, counts, open_ = (np.asarray(values, dtype=float) for values in (sent_bytes, requests, connections))
         if not sent.shape == counts.shape == open_.shape or sent.ndim != 2:
@@ -44,7 +46,7 @@ class Demand:
         total = sent.sum(axis=0)
         request_bytes = total / np.maximum(counts.sum(axis=0), 1)
         weighted = np.einsum("su,su->u", sent, open_) / np.maximum(total, 1)
-        peak = sent.max(axis=0, initial=0)
+        peak = _FASTER * sent.max(axis=0, initial=0)
         return cls(sent, np.maximum(request_bytes, 1), np.maximum(weighted, 1), np.maximum(peak, 1))
 
     @property

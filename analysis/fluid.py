@@ -31,7 +31,8 @@ _UNLIMITED: Final = 1e300
 """An infinite quota, without its infinities."""
 _LEAST_THROTTLE_S: Final = 1e-6
 _LEAST_WAITING_BYTES: Final = 1.0
-"""Below these a throttle and a backlog are rounding errors of the curves."""
+_NEARLY: Final = 1 - 1e-9
+"""Short of these a throttle, a backlog and what lacks to the peak are rounding errors of the curves."""
 _LONGEST_TAIL_S: Final = 7200
 """How far back a carry remembers when what waits has come: it is as wide as the block, and must not grow on."""
 _PIECES: Final = 16
@@ -132,7 +133,7 @@ class _Replay:
         self.sent[: self.history + 1] = self.gone[0] - recent.sum(axis=0) + curve(recent)
 
         self.arrivals = Arrivals(self.arrived, self.unit)
-        self.sent_bytes, self.expired_bytes, self.peak_waiting_bytes = np.zeros((3, columns))
+        self.sent_bytes, self.expired_bytes, self.let_out_bytes, self.peak_waiting_bytes = np.zeros((4, columns))
         self.active_s, self.throttled_s, self.throttled_most_s, self.episodes = np.zeros((4, columns))
         self.held = (self.before.waiting_bytes >= _LEAST_WAITING_BYTES)[self.scenario, self.unit]
         self.muted_until_s = self.before.muted_s[self.scenario, self.unit]
@@ -210,9 +211,11 @@ class _Replay:
         gone = self.gone[: count + 1]
         waiting = arrived - gone
         asked_s = excess(gain(points, self.window_s)[self.history + 1 :] / self.window_s, limit, self.window_s)
-        held = waiting[1:] >= _LEAST_WAITING_BYTES
+        late = waiting >= _LEAST_WAITING_BYTES
+        # At the peak rate nobody is held up: so leaves what waits when a limit has been raised.
+        held = late[1:] & (sent < _NEARLY * self.peak)
         throttled = held | (asked_s > _LEAST_THROTTLE_S)
-        active = throttled | (arrived[1:] > arrived[:-1])
+        active = throttled | late[:-1] | (arrived[1:] > arrived[:-1])
 
         self.sent_bytes += points[-1] - points[self.history]
         self.throttled_s += throttled.sum(axis=0)
@@ -229,7 +232,7 @@ class _Replay:
         second, column = np.nonzero(throttled)
         histogram.add(self.throttles, column, throttle_s[second, column], sent[second, column])
         # A byte leaves in the middle of its second, and has come where the curve of arrivals was that high.
-        column, second = np.nonzero(waiting[:-1].T >= _LEAST_WAITING_BYTES)
+        column, second = np.nonzero(late[:-1].T)
         leaving = sent[second, column]
         came = self.arrivals.point_of(column, gone[second, column] + leaving / 2) - self.lead
         histogram.add(self.delays, column, np.maximum(start + second + 0.5 - came, 0), leaving)
@@ -261,6 +264,7 @@ class _Replay:
         waiting = self.arrived[-1, self.unit] - gone
         columns = np.flatnonzero(waiting >= _LEAST_WAITING_BYTES)
         piece = waiting[columns] / _PIECES
+        self.let_out_bytes[columns] = waiting[columns]
         for number in range(_PIECES):
             ahead = (number + 0.5) * piece
             came = self.arrivals.point_of(columns, gone[columns] + ahead) - self.lead
@@ -292,7 +296,7 @@ class _Replay:
             throttled_most_s=_put(np.zeros(shape), at, self.throttled_most_s),
             episodes=_put(np.zeros(shape), at, self.episodes),
             throttles=_weighed(total, at, self.throttles, self.sent_bytes),
-            delays=_weighed(total, at, self.delays, self.sent_bytes + self.expired_bytes),
+            delays=_weighed(total, at, self.delays, self.sent_bytes + self.expired_bytes + self.let_out_bytes),
             carry=Carry(
                 self._tail(waiting),
                 _put(np.zeros(shape), at, waiting),

@@ -1,11 +1,12 @@
 import math
 from decimal import ROUND_FLOOR, Decimal
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.throttle import INT32_MAX, clamp_ms, divide, math_round, throttle_ms
+from quotas.throttle import INT32_MAX, clamp_ms, divide, excess, math_round, throttle_ms
 
 
 @given(st.floats(-1e18, 1e18))
@@ -44,6 +45,18 @@ def test_math_round_as_java(value: float, rounded: int) -> None:
 )
 def test_throttle_ms(observed: float, limit: float, cap_ms: int | None, expected: int) -> None:
     assert throttle_ms(observed, limit, 10_000, cap_ms) == expected
+
+
+@given(st.floats(0, 1e12), st.floats(1e-3, 1e12), st.integers(1, 20_000))
+def test_the_law_in_its_other_form(total: float, limit: float, window: int) -> None:
+    """(O - T) / T * W is S / T - W."""
+    assert excess(total / window, limit, window) == pytest.approx(total / limit - window, rel=1e-9, abs=1e-9 * window)
+
+
+def test_the_law_of_arrays_is_that_of_numbers() -> None:
+    observed, limit = np.array([600.0, 500.0, 1.0]), np.array([500.0, 500.0, 4.0])
+    assert excess(observed, limit, 10.0).tolist() == [2.0, 0.0, -7.5]
+    assert [excess(o, t, 10.0) for o, t in zip(observed.tolist(), limit.tolist(), strict=True)] == [2.0, 0.0, -7.5]
 
 
 @given(st.integers())

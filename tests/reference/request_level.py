@@ -5,7 +5,7 @@ due, the oldest first. A request goes out on whichever channel is free first; it
 that the channels share. A channel whose request exceeds the quota is muted for the throttle time; the others go on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import heapreplace
 
@@ -37,12 +37,28 @@ class Run:
     left_bytes: int
     """What was still due at the end."""
 
+    @property
+    def ever_throttled(self) -> bool:
+        return any(self.muted_s)
 
-def run(demand_bytes: Sequence[float], shape: Shape, limit: float | None, window: Window = Window()) -> Run:  # noqa: B008  frozen
+    @property
+    def throttled_share(self) -> float:
+        return sum(self.muted_s) / len(self.muted_s)
+
+
+def run(
+    demand_bytes: Iterable[float],
+    shape: Shape,
+    limit: float | None,
+    window: Window = Window(),  # noqa: B008  frozen
+    *,
+    longest_ms: int | None = None,
+) -> Run:
     """Let ``demand_bytes`` (by second, falling due evenly within it) pass as ``shape`` says, under ``limit``."""
-    seconds = len(demand_bytes)
-    rate = Rate(window, limit)
-    due_s = _due(demand_bytes, shape.request_bytes)
+    demand = list(demand_bytes)
+    seconds = len(demand)
+    rate = Rate(window, limit, longest_ms)
+    due_s = _due(demand, shape.request_bytes)
     transfer_s = shape.request_bytes / shape.peak_bytes_per_s
     free_s = [0.0] * shape.connections
     line_s = 0.0
@@ -77,17 +93,18 @@ def run(demand_bytes: Sequence[float], shape: Shape, limit: float | None, window
     )
 
 
-def _due(demand_bytes: Sequence[float], request_bytes: int) -> list[float]:
+def _due(demand: list[float], request_bytes: int) -> list[float]:
     """Return when each request falls due: when its last byte would have, were the demand a stream."""
     due: list[float] = []
     rest = 0.0
-    for second, arriving in enumerate(demand_bytes):
+    for second, arriving in enumerate(demand):
         if arriving <= 0:
             continue
         count = int((rest + arriving) // request_bytes)
-        due += [second + ((number + 1) * request_bytes - rest) / arriving for number in range(count)]
+        parts = (((number + 1) * request_bytes - rest) / arriving for number in range(count))
+        due += [second + min(part, 1 - 1e-9) for part in parts]
         rest += arriving - count * request_bytes
-    return [min(at_s, len(demand_bytes) - 1e-9) for at_s in due]
+    return due
 
 
 def _union(spans: list[tuple[float, float]], seconds: int) -> list[float]:
