@@ -202,12 +202,12 @@ async def _documents(bootstrap: str) -> list[Phase]:
 
 def _compare(found: list[Phase]) -> dict[str, int]:
     """What came, and what did not by its numbers and by its own word."""
-    numbers = {document["seq"] for document in found}
+    rows = {document["seq"]: document["rows"] for document in found}
     return {
-        "documents": len(numbers),
-        "rows": sum(document["rows"] for document in found),
-        "twice": len(found) - len(numbers),
-        "missing": max(numbers) + 1 - len(numbers),
+        "documents": len(rows),
+        "rows": sum(rows.values()),
+        "twice": len(found) - len(rows),
+        "missing": max(rows) + 1 - len(rows),
         "dropped": max(document["dropped"] for document in found),
     }
 

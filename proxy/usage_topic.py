@@ -21,8 +21,6 @@ from proxy.usage_topic_creation import Topic, ensure
 _CLIENT_ID: Final = "sluice-usage"
 _REQUEST_TIMEOUT_MS: Final = 10_000
 _RETRY_MS: Final = 500
-_MAX_AGE_MS: Final = 10_000
-"""After a document has been given up on for its age, aiokafka notices with the next metadata: by default in 5 minutes."""
 _CLOSE_S: Final = 1.0
 _MAX_DOCUMENT_BYTES: Final = 4 * 2**20
 """Before compression, of one row at the least: with the longest names there are it comes to a quarter of that."""
@@ -48,7 +46,6 @@ class Login:
             "client_id": _CLIENT_ID,
             "request_timeout_ms": _REQUEST_TIMEOUT_MS,
             "retry_backoff_ms": _RETRY_MS,
-            "metadata_max_age_ms": _MAX_AGE_MS,
             "ssl_context": self.tls,
             "security_protocol": f"{'SASL_' if self.mechanism else ''}{'SSL' if self.tls else 'PLAINTEXT'}",
         }

@@ -253,6 +253,7 @@ def test_a_topic_that_is_deleted_is_made_again(
         before = proxy.counted("documents", "shipped")
         wait_until(lambda: proxy.counted("documents", "shipped") > before + 3, "shipped again", timeout_s=BACK_S)
         assert proxy.counted("documents", "dropped") == 0
+        assert proxy.process.stop() == 0
         found = documents(usage_cluster.bootstrap, proxy.topic)
     assert max(document["seq"] for document in found) > before
 
