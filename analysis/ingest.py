@@ -6,6 +6,7 @@ read by an engine that knows nothing of Spark. The batch is named by the checkpo
 that is made anew begins at 0 again, and must not replace what another one wrote.
 """
 
+import re
 import signal
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
@@ -29,6 +30,7 @@ _OPEN_FILES: Final = "16"
 """Hours that a task writes at once; beyond it Spark sorts the rows by hour first, at half the speed."""
 _SHOWN_FAULTS: Final = 3
 _POLL_S: Final = 1
+_RAISED: Final = re.compile(r"[\w.$]*(Error|Exception): .")
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -189,11 +191,8 @@ def run(stream: DataFrame, ingestion: Ingestion, checkpoint: str, every_s: int |
 
 
 def _cause(error: StreamingQueryException) -> str:
-    """Return the line of a long story that says why: of ours the last, else the first."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    ours = [
-        line.partition(AnalysisError.__name__)[2].lstrip(": ")
-        for line in lines
-        if f"{AnalysisError.__name__}: " in line
-    ]
-    return ours[-1] if ours else lines[0]
+    """Return the line of a long story that says why: the last of ours, or of any exception."""
+    lines = [line.strip().removeprefix("analysis.errors.") for line in str(error).splitlines()]
+    raised = [line for line in lines if _RAISED.match(line)]
+    ours = [line for line in raised if line.startswith(AnalysisError.__name__)]
+    return (ours or raised or lines)[-1].removeprefix(f"{AnalysisError.__name__}: ")

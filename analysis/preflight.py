@@ -10,12 +10,13 @@ import socket
 import ssl
 from typing import Any, Final
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer
 from aiokafka import errors as kafka
 from aiokafka.conn import create_conn
 
 from analysis.errors import AnalysisError
 from analysis.sources.connection import Connection, Unsupported
+from analysis.sources.python_kafka import partitions_of
 
 TIMEOUT_S: Final = 5.0
 _REFUSED_LOGIN: Final = (kafka.AuthenticationFailedError, kafka.IllegalSaslStateError)
@@ -102,13 +103,13 @@ class _Preflight:
         self.step = "brokers do not answer for the topic at the addresses that they advertise: see advertised.listeners"
         try:
             await consumer.start()
-            partitions = consumer.partitions_for_topic(self._topic)
+            partitions = await partitions_of(consumer, self._topic)
             if not partitions:
                 raise AnalysisError(
                     f"topic {self._topic} is not there, or this login may not see it: "
                     "--topic is usage.topic.name of sluice.yaml, and the proxy makes it"
                 )
-            await consumer.end_offsets([TopicPartition(self._topic, each) for each in partitions])
+            await consumer.end_offsets(partitions)
         except kafka.TopicAuthorizationFailedError:
             raise AnalysisError(
                 f"topic {self._topic}: this login may not read it: it needs READ and DESCRIBE"

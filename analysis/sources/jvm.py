@@ -34,7 +34,7 @@ def find(spark: SparkSession) -> Connector:
     places = {jar: loader.getResource(f"{name.replace('.', '/')}.class") for jar, name in _JARS.items()}
     missing = tuple(jar for jar, place in places.items() if place is None)
     place = places["spark-sql-kafka-0-10"]
-    return Connector(_version(place.toString()) if place is not None else None, missing)
+    return Connector(version_in(place.toString()) if place is not None else None, missing)
 
 
 def check(connector: Connector, spark_version: str) -> None:
@@ -55,7 +55,7 @@ def coordinates(spark_version: str) -> str:
     return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark_version}"
 
 
-def _version(place: str) -> str:
+def version_in(place: str) -> str:
     """Return the version in a jar's name: ``jar:file:/…/spark-sql-kafka-0-10_2.13-4.2.0.jar!/…``."""
     return place.partition(".jar!")[0].rpartition("-")[2]
 

@@ -7,6 +7,7 @@ imports this module in its Python workers. Offsets are {partition: offset}, with
 import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -58,15 +59,21 @@ class Topic:
         connection = Connection(**json.loads(options["secret"]))
         return cls(options["topic"], connection, int(options["documents"]), options["accept_loss"] == "true")
 
-    def consumer(self) -> AIOKafkaConsumer:
-        """Return a consumer of committed records that has no group and no partition yet; to be started."""
-        return AIOKafkaConsumer(
+    async def consumer(self) -> AIOKafkaConsumer:
+        """Return a consumer of committed records that has no group and no partition yet, started. Raises KafkaError."""
+        consumer = AIOKafkaConsumer(
             **self.connection.for_aiokafka(),
             isolation_level="read_committed",
             enable_auto_commit=False,
             auto_offset_reset="none",
             max_partition_fetch_bytes=_FETCH_BYTES,
         )
+        try:
+            await consumer.start()
+        except BaseException:
+            await consumer.stop()
+            raise
+        return consumer
 
 
 @dataclass
@@ -116,61 +123,70 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = asyncio.run(self._bounds())[1]
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802  Spark's face
-        """Return where the batch ends that begins at ``start``; a partition that is new begins where it begins."""
+        """Return where the batch ends that begins at ``start``. Raises AnalysisError for what has been deleted."""
         first, last = asyncio.run(self._bounds())
-        return batch_end(
-            first | start, self._target or last, limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        )
+        begin = going_on(self._topic, start, first, last)
+        return batch_end(begin, self._target or last, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """Return the pieces of a batch. Raises AnalysisError where some of it has been deleted."""
+        """Return the pieces of a batch. Raises AnalysisError for what has been deleted, since it was planned too."""
         first, last = asyncio.run(self._bounds())
-        begin = {partition: start.get(partition, first.get(partition, 0)) for partition in end}
-        return pieces(self._not_lost(begin, end, first, last), end)
+        begin = going_on(self._topic, start, first, last)
+        going_on(self._topic, end, first, last)
+        return pieces(begin, {each: min(offset, last[each]) for each, offset in end.items() if each in last})
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the documents of a piece, in a worker."""
         piece = cast("Piece", partition)
-        with asyncio.Runner() as runner:
-            consumer = self._topic.consumer()
+        at = TopicPartition(self._topic.name, piece.partition)
+        with _said(f"topic {at.topic}, partition {at.partition}"), asyncio.Runner() as runner:
+            consumer = runner.run(self._topic.consumer())
             try:
-                runner.run(consumer.start())
-                yield from _documents(runner, consumer, TopicPartition(self._topic.name, piece.partition), piece)
-            except KafkaError as error:
-                raise AnalysisError(f"topic {self._topic.name}, partition {piece.partition}: {error}") from error
+                yield from _documents(runner, consumer, at, piece)
             finally:
                 runner.run(consumer.stop())
 
     async def _bounds(self) -> tuple[Offsets, Offsets]:
         """Return the first offset of each partition, and the one after the last committed record."""
         name = self._topic.name
-        consumer = self._topic.consumer()
-        try:
-            await consumer.start()
-            await consumer.topics()
-            partitions = [TopicPartition(name, each) for each in consumer.partitions_for_topic(name) or ()]
-            if not partitions:
-                raise AnalysisError(f"topic {name}: there is no such topic any more")
-            first = await consumer.beginning_offsets(partitions)
-            last = await consumer.end_offsets(partitions)
-        except KafkaError as error:
-            raise AnalysisError(f"topic {name}: {error}") from error
-        finally:
-            await consumer.stop()
+        with _said(f"topic {name}"):
+            consumer = await self._topic.consumer()
+            try:
+                partitions = await partitions_of(consumer, name)
+                if not partitions:
+                    raise AnalysisError(f"topic {name} is not there any more")
+                first = await consumer.beginning_offsets(partitions)
+                last = await consumer.end_offsets(partitions)
+            finally:
+                await consumer.stop()
         return {str(at.partition): first[at] for at in partitions}, {str(at.partition): last[at] for at in partitions}
 
-    def _not_lost(self, begin: Offsets, end: Offsets, first: Offsets, last: Offsets) -> Offsets:
-        """Return where there still is something to read. Raises AnalysisError unless a loss is accepted."""
-        found = {}
-        for partition, offset in begin.items():
-            gone = end[partition] > last.get(partition, 0)  # the topic is another one by the same name
-            found[partition] = min(max(offset, first.get(partition, 0)), end[partition]) if not gone else end[partition]
-            if found[partition] > offset and not self._topic.accept_loss:
-                raise AnalysisError(
-                    f"topic {self._topic.name}, partition {partition}: offsets from {offset} on are gone, "
-                    f"deleted before they were read; --accept-loss goes on behind them"
-                )
-        return found
+
+async def partitions_of(consumer: AIOKafkaConsumer, topic: str) -> list[TopicPartition]:
+    """Return a topic's partitions; none if it is not there, or not to be seen."""
+    # Of all topics: to ask for one by its name would make it, where brokers make topics by themselves.
+    cluster = await consumer._client.fetch_all_metadata()  # noqa: SLF001  `topics` throws the partitions away
+    return [TopicPartition(topic, each) for each in sorted(cluster.partitions_for_topic(topic) or ())]
+
+
+def going_on(topic: Topic, start: Offsets, first: Offsets, last: Offsets) -> Offsets:
+    """Return where to go on reading, of partitions that have [first, last): a new one from where it begins.
+
+    Raises AnalysisError where what comes next has been deleted, unless a loss is accepted.
+    """
+    found = {}
+    for partition, lowest in first.items():
+        found[partition] = offset = start.get(partition, lowest)
+        if lowest <= offset <= last[partition]:
+            continue
+        # Deleted by retention; or with the topic, and this is a new one by the same name.
+        if not topic.accept_loss:
+            raise AnalysisError(
+                f"topic {topic.name}, partition {partition} has offsets {lowest} to {last[partition]}, and {offset} is "
+                "next: what was not read is deleted; --accept-loss goes on with what there is"
+            )
+        found[partition] = lowest
+    return found
 
 
 def batch_end(begin: Offsets, last: Offsets, limit: int | None) -> Offsets:
@@ -190,6 +206,15 @@ def pieces(begin: Offsets, end: Offsets) -> list[InputPartition]:
         for partition in end
         for at in range(begin[partition], end[partition], _DOCUMENTS_PER_TASK)
     ]
+
+
+@contextmanager
+def _said(what: str) -> Iterator[None]:
+    """Turn what brokers answer into a line of ours."""
+    try:
+        yield
+    except KafkaError as error:
+        raise AnalysisError(f"{what}: {error}") from error
 
 
 def _documents(

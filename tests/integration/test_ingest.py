@@ -1,0 +1,161 @@
+"""Usage records from a real topic into the warehouse: read by Python and by the JVM, killed, on a cluster, refused."""
+
+import asyncio
+import signal
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import duckdb
+import orjson
+import pytest
+from aiokafka import AIOKafkaProducer
+
+from tests.analysis.records import Document, document, row
+from tests.harness.jars import SPARK_KAFKA, jar_dir
+from tests.harness.kafka import KafkaCluster
+from tests.harness.process import Program
+from tests.integration.conftest import fresh_name
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+
+ROOT: Final = Path(__file__).parents[2]
+TIMEOUT_S: Final = 240.0
+PARTITIONS: Final = 3
+INSTANCES: Final = 3
+DOCUMENTS: Final = 40
+"""Of each instance."""
+ROWS: Final = [row(f"user-{number}", bytes_in=number + 1) for number in range(20)]
+SMALL: Final = ("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+LOCAL: Final = ("--master", "local[2]", "--conf", "spark.driver.memory=1g", *SMALL)
+
+
+def documents(instance: str) -> list[Document]:
+    """Half an hour and a half: two hours are concerned."""
+    return [{**document(seq, ROWS, second=120 * seq), "instance": instance} for seq in range(DOCUMENTS)]
+
+
+async def fill(bootstrap: str, topic: str) -> None:
+    """Write what proxies would, some of it twice, something unreadable, and last what was never committed."""
+    options = {"bootstrap_servers": bootstrap, "compression_type": "zstd"}
+    async with AIOKafkaProducer(**options) as producer:
+        for number in range(INSTANCES):
+            for each in documents(f"edge-{number}"):
+                for _ in range(2 if each["seq"] % 10 == 0 else 1):
+                    await producer.send(topic, orjson.dumps(each), key=f"edge-{number}".encode())
+        await producer.send_and_wait(topic, b"nonsense", partition=0)
+    async with AIOKafkaProducer(**options, transactional_id=topic) as producer:
+        for partition in range(PARTITIONS):
+            await producer.begin_transaction()
+            given_up = orjson.dumps({**document(0, ROWS), "instance": "aborted"})
+            await producer.send_and_wait(topic, given_up, partition=partition)
+            await producer.abort_transaction()
+
+
+@pytest.fixture(scope="module")
+def usage_topic(cluster: KafkaCluster) -> str:
+    name = fresh_name("usage")
+    cluster.create_topic(name, partitions=PARTITIONS)
+    asyncio.run(fill(cluster.bootstrap, name))
+    return name
+
+
+def run(name: str, command: Sequence[str], folder: Path, **environment: str) -> tuple[int, str]:
+    """Exit status and output of a program; it is stopped in any case."""
+    with Program(name, command, folder / f"{name}.log", environment=environment) as program:
+        status = program.wait(TIMEOUT_S)
+    return status, program.output()
+
+
+def ingest(folder: Path, *arguments: str) -> tuple[int, str]:
+    sluice = str(Path(sys.executable).parent / "sluice")
+    return run("ingest", [sluice, "analyze", "ingest", "--warehouse", str(folder / "warehouse"), *arguments], folder)
+
+
+def stored(warehouse: Path) -> dict[str, tuple[int, int, int]]:
+    """Documents, rows and bytes of each instance, as DuckDB finds them: in whatever file is anywhere in the table."""
+    query = """SELECT instance, count(DISTINCT (boot, seq)), count(*), sum(bytes_in)
+               FROM read_parquet(?, hive_partitioning=true) GROUP BY instance"""
+    found = duckdb.execute(query, [f"{warehouse}/usage/**/*.parquet"]).fetchall()
+    return {instance: (int(documents), int(rows), int(total)) for instance, documents, rows, total in found}
+
+
+def expected() -> dict[str, tuple[int, int, int]]:
+    total = DOCUMENTS * sum(each["bytes_in"] for each in ROWS)
+    return {f"edge-{number}": (DOCUMENTS, DOCUMENTS * len(ROWS), total) for number in range(INSTANCES)}
+
+
+SUM: Final = (
+    f"{INSTANCES * DOCUMENTS:,} documents, {INSTANCES * DOCUMENTS * len(ROWS):,} rows, "
+    f"{INSTANCES * DOCUMENTS // 10} duplicate, 1 rejected"
+)
+
+
+def test_killed_after_each_batch_nothing_is_lost_or_doubled(
+    cluster: KafkaCluster, usage_topic: str, tmp_path: Path
+) -> None:
+    notes = tmp_path / "killed"
+    notes.mkdir()
+    program = [sys.executable, str(Path(__file__).with_name("killed_ingest.py")), str(notes)]
+    place = ["--warehouse", str(tmp_path / "warehouse"), "--bootstrap", cluster.bootstrap, "--topic", usage_topic]
+    options = [*place, "--once", "--source", "python", "--max-documents", "60", *LOCAL]
+    statuses: list[int] = []
+    while not statuses or statuses[-1] == -signal.SIGKILL:
+        status, output = run(f"ingest-{len(statuses)}", [*program, "ingest", *options], tmp_path, PYTHONPATH=str(ROOT))
+        assert status in (0, -signal.SIGKILL), output
+        statuses.append(status)
+    assert len(statuses) >= 3
+    assert len(list(notes.iterdir())) == len(statuses) - 1
+    assert stored(tmp_path / "warehouse") == expected()
+
+
+def test_by_the_connector(cluster: KafkaCluster, usage_topic: str, tmp_path: Path) -> None:
+    jars = ",".join(map(str, sorted(jar_dir(SPARK_KAFKA.name).glob("*.jar"))))
+    place = ("--bootstrap", cluster.bootstrap, "--topic", usage_topic)
+    status, output = ingest(tmp_path, *place, "--once", *LOCAL, "--conf", f"spark.jars={jars}")
+    assert status == 0, output
+    assert f"reading topic {usage_topic} through the JVM connector" in output
+    assert f"rejected: topic {usage_topic}, partition 0, offset " in output
+    assert SUM in output
+    assert stored(tmp_path / "warehouse") == expected()
+
+
+def test_on_a_cluster(cluster: KafkaCluster, usage_topic: str, tmp_path: Path) -> None:
+    """Two workers, processes of their own, that have this package by --py-files alone; the driver too."""
+    package = tmp_path / "sluice.zip"
+    with zipfile.ZipFile(package, "w") as archive:
+        for name in ("analysis", "config", "quotas"):
+            for module in (ROOT / name).rglob("*.py"):
+                archive.write(module, module.relative_to(ROOT))
+    python = tmp_path / "python"  # knows what is installed, and not that this package is, as an editable one
+    libraries = sysconfig.get_path("purelib")
+    python.write_text(
+        f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{libraries}" exec {sys.executable} -S "$@"\n', encoding="utf-8"
+    )
+    python.chmod(0o755)
+    submit = [
+        *(str(Path(sys.executable).parent / "spark-submit"), "--master", "local-cluster[2,1,1024]"),
+        *(
+            "--conf",
+            "spark.executor.memory=512m",
+            "--conf",
+            "spark.ui.enabled=false",
+            *SMALL,
+            "--py-files",
+            str(package),
+        ),
+    ]
+    program = [str(ROOT / "analysis" / "__main__.py"), "ingest", "--warehouse", str(tmp_path / "warehouse")]
+    options = ["--bootstrap", cluster.bootstrap, "--topic", usage_topic, "--once", "--source", "python"]
+    environment = {
+        "PYSPARK_PYTHON": str(python),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_WORKER_DIR": str(tmp_path / "work"),
+    }
+    status, output = run("submit", [*submit, *program, *options], tmp_path, **environment)
+    assert status == 0, output
+    assert SUM in output
+    assert stored(tmp_path / "warehouse") == expected()
