@@ -138,6 +138,12 @@ class Session:
             self._broker.close()
         self._on_closed(self)
 
+    def broker_lost(self) -> None:
+        """Take the broker's close."""
+        if not self.closed:
+            self.sasl.refused()
+            self.close()
+
     def abort(self) -> None:
         """Cut both ends off, with what was still to be sent."""
         self.close()

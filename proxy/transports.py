@@ -166,4 +166,4 @@ class BrokerEnd(_End):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._session.close()  # the client learns it by its own close
+        self._session.broker_lost()  # the client learns it by its own close

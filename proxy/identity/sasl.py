@@ -195,6 +195,12 @@ class SaslObserver:
                 self.deadline_ms = now_ms + lifetime_ms - min(lifetime_ms // 20, _REAUTHENTICATION_MS)
             self._succeed()
 
+    def refused(self) -> None:
+        """Take note that the broker has closed: with an exchange open, that is how it refuses raw tokens."""
+        if self._open and self.mechanism is not None:
+            self._open = False
+            self._rules.on_outcome(self.mechanism, False, self._peer)
+
     # ------------------------------------------------------------------------------------------------- raw tokens
 
     @property

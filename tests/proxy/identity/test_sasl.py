@@ -111,6 +111,23 @@ def test_a_lifetime_that_a_failed_login_announces_is_none() -> None:
     assert play.session.sasl.deadline_ms > 10**15
 
 
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_broker_that_closes_instead_of_an_answer_has_refused(version: int) -> None:
+    play = Play(authenticated=False)
+    play.from_client(handshake(1, "PLAIN", version))
+    play.from_broker(handshake_answer(1))
+    play.from_client(frame(ALICE) if version == 0 else authenticate(2, ALICE))
+    play.session.broker_lost()
+    play.session.broker_lost()
+    assert (play.outcomes, play.session.closed) == ([("PLAIN", False)], True)
+
+
+def test_a_broker_that_closes_later_has_refused_nobody() -> None:
+    play = logged_in()
+    play.session.broker_lost()
+    assert (play.outcomes, play.session.closed) == ([("PLAIN", True)], True)
+
+
 def test_what_comes_with_the_first_token_of_a_client_of_kafka_0_9() -> None:
     play = Play(authenticated=False)
     token = frame(b"\x60\x82\2\x35" + bytes(50))
