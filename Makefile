@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PACKAGES := proxy protocol quotas config analysis tests bench deploy
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-spark test-integration test-all lint format bench bench-analysis table docs clean
+.PHONY: help setup demo test test-unit coverage test-spark test-integration test-all lint format bench bench-analysis table docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -33,6 +33,9 @@ format: $(VENV)/.installed  ## rewrite the sources in the house format
 	$(BIN)/ruff format $(PACKAGES)
 
 test-unit: $(VENV)/.installed  ## the tests that need no broker (under a minute)
+	$(BIN)/pytest -m 'not integration and not matrix and not spark'
+
+coverage: $(VENV)/.installed  ## what the unit tests do not reach (measuring it takes as long again as the tests)
 	$(BIN)/pytest -m 'not integration and not matrix and not spark' --cov --cov-report=term-missing:skip-covered
 
 test-spark: setup  ## the tests that need Spark and no broker
@@ -41,9 +44,9 @@ test-spark: setup  ## the tests that need Spark and no broker
 test-integration: setup  ## one of each kind against real brokers
 	$(BIN)/pytest -m 'integration and not matrix'
 
-test: setup lint test-unit test-spark test-integration  ## everything
+test: setup lint test-unit test-integration  ## everything
 
-test-all: test  ## and the whole matrix of clients and brokers
+test-all: test test-spark  ## and Spark, and the whole matrix of clients and brokers
 	$(BIN)/pytest -m matrix
 
 bench: setup  ## HAProxy and Sluice side by side; text and bench/results/*.json

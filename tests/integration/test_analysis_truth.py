@@ -34,7 +34,7 @@ from tests.integration.conftest import NODE_IDS, fresh_name
 from tests.integration.paced import Client, lateness_s, run_paced
 from tests.integration.recorded import Counter, Document, Recording, documents, recording, rows
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.matrix, pytest.mark.timeout(900)]
 
 QUOTA: Final = 200_000.0
 """Bytes per second, of everybody."""

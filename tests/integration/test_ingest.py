@@ -20,7 +20,7 @@ from tests.harness.kafka import KafkaCluster
 from tests.harness.process import Program
 from tests.integration.conftest import fresh_name
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark]
+pytestmark = [pytest.mark.matrix, pytest.mark.spark]
 
 ROOT: Final = Path(__file__).parents[2]
 TIMEOUT_S: Final = 240.0

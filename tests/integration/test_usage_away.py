@@ -34,7 +34,7 @@ from tests.harness.wire import Address, Connection
 from tests.integration.conftest import fresh_name
 from tests.integration.test_usage import NODE_ID, documents, totals
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.matrix  # a minute without a topic, more than once
 
 AWAY_S: Final = 60.0
 BACK_S: Final = 60.0
