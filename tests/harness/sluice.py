@@ -27,7 +27,7 @@ from tests.harness.process import Program
 from tests.harness.wire import Address
 
 NO_QUOTAS: Final = "quotas: []\n"
-READY_TIMEOUT_S: Final = 15.0
+READY_TIMEOUT_S: Final = 90.0
 HTTP_TIMEOUT_S: Final = 5.0
 _SLUICE: Final = str(Path(sys.executable).parent / "sluice")
 
