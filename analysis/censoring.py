@@ -19,7 +19,7 @@ from analysis.outcome import Outcome
 _AFTERWARDS_S: Final = 1
 """In the second behind a throttle passes what it held up last."""
 _MODEL_SHARE: Final = 0.05
-"""How far from the truth the model itself may be, as a share of the time (tests/analysis/test_agreement.py)."""
+"""How far from the truth the model itself may be, as a share of the active time (tests/analysis/test_agreement.py)."""
 
 
 class Answer(StrEnum):
@@ -32,14 +32,20 @@ class Answer(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Censored:
-    """Demand at least and at most, and per unit whether they differ."""
+class Known:
+    """How much is known of units, each [unit]."""
+
+    answers: tuple[Answer, ...]
+    muted_s: Floats
+    """In how many seconds each was held up while recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Censored(Known):
+    """Demand at least and at most; they differ where the answer is not exact."""
 
     low: Demand
     high: Demand
-    answers: tuple[Answer, ...]
-    muted_s: Floats
-    """[unit]: in how many seconds each was held up while recorded."""
 
 
 def bounds(demand: Demand, muted_s: ArrayLike) -> Censored:
@@ -57,11 +63,11 @@ def bounds(demand: Demand, muted_s: ArrayLike) -> Censored:
         episodes[later:] |= throttled[:-later]
     moved = _to_the_start(demand.sent_bytes, episodes, demand.peak_bytes_per_s)
     high = Demand(moved, demand.request_bytes, demand.connections, demand.peak_bytes_per_s)
-    return Censored(demand, high, tuple(_answers(throttled, episodes)), muted.sum(axis=0))
+    return Censored(tuple(_answers(throttled, episodes)), muted.sum(axis=0), demand, high)
 
 
 def throttled_bounds_s(
-    censored: Censored, low: Outcome, high: Outcome, limits: ArrayLike, recorded: ArrayLike
+    known: Known, low: Outcome, high: Outcome, limits: ArrayLike, recorded: ArrayLike
 ) -> tuple[Floats, Floats]:
     """Return for how many seconds each unit would be throttled, at least and at most, [scenario, unit] both.
 
@@ -69,18 +75,18 @@ def throttled_bounds_s(
     were in force meanwhile, NaN where they changed or are not known: under a higher one a unit is not throttled more
     than it was, and under a lower one not less. Where a unit was never throttled both are what the replay says.
     """
-    exact = np.array([answer is Answer.EXACT for answer in censored.answers])
-    unknown = np.array([answer is Answer.UNKNOWN for answer in censored.answers])
-    slack_s = _MODEL_SHARE * low.seconds
+    exact = np.array([answer is Answer.EXACT for answer in known.answers])
+    unknown = np.array([answer is Answer.UNKNOWN for answer in known.answers])
+    slack_s = _MODEL_SHARE * np.maximum(low.active_s, high.active_s)
     least = np.minimum(low.throttled_s, high.throttled_s) - slack_s
     most = np.maximum(low.throttled_s, high.throttled_most_s) + slack_s
     most = np.where(unknown, low.seconds, most)
     proposed, in_force = np.broadcast_arrays(np.asarray(limits, dtype=float), np.asarray(recorded, dtype=float))
     proposed = np.where(np.isnan(proposed), np.inf, proposed)
-    least = np.where(proposed < in_force, np.maximum(least, censored.muted_s), least)  # false where it is NaN
-    most = np.where(proposed > in_force, np.minimum(most, censored.muted_s), most)
+    least = np.where(proposed < in_force, np.maximum(least, known.muted_s), least)  # false where it is NaN
+    most = np.where(proposed > in_force, np.minimum(most, known.muted_s), most)
     same = proposed == in_force
-    least, most = (np.where(same, censored.muted_s, seconds) for seconds in (least, most))
+    least, most = (np.where(same, known.muted_s, seconds) for seconds in (least, most))
     least = np.clip(least, 0, low.seconds)
     most = np.clip(most, 0, low.seconds)
     least = np.minimum(least, most)

@@ -48,10 +48,14 @@ def faults(documents: DataFrame) -> DataFrame:
     return read(documents).where(~F.col("readable")).withColumn("fault", _fault())
 
 
-def rows_of(documents: DataFrame) -> DataFrame:
-    """Return the rows (``schema.ROWS``) of documents that were read and are readable."""
+def rows_of(documents: DataFrame, *, two_digits: bool = False) -> DataFrame:
+    """Return the rows (``schema.ROWS``) of documents that were read and are readable.
+
+    ``two_digits``: hours are strings of two, as partitions are called.
+    """
     time = F.timestamp_millis("document.time_ms")
-    by_document = {"time": time, "date": F.to_date(time), "hour": F.hour(time), "last": row_count() - 1}
+    hour = F.lpad(F.hour(time).cast("string"), 2, "0") if two_digits else F.hour(time)
+    by_document = {"time": time, "date": F.to_date(time), "hour": hour, "last": row_count() - 1}
     documents = documents.select("document", *(value.alias(name) for name, value in by_document.items()))
     # By index: a missing array is null at every index, and arrays_zip would have to be told of it.
     index = F.explode(F.sequence(F.lit(0), "last")).alias("index")

@@ -1,46 +1,68 @@
 """Files wherever Hadoop can reach them: local, HDFS, object stores. All through the driver's JVM."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
+
+from analysis.errors import AnalysisError
 
 
 class Folder:
-    """A directory, by its path or URI. Raises Py4JJavaError where its file system cannot be reached."""
+    """A directory, by its path or URI. All methods raise AnalysisError for what its file system will not do."""
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
         context: Any = spark.sparkContext
         self._jvm = context._jvm  # noqa: SLF001  the only way to Hadoop's file systems
-        self._path = self._jvm.org.apache.hadoop.fs.Path(uri)
-        self._files = self._path.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001
+        self._uri = uri
+        with self._said():
+            self._path = self._jvm.org.apache.hadoop.fs.Path(uri)
+            self._files = self._path.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001
 
     def exists(self, name: str = "") -> bool:
         """Whether the directory, or something in it, is there."""
-        return bool(self._files.exists(self._at(name)))
+        with self._said():
+            return bool(self._files.exists(self._at(name)))
 
     def names(self, pattern: str) -> list[str]:
         """Return the names of what is in it, sorted, by a glob: ``date=*``; of ``a/*`` the last parts."""
-        return sorted(status.getPath().getName() for status in self._files.globStatus(self._at(pattern)) or ())
+        with self._said():
+            return sorted(status.getPath().getName() for status in self._files.globStatus(self._at(pattern)) or ())
 
     def read(self, name: str) -> str:
         """Return a small file's text."""
-        stream = self._files.open(self._at(name))
-        try:
-            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-        finally:
-            stream.close()
+        with self._said():
+            stream = self._files.open(self._at(name))
+            try:
+                return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+            finally:
+                stream.close()
 
     def write(self, name: str, text: str) -> None:
         """Write a small file, over one that is there."""
-        stream = self._files.create(self._at(name), True)
-        try:
-            stream.write(bytearray(text, "utf-8"))
-        finally:
-            stream.close()
+        with self._said():
+            stream = self._files.create(self._at(name), True)
+            try:
+                stream.write(bytearray(text, "utf-8"))
+            finally:
+                stream.close()
 
     def remove(self, name: str) -> None:
         """Remove a directory in it, with all that it holds."""
-        self._files.delete(self._at(name), True)
+        with self._said():
+            self._files.delete(self._at(name), True)
 
     def _at(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self._path, name) if name else self._path
+
+    @contextmanager
+    def _said(self) -> Iterator[None]:
+        try:
+            yield
+        except Py4JJavaError as error:
+            lines = str(
+                error.java_exception.getMessage() or error.java_exception.getClass().getSimpleName()
+            ).splitlines()
+            raise AnalysisError(f"{self._uri}: {lines[0]}") from error

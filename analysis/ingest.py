@@ -26,8 +26,12 @@ from analysis.sources.place import PLACE, where
 
 _BYTES_PER_TASK: Final = 32 * 2**20
 """Of documents: a quarter of a million rows, 3 MB of Parquet. A short batch makes one file an hour."""
-_OPEN_FILES: Final = "16"
-"""Hours that a task writes at once; beyond it Spark sorts the rows by hour first, at half the speed."""
+_WRITING: Final = {
+    # Hours that a task writes at once; beyond it Spark sorts the rows by hour first, at half the speed.
+    "spark.sql.maxConcurrentOutputFileWriters": "16",
+    # Not INT96, which is what Spark writes by itself: no reader can skip by it.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
 _SHOWN_FAULTS: Final = 3
 _POLL_S: Final = 1
 _RAISED: Final = re.compile(r"[\w.$]*(Error|Exception): .")
@@ -79,7 +83,8 @@ class Ingestion:
     def publish(self, batch: DataFrame, number: int) -> None:
         """Store a batch: the function for ``foreachBatch``."""
         spark = batch.sparkSession
-        spark.conf.set("spark.sql.maxConcurrentOutputFileWriters", _OPEN_FILES)
+        for key, value in _WRITING.items():
+            spark.conf.set(key, value)
         self._spark = spark
         self._batch = f"{spark.sparkContext.getLocalProperty('sql.streaming.queryId')}-{number}"
         documents = batch.withColumn("id", F.monotonically_increasing_id()).persist(StorageLevel.MEMORY_AND_DISK)
@@ -129,8 +134,8 @@ class Ingestion:
             F.coalesce(F.sum(F.when(good, row_count())), F.lit(0)).alias("rows"),
             F.count_if(~good).alias("rejected"),
         )
-        partitions = {"hour": F.lpad(F.col("hour").cast("string"), 2, "0"), "batch": F.lit(self._batch)}
-        writer = rows_of(rows.where(good)).withColumns(partitions).write.partitionBy(*tables.PARTITIONS)
+        stored = rows_of(rows.where(good), two_digits=True).withColumn("batch", F.lit(self._batch))
+        writer = stored.write.partitionBy(*tables.PARTITIONS)
         writer = writer.mode("overwrite").option("partitionOverwriteMode", "dynamic").option("compression", "zstd")
         writer.parquet(tables.path_of(self._warehouse, tables.USAGE))
         return Tally(**counted.get)

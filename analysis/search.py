@@ -1,7 +1,7 @@
 """The smallest quota for each unit that meets a target, and how far it can be trusted."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -19,7 +19,7 @@ from config.problems import InvalidValue
 from config.units import BYTE_UNITS, parse_duration_ms
 from quotas.rate import Window
 
-_SCALES: Final = 8
+SCALES: Final = 8
 """How many quotas are tried in one pass: the block is as wide, and costs three times as much as one."""
 _RESOLUTION: Final = 1.02
 _LEAST_DAYS: Final = 1.0
@@ -133,26 +133,44 @@ def smallest(
     if not len(wanted):
         return found
     demand = demand.only(wanted)
-    high = _enough(demand, window)
-    low = np.minimum(total[wanted] / len(demand.sent_bytes), high)
-    parts = np.arange(_SCALES) / _SCALES  # the low end itself may do, once
-    while (high > low * _RESOLUTION).any():
-        tried = low * (high / low) ** parts[:, None]
-        met = target.met(replay(demand, tried, window, bounds=bounds), window)
-        # All from there on must meet it: a quota that is met by chance below one that is not is not trusted.
-        fails = _SCALES - np.logical_and.accumulate(met[::-1]).sum(axis=0)
-        unit = np.arange(len(low))
-        low, high = np.concatenate((low[None], tried))[fails, unit], np.concatenate((tried, high[None]))[fails, unit]
-        parts = np.arange(1, _SCALES + 1) / (_SCALES + 1)
-    found[wanted] = high
+
+    def met(tried: Floats) -> Bools:
+        return target.met(replay(demand, tried, window, bounds=bounds), window)
+
+    high = enough(surge_bytes(demand.sent_bytes, surge_window_s(window)), window)
+    found[wanted] = least_that(met, total[wanted] / len(demand.sent_bytes), high)
     return found
 
 
-def _enough(demand: Demand, window: Window) -> Floats:
-    """Return quotas under which nobody is ever throttled, wherever samples begin: Kafka divides by N - 1 at least."""
+def least_that(met: Callable[[Floats], Bools], low: Floats, high: Floats) -> Floats:
+    """Return the smallest quota [unit] between ``low`` and ``high`` that does, to 2 %, from above.
+
+    ``met`` says of quotas [scenario, unit], ``SCALES`` of them at once, which do; those of ``high`` are known to.
+    """
+    low = np.minimum(low, high)
+    parts = np.arange(SCALES) / SCALES  # the low end itself may do, once
+    while (high > low * _RESOLUTION).any():
+        tried = low * (high / low) ** parts[:, None]
+        # All from there on must meet it: a quota that is met by chance below one that is not is not trusted.
+        fails = SCALES - np.logical_and.accumulate(met(tried)[::-1]).sum(axis=0)
+        unit = np.arange(len(low))
+        low, high = np.concatenate((low[None], tried))[fails, unit], np.concatenate((tried, high[None]))[fails, unit]
+        parts = np.arange(1, SCALES + 1) / (SCALES + 1)
+    return high
+
+
+def surge_window_s(window: Window) -> float:
+    """Return how long the bytes of a surge can count together, wherever samples begin."""
+    return (window.keep_ms + window.size_ms) / 1000
+
+
+def enough(surge: Floats, window: Window) -> Floats:
+    """Return quotas under which nobody is ever throttled, from the most bytes in any ``surge_window_s``.
+
+    Kafka divides by N - 1 samples at least.
+    """
     sample_s = window.size_ms / 1000
-    window_s = window.keep_ms / 1000
-    return surge_bytes(demand.sent_bytes, window_s + sample_s) / max(window_s - sample_s, sample_s)
+    return np.asarray(surge / max(window.keep_ms / 1000 - sample_s, sample_s))
 
 
 def with_headroom(quotas: ArrayLike, headroom: float = 0.15) -> Floats:

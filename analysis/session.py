@@ -1,5 +1,6 @@
 """The Spark session: here on all cores where nobody says otherwise, and unchanged wherever spark-submit puts it."""
 
+import logging
 import os
 import shutil
 import sys
@@ -39,7 +40,7 @@ def start(name: str, settings: SparkSettings = SparkSettings()) -> "SparkSession
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
-    conf = {**_defaults(settings), **_ALWAYS, **settings.conf}
+    conf = chosen(settings)
     builder = SparkSession.builder.appName(f"sluice {name}")
     for key, value in conf.items():
         builder = builder.config(key, value)
@@ -49,9 +50,15 @@ def start(name: str, settings: SparkSettings = SparkSettings()) -> "SparkSession
         session = builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise AnalysisError(_not_started(str(error))) from error
+    _quiet()
     for key, value in _ALWAYS.items():
         session.conf.set(key, value)
     return session
+
+
+def chosen(settings: SparkSettings) -> dict[str, str]:
+    """Return Spark's settings as they are asked for: what is said goes before what Sluice would choose."""
+    return {**_defaults(settings), **_ALWAYS, **settings.conf}
 
 
 def under_spark_submit() -> bool:
@@ -111,6 +118,14 @@ def _need_java() -> None:
         raise AnalysisError(
             f"there is no Java: install {_OLDEST_JAVA} or newer (Debian: apt-get install openjdk-17-jre-headless)"
         )
+
+
+def _quiet() -> None:
+    """Keep PySpark from logging, as pages of JSON, what it raises as well."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _not_started(said: str) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.analysis import figures
+from bench.analysis.comparison import QUESTIONS, compare
 from bench.analysis.documents import World, generate
 from bench.analysis.figures import Measured, growths
 from bench.analysis.oracle import require_all
@@ -86,11 +87,15 @@ def _measure(options: argparse.Namespace, folder: Path) -> None:
                 require_all(generated)
             measured.append(Measured(step.name, world.name, generated.rows, cost))
             print(measured[-1].line(step.aim), flush=True)
+        if QUESTIONS in options.only.split(","):
+            for engine, cost in compare(generated, folder, options.heap).items():
+                measured.append(Measured(f"{QUESTIONS} {engine}", world.name, generated.rows, cost))
+                print(measured[-1].line(None), flush=True)
     print("\nBy rows:")
     for (step_name, world_name), growth in growths(measured).items():
-        print(f"{step_name:<12} {world_name:<8} {growth}")
+        print(f"{step_name:<18} {world_name:<8} {growth}")
     aims = {step.name: step.aim for step in STEPS}
-    document["measured"] = [each.as_json(aims[each.step]) for each in measured]
+    document["measured"] = [each.as_json(aims.get(each.step)) for each in measured]
     if not options.no_save:
         _save(document, begun)
 
@@ -103,7 +108,7 @@ def _save(document: dict[str, object], begun: datetime) -> None:
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    names = ",".join(step.name for step in STEPS)
+    names = ",".join([*(step.name for step in STEPS), QUESTIONS])
     parser = argparse.ArgumentParser(prog="python -m bench.analysis", description=__doc__)
     parser.add_argument(
         "--scale", type=_millions, default=20, metavar="ROWS", help="the longest world: 10M, 100M (default 20M)"

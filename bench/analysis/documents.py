@@ -103,14 +103,19 @@ def _write(world: World, folder: Path) -> None:
         for name in sums:
             sums[name] += int(second.columns[name].sum())
         if seconds % 100 == 0:
-            print(f"\rgenerating {world.name}: {rows / world.rows:.0%}", end="", file=sys.stderr, flush=True)
-    print("\r\033[K", end="", file=sys.stderr)
+            _progress(f"generating {world.name}: {rows / world.rows:.0%}")
+    _progress("")
     for proxy in proxies:
         proxy.close()
     generated = Generated(folder, rows, sum(proxy.documents for proxy in proxies), seconds, len(population.unit), sums)
     said = asdict(generated)
     del said["folder"]
     (folder / "generated.json").write_text(json.dumps(said), encoding="utf-8")
+
+
+def _progress(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
 class _Proxy:

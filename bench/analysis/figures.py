@@ -10,7 +10,7 @@ from bench.analysis.process_tree import Cost
 from bench.analysis.steps import MEMORY_ROWS, Aim
 
 HEADINGS: Final = ("step", "world", "rows", "cpu-s", "cpu-s/M", "JVM", "wall s", "peak MiB", "aim", "")
-WIDTHS: Final = (12, 8, 8, 9, 9, 6, 8, 10, 22, 8)
+WIDTHS: Final = (18, 8, 8, 9, 9, 6, 8, 10, 22, 8)
 AIM_ROWS: Final = 9_500_000
 """From so many rows on an aim by million rows holds: starting Spark costs the same whatever there is to do."""
 

@@ -45,6 +45,7 @@ ALL_PROGRAMS: Final = (
     Program("haproxy", "haproxy"),
     Program("promtool", "prometheus"),
     Program("systemd-analyze", "systemd"),
+    Program("chromium", "chromium"),
     Program("/usr/sbin/kadmin.local", "krb5-kdc krb5-admin-server"),
     Program("krb5-config", "libkrb5-dev"),
     Program("Python.h", "python3-dev"),

@@ -38,12 +38,16 @@ class Recording:
 
 
 def documents(bootstrap: str, topic: str) -> list[Document]:
-    """Return everything in the topic."""
+    """Return everything that is in the topic now, each partition in the order of its records."""
 
     async def read() -> list[Document]:
         found: list[Document] = []
         async with AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
-            while batches := await consumer.getmany(timeout_ms=1000):
+            ends = await consumer.end_offsets(consumer.assignment())
+            for partition in ends:
+                await consumer.seek_to_beginning(partition)
+            while any([await consumer.position(partition) < end for partition, end in ends.items()]):
+                batches = await consumer.getmany(timeout_ms=1000)
                 found += [json.loads(record.value) for records in batches.values() for record in records]
         return found
 

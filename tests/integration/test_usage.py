@@ -1,13 +1,11 @@
 """Usage records against real brokers: every byte of the wire stands in them, whatever happens to the topic."""
 
-import asyncio
 import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer
 
 from tests.harness.kafka import KafkaCluster
 from tests.harness.load import produce_request
@@ -15,6 +13,7 @@ from tests.harness.measure import wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Connection
 from tests.integration.conftest import fresh_name
+from tests.integration.recorded import documents
 
 pytestmark = pytest.mark.integration
 
@@ -22,19 +21,6 @@ NODE_ID = 5
 REQUESTS = 200
 SHORT_WINDOW = {"window": {"samples": 3, "size": "1s"}}
 QUOTAS = "quotas:\n  - {entity: {client-id: slow}, producer_byte_rate: 100000}\n"
-
-
-def documents(bootstrap: str, topic: str) -> list[dict[str, Any]]:
-    """Everything in the topic, in the order of its records."""
-
-    async def read() -> list[dict[str, Any]]:
-        found = []
-        async with AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
-            while batches := await consumer.getmany(timeout_ms=1000):
-                found += [json.loads(record.value) for records in batches.values() for record in records]
-        return found
-
-    return asyncio.run(read())
 
 
 def totals(found: list[dict[str, Any]], client_id: str) -> Counter[str]:

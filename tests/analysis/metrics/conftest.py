@@ -28,7 +28,7 @@ class Both:
 
     used: DataFrame
 
-    def oracle(self, query: str, **parts: object) -> Answer:
+    def oracle(self, query: str, /, **parts: object) -> Answer:
         """Answer in SQL of DuckDB, sorted; ``{parts}`` of the query are put in."""
         return in_order(self.duck.execute(query.format(**parts)).fetchall())
 

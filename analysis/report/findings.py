@@ -1,0 +1,180 @@
+"""What a page shows: a few hundred numbers and names, whatever the size of the tables they were taken from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Of all rows of the period; ``throttled`` clients are (user, client-id) pairs with a muted connection."""
+
+    rows: int = 0
+    clients: int = 0
+    throttled: int = 0
+    episodes: int = 0
+    muted_ms: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    requests: int = 0
+    refused: int = 0
+    counters: int = 0
+    """Limits that somebody ran against: one for each counter, on one broker and one proxy instance."""
+    close: int = 0
+    """Of them, those whose p99 is 90 % or more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Throttled:
+    """A client that was throttled on a broker by a rule; ``shares`` is how much of each step, 0 to 1."""
+
+    user: str | None
+    client_id: str | None
+    broker: int
+    kind: str
+    rule: str
+    muted_ms: int
+    shares: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    user: str | None
+    client_id: str | None
+    broker: int
+    kind: str
+    rule: str
+    mode: str
+    begin: datetime
+    end: datetime
+    muted_ms: int
+    throttled: int
+    limit: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """Used over limit of one counter; 1 is the limit."""
+
+    unit_user: str | None
+    unit_client_id: str | None
+    instance: str
+    broker: int
+    kind: str
+    rule: str
+    limit: float
+    p50: float
+    p95: float
+    p99: float
+    max: float
+    over: float
+
+
+@dataclass(frozen=True, slots=True)
+class Talker:
+    user: str | None
+    client_id: str | None
+    bytes_in: int
+    bytes_out: int
+    requests: int
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Bytes in and out of one client in each step; ``label`` is None for all the others together."""
+
+    label: str | None
+    values: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    user: str | None
+    client_id: str | None
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """See ``analysis.metrics.neighbours``."""
+
+    user: str
+    client_id: str | None
+    broker: int
+    score: float
+    coincidence: float
+    expected: float
+    peaks: int
+    others_delay_in_peaks_ms: int
+    share_of_bytes: float
+    others_request_ms_in_peaks: float | None
+    others_request_ms_elsewhere: float | None
+    victims: Sequence[Victim] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """See ``analysis.metrics.trend``; ``points`` are (day, p99)."""
+
+    unit_user: str | None
+    unit_client_id: str | None
+    instance: str
+    broker: int
+    kind: str
+    rule: str
+    days: int
+    slope_per_day: float | None
+    now: float
+    days_left: float | None
+    verdict: str
+    points: Sequence[tuple[int, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    user: str
+    bytes_in: int
+    bytes_out: int
+    requests: int
+    cost: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    clusters: Sequence[str]
+    begin: datetime
+    end: datetime
+    modes: Sequence[str]
+    step_s: int
+    steps: Sequence[datetime]
+    gap_ms: int
+    instances: int
+    brokers: int
+    tables: str
+    """Where all of it is."""
+    totals: Totals = Totals()
+    throttled: Sequence[Throttled] = ()
+    episodes: Sequence[Episode] = ()
+    headroom: Sequence[Headroom] = ()
+    talkers: Sequence[Talker] = ()
+    series: Sequence[Series] = ()
+    neighbours: Sequence[Neighbour] = ()
+    trends: Sequence[Trend] = ()
+    days: int = 0
+    """Of the period that are long enough for a trend."""
+    charges: Sequence[Charge] = ()
+    currency: str | None = None
+
+    @property
+    def length(self) -> timedelta:
+        return self.end - self.begin
+
+    @property
+    def steps_end(self) -> datetime:
+        """Where the last step of the plots ends."""
+        return self.steps[-1] + timedelta(seconds=self.step_s)
+
+    @property
+    def shadow(self) -> bool:
+        """Whether nothing was delayed in truth."""
+        return set(self.modes) <= {"shadow", "off"} and "shadow" in self.modes

@@ -1,0 +1,222 @@
+"""From the tables of a report to its findings: the worst, the closest, the largest, and sums of all."""
+
+from datetime import UTC
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+
+from analysis.metrics import talkers
+from analysis.metrics.headroom import COUNTED
+from analysis.metrics.kinds import KINDS
+from analysis.metrics.neighbours import CLIENT as NEIGHBOUR
+from analysis.metrics.period import Period
+from analysis.metrics.rates import RATED
+from analysis.metrics.trend import days
+from analysis.report import draw, words
+from analysis.report.findings import (
+    Charge,
+    Episode,
+    Findings,
+    Headroom,
+    Neighbour,
+    Series,
+    Talker,
+    Throttled,
+    Totals,
+    Trend,
+    Victim,
+)
+from analysis.report.tables import Choices
+from analysis.schema import ROWS
+
+CLOSE: Final = 0.9
+"""From which p99 of used over limit on a limit is said to be close."""
+_THROTTLED: Final = 30
+_EPISODES: Final = 200
+_HEADROOM: Final = 30
+_TALKERS: Final = 100
+_NEIGHBOURS: Final = 9
+_LEAST_SCORE: Final = 0.05
+_VICTIMS: Final = 3
+_TRENDS: Final = 12
+_CHARGES: Final = 500
+_WHO: Final = ("user", "client_id", "broker", "kind", "rule")
+
+Tables = dict[str, DataFrame]
+
+
+def gather(tables: Tables, period: Period, choices: Choices, place: str) -> Findings:
+    """Return what a page shows of the tables; ``place`` is where they are."""
+    return Findings(
+        clusters=sorted(row.cluster for row in tables["talkers"].select("cluster").distinct().collect()),
+        begin=period.begin,
+        end=period.end,
+        modes=period.modes,
+        step_s=period.step_s,
+        steps=period.steps(),
+        gap_ms=choices.gap_ms,
+        instances=period.instances,
+        brokers=period.brokers,
+        tables=place,
+        totals=_totals(tables, period),
+        throttled=_throttled(tables["steps"], period),
+        episodes=_episodes(tables["episodes"]),
+        headroom=_headroom(tables["headroom"]),
+        talkers=_talkers(tables["talkers"]),
+        series=_series(tables, period),
+        neighbours=_neighbours(tables),
+        trends=_trends(tables, period),
+        days=days(tables["headroom_days"], period).select("date").distinct().count(),
+        charges=_charges(tables["chargeback"]),
+        currency=choices.rates.currency,
+    )
+
+
+def _totals(tables: Tables, period: Period) -> Totals:
+    named = F.col("user").isNotNull()
+    muted = F.col("produce_muted_ms") + F.col("fetch_muted_ms")
+    sums = {
+        "clients": F.count_if(named),
+        "throttled": F.count_if(named & (muted > 0)),
+        "muted_ms": F.sum(muted),
+        "refused": F.sum("connections_refused"),
+        **{name: F.sum(name) for name in ("bytes_in", "bytes_out", "requests")},
+    }
+    [found] = tables["talkers"].agg(*(column.alias(name) for name, column in sums.items())).collect()
+    closeness = tables["headroom"].agg(
+        F.count(F.lit(1)).alias("counters"), F.count_if(F.col("p99") >= CLOSE).alias("close")
+    )
+    [limits] = closeness.collect()
+    return Totals(rows=period.rows, episodes=tables["episodes"].count(), **found.asDict(), **limits.asDict())
+
+
+def _throttled(steps: DataFrame, period: Period) -> list[Throttled]:
+    """Return the clients that were muted longest, with the share of each step."""
+    found = [each for kind in KINDS for each in _throttled_by(steps, kind, period)]
+    return sorted(found, key=lambda each: -each.muted_ms)[:_THROTTLED]
+
+
+def _throttled_by(steps: DataFrame, kind: str, period: Period) -> list[Throttled]:
+    by = ("user", "client_id", "broker", f"{kind}_rule")
+    muted = F.sum(f"{kind}_muted_ms").alias("muted_ms")
+    named = steps.where(F.col(f"{kind}_muted_ms") > 0)
+    worst = named.groupBy(*by).agg(muted).orderBy(F.desc("muted_ms"), *by).limit(_THROTTLED).collect()
+    order = _numbered(period)
+    shares = {tuple(row[name] for name in by): [0.0] * len(order) for row in worst}
+    if not worst:
+        return []
+    chosen = steps.sparkSession.createDataFrame([*shares], ", ".join(f"of_{name} {_type(name)}" for name in by))
+    same = [F.col(name).eqNullSafe(F.col(f"of_{name}")) for name in by]
+    cells = named.join(F.broadcast(chosen), same).groupBy(*by, F.unix_seconds("step").alias("at")).agg(muted)
+    for cell in cells.collect():
+        # Of a client on several proxy instances the sum may be more than the step.
+        share = cell.muted_ms / 1000 / period.step_s
+        shares[tuple(cell[name] for name in by)][order[cell["at"]]] = min(share, 1.0)
+    return [
+        Throttled(row.user, row.client_id, row.broker, kind, row[f"{kind}_rule"] or "", row.muted_ms, series)
+        for row, series in zip(worst, shares.values(), strict=True)
+    ]
+
+
+def _numbered(period: Period) -> dict[int, int]:
+    """Return the number of each step by its begin in Unix seconds."""
+    return {int(step.timestamp()): number for number, step in enumerate(period.steps())}
+
+
+def _type(name: str) -> str:
+    return ROWS[name].dataType.simpleString()
+
+
+def _episodes(episodes: DataFrame) -> list[Episode]:
+    longest = episodes.orderBy(F.desc("muted_ms"), "begin", *_WHO).limit(_EPISODES)
+    names = ("mode", "begin", "end", "muted_ms", "throttled", "limit")
+    return [Episode(**_utc(row, *_WHO, *names)) for row in longest.collect()]
+
+
+def _headroom(headroom: DataFrame) -> list[Headroom]:
+    closest = headroom.orderBy(F.desc("p99"), F.desc("max"), "unit_user", "unit_client_id").limit(_HEADROOM)
+    return [Headroom(**_of(row, *Headroom.__slots__)) for row in closest.collect()]
+
+
+def _talkers(found: DataFrame) -> list[Talker]:
+    return [Talker(**_of(row, *Talker.__slots__)) for row in _most(found, _TALKERS).collect()]
+
+
+def _most(found: DataFrame, count: int) -> DataFrame:
+    moved = F.col("bytes_in") + F.col("bytes_out")
+    named = found.where(F.col("user").isNotNull() & (moved > 0))
+    return named.orderBy(moved.desc(), *talkers.CLIENT).limit(count)
+
+
+def _series(tables: Tables, period: Period) -> list[Series]:
+    top = _most(tables["talkers"], draw.SERIES).select(*talkers.CLIENT).collect()
+    order = _numbered(period)
+    layers = {tuple(row): [0.0] * len(order) for row in top}
+    others = [0.0] * len(order)
+    if not top:
+        return []
+    chosen = _most(tables["talkers"], draw.SERIES).select(*talkers.CLIENT, F.lit(True).alias("named"))
+    for cell in talkers.over_time(tables["steps"], chosen).withColumn("at", F.unix_seconds("step")).collect():
+        layer = layers[cell.cluster, cell.user, cell.client_id] if cell.named else others
+        layer[order[cell["at"]]] += cell.bytes_in + cell.bytes_out
+    named = [Series(words.client(row.user, row.client_id), layers[tuple(row)]) for row in top]
+    return [*named, Series(None, others)] if any(others) else named
+
+
+def _neighbours(tables: Tables) -> list[Neighbour]:
+    found = (
+        tables["neighbours"]
+        .where(F.col("score") >= _LEAST_SCORE)
+        .orderBy(F.desc("score"), *NEIGHBOUR)
+        .limit(_NEIGHBOURS)
+        .collect()
+    )
+    return [
+        Neighbour(
+            **_of(row, *(name for name in Neighbour.__slots__ if name != "victims")), victims=_victims(tables, row)
+        )
+        for row in found
+    ]
+
+
+def _victims(tables: Tables, row: Row) -> list[Victim]:
+    of_it = tables["victims"]
+    for name in NEIGHBOUR:
+        of_it = of_it.where(F.col(name).eqNullSafe(F.lit(row[name])))
+    most = of_it.orderBy(F.desc("delay_ms"), "victim_user", "victim_client_id").limit(_VICTIMS)
+    return [Victim(each.victim_user, each.victim_client_id, each.delay_ms) for each in most.collect()]
+
+
+def _trends(tables: Tables, period: Period) -> list[Trend]:
+    """Return those that meet their limit first, then the steepest."""
+    known = tables["trend"].where(F.col("verdict") != "not enough data")
+    nearest = known.orderBy(
+        F.col("verdict") != "at its limit",
+        F.coalesce("days_left", F.lit(float("inf"))),
+        F.desc(F.abs("slope_per_day")),
+        "counter",
+    ).limit(_TRENDS)
+    chosen = nearest.collect()
+    points: dict[tuple[str, int], list[tuple[int, float]]] = {(row.kind, row.counter): [] for row in chosen}
+    wanted = nearest.select(*COUNTED)
+    for each in days(tables["headroom_days"], period).join(F.broadcast(wanted), [*COUNTED]).collect():
+        points[each.kind, each.counter].append((each.day, each.p99))
+    names = [name for name in Trend.__slots__ if name != "points"]
+    return [Trend(**_of(row, *names), points=sorted(points[row.kind, row.counter])) for row in chosen]
+
+
+def _charges(chargeback: DataFrame) -> list[Charge]:
+    used = (F.sum(F.when(F.col("SkuId") == sku, F.col("ConsumedQuantity"))).alias(sku) for sku in RATED)
+    users = chargeback.groupBy(F.col("SubAccountId").alias("user")).agg(*used, F.sum("EffectiveCost").alias("cost"))
+    most = users.orderBy(F.desc_nulls_last("cost"), (F.col("bytes_in") + F.col("bytes_out")).desc(), "user")
+    return [Charge(**_of(row, *Charge.__slots__)) for row in most.limit(_CHARGES).collect()]
+
+
+def _of(row: Row, *names: str) -> dict[str, Any]:
+    return {name: row[name] for name in names}
+
+
+def _utc(row: Row, *names: str) -> dict[str, Any]:
+    """Return the same with aware times: Spark hands out local ones without a zone."""
+    return _of(row, *names) | {name: row[name].astimezone(UTC) for name in ("begin", "end")}

@@ -1,0 +1,87 @@
+"""The whole of it: from usage rows to a directory with tables, ``chargeback.csv`` and ``report.html``."""
+
+import csv
+import io
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from html import unescape
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+
+from analysis.errors import AnalysisError
+from analysis.files import Folder
+from analysis.metrics.period import Period, look
+from analysis.metrics.rates import Rates
+from analysis.progress import Progress
+from analysis.report import page, tables
+from analysis.report.gather import gather
+from analysis.report.tables import Choices
+
+_ID: Final = "%Y%m%dT%H%M%SZ"
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A report: of which period, where to, and how. ``gap_ms`` None is the window of enforcement."""
+
+    begin: datetime | None
+    end: datetime | None
+    out: str
+    rates: Rates
+    gap_ms: int | None
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    sentence: str
+    """The headline."""
+    html: str
+    """Where the page is."""
+
+
+def run(rows: DataFrame, wanted: Wanted) -> Made:
+    """Make the report of ``rows``. A second one of the same period takes the place of the first."""
+    with Progress(rows.sparkSession, "report", steps=len(tables.NAMES) + 2) as progress:
+        progress.step("looking at the period")
+        period = look(rows)
+        if period is None:
+            raise AnalysisError("there are no usage records in the period")
+        choices = Choices(_gap_ms(period, wanted), wanted.exact, wanted.rates)
+        begin, end = wanted.begin or period.begin, wanted.end or period.end
+        place = f"{wanted.out.rstrip('/')}/report={begin:{_ID}}-{end:{_ID}}"
+        made = tables.make(rows, period, place, choices, progress.step)
+        progress.step("drawing")
+        found = gather(made, period, choices, place)
+        folder = Folder(rows.sparkSession, place)
+        folder.write("chargeback.csv", _csv(made["chargeback"]))
+        folder.write("report.html", page.render(found))
+    return Made(unescape(re.sub("<[^>]*>", "", page.answer(found))), f"{place}/report.html")
+
+
+def _gap_ms(period: Period, wanted: Wanted) -> int:
+    return max(period.windows_ms) if wanted.gap_ms is None else wanted.gap_ms
+
+
+def _csv(chargeback: DataFrame) -> str:
+    text = io.StringIO()
+    lines = csv.writer(text)
+    lines.writerow(chargeback.columns)
+    times = [name for name, type_ in chargeback.dtypes if type_ == "timestamp"]
+    iso = chargeback.withColumns({name: _iso(name) for name in times})
+    for row in iso.orderBy("SubAccountId", "ResourceId", "ChargePeriodStart", "SkuId").toLocalIterator():
+        lines.writerow([_harmless(value) for value in row])
+    return text.getvalue()
+
+
+def _iso(name: str) -> Column:
+    return F.date_format(name, "yyyy-MM-dd'T'HH:mm:ss'Z'").alias(name)
+
+
+def _harmless(value: object) -> object:
+    """Keep names from being formulas: whoever opens a bill in a spreadsheet must not run what a client is called."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

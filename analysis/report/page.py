@@ -1,0 +1,121 @@
+"""The page: an answer in a sentence, tiles, sections, and how it was made. One file, no request to anywhere."""
+
+import base64
+import hashlib
+from html import escape
+from importlib.resources import files
+from typing import Final
+
+from analysis.report import sections, words
+from analysis.report.findings import Findings
+
+_DOCS: Final = "docs/analysis-report.md"
+_USED_OVER_LIMIT: Final = (
+    "bytes in the window of enforcement before the end of each interval, over what the limit allows in it; percentiles "
+    "are within 2.2 % unless they were asked for with --exact"
+)
+_SOON: Final = 30
+"""Days until a limit that are worth a word in the headline."""
+
+
+def render(found: Findings) -> str:
+    """Return the HTML of a report."""
+    style, script = (
+        files("analysis.report").joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
+    )
+    # No request is allowed, and no script but ours: a name that got through the escapes could still do nothing.
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; base-uri 'none'"
+    )
+    clusters = ", ".join(words.plain(cluster) for cluster in found.clusters)
+    title = f"{clusters}: {words.from_to(found.begin, found.end)} UTC"
+    parts = (
+        sections.throttled(found),
+        sections.headroom(found),
+        sections.talkers(found),
+        sections.neighbours(found),
+        sections.trends(found),
+        sections.charges(found),
+    )
+    return (
+        "<!doctype html><html lang=en><head><meta charset=utf-8>"
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name=viewport content="width=device-width, initial-scale=1"><link rel=icon href="data:,">'
+        f"<title>{escape(title)}</title><style>{style}</style></head><body>"
+        f"<header><p class=over>Sluice usage report &middot; {escape(title)}</p>{_headline(found)}</header>"
+        f"<main>{_tiles(found)}{''.join(parts)}{_made(found)}</main>"
+        f"<script>{script}</script></body></html>\n"
+    )
+
+
+def answer(found: Findings) -> str:
+    """Return, as HTML, the answer in a sentence."""
+    totals = found.totals
+    was = "would have been" if found.shadow else "was" if totals.throttled <= 1 else "were"
+    if not totals.throttled:
+        return f"<em>Nobody</em> {was} throttled."
+    clients = f"{totals.throttled:,} of {words.counted(totals.clients, 'client')}"
+    return f"<em>{clients}</em> {was} throttled, for {words.duration(totals.muted_ms / 1000)} in all."
+
+
+def _headline(found: Findings) -> str:
+    css = "" if found.totals.throttled else " class=well"
+    return f"<h1{css}>{answer(found)}</h1><p class=lead>{' '.join(_leads(found))}</p>"
+
+
+def _leads(found: Findings) -> list[str]:
+    said = []
+    if found.throttled:
+        worst = found.throttled[0]
+        who = words.name(words.client(worst.user, worst.client_id))
+        how_long = words.duration(worst.muted_ms / 1000)
+        said.append(f"Hardest hit: {who}, {words.KINDS[worst.kind]} on broker {worst.broker}, {how_long}.")
+    if found.totals.close:
+        verb = "runs" if found.totals.close == 1 else "run"
+        said.append(f"{words.counted(found.totals.close, 'limit')} {verb} at 90 % or more.")
+    elif found.headroom:
+        said.append(f"No limit runs at 90 %; the closest is at {words.percent(found.headroom[0].p99)}.")
+    soon = [each for each in found.trends if each.days_left is not None and each.days_left <= _SOON]
+    if soon:
+        next_ = soon[0]
+        said.append(
+            f"{words.name(words.counter(next_.unit_user, next_.unit_client_id))} reaches its limit in about "
+            f"{words.counted(round(next_.days_left or 0), 'day')}."
+        )
+    if len(found.modes) > 1 or found.shadow:
+        said.append(f"Mode: {', '.join(words.plain(mode) for mode in found.modes)}.")
+    return said
+
+
+def _tiles(found: Findings) -> str:
+    totals = found.totals
+    tiles = [
+        (words.duration(found.length.total_seconds()), "recorded", ""),
+        (f"{totals.throttled:,} / {totals.clients:,}", "clients throttled", "hot" if totals.throttled else ""),
+        (words.duration(totals.muted_ms / 1000), "muted in all", ""),
+        (f"{totals.close:,} / {totals.counters:,}", "limits at 90 % or more", "hot" if totals.close else ""),
+        (words.size(totals.bytes_in), "in", ""),
+        (words.size(totals.bytes_out), "out", ""),
+        (words.count(totals.requests), "requests", ""),
+        (words.count(totals.refused), "connections refused", "hot" if totals.refused else ""),
+    ]
+    items = "".join(
+        f'<li><strong class="{css}">{number}</strong><span>{said}</span></li>' for number, said, css in tiles
+    )
+    return f"<ul class=tiles>{items}</ul>"
+
+
+def _made(found: Findings) -> str:
+    rows = words.counted(found.totals.rows, "row")
+    instances = words.counted(found.instances, "proxy instance")
+    facts = {
+        "Records": f"{rows} of {instances}, {words.counted(found.brokers, 'broker')}",
+        "Plots": f"in steps of {words.duration(found.step_s)}, UTC",
+        "Episodes": f"muted intervals, with gaps of up to {words.duration(found.gap_ms / 1000)} (--gap) joined",
+        "Used / limit": _USED_OVER_LIMIT,
+        "Tables": escape(words.plain(found.tables)),
+        "Meaning": f"every figure is defined in {_DOCS}",
+    }
+    items = "".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in facts.items())
+    return f"<section id=made><h2>How this was made</h2><dl>{items}</dl></section>"

@@ -1,0 +1,130 @@
+"""The questions that cost a report most, asked of Spark and of DuckDB over the same Parquet, with the same answers.
+
+``python -m bench.analysis.questions ENGINE WAREHOUSE HEAP FILE`` writes what the answers add up to into a file. What is
+measured is the whole process.
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from bench.analysis.oracle import usage
+
+Answers = Mapping[str, Mapping[str, float]]
+"""Question → what its answer adds up to."""
+
+STEP_S: Final = 60
+GAP_MS: Final = 11_000
+SPARK, DUCKDB = "spark", "duckdb"
+
+_EPISODES: Final = """
+    WITH muted AS (
+        SELECT cluster, broker, "user", client_id, '{kind}' AS kind, {kind}_rule AS rule, mode,
+            epoch_ms(time) AS begin_ms, epoch_ms(time) + interval_ms AS end_ms, {kind}_muted_ms AS muted_ms
+        FROM usage WHERE {kind}_muted_ms > 0
+    ), numbered AS (
+        SELECT *, CASE WHEN begin_ms - max(end_ms) OVER (
+            PARTITION BY cluster, broker, "user", client_id, rule, mode ORDER BY begin_ms, end_ms
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) <= {gap_ms} THEN 0 ELSE 1 END AS begins
+        FROM muted
+    )
+    SELECT sum(begins), sum(muted_ms) FROM numbered
+"""
+_HEADROOM: Final = """
+    WITH counted AS (
+        SELECT hash(cluster, instance, broker, {kind}_rule,
+                CASE WHEN starts_with({kind}_rule, 'user=') THEN "user" END,
+                CASE WHEN regexp_matches({kind}_rule, '^(user=[^,]*, )?client-id=') THEN client_id END) AS counter,
+            date, epoch_ms(time) AS time_ms, {kind}_limit AS most, {kind}_bytes AS bytes
+        FROM usage WHERE {kind}_limit > 0
+    ), windows AS (
+        SELECT counter, date, most,
+            sum(bytes) OVER (PARTITION BY counter ORDER BY time_ms RANGE BETWEEN 10500 PRECEDING AND CURRENT ROW)
+                / (most * 11) AS used,
+            coalesce(lead(time_ms) OVER (PARTITION BY counter ORDER BY time_ms) > time_ms, true) AS last
+        FROM counted
+    ), bins AS (
+        SELECT counter, date, CASE WHEN used >= 1.0 / 1024 THEN floor(log2(used) * 16) END AS bin,
+            count(*) AS intervals, count(*) FILTER (used > 1) AS over, max(used) AS used
+        FROM windows WHERE last GROUP BY ALL
+    )
+    SELECT count(DISTINCT counter), sum(intervals), sum(over), max(used) FROM bins
+"""
+_STEPS: Final = """
+    WITH steps AS (
+        SELECT cluster, instance, broker, "user", client_id, produce_rule, fetch_rule,
+            time_bucket(INTERVAL {step_s} SECOND, time) AS step, {sums}
+        FROM usage GROUP BY ALL
+    )
+    SELECT count(*), sum(bytes_in + bytes_out), sum(requests) FROM steps
+"""
+_NAMES: Final = {
+    "episodes": ("episodes", "muted_ms"),
+    "headroom": ("counters", "intervals", "over", "most"),
+    "steps": ("steps", "bytes", "requests"),
+}
+_KINDS: Final = ("produce", "fetch")
+
+
+def main() -> None:
+    engine, warehouse, heap, said = sys.argv[1:]
+    answers = _of_spark(warehouse, heap) if engine == SPARK else _of_duckdb(Path(warehouse))
+    Path(said).write_text(json.dumps(answers), encoding="utf-8")
+
+
+def _of_duckdb(warehouse: Path) -> Answers:
+    import duckdb
+
+    from analysis.metrics.steps import SUMS
+
+    sums = ", ".join(f"sum({name}) AS {name}" for name in SUMS)
+    with duckdb.connect() as connection:
+        connection.execute("SET memory_limit = '3GB'")
+        connection.execute(f"CREATE VIEW usage AS FROM {usage(warehouse)}")
+
+        def ask(question: str, query: str) -> dict[str, float]:
+            row = connection.execute(query).fetchone()
+            assert row is not None  # noqa: S101  aggregates have a row
+            return dict(zip(_NAMES[question], map(float, row), strict=True))
+
+        answers = {"steps all": ask("steps", _STEPS.format(step_s=STEP_S, sums=sums))}
+        for question, query in (("episodes", _EPISODES), ("headroom", _HEADROOM)):
+            for kind in _KINDS:
+                answers[f"{question} {kind}"] = ask(question, query.format(kind=kind, gap_ms=GAP_MS))
+    return answers
+
+
+def _of_spark(warehouse: str, heap: str) -> Answers:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+
+    from analysis import warehouse as tables
+    from analysis.metrics.episodes import episodes
+    from analysis.metrics.headroom import histogram, use
+    from analysis.metrics.period import look
+    from analysis.metrics.steps import steps
+    from analysis.session import SparkSettings, start
+
+    def ask(question: str, frame: DataFrame, *sums: Column) -> dict[str, dict[str, float]]:
+        by_kind = frame.groupBy("kind").agg(*sums).collect()
+        names = _NAMES[question]
+        return {f"{question} {row[0]}": dict(zip(names, map(float, row[1:]), strict=True)) for row in by_kind}
+
+    with start("questions", SparkSettings(conf={"spark.driver.memory": heap})) as spark:
+        rows = tables.usage(spark, warehouse)
+        period = look(rows)
+        assert period is not None  # noqa: S101  an empty warehouse is an AnalysisError
+        number = F.count(F.lit(1))
+        all_steps = steps(rows, STEP_S).withColumn("kind", F.lit("all"))
+        bytes_ = F.sum(F.col("bytes_in") + F.col("bytes_out"))
+        answers = ask("steps", all_steps, number, bytes_, F.sum("requests"))
+        answers |= ask("episodes", episodes(rows, GAP_MS), number, F.sum("muted_ms"))
+        bins = histogram(use(rows, period))
+        answers |= ask("headroom", bins, F.count_distinct("counter"), F.sum("intervals"), F.sum("over"), F.max("most"))
+    return answers
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""Chromium without a window and without a network, through its DevTools protocol."""
+
+import asyncio
+import base64
+import json
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import aiohttp
+
+START_TIMEOUT_S = 60
+ANSWER_TIMEOUT_S = 60
+
+
+def installed() -> str | None:
+    return shutil.which("chromium")
+
+
+class Page:
+    """One page. ``complaints`` are console messages and exceptions, ``requests`` the URLs asked for."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self._number = 0
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+
+    async def call(self, method: str, **params: Any) -> dict[str, Any]:
+        self._number += 1
+        await self._socket.send_json({"id": self._number, "method": method, "params": params})
+        return await self._until(lambda message: message.get("id") == self._number)
+
+    async def open(self, path: Path, *, width: int, dark: bool = False) -> None:
+        """Show a file, in a window as wide as a phone or a wall."""
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            await self.call(f"{domain}.enable")
+        offline = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
+        await self.call("Network.emulateNetworkConditions", **offline)
+        await self.resize(width, 900)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        await self.call("Emulation.setEmulatedMedia", features=[scheme])
+        await self.call("Page.navigate", url=path.as_uri())
+        await self._until(lambda message: message.get("method") == "Page.loadEventFired")
+
+    async def resize(self, width: int, height: int) -> None:
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+        await self.call("Emulation.setDeviceMetricsOverride", **metrics)
+
+    async def evaluate(self, expression: str) -> Any:
+        """Return the value of a JavaScript expression."""
+        answer = await self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        assert "exceptionDetails" not in answer["result"], answer
+        return answer["result"]["result"].get("value")
+
+    async def screenshot(self) -> bytes:
+        """Take a picture of the whole page, a PNG."""
+        size = await self.call("Page.getLayoutMetrics")
+        clip = {**size["result"]["cssContentSize"], "scale": 1}
+        answer = await self.call("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
+        return base64.b64decode(answer["result"]["data"])
+
+    async def _until(self, wanted: Any) -> dict[str, Any]:
+        while True:
+            message: dict[str, Any] = await self._socket.receive_json(timeout=ANSWER_TIMEOUT_S)
+            self._note(message)
+            if wanted(message):
+                return message
+
+    def _note(self, message: dict[str, Any]) -> None:
+        match message.get("method"):
+            case "Runtime.exceptionThrown" | "Runtime.consoleAPICalled" | "Log.entryAdded":
+                self.complaints.append(json.dumps(message["params"]))
+            case "Network.requestWillBeSent":
+                self.requests.append(message["params"]["request"]["url"])
+
+
+@asynccontextmanager
+async def page() -> AsyncIterator[Page]:
+    """Start a browser for one page, and end it."""
+    program = installed()
+    assert program is not None, "chromium is not installed: run `make setup`"
+    with TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        as_root = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = await asyncio.create_subprocess_exec(
+            program,
+            "--headless",
+            "--disable-gpu",
+            "--remote-debugging-port=0",
+            f"--user-data-dir={profile}",
+            *as_root,
+            "about:blank",
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        try:
+            port = await _port(Path(profile) / "DevToolsActivePort")
+            async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+                async with session.get("/json/list") as answer:
+                    [target] = [each for each in await answer.json() if each["type"] == "page"]
+                # A picture of a long page is larger than the 4 MiB that are aiohttp's bound.
+                async with session.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=0) as socket:
+                    yield Page(socket)
+        finally:
+            browser.terminate()
+            await browser.wait()
+
+
+async def _port(file: Path) -> int:
+    async with asyncio.timeout(START_TIMEOUT_S):
+        while not (written := _text(file)):
+            await asyncio.sleep(0.05)
+    return int(written.split()[0])
+
+
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8") if file.exists() else ""

@@ -1,0 +1,220 @@
+"""Findings made by hand: a busy day with every section filled, and names that want to be something else."""
+
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from analysis.report.findings import (
+    Charge,
+    Episode,
+    Findings,
+    Headroom,
+    Neighbour,
+    Series,
+    Talker,
+    Throttled,
+    Totals,
+    Trend,
+    Victim,
+)
+
+BEGIN: Final = datetime(2026, 3, 1, tzinfo=UTC)
+STEP_S: Final = 600
+STEPS: Final = tuple(BEGIN + timedelta(seconds=STEP_S * number) for number in range(144))
+SCRIPT: Final = "<script>alert(1)</script>"
+NAMES: Final = (
+    ("alice", "orders-service"),
+    ("analytics", "spark-nightly"),
+    ("bob", SCRIPT),
+    ("CN=payments.internal.example.com,OU=Platform Engineering,O=Example,C=DE", "payments-reconciliation-worker-7f9c"),
+    ("carol", ""),
+    ("\u202eevil\"'&amp;", "a\nb"),
+    ("etl", "mirror-maker"),
+    ("clickstream", "web-frontend"),
+    ("iot", "gateway-eu-1"),
+    ("batch", "warehouse-export"),
+)
+
+
+def busy() -> Findings:
+    return Findings(
+        clusters=["demo"],
+        begin=BEGIN,
+        end=BEGIN + timedelta(days=1),
+        modes=["enforce"],
+        step_s=STEP_S,
+        steps=STEPS,
+        gap_ms=11_000,
+        instances=2,
+        brokers=3,
+        tables="/warehouse/report=20260301T000000Z",
+        totals=Totals(
+            rows=4_812_331,
+            clients=214,
+            throttled=6,
+            episodes=412,
+            muted_ms=31_840_000,
+            bytes_in=7 * 2**40,
+            bytes_out=11 * 2**40,
+            requests=318_000_000,
+            refused=17,
+            counters=388,
+            close=3,
+        ),
+        throttled=[
+            Throttled(
+                user,
+                client_id,
+                number % 3,
+                "produce" if number % 2 else "fetch",
+                f"user={user[:9]}",
+                18_000_000 // (number + 1) ** 2,
+                _shares(number),
+            )
+            for number, (user, client_id) in enumerate(NAMES[:6])
+        ],
+        episodes=[
+            Episode(
+                *NAMES[number % 6],
+                number % 3,
+                "produce",
+                "user=<default>, client-id=<default>",
+                "enforce",
+                BEGIN + timedelta(seconds=1900 * number),
+                BEGIN + timedelta(seconds=1900 * number + 2000 / (number + 1)),
+                int(1_400_000 / (number + 1)),
+                3120 // (number + 1),
+                5.0 * 2**20,
+            )
+            for number in range(40)
+        ],
+        headroom=[
+            Headroom(
+                user,
+                client_id if number % 2 else None,
+                f"edge-{number % 2 + 1}",
+                number % 3,
+                "produce",
+                f"user={user[:9]}",
+                10.0 * 2**20,
+                top * 0.55,
+                top * 0.9,
+                top,
+                top * 1.25,
+                0.031 if top > 0.95 else 0.0,
+            )
+            for number, ((user, client_id), top) in enumerate(
+                zip(NAMES, (1.31, 0.99, 0.92, 0.78, 0.55, 0.31, 0.2, 0.11, 0.05, 0.0004), strict=True)
+            )
+        ],
+        talkers=[
+            Talker(user, client_id, 2**41 // (number + 1), 2**42 // (number + 2), 90_000_000 // (number + 1))
+            for number, (user, client_id) in enumerate(NAMES)
+        ],
+        series=[
+            *(
+                Series(f"{user} / {client_id or '(no client-id)'}", _volume(number))
+                for number, (user, client_id) in enumerate(NAMES[:8])
+            ),
+            Series(None, _volume(5)),
+        ],
+        neighbours=[
+            Neighbour(
+                "analytics",
+                "spark-nightly",
+                1,
+                0.71,
+                0.79,
+                0.08,
+                691,
+                9_400_000,
+                0.34,
+                41.2,
+                8.7,
+                (Victim("alice", "orders-service", 6_200_000), Victim("bob", SCRIPT, 2_100_000)),
+            ),
+            Neighbour(
+                NAMES[3][0],
+                NAMES[3][1],
+                2,
+                0.12,
+                0.2,
+                0.08,
+                412,
+                1_400_000,
+                0.14,
+                None,
+                None,
+                (Victim("carol", "", 900_000),),
+            ),
+        ],
+        trends=[
+            Trend(
+                "alice",
+                None,
+                "edge-1",
+                1,
+                "produce",
+                "user=alice",
+                14,
+                0.021,
+                0.74,
+                12.4,
+                "rising",
+                [(20_500 + day, 0.46 + 0.021 * day + 0.03 * math.sin(day * 7)) for day in range(14)],
+            ),
+            Trend(
+                None,
+                SCRIPT,
+                "edge-1",
+                2,
+                "fetch",
+                "client-id=<default>",
+                14,
+                -0.004,
+                0.31,
+                None,
+                "falling",
+                [(20_500 + day, 0.36 - 0.004 * day) for day in range(14)],
+            ),
+        ],
+        days=14,
+        charges=[
+            Charge(user, 2**41 // (number + 1), 2**42 // (number + 1), 10**8 // (number + 1), 841.2 / (number + 1))
+            for number, (user, _) in enumerate(NAMES)
+        ],
+        currency="EUR",
+    )
+
+
+def quiet() -> Findings:
+    """Traffic of a minute, and nothing to complain of."""
+    step = timedelta(seconds=1)
+    return Findings(
+        clusters=["demo"],
+        begin=BEGIN,
+        end=BEGIN + 60 * step,
+        modes=["enforce"],
+        step_s=1,
+        steps=[BEGIN + number * step for number in range(60)],
+        gap_ms=11_000,
+        instances=1,
+        brokers=1,
+        tables="report=1",
+        totals=Totals(rows=60, clients=1, bytes_in=6000, bytes_out=600, requests=120),
+        talkers=[Talker("alice", "app", 6000, 600, 120)],
+        series=[Series("alice / app", [110.0] * 60)],
+        charges=[Charge("alice", 6000, 600, 120, None)],
+    )
+
+
+def _shares(number: int) -> list[float]:
+    return [max(0.0, min(1.0, math.sin(step / (9 + 4 * number) + number) * 1.4 - 0.25 * number)) for step in range(144)]
+
+
+def _volume(number: int) -> list[float]:
+    size = 2**36 / (number + 1)
+    return [
+        size * (1.2 + math.sin(step / 23 + number)) * (2 if number == 1 and 20 < step < 44 else 1)
+        for step in range(144)
+    ]

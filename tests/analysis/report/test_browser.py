@@ -1,0 +1,88 @@
+"""The page in a real browser, with the network cut: it asks for nothing, complains of nothing, and fits."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.report.page import render
+from tests.analysis.report import browser
+from tests.analysis.report.sample import busy, quiet
+
+pytestmark = [
+    pytest.mark.spark,  # not that it needs Spark: it needs what `make setup` installs
+    pytest.mark.skipif(browser.installed() is None, reason="chromium is not installed: run `make setup`"),
+]
+
+SIZES = [(390, False), (390, True), (1600, False), (1600, True)]
+FIRST_CELLS = "[...document.querySelectorAll('#throttled tbody tr')].map(row => row.cells[{0}].dataset.v)"
+
+
+@pytest.fixture(params=["busy", "quiet"])
+def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    path = tmp_path / "report.html"
+    path.write_text(render({"busy": busy, "quiet": quiet}[request.param]()), encoding="utf-8")
+    return path
+
+
+def look(file: Path, *expressions: str, width: int = 1000, dark: bool = False) -> list[Any]:
+    """Return what expressions are worth on the page; it must be content, and have asked for nothing but itself."""
+
+    async def answers() -> list[Any]:
+        async with browser.page() as page:
+            await page.open(file, width=width, dark=dark)
+            found = [await page.evaluate(expression) for expression in expressions]
+            assert page.complaints == []
+            assert page.requests == [file.as_uri()]
+            assert len(await page.screenshot()) > 10_000
+            return found
+
+    return asyncio.run(answers())
+
+
+@pytest.mark.parametrize(("width", "dark"), SIZES)
+def test_it_fits_and_asks_for_nothing(file: Path, width: int, dark: bool) -> None:
+    [wide, paper] = look(
+        file,
+        "document.documentElement.scrollWidth",
+        "getComputedStyle(document.body).backgroundColor",
+        width=width,
+        dark=dark,
+    )
+    assert wide <= width
+    assert (paper == "rgb(18, 21, 24)") is dark
+
+
+@pytest.mark.parametrize("file", ["busy"], indirect=True)
+def test_tables_sort_and_find(file: Path) -> None:
+    sort = "document.querySelectorAll('#throttled th')[6].click()"
+    find = (
+        "(() => { const find = document.querySelector('#throttled .find'); find.value = 'CAROL';"
+        " find.dispatchEvent(new Event('input'));"
+        " return [...document.querySelectorAll('#throttled tbody tr')].filter(row => !row.hidden)"
+        ".every(row => row.textContent.includes('carol')); })()"
+    )
+    cells = FIRST_CELLS.format(6)
+    _, downwards, _, upwards, only = look(file, sort, cells, sort, cells, find)
+    muted = [int(text) for text in downwards]
+    assert muted == sorted(muted, reverse=True)
+    assert [int(text) for text in upwards] == muted[::-1]
+    assert only is True
+
+
+def test_the_browser_would_have_noticed(tmp_path: Path) -> None:
+    """A page that does ask for something, and does complain, is told from one that does not."""
+    file = tmp_path / "bad.html"
+    file.write_text(
+        "<script src='http://192.0.2.1/x.js'></script><script>nothing()</script>" + "<p>x</p>" * 2000, encoding="utf-8"
+    )
+
+    async def noticed() -> tuple[list[str], list[str]]:
+        async with browser.page() as page:
+            await page.open(file, width=1000)
+            return page.complaints, page.requests
+
+    complaints, requests = asyncio.run(noticed())
+    assert any("nothing is not defined" in each for each in complaints)
+    assert "http://192.0.2.1/x.js" in requests

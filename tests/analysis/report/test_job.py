@@ -1,0 +1,147 @@
+"""A report from rows to its directory, and its sums against those of the rows."""
+
+import csv
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+
+from analysis.cli import analyze
+from analysis.metrics.chargeback import COLUMNS
+from analysis.metrics.rates import load
+from analysis.report import job, tables
+from analysis.report.findings import Findings
+from analysis.report.gather import gather
+from analysis.report.job import Made, Wanted
+from analysis.report.tables import Choices
+from tests.analysis.metrics.conftest import Both
+from tests.analysis.records import BEGIN
+
+pytestmark = pytest.mark.spark
+
+RATES = "currency: EUR\nrates:\n  bytes_in: {per: 1MB, price: 2}\n  requests: {per: 1000, price: 0.5}\n"
+
+
+@dataclass(frozen=True)
+class Reported:
+    made: Made
+    place: Path
+    found: Findings
+
+
+@pytest.fixture(scope="session")
+def reported(both: Both, tmp_path_factory: pytest.TempPathFactory) -> Reported:
+    folder = tmp_path_factory.mktemp("out")
+    rates = folder / "rates.yaml"
+    rates.write_text(RATES, encoding="utf-8")
+    made = job.run(both.rows, Wanted(None, None, str(folder), load(rates), None, exact=False))
+    place = Path(made.html).parent
+    frames = {name: both.rows.sparkSession.read.parquet(str(place / name)) for name in tables.NAMES}
+    return Reported(
+        made, place, gather(frames, both.period, Choices(31_000, exact=False, rates=load(rates)), str(place))
+    )
+
+
+def test_everything_is_there(reported: Reported) -> None:
+    assert {each.name for each in reported.place.iterdir() if not each.name.endswith(".crc")} == {
+        *tables.NAMES,
+        "chargeback.csv",
+        "report.html",
+    }
+    assert reported.place.name.startswith("report=20260301T")
+    assert reported.made.sentence.endswith("in all.")
+    html = (reported.place / "report.html").read_text(encoding="utf-8")
+    assert reported.made.sentence.split(" were")[0] in html
+    assert "<script>alert(1)</script>" not in html
+
+
+def test_what_is_shown_adds_up_to_the_rows(reported: Reported, both: Both) -> None:
+    totals = reported.found.totals
+    [row] = both.oracle(
+        "select count(*), sum(bytes_in)::bigint, sum(bytes_out)::bigint, sum(requests)::bigint, "
+        "sum(connections_refused)::bigint, sum(produce_muted_ms + fetch_muted_ms)::bigint, "
+        'count(distinct ("user", client_id)) filter ("user" is not null), '
+        'count(distinct ("user", client_id)) filter (produce_muted_ms + fetch_muted_ms > 0) from rows'
+    )
+    assert row == (
+        *(totals.rows, totals.bytes_in, totals.bytes_out, totals.requests),
+        *(totals.refused, totals.muted_ms, totals.clients, totals.throttled),
+    )
+    assert sum(map(sum, (series.values for series in reported.found.series))) == totals.bytes_in + totals.bytes_out
+    assert sum(each.muted_ms for each in reported.found.throttled) == totals.muted_ms
+    assert sum(each.muted_ms for each in reported.found.episodes) == totals.muted_ms
+    assert sum(each.bytes_in for each in reported.found.charges) == totals.bytes_in
+
+
+def test_times_are_utc(reported: Reported, both: Both) -> None:
+    [(first, last)] = both.oracle(
+        "select min(t), max(t + interval_ms) from rows where produce_muted_ms + fetch_muted_ms > 0"
+    )
+    assert min(each.begin for each in reported.found.episodes).timestamp() * 1000 == first
+    assert max(each.end for each in reported.found.episodes).timestamp() * 1000 == last
+    assert {str(each.begin.tzinfo) for each in reported.found.episodes} == {"UTC"}
+
+
+def test_the_bill_adds_up_to_the_rows(reported: Reported, both: Both) -> None:
+    with (reported.place / "chargeback.csv").open(encoding="utf-8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert tuple(lines[0]) == COLUMNS
+    for sku in ("bytes_in", "bytes_out", "requests"):
+        [(used,)] = both.oracle("select sum({sku})::bigint from rows", sku=sku)
+        assert sum(int(line["ConsumedQuantity"]) for line in lines if line["SkuId"] == sku) == used
+    [(bytes_in, requests)] = both.oracle("select sum(bytes_in) / 1e6 * 2, sum(requests) / 1000 * 0.5 from rows")
+    cost = sum(float(line["BilledCost"] or 0) for line in lines)
+    assert cost == pytest.approx(float(str(bytes_in)) + float(str(requests)))
+    assert {line["BilledCost"] for line in lines if line["SkuId"] == "bytes_out"} == {""}
+    starts = sorted({line["ChargePeriodStart"] for line in lines})
+    assert [start[:10] for start in starts] == ["2026-03-01", "2026-03-02"]
+    assert starts[1] == "2026-03-02T00:00:00Z"
+    assert {line["BillingPeriodStart"] for line in lines} == {"2026-03-01T00:00:00Z"}
+    assert {line["BillingPeriodEnd"] for line in lines} == {"2026-04-01T00:00:00Z"}
+
+
+def test_a_name_is_no_formula() -> None:
+    assert job._harmless("=1+1") == "'=1+1"
+    assert job._harmless("alice") == "alice"
+    assert job._harmless(-1) == -1
+
+
+def test_the_command(spark: SparkSession, both: Both, warehouse: str) -> None:
+    from tests.analysis.test_warehouse import store
+
+    store(both.rows.where(F.col("instance") == "edge-1").limit(300), warehouse)
+    ran = CliRunner().invoke(analyze, ["report", "--warehouse", warehouse])
+    assert ran.exit_code == 0, ran.output
+    html = Path(ran.stdout.splitlines()[-1])
+    assert html.parent.parent == Path(warehouse)
+    assert html.exists()
+    assert "report: 1 of" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--from", "2031-01-01"], "no usage records"),
+        (["--rates", "{tmp}/none.yaml"], "no such file"),
+        (["--gap", "-1"], "--gap"),
+    ],
+)
+def test_what_the_user_got_wrong(
+    spark: SparkSession, both: Both, warehouse: str, tmp_path: Path, arguments: list[str], said: str
+) -> None:
+    from tests.analysis.test_warehouse import store
+
+    store(both.rows.limit(1), warehouse)
+    arguments = [text.format(tmp=tmp_path) for text in arguments]
+    ran = CliRunner().invoke(analyze, ["report", "--warehouse", warehouse, *arguments])
+    assert ran.exit_code == 2
+    assert said in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_period_of_days_is_named_by_its_bounds() -> None:
+    assert f"{BEGIN:{job._ID}}-{BEGIN + timedelta(days=1):{job._ID}}" == "20260301T120000Z-20260302T120000Z"

@@ -1,0 +1,95 @@
+import dataclasses
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from analysis.report.findings import Findings, Totals
+from analysis.report.page import answer, render
+from tests.analysis.report.sample import SCRIPT, busy, quiet
+
+VOID = {"meta", "link"}
+SECTIONS = ("throttled", "headroom", "talkers", "neighbours", "trend", "chargeback", "made")
+
+
+class Reader(HTMLParser):
+    """Collects tags, attributes and texts, and complains of what is not closed."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.links: list[str] = []
+        self.ids: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attrs:
+            self.attributes.add(name)
+            if name in {"src", "href", "action", "srcset", "data"}:
+                self.links.append(value or "")
+            if name == "id":
+                self.ids.append(value or "")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(params=["busy", "quiet", "silent"])
+def found(request: pytest.FixtureRequest) -> Findings:
+    silent = dataclasses.replace(quiet(), totals=Totals(rows=1, refused=1), talkers=[], series=[], charges=[])
+    return {"busy": busy(), "quiet": quiet(), "silent": silent}[request.param]
+
+
+def test_a_page_is_well_formed_and_alone(found: Findings) -> None:
+    page = Reader(render(found))
+    assert page.open == []
+    assert page.links == ["data:,"]
+    assert page.tags.isdisjoint({"img", "iframe", "object", "embed", "base", "form"})
+    assert not any(name.startswith("on") for name in page.attributes)
+
+
+def test_every_section_is_there_and_an_empty_one_says_why(found: Findings) -> None:
+    html = render(found)
+    assert tuple(Reader(html).ids) == SECTIONS
+    for section in re.findall(r"<section.*?</section>", html):
+        assert ("<p class=none>" in section) != ("<p class=says>" in section or "<dl>" in section)
+
+
+def test_names_are_not_taken_for_markup() -> None:
+    html = render(busy())
+    assert SCRIPT not in html
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
+    assert html.count("<script>") == 1
+    assert "\u202e" not in html
+
+
+def test_no_script_but_the_own_may_run() -> None:
+    html = render(busy())
+    assert re.search(r"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-[^']{44}'", html)
+
+
+@pytest.mark.parametrize(
+    ("modes", "throttled", "clients", "said"),
+    [
+        (["enforce"], 1, 1, "<em>1 of 1 client</em> was throttled, for 10 s in all."),
+        (["enforce"], 2, 3, "<em>2 of 3 clients</em> were throttled, for 10 s in all."),
+        (["shadow"], 2, 3, "<em>2 of 3 clients</em> would have been throttled, for 10 s in all."),
+        (["enforce"], 0, 3, "<em>Nobody</em> was throttled."),
+        (["off", "shadow"], 0, 3, "<em>Nobody</em> would have been throttled."),
+    ],
+)
+def test_the_answer(modes: list[str], throttled: int, clients: int, said: str) -> None:
+    totals = Totals(throttled=throttled, clients=clients, muted_ms=10_000)
+    assert answer(dataclasses.replace(quiet(), modes=modes, totals=totals)) == said
+
+
+def test_too_short_a_period_for_a_trend_is_said() -> None:
+    assert "a trend needs 5 days, and this period has 0" in render(quiet())

@@ -1,0 +1,51 @@
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from analysis.cli import analyze
+from proxy.cli import cli
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(analyze, arguments)
+    return result.exit_code, result.output
+
+
+def test_commands_are_modules() -> None:
+    status, output = run("--help")
+    assert status == 0
+    assert "ingest" in output
+
+
+def test_the_proxys_command_line_hands_it_on() -> None:
+    result = CliRunner().invoke(cli, ["analyze", "ingest", "--help"])
+    assert result.exit_code == 0
+    assert "--accept-loss" in result.output
+
+
+def test_without_spark_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    result = CliRunner().invoke(cli, ["analyze", "ingest"])
+    assert result.exit_code == 2
+    assert "pip install 'kafka-sluice[analysis]'" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "give either --bootstrap, for a topic, or --files"),
+        (("--bootstrap", "b:9092", "--files", "d"), "give either --bootstrap, for a topic, or --files"),
+        (("--files", "d", "--once", "--every", "1m"), "give either --once or --every"),
+        (("--files", "d", "--every", "5"), "'5' is not a time like 10s, 5m or 1h"),
+        (("--files", "d", "--every", "0s"), "'0s' is not a time"),
+        (("--files", "d", "--conf", "spark.x"), "'spark.x' is not KEY=VALUE"),
+        (("--bootstrap", "b"), "error: --bootstrap: 'b' is not host:port"),
+        (("--bootstrap", ","), "error: --bootstrap names no broker"),
+        (("--bootstrap", "b:1", "--kafka-config", "/nowhere"), "error: /nowhere: no such file or directory"),
+    ],
+)
+def test_a_wrong_command_line(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    status, output = run("ingest", "--warehouse", str(tmp_path), *arguments)
+    assert status == 2
+    assert said in output

@@ -1,0 +1,31 @@
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from analysis.errors import AnalysisError
+from analysis.files import Folder
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_folder(spark: SparkSession, tmp_path: Path) -> None:
+    folder = Folder(spark, str(tmp_path / "there"))
+    assert not folder.exists()
+    assert folder.names("*") == []
+    folder.write("b/note", "grüße\n")
+    folder.write("b/note", "grüße, again\n")
+    folder.write("a/other", "")
+    assert folder.exists("b/note")
+    assert folder.read("b/note") == "grüße, again\n"
+    assert folder.names("*") == ["a", "b"]
+    assert folder.names("*/*") == ["note", "other"]
+    folder.remove("b")
+    assert folder.names("*") == ["a"]
+
+
+def test_what_the_file_system_will_not_do_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(AnalysisError, match=r'^nowhere://x: No FileSystem for scheme "nowhere"$'):
+        Folder(spark, "nowhere://x")
+    with pytest.raises(AnalysisError, match=r"File .* does not exist"):
+        Folder(spark, str(tmp_path)).read("not there")
