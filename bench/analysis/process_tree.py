@@ -26,6 +26,7 @@ _PR_SET_CHILD_SUBREAPER: Final = 36
 _SAMPLE_S: Final = 0.25
 _GRACE_S: Final = 20.0
 _TAIL_LINES: Final = 20
+_INTERRUPTS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def run(command: Sequence[str], log: Path) -> Cost:
             meter.terminate()
             raise
     if meter.returncode != 0:
-        raise BenchError(f"{' '.join(command)}: its costs could not be measured, see above")
+        raise BenchError(f"{' '.join(command)}: what it costs could not be measured")
     answer = json.loads(said)
     if code := answer.pop("code"):
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL_LINES:]
@@ -76,6 +77,8 @@ def _measure(log: Path, command: Sequence[str]) -> dict[str, float]:
         wall_s = time.perf_counter() - begun_s
         grace_s = _GRACE_S
     finally:
+        for each in _INTERRUPTS:
+            signal.signal(each, signal.SIG_IGN)  # a second one would leave Spark behind
         _end_all(watch, grace_s)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     cost = Cost(used.ru_utime + used.ru_stime, watch.jvm_cpu_s, wall_s, watch.peak_bytes, watch.peak_jvm_bytes)
@@ -137,4 +140,7 @@ def _reap() -> bool:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    print(json.dumps(_measure(Path(sys.argv[1]), sys.argv[2:])))
+    try:
+        print(json.dumps(_measure(Path(sys.argv[1]), sys.argv[2:])))
+    except KeyboardInterrupt:
+        sys.exit(130)

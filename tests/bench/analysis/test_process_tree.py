@@ -1,5 +1,6 @@
 """What processes cost must be counted whoever started them, or the figures are too good."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -47,3 +48,16 @@ def test_memory_of_all_processes_is_counted(tmp_path: Path) -> None:
 def test_a_command_that_fails_has_no_figures(tmp_path: Path) -> None:
     with pytest.raises(BenchError, match=r"failed with 3:\nno such topic$"):
         run([sys.executable, "-c", "import sys; print('no such topic'); sys.exit(3)"], tmp_path / "log")
+
+
+def test_what_is_stopped_leaves_nothing_behind(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    waits = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
+    starts = START.format(code=waits) + "; child.wait()"
+    meter = [sys.executable, "-m", "bench.analysis.process_tree", str(log), sys.executable, "-c", starts]
+    with subprocess.Popen(meter, stdout=subprocess.DEVNULL) as process:
+        while not log.exists() or not log.read_text(encoding="utf-8").strip():
+            assert process.poll() is None
+        process.terminate()
+    assert process.returncode == 130
+    assert not psutil.pid_exists(int(log.read_text(encoding="utf-8")))
