@@ -22,7 +22,7 @@ from tests.integration.conftest import fresh_name
 from tests.integration.identity import ALL, CERTIFICATE, EVERYBODY, SHORT, TOKEN, Login, authentications, taken_for
 
 TIMEOUT_S = 200
-LIMIT_BYTES_PER_S = 500_000
+LIMIT_BYTES_PER_S = 200_000
 TOLERANCE = 0.05
 LONGEST_S = 2 * MEASURED_S  # an upper bound: the clients are asked to stop when each has been measured
 # What each client writes to stderr when it is refused, in words of its own. 0.11 does not know SaslAuthenticate, which
@@ -139,7 +139,7 @@ def _producer(secure: SecureCluster, guarded: Guarded, login: Login, topic: str)
         client_id=login.kind.name,
         topic=topic,
         duration_s=LONGEST_S,
-        record_bytes=4_000,
+        record_bytes=2_000,
         security=login.security(secure),
     )
     return login.kind.run(task)

@@ -23,7 +23,7 @@ from tests.integration.conftest import fresh_name
 pytestmark = [pytest.mark.matrix, pytest.mark.spark]
 
 ROOT: Final = Path(__file__).parents[2]
-TIMEOUT_S: Final = 240.0
+TIMEOUT_S: Final = 600.0
 PARTITIONS: Final = 3
 INSTANCES: Final = 3
 DOCUMENTS: Final = 40
