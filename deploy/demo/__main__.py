@@ -12,6 +12,7 @@ from rich.console import Console
 
 from deploy.demo.display import Display, display, quota
 from deploy.demo.readings import Meter
+from deploy.demo.records import FOLDER, SLUICE, TOPIC, make_report, print_report
 from deploy.demo.scenario import AFTER, BEFORE, GREEDY_PRODUCER, SAMPLE_S, WINDOW_SAMPLES, Plan
 from deploy.demo.stage import Stage, clients_at_work, set_up
 from deploy.demo.stopping import EXIT_STATUS, Interrupted, end_what_is_left, ignore_signals, obey_signals
@@ -69,6 +70,7 @@ def _run(console: Console, plan: Plan, *, keep: bool) -> int:
             print_summary(console, found)
             for complaint in complaints:
                 console.print(complaint, style="red", markup=False)
+            print_report(console, make_report(stage.cluster.bootstrap, console.print))
             if keep:
                 _wait_for_the_end(console, stage)
         finally:
@@ -138,6 +140,8 @@ Cluster and Sluice are left running.
              org.apache.kafka.tools.ProducerPerformance \\
              --bootstrap-server {address} --command-property client.id={GREEDY_PRODUCER.client_id} \\
              --topic {GREEDY_PRODUCER.topic} --record-size 8192 --num-records 10000 --throughput -1
+  usage    {SLUICE} analyze ingest --once --bootstrap {stage.cluster.bootstrap} --topic {TOPIC} \\
+             --warehouse {FOLDER / "warehouse"}
   stop     Ctrl-C here, or: kill {os.getpid()}
 """,
         highlight=False,

@@ -5,6 +5,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from deploy.demo import records
 from deploy.demo.readings import Meter
 from deploy.demo.scenario import (
     BEFORE,
@@ -54,10 +55,9 @@ def set_up(plan: Plan, say: Callable[[str], None]) -> Iterator[Stage]:
         _fill(cluster, plan)
         say("starting Sluice in front of it …")
         window = {"samples": WINDOW_SAMPLES, "size": f"{SAMPLE_S * 1000:.0f}ms"}
+        settings = {"quotas": {"window": window}, "usage": records.SETTINGS}
         sluice = stack.enter_context(
-            SluiceProcess(
-                cluster.bootstrap, cluster.node_ids, quotas=BEFORE.text(), settings={"quotas": {"window": window}}
-            )
+            SluiceProcess(cluster.bootstrap, cluster.node_ids, quotas=BEFORE.text(), settings=settings)
         )
         yield Stage(cluster, sluice)
 

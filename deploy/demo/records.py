@@ -1,0 +1,87 @@
+"""What the usage records of the run tell: taken in and reported by the commands that an operator would type."""
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.table import Table
+
+from tests.harness.process import ProcessError
+
+TOPIC: Final = "sluice-usage"
+SETTINGS: Final[Mapping[str, Any]] = {"topic": {"name": TOPIC, "partitions": 1}, "instance": "demo"}
+SHIPPED_S: Final = 3.0
+"""After which the records of the last interval stand in the topic."""
+FOLDER: Final = Path(__file__).parents[2] / "build" / "demo"
+SLUICE: Final = Path(sys.executable).parent / "sluice"
+_TIMEOUT_S: Final = 300.0
+_HEAP: Final = ("--conf", "spark.driver.memory=1g")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the report said in a sentence, and its page."""
+
+    sentence: str
+    html: Path
+
+    @property
+    def folder(self) -> Path:
+        """Where its tables are, and chargeback.csv."""
+        return self.html.parent
+
+
+def make_report(bootstrap: str, say: Callable[[str], None]) -> Report:
+    """Take the records in the topic of a cluster to a report in FOLDER, over one of an earlier run.
+
+    Raises ProcessError with what the command said.
+    """
+    time.sleep(SHIPPED_S)
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    warehouse = ("--warehouse", str(FOLDER / "warehouse"))
+    say("taking the usage records of this run into a warehouse (sluice analyze ingest) …")
+    _analyze("ingest", *warehouse, "--bootstrap", bootstrap, "--topic", TOPIC, "--once")
+    say("reporting what they tell (sluice analyze report) …")
+    sentence, html = _analyze("report", *warehouse, "--out", str(FOLDER)).splitlines()[-2:]
+    return Report(sentence, Path(html))
+
+
+def print_report(console: Console, report: Report) -> None:
+    """Print who was throttled, as the report has it, and where all of it is."""
+    console.print(f"\n{report.sentence}", markup=False, highlight=False, soft_wrap=True)
+    table = Table(title="Throttled, by the usage records", title_justify="left")
+    table.add_column("client", no_wrap=True)
+    table.add_column("broker", justify="right")
+    table.add_column("by the quota of")
+    for name in ("episodes", "requests", "throttled for"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for (client_id, broker, rule), (episodes, requests, muted_ms) in _throttled(report).items():
+        table.add_row(client_id, str(broker), rule, str(episodes), str(requests), f"{muted_ms / 1000:.1f} s")
+    console.print(table)
+    console.print(f"The whole report, to look at: {report.html}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _throttled(report: Report) -> dict[tuple[str, int, str], tuple[int, int, int]]:
+    """Return episodes, throttled requests and milliseconds, by client, broker and rule."""
+    columns = ("client_id", "broker", "rule", "throttled", "muted_ms")
+    found: dict[tuple[str, int, str], tuple[int, int, int]] = {}
+    for episode in pq.read_table(report.folder / "episodes", columns=list(columns)).to_pylist():
+        key = (episode["client_id"], episode["broker"], episode["rule"])
+        episodes, requests, muted_ms = found.get(key, (0, 0, 0))
+        found[key] = (episodes + 1, requests + episode["throttled"], muted_ms + episode["muted_ms"])
+    return dict(sorted(found.items()))
+
+
+def _analyze(*arguments: str) -> str:
+    command = [str(SLUICE), "analyze", *arguments, *_HEAP]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+    if done.returncode != 0:
+        raise ProcessError(f"sluice analyze {arguments[0]} failed:\n{done.stderr}")
+    return done.stdout
