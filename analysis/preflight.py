@@ -19,7 +19,11 @@ from analysis.sources.connection import Connection, Unsupported
 from analysis.sources.python_kafka import partitions_of
 
 TIMEOUT_S: Final = 5.0
-_REFUSED_LOGIN: Final = (kafka.AuthenticationFailedError, kafka.IllegalSaslStateError)
+_REFUSED_LOGIN: Final = (
+    kafka.AuthenticationFailedError,
+    kafka.for_code(58),  # SASL_AUTHENTICATION_FAILED, with the broker's words
+    kafka.IllegalSaslStateError,
+)
 
 
 def check(connection: Connection, topic: str, *, python: bool) -> None:
@@ -100,9 +104,16 @@ class _Preflight:
     async def _look_at_topic(self, options: dict[str, Any]) -> None:
         """Find the topic, and ask the leaders of its partitions for offsets, as reading will."""
         consumer = AIOKafkaConsumer(**options, isolation_level="read_committed")
-        self.step = "brokers do not answer for the topic at the addresses that they advertise: see advertised.listeners"
+        # Whoever may not ask is answered which versions there are, and nothing else.
+        self.step = (
+            f"brokers do not answer to {self._connection.protocol} what topics they have: does that listener want "
+            "another security.protocol, with a login (--kafka-config)?"
+        )
         try:
             await consumer.start()
+            self.step = (
+                "brokers do not answer for the topic at the addresses that they advertise: see advertised.listeners"
+            )
             partitions = await partitions_of(consumer, self._topic)
             if not partitions:
                 raise AnalysisError(

@@ -131,8 +131,11 @@ def test_2_answer_that_is_no_proof(stage: Stage) -> None:
 
 
 def test_2_client_that_takes_the_refusal_for_a_success(stage: Stage) -> None:
-    """Such a one is aiokafka 0.14: it goes on with ordinary requests."""
-    succeeded, failed = (authentications(stage.sluice, outcome, SIGNED) for outcome in ("succeeded", "failed"))
+    """Such a one is aiokafka 0.14: it goes on with ordinary requests.
+
+    Whether that counts as failed depends on who closes first, the client or the broker: it never asks for the refusal.
+    """
+    succeeded = authentications(stage.sluice, "succeeded", SIGNED)
     task = Administer(
         bootstrap=stage.sluice.listeners[SIGNED].bootstrap,
         client_id=stage.client_id,
@@ -142,7 +145,6 @@ def test_2_client_that_takes_the_refusal_for_a_success(stage: Stage) -> None:
     with AIOKAFKA.run(task) as client:
         assert "Error" in client.failure()
     assert authentications(stage.sluice, "succeeded", SIGNED) == succeeded
-    assert authentications(stage.sluice, "failed", SIGNED) == failed
 
 
 def test_4_delegation_token_named_as_a_user(stage: Stage) -> None:
