@@ -33,7 +33,7 @@ format: $(VENV)/.installed  ## rewrite the sources in the house format
 	$(BIN)/ruff format $(PACKAGES)
 
 test-unit: $(VENV)/.installed  ## the tests that need no broker (under a minute)
-	$(BIN)/pytest -m 'not integration and not matrix and not spark'
+	$(BIN)/pytest -n auto -m 'not integration and not matrix and not spark'
 
 coverage: $(VENV)/.installed  ## what the unit tests do not reach (measuring it takes as long again as the tests)
 	$(BIN)/pytest -m 'not integration and not matrix and not spark' --cov --cov-report=term-missing:skip-covered
