@@ -256,11 +256,12 @@ def _table(
     figures: Floats,
 ) -> Any:
     """Return the figures with the names of what they are about."""
-    units = [(kind, unit) for kind, each in alike[0][1].items() for unit in each.units]
-    places = [cluster_and_instance(unit.instance) for _, unit in units]
     sums = {name: pa.array(wanted.sums(recording, name)) for name in ("sent_bytes", "requests", "throttled")}
     tables = []
     for row, (number, assigned) in enumerate(alike):
+        # Of its own: the same clients may be together by their client-id in one scenario, and by their user in another.
+        units = [(kind, unit) for kind, each in assigned.items() for unit in each.units]
+        places = [cluster_and_instance(unit.instance) for _, unit in units]
         rules = [rule for each in assigned.values() for rule in each.rules]
         limits = np.concatenate([each.limits for each in assigned.values()])
         named = {

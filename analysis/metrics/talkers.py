@@ -21,7 +21,9 @@ def over_time(steps: DataFrame, clients: DataFrame) -> DataFrame:
 
     ``clients`` is a few (CLIENT), with ``named`` true.
     """
-    joined = steps.join(F.broadcast(clients), [steps[name].eqNullSafe(clients[name]) for name in CLIENT], "left")
-    names = [F.when(clients["named"], steps[name]).alias(name) for name in CLIENT]
-    sums = (F.sum(steps[name]).alias(name) for name in ("bytes_in", "bytes_out"))
-    return joined.groupBy(steps["step"], F.coalesce(clients["named"], F.lit(False)).alias("named"), *names).agg(*sums)
+    wanted = clients.select(*(F.col(name).alias(f"wanted_{name}") for name in CLIENT), "named")
+    same = [F.col(name).eqNullSafe(F.col(f"wanted_{name}")) for name in CLIENT]
+    joined = steps.join(F.broadcast(wanted), same, "left")
+    names = (F.when(F.col("named"), F.col(name)).alias(name) for name in CLIENT)
+    sums = (F.sum(name).alias(name) for name in ("bytes_in", "bytes_out"))
+    return joined.groupBy("step", F.coalesce("named", F.lit(False)).alias("named"), *names).agg(*sums)

@@ -221,8 +221,7 @@ def _documents(
     runner: asyncio.Runner, consumer: AIOKafkaConsumer, at: TopicPartition, piece: Piece
 ) -> Iterator[pa.RecordBatch]:
     """Yield what is between the offsets. Their records may be fewer: of transactions, or compacted."""
-    consumer.assign([at])
-    consumer.seek(at, piece.begin)
+    runner.run(_begin(consumer, at, piece.begin))
     silent = 0
     while runner.run(consumer.position(at)) < piece.end:
         fetched = runner.run(consumer.getmany(at, timeout_ms=_POLL_MS, max_records=_DOCUMENTS_PER_ARROW_BATCH))
@@ -232,6 +231,12 @@ def _documents(
             raise AnalysisError(f"topic {at.topic}, partition {at.partition}: no answer for {_SILENT_POLLS} s")
         if records:
             yield _arrow(records)
+
+
+async def _begin(consumer: AIOKafkaConsumer, at: TopicPartition, offset: int) -> None:
+    """Read from there; not awaited, but aiokafka wants to be within its loop."""
+    consumer.assign([at])
+    consumer.seek(at, offset)
 
 
 def _arrow(records: Sequence[ConsumerRecord[Any, Any]]) -> pa.RecordBatch:

@@ -53,6 +53,8 @@ LOADS = (
     Load("carol", "reads", uneven(1.3 * MB, 6), word="fetch"),
     Load("dave", "idles", now_and_then(1000.0), instance="edge-2", broker=2),
 )
+CLOCK = Load("zoe", "clock", np.ones(SECONDS))
+"""Somebody who is there in every second: a recording ends with its last row."""
 TIGHT = Policy({EACH_CLIENT_ID: {PRODUCE: MB, FETCH: 1.2 * MB}})
 
 
@@ -103,7 +105,7 @@ def test_the_job_says_what_the_kernel_says(found: WhatIf) -> None:
         assert row["sent_bytes"] == pytest.approx(outcome.sent_bytes[0, 0])
         assert row["throttled_s"] == row["throttled_least_s"] == row["throttled_most_s"] == outcome.throttled_s[0, 0]
         assert row["episodes"] == outcome.episodes[0, 0]
-        assert row["active_s"] == outcome.active_s[0, 0]
+        assert row["active_s"] == np.count_nonzero(np.floor(load.sent_bytes))
         assert row["waiting_bytes"] == pytest.approx(outcome.waiting_bytes[0, 0])
         for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
             assert row[f"delay_{name}_s"] == pytest.approx(outcome.delay_s(share)[0, 0])
@@ -144,8 +146,9 @@ def test_proxies_beat_each_at_its_own_time(spark: SparkSession, found: WhatIf) -
     off = frame(spark, phases_ms={"edge-1": 137, "edge-2": 904})
     shifted = by_unit(answer(off, TIGHT))
     for unit, row in by_unit(found).items():
-        assert shifted[unit]["throttled_s"] == row["throttled_s"]
-        assert shifted[unit]["sent_bytes"] == pytest.approx(row["sent_bytes"])
+        # The period of two that do not begin together is longer, by less than a second, in which a backlog goes on.
+        assert shifted[unit]["throttled_s"] == pytest.approx(row["throttled_s"], abs=1)
+        assert shifted[unit]["sent_bytes"] == pytest.approx(row["sent_bytes"], abs=3 * MB)
 
 
 def test_scenarios_do_not_disturb_each_other(rows: DataFrame, found: WhatIf) -> None:
@@ -154,15 +157,16 @@ def test_scenarios_do_not_disturb_each_other(rows: DataFrame, found: WhatIf) -> 
     per_user = Policy({EACH_USER: {PRODUCE: MB}})
     several = answer(rows, TIGHT, per_user, half)
     assert by_unit(several) == {unit: {**row} for unit, row in by_unit(found).items()}
-    assert by_unit(several, "quotas-1").keys() == by_unit(answer(rows, per_user)).keys()
+    alone = by_unit(answer(rows, per_user))
+    assert by_unit(several, "quotas-1") == {unit: {**row, "scenario": "quotas-1"} for unit, row in alone.items()}
     over = ("edge-1", 1, PRODUCE.value, "", "over")
     assert by_unit(several, "quotas-2")[over]["sent_bytes"] < by_unit(several)[over]["sent_bytes"]
 
 
 def held_up(limit: float, **fields: Any) -> tuple[Load, Floats, Shape]:
-    """What a client recorded that wanted 1 MB/s, and had ``limit``."""
+    """What a client recorded that wanted 0.8 MB/s in the mean, and had ``limit``: under 0.9 MB/s it gets all of it."""
     shape = Shape(connections=2, request_bytes=10_000, peak_bytes_per_s=50e6)
-    due_bytes = np.where(np.arange(SECONDS) % 90 < 50, 1.6 * MB, 0.0)
+    due_bytes = np.where(np.arange(SECONDS) % 100 < 50, 1.6 * MB, 0.0)
     real = run(due_bytes, shape, limit)
     load = Load(
         "eve",
@@ -180,7 +184,8 @@ def held_up(limit: float, **fields: Any) -> tuple[Load, Floats, Shape]:
 def test_the_truth_is_within_what_is_shown(spark: SparkSession, proposed: float) -> None:
     """Recorded under 900 kB/s, asked of less, of the same, and of more."""
     load, due_bytes, shape = held_up(0.9 * MB)
-    (row,) = by_unit(answer(frame(spark, [load]), Policy({EACH_CLIENT_ID: {PRODUCE: proposed}}))).values()
+    units = by_unit(answer(frame(spark, [load, CLOCK]), Policy({EACH_CLIENT_ID: {PRODUCE: proposed}})))
+    row = units["edge-1", 1, PRODUCE.value, "", "held"]
     truth_s = sum(run(due_bytes, shape, proposed).muted_s)
     assert row["answer"] in {"interval", "unknown"}
     assert row["throttled_least_s"] - 1 <= truth_s <= row["throttled_most_s"] + 1
@@ -315,7 +320,7 @@ def test_a_bad_quota_file(tmp_path: Path) -> None:
     path = quota_file(tmp_path, "  - {entity: {user: alice}, producer_byte_rate: fast}\n  - {entity: {}}\n")
     ran = CliRunner().invoke(analyze, ["whatif", "--warehouse", "nowhere", "--quotas", path])
     assert ran.exit_code == 2
-    assert f"{path}:2:48: quotas[0].producer_byte_rate" in ran.stderr
+    assert f"{path}:2:49: quotas[0].producer_byte_rate" in ran.stderr
     assert f"{path}:3" in ran.stderr
     assert "Traceback" not in ran.stderr
 

@@ -28,7 +28,9 @@ PARTITIONS: Final = 3
 INSTANCES: Final = 3
 DOCUMENTS: Final = 40
 """Of each instance."""
-ROWS: Final = [row(f"user-{number}", bytes_in=number + 1) for number in range(20)]
+ROWS: Final = [
+    row(f"user-{number}", bytes_in=1_000 + number, produce_bytes=1_000, produce_requests=1) for number in range(20)
+]
 SMALL: Final = ("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 LOCAL: Final = ("--master", "local[2]", "--conf", "spark.driver.memory=1g", *SMALL)
 
@@ -125,37 +127,53 @@ def test_by_the_connector(cluster: KafkaCluster, usage_topic: str, tmp_path: Pat
 
 def test_on_a_cluster(cluster: KafkaCluster, usage_topic: str, tmp_path: Path) -> None:
     """Two workers, processes of their own, that have this package by --py-files alone; the driver too."""
-    package = tmp_path / "sluice.zip"
-    with zipfile.ZipFile(package, "w") as archive:
-        for name in ("analysis", "config", "quotas"):
-            for module in (ROOT / name).rglob("*.py"):
-                archive.write(module, module.relative_to(ROOT))
-    python = tmp_path / "python"  # knows what is installed, and not that this package is, as an editable one
-    libraries = sysconfig.get_path("purelib")
-    python.write_text(
-        f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{libraries}" exec {sys.executable} -S "$@"\n', encoding="utf-8"
-    )
-    python.chmod(0o755)
-    submit = [
-        *(str(Path(sys.executable).parent / "spark-submit"), "--master", "local-cluster[2,1,1024]"),
-        *(
-            "--conf",
-            "spark.executor.memory=512m",
-            "--conf",
-            "spark.ui.enabled=false",
-            *SMALL,
-            "--py-files",
-            str(package),
-        ),
-    ]
-    program = [str(ROOT / "analysis" / "__main__.py"), "ingest", "--warehouse", str(tmp_path / "warehouse")]
+    warehouse = tmp_path / "warehouse"
+    submit = Submit(tmp_path)
     options = ["--bootstrap", cluster.bootstrap, "--topic", usage_topic, "--once", "--source", "python"]
-    environment = {
-        "PYSPARK_PYTHON": str(python),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_WORKER_DIR": str(tmp_path / "work"),
-    }
-    status, output = run("submit", [*submit, *program, *options], tmp_path, **environment)
-    assert status == 0, output
-    assert SUM in output
-    assert stored(tmp_path / "warehouse") == expected()
+    assert SUM in submit("ingest", "--warehouse", str(warehouse), *options)
+    assert stored(warehouse) == expected()
+    out = tmp_path / "out"
+    submit("report", "--warehouse", str(warehouse), "--out", str(out))
+    (page,) = out.glob("report=*/report.html")
+    assert "user-1" in page.read_text(encoding="utf-8")
+    proposed = tmp_path / "proposed.yaml"
+    proposed.write_text("quotas:\n  - {entity: {user: user-1}, producer_byte_rate: 1}\n", encoding="utf-8")
+    submit("whatif", "--warehouse", str(warehouse), "--out", str(out), "--quotas", str(proposed))
+    query = "SELECT DISTINCT user FROM read_parquet(?) WHERE verdict = 'yes'"
+    assert duckdb.execute(query, [f"{out}/whatif/*.parquet"]).fetchall() == [("user-1",)]
+
+
+class Submit:
+    """spark-submit to a cluster of this machine: workers know what is installed, and not that this package is."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._package = folder / "sluice.zip"
+        with zipfile.ZipFile(self._package, "w") as archive:
+            for name in ("analysis", "config", "quotas"):
+                for file in (ROOT / name).rglob("*.*"):
+                    archive.write(file, file.relative_to(ROOT))
+        self._python = folder / "python"  # without the path of an editable install
+        libraries = sysconfig.get_path("purelib")
+        self._python.write_text(
+            f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{libraries}" exec {sys.executable} -S "$@"\n', encoding="utf-8"
+        )
+        self._python.chmod(0o755)
+
+    def __call__(self, command: str, *arguments: str) -> str:
+        """What the command printed, to stdout and stderr."""
+        conf = ("--conf", "spark.executor.memory=512m", "--conf", "spark.ui.enabled=false", *SMALL)
+        spark = str(Path(sys.executable).parent / "spark-submit")
+        status, output = run(
+            f"submitted-{command}",
+            [
+                *(spark, "--master", "local-cluster[2,1,1024]", *conf, "--py-files", str(self._package)),
+                *(str(ROOT / "analysis" / "__main__.py"), command, *arguments),
+            ],
+            self._folder,
+            PYSPARK_PYTHON=str(self._python),
+            SPARK_LOCAL_IP="127.0.0.1",
+            SPARK_WORKER_DIR=str(self._folder / "work"),
+        )
+        assert status == 0, output
+        return output
