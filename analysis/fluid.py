@@ -21,14 +21,13 @@ from numpy.typing import ArrayLike
 from analysis import histogram
 from analysis.demand import Arrivals, Bools, Demand, Indices, curve, gain, surge
 from analysis.histogram import BINS, EDGES_S, Floats
-from analysis.outcome import Carry, Outcome, Series
+from analysis.leak import leaking, limits_of
+from analysis.outcome import Carry, Outcome, Series, put, weighed
 from quotas.rate import Window
 from quotas.throttle import excess
 
 _SLAB_S: Final = 64
 """Seconds that are measured together: long enough for NumPy, short enough for the cache."""
-_UNLIMITED: Final = 1e300
-"""An infinite quota, without its infinities."""
 _LEAST_THROTTLE_S: Final = 1e-6
 _LEAST_WAITING_BYTES: Final = 1.0
 _NEARLY: Final = 1 - 1e-9
@@ -47,15 +46,6 @@ class Bounds:
     """The most that a throttle time can be: one sample for request quotas, or ``quotas.max_delay``."""
     patience_s: int | None = None
     """After how many seconds a client gives up what waits (``delivery.timeout.ms``)."""
-
-
-def effective_rate(limit: ArrayLike, demand: Demand, window: Window = Window()) -> Floats:  # noqa: B008  frozen
-    """Return the bytes per second that pass under steady overload, [scenario, unit]: Kafka's quota leaks.
-
-    ``limit`` is [unit] or [scenario, unit]. Twelve connections with requests of 1 MB at 0.7 MB/s pass 1.8 times that.
-    """
-    limits = _limits(limit, len(demand.connections))
-    return _leaking(limits, (demand.connections - 1) * demand.request_bytes, window.keep_ms / 1000)
 
 
 def replay(
@@ -77,23 +67,10 @@ def replay(
     Raises ValueError for shapes that do not fit and for limits that are not above 0.
     """
     units = demand.sent_bytes.shape[1]
-    steps = {0: _limits(limits, units)} | {at: _limits(to, units) for at, to in (changes or {}).items()}
+    steps = {0: limits_of(limits, units)} | {at: limits_of(to, units) for at, to in (changes or {}).items()}
     if len({step.shape for step in steps.values()}) > 1:
         raise ValueError("every change of limits needs as many scenarios as there are")
     return _Replay(demand, steps, window, bounds, before).run(more=more, series=series)
-
-
-def _limits(limits: ArrayLike, units: int) -> Floats:
-    array = np.atleast_2d(np.asarray(limits, dtype=float))
-    if array.ndim != 2 or array.shape[1] != units:
-        raise ValueError(f"limits of [scenario, unit] with {units} units are needed, not {array.shape}")
-    if (array <= 0).any():
-        raise ValueError("a limit must be above 0; infinite is none")
-    return np.where(np.isfinite(array), array, _UNLIMITED)
-
-
-def _leaking(limit: Floats, others_bytes: Floats, window_s: float) -> Floats:
-    return np.asarray(limit / 2 * (1 + np.sqrt(1 + 4 * others_bytes / (window_s * limit))))
 
 
 def _nothing(units: int, history: int, shape: tuple[int, int]) -> Carry:
@@ -259,7 +236,7 @@ class _Replay:
     def _let_out(self, limit: Floats) -> None:
         """Weigh the delays of what waits at the end, as if nothing came after it."""
         others = np.maximum(self.demand.connections - 1, 0) * self.demand.request_bytes
-        rate = np.minimum(_leaking(limit, others[self.unit], self.window_s), self.peak)
+        rate = np.minimum(leaking(limit, others[self.unit], self.window_s), self.peak)
         gone = self.gone[0]
         waiting = self.arrived[-1, self.unit] - gone
         columns = np.flatnonzero(waiting >= _LEAST_WAITING_BYTES)
@@ -287,21 +264,21 @@ class _Replay:
         return Outcome(
             seconds=self.seconds,
             demand_bytes=total.copy(),
-            sent_bytes=_put(total, at, self.sent_bytes),
-            expired_bytes=_put(np.zeros(shape), at, self.expired_bytes),
-            waiting_bytes=_put(np.zeros(shape), at, waiting),
-            peak_waiting_bytes=_put(np.zeros(shape), at, self.peak_waiting_bytes),
-            active_s=_put(np.broadcast_to((demand > 0).sum(axis=0), shape), at, self.active_s),
-            throttled_s=_put(np.zeros(shape), at, self.throttled_s),
-            throttled_most_s=_put(np.zeros(shape), at, self.throttled_most_s),
-            episodes=_put(np.zeros(shape), at, self.episodes),
-            throttles=_weighed(total, at, self.throttles, self.sent_bytes),
-            delays=_weighed(total, at, self.delays, self.sent_bytes + self.expired_bytes + self.let_out_bytes),
+            sent_bytes=put(total, at, self.sent_bytes),
+            expired_bytes=put(np.zeros(shape), at, self.expired_bytes),
+            waiting_bytes=put(np.zeros(shape), at, waiting),
+            peak_waiting_bytes=put(np.zeros(shape), at, self.peak_waiting_bytes),
+            active_s=put(np.broadcast_to((demand > 0).sum(axis=0), shape), at, self.active_s),
+            throttled_s=put(np.zeros(shape), at, self.throttled_s),
+            throttled_most_s=put(np.zeros(shape), at, self.throttled_most_s),
+            episodes=put(np.zeros(shape), at, self.episodes),
+            throttles=weighed(total, at, self.throttles, self.sent_bytes),
+            delays=weighed(total, at, self.delays, self.sent_bytes + self.expired_bytes + self.let_out_bytes),
             carry=Carry(
                 self._tail(waiting),
-                _put(np.zeros(shape), at, waiting),
+                put(np.zeros(shape), at, waiting),
                 history,
-                _put(np.zeros(shape), at, np.maximum(self.muted_until_s - self.seconds, 0)),
+                put(np.zeros(shape), at, np.maximum(self.muted_until_s - self.seconds, 0)),
             ),
             series=course,
         )
@@ -313,18 +290,3 @@ class _Replay:
             return np.zeros((0, len(self.demand.connections)))
         oldest = int(self.arrivals.point_of(columns, self.gone[0][columns]).min())
         return np.diff(self.arrived[max(oldest, len(self.arrived) - 1 - _LONGEST_TAIL_S) :], axis=0)
-
-
-def _put(everywhere: Floats, at: tuple[Indices, Indices], values: Floats) -> Floats:
-    full = np.array(everywhere, dtype=float)
-    full[at] = values
-    return full
-
-
-def _weighed(total: Floats, at: tuple[Indices, Indices], histogram_: Floats, weight: Floats) -> Floats:
-    """Return the histograms of all, in which what was not counted is not delayed at all."""
-    full = np.zeros((*total.shape, BINS))
-    full[..., 0] = total
-    full[at] = histogram_
-    full[(*at, 0)] = np.maximum(weight - histogram_.sum(axis=-1), 0)
-    return full

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis import histogram
-from analysis.histogram import Floats
+from analysis.demand import Indices
+from analysis.histogram import BINS, Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,3 +95,19 @@ class Outcome:
             self.delays + later.delays,
             later.carry,
         )
+
+
+def put(everywhere: Floats, at: tuple[Indices, Indices], values: Floats) -> Floats:
+    """Return [scenario, unit] with ``values`` at some of them."""
+    full = np.array(everywhere, dtype=float)
+    full[at] = values
+    return full
+
+
+def weighed(total: Floats, at: tuple[Indices, Indices], counted: Floats, weight: Floats) -> Floats:
+    """Return the histograms of all, in which what was not counted is not delayed at all."""
+    full = np.zeros((*total.shape, BINS))
+    full[..., 0] = total
+    full[at] = counted
+    full[(*at, 0)] = np.maximum(weight - counted.sum(axis=-1), 0)
+    return full

@@ -5,8 +5,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from analysis.fluid import Bounds, effective_rate, replay
+from analysis.fluid import Bounds, replay
 from analysis.histogram import Floats
+from analysis.leak import effective_rate
 from quotas.rate import Window
 from tests.analysis.workloads import MEAN_BYTES_PER_S, SHAPES, Recording, recordings, workloads
 from tests.reference.request_level import Run, Shape, run

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.demand import Demand, surge_bytes
-from analysis.fluid import Bounds, effective_rate, replay
+from analysis.fluid import Bounds, replay
 from analysis.histogram import Floats
+from analysis.leak import effective_rate
 from analysis.outcome import Outcome
 from quotas.rate import Window
 from quotas.throttle import excess
