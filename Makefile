@@ -39,14 +39,14 @@ coverage: $(VENV)/.installed  ## what the unit tests do not reach (measuring it 
 	$(BIN)/pytest -m 'not integration and not matrix and not spark' --cov --cov-report=term-missing:skip-covered
 
 test-spark: setup  ## the tests that need Spark and no broker
-	$(BIN)/pytest -m 'spark and not integration'
+	$(BIN)/pytest -m 'spark and not integration and not matrix'
 
 test-integration: setup  ## one of each kind against real brokers
 	$(BIN)/pytest -m 'integration and not matrix'
 
-test: setup lint test-unit test-integration  ## everything
+test: setup lint test-unit test-spark test-integration  ## everything
 
-test-all: test test-spark  ## and Spark, and the whole matrix of clients and brokers
+test-all: test  ## and the whole matrix of clients, brokers and long runs
 	$(BIN)/pytest -m matrix
 
 bench: setup  ## HAProxy and Sluice side by side; text and bench/results/*.json

@@ -20,7 +20,7 @@ from tests.harness.kafka import KafkaCluster
 from tests.harness.process import Program
 from tests.integration.conftest import fresh_name
 
-pytestmark = [pytest.mark.matrix, pytest.mark.spark]
+pytestmark = pytest.mark.spark
 
 ROOT: Final = Path(__file__).parents[2]
 TIMEOUT_S: Final = 600.0
@@ -96,6 +96,7 @@ SUM: Final = (
 )
 
 
+@pytest.mark.integration
 def test_killed_after_each_batch_nothing_is_lost_or_doubled(
     cluster: KafkaCluster, usage_topic: str, tmp_path: Path
 ) -> None:
@@ -114,6 +115,7 @@ def test_killed_after_each_batch_nothing_is_lost_or_doubled(
     assert stored(tmp_path / "warehouse") == expected()
 
 
+@pytest.mark.matrix
 def test_by_the_connector(cluster: KafkaCluster, usage_topic: str, tmp_path: Path) -> None:
     jars = ",".join(map(str, sorted(jar_dir(SPARK_KAFKA.name).glob("*.jar"))))
     place = ("--bootstrap", cluster.bootstrap, "--topic", usage_topic)
@@ -125,6 +127,7 @@ def test_by_the_connector(cluster: KafkaCluster, usage_topic: str, tmp_path: Pat
     assert stored(tmp_path / "warehouse") == expected()
 
 
+@pytest.mark.matrix
 def test_on_a_cluster(cluster: KafkaCluster, usage_topic: str, tmp_path: Path) -> None:
     """Two workers, processes of their own, that have this package by --py-files alone; the driver too."""
     warehouse = tmp_path / "warehouse"

@@ -1,0 +1,84 @@
+"""`sluice analyze` as an operator runs it: on the usage topic of a run."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import duckdb
+import numpy as np
+
+from analysis.histogram import Floats
+from tests.integration.demanded import QUOTA_OF
+from tests.integration.recorded import Counter
+
+_TIMEOUT_S: Final = 200.0
+_SMALL: Final = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")
+_COUNTERS: Final = """
+    SELECT client_id, broker, kind, throttled_s, throttled_least_s, throttled_most_s, sent_bytes, verdict
+    FROM read_parquet(?)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What `whatif` says of some counters, in their order."""
+
+    throttled_s: Floats
+    least_s: Floats
+    most_s: Floats
+    sent_bytes: Floats
+    verdicts: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Analyzed:
+    """A warehouse with what was recorded in one run."""
+
+    folder: Path
+
+    @classmethod
+    def of(cls, bootstrap: str, topic: str, folder: Path) -> "Analyzed":
+        """Take the records of a topic in."""
+        made = cls(folder)
+        made._analyze("ingest", "--bootstrap", bootstrap, "--topic", topic, "--once")
+        return made
+
+    def recommend(self, target: str) -> Path:
+        """Return the quota file."""
+        path = self.folder / "recommended.yaml"
+        self._analyze("recommend", "--per", "client-id", "--target", target, "--out", str(path))
+        return path
+
+    def whatif(self, quotas: str, counters: Sequence[Counter]) -> Answer:
+        """Ask what a quota file would have done."""
+        proposed = self.folder / "proposed.yaml"
+        proposed.write_text(quotas, encoding="utf-8")
+        out = self.folder / "whatif"
+        self._analyze("whatif", "--quotas", str(proposed), "--out", str(out))
+        rows = duckdb.execute(_COUNTERS, [f"{out}/whatif/*.parquet"]).fetchall()
+        found = {(client_id, broker, kind): values for client_id, broker, kind, *values in rows}
+        mine = [found[each.client_id, each.broker, QUOTA_OF[each.word].value] for each in counters]
+        throttled, least, most, sent, verdicts = zip(*mine, strict=True)
+        return Answer(np.array(throttled), np.array(least), np.array(most), np.array(sent), list(verdicts))
+
+    def bytes_of(self, client_id: str, broker: int) -> tuple[int, int]:
+        """Return what is stored as produced and fetched, as an engine that is not Spark reads it."""
+        query = "SELECT sum(produce_bytes), sum(fetch_bytes) FROM read_parquet(?) WHERE client_id = ? AND broker = ?"
+        files = f"{self.folder}/warehouse/usage/**/*.parquet"
+        (sums,) = duckdb.execute(query, [files, client_id, broker]).fetchall()
+        return int(sums[0]), int(sums[1])
+
+    def _analyze(self, command: str, *arguments: str) -> None:
+        sluice = str(Path(sys.executable).parent / "sluice")
+        place = ("--warehouse", str(self.folder / "warehouse"))
+        done = subprocess.run(
+            [sluice, "analyze", command, *place, *arguments, *_SMALL],
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
