@@ -39,10 +39,10 @@ coverage: $(VENV)/.installed  ## what the unit tests do not reach (measuring it 
 	$(BIN)/pytest -m 'not integration and not matrix and not spark' --cov --cov-report=term-missing:skip-covered
 
 test-spark: setup  ## the tests that need Spark and no broker
-	$(BIN)/pytest -m 'spark and not integration and not matrix'
+	$(BIN)/pytest --durations=15 -m 'spark and not integration and not matrix'
 
 test-integration: setup  ## one of each kind against real brokers
-	$(BIN)/pytest -m 'integration and not matrix'
+	$(BIN)/pytest --durations=25 -m 'integration and not matrix'
 
 test: setup lint test-unit test-spark test-integration  ## everything
 

@@ -19,7 +19,7 @@ class Totals:
     requests: int = 0
     refused: int = 0
     counters: int = 0
-    """Limits that somebody ran against: one for each counter, on one broker and one proxy instance."""
+    """Limits that something was used of: one for each counter, on one broker and one proxy instance."""
     close: int = 0
     """Of them, those whose p99 is 90 % or more."""
 

@@ -85,7 +85,7 @@ def _totals(tables: Tables, period: Period) -> Totals:
     }
     [found] = tables["talkers"].agg(*(column.alias(name) for name, column in sums.items())).collect()
     closeness = tables["headroom"].agg(
-        F.count(F.lit(1)).alias("counters"), F.count_if(F.col("p99") >= CLOSE).alias("close")
+        F.count_if(F.col("max") > 0).alias("counters"), F.count_if(F.col("p99") >= CLOSE).alias("close")
     )
     [limits] = closeness.collect()
     return Totals(rows=period.rows, episodes=tables["episodes"].count(), **found.asDict(), **limits.asDict())
@@ -135,7 +135,8 @@ def _episodes(episodes: DataFrame) -> list[Episode]:
 
 
 def _headroom(headroom: DataFrame) -> list[Headroom]:
-    closest = headroom.orderBy(F.desc("p99"), F.desc("max"), "unit_user", "unit_client_id").limit(_HEADROOM)
+    used = headroom.where(F.col("max") > 0)
+    closest = used.orderBy(F.desc("p99"), F.desc("max"), "unit_user", "unit_client_id").limit(_HEADROOM)
     return [Headroom(**_of(row, *Headroom.__slots__)) for row in closest.collect()]
 
 

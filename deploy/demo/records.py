@@ -16,7 +16,11 @@ from rich.table import Table
 from tests.harness.process import ProcessError
 
 TOPIC: Final = "sluice-usage"
-SETTINGS: Final[Mapping[str, Any]] = {"topic": {"name": TOPIC, "partitions": 1}, "instance": "demo"}
+SETTINGS: Final[Mapping[str, Any]] = {
+    "topic": {"name": TOPIC, "partitions": 1},
+    "instance": "demo",
+    "interval": "100ms",  # as the samples of its quotas are: so use is seen over the very window of enforcement
+}
 SHIPPED_S: Final = 3.0
 """After which the records of the last interval stand in the topic."""
 FOLDER: Final = Path(__file__).parents[2] / "build" / "demo"
@@ -59,8 +63,8 @@ def print_report(console: Console, report: Report) -> None:
     table = Table(title="Throttled, by the usage records", title_justify="left")
     table.add_column("client", no_wrap=True)
     table.add_column("broker", justify="right")
-    table.add_column("by the quota of")
-    for name in ("episodes", "requests", "throttled for"):
+    table.add_column("by the quota of", overflow="fold", min_width=25)
+    for name in ("episodes", "requests", "throttled"):
         table.add_column(name, justify="right", no_wrap=True)
     for (client_id, broker, rule), (episodes, requests, muted_ms) in _throttled(report).items():
         table.add_row(client_id, str(broker), rule, str(episodes), str(requests), f"{muted_ms / 1000:.1f} s")
