@@ -1,5 +1,6 @@
 """GSSAPI, with a real KDC: who the clients are is in their tickets, and counts when the broker has agreed."""
 
+import base64
 import struct
 import time
 from collections.abc import Iterator
@@ -40,6 +41,7 @@ MB = 1_000_000
 TOLERANCE = 0.05
 RULES = ("RULE:[2:$1.$2](etl[.].*)s/^etl[.]/job-/", "RULE:[1:$1](.*-Caps)/U", "DEFAULT")
 DURATION_S = MEASURED_S + 4.0
+LEAST_SECRET_BYTES = 15  # a part of a key; in base64 it stands for itself wherever it begins at a multiple of three
 PACE_BYTES_PER_S = 200_000
 GREEDY = ((KAFKA_PYTHON, "gina"), (JAVA_4, "george"))
 
@@ -129,6 +131,7 @@ def kerberos(kdc: Kdc, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rea
             quotas=f"quotas:\n{EVERYBODY}{users}",
             advertise=HOST,
             listeners=listeners,
+            settings={"log": {"level": "debug", "format": "json"}},
         ) as sluice:
             yield Realm(kdc, cluster, sluice, topic)
 
@@ -378,6 +381,22 @@ def test_8_reauthentication(kerberos: Realm, user: str) -> None:
         if user == "alice":
             kerberos.produce(connection, name)
     assert kerberos.taken_for(name) == {"alice"}
+
+
+def test_no_key_and_no_token_is_in_the_log(kerberos: Realm) -> None:
+    """At debug level: nothing of the key of the service, nor of a ticket, in hex or in base64."""
+    client = kerberos.client("alice")
+    token = client.first()
+    with kerberos.connect() as connection:
+        sasl.handshake(connection, "GSSAPI")
+        sasl.authenticate(connection, token)
+    assert any(line["level"] == "debug" for line in kerberos.sluice.logs())
+    said = kerberos.sluice.output()
+    for secret in (kerberos.kdc.keytab(SERVICE).read_bytes(), token):
+        for at in range(len(secret) - LEAST_SECRET_BYTES):
+            part = secret[at : at + LEAST_SECRET_BYTES]
+            assert part.hex() not in said.lower()
+            assert base64.b64encode(part).decode() not in said
 
 
 # ------------------------------------------------------------------------------------------------------------- rates

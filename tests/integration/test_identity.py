@@ -140,6 +140,7 @@ def _producer(secure: SecureCluster, guarded: Guarded, login: Login, topic: str)
         topic=topic,
         duration_s=LONGEST_S,
         record_bytes=2_000,
+        niceness=19,
         security=login.security(secure),
     )
     return login.kind.run(task)

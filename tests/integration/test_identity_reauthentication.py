@@ -49,7 +49,7 @@ def guarded(secure_cluster: SecureCluster) -> Iterator[Guarded]:
 @pytest.mark.parametrize(
     "kinds",
     [
-        pytest.param((KAFKA_PYTHON, CONFLUENT, JAVA_4), marks=pytest.mark.integration, id="one-of-each"),
+        pytest.param((CONFLUENT, JAVA_4), marks=pytest.mark.integration, id="one-of-each"),
         pytest.param(tuple(MECHANISMS), marks=pytest.mark.matrix, id="all"),
     ],
 )

@@ -15,13 +15,10 @@ from tests.harness.clients.tasks import Administer, Consume, Produce, Task, payl
 
 # kafka-python 3 has no buffer limit of its own: what a greedy client has in hand when it ends must be bounded here.
 IN_HAND_BYTES: Final = 4 << 20
-# Its sender polls without a pause as long as there is a batch for a connection that may not send, as while throttled:
-# a whole core, which it may have only when nobody else on the machine wants it.
-NICENESS: Final = 19
 
 
 def produce(task: Produce) -> None:
-    os.nice(NICENESS)
+    os.nice(task.niceness)
     transactional = {"transactional_id": task.transactional_id} if task.transactional_id else {}
     producer: Any = KafkaProducer(
         **_common(task),

@@ -62,6 +62,9 @@ class Produce(Task):
     transaction_records: int = 50
     batch_bytes: int = 16_384
     first_index: int = 0
+    niceness: int = 0
+    """Of kafka-python, whose sender polls without a pause as long as it has a batch for a connection that may not send,
+    as while throttled: a whole core, which it may be given only when nobody else on the machine wants it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
