@@ -1,15 +1,12 @@
 """What-if as one self-contained page: before and after, for whoever is asked to agree to the quotas."""
 
-import base64
-import hashlib
 from html import escape
-from importlib.resources import files
 from typing import Final
 
 from analysis import comparison
 from analysis.comparison import Row, Totals
 from analysis.report import words
-from analysis.report.html import Cell, empty, key, line, section, table, whose
+from analysis.report.html import Cell, document, empty, key, line, section, table, whose
 from analysis.whatif import WhatIf
 
 _BARS: Final = 30
@@ -34,25 +31,15 @@ _HEADS: Final = (
 
 def render(found: WhatIf) -> str:
     """Return the page."""
-    style, script = (
-        files("analysis.report").joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
-    )
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = (
-        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; base-uri 'none'"
-    )
     circumstances = found.recording.circumstances
     title = f"{words.from_to(circumstances.begin, circumstances.end)} UTC"
     sums = {scenario.name: comparison.totals(found, scenario.name) for scenario in found.scenarios}
     parts = "".join(_scenario(found, number, *each) for number, each in enumerate(sums.items()))
-    return (
-        "<!doctype html><html lang=en><head><meta charset=utf-8>"
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name=viewport content="width=device-width, initial-scale=1"><link rel=icon href="data:,">'
-        f"<title>What if: {escape(title)}</title><style>{style}</style></head><body>"
+    return document(
+        f"What if: {title}",
         f"<header><p class=over>Sluice what-if &middot; {escape(title)}</p>{''.join(map(_headline, sums.items()))}"
         f"<p class=lead>{escape(' '.join(f'{note}.' for note in circumstances.notes()))}</p></header>"
-        f"<main>{parts}</main><script>{script}</script></body></html>\n"
+        f"<main>{parts}</main>",
     )
 
 

@@ -5,25 +5,17 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from analysis.demand import Demand
 from analysis.histogram import Floats
-from quotas.rate import Window
 
 _UNLIMITED: Final = 1e300
 """An infinite quota, without its infinities."""
 
 
-def effective_rate(limit: ArrayLike, demand: Demand, window: Window = Window()) -> Floats:  # noqa: B008  frozen
-    """Return the bytes per second that pass under steady overload, [scenario, unit].
-
-    ``limit`` is [unit] or [scenario, unit]. Twelve connections with requests of 1 MB at 0.7 MB/s pass 1.8 times that.
-    """
-    limits = limits_of(limit, len(demand.connections))
-    return leaking(limits, (demand.connections - 1) * demand.request_bytes, window.keep_ms / 1000)
-
-
 def leaking(limit: Floats, others_bytes: Floats, window_s: float) -> Floats:
-    """Return the same where the requests of the connections but one are ``others_bytes`` together."""
+    """Return the bytes per second that pass under steady overload; ``others_bytes`` are those of all but one.
+
+    Twelve connections with requests of 1 MB at 0.7 MB/s pass 1.8 times that.
+    """
     return np.asarray(limit / 2 * (1 + np.sqrt(1 + 4 * others_bytes / (window_s * limit))))
 
 

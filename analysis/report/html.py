@@ -1,8 +1,11 @@
 """The few forms that sections are made of. What is not made here or in ``words`` and ``draw`` is escaped."""
 
+import base64
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from importlib.resources import files
 
 from analysis.report import words
 
@@ -60,3 +63,21 @@ def key(*entries: tuple[str, str]) -> str:
     """The legend of a plot: classes and what they mean."""
     marks = "".join(f'<li><i class="{css}"></i>{text}</li>' for css, text in entries)
     return f"<ul class=key>{marks}</ul>"
+
+
+def document(title: str, body: str) -> str:
+    """Return a whole page, with ``title`` as text and ``body`` as HTML; it asks for nothing from outside."""
+    style, script = (
+        files("analysis.report").joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
+    )
+    # No request is allowed, and no script but ours: a name that got through the escapes could still do nothing.
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; base-uri 'none'"
+    )
+    return (
+        "<!doctype html><html lang=en><head><meta charset=utf-8>"
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name=viewport content="width=device-width, initial-scale=1"><link rel=icon href="data:,">'
+        f"<title>{escape(title)}</title><style>{style}</style></head><body>{body}<script>{script}</script></body></html>\n"
+    )

@@ -1,13 +1,11 @@
 """The page: an answer in a sentence, tiles, sections, and how it was made. One file, no request to anywhere."""
 
-import base64
-import hashlib
 from html import escape
-from importlib.resources import files
 from typing import Final
 
 from analysis.report import sections, words
 from analysis.report.findings import Findings
+from analysis.report.html import document
 
 _DOCS: Final = "docs/analysis-report.md"
 _USED_OVER_LIMIT: Final = (
@@ -20,14 +18,6 @@ _SOON: Final = 30
 
 def render(found: Findings) -> str:
     """Return the HTML of a report."""
-    style, script = (
-        files("analysis.report").joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
-    )
-    # No request is allowed, and no script but ours: a name that got through the escapes could still do nothing.
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = (
-        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; base-uri 'none'"
-    )
     clusters = ", ".join(words.plain(cluster) for cluster in found.clusters)
     title = f"{clusters}: {words.from_to(found.begin, found.end)} UTC"
     parts = (
@@ -38,14 +28,10 @@ def render(found: Findings) -> str:
         sections.trends(found),
         sections.charges(found),
     )
-    return (
-        "<!doctype html><html lang=en><head><meta charset=utf-8>"
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name=viewport content="width=device-width, initial-scale=1"><link rel=icon href="data:,">'
-        f"<title>{escape(title)}</title><style>{style}</style></head><body>"
+    return document(
+        title,
         f"<header><p class=over>Sluice usage report &middot; {escape(title)}</p>{_headline(found)}</header>"
-        f"<main>{_tiles(found)}{''.join(parts)}{_made(found)}</main>"
-        f"<script>{script}</script></body></html>\n"
+        f"<main>{_tiles(found)}{''.join(parts)}{_made(found)}</main>",
     )
 
 

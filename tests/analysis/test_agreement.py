@@ -7,9 +7,8 @@ import pytest
 
 from analysis.fluid import Bounds, replay
 from analysis.histogram import Floats
-from analysis.leak import effective_rate
 from quotas.rate import Window
-from tests.analysis.workloads import MEAN_BYTES_PER_S, SHAPES, Recording, recordings, workloads
+from tests.analysis.workloads import MEAN_BYTES_PER_S, SHAPES, Recording, effective_rate, recordings, workloads
 from tests.reference.request_level import Run, Shape, run
 
 SECONDS = 900

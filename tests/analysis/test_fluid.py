@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from analysis.demand import Demand, surge_bytes
 from analysis.fluid import Bounds, replay
 from analysis.histogram import Floats
-from analysis.leak import effective_rate
 from analysis.outcome import Outcome
 from quotas.rate import Window
 from quotas.throttle import excess
+from tests.analysis.workloads import effective_rate
 
 WINDOW = Window()
 W = 11

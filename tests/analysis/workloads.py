@@ -4,9 +4,12 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from analysis.demand import Demand
 from analysis.histogram import Floats
+from analysis.leak import leaking, limits_of
+from quotas.rate import Window
 from tests.reference.request_level import Run, Shape, run
 
 MEAN_BYTES_PER_S: Final = 1e6
@@ -64,3 +67,9 @@ def recordings(seconds: int, shapes: tuple[Shape, ...] = SHAPES) -> Iterator[Rec
     for name, due_bytes in workloads(seconds).items():
         for shape in shapes:
             yield Recording(name, due_bytes, shape, None, run(due_bytes, shape, None))
+
+
+def effective_rate(limit: ArrayLike, demand: Demand) -> Floats:
+    """What passes of a demand under steady overload, [scenario, unit]."""
+    limits = limits_of(limit, len(demand.connections))
+    return leaking(limits, (demand.connections - 1) * demand.request_bytes, Window().keep_ms / 1000)
