@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 import analysis.commands
-from analysis.errors import AnalysisError
+from analysis.errors import AnalysisError, RunError, of_worker
 
 
 class _Commands(click.Group):
@@ -30,6 +30,11 @@ class _Commands(click.Group):
         except AnalysisError as error:
             click.echo(f"error: {error}", err=True)
             sys.exit(error.exit_status)
+        except Exception as error:
+            if (said := of_worker(error)) is None:
+                raise
+            click.echo(f"error: {said}", err=True)
+            sys.exit(RunError.exit_status)
 
 
 @click.group(cls=_Commands)

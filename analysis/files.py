@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -40,14 +41,22 @@ class Folder:
             finally:
                 stream.close()
 
-    def write(self, name: str, text: str) -> None:
-        """Write a small file, over one that is there."""
+    def write(self, name: str, content: str | bytes) -> None:
+        """Write a file, over one that is there, with the directories that it is in; text as UTF-8."""
+        with self._said(), NamedTemporaryFile() as local:  # JVM and Python share a disk; through py4j it takes thrice
+            local.write(content.encode() if isinstance(content, str) else content)
+            local.flush()
+            there = self._jvm.org.apache.hadoop.fs.Path("file", None, local.name)
+            self._files.copyFromLocalFile(False, True, there, self._at(name))
+
+    def move(self, name: str, to: str) -> None:
+        """Give a directory in it another place, whose parents are made; what is there goes."""
         with self._said():
-            stream = self._files.create(self._at(name), True)
-            try:
-                stream.write(bytearray(text, "utf-8"))
-            finally:
-                stream.close()
+            self._files.delete(self._at(to), True)
+            self._files.mkdirs(self._at(to).getParent())
+            moved = self._files.rename(self._at(name), self._at(to))
+        if not moved:
+            raise AnalysisError(f"{self._uri}: {name} cannot be renamed to {to}")
 
     def remove(self, name: str) -> None:
         """Remove a directory in it, with all that it holds."""

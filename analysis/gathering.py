@@ -5,28 +5,24 @@ Only rows of units that are asked for travel, as numbers; in a task they become 
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+import pyarrow.compute as pc
 
 from analysis.demand import Indices
+from analysis.exchange import TASK_ROWS, exchange, tasks_for
 from analysis.histogram import Floats
-from analysis.recording import IDENTITY, Recording, active, enforced, interval_ms
+from analysis.recording import Recording
+from analysis.sending import Sender
 from analysis.series import Cells, Recorded, Rows
-from analysis.units import COLUMNS
 from quotas.kinds import QuotaKind
 
-_TASK_ROWS: Final = 2_000_000
-"""Of one task, about; it also is what a task keeps before it adds up what falls into the same second."""
-_LEAST_TASK_ROWS: Final = 50_000
-"""Fewer are not worth a Python worker."""
 _SAFELY: Final = 1.1
 """What rounding of intervals to a tenth of a second may add to a rate."""
-_SENT: Final = ("series", "begin_ms", "interval_ms", "sent", "connections", "muted_ms", "throttled", "throttle_ms")
+_USE: Final = ("series", "begin_ms", "interval_ms", "sent", "connections", "muted_ms")
+"""What a task needs of all rows (``sending.SENT``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,33 +83,30 @@ class Wanted:
         )
 
 
-def gather(recording: Recording, wanted: Wanted, work: Work, schema: str) -> Any:
-    """Return the Arrow table of all that ``work`` yields; ``schema`` as Spark writes it."""
+def gather(recording: Recording, wanted: Wanted, work: Work) -> pa.Table:
+    """Return all that ``work`` yields; without a column where that is nothing."""
     rows = wanted.sums(recording, "rows")
     if not rows.any():
         return pa.table({})
-    spark = recording.rows.sparkSession
+    context = recording.usage.spark.sparkContext
     series = _Series.of(recording, wanted)
-    tasks = _tasks(int(rows.sum()), spark.sparkContext.defaultParallelism)
-    task_of = _spread(rows, tasks)
-    sent = reduce(
-        DataFrame.unionByName, (_sent(recording, kind, series, task_of) for kind in wanted.unit_of)
-    ).repartitionById(tasks, F.col("task"))
-    requests = wanted.sums(recording, "requests")
-    task = _Task(series.unit_of, requests, recording.circumstances.seconds, work)
-    shared = spark.sparkContext.broadcast(task)
+    tasks = tasks_for(int(rows.sum()), context.defaultParallelism)
+    sender = Sender.of(recording, series.of_client, _spread(rows, tasks)[series.unit_of])
+    task = _Task(series.unit_of, wanted.sums(recording, "requests"), recording.circumstances.seconds, work)
+    columns = sender.columns
+    sending, receiving = context.broadcast(sender), context.broadcast(task)
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from shared.value.run(batches)
+    def sent(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        yield from sending.value.sent(tables)
+
+    def received(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        yield from receiving.value.run(tables)
 
     try:
-        return sent.select(*_SENT).mapInArrow(run, schema).toArrow()
+        return exchange(recording.usage, columns, sent, tasks).collect(received)
     finally:
-        shared.unpersist()
-
-
-def _tasks(rows: int, at_once: int) -> int:
-    return max(-(-rows // _TASK_ROWS), min(at_once, -(-rows // _LEAST_TASK_ROWS)))
+        sending.unpersist()
+        receiving.unpersist()
 
 
 def _spread(rows: Floats, tasks: int) -> Indices:
@@ -148,34 +141,6 @@ class _Series:
         return cls(of_client, np.concatenate(unit_of))
 
 
-def _sent(recording: Recording, kind: QuotaKind, series: _Series, task_of: Indices) -> DataFrame:
-    """Return the rows of one kind that are wanted: ``task`` and _SENT."""
-    columns = COLUMNS[kind]
-    client = np.flatnonzero(series.of_client[kind] >= 0)
-    number = series.of_client[kind][client]
-    origins_ms = recording.circumstances.origins_ms
-    dimension = recording.identities.take(pa.array(client))
-    for name, values in {
-        "series": pa.array(number, pa.int32()),
-        "task": pa.array(task_of[series.unit_of[number]], pa.int32()),
-        "origin_ms": pa.array([origins_ms[recording.clients[each].instance] for each in client.tolist()], pa.int64()),
-    }.items():
-        dimension = dimension.append_column(name, values)
-    rows = recording.rows
-    spark = rows.sparkSession
-    values = {
-        "begin_ms": (F.unix_millis("time") - F.col("origin_ms")).cast("long"),
-        "interval_ms": interval_ms().cast("int"),
-        "sent": F.col(columns.used).cast("long"),
-        "connections": F.col("connections").cast("int"),
-        "muted_ms": enforced(str(columns.muted_ms)).cast("long"),
-        "throttled": enforced(str(columns.throttled)).cast("long"),
-        "throttle_ms": enforced(str(columns.throttle_ms)).cast("long"),
-    }
-    joined = rows.where(active(columns)).join(F.broadcast(spark.createDataFrame(dimension)), [*IDENTITY])
-    return joined.select("task", "series", *(value.alias(name) for name, value in values.items()))
-
-
 @dataclass(frozen=True, slots=True)
 class _Task:
     """What a worker needs to know, and does."""
@@ -185,27 +150,27 @@ class _Task:
     seconds: int
     work: Work
 
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """Take all rows of some units, and work on them."""
         cells = Cells.none()
         throttles: list[Sequence[Floats]] = []
-        waiting: list[tuple[Floats, ...]] = []
+        waiting: list[pa.Table] = []
         rows = 0
-        for batch in batches:
-            columns = tuple(column.to_numpy(zero_copy_only=False) for column in batch.columns)
-            given = columns[6] > 0
-            if given.any():
-                throttles.append([column[given] for column in (columns[0], columns[7], columns[6])])
-            waiting.append(columns[:6])
-            rows += batch.num_rows
-            if rows >= _TASK_ROWS:
+        for table in tables:
+            throttled = table.filter(pc.greater(table["throttled"], 0))
+            if throttled.num_rows:
+                throttles.append([throttled[name].to_numpy() for name in ("series", "throttle_ms", "throttled")])
+            waiting.append(table.select(_USE))
+            rows += table.num_rows
+            if rows >= TASK_ROWS:
                 cells = cells.plus(_cells(waiting))
                 waiting, rows = [], 0
         if waiting:
             cells = cells.plus(_cells(waiting))
             waiting = []
         if len(cells.number):
-            yield from self.work(self._gathered(cells, throttles))
+            for batch in self.work(self._gathered(cells, throttles)):
+                yield pa.Table.from_batches([batch])
 
     def _gathered(self, cells: Cells, throttles: list[Sequence[Floats]]) -> Gathered:
         """Number the units of this task from 0, and their series too."""
@@ -221,17 +186,8 @@ class _Task:
         return Gathered(units, recorded, Throttles(unit, throttle_ms / requests / 1000, requests.astype(float)))
 
 
-def _cells(waiting: list[tuple[Floats, ...]]) -> Cells:
-    number, begin_ms, interval_ms, sent, connections, muted_ms = (
-        np.concatenate(column) for column in zip(*waiting, strict=True)
-    )
-    return Cells.of(
-        Rows(
-            number.astype(np.intp),
-            begin_ms.astype(np.intp),
-            interval_ms.astype(np.intp),
-            sent.astype(float),
-            connections.astype(float),
-            muted_ms.astype(float),
-        )
-    )
+def _cells(tables: Sequence[pa.Table]) -> Cells:
+    use = pa.concat_tables(tables)
+    number, begin_ms, interval_ms = (use[name].to_numpy().astype(np.intp) for name in _USE[:3])
+    sent, connections, muted_ms = (use[name].to_numpy().astype(float) for name in _USE[3:])
+    return Cells.of(Rows(number, begin_ms, interval_ms, sent, connections, muted_ms))

@@ -6,35 +6,30 @@ read by an engine that knows nothing of Spark. The batch is named by the checkpo
 that is made anew begins at 0 again, and must not replace what another one wrote.
 """
 
-import re
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Final
 
 from pyspark import StorageLevel
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from analysis import warehouse as tables
-from analysis.documents import faults, headers, is_time, read, row_count, rows_of
-from analysis.errors import AnalysisError, RunError
+from analysis.errors import AnalysisError, RunError, cause
 from analysis.files import Folder
-from analysis.known import Header, Hour, Key, Known, duplicates, suspects
+from analysis.known import Header, Hour, Key, Known, duplicates
+from analysis.publishing import Publication, remove_left
 from analysis.sources.place import PLACE, where
+from analysis.staging import FILE_ROWS, FILES, INPUT, STAGED, merge, staging
 
-_BYTES_PER_TASK: Final = 32 * 2**20
-"""Of documents: a quarter of a million rows, 3 MB of Parquet. A short batch makes one file an hour."""
-_WRITING: Final = {
-    # Hours that a task writes at once; beyond it Spark sorts the rows by hour first, at half the speed.
-    "spark.sql.maxConcurrentOutputFileWriters": "16",
-    # Not INT96, which is what Spark writes by itself: no reader can skip by it.
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-}
+_ROWS_AT_ONCE: Final = 4_000_000
+"""Whose files the driver holds: some 60 MB."""
 _SHOWN_FAULTS: Final = 3
 _POLL_S: Final = 1
-_RAISED: Final = re.compile(r"[\w.$]*(Error|Exception): .")
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -77,80 +72,58 @@ class Ingestion:
         self._spark = spark
         self._batch = ""
         self._newest: Hour | None = None
-        for left in self._usage.names(".spark-staging-*"):  # of a writer that was killed while it wrote
-            self._usage.remove(left)
+        remove_left(self._usage)
 
     def publish(self, batch: DataFrame, number: int) -> None:
         """Store a batch: the function for ``foreachBatch``."""
         spark = batch.sparkSession
-        for key, value in _WRITING.items():
-            spark.conf.set(key, value)
         self._spark = spark
         self._batch = f"{spark.sparkContext.getLocalProperty('sql.streaming.queryId')}-{number}"
-        documents = batch.withColumn("id", F.monotonically_increasing_id()).persist(StorageLevel.MEMORY_AND_DISK)
-        try:
-            tally = self._publish(documents)
-        finally:
-            documents.unpersist()
+        tally = self._publish(batch.withColumn("id", F.monotonically_increasing_id()).select(*INPUT))
         self.total.add(tally)
         self._tell(f"batch {number}: {tally}")
 
     def _publish(self, documents: DataFrame) -> Tally:
-        found = headers(documents).collect()
-        if not found:
-            return Tally()
-        readable = [
-            Header(each.id, Key(each.instance, each.boot, each.seq), Hour.of(each.time_ms))
-            for each in found
-            if None not in (each.instance, each.boot, each.seq) and is_time(each.time_ms)
-        ]
         newest = self._newest or self._newest_stored()
-        twice = self._duplicates(documents, readable)
-        kept = _without(documents, twice)
-        tally = self._write(kept.coalesce(max(1, sum(each.bytes for each in found) // _BYTES_PER_TASK)))
-        tally.duplicates = len(twice)
-        gone = {header.id for header in twice} | (self._reject(kept) if tally.rejected else set())
-        stored = [header for header in readable if header.id not in gone]
-        tally.late = sum(header.hour < newest for header in stored)
-        self._newest = max([newest, *(header.hour for header in stored)])
-        self._known.add(stored)
-        return tally
+        with _staged(documents) as staged:
+            found = _Found.of(staged)
+            twice = duplicates(found.rows, self._known)
+            if not twice:
+                self._store(staged, found)
+        if twice:
+            left = found.rows.keys() - set(twice)
+            with _staged(documents, {header.id for header in twice}) as staged:
+                found = _Found.of(staged)
+                if found.rows.keys() != left:
+                    raise AnalysisError("a batch that was read twice did not have the same documents both times")
+                self._store(staged, found)
+        self._known.add(found.rows)
+        self._newest = max([newest, *(header.hour for header in found.rows)])
+        late = sum(header.hour < newest for header in found.rows)
+        return Tally(len(found.rows), sum(found.rows.values()), len(twice), late, found.rejected)
 
-    def _duplicates(self, documents: DataFrame, readable: list[Header]) -> list[Header]:
-        suspected = suspects(readable, self._known)
-        if not suspected:
-            return []
-        looked_at = read(documents.join(_ids(self._spark, suspected), "id", "left_semi"))
-        faulty = {each.id for each in looked_at.where("not readable").select("id").collect()}
-        return duplicates(suspected, faulty, self._known)
+    def _store(self, staged: DataFrame, found: "_Found") -> None:
+        """Publish the files, and keep aside what has a fault."""
+        publication = Publication(self._usage, self._batch)
+        rows = sum(found.rows.values())
+        hours = len({header.hour for header in found.rows})
+        slices = 1 + rows // _ROWS_AT_ONCE
+        for number in range(slices):
+            files = staged.where(F.col("content").isNotNull() & (F.spark_partition_id() % slices == number))
+            if found.files > 2 * (hours + rows // FILE_ROWS):
+                files = files.coalesce(1 + rows // slices // FILE_ROWS).mapInArrow(merge, staged.schema)
+            for date, hour, content in zip(*files.select(*FILES.names).toArrow().columns, strict=True):
+                publication.add(Hour(date.as_py(), hour.as_py()), content.as_py())
+        publication.publish()
+        if found.rejected:
+            self._reject(staged.where("fault IS NOT NULL").select("id", *PLACE, "fault", "value"))
 
-    def _write(self, documents: DataFrame) -> Tally:
-        """Publish the rows of what has no fault, and count."""
-        counted = Observation()
-        good = F.col("readable")
-        rows = read(documents).observe(
-            counted,
-            F.count_if(good).alias("documents"),
-            F.coalesce(F.sum(F.when(good, row_count())), F.lit(0)).alias("rows"),
-            F.count_if(~good).alias("rejected"),
-        )
-        stored = rows_of(rows.where(good), two_digits=True).withColumn("batch", F.lit(self._batch))
-        writer = stored.write.partitionBy(*tables.PARTITIONS)
-        writer = writer.mode("overwrite").option("partitionOverwriteMode", "dynamic").option("compression", "zstd")
-        writer.parquet(tables.path_of(self._warehouse, tables.USAGE))
-        return Tally(**counted.get)
-
-    def _reject(self, documents: DataFrame) -> set[int]:
-        """Keep aside what has a fault, and say the first of it; return the ids."""
+    def _reject(self, rejected: DataFrame) -> None:
+        """Keep aside what has a fault, and say the first of it."""
         place = f"{tables.path_of(self._warehouse, tables.REJECTED)}/batch={self._batch}"
-        rejected = faults(documents).select("id", *PLACE, "fault", "value").persist()
-        try:
-            rejected.drop("id").coalesce(1).write.mode("overwrite").option("compression", "zstd").parquet(place)
-            for each in rejected.limit(_SHOWN_FAULTS).collect():
-                self._tell(f"rejected: {where(each)}: {each.fault}")
-            return {each.id for each in rejected.select("id").collect()}
-        finally:
-            rejected.unpersist()
+        rejected.drop("id").coalesce(1).write.mode("overwrite").option("compression", "zstd").parquet(place)
+        for each in rejected.drop("value").orderBy("id").limit(_SHOWN_FAULTS).collect():
+            self._tell(f"rejected: {where(each)}: {each.fault}")
 
     def _newest_stored(self) -> Hour:
         """Ask the table for its newest hour, this very batch aside; where it has none, for one before all others."""
@@ -166,12 +139,36 @@ class Ingestion:
         return [Key(*key) for key in keys.collect()]
 
 
-def _ids(spark: SparkSession, documents: Iterable[Header]) -> DataFrame:
-    return F.broadcast(spark.createDataFrame([(header.id,) for header in documents], "id long"))
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What is in a batch."""
+
+    rows: dict[Header, int]
+    """Of each document without a fault, in the order in which they came."""
+    rejected: int
+    files: int
+
+    @classmethod
+    def of(cls, staged: DataFrame) -> "_Found":
+        """Have a batch decoded, which is STAGED, and look at all of it but texts and files."""
+        columns = staged.select("id", *Key._fields, "time_ms", "rows").toArrow().sort_by("id").to_pylist()
+        documents = [each for each in columns if each["rows"] is not None]
+        rows = {
+            Header(each["id"], Key(each["instance"], each["boot"], each["seq"]), Hour.of(each["time_ms"])): each["rows"]
+            for each in documents
+        }
+        files = sum(each["id"] is None for each in columns)
+        return cls(rows, len(columns) - len(documents) - files, files)
 
 
-def _without(documents: DataFrame, gone: list[Header]) -> DataFrame:
-    return documents.join(_ids(documents.sparkSession, gone), "id", "left_anti") if gone else documents
+@contextmanager
+def _staged(documents: DataFrame, dropped: Collection[int] = ()) -> Iterator[DataFrame]:
+    """Have workers make STAGED of documents (INPUT), once: it stays on disk."""
+    staged = documents.mapInArrow(staging(dropped), from_arrow_schema(STAGED)).persist(StorageLevel.DISK_ONLY)
+    try:
+        yield staged
+    finally:
+        staged.unpersist()
 
 
 def run(stream: DataFrame, ingestion: Ingestion, checkpoint: str, every_s: int | None) -> None:
@@ -189,15 +186,7 @@ def run(stream: DataFrame, ingestion: Ingestion, checkpoint: str, every_s: int |
             if asked_to_end:
                 query.stop()
     except StreamingQueryException as error:
-        raise RunError(f"ingestion stopped: {_cause(error)}; a next run goes on where this one was") from error
+        raise RunError(f"ingestion stopped: {cause(error)}; a next run goes on where this one was") from error
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
-
-
-def _cause(error: StreamingQueryException) -> str:
-    """Return the line of a long story that says why: the last of ours, or of any exception."""
-    lines = [line.strip().removeprefix("analysis.errors.") for line in str(error).splitlines()]
-    raised = [line for line in lines if _RAISED.match(line)]
-    ours = [line for line in raised if line.startswith(AnalysisError.__name__)]
-    return (ours or raised or lines)[-1].removeprefix(f"{AnalysisError.__name__}: ")

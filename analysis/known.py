@@ -1,7 +1,7 @@
 """Which documents are stored already: what finds the ones that come twice."""
 
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Final, NamedTuple, Self
 
@@ -33,7 +33,7 @@ class Hour(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What is known of a document before the whole of it is read."""
+    """Which document it is."""
 
     id: int
     """Of the document, within its batch."""
@@ -69,22 +69,11 @@ class Known:
         return found
 
 
-def suspects(headers: Sequence[Header], known: Known) -> list[Header]:
-    """Return the documents that are not alone, in their batch or in the table."""
-    times = Counter(header.key for header in headers)
-    return [header for header in headers if times[header.key] > 1 or known.has(header)]
-
-
-def duplicates(suspected: Sequence[Header], faulty: Collection[int], known: Known) -> list[Header]:
-    """Return those that go: all but the first of a key in a batch, all of a key that is stored.
-
-    What has a fault counts for nothing: it may be a damaged copy, and the whole one comes after it.
-    """
+def duplicates(headers: Iterable[Header], known: Known) -> list[Header]:
+    """Return those that go, of documents without a fault: all but the first of a key, all of a key that is stored."""
     first: set[Key] = set()
     found = []
-    for header in suspected:
-        if header.id in faulty:
-            continue
+    for header in headers:
         if header.key in first or known.has(header):
             found.append(header)
         first.add(header.key)

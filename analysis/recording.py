@@ -1,31 +1,26 @@
 """What a period of usage records is about, before any of it is replayed: who was there, and how it was recorded."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import reduce
-from operator import or_
 from typing import Any, Final
 
 import numpy as np
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.demand import Indices
 from analysis.errors import AnalysisError
+from analysis.exchange import exchange
 from analysis.histogram import Floats
-from analysis.units import COLUMNS, Client, Columns
+from analysis.partials import Documents, Identities
+from analysis.rows import ENFORCE, IDENTITY
+from analysis.scan import Usage
+from analysis.units import COLUMNS, Client
 from quotas.kinds import QuotaKind
 from quotas.rate import Window
 
 KINDS: Final = (QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE)
 """What is enforced, and so is replayed."""
-IDENTITY: Final = ("cluster", "instance", "listener", "broker", "user", "client_id")
-"""Whom a row is about. Listeners are told apart: two rows of one client may be of the same second."""
-_ENFORCE: Final = "enforce"
 _BETWEEN: Final = "\0"
-_LONGEST_INTERVAL_MS: Final = 3_600_000
-"""A proxy that was suspended for longer says so in one interval; nobody knows when in it what was used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +74,7 @@ class Circumstances:
                 f"the window of enforcement changed meanwhile: {self.window.samples} samples of "
                 f"{self.window.size_ms} ms, the last one, is taken"
             )
-        if _ENFORCE not in self.modes:
+        if ENFORCE not in self.modes:
             said.append(f"recorded in mode {' and '.join(self.modes)}: nobody was held up, demand is known exactly")
         return said
 
@@ -108,7 +103,7 @@ class Used:
 class Recording:
     """The rows of a period, and whom they are about."""
 
-    rows: DataFrame
+    usage: Usage
     circumstances: Circumstances
     identities: Any
     """An Arrow table of IDENTITY, [client]."""
@@ -128,11 +123,17 @@ def cluster_and_instance(name: str) -> tuple[str, str]:
     return cluster, instance
 
 
-def read(rows: DataFrame, kinds: Iterable[QuotaKind] = KINDS) -> Recording:
-    """Look at all rows twice, cheaply. Raises AnalysisError where nobody used anything."""
-    circumstances = _circumstances(rows)
+def read(usage: Usage, kinds: Iterable[QuotaKind] = KINDS) -> Recording:
+    """Look at all rows twice, cheaply. Raises AnalysisError where there are none, or nobody used anything."""
+    tasks = int(str(usage.spark.conf.get("spark.sql.shuffle.partitions")))
+    documents = Documents(tasks)
+    runs = exchange(usage, documents.columns, documents.sent, tasks).collect(documents.received).to_pylist()
+    if not runs:
+        raise AnalysisError(usage.nothing)
+    circumstances = _circumstances(runs)
     wanted = tuple(kinds)
-    found = _clients(rows, wanted).toArrow()
+    identities = Identities(wanted, tasks)
+    found = exchange(usage, identities.columns, identities.sent, tasks).collect(identities.received)
     if not found.num_rows:
         raise AnalysisError(
             f"nobody produced or fetched anything from {circumstances.begin:%Y-%m-%d %H:%M} to "
@@ -144,40 +145,10 @@ def read(rows: DataFrame, kinds: Iterable[QuotaKind] = KINDS) -> Recording:
         for cluster, instance, broker, user, client_id in zip(*(found[name].to_pylist() for name in names), strict=True)
     )
     used = {kind: _used(found, kind) for kind in wanted}
-    return Recording(rows, circumstances, found.select(list(IDENTITY)), clients, used)
+    return Recording(usage, circumstances, found.select(list(IDENTITY)), clients, used)
 
 
-def interval_ms() -> Column:
-    """Return the length of a row's interval: between 1 ms and an hour."""
-    return F.greatest(F.least(F.col("interval_ms"), F.lit(_LONGEST_INTERVAL_MS)), F.lit(1))
-
-
-def enforced(name: str) -> Column:
-    """Return a column of throttling, 0 where it was not enforced."""
-    return F.when(F.col("mode") == _ENFORCE, F.col(name)).otherwise(0)
-
-
-def active(columns: Columns) -> Column:
-    """Whether a row says anything of a kind."""
-    return (F.col(columns.used) > 0) | (F.col(str(columns.muted_ms)) > 0)
-
-
-def _circumstances(rows: DataFrame) -> Circumstances:
-    begin_ms = F.unix_millis("time")
-    found = (
-        rows.groupBy("cluster", "instance", "boot", "mode", "samples", "sample_ms")
-        .agg(
-            F.min(begin_ms).alias("begin_ms"),
-            F.max(begin_ms + interval_ms()).alias("end_ms"),
-            F.min("seq").alias("first"),
-            F.max("seq").alias("last"),
-            F.count_distinct("seq").alias("documents"),
-            F.sum(interval_ms()).alias("interval_ms"),
-            F.count(F.lit(1)).alias("rows"),
-        )
-        .toArrow()
-        .to_pylist()
-    )
+def _circumstances(found: Sequence[Mapping[str, Any]]) -> Circumstances:
     begin_ms_all = min(each["begin_ms"] for each in found)
     first_ms: dict[str, int] = {}
     runs: dict[tuple[str, str, str], list[Mapping[str, int]]] = {}
@@ -202,53 +173,12 @@ def _circumstances(rows: DataFrame) -> Circumstances:
     )
 
 
-def _clients(rows: DataFrame, kinds: tuple[QuotaKind, ...]) -> DataFrame:
-    """Return a row for each identity, with sums for each kind."""
-    any_use = reduce(or_, (active(COLUMNS[kind]) for kind in kinds))
-    rules = [str(COLUMNS[kind].rule) for kind in kinds]
-    by_rule = (
-        rows.where(F.col("user").isNotNull() & any_use)
-        .groupBy(*IDENTITY, *rules)
-        .agg(*(column for kind in kinds for column in _sums(kind)))
-    )
-    merged = [column for kind in kinds for column in _merged(kind)]
-    return by_rule.groupBy(*IDENTITY).agg(*merged)
-
-
-def _sums(kind: QuotaKind) -> list[Column]:
-    columns = COLUMNS[kind]
-    used = F.col(columns.used)
-    limit = F.coalesce(F.col(str(columns.limit)), F.lit(float("inf")))
-    return [
-        F.sum(active(columns).cast("int")).alias(f"{kind}_rows"),
-        F.sum(used).alias(f"{kind}_sent"),
-        F.sum(columns.requests).alias(f"{kind}_requests"),
-        F.sum(enforced(str(columns.throttled))).alias(f"{kind}_throttled"),
-        F.sum(enforced(str(columns.muted_ms))).alias(f"{kind}_muted"),
-        F.max(used / interval_ms()).alias(f"{kind}_peak"),
-        F.min(limit).alias(f"{kind}_least"),
-        F.max(limit).alias(f"{kind}_most"),
-    ]
-
-
-def _merged(kind: QuotaKind) -> list[Column]:
-    rule = F.coalesce(F.col(str(COLUMNS[kind].rule)), F.lit(""))
-    sums = [F.sum(f"{kind}_{name}").alias(f"{kind}_{name}") for name in ("rows", "sent", "requests")]
-    return [
-        *sums,
-        *(F.sum(f"{kind}_{name}").alias(f"{kind}_{name}") for name in ("throttled", "muted")),
-        *(F.max(f"{kind}_{name}").alias(f"{kind}_{name}") for name in ("peak", "most")),
-        F.min(f"{kind}_least").alias(f"{kind}_least"),
-        F.min(rule).alias(f"{kind}_first_rule"),
-        F.max(rule).alias(f"{kind}_last_rule"),
-    ]
-
-
 def _used(found: Any, kind: QuotaKind) -> Used:
     def numbers(name: str) -> Floats:
         return np.asarray(found[f"{kind}_{name}"].to_numpy(), dtype=float)
 
-    rules = zip(found[f"{kind}_first_rule"].to_pylist(), found[f"{kind}_last_rule"].to_pylist(), strict=True)
+    rule = str(COLUMNS[kind].rule)
+    rules = zip(found[f"{rule}_min"].to_pylist(), found[f"{rule}_max"].to_pylist(), strict=True)
     return Used(
         rows=numbers("rows").astype(np.intp),
         sent_bytes=numbers("sent"),

@@ -8,20 +8,20 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
-from pyspark.sql.types import StringType, StructField, StructType
 
 from analysis.errors import AnalysisError
 from analysis.files import Folder
-from analysis.schema import ROWS
+from analysis.scan import Usage
 
 USAGE: Final = "usage"
 REJECTED: Final = "rejected"
 PARTITIONS: Final = ("date", "hour", "batch")
 LAYOUT_VERSION: Final = 1
 _MARK: Final = "sluice-warehouse.json"
-_STORED: Final = StructType([*ROWS, StructField("batch", StringType())])
+_KEYS: Final = "instance string, boot string, seq long, batch string"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MINUTES: Final = "%Y-%m-%d %H:%M"
 
 
@@ -39,23 +39,24 @@ def create(spark: SparkSession, warehouse: str) -> None:
         folder.write(_MARK, json.dumps({"version": LAYOUT_VERSION}) + "\n")
 
 
-def usage(spark: SparkSession, warehouse: str, begin: datetime | None = None, end: datetime | None = None) -> DataFrame:
-    """Return the rows (``schema.ROWS``) whose intervals begin in [begin, end), both aware; None: no bound.
+def usage(spark: SparkSession, warehouse: str, begin: datetime | None = None, end: datetime | None = None) -> Usage:
+    """Return the rows whose intervals begin in [begin, end), both aware; None: no bound.
 
-    Raises AnalysisError where there is no warehouse, one of a version not known, or nothing in the period.
+    Raises AnalysisError where there is no warehouse, one of a version not known, or no file for the period; that no row
+    of the files is in it, is for the first who reads them to say (``Usage.nothing``).
     """
     dates = _dates(spark, warehouse)
     first = f"date={begin.astimezone(UTC):%Y-%m-%d}" if begin else dates[0]
     last = f"date={end.astimezone(UTC):%Y-%m-%d}" if end else dates[-1]
     wanted = [date for date in dates if first <= date <= last]
+    nothing = f"no usage records{_period(begin, end)}: {warehouse} has them{_period(*bounds(spark, warehouse))}"
     if wanted:
         table = path_of(warehouse, USAGE)
-        reader = spark.read.schema(_STORED).option("basePath", table)
-        rows = _within(reader.parquet(*(f"{table}/{date}" for date in wanted)), begin, end).drop("batch")
-        if not rows.isEmpty():
-            return rows
-    stored = _period(*bounds(spark, warehouse))
-    raise AnalysisError(f"no usage records{_period(begin, end)}: {warehouse} has them{stored}")
+        reader = spark.read.format("binaryFile").options(basePath=table, pathGlobFilter="*.parquet")
+        files = _of_hours(reader.load([f"{table}/{date}" for date in wanted]), begin, end)
+        if not files.select("path").isEmpty():
+            return Usage(files.select("path", "content"), _unix_us(begin), _unix_us(end), nothing)
+    raise AnalysisError(nothing)
 
 
 def bounds(spark: SparkSession, warehouse: str) -> tuple[datetime, datetime]:
@@ -76,12 +77,12 @@ def newest_hour(spark: SparkSession, warehouse: str, besides: str) -> datetime |
 
 
 def stored_hour(spark: SparkSession, warehouse: str, date: str, hour: int) -> DataFrame | None:
-    """Return all that is stored of an hour (``date`` as YYYY-MM-DD), with ``batch``; None if that is nothing."""
+    """Return instance, boot, seq and batch of what is stored of an hour (``date`` as YYYY-MM-DD); None: nothing is."""
     table = path_of(warehouse, USAGE)
     place = f"date={date}/hour={hour:02d}"
     if not Folder(spark, table).exists(place):
         return None
-    return spark.read.schema(_STORED).option("basePath", table).parquet(f"{table}/{place}")
+    return spark.read.schema(_KEYS).option("basePath", table).parquet(f"{table}/{place}")
 
 
 def _hours(folder: Folder, date: str) -> list[datetime]:
@@ -114,17 +115,18 @@ def _check_version(folder: Folder, warehouse: str) -> None:
         )
 
 
-def _within(rows: DataFrame, begin: datetime | None, end: datetime | None) -> DataFrame:
+def _of_hours(files: DataFrame, begin: datetime | None, end: datetime | None) -> DataFrame:
+    """Leave out hours outside of the period, by partition columns alone: they are never opened."""
+    hour = F.format_string("%s %02d", F.col("date").cast("string"), F.col("hour"))
     if begin is not None:
-        rows = rows.where(F.col("time") >= F.lit(begin)).where(_hour_key() >= f"{begin.astimezone(UTC):%Y-%m-%d %H}")
+        files = files.where(hour >= f"{begin.astimezone(UTC):%Y-%m-%d %H}")
     if end is not None:
-        rows = rows.where(F.col("time") < F.lit(end)).where(_hour_key() <= f"{end.astimezone(UTC):%Y-%m-%d %H}")
-    return rows
+        files = files.where(hour <= f"{end.astimezone(UTC):%Y-%m-%d %H}")
+    return files
 
 
-def _hour_key() -> Column:
-    """Of partition columns alone, so that hours outside of the period are never opened."""
-    return F.format_string("%s %02d", F.col("date").cast("string"), F.col("hour"))
+def _unix_us(moment: datetime | None) -> int | None:
+    return None if moment is None else (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def _period(begin: datetime | None, end: datetime | None) -> str:

@@ -33,7 +33,6 @@ AFTER: Final = (
     *("delay_p99_most_s", "sent_bytes", "waiting_bytes", "peak_waiting_bytes", "verdict"),
 )
 FIGURES: Final = (*BEFORE, "answer", *AFTER)
-_SCHEMA: Final = "scenario int, unit int, " + ", ".join(f"{name} double" for name in FIGURES)
 _ANSWERS: Final = tuple(Answer)
 _HISTOGRAMS: Final = 4096
 """Made at once."""
@@ -95,7 +94,7 @@ def _replayed(
     window_s = window.keep_ms / 1000
     held = wanted.sums(recording, "muted_s") > 0
     replayed = held | (wanted.most_bytes(recording, window_s) > limits.min(axis=0) * window_s)
-    found = gather(recording, wanted.only(replayed), Replay(window, limits, recorded), _SCHEMA)
+    found = gather(recording, wanted.only(replayed), Replay(window, limits, recorded))
     figures = _untouched(recording, wanted, len(alike))
     if found.num_rows:
         at = (slice(None), found["scenario"].to_numpy(), found["unit"].to_numpy())
@@ -133,7 +132,7 @@ def _counter(client: Client, rule: str | None) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What a worker does with the units that it has got: a row of _SCHEMA for each scenario and unit."""
+    """What a worker does with the units that it has got: a row of FIGURES for each ``scenario`` and ``unit``."""
 
     window: Window
     limits: Floats

@@ -30,7 +30,6 @@ _A_DAY: Final = timedelta(days=1)
     metavar="SECONDS",
     help="Throttles no longer apart than this are one episode: the window of enforcement, if not said.",
 )
-@click.option("--exact", is_flag=True, help="Percentiles of the values themselves, not of 4.4 % wide bins: slower.")
 @options.spark_options
 def command(
     warehouse: str,
@@ -40,8 +39,6 @@ def command(
     rates: Path | None,
     gap_s: float | None,
     spark: SparkSettings,
-    *,
-    exact: bool,
 ) -> None:
     """Say who was throttled, how close the limits are, who is noisy, where it goes, and what it costs.
 
@@ -57,7 +54,7 @@ def command(
         end = stored.bounds(running, warehouse)[1]
     if begin is None and end is not None:
         begin = end - _A_DAY
-    wanted = job.Wanted(begin, end, out or warehouse, prices, None if gap_s is None else round(gap_s * 1000), exact)
+    wanted = job.Wanted(begin, end, out or warehouse, prices, None if gap_s is None else round(gap_s * 1000))
     made = job.run(stored.usage(running, warehouse, begin, end), wanted)
     click.echo(made.sentence)
     click.echo(made.html)

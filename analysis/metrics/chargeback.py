@@ -29,11 +29,9 @@ COLUMNS: Final = (
 """ResourceId is the cluster, SubAccountId the user, SkuId what is charged for."""
 
 
-def chargeback(steps: DataFrame, rates: Rates, period: Period) -> DataFrame:
+def chargeback(clients: DataFrame, rates: Rates, period: Period) -> DataFrame:
     """Return COLUMNS; prices and costs are null where ``rates`` has none. Quantities add up to those of the rows."""
-    used = steps.groupBy("cluster", "user", F.to_date("step").alias("date")).agg(
-        *(F.sum(name).alias(name) for name in RATED)
-    )
+    used = clients.groupBy("cluster", "user", "date").agg(*(F.sum(name).alias(name) for name in RATED))
     lines = used.unpivot(["cluster", "user", "date"], [*RATED], "SkuId", "ConsumedQuantity")
     priced = lines.withColumns(
         {

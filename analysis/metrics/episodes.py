@@ -5,25 +5,21 @@ than the window of enforcement between them. So long the counter remembers what 
 is held at its quota is muted and let go in turns, and that is one episode and not a hundred.
 """
 
-from functools import reduce
 from typing import Final
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
-from analysis.metrics.kinds import KINDS, of_kind
-
 WHO: Final = ("cluster", "broker", "user", "client_id", "kind", "rule", "mode")
 """An episode has one of each. What several proxy instances and listeners saw of a client is one episode."""
 
 
-def episodes(rows: DataFrame, gap_ms: int) -> DataFrame:
+def episodes(muted: DataFrame, gap_ms: int) -> DataFrame:
     """Return WHO, ``begin``, ``end``, ``limit``, ``instances`` and the sums of what was throttled in each episode.
 
     ``begin`` and ``end`` are those of intervals. ``muted_ms`` adds what each instance muted it. ``limit`` is the
     lowest that was in force. In mode ``shadow`` it is what would have been.
     """
-    muted = reduce(DataFrame.unionByName, (_muted(rows, kind) for kind in KINDS))
     order = Window.partitionBy(*WHO).orderBy("begin_ms", "end_ms")
     before = F.max("end_ms").over(order.rowsBetween(Window.unboundedPreceding, -1))
     begins = F.when(before.isNull() | (F.col("begin_ms") - before > gap_ms), 1).otherwise(0)
@@ -38,14 +34,4 @@ def episodes(rows: DataFrame, gap_ms: int) -> DataFrame:
             F.count_distinct("instance").alias("instances"),
         )
         .drop("number")
-    )
-
-
-def _muted(rows: DataFrame, kind: str) -> DataFrame:
-    begin_ms = F.unix_millis("time")
-    return (
-        of_kind(rows.where(F.col(f"{kind}_muted_ms") > 0), kind)
-        .withColumn("begin_ms", begin_ms)
-        .withColumn("end_ms", begin_ms + F.col("interval_ms"))
-        .select(*WHO, "instance", "begin_ms", "end_ms", "muted_ms", "throttled", "throttle_ms", "bytes", "limit")
     )

@@ -2,8 +2,8 @@
 
 At the end of every interval the bytes of the window before it are divided by what the limit allows in such a window,
 for each counter: all clients that share it, on one broker and one proxy instance. An interval without use counts as
-0, recorded or not. Percentiles are over the intervals of the period: the least that a share of them does not exceed,
-from a histogram of logarithmic bins, or of the values themselves on request.
+0, recorded or not. Percentiles are over the intervals of the period: the least value that a share of them does not
+exceed.
 
 - A window is taken in whole intervals: with intervals of 1 s and Kafka's 11 samples of 1 s it is 11 intervals, and
   with intervals longer than it, it is one of them.
@@ -11,120 +11,226 @@ from a histogram of logarithmic bins, or of the values themselves on request.
 - The first window of a period does not know what was before the period.
 """
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, timedelta
 from functools import reduce
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
-from analysis.metrics.kinds import COUNTER, KINDS, counter_id, of_kind, unit_client_id, unit_user
+from analysis.arrays import DAY_MS, Floats, Ints, floats, ints, times_ms
+from analysis.exchange import exchange, packed, tasks_for
+from analysis.metrics import kinds
+from analysis.metrics.kinds import COUNTER, KINDS
 from analysis.metrics.period import Period
+from analysis.scan import Usage
 
-BINS_PER_OCTAVE: Final = 16
-"""Bins are 4.4 % wide and stand for their middle: a percentile is right within 2.2 %."""
-LEAST: Final = 2.0**-10
-"""Used over limit below it stands for 0."""
 PERCENTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 COUNTED: Final = ("kind", "counter")
+_READ: Final = (
+    *("time", "samples", "sample_ms", *kinds.NAMED_BY),
+    *(f"{kind}_{name}" for kind in KINDS for name in ("rule", "limit", "bytes")),
+)
+_ROWS: Final = pa.schema(
+    [
+        *(("kind", pa.int8()), ("window_ms", pa.int32()), ("counter", pa.int64()), ("time_ms", pa.int64())),
+        *(("limit", pa.float64()), ("bytes", pa.int64())),
+    ]
+)
+"""Of counters, between tasks."""
+_SCHEMA: Final = pa.schema(
+    [
+        *(("kind", pa.string()), ("counter", pa.int64()), ("date", pa.date32())),
+        *((name, pa.float64()) for name in (*PERCENTILES, "max", "over", "limit")),
+    ]
+)
 
 
-def counters(steps: DataFrame) -> DataFrame:
-    """Return ``counter`` (a number) and its names (COUNTER), from ``steps``."""
-    rule = F.col("rule")
-    names = (
-        of_kind(steps, kind)
-        .where(rule.isNotNull())
-        .select(*COUNTER[:-2], unit_user(rule), unit_client_id(rule), counter_id())
-        .distinct()
+def counters(clients: DataFrame) -> DataFrame:
+    """Return COUNTED and the names (COUNTER) of each counter; ``clients`` is what ``metrics.clients`` returned."""
+    named = (
+        clients.where(F.col(f"{kind}_rule").isNotNull()).select(
+            *COUNTER[:3],
+            F.lit(kind).alias("kind"),
+            F.col(f"{kind}_rule").alias("rule"),
+            *(F.col(f"{kind}_{name}").alias(name) for name in ("unit_user", "unit_client_id", "counter")),
+        )
         for kind in KINDS
     )
-    return reduce(DataFrame.unionByName, names)
+    return reduce(DataFrame.unionByName, named).distinct()
 
 
-def use(rows: DataFrame, period: Period) -> DataFrame:
-    """Return COUNTED, ``date``, ``time_ms``, ``limit`` and ``used``: a row for each counter and interval with use.
+def headroom(usage: Usage, period: Period) -> DataFrame:
+    """Return COUNTED, ``date``, ``p50``, ``p95``, ``p99``, ``max``, ``over`` and ``limit``, of used over limit.
 
-    ``used`` is used over limit: 1.0 is the quota.
+    A counter has a row for each date with use, and one without a date for the whole period. 1.0 is the quota. ``over``
+    is the share of intervals in which more was used than the limit allows; ``limit`` is the last one.
     """
-    parts = (_use(rows, kind, window_ms, period.interval_ms) for kind in KINDS for window_ms in period.windows_ms)
-    return reduce(DataFrame.unionByName, parts)
+    tasks = tasks_for(period.rows, usage.spark.sparkContext.defaultParallelism)
+    return exchange(usage, _READ, _Shared(tasks), tasks).frame(_Measure(period), _SCHEMA)
 
 
-def histogram(used: DataFrame, *, exact: bool = False) -> DataFrame:
-    """Return COUNTED, ``date`` and ``value`` of used over limit, with the number of ``intervals`` that had it.
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What counters of one kind, and one window of enforcement, were charged: each time of each once.
 
-    Besides ``over`` (how many of them were above 1), ``most``, and the last ``limit`` and ``time_ms``.
+    Those of one counter stand together, by time.
     """
-    value = F.col("used") if exact else _middle_of_bin()
-    return used.groupBy(*COUNTED, "date", value.alias("value")).agg(
-        F.count(F.lit(1)).alias("intervals"),
-        F.sum((F.col("used") > 1).cast("long")).alias("over"),
-        F.max("used").alias("most"),
-        F.max_by("limit", "time_ms").alias("limit"),
-        F.max("time_ms").alias("time_ms"),
-    )
+
+    kind: int
+    """In KINDS."""
+    window_ms: int
+    counter: Ints
+    time_ms: Ints
+    limit: Floats
+    bytes_: Ints
+
+    @classmethod
+    def of(cls, kind: int, window_ms: int, rows: pa.Table) -> "Counted":
+        """Add up rows (_ROWS, but for kind and window): clients that share a counter stand in rows of one time."""
+        counter, time_ms, bytes_ = (ints(rows, name) for name in ("counter", "time_ms", "bytes"))
+        code, _ = pd.factorize(counter)
+        since_ms = time_ms - time_ms.min()
+        order = np.argsort(code * (int(since_ms.max()) + 1) + since_ms)
+        counter, time_ms = counter[order], time_ms[order]
+        starts = _starts(counter, time_ms)
+        limit = floats(rows, "limit")[order][starts]
+        return cls(kind, window_ms, counter[starts], time_ms[starts], limit, np.add.reduceat(bytes_[order], starts))
+
+    @classmethod
+    def parts(cls, rows: pa.Table) -> "Iterator[Counted]":
+        """Add up _ROWS, of any kinds and windows."""
+        for kind in np.unique(ints(rows, "kind")).tolist():
+            of_kind = rows.filter(pc.equal(rows["kind"], kind))
+            for window_ms in np.unique(ints(of_kind, "window_ms")).tolist():
+                yield cls.of(kind, window_ms, of_kind.filter(pc.equal(of_kind["window_ms"], window_ms)))
+
+    def rows(self) -> pa.Table:
+        """Return them as _ROWS."""
+        same = {"kind": np.full(len(self.counter), self.kind), "window_ms": np.full(len(self.counter), self.window_ms)}
+        each = {"counter": self.counter, "time_ms": self.time_ms, "limit": self.limit, "bytes": self.bytes_}
+        return pa.table(same | each).select(_ROWS.names).cast(_ROWS)
+
+    def used(self, interval_ms: int) -> Floats:
+        """Return used over limit at each time, over the window before it."""
+        whole = max(round(self.window_ms / interval_ms), 1)
+        span_ms = (whole - 1) * interval_ms + interval_ms // 2
+        # One number for counter and time: from any time, those of the window before it stand together.
+        since_ms = self.time_ms - self.time_ms.min()
+        firsts = _starts(self.counter)
+        group = np.repeat(np.arange(len(firsts)), np.diff(firsts, append=len(self.counter)))
+        at = group * (int(since_ms.max()) + span_ms + 1) + since_ms
+        up_to = np.append(0, np.cumsum(self.bytes_))
+        within = up_to[1:] - up_to[np.searchsorted(at, at - span_ms)]
+        return np.asarray(within / (self.limit * (whole * interval_ms / 1000)))
 
 
-def headroom(values: DataFrame, intervals: Column, *by: str) -> DataFrame:
-    """Return COUNTED and ``by``, with ``p50``, ``p95``, ``p99``, ``max``, ``over`` and the last ``limit``.
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """Sends the rows of a counter to one task."""
 
-    ``values`` is what ``histogram`` returned; ``intervals`` says how many the period has, or the part of it that
-    ``by`` names; ``over`` is the share of them in which more was used than the limit allows.
-    """
-    key = (*COUNTED, *by)
-    merged = values.groupBy(*key, "value").agg(
-        *(F.sum(name).alias(name) for name in ("intervals", "over")),
-        *(F.max(name).alias(name) for name in ("most", "time_ms")),
-        F.max_by("limit", "time_ms").alias("limit"),
-    )
-    of_all = Window.partitionBy(*key)
-    busy = F.sum("intervals").over(of_all)
-    counted = merged.select(
-        "*",
-        F.greatest(intervals, busy).alias("total"),
-        F.greatest(intervals - busy, F.lit(0)).alias("idle"),
-        F.sum("intervals").over(of_all.orderBy("value")).alias("up_to"),
-    )
-    return counted.groupBy(*key).agg(
-        *(_percentile(share).alias(name) for name, share in PERCENTILES.items()),
-        F.max("most").alias("max"),
-        (F.sum("over") / F.max("total")).alias("over"),
-        F.max_by("limit", "time_ms").alias("limit"),
-    )
+    tasks: int
+
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        for table in tables:
+            for number, kind in enumerate(KINDS):
+                limited = pc.and_(pc.greater(table[f"{kind}_limit"], 0), pc.is_valid(table[f"{kind}_rule"]))
+                rows = table.filter(limited).combine_chunks()
+                columns = {
+                    "kind": np.full(rows.num_rows, number),
+                    "window_ms": ints(rows, "samples") * ints(rows, "sample_ms"),
+                    "counter": kinds.counters(rows, kind),
+                    "time_ms": times_ms(rows),
+                    "limit": rows[f"{kind}_limit"],
+                    "bytes": rows[f"{kind}_bytes"],
+                }
+                for counted in Counted.parts(pa.table(columns)):
+                    yield from packed(counted.rows(), counted.counter % self.tasks)
 
 
-def intervals_of_date(period: Period) -> Column:
-    """Return how many intervals of the period are on the ``date`` of a row."""
-    midnight_s = F.unix_seconds(F.col("date").cast("timestamp"))
-    begin = F.greatest(midnight_s, F.lit(period.begin.timestamp()))
-    end = F.least(midnight_s + 86400, F.lit(period.end.timestamp()))
-    return F.greatest(F.round((end - begin) * 1000 / period.interval_ms), F.lit(1)).cast("long")
+@dataclass(frozen=True, slots=True)
+class Used:
+    """Arrays of one length: counters at the ends of intervals, those of one together, by time."""
+
+    kind: Ints
+    counter: Ints
+    time_ms: Ints
+    limit: Floats
+    used: Floats
+    """Over the limit: 1.0 is the quota."""
+
+    @classmethod
+    def of(cls, rows: pa.Table, interval_ms: int) -> "Used":
+        """Return what _ROWS of whole counters add up to."""
+        parts = [
+            (np.full(len(each.counter), each.kind), each.counter, each.time_ms, each.limit, each.used(interval_ms))
+            for each in Counted.parts(rows)
+        ]
+        kind, counter, time_ms, limit, used = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        if len(parts) > len(KINDS):  # several windows: a counter may be in two parts
+            order = np.lexsort((time_ms, counter))
+            kind, counter, time_ms, limit, used = (each[order] for each in (kind, counter, time_ms, limit, used))
+        return cls(kind, counter, time_ms, limit, used)
 
 
-def _use(rows: DataFrame, kind: str, window_ms: int, interval_ms: int) -> DataFrame:
-    whole = max(round(window_ms / interval_ms), 1)
-    order = Window.partitionBy("counter").orderBy("time_ms")
-    bytes_ = F.sum("bytes").over(order.rangeBetween(-((whole - 1) * interval_ms + interval_ms // 2), 0))
-    # Clients that share a counter stand in rows of one time: the sum has all of them in each, and one is kept.
-    last = F.coalesce(F.lead("time_ms").over(order) > F.col("time_ms"), F.lit(True))
-    return (
-        of_kind(rows.where(F.col("samples") * F.col("sample_ms") == window_ms), kind)
-        .where((F.col("limit") > 0) & F.col("rule").isNotNull())
-        .select("kind", counter_id(), "date", F.unix_millis("time").alias("time_ms"), "limit", "bytes")
-        .withColumn("used", bytes_ / (F.col("limit") * (whole * interval_ms / 1000)))
-        .withColumn("last", last)
-        .where("last")
-        .select(*COUNTED, "date", "time_ms", "limit", "used")
-    )
+@dataclass(frozen=True, slots=True)
+class _Measure:
+    """What a task does with the rows of whole counters."""
+
+    period: Period
+
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        rows = list(tables)
+        if rows:
+            used = Used.of(pa.concat_tables(rows), self.period.interval_ms)
+            rank = np.empty(len(used.used), dtype=np.int64)
+            rank[np.argsort(used.used)] = np.arange(len(rank))
+            day = used.time_ms // DAY_MS
+            yield self._measured(used, rank, np.zeros_like(day), dated=False)
+            yield self._measured(used, rank, day, dated=True)
+
+    def _measured(self, used: Used, rank: Ints, day: Ints, *, dated: bool) -> pa.Table:
+        """Return the figures of each counter and day; ``rank`` is that of each ``used`` among all of them."""
+        starts = _starts(used.counter, day)
+        busy = np.diff(starts, append=len(day))
+        total = np.maximum(self._intervals_on(day[starts]) if dated else self.period.intervals, busy)
+        group = np.repeat(np.arange(len(starts)), busy)
+        ranked = used.used[np.argsort(group * len(rank) + rank)]
+        last = starts + busy - 1
+        columns = {
+            "kind": pa.DictionaryArray.from_arrays(pa.array(used.kind[starts]), list(KINDS)),
+            "counter": used.counter[starts],
+            "date": pa.array(day[starts].astype(np.int32), pa.int32(), mask=np.full(len(starts), not dated)),
+            **{name: _percentile(ranked, starts, busy, total, share) for name, share in PERCENTILES.items()},
+            "max": ranked[last],
+            "over": np.add.reduceat((used.used > 1).astype(float), starts) / total,
+            "limit": used.limit[last],
+        }
+        return pa.table(columns)
+
+    def _intervals_on(self, day: Ints) -> Ints:
+        """Return how many intervals of the period are on each day."""
+        days, number = np.unique(day, return_inverse=True)
+        dates = [date(1970, 1, 1) + timedelta(days=each) for each in days.tolist()]
+        return np.array([self.period.intervals_on(each) for each in dates])[number]
 
 
-def _middle_of_bin() -> Column:
-    bin_ = F.floor(F.log2(F.greatest("used", F.lit(LEAST))) * BINS_PER_OCTAVE)
-    return F.when(F.col("used") < LEAST, F.lit(0.0)).otherwise(F.pow(F.lit(2.0), (bin_ + 0.5) / BINS_PER_OCTAVE))
+def _starts(*columns: Ints) -> Ints:
+    """Return where rows begin that are the same in all columns; those that are stand together."""
+    changes = np.zeros(len(columns[0]), dtype=bool)
+    changes[:1] = True
+    for column in columns:
+        changes[1:] |= column[1:] != column[:-1]
+    return np.flatnonzero(changes)
 
 
-def _percentile(share: float) -> Column:
+def _percentile(ranked: Floats, starts: Ints, busy: Ints, total: Ints, share: float) -> Floats:
     """Return the least value that ``share`` of all intervals does not exceed: idle ones stand below all others."""
-    rank = F.col("total") * share
-    reached = F.when((F.col("up_to") + F.col("idle") >= rank) & (F.col("idle") < rank), F.least("value", "most"))
-    return F.coalesce(F.min(reached), F.lit(0.0))
+    place = np.ceil(total * share - (total - busy)).astype(np.int64) - 1
+    return np.where(place < 0, 0.0, ranked[starts + np.maximum(place, 0)])

@@ -1,9 +1,14 @@
-"""Rows of one quota kind under common names, and which of them share a counter."""
+"""Rows of one quota kind, and which of them share a counter."""
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from analysis import hashes
+from analysis.arrays import Ints
+from analysis.units import parse_rule
 
 KINDS: Final = ("produce", "fetch")
 """``producer_byte_rate`` and ``consumer_byte_rate``, as the columns of records name them."""
@@ -11,41 +16,40 @@ COUNTER: Final = ("cluster", "instance", "broker", "kind", "rule", "unit_user", 
 """What tells one counter from another: quotas are enforced by each proxy instance by itself, on each broker by itself.
 
 ``unit_user`` and ``unit_client_id`` are null where that part plays no role."""
-_OF_KIND: Final = ("bytes", "requests", "throttle_ms", "throttled", "muted_ms", "limit", "rule")
-# A rule begins with its user, if it has one, whose name is quoted as soon as it could be mistaken for syntax
-# (quotas.entities.Entity.describe).
-_AFTER_A_QUOTED_USER: Final = r"""^user=('([^'\\]|\\.)*'|"([^"\\]|\\.)*"), client-id="""
+NAMED_BY: Final = ("cluster", "instance", "broker", "user", "client_id")
+"""Columns that ``counters`` needs, besides the kind's rule."""
 
 
-def of_kind(rows: DataFrame, kind: str) -> DataFrame:
-    """Return the rows with the columns of one kind alone, without its name before them, and ``kind``."""
-    others = [name for name in rows.columns if not name.startswith(tuple(f"{each}_" for each in KINDS))]
-    return rows.select(
-        *others,
-        F.lit(kind).alias("kind"),
-        *(F.col(f"{kind}_{name}").alias(name) for name in _OF_KIND if f"{kind}_{name}" in rows.columns),
+def counters(table: pa.Table, kind: str) -> Ints:
+    """Return the number of the counter that each row was measured by, for rows that have a rule of the kind."""
+    rule = table[f"{kind}_rule"].combine_chunks()
+    user, client_id = (known[rule.indices.fill_null(-1).to_numpy()] for known in _parts(rule.dictionary))
+    parts = [hashes.of_column(table[name]) for name in ("cluster", "instance", "broker", f"{kind}_rule")]
+    parts.append(np.full(table.num_rows, KINDS.index(kind), dtype=np.uint64))
+    parts.append(np.where(user, hashes.of_column(table["user"]), hashes.NOTHING))
+    parts.append(np.where(client_id, hashes.of_column(table["client_id"]), hashes.NOTHING))
+    return hashes.mixed(parts)
+
+
+def units(table: pa.Table, kind: str) -> tuple[pa.Array, pa.Array]:
+    """Return ``unit_user`` and ``unit_client_id`` of the counters of rows."""
+    rule = table[f"{kind}_rule"].combine_chunks()
+    parts = (known[rule.indices.fill_null(-1).to_numpy()] for known in _parts(rule.dictionary))
+    user, client_id = (
+        pc.if_else(pa.array(part), table[name].combine_chunks(), None)
+        for part, name in zip(parts, ("user", "client_id"), strict=True)
     )
+    return user, client_id
 
 
-def unit_user(rule: Column) -> Column:
-    """Return the user of the counter that a row was measured by."""
-    return F.when(rule.startswith("user="), F.col("user")).alias("unit_user")
-
-
-def unit_client_id(rule: Column) -> Column:
-    """Return the client-id of the counter that a row was measured by."""
-    # Quotes are rare, and the expression costs more than the rest of what is done to a row.
-    quoted = rule.startswith("user='") | rule.startswith('user="')
-    with_it = F.when(quoted, rule.rlike(_AFTER_A_QUOTED_USER)).otherwise(
-        rule.startswith("client-id=") | (rule.startswith("user=") & rule.contains(", client-id="))
-    )
-    return F.when(with_it, F.col("client_id")).alias("unit_client_id")
-
-
-def counter_id() -> Column:
-    """Return ``counter``, a number for each counter of one kind: grouping by it costs a third of grouping by the names.
-
-    64 bits: of 100,000 counters two are the same with a probability of 3e-10.
-    """
-    rule = F.col("rule")
-    return F.xxhash64("cluster", "instance", "broker", "rule", unit_user(rule), unit_client_id(rule)).alias("counter")
+def _parts(rules: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Return whether the counters of each rule are told apart by user, and by client-id; last for none: by neither."""
+    found = []
+    for rule in rules.to_pylist():
+        try:
+            entity = parse_rule(rule)
+            found.append((entity.user is not None, entity.client_id is not None))
+        except ValueError:  # of another product: one counter for all
+            found.append((False, False))
+    parts = np.array([*found, (False, False)], dtype=bool)
+    return parts[:, 0], parts[:, 1]

@@ -12,12 +12,19 @@ whom to begin when delays come in waves. Whether the broker itself became slow i
 against ``others_request_ms_elsewhere``.
 """
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window
+import pyarrow as pa
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
+from analysis.arrays import ints, summed, times_ms
+from analysis.metrics.few import Few
 from analysis.metrics.period import Period
+from analysis.scan import Usage
+from analysis.schema import FILE
 
 MOMENT_S: Final = 10
 PEAK_OVER_AVERAGE: Final = 2.0
@@ -27,23 +34,51 @@ CANDIDATES: Final = 20
 PLACE: Final = ("cluster", "broker")
 CLIENT: Final = (*PLACE, "user", "client_id")
 _SUMS: Final = ("bytes", "delay_ms", "requests", "request_time_ms")
+_APART: Final = (*PLACE, "moment", "number")
+_READ: Final = (
+    *("time", *CLIENT, "bytes_in", "bytes_out", "produce_muted_ms", "fetch_muted_ms", "requests", "request_time_ms"),
+)
+_SCHEMA: Final = pa.schema(
+    [
+        *(FILE.field(name) for name in PLACE),
+        *((name, pa.int64()) for name in ("moment", "number", *_SUMS)),
+    ]
+)
 
 
-def candidates(steps: DataFrame) -> DataFrame:
+def candidates(clients: DataFrame) -> DataFrame:
     """Return the CLIENTs that may be neighbours, each with its ``number`` on its broker, from 1."""
-    moved = steps.where(F.col("user").isNotNull()).groupBy(*CLIENT).agg(F.sum(_bytes()).alias("bytes"))
+    moved = F.sum(F.col("bytes_in") + F.col("bytes_out")).alias("bytes")
+    named = clients.where(F.col("user").isNotNull()).groupBy(*CLIENT).agg(moved)
     most = Window.partitionBy(*PLACE).orderBy(F.desc("bytes"), "user", "client_id")
-    ranked = moved.where(F.col("bytes") > 0).withColumn("number", F.row_number().over(most))
+    ranked = named.where(F.col("bytes") > 0).withColumn("number", F.row_number().over(most))
     return ranked.where(F.col("number") <= CANDIDATES).drop("bytes")
 
 
-def moments(rows: DataFrame, clients: DataFrame) -> DataFrame:
+def moments(usage: Usage, clients: DataFrame) -> DataFrame:
     """Return PLACE, ``moment`` (a number), the ``number`` of a candidate (null: all others), and their sums."""
-    moment = F.floor(F.unix_seconds("time") / MOMENT_S).alias("moment")
-    delay = F.col("produce_muted_ms") + F.col("fetch_muted_ms")
-    sized = rows.withColumns({"bytes": _bytes(), "delay_ms": delay})
-    numbered = sized.join(F.broadcast(clients), [*CLIENT], "left")
-    return numbered.groupBy(*PLACE, moment, "number").agg(*(F.sum(name).alias(name) for name in _SUMS))
+    few = Few.of(clients.select(*CLIENT, "number").toArrow(), CLIENT, "number")
+    return usage.scan(_READ, _Moments(few), _SCHEMA).groupBy(*_APART).agg(*(F.sum(name).alias(name) for name in _SUMS))
+
+
+@dataclass(frozen=True, slots=True)
+class _Moments:
+    candidates: Few
+
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        return summed(map(self._columns, tables), _APART, dict.fromkeys(_SUMS, "sum"))
+
+    def _columns(self, table: pa.Table) -> pa.Table:
+        number = self.candidates.of_rows(table)
+        columns = {
+            **{name: table[name] for name in PLACE},
+            "moment": times_ms(table) // (1000 * MOMENT_S),
+            "number": pa.array(number, mask=number < 0),
+            "bytes": ints(table, "bytes_in") + ints(table, "bytes_out"),
+            "delay_ms": ints(table, "produce_muted_ms") + ints(table, "fetch_muted_ms"),
+            **{name: table[name] for name in ("requests", "request_time_ms")},
+        }
+        return pa.table(columns)
 
 
 def neighbours(sums: DataFrame, clients: DataFrame, period: Period) -> DataFrame:
@@ -97,15 +132,12 @@ def peaks(sums: DataFrame, period: Period) -> DataFrame:
     return candidates_alone.withColumn("peak", (F.col("bytes") > 0) & loud & large)
 
 
-def victims(rows: DataFrame, sums: DataFrame, clients: DataFrame, period: Period) -> DataFrame:
+def victims(muted: DataFrame, sums: DataFrame, clients: DataFrame, period: Period) -> DataFrame:
     """Return CLIENT, ``victim_user``, ``victim_client_id`` and the ``delay_ms`` of each in the peaks of a CLIENT."""
-    moment = F.floor(F.unix_seconds("time") / MOMENT_S).alias("moment")
-    delay = F.col("produce_muted_ms") + F.col("fetch_muted_ms")
-    delayed = (
-        rows.where(delay > 0)
-        .groupBy(*PLACE, moment, F.col("user").alias("victim_user"), F.col("client_id").alias("victim_client_id"))
-        .agg(F.sum(delay).alias("delay_ms"))
-    )
+    moment = F.floor(F.col("begin_ms") / (1000 * MOMENT_S)).alias("moment")
+    delayed = muted.groupBy(
+        *PLACE, moment, F.col("user").alias("victim_user"), F.col("client_id").alias("victim_client_id")
+    ).agg(F.sum("muted_ms").alias("delay_ms"))
     of_whom = peaks(sums, period).where("peak").select(*PLACE, "moment", "number")
     named = of_whom.join(F.broadcast(clients), [*PLACE, "number"]).drop("number")
     itself = F.col("user").eqNullSafe(F.col("victim_user")) & F.col("client_id").eqNullSafe(F.col("victim_client_id"))
@@ -117,7 +149,3 @@ def moments_of(period: Period) -> int:
     """Return how many moments the period touches."""
     first = int(period.begin.timestamp() // MOMENT_S)
     return max(-int(-period.end.timestamp() // MOMENT_S) - first, 1)
-
-
-def _bytes() -> Column:
-    return F.col("bytes_in") + F.col("bytes_out")

@@ -1,11 +1,15 @@
 """What a period holds, found in one look at its rows; and how finely it is drawn."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+import numpy as np
+import pyarrow as pa
+
+from analysis.arrays import ints, summed, times_ms
+from analysis.scan import Usage
 
 MOST_STEPS: Final = 180
 """Of a plot over time: more are not seen on a screen."""
@@ -42,6 +46,17 @@ class Period:
         """How many intervals it is long."""
         return max(round(self.seconds * 1000 / self.interval_ms), 1)
 
+    def dates(self) -> list[date]:
+        """Return every date that it touches."""
+        first, last = self.begin.date(), (self.end - timedelta(microseconds=1)).date()
+        return [first + timedelta(days=number) for number in range((last - first).days + 1)]
+
+    def intervals_on(self, day: date) -> int:
+        """Return how many of its intervals are on a date."""
+        midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
+        begin, end = max(midnight, self.begin), min(midnight + timedelta(days=1), self.end)
+        return max(round((end - begin).total_seconds() * 1000 / self.interval_ms), 1)
+
     def steps(self) -> list[datetime]:
         """Return the begin of every step that the period touches."""
         first = step_of(self.begin, self.step_s)
@@ -53,44 +68,57 @@ def step_of(moment: datetime, step_s: int) -> datetime:
     return datetime.fromtimestamp(moment.timestamp() // step_s * step_s, UTC)
 
 
-def step_column(step_s: int) -> Column:
-    """Return ``step``: the begin of the step that a row belongs to, by the begin of its interval."""
-    return F.timestamp_seconds(F.floor(F.unix_seconds("time") / step_s) * step_s).alias("step")
-
-
-def look(rows: DataFrame) -> Period | None:
+def look(usage: Usage) -> Period | None:
     """Return what is there; None if there is no row."""
-    whole_seconds = F.greatest(F.round(F.col("interval_ms") / 1000), F.lit(1)).cast("long") * 1000
-    found = (
-        rows.groupBy(
-            whole_seconds.alias("interval_ms"),
-            (F.col("samples") * F.col("sample_ms")).alias("window_ms"),
-            "mode",
-            "instance",
-            "broker",
-        )
-        .agg(
-            F.count(F.lit(1)).alias("rows"),
-            F.min(F.unix_millis("time")).alias("begin_ms"),
-            F.max(F.unix_millis("time") + F.col("interval_ms")).alias("end_ms"),
-        )
-        .collect()
-    )
+    found = usage.scan(_LOOKED_AT, _looked, _SEEN).toArrow().to_pylist()
     if not found:
         return None
     of_interval: dict[int, int] = {}
     for each in found:
-        of_interval[each.interval_ms] = of_interval.get(each.interval_ms, 0) + each.rows
+        of_interval[each["interval_ms"]] = of_interval.get(each["interval_ms"], 0) + each["rows"]
     return Period(
-        begin=_moment(min(each.begin_ms for each in found)),
-        end=_moment(max(each.end_ms for each in found)),
+        begin=_moment(min(each["begin_ms"] for each in found)),
+        end=_moment(max(each["end_ms"] for each in found)),
         interval_ms=max(of_interval, key=lambda interval_ms: (of_interval[interval_ms], -interval_ms)),
-        windows_ms=tuple(sorted({each.window_ms for each in found})),
+        windows_ms=tuple(sorted({each["window_ms"] for each in found})),
         rows=sum(each["rows"] for each in found),
         modes=tuple(sorted({each["mode"] for each in found})),
-        instances=len({each.instance for each in found}),
-        brokers=len({each.broker for each in found if each.broker >= 0}),
+        instances=len({each["instance"] for each in found}),
+        brokers=len({each["broker"] for each in found if each["broker"] >= 0}),
     )
+
+
+_LOOKED_AT: Final = ("time", "interval_ms", "samples", "sample_ms", "mode", "instance", "broker")
+_APART: Final = ("interval_ms", "window_ms", "mode", "instance", "broker")
+_SEEN: Final = pa.schema(
+    {
+        "interval_ms": pa.int64(),
+        "window_ms": pa.int64(),
+        "mode": pa.string(),
+        "instance": pa.string(),
+        "broker": pa.int32(),
+        "rows": pa.int64(),
+        "begin_ms": pa.int64(),
+        "end_ms": pa.int64(),
+    }
+)
+
+
+def _looked(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    return summed(map(_columns, tables), _APART, {"rows": "sum", "begin_ms": "min", "end_ms": "max"})
+
+
+def _columns(table: pa.Table) -> pa.Table:
+    begin_ms, interval_ms = times_ms(table), ints(table, "interval_ms")
+    columns = {
+        "interval_ms": np.maximum((interval_ms + 500) // 1000, 1) * 1000,
+        "window_ms": ints(table, "samples") * ints(table, "sample_ms"),
+        **{name: table[name] for name in ("mode", "instance", "broker")},
+        "begin_ms": begin_ms,
+        "end_ms": begin_ms + interval_ms,
+        "rows": np.ones_like(begin_ms),
+    }
+    return pa.table(columns)
 
 
 def _moment(time_ms: int) -> datetime:

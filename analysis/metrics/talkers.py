@@ -1,29 +1,61 @@
 """Who moves how much: bytes in and out, and requests, of each client over all brokers."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
-from analysis.metrics.steps import SUMS
+from analysis.arrays import summed, times_ms
+from analysis.metrics.clients import SUMS
+from analysis.metrics.few import Few
+from analysis.scan import Usage
 
 CLIENT: Final = ("cluster", "user", "client_id")
 """Of refused connections the names are null: nobody has said yet who it is."""
+OTHERS: Final = -1
+_MOVED: Final = ("bytes_in", "bytes_out")
+_APART: Final = ("place", "step_s")
+_SCHEMA: Final = pa.schema([(name, pa.int64()) for name in (*_APART, *_MOVED)])
 
 
-def talkers(steps: DataFrame) -> DataFrame:
-    """Return CLIENT and the sums of ``steps``: every byte of the rows is in one of them."""
-    return steps.groupBy(*CLIENT).agg(*(F.sum(name).alias(name) for name in SUMS))
+def talkers(clients: DataFrame) -> DataFrame:
+    """Return CLIENT and the sums of ``clients``: every byte of the rows is in one of them."""
+    return clients.groupBy(*CLIENT).agg(*(F.sum(name).alias(name) for name in SUMS))
 
 
-def over_time(steps: DataFrame, clients: DataFrame) -> DataFrame:
-    """Return ``step``, CLIENT, ``bytes_in`` and ``bytes_out`` of ``clients``; all others stand as one, names null.
+def top(talkers: DataFrame, count: int) -> DataFrame:
+    """Return those that move most, the first one first."""
+    moved = F.col("bytes_in") + F.col("bytes_out")
+    named = talkers.where(F.col("user").isNotNull() & (moved > 0))
+    return named.orderBy(moved.desc(), *CLIENT).limit(count)
 
-    ``clients`` is a few (CLIENT), with ``named`` true.
+
+def over_time(usage: Usage, found: DataFrame, count: int, step_s: int) -> DataFrame:
+    """Return ``bytes_in`` and ``bytes_out`` of the top ``talkers`` in each step of time, and of all others as one.
+
+    ``place`` counts from 0, the one that moves most; OTHERS have no CLIENT. ``step_s`` is when the step begins, in Unix
+    time.
     """
-    wanted = clients.select(*(F.col(name).alias(f"wanted_{name}") for name in CLIENT), "named")
-    same = [F.col(name).eqNullSafe(F.col(f"wanted_{name}")) for name in CLIENT]
-    joined = steps.join(F.broadcast(wanted), same, "left")
-    names = (F.when(F.col("named"), F.col(name)).alias(name) for name in CLIENT)
-    sums = (F.sum(name).alias(name) for name in ("bytes_in", "bytes_out"))
-    return joined.groupBy("step", F.coalesce("named", F.lit(False)).alias("named"), *names).agg(*sums)
+    most = top(found, count).select(*CLIENT).toArrow()
+    most = most.append_column("place", pa.array(range(most.num_rows), pa.int64()))
+    steps = _Steps(Few.of(most, CLIENT, "place"), step_s)
+    parts = usage.scan(("time", *CLIENT, *_MOVED), steps, _SCHEMA)
+    summed = parts.groupBy(*_APART).agg(*(F.sum(name).alias(name) for name in _MOVED))
+    return summed.join(F.broadcast(usage.spark.createDataFrame(most)), "place", "left")
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    most: Few
+    step_s: int
+
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        return summed(map(self._columns, tables), _APART, dict.fromkeys(_MOVED, "sum"))
+
+    def _columns(self, table: pa.Table) -> pa.Table:
+        step_s = times_ms(table) // 1000 // self.step_s * self.step_s
+        columns = {"place": self.most.of_rows(table), "step_s": step_s, **{name: table[name] for name in _MOVED}}
+        return pa.table(columns)

@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
-from analysis.metrics.headroom import COUNTED, intervals_of_date
+from analysis.metrics.headroom import COUNTED
 from analysis.metrics.period import Period
 
 LEAST_DAYS: Final = 5
@@ -22,8 +22,8 @@ _HALF_A_DAY_MS: Final = 43_200_000
 
 def days(daily: DataFrame, period: Period) -> DataFrame:
     """Return COUNTED, ``date``, ``day`` (its number) and ``p99``; ``daily`` is ``headroom`` by date."""
-    whole = intervals_of_date(period) * period.interval_ms >= _HALF_A_DAY_MS
-    return daily.where(whole).select(*COUNTED, "date", F.unix_date("date").alias("day"), "p99")
+    whole = [day for day in period.dates() if period.intervals_on(day) * period.interval_ms >= _HALF_A_DAY_MS]
+    return daily.where(F.col("date").isin(whole)).select(*COUNTED, "date", F.unix_date("date").alias("day"), "p99")
 
 
 def trend(counted: DataFrame) -> DataFrame:

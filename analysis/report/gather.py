@@ -8,12 +8,11 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 
 from analysis.metrics import talkers
 from analysis.metrics.headroom import COUNTED
-from analysis.metrics.kinds import KINDS
 from analysis.metrics.neighbours import CLIENT as NEIGHBOUR
 from analysis.metrics.period import Period
 from analysis.metrics.rates import RATED
 from analysis.metrics.trend import days
-from analysis.report import draw, words
+from analysis.report import words
 from analysis.report.findings import (
     Charge,
     Episode,
@@ -28,7 +27,6 @@ from analysis.report.findings import (
     Victim,
 )
 from analysis.report.tables import Choices
-from analysis.schema import ROWS
 
 CLOSE: Final = 0.9
 """From which p99 of used over limit on a limit is said to be close."""
@@ -60,11 +58,11 @@ def gather(tables: Tables, period: Period, choices: Choices, place: str) -> Find
         brokers=period.brokers,
         tables=place,
         totals=_totals(tables, period),
-        throttled=_throttled(tables["steps"], period),
+        throttled=_throttled(tables["muted"], period),
         episodes=_episodes(tables["episodes"]),
         headroom=_headroom(tables["headroom"]),
         talkers=_talkers(tables["talkers"]),
-        series=_series(tables, period),
+        series=_series(tables["over_time"], period),
         neighbours=_neighbours(tables),
         trends=_trends(tables, period),
         days=days(tables["headroom_days"], period).select("date").distinct().count(),
@@ -91,30 +89,24 @@ def _totals(tables: Tables, period: Period) -> Totals:
     return Totals(rows=period.rows, episodes=tables["episodes"].count(), **found.asDict(), **limits.asDict())
 
 
-def _throttled(steps: DataFrame, period: Period) -> list[Throttled]:
+def _throttled(muted: DataFrame, period: Period) -> list[Throttled]:
     """Return the clients that were muted longest, with the share of each step."""
-    found = [each for kind in KINDS for each in _throttled_by(steps, kind, period)]
-    return sorted(found, key=lambda each: -each.muted_ms)[:_THROTTLED]
-
-
-def _throttled_by(steps: DataFrame, kind: str, period: Period) -> list[Throttled]:
-    by = ("user", "client_id", "broker", f"{kind}_rule")
-    muted = F.sum(f"{kind}_muted_ms").alias("muted_ms")
-    named = steps.where(F.col(f"{kind}_muted_ms") > 0)
-    worst = named.groupBy(*by).agg(muted).orderBy(F.desc("muted_ms"), *by).limit(_THROTTLED).collect()
+    sum_ms = F.sum("muted_ms").alias("muted_ms")
+    worst = muted.groupBy(*_WHO).agg(sum_ms).orderBy(F.desc("muted_ms"), *_WHO).limit(_THROTTLED).collect()
     order = _numbered(period)
-    shares = {tuple(row[name] for name in by): [0.0] * len(order) for row in worst}
+    shares = {tuple(row[name] for name in _WHO): [0.0] * len(order) for row in worst}
     if not worst:
         return []
-    chosen = steps.sparkSession.createDataFrame([*shares], ", ".join(f"of_{name} {_type(name)}" for name in by))
-    same = [F.col(name).eqNullSafe(F.col(f"of_{name}")) for name in by]
-    cells = named.join(F.broadcast(chosen), same).groupBy(*by, F.unix_seconds("step").alias("at")).agg(muted)
-    for cell in cells.collect():
+    types = ", ".join(f"of_{name} {muted.schema[name].dataType.simpleString()}" for name in _WHO)
+    chosen = muted.sparkSession.createDataFrame([*shares], types)
+    same = [F.col(name).eqNullSafe(F.col(f"of_{name}")) for name in _WHO]
+    step = F.floor(F.col("begin_ms") / (1000 * period.step_s)) * period.step_s
+    for cell in muted.join(F.broadcast(chosen), same).groupBy(*_WHO, step.alias("at")).agg(sum_ms).collect():
         # Of a client on several proxy instances the sum may be more than the step.
         share = cell.muted_ms / 1000 / period.step_s
-        shares[tuple(cell[name] for name in by)][order[cell["at"]]] = min(share, 1.0)
+        shares[tuple(cell[name] for name in _WHO)][order[cell["at"]]] = min(share, 1.0)
     return [
-        Throttled(row.user, row.client_id, row.broker, kind, row[f"{kind}_rule"] or "", row.muted_ms, series)
+        Throttled(row.user, row.client_id, row.broker, row.kind, row.rule or "", row.muted_ms, series)
         for row, series in zip(worst, shares.values(), strict=True)
     ]
 
@@ -122,10 +114,6 @@ def _throttled_by(steps: DataFrame, kind: str, period: Period) -> list[Throttled
 def _numbered(period: Period) -> dict[int, int]:
     """Return the number of each step by its begin in Unix seconds."""
     return {int(step.timestamp()): number for number, step in enumerate(period.steps())}
-
-
-def _type(name: str) -> str:
-    return ROWS[name].dataType.simpleString()
 
 
 def _episodes(episodes: DataFrame) -> list[Episode]:
@@ -141,28 +129,20 @@ def _headroom(headroom: DataFrame) -> list[Headroom]:
 
 
 def _talkers(found: DataFrame) -> list[Talker]:
-    return [Talker(**_of(row, *Talker.__slots__)) for row in _most(found, _TALKERS).collect()]
+    return [Talker(**_of(row, *Talker.__slots__)) for row in talkers.top(found, _TALKERS).collect()]
 
 
-def _most(found: DataFrame, count: int) -> DataFrame:
-    moved = F.col("bytes_in") + F.col("bytes_out")
-    named = found.where(F.col("user").isNotNull() & (moved > 0))
-    return named.orderBy(moved.desc(), *talkers.CLIENT).limit(count)
-
-
-def _series(tables: Tables, period: Period) -> list[Series]:
-    top = _most(tables["talkers"], draw.SERIES).select(*talkers.CLIENT).collect()
+def _series(over_time: DataFrame, period: Period) -> list[Series]:
     order = _numbered(period)
-    layers = {tuple(row): [0.0] * len(order) for row in top}
-    others = [0.0] * len(order)
-    if not top:
-        return []
-    chosen = _most(tables["talkers"], draw.SERIES).select(*talkers.CLIENT, F.lit(True).alias("named"))
-    for cell in talkers.over_time(tables["steps"], chosen).withColumn("at", F.unix_seconds("step")).collect():
-        layer = layers[cell.cluster, cell.user, cell.client_id] if cell.named else others
-        layer[order[cell["at"]]] += cell.bytes_in + cell.bytes_out
-    named = [Series(words.client(row.user, row.client_id), layers[tuple(row)]) for row in top]
-    return [*named, Series(None, others)] if any(others) else named
+    labels: dict[int, str | None] = {talkers.OTHERS: None}
+    layers: dict[int, list[float]] = {}
+    for cell in over_time.collect():
+        if cell.place != talkers.OTHERS:
+            labels[cell.place] = words.client(cell.user, cell.client_id)
+        layers.setdefault(cell.place, [0.0] * len(order))[order[cell.step_s]] += cell.bytes_in + cell.bytes_out
+    others = layers.pop(talkers.OTHERS, [])
+    named = [Series(labels[place], layers[place]) for place in sorted(layers)]
+    return [*named, Series(None, others)] if named and any(others) else named
 
 
 def _neighbours(tables: Tables) -> list[Neighbour]:

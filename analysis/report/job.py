@@ -19,6 +19,7 @@ from analysis.progress import Progress
 from analysis.report import page, tables
 from analysis.report.gather import gather
 from analysis.report.tables import Choices
+from analysis.scan import Usage
 
 _ID: Final = "%Y%m%dT%H%M%SZ"
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
@@ -33,7 +34,6 @@ class Wanted:
     out: str
     rates: Rates
     gap_ms: int | None
-    exact: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +44,20 @@ class Made:
     """Where the page is."""
 
 
-def run(rows: DataFrame, wanted: Wanted) -> Made:
-    """Make the report of ``rows``. A second one of the same period takes the place of the first."""
-    with Progress(rows.sparkSession, "report", steps=len(tables.NAMES) + 2) as progress:
+def run(usage: Usage, wanted: Wanted) -> Made:
+    """Make the report of ``usage``. A second one of the same period takes the place of the first."""
+    with Progress(usage.spark, "report", steps=len(tables.NAMES) + 2) as progress:
         progress.step("looking at the period")
-        period = look(rows)
+        period = look(usage)
         if period is None:
-            raise AnalysisError("there are no usage records in the period")
-        choices = Choices(_gap_ms(period, wanted), wanted.exact, wanted.rates)
+            raise AnalysisError(usage.nothing)
+        choices = Choices(_gap_ms(period, wanted), wanted.rates)
         begin, end = wanted.begin or period.begin, wanted.end or period.end
         place = f"{wanted.out.rstrip('/')}/report={begin:{_ID}}-{end:{_ID}}"
-        made = tables.make(rows, period, place, choices, progress.step)
+        made = tables.make(usage, period, place, choices, progress.step)
         progress.step("drawing")
         found = gather(made, period, choices, place)
-        folder = Folder(rows.sparkSession, place)
+        folder = Folder(usage.spark, place)
         folder.write("chargeback.csv", _csv(made["chargeback"]))
         folder.write("report.html", page.render(found))
     return Made(unescape(re.sub("<[^>]*>", "", page.answer(found))), f"{place}/report.html")

@@ -9,8 +9,7 @@ from analysis.report.html import document
 
 _DOCS: Final = "docs/analysis-report.md"
 _USED_OVER_LIMIT: Final = (
-    "bytes in the window of enforcement before the end of each interval, over what the limit allows in it; percentiles "
-    "are within 2.2 % unless they were asked for with --exact"
+    "bytes in the window of enforcement before the end of each interval, over what the limit allows in it"
 )
 _SOON: Final = 30
 """Days until a limit that are worth a word in the headline."""

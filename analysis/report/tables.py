@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
-from analysis.metrics import chargeback, episodes, headroom, neighbours, steps, talkers, trend
+from analysis.metrics import chargeback, clients, episodes, headroom, muted, neighbours, talkers, trend
 from analysis.metrics.headroom import COUNTED
 from analysis.metrics.period import Period
 from analysis.metrics.rates import Rates
+from analysis.report import draw
+from analysis.scan import Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,6 @@ class Choices:
     """What can be chosen about a report."""
 
     gap_ms: int
-    exact: bool
     rates: Rates
 
 
@@ -29,7 +29,7 @@ class Choices:
 class _Source:
     """What a table is made from: the rows, and the tables ``made`` before it."""
 
-    rows: DataFrame
+    usage: Usage
     period: Period
     choices: Choices
     made: dict[str, DataFrame]
@@ -40,35 +40,36 @@ class _Source:
 
 
 _TABLES: Final[Mapping[str, Callable[[_Source], DataFrame]]] = {
-    "steps": lambda of: steps.steps(of.rows, of.period.step_s),
-    "counters": lambda of: headroom.counters(of.made["steps"]),
-    "episodes": lambda of: episodes.episodes(of.rows, of.choices.gap_ms),
-    "histogram": lambda of: headroom.histogram(headroom.use(of.rows, of.period), exact=of.choices.exact),
-    "headroom": lambda of: of.named(headroom.headroom(of.made["histogram"], F.lit(of.period.intervals))),
-    "headroom_days": lambda of: headroom.headroom(of.made["histogram"], headroom.intervals_of_date(of.period), "date"),
+    "clients": lambda of: clients.clients(of.usage),
+    "counters": lambda of: headroom.counters(of.made["clients"]),
+    "muted": lambda of: muted.muted(of.usage),
+    "episodes": lambda of: episodes.episodes(of.made["muted"], of.choices.gap_ms),
+    "headroom_days": lambda of: headroom.headroom(of.usage, of.period),
+    "headroom": lambda of: of.named(of.made["headroom_days"].where("date is null").drop("date")),
     "trend": lambda of: of.named(trend.trend(trend.days(of.made["headroom_days"], of.period))),
-    "talkers": lambda of: talkers.talkers(of.made["steps"]),
-    "candidates": lambda of: neighbours.candidates(of.made["steps"]),
-    "moments": lambda of: neighbours.moments(of.rows, of.made["candidates"]),
+    "talkers": lambda of: talkers.talkers(of.made["clients"]),
+    "over_time": lambda of: talkers.over_time(of.usage, of.made["talkers"], draw.SERIES, of.period.step_s),
+    "candidates": lambda of: neighbours.candidates(of.made["clients"]),
+    "moments": lambda of: neighbours.moments(of.usage, of.made["candidates"]),
     "neighbours": lambda of: neighbours.neighbours(of.made["moments"], of.made["candidates"], of.period),
-    "victims": lambda of: neighbours.victims(of.rows, of.made["moments"], of.made["candidates"], of.period),
-    "chargeback": lambda of: chargeback.chargeback(of.made["steps"], of.choices.rates, of.period),
+    "victims": lambda of: neighbours.victims(of.made["muted"], of.made["moments"], of.made["candidates"], of.period),
+    "chargeback": lambda of: chargeback.chargeback(of.made["clients"], of.choices.rates, of.period),
 }
 """In the order in which they are made. ``candidates`` and ``moments`` are what neighbours are found from."""
 NAMES: Final = tuple(_TABLES)
 
 
 def make(
-    rows: DataFrame, period: Period, place: str, choices: Choices, step: Callable[[str], None]
+    usage: Usage, period: Period, place: str, choices: Choices, step: Callable[[str], None]
 ) -> dict[str, DataFrame]:
     """Write all tables into the directory or URI ``place``, over those that are there, and return them by name.
 
     ``step`` is told the name of each before it is made.
     """
-    source = _Source(rows, period, choices, {})
+    source = _Source(usage, period, choices, {})
     for name, table in _TABLES.items():
         step(name)
         path = f"{place}/{name}"
         table(source).write.mode("overwrite").parquet(path)
-        source.made[name] = rows.sparkSession.read.parquet(path)
+        source.made[name] = usage.spark.read.parquet(path)
     return source.made

@@ -6,9 +6,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from analysis.schema import COLUMNS, ROWS
+from analysis.parquet import decode, encode, joined
+from analysis.scan import FILES, Usage
+from analysis.schema import COLUMNS, FILE, ROWS
 
 BEGIN: Final = datetime(2026, 3, 1, 12, tzinfo=UTC)
 BEGIN_MS: Final = int(BEGIN.timestamp() * 1000)
@@ -52,8 +55,36 @@ def stored(documents: Iterable[Document]) -> list[dict[str, Any]]:
 
 
 def usage_frame(spark: SparkSession, documents: Iterable[Document]) -> DataFrame:
-    """The same as a DataFrame: what ``warehouse.usage`` returns once they have been ingested."""
+    """The same as Spark reads it from the table."""
     return spark.createDataFrame([tuple(each[name] for name in ROWS.names) for each in stored(documents)], ROWS)
+
+
+def usage(spark: SparkSession, *files: Iterable[Document]) -> Usage:
+    """The same in files: what ``warehouse.usage`` returns."""
+    return Usage(spark.createDataFrame([("memory", file_of(documents)) for documents in files], FILES))
+
+
+def file_of(documents: Iterable[Document]) -> bytes:
+    """The same in a file of the table."""
+    return encode(pa.Table.from_pylist(stored(documents), FILE))
+
+
+def tables(columns: Sequence[str], *files: Iterable[Document], rows: int = 1_000_000) -> list[pa.Table]:
+    """The same as a worker is given them: some columns, so many rows at a time."""
+    contents = map(file_of, files)
+    whole = joined([table for content in contents for table in decode(pa.py_buffer(content), columns)])
+    return [joined([whole.slice(at, rows)]) for at in range(0, len(whole), rows)]
+
+
+def rows_of(usage: Usage) -> list[dict[str, Any]]:
+    """All columns of all rows, as FILE has them, in the order of ``in_order``."""
+    return in_order(usage.scan(FILE.names, iter, FILE).toArrow().to_pylist())
+
+
+def in_order(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """Rows by interval, document and client: no table keeps an order. Of each, what is in files."""
+    known = [{name: each[name] for name in FILE.names} for each in rows]
+    return sorted(known, key=lambda each: (each["time"], each["instance"], each["seq"], each["user"] or ""))
 
 
 def write_jsonl(path: Path, documents: Iterable[Document | str]) -> Path:

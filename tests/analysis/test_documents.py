@@ -1,97 +1,220 @@
 import json
+import math
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
-from pyspark.testing import assertDataFrameEqual
+from hypothesis import given
+from hypothesis import strategies as st
 
-from analysis.documents import faults, headers, read, rows_of
-from analysis.schema import ROWS
-from tests.analysis.records import BEGIN_MS, Document, document, row, usage_frame
-
-pytestmark = pytest.mark.spark
+from analysis.documents import UnreadableError, read, table
+from analysis.faults import END_OF_TIME_MS, HEADER
+from analysis.schema import COLUMNS, COUNT, FILE, LIMIT, SMALL, TEXT, Column
+from tests.analysis.records import BEGIN_MS, Document, document, row, stored
 
 TWO_ROWS = [row("alice", bytes_in=7, produce_limit=1024.5, produce_rule="user=alice"), row(None, None, broker=-1)]
+BY_NAME = {column.name: column for column in COLUMNS}
 
 
-def without(column: str, **changes: Any) -> Document:
+def with_columns(**changes: Any) -> Document:
     whole = document(0, TWO_ROWS)
-    return {**whole, "rows": {**{name: each for name, each in whole["rows"].items() if name != column}, **changes}}
+    return {**whole, "rows": {**whole["rows"], **changes}}
 
 
-def test_rows_of_what_the_proxy_writes(spark: SparkSession) -> None:
-    documents = [document(seq, TWO_ROWS) for seq in range(3)]
-    frame = read(spark.createDataFrame([(json.dumps(each),) for each in documents], "value string"))
-    assert frame.where("not readable").count() == 0
-    assertDataFrameEqual(rows_of(frame), usage_frame(spark, documents), ignoreNullable=True)
-    assert rows_of(frame).schema.names == ROWS.names
+def with_fields(**changes: Any) -> Document:
+    return {**document(0, TWO_ROWS), **changes}
 
 
-def test_what_is_not_known_is_ignored_and_what_is_missing_is_nothing(spark: SparkSession) -> None:
-    later = {**without("produce_bytes", carbon=[1, 2]), "mood": {"good": True}}
-    del later["samples"], later["cluster"]
-    frame = read(spark.createDataFrame([(json.dumps(later),)], "value string"))
-    found = rows_of(frame).collect()
-    assert [each.produce_bytes for each in found] == [0, 0]
-    assert [(each.user, each.bytes_in, each.samples, each.cluster) for each in found] == [
-        ("alice", 7, 11, ""),
-        (None, 0, 11, ""),
+def rows_of(*documents: Document) -> list[dict[str, Any]]:
+    """What a table has of documents, after their texts."""
+    rows: list[dict[str, Any]] = table([read(json.dumps(each).encode()) for each in documents]).cast(FILE).to_pylist()
+    assert all(each.keys() == set(FILE.names) for each in rows)
+    return rows
+
+
+def fault_of(text: str | bytes) -> str | None:
+    try:
+        read(text if isinstance(text, bytes) else text.encode())
+    except UnreadableError as error:
+        return str(error)
+    return None
+
+
+def test_rows_of_what_the_proxy_writes() -> None:
+    documents = [document(seq, [*TWO_ROWS, row("José 🦦", "")]) for seq in range(3)]
+    assert rows_of(*documents) == [{name: each[name] for name in FILE.names} for each in stored(documents)]
+
+
+def test_what_is_not_known_is_ignored_and_what_is_missing_is_nothing() -> None:
+    later = {**with_columns(carbon=[1, 2], produce_bytes=None, fetch_limit=None), "mood": {"good": True}}
+    del later["samples"], later["cluster"], later["rows"]["fetch_bytes"], later["rows"]["listener"]
+    first, second = rows_of(later)
+    assert (first["produce_bytes"], first["fetch_bytes"], first["fetch_limit"], first["listener"]) == (0, 0, None, "")
+    assert (first["user"], first["bytes_in"], first["samples"], first["cluster"]) == ("alice", 7, 11, "")
+    assert (second["user"], second["bytes_in"], second["broker"]) == (None, 0, -1)
+
+
+def test_null_is_what_a_missing_value_is() -> None:
+    nulls = with_columns(**{column.name: [None, None] for column in COLUMNS})
+    nulls |= {"cluster": None, "mode": None, "samples": None, "sample_ms": None}
+    for each in rows_of(nulls):
+        assert {column.name: each[column.name] for column in COLUMNS} == {
+            column.name: column.missing for column in COLUMNS
+        }
+        assert (each["cluster"], each["mode"], each["samples"], each["sample_ms"]) == ("", "enforce", 11, 1000)
+
+
+def test_a_null_beside_a_value_takes_nothing_from_it() -> None:
+    found = rows_of(
+        with_columns(bytes_in=[None, 5], listener=["PLAIN", None], broker=[None, 3], produce_limit=[None, 1])
+    )
+    assert [(each["bytes_in"], each["listener"], each["broker"], each["produce_limit"]) for each in found] == [
+        (0, "PLAIN", -1, None),
+        (5, "", 3, 1.0),
     ]
 
 
-def test_a_null_counter_is_nothing(spark: SparkSession) -> None:
-    frame = read(spark.createDataFrame([(json.dumps(without("", bytes_in=[None, 5])),)], "value string"))
-    assert [each.bytes_in for each in rows_of(frame).collect()] == [0, 5]
+def test_names_that_are_called_true_and_false() -> None:
+    assert [each["user"] for each in rows_of(with_columns(user=["true", "false"]))] == ["true", "false"]
 
 
-def test_a_document_without_rows_has_none(spark: SparkSession) -> None:
-    frame = read(
-        spark.createDataFrame(
-            [(json.dumps(document(0, [])),), (json.dumps({**document(1, []), "rows": {}}),)], "value string"
-        )
-    )
-    assert [each.readable for each in frame.collect()] == [True, True]
-    assert rows_of(frame).count() == 0
+def test_a_document_without_rows_has_none() -> None:
+    for each in (document(0, []), {**document(1, []), "rows": {}}, {**document(2, []), "rows": {"user": None}}):
+        assert read(json.dumps(each).encode()).num_rows == 0
+    assert rows_of(document(0, []), document(1, TWO_ROWS))[0]["seq"] == 1
 
 
-def test_headers(spark: SparkSession) -> None:
-    texts = [(7, json.dumps(document(3, TWO_ROWS))), (8, "nonsense")]
-    good, bad = headers(spark.createDataFrame(texts, "id long, value string")).collect()
-    assert good.asDict() == {
-        "id": 7,
-        "bytes": len(texts[0][1]),
-        "v": 1,
-        "instance": "edge-1",
-        "boot": "boot-1",
-        "seq": 3,
-        "time_ms": BEGIN_MS + 3000,
-    }
-    assert (bad.id, bad.instance, bad.seq) == (8, None, None)
+@pytest.mark.parametrize("limit", [0, 1, 2**53 + 1, 2**63, 2**64 - 1, 10**30, 0.5, 1e308])
+def test_every_limit_that_json_has(limit: float) -> None:
+    assert [each["produce_limit"] for each in rows_of(with_columns(produce_limit=[limit, None]))] == [
+        float(limit),
+        None,
+    ]
 
 
-FAULTS = {
-    "": "is not JSON",
-    '{"v": 1, "rows': "is not JSON",
-    "[1, 2]": "is not a document: it has no v",
-    "null": "is not a document: it has no v",
-    "{}": "has no v",
-    '{"v": 2, "rows": "elsewhere"}': "version 2 is not known",
-    '{"v": 2, "rows": {}}': "version 2 is not known",
-    '{"v": 1}': "has no instance, boot, seq, time_ms, interval_ms, rows",
-    json.dumps({**document(0, TWO_ROWS), "boot": None}): "has no boot",
-    json.dumps({**document(0, TWO_ROWS), "seq": -1}): "is below 0: seq",
-    json.dumps({**document(0, TWO_ROWS), "seq": "first"}): "has values of another type in seq",
-    json.dumps({**document(0, TWO_ROWS), "time_ms": BEGIN_MS * 1000}): "time_ms is not in milliseconds",
-    json.dumps(without("user", user=["alice"])): "arrays differ in length: listener 2, broker 2, user 1",
-    json.dumps(without("", bytes_in=[1, -2], broker=[-1, -2])): "too small in rows.broker, rows.bytes_in",
-    json.dumps(without("", bytes_in=[1, "many"])): "has values of another type in rows.bytes_in",
-    json.dumps(without("", produce_limit=[1, float("nan")])): "is not JSON",
-}
+def test_the_largest_numbers() -> None:
+    largest = {"seq": 2**63 - 1, "samples": 2**31 - 1, "time_ms": END_OF_TIME_MS - 1}
+    first = rows_of({**with_columns(bytes_in=[2**63 - 1, 0], broker=[2**31 - 1, 0]), **largest})[0]
+    assert (first["bytes_in"], first["broker"], first["seq"]) == (2**63 - 1, 2**31 - 1, 2**63 - 1)
+    assert (first["samples"], first["time"].year) == (2**31 - 1, 9999)
 
 
-def test_what_is_wrong_is_said(spark: SparkSession) -> None:
-    found_faults = faults(spark.createDataFrame([(text,) for text in FAULTS], "value string"))
-    found = found_faults.select("value", "fault").collect()
-    assert len(found) == len(FAULTS)
-    for each in found:
-        assert FAULTS[each.value] in each.fault
+FAULTS: list[tuple[str | bytes | Document, str]] = [
+    ("", "is not JSON"),
+    ('{"v": 1, "rows', "is not JSON"),
+    (b'{"v": 1, "cluster": "\xff"}', "is not JSON"),
+    (with_columns(produce_limit=[1, math.nan]), "is not JSON"),
+    (with_columns(produce_limit=[1, math.inf]), "is not JSON"),
+    ("[1, 2]", "is not a document: it has no v"),
+    ("null", "is not a document: it has no v"),
+    ("{}", "has no v"),
+    ('{"v": null}', "has no v"),
+    ('{"v": 2, "rows": "elsewhere"}', "version 2 is not known: this Sluice reads 1"),
+    ('{"v": 2, "rows": {}}', "version 2 is not known"),
+    ('{"v": 1}', "has no instance, boot, seq, time_ms, interval_ms, rows"),
+    (with_fields(boot=None), "has no boot"),
+    (with_fields(rows=None), "has no rows"),
+    (with_fields(seq=-1), "is below 0: seq"),
+    (with_fields(time_ms=-1, interval_ms=-1), "is below 0: interval_ms, time_ms"),
+    (with_fields(v=True), "has values of another type in v"),
+    (with_fields(v="1"), "has values of another type in v"),
+    (with_fields(v=1.0), "has values of another type in v"),
+    (with_fields(seq="first"), "has values of another type in seq"),
+    (with_fields(seq=1.0), "has values of another type in seq"),
+    (with_fields(seq=2**63, samples=2**31), "has values of another type in seq, samples"),
+    (with_fields(time_ms=True, cluster=5, mode=[]), "has values of another type in cluster, mode, time_ms"),
+    (with_fields(time_ms=BEGIN_MS * 1000), "time_ms is not in milliseconds"),
+    (with_fields(time_ms=END_OF_TIME_MS), "time_ms is not in milliseconds"),
+    (with_fields(rows=[1]), "has values of another type in rows"),
+    (with_columns(user="alice", bytes_in={"0": 1}), "has values of another type in rows.user, rows.bytes_in"),
+    (with_columns(bytes_in=[1, "many"]), "has values of another type in rows.bytes_in"),
+    (with_columns(bytes_in=[1, 1.0], requests=[1, True]), "of another type in rows.bytes_in, rows.requests"),
+    (with_columns(bytes_in=[1, 2**63], broker=[1, 2**31]), "of another type in rows.broker, rows.bytes_in"),
+    (with_columns(bytes_in=[1, None], requests=[None, False]), "has values of another type in rows.requests"),
+    (with_columns(user=["alice", 7], client_id=[[], "x"]), "of another type in rows.user, rows.client_id"),
+    (with_columns(produce_limit=[1, "2"], fetch_limit=[True, None]), "in rows.produce_limit, rows.fetch_limit"),
+    (with_columns(user=["alice"]), "arrays differ in length: listener 2, broker 2, user 1, client_id 2"),
+    (with_columns(bytes_in=[1, -2], broker=[-1, -2]), "too small in rows.broker, rows.bytes_in"),
+    (with_columns(fetch_limit=[-0.5, None]), "has numbers that are too small in rows.fetch_limit"),
+    (with_columns(bytes_in=[None, -1]), "has numbers that are too small in rows.bytes_in"),
+]
+
+
+@pytest.mark.parametrize(("written", "said"), FAULTS)
+def test_what_is_wrong_is_said(written: str | bytes | Document, said: str) -> None:
+    fault = fault_of(json.dumps(written) if isinstance(written, dict) else written)
+    assert fault is not None
+    assert said in fault
+
+
+ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.sampled_from([-1, 0, 2**31 - 1, 2**31, 2**63 - 1, 2**63, 2**64 - 1, 2**64, -(2**63), -(2**63) - 1]),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
+    st.just([]),
+    st.just({}),
+)
+
+
+def value_of(column: Column) -> st.SearchStrategy[Any]:
+    """What a column may hold, most of the time."""
+    plain: st.SearchStrategy[Any]
+    if column.type == TEXT:
+        plain = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+    elif column.type == LIMIT:
+        plain = st.floats(0, allow_infinity=False) | st.integers(0, 2**70)
+    else:
+        plain = st.integers(0, 2**31 - 1)
+    return st.one_of(plain, plain, st.none(), ODD)
+
+
+def worth(column: Column, value: Any) -> tuple[bool, Any]:
+    """Whether a value may stand in a column, and what is kept of it, as docs/usage-records.md has it."""
+    if value is None:
+        return True, column.missing
+    if isinstance(value, bool):
+        return False, None
+    if column.type == TEXT:
+        return isinstance(value, str), value
+    if not isinstance(value, int | float):
+        return False, None
+    if column.type == LIMIT:
+        return value >= 0, float(value)
+    bits = {COUNT: 63, SMALL: 31}[column.type]
+    fits = isinstance(value, int) and -(2**bits) <= value < 2**bits
+    return fits and (column.least is None or value >= column.least), value
+
+
+@given(st.data())
+def test_each_value_is_taken_or_refused_as_one_by_one(data: st.DataObject) -> None:
+    """Whatever stands in three columns of two rows: as whole arrays are read, or each value by itself."""
+    names = data.draw(st.lists(st.sampled_from(sorted(BY_NAME)), min_size=1, max_size=3, unique=True))
+    written = {name: data.draw(st.lists(value_of(BY_NAME[name]), min_size=2, max_size=2)) for name in names}
+    kept = {name: [worth(BY_NAME[name], value) for value in values] for name, values in written.items()}
+    text = json.dumps(with_columns(**written))
+    good = all(taken for values in kept.values() for taken, _ in values)
+    assert (fault_of(text) is None) == good
+    if good:
+        found = rows_of(json.loads(text))
+        for name, values in kept.items():
+            assert [each[name] for each in found] == [value for _, value in values]
+
+
+@given(st.data())
+def test_each_field_is_taken_or_refused(data: st.DataObject) -> None:
+    field = data.draw(st.sampled_from(HEADER))
+    value = data.draw(value_of(field))
+    taken, _ = worth(field, value)
+    if value is None:
+        taken = field.missing is not None
+    elif field.name == "time_ms" and taken:
+        taken = value < END_OF_TIME_MS
+    assert (fault_of(json.dumps(with_fields(**{field.name: value}))) is None) == taken
+
+
+@given(st.binary(max_size=40) | st.recursive(ODD, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_anything_else_is_refused_with_a_reason(found: Any) -> None:
+    text = found if isinstance(found, bytes) else json.dumps(found).encode()
+    assert fault_of(text)

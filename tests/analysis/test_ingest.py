@@ -1,16 +1,20 @@
 """Ingestion from files, by a real streaming query; from a topic it is tests/integration/test_ingest.py."""
 
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.testing import assertDataFrameEqual
 
+from analysis import ingest
 from analysis import warehouse as tables
-from analysis.ingest import Ingestion, Tally
+from analysis.errors import RunError
+from analysis.files import Folder
+from analysis.ingest import Ingestion, Tally, run
 from analysis.sources import files
-from tests.analysis.records import BEGIN, Document, document, row, usage_frame, write_jsonl
+from analysis.staging import staging
+from tests.analysis.records import BEGIN, Document, document, in_order, row, rows_of, stored, write_jsonl
 
 pytestmark = pytest.mark.spark
 
@@ -28,6 +32,8 @@ class Site:
         self.warehouse = str(folder / "warehouse")
         self.checkpoint = folder / "checkpoint"
         self.told: list[str] = []
+        self.tasks = 0
+        """How many a batch has; 0: as many as Spark chooses."""
 
     def add(self, name: str, *documents: Document | str) -> None:
         write_jsonl(self.files / f"{name}.jsonl", documents)
@@ -38,13 +44,25 @@ class Site:
         self.run(ingestion)
         return ingestion.total
 
+    def run_to_end(self) -> None:
+        """The same, as the command does it. Raises RunError."""
+        run(self.stream(), Ingestion(self.spark, self.warehouse, self.told.append), str(self.checkpoint), None)
+
+    def stream(self) -> DataFrame:
+        found = files.stream(self.spark, str(self.files), 1000)
+        return found.repartition(self.tasks) if self.tasks else found
+
     def run(self, ingestion: Ingestion) -> None:
-        stream = files.stream(self.spark, str(self.files), 1000)
-        writer = stream.writeStream.foreachBatch(ingestion.publish).trigger(availableNow=True)
+        writer = self.stream().writeStream.foreachBatch(ingestion.publish).trigger(availableNow=True)
         writer.option("checkpointLocation", str(self.checkpoint)).start().awaitTermination()
 
-    def usage(self) -> DataFrame:
-        return tables.usage(self.spark, self.warehouse)
+    def usage(self) -> list[dict[str, Any]]:
+        return rows_of(tables.usage(self.spark, self.warehouse))
+
+    def parts(self) -> list[Path]:
+        """Partitions of the table that have files, with all that is anywhere in it."""
+        table = Path(self.warehouse) / "usage"
+        return sorted({file.parent.relative_to(table) for file in table.rglob("*.parquet")})
 
     def rejected(self) -> list[tuple[str, str, str]]:
         found = self.spark.read.parquet(tables.path_of(self.warehouse, tables.REJECTED)).collect()
@@ -63,7 +81,7 @@ def test_what_comes_is_stored_once(site: Site) -> None:
     site.add("b", documents[0], documents[2], documents[3])
     assert site.ingest() == Tally(documents=2, rows=4, duplicates=1)
     assert site.ingest() == Tally()
-    assertDataFrameEqual(site.usage(), usage_frame(site.spark, documents), ignoreNullable=True)
+    assert site.usage() == in_order(stored(documents))
 
 
 def test_every_row_is_there_for_a_reader_that_is_not_spark(site: Site) -> None:
@@ -83,7 +101,8 @@ def test_what_comes_late_lands_in_its_own_hour_and_is_counted(site: Site) -> Non
     assert site.ingest().late == 0
     site.add("b", document(1, ROWS, second=0), document(8, ROWS, second=5 * HOUR_S + 1))
     assert site.ingest() == Tally(documents=2, rows=4, late=1)
-    assert site.usage().where("hour = 12").count() == 2
+    assert [part.parts[1] for part in site.parts()] == ["hour=12", "hour=17", "hour=17"]
+    assert [each["time"].hour for each in site.usage()].count(12) == 2
 
 
 def test_what_cannot_be_read_is_kept_aside_and_stops_nothing(site: Site) -> None:
@@ -119,7 +138,7 @@ def test_a_batch_that_was_published_and_not_committed_is_replaced(site: Site) ->
         left.unlink()
     assert site.ingest() == Tally(documents=2, rows=4, rejected=1)
     assert len(site.rejected()) == 1
-    assertDataFrameEqual(site.usage(), usage_frame(site.spark, documents), ignoreNullable=True)
+    assert site.usage() == in_order(stored(documents))
 
 
 def test_a_new_checkpoint_reads_all_again_and_stores_nothing_twice(site: Site) -> None:
@@ -127,16 +146,85 @@ def test_a_new_checkpoint_reads_all_again_and_stores_nothing_twice(site: Site) -
     site.ingest()
     site.checkpoint = site.checkpoint.with_name("another")
     assert site.ingest() == Tally(duplicates=3)
-    assert site.usage().count() == 6
+    assert len(site.usage()) == 6
 
 
-def test_what_a_killed_writer_left_is_removed(site: Site) -> None:
-    site.add("a", document(0, ROWS))
-    site.ingest()
-    left = Path(site.warehouse) / "usage" / ".spark-staging-1" / "date=2026-03-01"
+@pytest.mark.parametrize("name", [".staging-1", ".spark-staging-1"])
+def test_what_a_killed_writer_left_is_removed(site: Site, name: str) -> None:
+    left = Path(site.warehouse) / "usage" / name / "date=2026-03-01"
     left.mkdir(parents=True)
     Ingestion(site.spark, site.warehouse, site.told.append)
     assert not left.parent.exists()
+
+
+def test_killed_between_two_partitions_the_next_run_puts_all_in_place(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents = [document(seq, ROWS, second=HOUR_S * seq) for seq in range(3)]
+    site.add("a", *documents)
+    move = Folder.move
+    moved: list[str] = []
+
+    def one_and_no_more(folder: Folder, name: str, to: str) -> None:
+        if moved:
+            raise OSError("killed")
+        moved.append(to)
+        move(folder, name, to)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Folder, "move", one_and_no_more)
+        with pytest.raises(RunError, match="killed"):
+            site.run_to_end()
+    assert len(site.usage()) == 2
+    assert any(".staging-" in str(part) for part in site.parts())
+    assert site.ingest() == Tally(documents=3, rows=6)
+    assert site.usage() == in_order(stored(documents))
+    assert len(site.parts()) == 3
+
+
+def test_many_tasks_leave_few_files(site: Site) -> None:
+    documents = [document(seq, ROWS, second=HOUR_S * (seq % 2) + seq) for seq in range(20)]
+    for number in range(4):
+        site.add(f"file-{number}", *documents[5 * number : 5 * number + 5], "nonsense")
+    site.tasks = 10
+    assert site.ingest() == Tally(documents=20, rows=40, rejected=4)
+    assert len(list(Path(site.warehouse).rglob("usage/**/*.parquet"))) == 2
+    assert site.usage() == in_order(stored(documents))
+
+
+def test_the_driver_takes_files_by_and_by(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    documents = [document(seq, ROWS, second=HOUR_S * (seq % 2) + seq) for seq in range(12)]
+    site.add("a", *documents)
+    site.tasks = 6
+    monkeypatch.setattr(ingest, "_ROWS_AT_ONCE", 6)
+    assert site.ingest() == Tally(documents=12, rows=24)
+    assert site.usage() == in_order(stored(documents))
+
+
+def test_duplicates_from_several_tasks(site: Site) -> None:
+    documents = [document(seq, ROWS) for seq in range(6)]
+    for number in range(3):
+        site.add(f"file-{number}", *documents[2 * number :], "nonsense")
+    site.tasks = 6
+    assert site.ingest() == Tally(documents=6, rows=12, duplicates=6, rejected=3)
+    assert site.usage() == in_order(stored(documents))
+
+
+def test_a_source_that_gives_other_documents_when_asked_again_is_not_believed(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.add("a", document(0, ROWS), document(1, ROWS), document(1, ROWS))
+    with monkeypatch.context() as patched:
+        patched.setattr(ingest, "staging", lambda _: staging())
+        with pytest.raises(RunError, match="did not have the same documents both times"):
+            site.run_to_end()
+    assert site.parts() == []
+    assert site.ingest() == Tally(documents=2, rows=4, duplicates=1)
+
+
+def test_documents_without_rows_are_stored_and_known(site: Site) -> None:
+    site.add("a", document(0, []), document(0, []))
+    assert site.ingest() == Tally(documents=1, duplicates=1)
 
 
 def test_files_that_are_not_complete_are_not_read(site: Site) -> None:

@@ -1,6 +1,6 @@
 from collections.abc import Iterable
 
-from analysis.known import Header, Hour, Key, Known, duplicates, suspects
+from analysis.known import Header, Hour, Key, Known, duplicates
 from tests.analysis.records import BEGIN_MS
 
 NOON = Hour("2026-03-01", 12)
@@ -27,33 +27,23 @@ def test_the_hour_of_a_moment_is_in_utc() -> None:
     assert Hour.of(BEGIN_MS - 1) == Hour("2026-03-01", 11)
 
 
-def test_nothing_is_suspected_of_being_new() -> None:
-    assert suspects([header(0, 0), header(1, 1)], Known(Table(header(9, 2)).load)) == []
+def test_what_is_new_stays() -> None:
+    assert duplicates([header(0, 0), header(1, 1)], Known(Table(header(9, 2)).load)) == []
 
 
 def test_the_first_of_a_batch_stays() -> None:
-    known = Known(Table().load)
     batch = [header(0, 5), header(1, 6), header(2, 5)]
-    suspected = suspects(batch, known)
-    assert suspected == [batch[0], batch[2]]
-    assert duplicates(suspected, (), known) == [batch[2]]
+    assert duplicates(batch, Known(Table().load)) == [batch[2]]
 
 
 def test_what_is_stored_goes() -> None:
-    known = Known(Table(header(9, 5)).load)
     batch = [header(0, 5), header(1, 6)]
-    assert duplicates(suspects(batch, known), (), known) == [batch[0]]
-
-
-def test_a_damaged_copy_takes_no_place() -> None:
-    known = Known(Table().load)
-    batch = [header(0, 5), header(1, 5), header(2, 5)]
-    assert duplicates(suspects(batch, known), {0}, known) == [batch[2]]
+    assert duplicates(batch, Known(Table(header(9, 5)).load)) == [batch[0]]
 
 
 def test_the_same_number_of_another_run_is_another_document() -> None:
     other = Header(1, Key("edge-1", "another boot", 5), NOON)
-    assert suspects([header(0, 5), other], Known(Table().load)) == []
+    assert duplicates([header(0, 5), other], Known(Table().load)) == []
 
 
 def test_the_table_is_asked_once_for_an_hour() -> None:

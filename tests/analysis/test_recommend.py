@@ -1,25 +1,26 @@
 """Recommended quotas are enough, and hardly more than that; and nobody is dropped in silence."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from analysis import gathering, recording
+from analysis import exchange, recording
 from analysis.cli import analyze
 from analysis.errors import AnalysisError
 from analysis.fluid import replay
 from analysis.recommend import Choices, Need, Per, Recommendation, recommend
+from analysis.scan import Usage
 from analysis.search import parse_target, smallest, with_headroom
 from proxy.cli import cli
 from quotas.kinds import QuotaKind
 from quotas.stores.file import load
 from tests.analysis.loads import MB, Load, documents
-from tests.analysis.records import usage_frame
+from tests.analysis.records import usage, usage_frame
 from tests.analysis.test_warehouse import store
 from tests.analysis.test_whatif import CLOCK, held_up, now_and_then, uneven
 
@@ -40,15 +41,9 @@ LOADS = (
 )
 
 
-def frame(spark: SparkSession, loads: Sequence[Load] = LOADS, **fields: Any) -> DataFrame:
-    return usage_frame(spark, documents(loads, **fields))
-
-
 @pytest.fixture(scope="module")
-def rows(spark: SparkSession) -> Iterator[DataFrame]:
-    cached = frame(spark).cache()
-    yield cached
-    cached.unpersist()
+def rows(spark: SparkSession) -> Usage:
+    return usage(spark, documents(LOADS))
 
 
 def choices(target: str = THROTTLE, per: Per = Per.USER, **more: Any) -> Choices:
@@ -65,7 +60,7 @@ def the(found: Recommendation, kind: QuotaKind = PRODUCE) -> Need:
 
 
 @pytest.mark.parametrize("target", [THROTTLE, "p95 delay < 2 s", "throttled share < 10 %"])
-def test_it_is_enough_and_hardly_more(rows: DataFrame, target: str) -> None:
+def test_it_is_enough_and_hardly_more(rows: Usage, target: str) -> None:
     found = named(recommend(recording.read(rows), choices(target)))
     for user, drawn, kind in (("alice", LOADS[0], PRODUCE), ("bob", LOADS[2], PRODUCE), ("bob", LOADS[3], FETCH)):
         need = the(found[user, ""], kind)
@@ -79,7 +74,7 @@ def test_it_is_enough_and_hardly_more(rows: DataFrame, target: str) -> None:
         assert need.quota == with_headroom(need.needed)
 
 
-def test_the_broker_that_needs_most_decides(rows: DataFrame) -> None:
+def test_the_broker_that_needs_most_decides(rows: Usage) -> None:
     need = the(named(recommend(recording.read(rows), choices()))["alice", ""])
     assert need.unit.broker == 1
     assert need.now == "1.9 MiB/s by user=alice"
@@ -87,13 +82,15 @@ def test_the_broker_that_needs_most_decides(rows: DataFrame) -> None:
     assert need.p99 == np.sort(np.floor(LOADS[0].sent_bytes))[296]
 
 
-def test_how_the_rows_lie_changes_nothing(rows: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_the_rows_lie_changes_nothing(spark: SparkSession, rows: Usage, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = recommend(recording.read(rows), choices())
-    monkeypatch.setattr(gathering, "_LEAST_TASK_ROWS", 1)
-    assert recommend(recording.read(rows.repartition(4)), choices()) == expected
+    monkeypatch.setattr(exchange, "_LEAST_TASK_ROWS", 1)
+    all_of_them = list(documents(LOADS))
+    apart = usage(spark, *(all_of_them[first::4] for first in range(4)))
+    assert recommend(recording.read(apart), choices()) == expected
 
 
-def test_nobody_is_dropped_in_silence(rows: DataFrame) -> None:
+def test_nobody_is_dropped_in_silence(rows: Usage) -> None:
     found = recommend(recording.read(rows), choices(per=Per.CLIENT_ID))
     assert [each.client_id for each in found] == sorted({load.client_id for load in LOADS})
     reasons = {each.client_id: each.refused for each in found if each.refused}
@@ -104,13 +101,13 @@ def test_nobody_is_dropped_in_silence(rows: DataFrame) -> None:
     assert reasons.keys() == {"", "sluice:other", "rare", "bursts"}
 
 
-def test_no_quota_is_below_the_floor(rows: DataFrame) -> None:
+def test_no_quota_is_below_the_floor(rows: Usage) -> None:
     tiny = named(recommend(recording.read(rows), choices(floor=5000.0)))["fred", ""]
     assert (the(tiny).quota, the(tiny).needed) == (5000, 0)
     assert the(named(recommend(recording.read(rows), choices(floor=1.0)))["fred", ""]).quota < 1000
 
 
-def test_only_some_entities(rows: DataFrame) -> None:
+def test_only_some_entities(rows: Usage) -> None:
     some = recommend(recording.read(rows), choices(per=Per.PAIR, entities=("alice/*", "*/reads")))
     assert named(some).keys() == {("alice", "app"), ("bob", "reads")}
     with pytest.raises(AnalysisError, match="nobody who used anything matches --entities zoe"):
@@ -120,17 +117,15 @@ def test_only_some_entities(rows: DataFrame) -> None:
 def test_demand_that_was_held_up_is_taken_at_most(spark: SparkSession) -> None:
     load_, due_bytes, _ = held_up(0.9 * MB)
     free = Load("eve", "free", due_bytes)
-    found = named(recommend(recording.read(frame(spark, [load_, free, CLOCK])), choices(per=Per.CLIENT_ID)))
+    found = named(recommend(recording.read(usage(spark, documents([load_, free, CLOCK]))), choices(per=Per.CLIENT_ID)))
     held, known = found["", "held"], found["", "free"]
     assert the(held).answer == "interval"
     assert the(known).answer == "exact"
     assert the(held).needed >= 0.98 * the(known).needed
 
 
-def test_the_command_writes_what_check_accepts(
-    spark: SparkSession, rows: DataFrame, warehouse: str, tmp_path: Path
-) -> None:
-    store(rows, warehouse)
+def test_the_command_writes_what_check_accepts(spark: SparkSession, warehouse: str, tmp_path: Path) -> None:
+    store(usage_frame(spark, documents(LOADS)), warehouse)
     path = tmp_path / "made" / "quotas.yaml"
     ran = CliRunner().invoke(
         analyze, ["recommend", "--warehouse", warehouse, "--target", THROTTLE, "--out", str(path), "--floor", "2kB"]

@@ -1,18 +1,27 @@
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis import warehouse as tables
 from analysis.errors import AnalysisError
-from analysis.schema import ROWS
-from tests.analysis.records import BEGIN, document, row, usage_frame
+from analysis.files import Folder
+from analysis.known import Hour
+from analysis.parquet import encode
+from analysis.publishing import Publication
+from analysis.scan import Usage
+from analysis.schema import FILE
+from tests.analysis.records import BEGIN, document, in_order, row, rows_of, stored, usage_frame
 
 pytestmark = pytest.mark.spark
 
 HOURS = 3
+
+
+DOCUMENTS = [document(seq, [row("alice"), row("bob")], second=3600 * seq) for seq in range(HOURS)]
 
 
 def store(frame: DataFrame, warehouse: str) -> None:
@@ -22,36 +31,68 @@ def store(frame: DataFrame, warehouse: str) -> None:
 
 
 @pytest.fixture
-def stored(spark: SparkSession, warehouse: str) -> str:
+def filled(spark: SparkSession, warehouse: str) -> str:
     """Two rows in each of three hours."""
-    documents = [document(seq, [row("alice"), row("bob")], second=3600 * seq) for seq in range(HOURS)]
-    store(usage_frame(spark, documents), warehouse)
+    store(usage_frame(spark, DOCUMENTS), warehouse)
     return warehouse
 
 
-def test_the_table_gives_back_what_was_stored(spark: SparkSession, stored: str) -> None:
-    rows = tables.usage(spark, stored)
-    assert rows.schema == ROWS
-    assert rows.count() == 2 * HOURS
-    assert tables.bounds(spark, stored) == (BEGIN, BEGIN + timedelta(hours=HOURS))
+def opened(usage: Usage) -> list[str]:
+    """The hours whose files are opened."""
+    paths = [str(each.path) for each in usage.files.select("path").collect()]
+    return sorted({part for path in paths for part in path.split("/") if part.startswith("hour=")})
 
 
-def test_the_end_is_not_in_the_period(spark: SparkSession, stored: str) -> None:
-    rows = tables.usage(spark, stored, BEGIN + timedelta(hours=1), BEGIN + timedelta(hours=2))
-    assert [found.seq for found in rows.select("seq").distinct().collect()] == [1]
+def test_the_table_gives_back_what_was_stored(spark: SparkSession, filled: str) -> None:
+    usage = tables.usage(spark, filled)
+    assert rows_of(usage) == in_order(stored(DOCUMENTS))
+    assert usage.spark is spark
+    assert tables.bounds(spark, filled) == (BEGIN, BEGIN + timedelta(hours=HOURS))
 
 
-def test_other_hours_are_not_opened(spark: SparkSession, stored: str) -> None:
-    rows = tables.usage(spark, stored, BEGIN, BEGIN + timedelta(minutes=30))
-    assert len(rows.inputFiles()) > 1  # of the day
-    plan = rows._jdf.queryExecution().executedPlan().toString()
-    assert "PartitionFilters: [isnotnull" in plan or "PartitionFilters: [(format_string" in plan, plan
+def test_the_end_is_not_in_the_period(spark: SparkSession, filled: str) -> None:
+    usage = tables.usage(spark, filled, BEGIN + timedelta(hours=1), BEGIN + timedelta(hours=2))
+    assert {each["seq"] for each in rows_of(usage)} == {1}
 
 
-def test_an_empty_period_says_which_there_is(spark: SparkSession, stored: str) -> None:
+def test_other_hours_are_not_opened(spark: SparkSession, filled: str) -> None:
+    assert opened(tables.usage(spark, filled, BEGIN, BEGIN + timedelta(minutes=30))) == ["hour=12"]
+    assert opened(tables.usage(spark, filled, BEGIN + timedelta(minutes=90))) == ["hour=13", "hour=14"]
+
+
+def test_what_is_still_aside_is_not_read(spark: SparkSession, filled: str) -> None:
+    late = document(9, [row("carol")], second=1)
+    aside = Publication(Folder(spark, tables.path_of(filled, tables.USAGE)), "b-9")
+    aside.add(Hour.of(late["time_ms"]), encode(pa.Table.from_pylist(stored([late]), FILE)))
+    assert rows_of(tables.usage(spark, filled)) == in_order(stored(DOCUMENTS))
+    aside.publish()
+    assert rows_of(tables.usage(spark, filled)) == in_order(stored([*DOCUMENTS, late]))
+
+
+def test_the_keys_of_an_hour(spark: SparkSession, filled: str) -> None:
+    rows = tables.stored_hour(spark, filled, "2026-03-01", 13)
+    assert rows is not None
+    found = rows.select("instance", "boot", "seq", "batch").distinct().collect()
+    assert [tuple(each) for each in found] == [("edge-1", "boot-1", 1, "b-0")]
+    assert tables.stored_hour(spark, filled, "2026-03-01", 3) is None
+
+
+def test_the_newest_hour_of_other_batches(spark: SparkSession, filled: str) -> None:
+    assert tables.newest_hour(spark, filled, "b-1") == BEGIN + timedelta(hours=2)
+    assert tables.newest_hour(spark, filled, "b-0") is None
+
+
+def test_an_empty_period_says_which_there_is(spark: SparkSession, filled: str) -> None:
     late = BEGIN + timedelta(days=2)
     with pytest.raises(AnalysisError, match=r"from 2026-03-03 12:00 UTC: .* from 2026-03-01 12:00 to 2026-03-01 15:00"):
-        tables.usage(spark, stored, late)
+        tables.usage(spark, filled, late)
+
+
+def test_a_period_within_an_hour_without_rows_says_so_when_it_is_read(spark: SparkSession, filled: str) -> None:
+    usage = tables.usage(spark, filled, BEGIN + timedelta(minutes=10), BEGIN + timedelta(minutes=20))
+    assert rows_of(usage) == []
+    assert "from 2026-03-01 12:10 to 2026-03-01 12:20 UTC: " in usage.nothing
+    assert usage.nothing.endswith("has them from 2026-03-01 12:00 to 2026-03-01 15:00 UTC")
 
 
 @pytest.mark.parametrize(

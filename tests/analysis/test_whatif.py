@@ -1,27 +1,28 @@
 """The Spark job against the kernel, and what recordings are like: proxies, beats, gaps, modes, time zones."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from analysis import comparison, comparison_page, gathering, recording
+from analysis import comparison, comparison_page, exchange, gathering, recording
 from analysis.cli import analyze
 from analysis.errors import AnalysisError
 from analysis.fluid import replay
 from analysis.histogram import Floats
+from analysis.scan import Usage
 from analysis.whatif import Scenario, WhatIf, whatif
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
 from quotas.rate import Window
 from tests.analysis.loads import MB, Load, documents
-from tests.analysis.records import usage_frame
+from tests.analysis.records import document, row, usage, usage_frame
 from tests.analysis.test_warehouse import store
 from tests.analysis.workloads import recordings
 from tests.reference.request_level import Shape, run
@@ -58,11 +59,11 @@ CLOCK = Load("zoe", "clock", np.ones(SECONDS))
 TIGHT = Policy({EACH_CLIENT_ID: {PRODUCE: MB, FETCH: 1.2 * MB}})
 
 
-def frame(spark: SparkSession, loads: Sequence[Load] = LOADS, **fields: Any) -> DataFrame:
-    return usage_frame(spark, documents(loads, **fields))
+def rows_of(spark: SparkSession, loads: Sequence[Load] = LOADS, **fields: Any) -> Usage:
+    return usage(spark, documents(loads, **fields))
 
 
-def answer(rows: DataFrame, *policies: Policy) -> WhatIf:
+def answer(rows: Usage, *policies: Policy) -> WhatIf:
     return whatif(recording.read(rows), [Scenario(f"quotas-{n}", policy) for n, policy in enumerate(policies)])
 
 
@@ -79,14 +80,12 @@ def kind_of(load: Load) -> QuotaKind:
 
 
 @pytest.fixture(scope="module")
-def rows(spark: SparkSession) -> Iterator[DataFrame]:
-    cached = frame(spark).cache()
-    yield cached
-    cached.unpersist()
+def rows(spark: SparkSession) -> Usage:
+    return rows_of(spark)
 
 
 @pytest.fixture(scope="module")
-def found(rows: DataFrame) -> WhatIf:
+def found(rows: Usage) -> WhatIf:
     return answer(rows, TIGHT)
 
 
@@ -117,7 +116,7 @@ def test_the_job_says_what_the_kernel_says(found: WhatIf) -> None:
     assert verdicts == {"yes", "no"}
 
 
-def test_clients_that_share_a_counter_are_one(rows: DataFrame) -> None:
+def test_clients_that_share_a_counter_are_one(rows: Usage) -> None:
     """Per user: of alice's client-ids, but still of each broker and proxy by itself."""
     units = by_unit(answer(rows, Policy({EACH_USER: {PRODUCE: 1.3 * MB}})))
     assert ("edge-1", 1, PRODUCE.value, "alice", "") in units
@@ -125,16 +124,17 @@ def test_clients_that_share_a_counter_are_one(rows: DataFrame) -> None:
     assert row["recorded_bytes"] == np.floor(LOADS[3].sent_bytes).sum()
 
 
-def test_how_the_rows_lie_changes_nothing(found: WhatIf, rows: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "_LEAST_TASK_ROWS", 1)  # as many tasks as may be at once
-    monkeypatch.setattr(gathering, "_TASK_ROWS", 700)  # and rows are added up before all are there
-    again = by_unit(answer(rows.repartition(5), TIGHT))
-    for unit, row in by_unit(found).items():
-        for name, value in row.items():
+def test_how_the_rows_lie_changes_nothing(found: WhatIf, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "_LEAST_TASK_ROWS", 1)  # as many tasks as may be at once
+    monkeypatch.setattr(gathering, "TASK_ROWS", 700)  # and rows are added up before all are there
+    all_of_them = list(documents(LOADS))
+    again = by_unit(answer(usage(spark, *(all_of_them[first::5] for first in range(5))), TIGHT))
+    for unit, figures in by_unit(found).items():
+        for name, value in figures.items():
             assert again[unit][name] == (pytest.approx(value) if isinstance(value, float) else value), (unit, name)
 
 
-def test_time_zones_change_nothing(spark: SparkSession, found: WhatIf, rows: DataFrame) -> None:
+def test_time_zones_change_nothing(spark: SparkSession, found: WhatIf, rows: Usage) -> None:
     spark.conf.set("spark.sql.session.timeZone", "America/St_Johns")
     try:
         assert by_unit(answer(rows, TIGHT)) == by_unit(found)
@@ -143,15 +143,15 @@ def test_time_zones_change_nothing(spark: SparkSession, found: WhatIf, rows: Dat
 
 
 def test_proxies_beat_each_at_its_own_time(spark: SparkSession, found: WhatIf) -> None:
-    off = frame(spark, phases_ms={"edge-1": 137, "edge-2": 904})
+    off = rows_of(spark, phases_ms={"edge-1": 137, "edge-2": 904})
     shifted = by_unit(answer(off, TIGHT))
-    for unit, row in by_unit(found).items():
+    for unit, figures in by_unit(found).items():
         # The period of two that do not begin together is longer, by less than a second, in which a backlog goes on.
-        assert shifted[unit]["throttled_s"] == pytest.approx(row["throttled_s"], abs=1)
-        assert shifted[unit]["sent_bytes"] == pytest.approx(row["sent_bytes"], abs=3 * MB)
+        assert shifted[unit]["throttled_s"] == pytest.approx(figures["throttled_s"], abs=1)
+        assert shifted[unit]["sent_bytes"] == pytest.approx(figures["sent_bytes"], abs=3 * MB)
 
 
-def test_scenarios_do_not_disturb_each_other(rows: DataFrame, found: WhatIf) -> None:
+def test_scenarios_do_not_disturb_each_other(rows: Usage, found: WhatIf) -> None:
     """Two that share counters in the same way go together; one that does not goes by itself."""
     half = Policy({EACH_CLIENT_ID: {PRODUCE: MB / 2, FETCH: MB / 2}})
     per_user = Policy({EACH_USER: {PRODUCE: MB}})
@@ -184,7 +184,7 @@ def held_up(limit: float, **fields: Any) -> tuple[Load, Floats, Shape]:
 def test_the_truth_is_within_what_is_shown(spark: SparkSession, proposed: float) -> None:
     """Recorded under 900 kB/s, asked of less, of the same, and of more."""
     load, due_bytes, shape = held_up(0.9 * MB)
-    units = by_unit(answer(frame(spark, [load, CLOCK]), Policy({EACH_CLIENT_ID: {PRODUCE: proposed}})))
+    units = by_unit(answer(rows_of(spark, [load, CLOCK]), Policy({EACH_CLIENT_ID: {PRODUCE: proposed}})))
     row = units["edge-1", 1, PRODUCE.value, "", "held"]
     truth_s = sum(run(due_bytes, shape, proposed).muted_s)
     assert row["answer"] in {"interval", "unknown"}
@@ -197,7 +197,7 @@ def test_the_truth_is_within_what_is_shown(spark: SparkSession, proposed: float)
 
 def test_a_raised_quota_is_not_called_harmless(spark: SparkSession) -> None:
     load, _, _ = held_up(0.5 * MB)
-    (row,) = by_unit(answer(frame(spark, [load]), Policy({EACH_CLIENT_ID: {PRODUCE: 0.8 * MB}}))).values()
+    (row,) = by_unit(answer(rows_of(spark, [load]), Policy({EACH_CLIENT_ID: {PRODUCE: 0.8 * MB}}))).values()
     assert row["verdict"] != "no"
     assert row["throttled_most_s"] > 0
 
@@ -206,7 +206,7 @@ def test_a_raised_quota_is_not_called_harmless(spark: SparkSession) -> None:
 def test_what_was_not_held_up_is_known_exactly(spark: SparkSession, mode: str) -> None:
     """In shadow the records say what would have been: nobody was throttled, and the demand is all there."""
     load = Load("eve", "free", uneven(1.4 * MB, 9), limit=MB, rule="client-id=<default>", muted_s=np.full(SECONDS, 0.5))
-    answered = answer(frame(spark, [load], mode=mode), TIGHT)
+    answered = answer(rows_of(spark, [load], mode=mode), TIGHT)
     (row,) = by_unit(answered).values()
     assert row["answer"] == "exact"
     assert row["before_throttled_s"] == row["before_throttled_requests"] == 0
@@ -219,7 +219,7 @@ def test_intervals_of_ten_seconds(spark: SparkSession) -> None:
     steady = Load("alice", "steady", np.full(30, 13 * MB))
     burst = Load("alice", "burst", np.where(np.arange(30) == 5, 9.5 * MB, 0.0))
     ten = [{**each, "time_ms": each["time_ms"] + 9000 * each["seq"]} for each in documents([steady, burst])]
-    answered = answer(usage_frame(spark, [{**each, "interval_ms": 10_000} for each in ten]), TIGHT)
+    answered = answer(usage(spark, [{**each, "interval_ms": 10_000} for each in ten]), TIGHT)
     units = {row["client_id"]: row for row in answered.units.to_pylist()}
     by_second = replay(Load("alice", "steady", np.full(300, 1.3 * MB)).demand, [MB])
     assert units["steady"]["throttled_s"] == pytest.approx(by_second.throttled_s[0, 0], abs=2)
@@ -229,7 +229,7 @@ def test_intervals_of_ten_seconds(spark: SparkSession) -> None:
 
 
 def test_gaps_are_counted_and_said(spark: SparkSession) -> None:
-    answered = answer(frame(spark, lost=[50, 51, 52, 200]), TIGHT)
+    answered = answer(rows_of(spark, lost=[50, 51, 52, 200]), TIGHT)
     assert answered.recording.circumstances.missing_documents == 8
     text = comparison.text(answered, 5)
     assert f"8 of {2 * SECONDS} documents are missing" in text
@@ -244,21 +244,26 @@ def test_a_proxy_that_idles_has_no_gap(found: WhatIf) -> None:
 def test_the_window_that_was_recorded(spark: SparkSession) -> None:
     load = Load("alice", "bursts", now_and_then(12 * MB))
     for samples, throttled in ((11, True), (21, False)):
-        answered = answer(frame(spark, [load], samples=samples), TIGHT)
+        answered = answer(rows_of(spark, [load], samples=samples), TIGHT)
         assert answered.recording.circumstances.window == Window(samples, 1000)
         assert next(iter(by_unit(answered).values()))["verdict"] == ("yes" if throttled else "no")
 
 
 def test_refused_connections_are_nobody(spark: SparkSession) -> None:
-    nobody = usage_frame(spark, documents([]))
-    rows = frame(spark, LOADS[:1]).unionByName(nobody)
-    assert len(by_unit(answer(rows, TIGHT))) == 1
+    refused = [document(seq, [row(None, None, connections_refused=3)], boot="of them") for seq in range(3)]
+    (found,) = by_unit(answer(usage(spark, documents(LOADS[:1]), refused, []), TIGHT)).values()
+    assert found["client_id"] == "over"
+
+
+def test_a_period_without_rows(spark: SparkSession) -> None:
+    with pytest.raises(AnalysisError, match="there are no usage records in the period"):
+        recording.read(usage(spark, [], []))
 
 
 def test_a_period_without_use(spark: SparkSession) -> None:
     idle = Load("alice", "idle", np.ones(3), word="fetch")
     with pytest.raises(AnalysisError, match="nobody produced or fetched anything from 2026-03-01 12:00"):
-        recording.read(frame(spark, [idle]), [PRODUCE])
+        recording.read(rows_of(spark, [idle]), [PRODUCE])
 
 
 def test_what_is_printed(found: WhatIf) -> None:
@@ -276,15 +281,15 @@ def test_the_page(found: WhatIf, spark: SparkSession) -> None:
     assert html.count("<tr>") == 1 + 6
     assert "http" not in html.replace("http-equiv", "")
     wicked = Load("<script>alert(1)</script>", "a\n\u202e&", uneven(2 * MB, 1))
-    page = comparison_page.render(answer(frame(spark, [wicked]), Policy({EACH_USER: {PRODUCE: MB}})))
+    page = comparison_page.render(answer(rows_of(spark, [wicked]), Policy({EACH_USER: {PRODUCE: MB}})))
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
 
 
 @pytest.fixture(scope="module")
-def stored(rows: DataFrame, tmp_path_factory: pytest.TempPathFactory) -> str:
+def stored(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     warehouse = str(tmp_path_factory.mktemp("warehouse"))
-    store(rows, warehouse)
+    store(usage_frame(spark, documents(LOADS)), warehouse)
     return warehouse
 
 
@@ -336,7 +341,7 @@ def test_the_kernels_own_workloads_through_the_job(spark: SparkSession) -> None:
     """Each workload in one shape of requests; its connections and sizes are what rows say of them."""
     found = [each for number, each in enumerate(recordings(SECONDS)) if number % 4 == 1]
     loads = [Load("w", each.name, np.array(each.run.served_bytes)) for each in found]
-    units = by_unit(answer(frame(spark, loads), TIGHT))
+    units = by_unit(answer(rows_of(spark, loads), TIGHT))
     for load in loads:
         outcome = replay(load.demand, [MB])
         row = units["edge-1", 1, PRODUCE.value, "", load.client_id]

@@ -8,25 +8,29 @@ import duckdb
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from analysis.metrics.headroom import use
+from analysis.metrics.clients import clients
+from analysis.metrics.headroom import headroom
+from analysis.metrics.muted import muted
 from analysis.metrics.period import Period, look
-from analysis.metrics.steps import steps
+from analysis.scan import FILES, Usage
 from tests.analysis.metrics.recorded import documents
-from tests.analysis.records import usage_frame
+from tests.analysis.records import file_of
 
 Answer = list[tuple[object, ...]]
+FILES_OF_ROWS = 3
+"""Rows of one time, and of one client, are in all of them."""
 
 
 @dataclass(frozen=True)
 class Both:
-    """Rows as Spark sees them, and the table ``rows`` of DuckDB over the same files."""
+    """Rows as the analysis sees them, and the table ``rows`` of DuckDB over the same files."""
 
-    rows: DataFrame
-    steps: DataFrame
+    usage: Usage
     period: Period
     duck: duckdb.DuckDBPyConnection
-
-    used: DataFrame
+    clients: DataFrame
+    muted: DataFrame
+    headroom: DataFrame
 
     def oracle(self, query: str, /, **parts: object) -> Answer:
         """Answer in SQL of DuckDB, sorted; ``{parts}`` of the query are put in."""
@@ -36,19 +40,22 @@ class Both:
 @pytest.fixture(scope="session")
 def both(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     folder = tmp_path_factory.mktemp("rows")
-    usage_frame(spark, documents(seed=int(os.environ.get("SLUICE_TEST_SEED", "7")))).write.mode("overwrite").parquet(
-        str(folder)
-    )
-    rows = spark.read.parquet(str(folder)).cache()
-    period = look(rows)
+    everything = list(documents(seed=int(os.environ.get("SLUICE_TEST_SEED", "7"))))
+    for part in range(FILES_OF_ROWS):
+        (folder / f"{part}.parquet").write_bytes(file_of(everything[part::FILES_OF_ROWS]))
+    contents = [(str(path), path.read_bytes()) for path in sorted(folder.glob("*.parquet"))]
+    usage = Usage(spark.createDataFrame(contents, FILES).repartition(2).cache())
+    period = look(usage)
     assert period is not None
     duck = duckdb.connect()
     duck.execute("set TimeZone = 'UTC'")
     files = duck.read_parquet(f"{folder}/*.parquet")
     files.select("*, epoch_ms(time) as t").create_view("rows")
-    yield Both(rows, steps(rows, period.step_s).cache(), period, duck, use(rows, period).cache())
+    frames = [each.cache() for each in (clients(usage), muted(usage), headroom(usage, period))]
+    yield Both(usage, period, duck, *frames)
     duck.close()
-    rows.unpersist()
+    for frame in (usage.files, *frames):
+        frame.unpersist()
 
 
 def of_spark(frame: DataFrame) -> Answer:

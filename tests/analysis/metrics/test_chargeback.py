@@ -18,7 +18,7 @@ select cluster, coalesce("user", '{nobody}'), t // 86400000 * 86400, '{sku}', su
 
 
 def test_quantities_and_costs(both: Both) -> None:
-    found = chargeback(both.steps, RATES, both.period).select(
+    found = chargeback(both.clients, RATES, both.period).select(
         "ResourceId",
         "SubAccountId",
         F.unix_seconds(F.date_trunc("day", "ChargePeriodStart")),
@@ -38,14 +38,14 @@ def test_quantities_and_costs(both: Both) -> None:
 
 
 def test_without_rates_there_are_quantities_alone(both: Both) -> None:
-    found = chargeback(both.steps, Rates(), both.period)
+    found = chargeback(both.clients, Rates(), both.period)
     assert tuple(found.columns) == COLUMNS
     priced = ("PricingQuantity", "PricingUnit", "ListUnitPrice", "BilledCost", "EffectiveCost", "BillingCurrency")
     assert of_spark(found.select(*priced).distinct()) == [(None,) * len(priced)]
 
 
 def test_periods_end_where_days_and_the_report_end(both: Both) -> None:
-    found = chargeback(both.steps, RATES, both.period)
+    found = chargeback(both.clients, RATES, both.period)
     names = ("BillingPeriodStart", "BillingPeriodEnd", "ChargePeriodStart", "ChargePeriodEnd")
     times = of_spark(found.select(*(F.unix_millis(name) for name in names)).distinct())
     midnight, march, april = (

@@ -1,19 +1,26 @@
 import math
 from datetime import UTC, date, datetime
+from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
-from analysis.metrics.headroom import BINS_PER_OCTAVE, counters, headroom, histogram, intervals_of_date, use
-from analysis.metrics.period import Period, look
+from analysis.exchange import unpacked
+from analysis.metrics.clients import clients
+from analysis.metrics.headroom import Used, _Shared, counters, headroom
+from analysis.metrics.period import look
+from analysis.schema import FILE
 from quotas.entities import Default, Entity
-from tests.analysis.metrics.conftest import Answer, Both, in_order, of_spark, same
-from tests.analysis.records import document, row, usage_frame
+from tests.analysis.metrics.conftest import Both, of_spark, same
+from tests.analysis.records import BEGIN, Document, document, row, tables, usage
 
 pytestmark = pytest.mark.spark
 
 NAMES = ("cluster", "instance", "broker", "kind", "rule", "unit_user", "unit_client_id")
+FIGURES = ("p50", "p95", "p99", "max", "over", "limit")
+MIDNIGHT = datetime(2026, 3, 2, tzinfo=UTC)
 # Who shares a counter is written down here by hand: the rule is not parsed.
 USED = """
 with of_kind as (
@@ -49,64 +56,26 @@ group by all
 """.replace("select n.*, 0.0", "select n.cluster, n.instance, n.broker, n.kind, n.rule, n.u, n.c, 0.0")
 
 
-def test_every_use(both: Both) -> None:
-    named = both.used.join(counters(both.steps), ["kind", "counter"])
-    found = named.select(*NAMES, "time_ms", "limit", "used")
-    same(
-        of_spark(found),
-        both.oracle(
-            "{used} select {who}, t, lim, used from used", used=USED, who="cluster, instance, broker, kind, rule, u, c"
-        ),
-    )
-
-
-def test_exact_percentiles(both: Both) -> None:
-    values = histogram(both.used, exact=True)
-    found = headroom(values, F.lit(both.period.intervals)).join(counters(both.steps), ["kind", "counter"])
+def test_percentiles_of_the_period(both: Both) -> None:
+    found = both.headroom.where("date is null").join(counters(both.clients), ["kind", "counter"])
     expected = both.oracle(USED + PERCENTILES, intervals=both.period.intervals)
-    same(of_spark(found.select(*NAMES, "p50", "p95", "p99", "max", "over", "limit")), expected)
+    assert len({row_[2:5] for row_ in expected}) > 10
+    same(of_spark(found.select(*NAMES, *FIGURES)), expected)
 
 
-def test_percentiles_of_bins_are_right_within_half_a_bin(both: Both) -> None:
-    everything = F.lit(both.period.intervals)
-    exact = {tuple(row[:2]): row for row in headroom(histogram(both.used, exact=True), everything).collect()}
-    found = headroom(histogram(both.used), everything).collect()
-    assert len(found) == len(exact) > 0
-    for row_ in found:
-        other = exact[tuple(row_[:2])]
-        for name in ("p50", "p95", "p99"):
-            assert row_[name] == pytest.approx(other[name], rel=2 ** (0.5 / BINS_PER_OCTAVE) - 1 + 1e-9, abs=1e-3), name
-        for name in ("max", "over", "limit"):
-            assert row_[name] == other[name]
-
-
-def test_by_date(both: Both) -> None:
-    """What a counter is on a day is what it would be if the period were that day, but for the window at its begin."""
-    found = headroom(histogram(both.used, exact=True), intervals_of_date(both.period), "date").select(
-        "counter", "kind", "date", "max", "p99"
-    )
-    expected = _of_dates(both.used, both.period)
-    assert {row[2] for row in expected} == {date(2026, 3, 1), date(2026, 3, 2)}
-    same(of_spark(found), expected)
-
-
-def _of_dates(used: DataFrame, period: Period) -> Answer:
-    values: dict[tuple[object, ...], list[float]] = {}
-    for each in used.collect():
-        values.setdefault((each.counter, each.kind, each.date), []).append(each.used)
-    midnight = datetime(2026, 3, 2, tzinfo=UTC)
-    seconds = {date(2026, 3, 1): midnight - period.begin, date(2026, 3, 2): period.end - midnight}
-    return in_order(
-        [
-            (*key, max(found), _least_not_exceeded(found, 0.99, round(seconds[key[2]].total_seconds())))  # type: ignore[index]  # it is a date
-            for key, found in values.items()
-        ]
-    )
-
-
-def _least_not_exceeded(values: list[float], share: float, intervals: int) -> float:
-    everything = sorted([*values, *[0.0] * (intervals - len(values))])
-    return everything[math.ceil(share * len(everything)) - 1]
+def test_percentiles_of_each_date(both: Both) -> None:
+    """A day is what it would be if the period were that day, but for the window at its begin."""
+    found = both.headroom.join(counters(both.clients), ["kind", "counter"])
+    for day, (begin, end) in {
+        date(2026, 3, 1): (both.period.begin, MIDNIGHT),
+        date(2026, 3, 2): (MIDNIGHT, both.period.end),
+    }.items():
+        intervals = round((end - begin).total_seconds())
+        of_day = f", of_day as (from used where make_timestamp(t * 1000)::date = '{day}')"
+        percentiles = PERCENTILES.replace("from used", "from of_day")
+        expected = both.oracle(USED + of_day + percentiles, intervals=intervals)
+        assert expected
+        same(of_spark(found.where(F.col("date") == day).select(*NAMES, *FIGURES)), expected)
 
 
 @pytest.mark.parametrize(
@@ -124,13 +93,13 @@ def _least_not_exceeded(values: list[float], share: float, intervals: int) -> fl
     ],
 )
 def test_who_shares_a_counter(spark: SparkSession, entity: Entity, of_user: bool, of_client_id: bool) -> None:
-    rows = usage_frame(spark, [document(0, [row("u", "c", produce_rule=entity.describe(), produce_limit=1.0)])])
-    [found] = counters(rows).collect()
+    rows = usage(spark, [document(0, [row("u", "c", produce_rule=entity.describe(), produce_limit=1.0)])])
+    [found] = counters(clients(rows)).collect()
     assert (found.unit_user, found.unit_client_id) == ("u" if of_user else None, "c" if of_client_id else None)
 
 
 @pytest.mark.parametrize("interval_s", [1, 5, 10, 30])
-def test_steady_use_of_all_that_is_allowed_is_1_whatever_the_interval(spark: SparkSession, interval_s: int) -> None:
+def test_steady_use_of_all_that_is_allowed_is_1_whatever_the_interval(interval_s: int) -> None:
     documents = [
         document(
             seq,
@@ -140,10 +109,8 @@ def test_steady_use_of_all_that_is_allowed_is_1_whatever_the_interval(spark: Spa
         )
         for seq in range(60)
     ]
-    rows = usage_frame(spark, documents)
-    period = look(rows)
-    assert period is not None
-    used = [row_.used for row_ in use(rows, period).collect()]
+    rows = pa.concat_tables(_rows_of_counters(documents))
+    used = Used.of(rows, 1000 * interval_s).used
     assert max(used) == pytest.approx(1.0)
     assert sum(value == pytest.approx(1.0) for value in used) >= 50
 
@@ -151,12 +118,31 @@ def test_steady_use_of_all_that_is_allowed_is_1_whatever_the_interval(spark: Spa
 def test_idle_intervals_count_as_nothing(spark: SparkSession) -> None:
     busy = row(produce_rule="user=alice", produce_limit=1.0, produce_bytes=11)
     marks = row("bob", fetch_bytes=1)
-    documents = [document(seq, [busy] if seq < 40 else [marks]) for seq in range(100)]
-    rows = usage_frame(spark, documents)
+    rows = usage(spark, [document(seq, [busy] if seq < 40 else [marks]) for seq in range(100)])
     period = look(rows)
     assert period is not None
-    [found] = headroom(histogram(use(rows, period)), F.lit(period.intervals)).collect()
+    found, of_day = headroom(rows, period).orderBy(F.col("date").isNotNull()).collect()
     assert found.p50 == 0
-    assert found.p95 == found.p99 == pytest.approx(found.max, rel=0.03)
-    assert found.max == 11
+    assert found.p95 == found.p99 == found.max == 11
     assert math.isclose(found.over, 0.39)  # in the first interval it was just 1
+    assert (found.date, of_day.date) == (None, BEGIN.date())
+    assert of_day.p99 == 11
+
+
+def test_a_rule_that_nobody_knows_has_one_counter(spark: SparkSession) -> None:
+    strange: dict[str, Any] = {"produce_rule": "tenant=blue", "produce_limit": 1.0}
+    rows = usage(spark, [document(0, [row("alice", **strange), row("bob", **strange)])])
+    [found] = counters(clients(rows)).collect()
+    assert (found.rule, found.unit_user, found.unit_client_id) == ("tenant=blue", None, None)
+
+
+def test_no_quotas(spark: SparkSession) -> None:
+    rows = usage(spark, [document(0, [row("alice", produce_bytes=1)])])
+    period = look(rows)
+    assert period is not None
+    assert headroom(rows, period).count() == 0
+
+
+def _rows_of_counters(documents: list[Document]) -> list[pa.Table]:
+    packed = _Shared(1)(iter(tables(FILE.names, documents)))
+    return list(unpacked(batch for part in packed for batch in part.to_batches()))

@@ -3,11 +3,12 @@ from datetime import timedelta
 import pytest
 from pyspark.sql import SparkSession
 
+from analysis.metrics.clients import clients
+from analysis.metrics.muted import muted
 from analysis.metrics.neighbours import CANDIDATES, candidates, moments, moments_of, neighbours, victims
 from analysis.metrics.period import Period, look
-from analysis.metrics.steps import steps
 from tests.analysis.metrics.conftest import Both, of_spark, same
-from tests.analysis.records import document, row, usage_frame
+from tests.analysis.records import document, row, usage
 
 pytestmark = pytest.mark.spark
 
@@ -48,8 +49,8 @@ where m.d > 0 and (peak.user, peak.client_id) <> (m.user, m.client_id) group by 
 
 
 def test_who_peaks_when_others_are_delayed(both: Both) -> None:
-    who = candidates(both.steps)
-    found = neighbours(moments(both.rows, who), who, both.period)
+    who = candidates(both.clients)
+    found = neighbours(moments(both.usage, who), who, both.period)
     count = moments_of(both.period)
     expected = both.oracle("{peaks} {query}", peaks=PEAKS.format(moments=count), query=NEIGHBOURS.format(moments=count))
     assert expected
@@ -57,8 +58,8 @@ def test_who_peaks_when_others_are_delayed(both: Both) -> None:
 
 
 def test_who_was_delayed_then(both: Both) -> None:
-    who = candidates(both.steps)
-    found = victims(both.rows, moments(both.rows, who), who, both.period)
+    who = candidates(both.clients)
+    found = victims(both.muted, moments(both.usage, who), who, both.period)
     expected = both.oracle("{peaks} {query}", peaks=PEAKS.format(moments=moments_of(both.period)), query=VICTIMS)
     assert expected
     same(of_spark(found), expected)
@@ -79,21 +80,21 @@ def test_one_that_bursts_while_another_is_muted(spark: SparkSession) -> None:
                 ],
             )
         )
-    frame = usage_frame(spark, rows)
-    period = look(frame)
+    recorded = usage(spark, rows)
+    period = look(recorded)
     assert period is not None
-    who = candidates(steps(frame, period.step_s))
-    [found] = neighbours(moments(frame, who), who, period).where("score > 0").collect()
+    who = candidates(clients(recorded))
+    [found] = neighbours(moments(recorded, who), who, period).where("score > 0").collect()
     assert (found.user, found.peaks, found.coincidence, found.others_delay_in_peaks_ms) == ("loud", 1, 1.0, 9000)
     assert found.expected == pytest.approx(1 / moments_of(period))
     assert (found.others_request_ms_in_peaks, found.others_request_ms_elsewhere) == (50, 5)
-    [victim] = victims(frame, moments(frame, who), who, period).where("user = 'loud'").collect()
+    [victim] = victims(muted(recorded), moments(recorded, who), who, period).where("user = 'loud'").collect()
     assert (victim.victim_user, victim.delay_ms) == ("quiet", 9000)
 
 
 def test_only_those_that_move_most_are_looked_at(spark: SparkSession) -> None:
     many = [row(f"user-{number:02d}", bytes_in=number) for number in range(CANDIDATES + 5)]
-    found = candidates(steps(usage_frame(spark, [document(0, many)]), 1)).orderBy("number").collect()
+    found = candidates(clients(usage(spark, [document(0, many)]))).orderBy("number").collect()
     assert [each.user for each in found] == [f"user-{number:02d}" for number in range(CANDIDATES + 4, 4, -1)]
 
 

@@ -5,7 +5,7 @@ from pyspark.sql import SparkSession
 
 from analysis.metrics.period import MOST_STEPS, Period, look
 from tests.analysis.metrics.conftest import Both
-from tests.analysis.records import BEGIN, document, row, usage_frame
+from tests.analysis.records import BEGIN, document, row, usage
 
 pytestmark = pytest.mark.spark
 
@@ -28,15 +28,22 @@ def test_what_is_there(both: Both) -> None:
 
 
 def test_nothing_is_there(spark: SparkSession) -> None:
-    assert look(usage_frame(spark, [])) is None
+    assert look(usage(spark, [])) is None
 
 
 def test_the_interval_of_most_rows_counts(spark: SparkSession) -> None:
     odd = document(0, [row()], interval_ms=300)
     usual = [document(seq, [row()], interval_ms=10_004) for seq in (1, 2)]
-    found = look(usage_frame(spark, [odd, *usual]))
+    found = look(usage(spark, [odd], usual))
     assert found is not None
     assert found.interval_ms == 10_000
+
+
+def test_its_dates() -> None:
+    whole = Period(BEGIN, BEGIN + timedelta(hours=36), 10_000, (11_000,), 1, ("enforce",), 1, 1)
+    assert [str(each) for each in whole.dates()] == ["2026-03-01", "2026-03-02"]
+    assert [whole.intervals_on(each) for each in whole.dates()] == [12 * 360, 24 * 360]
+    assert sum(map(whole.intervals_on, whole.dates())) == whole.intervals
 
 
 @pytest.mark.parametrize("seconds", [0.3, 59, 180, 181, 3600, 86_400, 7 * 86_400, 90 * 86_400])

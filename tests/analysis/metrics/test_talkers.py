@@ -1,29 +1,45 @@
 import pytest
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+from pyspark.sql import SparkSession
 
-from analysis.metrics.steps import SUMS
-from analysis.metrics.talkers import CLIENT, over_time, talkers
+from analysis.metrics.clients import SUMS, clients
+from analysis.metrics.talkers import CLIENT, OTHERS, over_time, talkers, top
 from tests.analysis.metrics.conftest import Both, of_spark, same
+from tests.analysis.records import document, row, usage
 
 pytestmark = pytest.mark.spark
+
+MOVED = """
+with sums as (
+  select cluster, "user", client_id, sum(bytes_in + bytes_out) as moved
+  from rows where "user" is not null group by all),
+named as (select *, row_number() over (order by moved desc) - 1 as place from sums qualify place < {count})
+select coalesce(place, -1), t // 1000 // {step_s} * {step_s}, sum(bytes_in)::bigint, sum(bytes_out)::bigint,
+  named.cluster, named.user, named.client_id
+from rows left join named on (rows.cluster, rows.user, rows.client_id) = (named.cluster, named.user, named.client_id)
+group by all
+"""
 
 
 def test_sums_of_clients(both: Both) -> None:
     sums = ", ".join(f"sum({name})::bigint" for name in SUMS)
     same(
-        of_spark(talkers(both.steps)),
+        of_spark(talkers(both.clients)),
         both.oracle('select cluster, "user", client_id, {s} from rows group by all', s=sums),
     )
 
 
-def test_a_few_over_time_and_all_others_as_one(both: Both) -> None:
-    chosen = talkers(both.steps).where(F.col("user").isin("alice", "dave")).select(*CLIENT, F.lit(True).alias("named"))
-    found = over_time(both.steps, chosen).withColumn("step", F.unix_seconds("step"))
-    expected = both.oracle(
-        "select t // 1000 // {step_s} * {step_s}, coalesce({named}, false), case when {named} then cluster end, "
-        'case when {named} then "user" end, case when {named} then client_id end, '
-        "sum(bytes_in)::bigint, sum(bytes_out)::bigint from rows group by all",
-        step_s=both.period.step_s,
-        named="\"user\" in ('alice', 'dave')",
+@pytest.mark.parametrize("count", [1, 3, 100])
+def test_a_few_over_time_and_all_others_as_one(both: Both, count: int) -> None:
+    step_s = both.period.step_s
+    found = over_time(both.usage, talkers(both.clients), count, step_s)
+    same(
+        of_spark(found.select("place", "step_s", "bytes_in", "bytes_out", *CLIENT)),
+        both.oracle(MOVED, count=count, step_s=step_s),
     )
-    same(of_spark(found), expected)
+
+
+def test_who_moves_nothing_is_no_talker(spark: SparkSession) -> None:
+    recorded = usage(spark, [document(0, [row("alice"), row(None, None, connections_refused=1)])])
+    found = talkers(clients(recorded))
+    assert top(found, 5).count() == 0
+    assert [each.place for each in over_time(recorded, found, 5, 60).collect()] == [OTHERS]

@@ -3,12 +3,12 @@
 import csv
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import islice
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.cli import analyze
 from analysis.metrics.chargeback import COLUMNS
@@ -19,7 +19,9 @@ from analysis.report.gather import gather
 from analysis.report.job import Made, Wanted
 from analysis.report.tables import Choices
 from tests.analysis.metrics.conftest import Both
-from tests.analysis.records import BEGIN
+from tests.analysis.metrics.recorded import documents
+from tests.analysis.records import BEGIN, document, row, usage_frame
+from tests.analysis.test_warehouse import store
 
 pytestmark = pytest.mark.spark
 
@@ -38,12 +40,10 @@ def reported(both: Both, tmp_path_factory: pytest.TempPathFactory) -> Reported:
     folder = tmp_path_factory.mktemp("out")
     rates = folder / "rates.yaml"
     rates.write_text(RATES, encoding="utf-8")
-    made = job.run(both.rows, Wanted(None, None, str(folder), load(rates), None, exact=False))
+    made = job.run(both.usage, Wanted(None, None, str(folder), load(rates), None))
     place = Path(made.html).parent
-    frames = {name: both.rows.sparkSession.read.parquet(str(place / name)) for name in tables.NAMES}
-    return Reported(
-        made, place, gather(frames, both.period, Choices(31_000, exact=False, rates=load(rates)), str(place))
-    )
+    frames = {name: both.usage.spark.read.parquet(str(place / name)) for name in tables.NAMES}
+    return Reported(made, place, gather(frames, both.period, Choices(31_000, load(rates)), str(place)))
 
 
 def test_everything_is_there(reported: Reported) -> None:
@@ -110,10 +110,8 @@ def test_a_name_is_no_formula() -> None:
     assert job._harmless(-1) == -1
 
 
-def test_the_command(spark: SparkSession, both: Both, warehouse: str) -> None:
-    from tests.analysis.test_warehouse import store
-
-    store(both.rows.where(F.col("instance") == "edge-1").limit(300), warehouse)
+def test_the_command(spark: SparkSession, warehouse: str) -> None:
+    store(usage_frame(spark, islice(documents(seed=7), 100)), warehouse)
     ran = CliRunner().invoke(analyze, ["report", "--warehouse", warehouse])
     assert ran.exit_code == 0, ran.output
     html = Path(ran.stdout.splitlines()[-1])
@@ -126,16 +124,15 @@ def test_the_command(spark: SparkSession, both: Both, warehouse: str) -> None:
     ("arguments", "said"),
     [
         (["--from", "2031-01-01"], "no usage records"),
+        (["--from", "2026-03-01T12:30", "--to", "2026-03-01T12:40"], "no usage records from 2026-03-01 12:30 to"),
         (["--rates", "{tmp}/none.yaml"], "no such file"),
         (["--gap", "-1"], "--gap"),
     ],
 )
 def test_what_the_user_got_wrong(
-    spark: SparkSession, both: Both, warehouse: str, tmp_path: Path, arguments: list[str], said: str
+    spark: SparkSession, warehouse: str, tmp_path: Path, arguments: list[str], said: str
 ) -> None:
-    from tests.analysis.test_warehouse import store
-
-    store(both.rows.limit(1), warehouse)
+    store(usage_frame(spark, [document(0, [row()])]), warehouse)
     arguments = [text.format(tmp=tmp_path) for text in arguments]
     ran = CliRunner().invoke(analyze, ["report", "--warehouse", warehouse, *arguments])
     assert ran.exit_code == 2
@@ -145,3 +142,14 @@ def test_what_the_user_got_wrong(
 
 def test_a_period_of_days_is_named_by_its_bounds() -> None:
     assert f"{BEGIN:{job._ID}}-{BEGIN + timedelta(days=1):{job._ID}}" == "20260301T120000Z-20260302T120000Z"
+
+
+def test_a_damaged_file_is_named(spark: SparkSession, warehouse: str) -> None:
+    store(usage_frame(spark, [document(0, [row()])]), warehouse)
+    [file] = Path(warehouse).glob("usage/*/*/*/*.parquet")
+    file.write_bytes(file.read_bytes()[:-100])
+    file.with_name(f".{file.name}.crc").unlink()
+    ran = CliRunner().invoke(analyze, ["report", "--warehouse", warehouse])
+    assert ran.exit_code == 1
+    assert f"error: file:{file}: " in ran.stderr
+    assert "Traceback" not in ran.stderr

@@ -37,6 +37,14 @@ def test_cpu_of_all_processes_is_counted(code: str, tmp_path: Path) -> None:
     assert not [process for process in psutil.process_iter(["cmdline"]) if code in (process.info["cmdline"] or ())]
 
 
+def test_cpu_of_children_whom_nobody_waits_for_is_seen(tmp_path: Path) -> None:
+    """Workers of pyspark.daemon are such: the kernel does not add up what they used."""
+    ignores = "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN); "
+    burns = BURN.replace(str(BURN_S), "1.0")
+    cost = run([sys.executable, "-c", ignores + START.format(code=burns) + "; child.wait()"], tmp_path / "log")
+    assert cost.cpu_s >= 0.6  # looked at every quarter of a second
+
+
 def test_memory_of_all_processes_is_counted(tmp_path: Path) -> None:
     held = 64 << 20
     hold = f"import time; held = b'x' * {held}; time.sleep(1)"

@@ -1,29 +1,29 @@
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
-from analysis.metrics.steps import CLIENT, SUMS
+from analysis.metrics.clients import CLIENT, SUMS, clients
 from analysis.schema import COLUMNS
 from tests.analysis.metrics.conftest import Both, of_spark, same
+from tests.analysis.records import usage
 
 pytestmark = pytest.mark.spark
 
 
-def test_sums_of_each_client_and_step(both: Both) -> None:
-    step_s = both.period.step_s
+def test_sums_of_each_client_and_day(both: Both) -> None:
     sums = ", ".join(f"sum({name})::bigint" for name in SUMS)
     names = ", ".join(f'"{name}"' for name in CLIENT)
-    expected = both.oracle(
-        "select {names}, t // 1000 // {step_s} * {step_s}, {sums} from rows group by all",
-        names=names,
-        step_s=step_s,
-        sums=sums,
-    )
-    same(of_spark(both.steps.withColumn("step", F.unix_seconds("step"))), expected)
+    expected = both.oracle("select {names}, time::date, {sums} from rows group by all", names=names, sums=sums)
+    same(of_spark(both.clients.select(*CLIENT, "date", *SUMS)), expected)
 
 
 def test_not_a_byte_is_lost(both: Both) -> None:
-    [found] = of_spark(both.steps.agg(*(F.sum(name) for name in SUMS)))
+    [found] = of_spark(both.clients.agg(*(F.sum(name) for name in SUMS)))
     assert [found] == both.oracle("select {sums} from rows", sums=", ".join(f"sum({name})::bigint" for name in SUMS))
+
+
+def test_nobody(spark: SparkSession) -> None:
+    assert of_spark(clients(usage(spark, []))) == []
 
 
 def test_everything_that_adds_up_is_summed() -> None:
