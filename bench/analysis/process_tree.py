@@ -1,7 +1,8 @@
 """What a command costs with all processes that it starts: Spark is a Python process, a JVM, and Python workers.
 
-The reaper of orphans is a process of ours (prctl(2), PR_SET_CHILD_SUBREAPER), so that the kernel adds up the CPU time
-of every process as it ends, also of those that outlive their parent. Sampled is only memory, and the JVM's share.
+The reaper of orphans is a process of ours (prctl(2), PR_SET_CHILD_SUBREAPER), so that none is lost that outlives its
+parent. What the kernel adds up as processes end is not all: pyspark.daemon ignores SIGCHLD, and of children of such a
+process it forgets the CPU time (wait(2)). So CPU time is sampled, of each process by itself, as memory is.
 """
 
 import ctypes
@@ -31,7 +32,7 @@ _INTERRUPTS: Final = (signal.SIGTERM, signal.SIGINT)
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of one command. ``jvm_cpu_s`` is part of ``cpu_s``, as seen last before each JVM ended."""
+    """Of one command. ``jvm_cpu_s`` is part of ``cpu_s``; both as seen last before each process ended."""
 
     cpu_s: float
     jvm_cpu_s: float
@@ -81,7 +82,8 @@ def _measure(log: Path, command: Sequence[str]) -> dict[str, float]:
             signal.signal(each, signal.SIG_IGN)  # a second one would leave Spark behind
         _end_all(watch, grace_s)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cost = Cost(used.ru_utime + used.ru_stime, watch.jvm_cpu_s, wall_s, watch.peak_bytes, watch.peak_jvm_bytes)
+    cpu_s = max(watch.cpu_s, used.ru_utime + used.ru_stime)
+    cost = Cost(cpu_s, watch.jvm_cpu_s, wall_s, watch.peak_bytes, watch.peak_jvm_bytes)
     return {"code": process.returncode, **asdict(cost)}
 
 
@@ -91,24 +93,30 @@ class _Watch:
     def __init__(self) -> None:
         self.peak_bytes = 0
         self.peak_jvm_bytes = 0
-        self._jvm_cpu_s: dict[int, float] = {}
+        self._cpu_s: dict[int, float] = {}
+        self._jvms: set[int] = set()
 
     def sample(self) -> None:
         total = jvm = 0
         for process in _descendants():
             with suppress(psutil.Error):  # it has ended meanwhile
+                times = process.cpu_times()
+                self._cpu_s[process.pid] = times.user + times.system
                 used = process.memory_full_info().pss
                 total += used
                 if process.name() == "java":
                     jvm += used
-                    times = process.cpu_times()
-                    self._jvm_cpu_s[process.pid] = times.user + times.system
+                    self._jvms.add(process.pid)
         self.peak_bytes = max(self.peak_bytes, total)
         self.peak_jvm_bytes = max(self.peak_jvm_bytes, jvm)
 
     @property
     def jvm_cpu_s(self) -> float:
-        return sum(self._jvm_cpu_s.values())
+        return sum(self._cpu_s[pid] for pid in self._jvms)
+
+    @property
+    def cpu_s(self) -> float:
+        return sum(self._cpu_s.values())
 
 
 def _descendants() -> list[psutil.Process]:

@@ -15,7 +15,6 @@ from bench.analysis.oracle import usage
 Answers = Mapping[str, Mapping[str, float]]
 """Question → what its answer adds up to."""
 
-STEP_S: Final = 60
 GAP_MS: Final = 11_000
 SPARK, DUCKDB = "spark", "duckdb"
 
@@ -45,25 +44,26 @@ _HEADROOM: Final = """
                 / (most * 11) AS used,
             coalesce(lead(time_ms) OVER (PARTITION BY counter ORDER BY time_ms) > time_ms, true) AS last
         FROM counted
-    ), bins AS (
-        SELECT counter, date, CASE WHEN used >= 1.0 / 1024 THEN floor(log2(used) * 16) END AS bin,
-            count(*) AS intervals, count(*) FILTER (used > 1) AS over, max(used) AS used
-        FROM windows WHERE last GROUP BY ALL
+    ), ranked AS (
+        SELECT counter, used, row_number() OVER (PARTITION BY counter ORDER BY used) AS rank,
+            count(*) OVER (PARTITION BY counter) AS busy, greatest({intervals}, busy) AS intervals
+        FROM windows WHERE last
     )
-    SELECT count(DISTINCT counter), sum(intervals), sum(over), max(used) FROM bins
+    SELECT count(DISTINCT counter), sum(used) FILTER (rank = ceil(intervals * 0.99 - (intervals - busy))), max(used)
+    FROM ranked
 """
-_STEPS: Final = """
-    WITH steps AS (
-        SELECT cluster, instance, broker, "user", client_id, produce_rule, fetch_rule,
-            time_bucket(INTERVAL {step_s} SECOND, time) AS step, {sums}
+_CLIENTS: Final = """
+    WITH clients AS (
+        SELECT cluster, instance, broker, "user", client_id, produce_rule, fetch_rule, date, {sums}
         FROM usage GROUP BY ALL
     )
-    SELECT count(*), sum(bytes_in + bytes_out), sum(requests) FROM steps
+    SELECT count(*), sum(bytes_in + bytes_out), sum(requests) FROM clients
 """
+_PERIOD: Final = "SELECT max(epoch_ms(time) + interval_ms) - min(epoch_ms(time)), mode(interval_ms) FROM usage"
 _NAMES: Final = {
     "episodes": ("episodes", "muted_ms"),
-    "headroom": ("counters", "intervals", "over", "most"),
-    "steps": ("steps", "bytes", "requests"),
+    "headroom": ("counters", "p99", "most"),
+    "clients": ("clients", "bytes", "requests"),
 }
 _KINDS: Final = ("produce", "fetch")
 
@@ -77,7 +77,7 @@ def main() -> None:
 def _of_duckdb(warehouse: Path) -> Answers:
     import duckdb
 
-    from analysis.metrics.steps import SUMS
+    from analysis.metrics.clients import SUMS
 
     sums = ", ".join(f"sum({name}) AS {name}" for name in SUMS)
     with duckdb.connect() as connection:
@@ -89,10 +89,12 @@ def _of_duckdb(warehouse: Path) -> Answers:
             assert row is not None  # noqa: S101  aggregates have a row
             return dict(zip(_NAMES[question], map(float, row), strict=True))
 
-        answers = {"steps all": ask("steps", _STEPS.format(step_s=STEP_S, sums=sums))}
+        [(length_ms, interval_ms)] = connection.execute(_PERIOD).fetchall()
+        answers = {"clients all": ask("clients", _CLIENTS.format(sums=sums))}
         for question, query in (("episodes", _EPISODES), ("headroom", _HEADROOM)):
             for kind in _KINDS:
-                answers[f"{question} {kind}"] = ask(question, query.format(kind=kind, gap_ms=GAP_MS))
+                parts = {"kind": kind, "gap_ms": GAP_MS, "intervals": round(length_ms / interval_ms)}
+                answers[f"{question} {kind}"] = ask(question, query.format(**parts))
     return answers
 
 
@@ -101,10 +103,11 @@ def _of_spark(warehouse: str, heap: str) -> Answers:
     from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
     from analysis import warehouse as tables
+    from analysis.metrics.clients import clients
     from analysis.metrics.episodes import episodes
-    from analysis.metrics.headroom import histogram, use
+    from analysis.metrics.headroom import headroom
+    from analysis.metrics.muted import muted
     from analysis.metrics.period import look
-    from analysis.metrics.steps import steps
     from analysis.session import SparkSettings, start
 
     def ask(question: str, frame: DataFrame, *sums: Column) -> dict[str, dict[str, float]]:
@@ -113,16 +116,16 @@ def _of_spark(warehouse: str, heap: str) -> Answers:
         return {f"{question} {row[0]}": dict(zip(names, map(float, row[1:]), strict=True)) for row in by_kind}
 
     with start("questions", SparkSettings(conf={"spark.driver.memory": heap})) as spark:
-        rows = tables.usage(spark, warehouse)
-        period = look(rows)
+        usage = tables.usage(spark, warehouse)
+        period = look(usage)
         assert period is not None  # noqa: S101  an empty warehouse is an AnalysisError
         number = F.count(F.lit(1))
-        all_steps = steps(rows, STEP_S).withColumn("kind", F.lit("all"))
+        all_clients = clients(usage).withColumn("kind", F.lit("all"))
         bytes_ = F.sum(F.col("bytes_in") + F.col("bytes_out"))
-        answers = ask("steps", all_steps, number, bytes_, F.sum("requests"))
-        answers |= ask("episodes", episodes(rows, GAP_MS), number, F.sum("muted_ms"))
-        bins = histogram(use(rows, period))
-        answers |= ask("headroom", bins, F.count_distinct("counter"), F.sum("intervals"), F.sum("over"), F.max("most"))
+        answers = ask("clients", all_clients, number, bytes_, F.sum("requests"))
+        answers |= ask("episodes", episodes(muted(usage), GAP_MS), number, F.sum("muted_ms"))
+        whole = headroom(usage, period).where("date is null")
+        answers |= ask("headroom", whole, number, F.sum("p99"), F.max("max"))
     return answers
 
 
