@@ -22,6 +22,11 @@ class Folder:
             self._path = self._jvm.org.apache.hadoop.fs.Path(uri)
             self._files = self._path.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001
 
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether it is a directory of this machine, or of one that all machines have mounted."""
+        return str(self._files.getScheme()) == "file"
+
     def exists(self, name: str = "") -> bool:
         """Whether the directory, or something in it, is there."""
         with self._said():

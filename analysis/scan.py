@@ -1,7 +1,7 @@
 """Rows of usage where they are worked on: whole files, opened in Python workers as Arrow tables.
 
-Spark finds the files, reads them from wherever Hadoop reaches, and hands each to a worker as it is. Rows that Spark
-itself decodes and hands over cost twenty times as much.
+Spark finds the files, reads them from wherever Hadoop reaches, and hands each to a worker as it is; what is on a disk,
+workers open by themselves. Rows that Spark itself decodes and hands over cost twenty times as much.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +20,7 @@ from analysis.schema import TIME
 _TABLE_ROWS: Final = 500_000
 """Of a table that a worker is given, about: some 100 MB, which it has twice while it puts one together."""
 FILES: Final = "path string, content binary"
+ON_DISK: Final = "file:"
 
 Work = Callable[[Iterator[pa.Table]], Iterator[pa.Table]]
 """What a worker does with tables of one chunk, texts as dictionaries; it may yield such, with columns in any order."""
@@ -30,7 +31,7 @@ class Usage:
     """The rows of a period, in the files that hold them."""
 
     files: DataFrame
-    """FILES."""
+    """FILES; without ``content`` where each worker can open ``path``."""
     begin_us: int | None = None
     """Unix time: rows of intervals that begin before it are not meant."""
     end_us: int | None = None
@@ -50,7 +51,7 @@ class Usage:
             for table in work(opened.tables(batches)):
                 yield from table.select(schema.names).cast(schema).to_batches()
 
-        return self.files.select("path", "content").mapInArrow(run, from_arrow_schema(schema))
+        return self.files.mapInArrow(run, from_arrow_schema(schema))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +78,10 @@ class _Opened:
     def _groups(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         read = self.columns if "time" in self.columns else ("time", *self.columns)
         for batch in batches:
-            for path, content in zip(batch.column(0), batch.column(1), strict=True):
+            for file in range(batch.num_rows):
+                path = batch.column(0)[file].as_py()
                 try:
-                    for table in decode(content.as_buffer(), read):
+                    for table in decode(_content(batch, file), read):
                         yield self._within(table).select(self.columns)
                 except (pa.ArrowException, OSError) as error:
                     raise AnalysisError(f"{path}: {error}") from error
@@ -90,3 +92,10 @@ class _Opened:
         if self.end_us is not None:
             table = table.filter(pc.less(table["time"], pa.scalar(self.end_us, TIME)))
         return table
+
+
+def _content(files: pa.RecordBatch, file: int) -> pa.Buffer:
+    if files.num_columns > 1:
+        return files.column(1)[file].as_buffer()
+    # Mapped, so that of columns that are not read nothing is.
+    return pa.memory_map(files.column(0)[file].as_py().removeprefix(ON_DISK)).read_buffer()

@@ -55,7 +55,8 @@ def usage(spark: SparkSession, warehouse: str, begin: datetime | None = None, en
         reader = spark.read.format("binaryFile").options(basePath=table, pathGlobFilter="*.parquet")
         files = _of_hours(reader.load([f"{table}/{date}" for date in wanted]), begin, end)
         if not files.select("path").isEmpty():
-            return Usage(files.select("path", "content"), _unix_us(begin), _unix_us(end), nothing)
+            columns = ("path",) if Folder(spark, table).is_on_disk else ("path", "content")
+            return Usage(files.select(*columns), _unix_us(begin), _unix_us(end), nothing)
     raise AnalysisError(nothing)
 
 

@@ -50,6 +50,16 @@ def test_the_table_gives_back_what_was_stored(spark: SparkSession, filled: str) 
     assert tables.bounds(spark, filled) == (BEGIN, BEGIN + timedelta(hours=HOURS))
 
 
+def test_workers_open_themselves_what_is_on_a_disk(spark: SparkSession, tmp_path: Path) -> None:
+    warehouse = str(tmp_path / "usage of ü#1%20?")
+    store(usage_frame(spark, DOCUMENTS), warehouse)
+    usage = tables.usage(spark, warehouse)
+    assert usage.files.columns == ["path"]
+    assert rows_of(usage) == in_order(stored(DOCUMENTS))
+    sent = spark.read.format("binaryFile").load(f"{tmp_path}/*/usage/*/*/*").select("path", "content")
+    assert rows_of(Usage(sent)) == in_order(stored(DOCUMENTS))
+
+
 def test_the_end_is_not_in_the_period(spark: SparkSession, filled: str) -> None:
     usage = tables.usage(spark, filled, BEGIN + timedelta(hours=1), BEGIN + timedelta(hours=2))
     assert {each["seq"] for each in rows_of(usage)} == {1}
