@@ -71,4 +71,6 @@ class Progress:
         tasks = sum(stage.numTasks() for stage in running)
         read = sum(stage.inputBytes() + stage.shuffleReadBytes() for stage in running)
         passed_s = time.monotonic() - self._began_s  # noqa: TID251  as above
-        return f"{done} of {tasks} tasks, {read / 1e6:,.0f} MB read, {passed_s:.0f} s"
+        # What workers open by themselves is not counted.
+        said = f", {read / 1e6:,.0f} MB read" if read >= 1e6 else ""
+        return f"{done} of {tasks} tasks{said}, {passed_s:.0f} s"
