@@ -19,7 +19,6 @@ from analysis.scan import Usage, Work
 
 PACKED: Final = pa.schema([("task", pa.int32()), ("rows", pa.binary())])
 """``rows`` are an Arrow stream of a table, for ``task``."""
-_PACKED: Final = "task int, rows binary"
 TASK_ROWS: Final = 2_000_000
 """Of one task, about."""
 _LEAST_TASK_ROWS: Final = 50_000
@@ -64,21 +63,19 @@ class Exchange:
             for table in work(unpacked(batches)):
                 yield from table.select(schema.names).cast(schema).to_batches()
 
-        return self._received().mapInArrow(run, from_arrow_schema(schema))
+        received = self.sent.repartitionById(self.tasks, F.col("task"))
+        return received.mapInArrow(run, from_arrow_schema(schema))
 
     def collect(self, work: Callable[[Iterator[pa.Table]], Iterator[pa.Table]]) -> pa.Table:
         """Return all that ``work`` yields of what a task has got; without a column where that is nothing."""
 
-        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for table in work(unpacked(batches)):
-                yield from _one(table, 0).to_batches()
+        def packing(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+            for table in work(tables):
+                yield _one(table, 0)
 
-        found: Any = self._received().mapInArrow(run, _PACKED).toArrow()
+        found: Any = self.frame(packing, PACKED).toArrow()
         tables = list(unpacked(iter(found.to_batches())))
         return pa.concat_tables(tables) if tables else pa.table({})
-
-    def _received(self) -> DataFrame:
-        return self.sent.repartitionById(self.tasks, F.col("task"))
 
 
 def exchange(usage: Usage, columns: Sequence[str], work: Work, tasks: int) -> Exchange:

@@ -22,8 +22,7 @@ NAMED_BY: Final = ("cluster", "instance", "broker", "user", "client_id")
 
 def counters(table: pa.Table, kind: str) -> Ints:
     """Return the number of the counter that each row was measured by, for rows that have a rule of the kind."""
-    rule = table[f"{kind}_rule"].combine_chunks()
-    user, client_id = (known[rule.indices.fill_null(-1).to_numpy()] for known in _parts(rule.dictionary))
+    user, client_id = _told_apart(table, kind)
     parts = [hashes.of_column(table[name]) for name in ("cluster", "instance", "broker", f"{kind}_rule")]
     parts.append(np.full(table.num_rows, KINDS.index(kind), dtype=np.uint64))
     parts.append(np.where(user, hashes.of_column(table["user"]), hashes.NOTHING))
@@ -33,13 +32,19 @@ def counters(table: pa.Table, kind: str) -> Ints:
 
 def units(table: pa.Table, kind: str) -> tuple[pa.Array, pa.Array]:
     """Return ``unit_user`` and ``unit_client_id`` of the counters of rows."""
-    rule = table[f"{kind}_rule"].combine_chunks()
-    parts = (known[rule.indices.fill_null(-1).to_numpy()] for known in _parts(rule.dictionary))
     user, client_id = (
         pc.if_else(pa.array(part), table[name].combine_chunks(), None)
-        for part, name in zip(parts, ("user", "client_id"), strict=True)
+        for part, name in zip(_told_apart(table, kind), ("user", "client_id"), strict=True)
     )
     return user, client_id
+
+
+def _told_apart(table: pa.Table, kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return for each row whether its counter is told from others by user, and by client-id."""
+    rule = table[f"{kind}_rule"].combine_chunks()
+    user, client_id = _parts(rule.dictionary)
+    code = rule.indices.fill_null(-1).to_numpy()
+    return user[code], client_id[code]
 
 
 def _parts(rules: pa.Array) -> tuple[np.ndarray, np.ndarray]:
