@@ -11,12 +11,14 @@ from typing import Any, Final, Self
 
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
+from kafka.errors import LeaderNotAvailableError, NotLeaderForPartitionError, UnknownTopicOrPartitionError
 
 from tests.harness.jars import classpath
 
 TIMEOUT_S: Final = 30.0
 POLL_S: Final = 0.1
 PREFERRED: Final = 0
+LATEST: Final = -1
 
 
 class AdminError(Exception):
@@ -56,12 +58,11 @@ class BrokerAdmin:
 
     def create_topic(self, name: str, *, partitions: int, replicas: int, configs: Mapping[str, str]) -> None:
         options = {"num_partitions": partitions, "replication_factor": replicas, "configs": dict(configs)}
-        self._client.create_topics({name: options}, wait_for_metadata=True)
+        self._create(name, range(partitions), options)
 
     def create_assigned(self, name: str, replicas: Mapping[int, Sequence[int]], configs: Mapping[str, str]) -> None:
         """Create a topic whose partitions have the given replicas, the preferred leader first."""
-        options = {"assignments": dict(replicas), "configs": dict(configs)}
-        self._client.create_topics({name: options}, wait_for_metadata=True)
+        self._create(name, replicas, {"assignments": dict(replicas), "configs": dict(configs)})
 
     def leader(self, topic: str, partition: int) -> int:
         return int(self._partition(topic, partition)["leader_id"])
@@ -80,10 +81,24 @@ class BrokerAdmin:
 
     def end_offset(self, topic: str, partition: int = 0) -> int:
         where = TopicPartition(topic, partition)
-        return int(self._client.list_partition_offsets({where: -1})[where].offset)
+        return int(self._client.list_partition_offsets({where: LATEST})[where].offset)
 
     def close(self) -> None:
         self._client.close()
+
+    def _create(self, name: str, partitions: Iterable[int], options: dict[str, Any]) -> None:
+        """Metadata says who leads before the leader itself knows; until then it refuses what is produced by hand."""
+        self._client.create_topics({name: options}, wait_for_metadata=True)
+        latest = {TopicPartition(name, partition): LATEST for partition in partitions}
+
+        def is_led() -> bool:
+            try:
+                self._client.list_partition_offsets(latest)
+            except (NotLeaderForPartitionError, UnknownTopicOrPartitionError, LeaderNotAvailableError):
+                return False
+            return True
+
+        _wait(is_led, f"{name} led by those that metadata names")
 
     def _partition(self, topic: str, partition: int) -> dict[str, Any]:
         described = self._client.describe_topics([topic])[0]

@@ -83,10 +83,19 @@ class Shape:
     log_in: Callable[[Connection], object] = lambda _: None
 
     def answer(self, response: bytes, at_s: float) -> Answer:
-        """What the response says: Produce is charged by request (its frame without the size), Fetch by response."""
+        """What the response says: Produce is charged by request (its frame without the size), Fetch by response.
+
+        RefusedError where it says that its one partition was not served.
+        """
         if struct.unpack_from(">h", self.request, 4)[0] == PRODUCE:
+            _refuse_error(response, 12)
             return Answer(at_s, len(self.request) - 4, struct.unpack(">i", response[-4:])[0])
+        _refuse_error(response, 22)
         return Answer(at_s, len(response) - 4, struct.unpack_from(">i", response, 8)[0])
+
+
+class RefusedError(Exception):
+    """A broker's answer that says an error."""
 
 
 def produce_request(topic: str, client_id: str, records_bytes: int) -> bytes:
@@ -136,8 +145,21 @@ def _drive(shape: Shape, load: Load, answers: list[Answer], end_s: float) -> Non
             while time.monotonic() < end_s:
                 response = connection.exchange(shape.request)
                 answers.append(shape.answer(response, time.monotonic()))
-    except OSError as error:
+    except (OSError, RefusedError) as error:
         load.errors.append(repr(error))
+
+
+def _refuse_error(response: bytes, name_at: int) -> None:
+    """By the error code of the one partition: behind the topic's name, a count and the partition's index.
+
+    A broker that throttles a Fetch by its own quota names no topic at all.
+    """
+    if struct.unpack_from(">i", response, name_at - 4)[0] == 0:
+        return
+    (length,) = struct.unpack_from(">h", response, name_at)
+    (code,) = struct.unpack_from(">h", response, name_at + 2 + length + 8)
+    if code:
+        raise RefusedError(f"error code {code} for {response[name_at + 2 : name_at + 2 + length].decode()}")
 
 
 def _lists(load: Load, count: int) -> list[list[Answer]]:

@@ -2,7 +2,7 @@ import struct
 
 import pytest
 
-from tests.harness.load import Answer, Load, Shape, fetch_request, produce_request, record_batch
+from tests.harness.load import Answer, Load, RefusedError, Shape, fetch_request, produce_request, record_batch
 from tests.harness.wire import Address
 
 AT = Address("127.0.0.1", 1)
@@ -19,14 +19,39 @@ def test_series_adds_all_connections_in_order_of_time() -> None:
     assert [load.series().bytes_at(at_s) for at_s in (1.0, 2.0, 3.0)] == [10, 15, 25]
 
 
+def produced(error: int = 0) -> bytes:
+    """Produce v7: of one partition of topic t."""
+    return bytes(8) + struct.pack(">ih1siihqqqi", 1, 1, b"t", 1, 0, error, 0, -1, 0, 7)
+
+
+def fetched(error: int = 0) -> bytes:
+    """Fetch v11: of one partition of topic t, no data."""
+    return bytes(8) + struct.pack(">ihiih1siihqqqiii", 9, 0, 0, 1, 1, b"t", 1, 0, error, 0, 0, 0, -1, -1, 0)
+
+
 def test_what_is_charged_and_told() -> None:
     """Kafka charges Produce by its request without the size field, Fetch by its response without the header."""
     produce = Shape(AT, produce_request("t", "c", 1000))
-    told = produce.answer(b"\0" * 20 + struct.pack(">i", 7), 1.0)
+    told = produce.answer(produced(), 1.0)
     assert (told.charged_bytes, told.throttle_ms) == (len(produce.request) - 4, 7)
     fetch = Shape(AT, fetch_request("t", "c", 1000))
-    told = fetch.answer(b"\0" * 8 + struct.pack(">i", 9) + b"\0" * 10, 1.0)
+    told = fetch.answer(fetched(), 1.0)
+    assert (told.charged_bytes, told.throttle_ms) == (len(fetched()) - 4, 9)
+
+
+def test_fetch_that_a_broker_throttles_is_an_answer_without_topics() -> None:
+    told = Shape(AT, fetch_request("t", "c", 1000)).answer(bytes(8) + struct.pack(">ihii", 9, 0, 0, 0), 1.0)
     assert (told.charged_bytes, told.throttle_ms) == (18, 9)
+
+
+@pytest.mark.parametrize(
+    ("request_", "response"),
+    [(produce_request("t", "c", 1000), produced(6)), (fetch_request("t", "c", 1000), fetched(6))],
+    ids=["produce", "fetch"],
+)
+def test_error_of_the_partition_is_no_answer(request_: bytes, response: bytes) -> None:
+    with pytest.raises(RefusedError, match="error code 6 for t"):
+        Shape(AT, request_).answer(response, 1.0)
 
 
 @pytest.mark.parametrize("size", [400, 16_384, 1_000_000])

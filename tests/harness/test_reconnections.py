@@ -1,0 +1,56 @@
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.harness.reconnections import Reconnections
+
+SELF = "self"
+
+
+@pytest.fixture
+def server() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening
+
+
+@pytest.fixture
+def watched() -> Iterator[Reconnections]:
+    with Reconnections({SELF: os.getpid()}) as reconnections:
+        yield reconnections
+
+
+def connect(to: socket.socket) -> socket.socket:
+    return socket.create_connection(to.getsockname())
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def count_held(watched: Reconnections, at_least: int) -> Callable[[], bool]:
+    return lambda: watched.held()[SELF] >= at_least
+
+
+def test_connection_to_where_one_ended_is_seen(server: socket.socket, watched: Reconnections) -> None:
+    before = watched.held()[SELF]
+    with connect(server):
+        until(count_held(watched, before + 1))
+    until(lambda: watched.held()[SELF] <= before)
+    with connect(server):
+        until(lambda: watched.seen() == {SELF: [server.getsockname()[1]]})
+
+
+def test_second_connection_is_none(server: socket.socket, watched: Reconnections) -> None:
+    before = watched.held()[SELF]
+    with connect(server):
+        until(count_held(watched, before + 1))
+        with connect(server):
+            until(count_held(watched, before + 2))
+    until(lambda: watched.held()[SELF] <= before)
+    assert watched.seen() == {}
