@@ -109,5 +109,5 @@ def weighed(total: Floats, at: tuple[Indices, Indices], counted: Floats, weight:
     full = np.zeros((*total.shape, BINS))
     full[..., 0] = total
     full[at] = counted
-    full[(*at, 0)] = np.maximum(weight - counted.sum(axis=-1), 0)
+    full[(*at, 0)] += np.maximum(weight - counted.sum(axis=-1), 0)
     return full

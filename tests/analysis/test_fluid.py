@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from analysis.demand import Demand, surge_bytes
 from analysis.fluid import Bounds, replay
-from analysis.histogram import Floats
-from analysis.outcome import Outcome
+from analysis.histogram import BINS, Floats
+from analysis.outcome import Outcome, weighed
 from quotas.rate import Window
 from quotas.throttle import excess
 from tests.analysis.workloads import effective_rate
@@ -78,6 +78,14 @@ def test_no_byte_is_lost_or_made(demand: Demand, limit: Floats, patience_s: int 
     assert np.allclose(outcome.delays.sum(axis=-1), outcome.demand_bytes, rtol=1e-6, atol=2 * demand.sent_bytes.size)
     assert (sent >= -1e-6).all()
     assert (waiting >= -1e-6).all()
+
+
+def test_bytes_that_waited_for_less_than_a_bin_are_weighed_once() -> None:
+    counted = np.zeros((1, BINS))
+    counted[0, [0, 5]] = 3.0, 2.0
+    first = np.array([0])
+    histograms = weighed(np.array([[10.0]]), (first, first), counted, np.array([10.0]))
+    assert histograms[0, 0, [0, 5]].tolist() == [8.0, 2.0]
 
 
 @given(demands(), limits)
