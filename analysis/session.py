@@ -88,6 +88,8 @@ def _local(cores: int) -> dict[str, str]:
         "spark.driver.memory": f"{_heap_mib()}m",
         # Most of the work is Python's: below some 100 million rows Java's second compiler costs more than it brings.
         "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
+        # A task hands on the sums of every client that it met: many small ones would say the same again and again.
+        "spark.sql.files.maxPartitionBytes": "512m",
         "spark.sql.shuffle.partitions": str(max(4, 2 * cores)),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

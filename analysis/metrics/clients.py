@@ -48,8 +48,8 @@ def clients(usage: Usage) -> DataFrame:
 def _clients(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
     for sums in summed(map(_dated, tables), _APART, dict.fromkeys(SUMS, "sum")):
         found = sums
-        for kind in KINDS:
-            columns = (counters(sums, kind), *units(sums, kind))
+        for kind, counter in counters(sums).items():
+            columns = (counter, *units(sums, kind))
             found = with_columns(found, dict(zip(_of_counter(kind), columns, strict=True)))
         yield found
 

@@ -106,10 +106,9 @@ class Counted:
     @classmethod
     def parts(cls, rows: pa.Table) -> "Iterator[Counted]":
         """Add up _ROWS, of any kinds and windows."""
-        for kind in np.unique(ints(rows, "kind")).tolist():
-            of_kind = rows.filter(pc.equal(rows["kind"], kind))
-            for window_ms in np.unique(ints(of_kind, "window_ms")).tolist():
-                yield cls.of(kind, window_ms, of_kind.filter(pc.equal(of_kind["window_ms"], window_ms)))
+        for kind, of_kind in _apart(rows, "kind"):
+            for window_ms, of_both in _apart(of_kind, "window_ms"):
+                yield cls.of(kind, window_ms, of_both)
 
     def rows(self) -> pa.Table:
         """Return them as _ROWS."""
@@ -139,18 +138,18 @@ class _Shared:
 
     def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         for table in tables:
-            for number, kind in enumerate(KINDS):
-                limited = pc.and_(pc.greater(table[f"{kind}_limit"], 0), pc.is_valid(table[f"{kind}_rule"]))
-                rows = table.filter(limited).combine_chunks()
+            window_ms, time_ms = ints(table, "samples") * ints(table, "sample_ms"), times_ms(table)
+            for number, (kind, counter) in enumerate(kinds.counters(table).items()):
                 columns = {
-                    "kind": np.full(rows.num_rows, number),
-                    "window_ms": ints(rows, "samples") * ints(rows, "sample_ms"),
-                    "counter": kinds.counters(rows, kind),
-                    "time_ms": times_ms(rows),
-                    "limit": rows[f"{kind}_limit"],
-                    "bytes": rows[f"{kind}_bytes"],
+                    "kind": np.full(len(counter), number),
+                    "window_ms": window_ms,
+                    "counter": counter,
+                    "time_ms": time_ms,
+                    "limit": table[f"{kind}_limit"],
+                    "bytes": table[f"{kind}_bytes"],
                 }
-                for counted in Counted.parts(pa.table(columns)):
+                limited = pc.and_(pc.greater(table[f"{kind}_limit"], 0), pc.is_valid(table[f"{kind}_rule"]))
+                for counted in Counted.parts(pa.table(columns).filter(limited)):
                     yield from packed(counted.rows(), counted.counter % self.tasks)
 
 
@@ -192,24 +191,23 @@ class _Measure:
             rank = np.empty(len(used.used), dtype=np.int64)
             rank[np.argsort(used.used)] = np.arange(len(rank))
             day = used.time_ms // DAY_MS
-            yield self._measured(used, rank, np.zeros_like(day), dated=False)
-            yield self._measured(used, rank, day, dated=True)
+            groups = _Groups.of(used.used, rank, _starts(used.counter))
+            yield self._measured(used, groups, None)
+            if day.min() != day.max():
+                groups = _Groups.of(used.used, rank, _starts(used.counter, day))
+            yield self._measured(used, groups, day[groups.first])
 
-    def _measured(self, used: Used, rank: Ints, day: Ints, *, dated: bool) -> pa.Table:
-        """Return the figures of each counter and day; ``rank`` is that of each ``used`` among all of them."""
-        starts = _starts(used.counter, day)
-        busy = np.diff(starts, append=len(day))
-        total = np.maximum(self._intervals_on(day[starts]) if dated else self.period.intervals, busy)
-        group = np.repeat(np.arange(len(starts)), busy)
-        ranked = used.used[np.argsort(group * len(rank) + rank)]
-        last = starts + busy - 1
+    def _measured(self, used: Used, groups: "_Groups", day: Ints | None) -> pa.Table:
+        """Return the figures of each group: a counter, on a ``day`` or (None) in all of the period."""
+        first, last = groups.first, groups.first + groups.busy - 1
+        total = np.maximum(self.period.intervals if day is None else self._intervals_on(day), groups.busy)
         columns = {
-            "kind": pa.DictionaryArray.from_arrays(pa.array(used.kind[starts]), list(KINDS)),
-            "counter": used.counter[starts],
-            "date": pa.array(day[starts].astype(np.int32), pa.int32(), mask=np.full(len(starts), not dated)),
-            **{name: _percentile(ranked, starts, busy, total, share) for name, share in PERCENTILES.items()},
-            "max": ranked[last],
-            "over": np.add.reduceat((used.used > 1).astype(float), starts) / total,
+            "kind": pa.DictionaryArray.from_arrays(pa.array(used.kind[first]), list(KINDS)),
+            "counter": used.counter[first],
+            "date": pa.nulls(len(first), pa.date32()) if day is None else pa.array(day.astype(np.int32), pa.date32()),
+            **{name: groups.percentile(total, share) for name, share in PERCENTILES.items()},
+            "max": groups.ranked[last],
+            "over": np.add.reduceat((used.used > 1).astype(float), first) / total,
             "limit": used.limit[last],
         }
         return pa.table(columns)
@@ -221,6 +219,35 @@ class _Measure:
         return np.array([self.period.intervals_on(each) for each in dates])[number]
 
 
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """Values that stand together, [group] from ``first`` on so many."""
+
+    first: Ints
+    busy: Ints
+    ranked: Floats
+    """All values, those of a group still together, the least of them first."""
+
+    @classmethod
+    def of(cls, values: Floats, rank: Ints, first: Ints) -> "_Groups":
+        """``rank`` is that of each value among all of them."""
+        busy = np.diff(first, append=len(values))
+        group = np.repeat(np.arange(len(first)), busy)
+        return cls(first, busy, values[np.argsort(group * len(rank) + rank)])
+
+    def percentile(self, total: Ints | int, share: float) -> Floats:
+        """Return what ``share`` of ``total`` intervals does not exceed, the least such: idle ones are below others."""
+        place = np.ceil(total * share - (total - self.busy)).astype(np.int64) - 1
+        return np.where(place < 0, 0.0, self.ranked[self.first + np.maximum(place, 0)])
+
+
+def _apart(rows: pa.Table, name: str) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the rows of each value of a column; those of a single one, as most are, without a copy."""
+    values = pc.unique(rows[name]).to_pylist()
+    for value in values:
+        yield value, rows if len(values) == 1 else rows.filter(pc.equal(rows[name], value))
+
+
 def _starts(*columns: Ints) -> Ints:
     """Return where rows begin that are the same in all columns; those that are stand together."""
     changes = np.zeros(len(columns[0]), dtype=bool)
@@ -228,9 +255,3 @@ def _starts(*columns: Ints) -> Ints:
     for column in columns:
         changes[1:] |= column[1:] != column[:-1]
     return np.flatnonzero(changes)
-
-
-def _percentile(ranked: Floats, starts: Ints, busy: Ints, total: Ints, share: float) -> Floats:
-    """Return the least value that ``share`` of all intervals does not exceed: idle ones stand below all others."""
-    place = np.ceil(total * share - (total - busy)).astype(np.int64) - 1
-    return np.where(place < 0, 0.0, ranked[starts + np.maximum(place, 0)])

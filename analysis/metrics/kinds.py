@@ -1,5 +1,6 @@
 """Rows of one quota kind, and which of them share a counter."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -17,16 +18,25 @@ COUNTER: Final = ("cluster", "instance", "broker", "kind", "rule", "unit_user", 
 
 ``unit_user`` and ``unit_client_id`` are null where that part plays no role."""
 NAMED_BY: Final = ("cluster", "instance", "broker", "user", "client_id")
-"""Columns that ``counters`` needs, besides the kind's rule."""
+"""What else than its rule says which counter a row was measured by."""
 
 
-def counters(table: pa.Table, kind: str) -> Ints:
-    """Return the number of the counter that each row was measured by, for rows that have a rule of the kind."""
+def counters(table: pa.Table) -> dict[str, Ints]:
+    """Return by kind the number of the counter that each row was measured by; where it has no rule, of none.
+
+    Needs NAMED_BY, and the rule of each kind.
+    """
+    names = {name: hashes.of_column(table[name]) for name in NAMED_BY}
+    return {kind: _counters(table, kind, names) for kind in KINDS}
+
+
+def _counters(table: pa.Table, kind: str, names: Mapping[str, hashes.Hashes]) -> Ints:
     user, client_id = _told_apart(table, kind)
-    parts = [hashes.of_column(table[name]) for name in ("cluster", "instance", "broker", f"{kind}_rule")]
+    parts = [names[name] for name in ("cluster", "instance", "broker")]
+    parts.append(hashes.of_column(table[f"{kind}_rule"]))
     parts.append(np.full(table.num_rows, KINDS.index(kind), dtype=np.uint64))
-    parts.append(np.where(user, hashes.of_column(table["user"]), hashes.NOTHING))
-    parts.append(np.where(client_id, hashes.of_column(table["client_id"]), hashes.NOTHING))
+    parts.append(np.where(user, names["user"], hashes.NOTHING))
+    parts.append(np.where(client_id, names["client_id"], hashes.NOTHING))
     return hashes.mixed(parts)
 
 
