@@ -120,6 +120,7 @@ class Stage:
                 loads = run_paced(self.clients, sluice.broker_addresses, begin_s + MARGIN_S, span_s)
                 for library in libraries:
                     assert library.result().errors == ()
+            assert [error for load in loads for error in load.errors] == [], sluice.log_tail()
             assert sluice.stop() == 0  # ships the last record
         found = documents(at, usage_topic)
         recorded = recording(found, self.counters, begin_s - LEAD_S, self.plan.seconds + LEAD_S)

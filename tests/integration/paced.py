@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from tests.harness.load import ANSWER_TIMEOUT_S, PRODUCE, Answer, Load, Shape
+from tests.harness.load import ANSWER_TIMEOUT_S, PRODUCE, Answer, Load, RefusedError, Shape
 from tests.harness.wire import Address, Connection
 
 _JOIN_TIMEOUT_S: Final = 30.0
@@ -76,6 +76,7 @@ class _Channels:
     """The connections of one client, which take turns in what falls due."""
 
     def __init__(self, client: Client, address: Address, load: Load, start_s: float, end_s: float) -> None:
+        self._client_id = client.client_id
         self._shape = Shape(address, client.request)
         # One iterator for all threads: ``next`` of a list's iterator is atomic.
         self._due: Iterator[float] = iter([start_s + due_s for due_s in client.due_s])
@@ -90,8 +91,9 @@ class _Channels:
                         break
                     answers.append(self._shape.answer(connection.exchange(self._shape.request), time.time()))
                 self._sleep_until(self._end_s)
-        except OSError as error:
-            self._load.errors.append(repr(error))
+        except (OSError, RefusedError) as error:
+            at = f"{self._client_id}, {time.time() - self._end_s:+.1f} s from the end, after {len(answers)} answers"
+            self._load.errors.append(f"{at}: {error!r}")
 
     def _sleep_until(self, moment_s: float) -> bool:
         """Return whether it came before the end."""
