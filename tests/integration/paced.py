@@ -15,8 +15,8 @@ import numpy as np
 from tests.harness.load import ANSWER_TIMEOUT_S, PRODUCE, Answer, Load, RefusedError, Shape
 from tests.harness.wire import Address, Connection
 
-_JOIN_TIMEOUT_S: Final = 30.0
-"""Longer than a mute: what was sent before the end is still answered."""
+_DRAIN_S: Final = 150.0
+"""What fell due before the end and was held up is still sent: half as long again as it took to fall due, and more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,8 @@ def run_paced(
     """All clients at once, from ``start_s`` (Unix time) for ``duration_s``; returns when every answer is in.
 
     A connection sends what fell due first as soon as it has its answer, and takes no notice of throttle times: it is
-    the mute that holds it, not how quickly this program wakes up.
+    the mute that holds it, not how quickly this program wakes up. Raises TimeoutError where not everything is sent
+    ``_DRAIN_S`` after the end.
     """
     loads = [Load(connections=[[] for _ in range(client.connections)]) for client in clients]
     threads = []
@@ -62,7 +63,9 @@ def run_paced(
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(max(0.0, start_s + duration_s - time.time()) + _JOIN_TIMEOUT_S)
+        thread.join(max(0.0, start_s + duration_s + _DRAIN_S - time.time()))
+    if late := sum(thread.is_alive() for thread in threads):
+        raise TimeoutError(f"{late} connections have not sent everything {_DRAIN_S:g} s after the end")
     return loads
 
 
