@@ -46,7 +46,8 @@ test-integration: setup  ## one of each kind against real brokers
 
 test: setup lint test-unit test-spark test-integration  ## everything
 
-test-all: test  ## and the whole matrix of clients, brokers and long runs
+test-all: test  ## and other examples of the unit tests, and the whole matrix of clients, brokers and long runs
+	$(BIN)/pytest -n auto -m 'not integration and not matrix and not spark' --hypothesis-profile=explore
 	$(BIN)/pytest -m matrix
 
 bench: setup  ## HAProxy and Sluice side by side; text and bench/results/*.json
