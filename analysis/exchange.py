@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from analysis.demand import Indices
+from analysis.parquet import encoded, plain
 from analysis.scan import Usage, Work
 
 PACKED: Final = pa.schema([("task", pa.int32()), ("rows", pa.binary())])
@@ -33,7 +34,7 @@ def tasks_for(rows: int, at_once: int) -> int:
 
 
 def packed(table: pa.Table, task: Indices) -> Iterator[pa.Table]:
-    """Yield PACKED of a table, [row] each for its task. Dictionaries travel whole, with every piece."""
+    """Yield PACKED of a table, [row] each for its task. Texts travel as they are: a dictionary has names of others."""
     order = np.argsort(task, kind="stable")
     tasks, rows = np.unique(task, return_counts=True)
     for number, count, end in zip(tasks.tolist(), rows, np.cumsum(rows), strict=True):
@@ -57,10 +58,13 @@ class Exchange:
     tasks: int
 
     def frame(self, work: Callable[[Iterator[pa.Table]], Iterator[pa.Table]], schema: pa.Schema) -> DataFrame:
-        """Return what ``work`` yields of what a task has got: the columns of ``schema``, for SQL to go on with."""
+        """Return what ``work`` yields of what a task has got: the columns of ``schema``, for SQL to go on with.
+
+        ``work`` gets texts as dictionaries, as in ``scan``.
+        """
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for table in work(unpacked(batches)):
+            for table in work(map(encoded, unpacked(batches))):
                 yield from table.select(schema.names).cast(schema).to_batches()
 
         received = self.sent.repartitionById(self.tasks, F.col("task"))
@@ -84,6 +88,7 @@ def exchange(usage: Usage, columns: Sequence[str], work: Work, tasks: int) -> Ex
 
 
 def _one(table: pa.Table, task: int) -> pa.Table:
+    table = plain(table)
     stream = pa.BufferOutputStream()
     with pa.ipc.new_stream(stream, table.schema) as writer:
         writer.write_table(table)

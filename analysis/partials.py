@@ -79,12 +79,12 @@ class Identities:
             any_use = reduce(or_, (active(table, COLUMNS[kind]) for kind in self.kinds))
             named = np.asarray(table.column("user").is_valid())
             lines = self._lines(table.filter(pa.array(any_use & named)))
-            yield from packed(_plain(lines), of_columns(lines, ("user", "client_id")) % self.tasks)
+            yield from packed(lines, of_columns(lines, ("user", "client_id")) % self.tasks)
 
     def received(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Yield a line for each identity, with the first and the last of its rules by name; "" is none."""
         for lines in folded(tables, lambda some: added(some, (*IDENTITY, *self._rules), self._sums)):
-            rules = {rule: lines.column(rule).fill_null("") for rule in self._rules}
+            rules = {rule: lines.column(rule).cast(TEXT).fill_null("") for rule in self._rules}
             ends = {f"{rule}_{how}": named for rule, named in rules.items() for how in ("min", "max")}
             yield added(with_columns(lines, ends), IDENTITY, {**self._sums, **{end: end[-3:] for end in ends}})
 
@@ -127,9 +127,3 @@ def _united(lines: pa.Table) -> pa.Table:
     apart = (np.diff(run) != 0) | (ints(lines, "first")[1:] - 1 > reached[:-1])
     pieces = with_columns(lines, {"piece": np.concatenate(([0], np.cumsum(apart)))})
     return added(pieces, (*_RUN, "piece"), _SPAN).drop_columns("piece")
-
-
-def _plain(table: pa.Table) -> pa.Table:
-    """Return texts as they are, not as dictionaries: what travels holds no names of others."""
-    fields = [field.with_type(TEXT) if pa.types.is_dictionary(field.type) else field for field in table.schema]
-    return table.cast(pa.schema(fields))

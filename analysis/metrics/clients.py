@@ -1,14 +1,16 @@
 """Sums of each client and day: some rows of each thousand, from which much else is drawn."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
+from analysis import hashes
 from analysis.arrays import DAY_MS, summed, times_ms, with_columns
+from analysis.exchange import exchange, packed, tasks_for
 from analysis.metrics.kinds import KINDS, NAMED_BY, counters, units
 from analysis.scan import Usage
 from analysis.schema import FILE
@@ -19,6 +21,9 @@ SUMS: Final = (
     *(f"{kind}_{what}" for kind in KINDS for what in ("bytes", "throttle_ms", "throttled", "muted_ms")),
 )
 _APART: Final = (*CLIENT, "date")
+_HOW: Final = dict.fromkeys(SUMS, "sum")
+_ROWS_OF_ONE: Final = 10
+"""At least, in a period that is worth several tasks: rows that are summed to one before they travel."""
 
 
 def _of_counter(kind: str) -> list[str]:
@@ -36,17 +41,29 @@ _SCHEMA: Final = pa.schema(
 )
 
 
-def clients(usage: Usage) -> DataFrame:
+def clients(usage: Usage, rows: int) -> DataFrame:
     """Return CLIENT, ``date``, SUMS, and of each kind the ``…_counter`` with ``…_unit_user`` and ``…_unit_client_id``.
 
-    Every byte of the rows is in one of them. A client whose rule changed has a row for each.
+    Every byte of the rows is in one of them. A client whose rule changed has a row for each. ``rows`` is how many there
+    are of usage, about.
     """
-    parts = usage.scan(("time", *CLIENT, *SUMS), _clients, _SCHEMA)
-    return parts.groupBy(*_APART, *_COUNTED).agg(*(F.sum(name).alias(name) for name in SUMS))
+    tasks = tasks_for(rows // _ROWS_OF_ONE, usage.spark.sparkContext.defaultParallelism)
+    return exchange(usage, ("time", *CLIENT, *SUMS), _Sent(tasks), tasks).frame(_received, _SCHEMA)
 
 
-def _clients(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    for sums in summed(map(_dated, tables), _APART, dict.fromkeys(SUMS, "sum")):
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """Sends the sums of a client to one task."""
+
+    tasks: int
+
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        for sums in summed(map(_dated, tables), _APART, _HOW):
+            yield from packed(sums, hashes.of_columns(sums, ("user", "client_id")) % self.tasks)
+
+
+def _received(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    for sums in summed(tables, _APART, _HOW):
         found = sums
         for kind, counter in counters(sums).items():
             columns = (counter, *units(sums, kind))

@@ -3,7 +3,7 @@
 from datetime import UTC
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.metrics import talkers
@@ -146,27 +146,23 @@ def _series(over_time: DataFrame, period: Period) -> list[Series]:
 
 
 def _neighbours(tables: Tables) -> list[Neighbour]:
-    found = (
-        tables["neighbours"]
-        .where(F.col("score") >= _LEAST_SCORE)
-        .orderBy(F.desc("score"), *NEIGHBOUR)
-        .limit(_NEIGHBOURS)
-        .collect()
-    )
-    return [
-        Neighbour(
-            **_of(row, *(name for name in Neighbour.__slots__ if name != "victims")), victims=_victims(tables, row)
-        )
-        for row in found
-    ]
+    loud = tables["neighbours"].where(F.col("score") >= _LEAST_SCORE)
+    found = loud.orderBy(F.desc("score"), *NEIGHBOUR).limit(_NEIGHBOURS)
+    names = [name for name in Neighbour.__slots__ if name != "victims"]
+    rows = found.collect()
+    victims = _victims(tables["victims"], rows)
+    return [Neighbour(**_of(row, *names), victims=victims[tuple(row[name] for name in NEIGHBOUR)]) for row in rows]
 
 
-def _victims(tables: Tables, row: Row) -> list[Victim]:
-    of_it = tables["victims"]
-    for name in NEIGHBOUR:
-        of_it = of_it.where(F.col(name).eqNullSafe(F.lit(row[name])))
-    most = of_it.orderBy(F.desc("delay_ms"), "victim_user", "victim_client_id").limit(_VICTIMS)
-    return [Victim(each.victim_user, each.victim_client_id, each.delay_ms) for each in most.collect()]
+def _victims(victims: DataFrame, neighbours: list[Row]) -> dict[tuple[Any, ...], list[Victim]]:
+    """Return those that were delayed longest, by NEIGHBOUR."""
+    of: dict[tuple[Any, ...], list[Victim]] = {tuple(row[name] for name in NEIGHBOUR): [] for row in neighbours}
+    most = Window.partitionBy(*NEIGHBOUR).orderBy(F.desc("delay_ms"), "victim_user", "victim_client_id")
+    ranked = victims.withColumn("place", F.row_number().over(most)).where(F.col("place") <= _VICTIMS)
+    for each in ranked.orderBy("place").collect():
+        whose = of.get(tuple(each[name] for name in NEIGHBOUR), [])
+        whose.append(Victim(each.victim_user, each.victim_client_id, each.delay_ms))
+    return of
 
 
 def _trends(tables: Tables, period: Period) -> list[Trend]:

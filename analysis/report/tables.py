@@ -40,7 +40,7 @@ class _Source:
 
 
 _TABLES: Final[Mapping[str, Callable[[_Source], DataFrame]]] = {
-    "clients": lambda of: clients.clients(of.usage),
+    "clients": lambda of: clients.clients(of.usage, of.period.rows),
     "counters": lambda of: headroom.counters(of.made["clients"]),
     "muted": lambda of: muted.muted(of.usage),
     "episodes": lambda of: episodes.episodes(of.made["muted"], of.choices.gap_ms),
@@ -70,6 +70,7 @@ def make(
     for name, table in _TABLES.items():
         step(name)
         path = f"{place}/{name}"
-        table(source).write.mode("overwrite").parquet(path)
-        source.made[name] = usage.spark.read.parquet(path)
+        made = table(source)
+        made.write.mode("overwrite").parquet(path)
+        source.made[name] = usage.spark.read.schema(made.schema).parquet(path)
     return source.made

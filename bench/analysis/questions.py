@@ -120,7 +120,7 @@ def _of_spark(warehouse: str, heap: str) -> Answers:
         period = look(usage)
         assert period is not None  # noqa: S101  an empty warehouse is an AnalysisError
         number = F.count(F.lit(1))
-        all_clients = clients(usage).withColumn("kind", F.lit("all"))
+        all_clients = clients(usage, period.rows).withColumn("kind", F.lit("all"))
         bytes_ = F.sum(F.col("bytes_in") + F.col("bytes_out"))
         answers = ask("clients", all_clients, number, bytes_, F.sum("requests"))
         answers |= ask("episodes", episodes(muted(usage), GAP_MS), number, F.sum("muted_ms"))

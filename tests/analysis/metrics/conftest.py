@@ -51,7 +51,7 @@ def both(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     duck.execute("set TimeZone = 'UTC'")
     files = duck.read_parquet(f"{folder}/*.parquet")
     files.select("*, epoch_ms(time) as t").create_view("rows")
-    frames = [each.cache() for each in (clients(usage), muted(usage), headroom(usage, period))]
+    frames = [each.cache() for each in (clients(usage, period.rows), muted(usage), headroom(usage, period))]
     yield Both(usage, period, duck, *frames)
     duck.close()
     for frame in (usage.files, *frames):

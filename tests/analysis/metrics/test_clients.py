@@ -23,7 +23,7 @@ def test_not_a_byte_is_lost(both: Both) -> None:
 
 
 def test_nobody(spark: SparkSession) -> None:
-    assert of_spark(clients(usage(spark, []))) == []
+    assert of_spark(clients(usage(spark, []), 0)) == []
 
 
 def test_everything_that_adds_up_is_summed() -> None:

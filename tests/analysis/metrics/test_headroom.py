@@ -94,7 +94,7 @@ def test_percentiles_of_each_date(both: Both) -> None:
 )
 def test_who_shares_a_counter(spark: SparkSession, entity: Entity, of_user: bool, of_client_id: bool) -> None:
     rows = usage(spark, [document(0, [row("u", "c", produce_rule=entity.describe(), produce_limit=1.0)])])
-    [found] = counters(clients(rows)).collect()
+    [found] = counters(clients(rows, 2)).collect()
     assert (found.unit_user, found.unit_client_id) == ("u" if of_user else None, "c" if of_client_id else None)
 
 
@@ -132,7 +132,7 @@ def test_idle_intervals_count_as_nothing(spark: SparkSession) -> None:
 def test_a_rule_that_nobody_knows_has_one_counter(spark: SparkSession) -> None:
     strange: dict[str, Any] = {"produce_rule": "tenant=blue", "produce_limit": 1.0}
     rows = usage(spark, [document(0, [row("alice", **strange), row("bob", **strange)])])
-    [found] = counters(clients(rows)).collect()
+    [found] = counters(clients(rows, 2)).collect()
     assert (found.rule, found.unit_user, found.unit_client_id) == ("tenant=blue", None, None)
 
 

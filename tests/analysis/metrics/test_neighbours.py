@@ -83,7 +83,7 @@ def test_one_that_bursts_while_another_is_muted(spark: SparkSession) -> None:
     recorded = usage(spark, rows)
     period = look(recorded)
     assert period is not None
-    who = candidates(clients(recorded))
+    who = candidates(clients(recorded, period.rows))
     [found] = neighbours(moments(recorded, who), who, period).where("score > 0").collect()
     assert (found.user, found.peaks, found.coincidence, found.others_delay_in_peaks_ms) == ("loud", 1, 1.0, 9000)
     assert found.expected == pytest.approx(1 / moments_of(period))
@@ -94,7 +94,7 @@ def test_one_that_bursts_while_another_is_muted(spark: SparkSession) -> None:
 
 def test_only_those_that_move_most_are_looked_at(spark: SparkSession) -> None:
     many = [row(f"user-{number:02d}", bytes_in=number) for number in range(CANDIDATES + 5)]
-    found = candidates(clients(usage(spark, [document(0, many)]))).orderBy("number").collect()
+    found = candidates(clients(usage(spark, [document(0, many)]), len(many))).orderBy("number").collect()
     assert [each.user for each in found] == [f"user-{number:02d}" for number in range(CANDIDATES + 4, 4, -1)]
 
 

@@ -40,6 +40,6 @@ def test_a_few_over_time_and_all_others_as_one(both: Both, count: int) -> None:
 
 def test_who_moves_nothing_is_no_talker(spark: SparkSession) -> None:
     recorded = usage(spark, [document(0, [row("alice"), row(None, None, connections_refused=1)])])
-    found = talkers(clients(recorded))
+    found = talkers(clients(recorded, 2))
     assert top(found, 5).count() == 0
     assert [each.place for each in over_time(recorded, found, 5, 60).collect()] == [OTHERS]
