@@ -19,13 +19,6 @@ _OLDEST_JAVA: Final = 17
 _SECRETS: Final = r"(?i)secret|password|token|access[.]?key|jaas|ssl\.key|keystore"
 """Options that no plan may show (``spark.redaction.regex``): Spark's own, and where Kafka's clients put secrets."""
 
-_MEMORY: Final = {
-    "ARROW_DEFAULT_MEMORY_POOL": "system",
-    "MALLOC_MMAP_THRESHOLD_": str(8 * 2**20),
-    "MALLOC_TRIM_THRESHOLD_": str(128 * 2**20),
-}
-"""Of Python workers (mallopt(3)): they keep memory for the next table, which the system would clear again for each."""
-
 # Whatever the cluster: what the answers rest on.
 _ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
@@ -97,7 +90,6 @@ def _local(cores: int) -> dict[str, str]:
         "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
         # A task hands on the sums of every client that it met: many small ones would say the same again and again.
         "spark.sql.files.maxPartitionBytes": "512m",
-        **{f"spark.executorEnv.{name}": value for name, value in _MEMORY.items()},
         "spark.sql.shuffle.partitions": str(max(4, 2 * cores)),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
