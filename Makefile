@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PACKAGES := proxy protocol quotas config analysis tests bench deploy
+UNIT := -m 'not integration and not matrix and not spark'
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-unit coverage test-spark test-integration test-all lint format bench bench-analysis table docs clean
@@ -33,10 +34,10 @@ format: $(VENV)/.installed  ## rewrite the sources in the house format
 	$(BIN)/ruff format $(PACKAGES)
 
 test-unit: $(VENV)/.installed  ## the tests that need no broker (under a minute)
-	$(BIN)/pytest -n auto -m 'not integration and not matrix and not spark'
+	$(BIN)/pytest -n auto $(UNIT)
 
 coverage: $(VENV)/.installed  ## what the unit tests do not reach (measuring it takes as long again as the tests)
-	$(BIN)/pytest -m 'not integration and not matrix and not spark' --cov --cov-report=term-missing:skip-covered
+	$(BIN)/pytest $(UNIT) --cov --cov-report=term-missing:skip-covered
 
 test-spark: setup  ## the tests that need Spark and no broker
 	$(BIN)/pytest --durations=15 -m 'spark and not integration and not matrix'
@@ -47,7 +48,7 @@ test-integration: setup  ## one of each kind against real brokers
 test: setup lint test-unit test-spark test-integration  ## everything
 
 test-all: test  ## and other examples of the unit tests, and the whole matrix of clients, brokers and long runs
-	$(BIN)/pytest -n auto -m 'not integration and not matrix and not spark' --hypothesis-profile=explore
+	$(BIN)/pytest -n auto $(UNIT) --hypothesis-profile=explore
 	$(BIN)/pytest -m matrix
 
 bench: setup  ## HAProxy and Sluice side by side; text and bench/results/*.json

@@ -160,8 +160,9 @@ def _victims(victims: DataFrame, neighbours: list[Row]) -> dict[tuple[Any, ...],
     most = Window.partitionBy(*NEIGHBOUR).orderBy(F.desc("delay_ms"), "victim_user", "victim_client_id")
     ranked = victims.withColumn("place", F.row_number().over(most)).where(F.col("place") <= _VICTIMS)
     for each in ranked.orderBy("place").collect():
-        whose = of.get(tuple(each[name] for name in NEIGHBOUR), [])
-        whose.append(Victim(each.victim_user, each.victim_client_id, each.delay_ms))
+        whose = tuple(each[name] for name in NEIGHBOUR)
+        if whose in of:
+            of[whose].append(Victim(each.victim_user, each.victim_client_id, each.delay_ms))
     return of
 
 

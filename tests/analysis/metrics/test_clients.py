@@ -4,17 +4,25 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 
 from analysis.metrics.clients import CLIENT, SUMS, clients
 from analysis.schema import COLUMNS
-from tests.analysis.metrics.conftest import Both, of_spark, same
+from tests.analysis.metrics.conftest import Answer, Both, of_spark, same
 from tests.analysis.records import usage
 
 pytestmark = pytest.mark.spark
 
 
 def test_sums_of_each_client_and_day(both: Both) -> None:
+    same(of_spark(both.clients.select(*CLIENT, "date", *SUMS)), _expected(both))
+
+
+def test_sums_of_a_client_meet_in_one_of_several_tasks(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("analysis.metrics.clients.tasks_for", lambda *_: 3)
+    same(of_spark(clients(both.usage, both.period.rows).select(*CLIENT, "date", *SUMS)), _expected(both))
+
+
+def _expected(both: Both) -> Answer:
     sums = ", ".join(f"sum({name})::bigint" for name in SUMS)
     names = ", ".join(f'"{name}"' for name in CLIENT)
-    expected = both.oracle("select {names}, time::date, {sums} from rows group by all", names=names, sums=sums)
-    same(of_spark(both.clients.select(*CLIENT, "date", *SUMS)), expected)
+    return both.oracle("select {names}, time::date, {sums} from rows group by all", names=names, sums=sums)
 
 
 def test_not_a_byte_is_lost(both: Both) -> None:
