@@ -77,13 +77,24 @@ class Quotas(Section):
         "enforce", description="`shadow` measures and reports what would be throttled and delays nothing."
     )
     response: Literal["mute", "delay", "auto"] = Field(
-        "auto",
-        description="`mute` answers at once and stops reading (KIP-219), `delay` holds the response back (KIP-13); "
-        "`auto` delays for API versions whose clients do not know KIP-219, and mutes for the others.",
+        "mute",
+        description="`mute` answers at once and stops reading (KIP-219), as a broker does for all clients. `delay` "
+        "holds the response back (KIP-13), for clients that would otherwise count the time for the next request; `auto` "
+        "does so for API versions whose clients do not know KIP-219. Held answers are held beyond the time-outs of "
+        "clients where batches are large against the quota.",
     )
     window: Window = Field(Window(), description="How usage is measured.")
     max_delay_ms: Milliseconds | None = Field(
-        None, alias="max_delay", description="The most that any one throttle may delay; without it there is no ceiling."
+        None,
+        alias="max_delay",
+        description="The most that any one throttle may delay; without it there is no ceiling. What it cuts off stays "
+        "owed, but who has many connections gets one request through on each: it is a way around the quota.",
+    )
+    max_hold_ms: Milliseconds = Field(
+        8000,
+        alias="max_hold",
+        description="The most that a Fetch waits for its turn; it is then answered as a broker answers one over its "
+        "quota, with nothing. Less than clients wait for an answer: franz-go 10 s, Java 30 s.",
     )
 
 

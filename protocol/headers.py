@@ -12,6 +12,9 @@ from protocol.errors import Cause, ProtocolError
 from protocol.table import ApiSpec
 from protocol.varint import VarintError, decode_varint, skip_tags
 
+FETCH: Final = 1
+"""The api key; beside it, ShareFetch has such limits."""
+
 MAX_HEADER_BYTES: Final = 64 * 1024
 """How far into a frame this module looks: client-ids have at most 32,767 bytes, real tag sections one."""
 
@@ -89,14 +92,26 @@ def produce_acks_offset(spec: ApiSpec, data: bytes, body_offset: int, end: int) 
     return offset if offset + 2 <= len(data) else _MORE
 
 
-def fetch_limits_offset(spec: ApiSpec) -> int:
-    """Return where min_bytes and max_bytes, two int32, stand in a Fetch request's body; -1: it has no max_bytes.
+def has_fetch_limits(spec: ApiSpec) -> bool:
+    """Whether a Fetch or ShareFetch of that version has max_bytes."""
+    return spec.api_key != FETCH or spec.api_version >= 3
 
-    Before them: replica_id, until KIP-903 dropped it from v15, and max_wait_ms.
+
+def fetch_limits_offset(spec: ApiSpec, data: bytes, body_offset: int, end: int) -> int:
+    """Return where min_bytes and max_bytes, two int32, stand in a Fetch or ShareFetch request that has them.
+
+    -1 if they are not in ``data`` yet. Before them: replica_id, until KIP-903 dropped it from v15, and max_wait_ms; of
+    a ShareFetch group_id, member_id, the epoch and max_wait_ms. Raises ProtocolError if the frame is too short.
     """
-    if spec.api_version < 3:
-        return -1
-    return 8 if spec.api_version < 15 else 4
+    if spec.api_key == FETCH:
+        offset = body_offset + (8 if spec.api_version < 15 else 4)
+    else:
+        offset = _skip_compact_string(data, _skip_compact_string(data, body_offset)) + 8
+    if offset + 8 > end:
+        raise _short(Cause.BAD_BODY, "max_bytes", body_offset, end)
+    if offset - body_offset > MAX_HEADER_BYTES:
+        raise _too_large()
+    return offset if offset + 8 <= len(data) else _MORE
 
 
 def _skip_compact_string(data: bytes, offset: int) -> int:

@@ -16,9 +16,10 @@ from protocol.sasl import raw_token_end
 from protocol.table import WALK, ApiSpec
 from proxy.identity.sasl import SaslObserver
 from proxy.in_flight import SEEN, Entry, InFlight, Rules, Wire
-from proxy.reasons import RAW_TOKENS, UNTIL_ANSWERED
+from proxy.reasons import RAW_TOKENS, THROTTLED, UNTIL_ANSWERED
 from proxy.request_side import RequestSide
 from proxy.serving import AUTHENTICATED, CHARGE, NEGOTIATE, PROVES, REWRITE, TELL
+from proxy.turns import Turns
 from proxy.usage import Meter
 from quotas.engine import Bound
 
@@ -27,7 +28,9 @@ Advertise = Callable[[Sequence[Endpoint]], Mapping[int, tuple[bytes, int]]]
 
 HELD_BACK = 1
 """Why a broker is not read: an answer waits for its throttle time (response mode ``delay``)."""
-_AT_BORDER = HELD_BACK | RAW_TOKENS
+_IN_LINE = 2
+"""An answer waits for its turn: it is larger than what its Fetch was granted, and the quota is in debt."""
+_AT_BORDER = HELD_BACK | _IN_LINE | RAW_TOKENS
 
 _FIXED_OFFSET_BYTES = 64  # size, correlation id, header tags and a throttle_time_ms at a fixed offset
 _INT = Struct(">i")
@@ -48,6 +51,7 @@ class AnswerSide:
         "_rules",
         "_sasl",
         "_throttle",
+        "_turns",
         "splitter",
         "write",
     )
@@ -61,6 +65,7 @@ class AnswerSide:
         sasl: SaslObserver,
         advertise: Advertise,
         throttle: Callable[[Bound, Meter, int, int], int],
+        turns: Turns,
         on_answered: Callable[[int], None],
     ) -> None:
         self._rules = rules
@@ -69,6 +74,7 @@ class AnswerSide:
         self._sasl = sasl
         self._advertise = advertise
         self._throttle = throttle
+        self._turns = turns
         self._on_answered = on_answered
         self._broker: Wire | None = None
         self._paused_for = 0
@@ -174,15 +180,21 @@ class AnswerSide:
         if actions & CHARGE and bound is not None:
             # The correlation id and the body, without the tag section of a v1 header: what Kafka measures.
             charged = size - spec.response_header_version
+            if not self._turns.may_answer(bound, meter, charged, now_ms):
+                self.stop(_IN_LINE)
+                return self._hold(entry, chunk, start, position, 0)
             meter.fetch_bytes += charged
             throttle_ms = bound.charge(charged, now_ms)
-            if throttle_ms:
+            if not self._rules.throttling.enforces:
+                self._rules.throttling.imagine(bound, meter, charged, now_ms)
+                throttle_ms = 0
+            elif throttle_ms:
                 throttle_ms = self._throttle(bound, meter, throttle_ms, now_ms)
             if throttle_ms:
                 actions = (actions | TELL) & ~CHARGE
                 until_ms = now_ms + throttle_ms
                 entry = (correlation_id, actions, api, throttle_ms, until_ms, bound, meter, SEEN)
-        if actions & TELL and api.delayed and now_ms < until_ms:
+        if actions & TELL and api.delayed and now_ms < until_ms and self._requests.reasons & THROTTLED:
             self.stop(HELD_BACK)
             return self._hold(entry, chunk, start, position, 0)
         if actions & PROVES and self._sasl.proven():
@@ -259,8 +271,15 @@ class AnswerSide:
 
     def release(self, now_ms: int) -> None:
         """Go on with an answer that was held back for its throttle time."""
-        if self._paused_for & HELD_BACK:
-            self._paused_for &= ~HELD_BACK
+        self._release(HELD_BACK, now_ms)
+
+    def turn(self, now_ms: int) -> None:
+        """Go on with an answer that waited for its turn."""
+        self._release(_IN_LINE, now_ms)
+
+    def _release(self, reason: int, now_ms: int) -> None:
+        if self._paused_for & reason:
+            self._paused_for &= ~reason
             self.feed(b"", now_ms)
             self._resume()
 

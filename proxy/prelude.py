@@ -1,7 +1,6 @@
 """What all Produce, or all Fetch, requests of a client begin with: read once, then recognised by one comparison."""
 
-from protocol.errors import Cause, ProtocolError
-from protocol.headers import client_id, fetch_limits_offset, produce_acks_offset, request_body_offset
+from protocol.headers import client_id, fetch_limits_offset, has_fetch_limits, produce_acks_offset, request_body_offset
 from proxy.serving import PRODUCE, Served
 from proxy.usage import Meter
 from quotas.engine import Bound, Engine
@@ -67,11 +66,9 @@ class Prelude:
         if field >= 0 and self._kind is QuotaKind.PRODUCER_BYTE_RATE:
             needed = _ACKS_BYTES
             field = produce_acks_offset(spec, chunk, field, end)
-        elif field >= 0 and (offset := fetch_limits_offset(spec)) >= 0:
+        elif field >= 0 and has_fetch_limits(spec):
             needed = _LIMITS_BYTES
-            field += offset
-            if field + needed > end:
-                raise ProtocolError(Cause.BAD_BODY, f"{spec} request of {end - position} bytes ends before max_bytes")
+            field = fetch_limits_offset(spec, chunk, field, end)
         if field < 0 or field + needed > len(chunk):
             return MORE
         self.api = api

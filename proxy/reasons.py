@@ -14,12 +14,18 @@ CROWDED = 8
 DRAINING = 16
 """The proxy is stopping."""
 BACKPRESSURE = 32
-"""The broker takes no more bytes. The only reason that needs no border: what was read is forwarded."""
+"""The broker takes no more bytes. It needs no border: what was read is forwarded."""
 FINISHED = 64
 """The client has closed its half; what it sent is still worked on."""
 RAW_TOKENS = 128
 """Not a reason to stop, but to read otherwise: SASL tokens come without Kafka's headers (SaslHandshake v0)."""
-HELD_UP = CONNECTING | THROTTLED | ANSWERING | CROWDED | DRAINING
+IN_LINE = 256
+"""A Produce or Fetch waits for its turn under its quota."""
+MIDWAY = 512
+"""So does the rest of a large Produce: like back-pressure it needs no border."""
+WITHIN = BACKPRESSURE | MIDWAY
+"""The reasons that stop within a frame too."""
+HELD_UP = CONNECTING | THROTTLED | ANSWERING | CROWDED | DRAINING | IN_LINE
 """The reasons that stop between frames: a request under way is forwarded to its end."""
 AT_BORDER = HELD_UP | RAW_TOKENS
 """What the hot path leaves to others at a frame border."""

@@ -8,12 +8,15 @@ from struct import Struct
 
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD, FrameSplitter, Head
-from protocol.headers import client_id, fetch_limits_offset, request_body_offset
+from protocol.fetch import NO_SESSION, empty_answer, fetch_session
+from protocol.headers import client_id, fetch_limits_offset, has_fetch_limits, produce_acks, request_body_offset
+from proxy.body import Body
 from proxy.identity.sasl import SaslObserver
 from proxy.in_flight import InFlight, Rules
 from proxy.prelude import AFTER_CORRELATION_ID, MORE, Prelude
-from proxy.reasons import ANSWERING
-from proxy.serving import AUTHENTICATE, COORDINATE, FETCH, PRODUCE, TELL, Served
+from proxy.reasons import ANSWERING, IN_LINE
+from proxy.serving import AUTHENTICATE, CHARGE, COORDINATE, FETCH, FETCH_KEY, PRODUCE, TELL, Served
+from proxy.turns import Turns, What
 from proxy.usage import NOBODY, ListenerMeters, Meter
 from quotas.engine import Bound
 
@@ -21,6 +24,7 @@ ACKS_0 = b"\0\0"
 
 _UNKNOWN_BROKER = -1
 _LIMITS = Struct(">ii")
+_INT32_MAX = 2**31 - 1
 
 Throttle = Callable[[Bound, Meter, int, int], int]
 """(bound, meter, throttle time computed, now) → the throttle time applied."""
@@ -30,6 +34,7 @@ class RequestReader:
     """Reads the requests of one client, one at a time."""
 
     __slots__ = (
+        "_body",
         "_client_id",
         "_counted",
         "_edits",
@@ -43,6 +48,7 @@ class RequestReader:
         "_sasl",
         "_served",
         "_throttle",
+        "_turns",
         "coordinates",
         "reasons",
         "splitter",
@@ -53,6 +59,7 @@ class RequestReader:
         rules: Rules,
         in_flight: InFlight,
         throttle: Throttle,
+        turns: Turns,
         sasl: SaslObserver,
         meters: ListenerMeters,
         user: str,
@@ -60,6 +67,9 @@ class RequestReader:
         self._rules = rules
         self._in_flight = in_flight
         self._throttle = throttle
+        self._turns = turns
+        self._body: Body | None = None
+        """Of the request under way, while its end is still to come."""
         self._sasl = sasl
         self._served = rules.served
         self._owner = (user, _UNKNOWN_BROKER)
@@ -123,47 +133,137 @@ class RequestReader:
         return True
 
     def _charge(self, api: Served, chunk: bytes, position: int, head: Head, now_ms: int) -> bool:
-        """Charge a Produce, lower a Fetch; False if what that needs is not all there and was held."""
-        size: int = head[0]
-        correlation_id: int = head[2]
+        """Charge a Produce, lower a Fetch; False if what that needs is not all there, or its turn has not come."""
+        end = position + 4 + head[0]
+        if self.restricted:
+            return self._pass(api, chunk, position, head, now_ms)
         prelude = self._produce_prelude if api.on_request == PRODUCE else self._fetch_prelude
-        field = prelude.find(api, chunk, position, position + 4 + size, self._owner, self._rules.engine)
+        field = prelude.find(api, chunk, position, end, self._owner, self._rules.engine)
         if field == MORE:
             self.splitter.hold(chunk, position, len(chunk) - position + 1)
             return False
         prelude.meter = self._meter
-        if api.on_request == PRODUCE:
-            api.requests += 1
-            self._meter.produce_requests += 1
-            self._meter.produce_bytes += size
-            throttle_ms = prelude.bound.charge(size, now_ms)
-            self._charged(prelude, correlation_id, throttle_ms, chunk.startswith(ACKS_0, field), now_ms)
+        if api.on_request == FETCH:
+            return self._lower(prelude, chunk, position, field, head, now_ms)
+        bound = prelude.bound
+        size: int = head[0]
+        acks_0 = chunk.startswith(ACKS_0, field)
+        if not self._rules.throttling.enforces:
+            throttle_ms = 0
+            bound.charge(size, now_ms)
+            self._rules.throttling.imagine(bound, self._meter, size, now_ms)
+            prelude.forget()  # the next one has to come by here too
+        elif bound.shut and not self._turns.ask(What.REQUEST, bound, self._meter, size, now_ms):
+            return self._wait(chunk, position, IN_LINE)
         else:
-            self._lower(api, chunk, field, prelude.bound)
-            self._meter.fetch_requests += 1
-            self._expect(api, head, prelude.bound, now_ms)
+            throttle_ms = bound.charge(size, now_ms)
+        api.requests += 1
+        self._meter.produce_requests += 1
+        self._meter.produce_bytes += size
+        self._charged(prelude, head[2], throttle_ms, acks_0, end - len(chunk), now_ms)
         return True
 
-    def _charged(self, prelude: Prelude, correlation_id: int, throttle_ms: int, acks_0: bool, now_ms: int) -> None:
-        """Mute for what a charge asked for, and expect the answer that is to tell it."""
+    def _wait(self, chunk: bytes, position: int, reason: int) -> bool:
+        """Keep the request at ``position``, and what follows, while ``reason`` holds."""
+        self.splitter.hold(chunk, position, 0)
+        self.reasons |= reason
+        return False
+
+    def _pass(self, api: Served, chunk: bytes, position: int, head: Head, now_ms: int) -> bool:
+        """Let a Produce or Fetch go that nobody can be charged for: who sends it has not been proved.
+
+        A broker that demands proof refuses it. One that does not proves the client by its answer, and what the client
+        sends behind it waits for that.
+        """
+        end = position + 4 + head[0]
+        body = request_body_offset(api.spec, chunk, position, end)
+        acks = produce_acks(api.spec, chunk, body, end) if body >= 0 and api.on_request == PRODUCE else 1
+        if body < 0 or acks is None:
+            self.splitter.hold(chunk, position, len(chunk) - position + 1)
+            return False
+        if acks:
+            self._expect(api, head, None, now_ms)
+            self.reasons |= ANSWERING
+        else:
+            api.requests += 1
+            if end > len(chunk):
+                self._body = Body(self._meters.nobody, None, None)
+        return True
+
+    def _charged(
+        self, prelude: Prelude, correlation_id: int, throttle_ms: int, acks_0: bool, missing: int, now_ms: int
+    ) -> None:
+        """Mute for what a charge asked for, and expect the answer that is to tell it.
+
+        Of a request that is more than its quota has left only what has come is charged: ``missing`` is still to come.
+        """
         api, bound, meter = prelude.api, prelude.bound, prelude.meter
-        if throttle_ms:
+        as_it_comes = missing > 0 and throttle_ms > 0
+        if as_it_comes:
+            bound.take_back(missing, bound.mark)
+            throttle_ms = 0
+        elif throttle_ms:
             throttle_ms = self._throttle(bound, meter, throttle_ms, now_ms)
+        entry = None
         if not acks_0:  # with acks=0 no answer comes: the mute is all there is
             actions = api.on_answer | TELL if throttle_ms else api.on_answer
-            self._in_flight.append(
-                (correlation_id, actions, api, throttle_ms, now_ms + throttle_ms, bound, meter, now_ms)
-            )
+            entry = (correlation_id, actions, api, throttle_ms, now_ms + throttle_ms, bound, meter, now_ms)
+            self._in_flight.append(entry)
+        if missing > 0:
+            self._body = Body(meter, bound, None if as_it_comes else bound.mark, entry)
+            self._body.count(-missing)
 
-    def _lower(self, api: Served, chunk: bytes, field: int, bound: Bound) -> None:
-        """Lower max_bytes and min_bytes of a Fetch to what its quota allows at once (KAFKA-9677)."""
-        cap = bound.cap()
-        if cap is None or fetch_limits_offset(api.spec) < 0:
-            return
-        min_bytes, max_bytes = _LIMITS.unpack_from(chunk, field)
-        if max_bytes > cap or min_bytes > cap:
-            max_bytes = min(max_bytes, cap)
-            self._edits.append((field, _LIMITS.pack(min(min_bytes, max_bytes), max_bytes)))
+    def _lower(self, prelude: Prelude, chunk: bytes, position: int, field: int, head: Head, now_ms: int) -> bool:
+        """Let a Fetch go, with max_bytes and min_bytes lowered to what its quota has left (KAFKA-9677); or wait."""
+        bound, meter, api = prelude.bound, self._meter, prelude.api
+        if bound.limit is not None and self._rules.throttling.enforces:
+            if any(entry[1] & CHARGE for entry in self._in_flight):
+                return self._wait(chunk, position, ANSWERING)  # one at a time, so that pipelining gains nothing
+            if not self._turns.ask(What.FETCH, bound, meter, 0, now_ms):
+                return self._wait(chunk, position, IN_LINE)
+            if has_fetch_limits(api.spec):
+                min_bytes, max_bytes = _LIMITS.unpack_from(chunk, field)
+                granted = self._turns.grant(bound, max(max_bytes, 0), now_ms)
+                if granted < max_bytes or granted < min_bytes:
+                    self._edits.append((field, _LIMITS.pack(min(min_bytes, granted), granted)))
+            else:
+                self._turns.grant(bound, _INT32_MAX, now_ms)
+        meter.fetch_requests += 1
+        self._expect(api, head, bound, now_ms)
+        return True
+
+    # ------------------------------------------------------------------------------- a Fetch answered with nothing
+
+    @property
+    def answerable(self) -> bool:
+        """What waits is a Fetch, and there to its end. A ShareFetch may acknowledge, and only the broker takes that."""
+        held = self.splitter.release()
+        self.splitter.keep(held)
+        if len(held) < REQUEST_HEAD.size:
+            return False
+        size, key_version, _, _ = REQUEST_HEAD.unpack_from(held)
+        return bool(len(held) >= 4 + size and self._served[key_version].spec.api_key == FETCH_KEY)
+
+    def answer_empty(self, throttle_ms: int, now_ms: int) -> bytes:
+        """Take the Fetch that waits out of what is held, and return its answer without data."""
+        held = self.splitter.release()
+        size, key_version, correlation_id, _ = REQUEST_HEAD.unpack_from(held)
+        frame = held[: 4 + size]
+        if len(held) > len(frame):
+            self.splitter.keep(held[len(frame) :])
+        api = self._served[key_version]
+        session = NO_SESSION
+        if has_fetch_limits(api.spec):
+            body = request_body_offset(api.spec, frame, 0, len(frame))
+            session = fetch_session(api.spec, frame, fetch_limits_offset(api.spec, frame, body, len(frame)))
+        answer = empty_answer(api.spec, correlation_id, throttle_ms, session)
+        api.requests += 1
+        meter = self._meter
+        meter.fetch_requests += 1
+        meter.other_requests += 1
+        meter.other_bytes += len(frame)
+        meter.bytes_out += len(answer)
+        return answer
 
     def _observe(self, api: Served, chunk: bytes, position: int, head: Head, now_ms: int) -> bool:
         """Take a SASL request; False if it is not all there and was held.
@@ -225,7 +325,10 @@ class RequestReader:
         self._fetch_prelude.forget()
 
     def leave(self) -> None:
-        """Take the connection, which is over, off its meter."""
+        """Take the connection, which is over, off its meter; nothing is charged that never came."""
+        if self._body is not None:
+            self._body.leave(self.splitter.remaining)
+            self._body = None
         self._meter.connections -= 1
         self._meter = self._produce_prelude.meter = self._fetch_prelude.meter = self._meters.nobody
         self._client_id = NOBODY

@@ -14,16 +14,20 @@ from protocol.sasl import raw_token_end
 from proxy.identity.sasl import SaslObserver, State
 from proxy.in_flight import RAW_TOKEN, InFlight, Rules, Wire, dropped
 from proxy.prelude import AFTER_CORRELATION_ID, NONE
+from proxy.body import Body
 from proxy.reasons import (
     ANSWERING,
     AT_BORDER,
-    BACKPRESSURE,
     CROWDED,
     HELD_UP,
+    IN_LINE,
+    MIDWAY,
     RAW_TOKENS,
+    WITHIN,
 )
 from proxy.request_reader import ACKS_0, RequestReader, Throttle
-from proxy.serving import API_VERSIONS_KEY
+from proxy.serving import API_VERSIONS_KEY, PRODUCE, TELL
+from proxy.turns import Turns, What
 from proxy.usage import ListenerMeters
 
 MAX_IN_FLIGHT = 1024
@@ -47,13 +51,14 @@ class RequestSide(RequestReader):
         client: Wire,
         in_flight: InFlight,
         throttle: Throttle,
+        turns: Turns,
         is_idle: Callable[[], bool],
         sasl: SaslObserver,
         meters: ListenerMeters,
         *,
         user: str,
     ) -> None:
-        super().__init__(rules, in_flight, throttle, sasl, meters, user)
+        super().__init__(rules, in_flight, throttle, turns, sasl, meters, user)
         self._client = client
         self._is_idle = is_idle
         self._paused = False
@@ -76,9 +81,13 @@ class RequestSide(RequestReader):
             if count <= remaining:  # inside a body: opaque
                 splitter.remaining = remaining - count
                 self.write(data)
+                if self._body is not None:
+                    self._came(count, now_ms, finished=count == remaining)
                 if count == remaining and self.reasons:
                     self._pause()
                 return
+            if self._body is not None:
+                self._came(remaining, now_ms, finished=True)
         elif self.reasons & AT_BORDER:
             splitter.keep(data)
             if self.reasons & RAW_TOKENS:
@@ -86,7 +95,8 @@ class RequestSide(RequestReader):
             return
         elif not splitter.held_bytes:
             position = self._walk(data, now_ms)
-            if position == len(data) and not self.reasons and len(self._in_flight) <= MAX_IN_FLIGHT:
+            if position >= len(data) and not self.reasons and len(self._in_flight) <= MAX_IN_FLIGHT:
+                splitter.remaining = position - len(data)
                 self.write(data)
                 return
             splitter.remaining = position
@@ -118,6 +128,7 @@ class RequestSide(RequestReader):
                 field = position + prelude.width
                 if (
                     field + 2 > end
+                    or prelude.bound.shut
                     or prelude.width > size
                     or not data.startswith(prelude.beginning, position + AFTER_CORRELATION_ID)
                 ):
@@ -127,8 +138,9 @@ class RequestSide(RequestReader):
                 prelude.meter.produce_bytes += size
                 throttle_ms = prelude.bound.charge(size, now_ms)
                 if throttle_ms or data.startswith(ACKS_0, field):
-                    self.splitter.remaining = max(position + 4 + size - end, 0)  # a mute waits for the frame's end
-                    self._charged(prelude, correlation_id, throttle_ms, data.startswith(ACKS_0, field), now_ms)
+                    missing = position + 4 + size - end
+                    self.splitter.remaining = max(missing, 0)  # a mute waits for the frame's end
+                    self._charged(prelude, correlation_id, throttle_ms, data.startswith(ACKS_0, field), missing, now_ms)
                     if self.reasons & AT_BORDER:
                         return position + 4 + size
                 else:
@@ -148,7 +160,50 @@ class RequestSide(RequestReader):
                 meter.other_bytes += 4 + size
                 in_flight.append((correlation_id, api.on_answer, api, 0, 0, None, meter, now_ms))
             position += 4 + size
+        if position > end and self._body is None:
+            self._begin_body(position - end)
         return position
+
+    def _begin_body(self, missing: int) -> None:
+        """Count the last request, of which so much is still to come, as far as it has come."""
+        entry = self._in_flight[-1]
+        charged = entry[2].on_request == PRODUCE and not self.restricted
+        bound = self._produce_prelude.bound if charged else None
+        self._body = Body(entry[6], bound, None if bound is None else bound.mark, entry)
+        self._body.count(-missing)
+
+    def _came(self, size: int, now_ms: int, *, finished: bool) -> None:
+        """Count and charge what has come of the request under way."""
+        body = self._body
+        if body is None:
+            return
+        body.count(size)
+        throttle_ms = body.charge(size, now_ms)
+        if finished:
+            self._body = None
+            body.leave(0)
+        if body.bound is None or body.mark is not None or not throttle_ms:
+            return
+        if finished:
+            self._told(body, self._throttle(body.bound, body.meter, throttle_ms, now_ms), now_ms)
+            return
+        bound = body.bound.live
+        if bound.streamer is None and not bound.owed_ms(now_ms):
+            bound.streamer = body  # one is let through to its end; what it takes beyond the limit is owed by all
+        bound.owe(throttle_ms, now_ms)
+        if bound.streamer is not body and not self._turns.ask(
+            What.BODY, bound, body.meter, self.splitter.remaining, now_ms
+        ):
+            self.stop(MIDWAY)
+
+    def _told(self, body: Body, throttle_ms: int, now_ms: int) -> None:
+        """Let the answer to a request that was charged as it came tell its throttle time."""
+        if not throttle_ms or body.entry is None or self._in_flight[-1] is not body.entry:
+            return
+        correlation_id, actions, api, _, _, bound, meter, came_ms = body.entry
+        self._in_flight[-1] = (
+            correlation_id, actions | TELL, api, throttle_ms, now_ms + throttle_ms, bound, meter, came_ms,
+        )  # fmt: skip
 
     def _take(self, data: bytes, now_ms: int) -> None:
         """Take every frame of a chunk, from where the splitter says the first one begins."""
@@ -171,6 +226,8 @@ class RequestSide(RequestReader):
                 stop = position
                 break
             position += 4 + head[0]
+            if position > len(chunk) and self._body is None:
+                self._begin_body(position - len(chunk))
             if self.reasons & AT_BORDER:
                 if position < stop:
                     splitter.hold(chunk, position, 0)
@@ -265,7 +322,7 @@ class RequestSide(RequestReader):
     def stop(self, reasons: int) -> None:
         """Add ``reasons`` not to read; the stop takes hold at the next frame border."""
         self.reasons |= reasons
-        if not self.splitter.remaining or reasons & BACKPRESSURE:
+        if not self.splitter.remaining or reasons & WITHIN:
             self._pause()
 
     def go(self, reasons: int, now_ms: int) -> None:
@@ -273,8 +330,8 @@ class RequestSide(RequestReader):
         self.reasons &= ~reasons
         if self.splitter.held_bytes and not self.reasons & HELD_UP:
             self.feed(b"", now_ms)
-        # Within a frame only back-pressure stops: the other reasons wait for its end, so that end has to be read.
-        holding = self.reasons & BACKPRESSURE if self.splitter.remaining else self.reasons & ~RAW_TOKENS
+        # Within a frame few reasons stop: the others wait for its end, so that end has to be read.
+        holding = self.reasons & WITHIN if self.splitter.remaining else self.reasons & ~RAW_TOKENS
         if self._paused and not holding:
             self._paused = False
             self._client.resume_reading()

@@ -13,9 +13,9 @@ FORWARD = 0
 PRODUCE = 1
 """Charged on its header; acks decide whether an answer will come."""
 FETCH = 2
-"""max_bytes lowered to what the quota allows in one window."""
+"""Waits for its turn, with max_bytes lowered to what the quota has left."""
 COORDINATE = 3
-"""Group or transaction traffic: its connection is never muted longer than one window at a time."""
+"""Group or transaction traffic: its connection is not muted, only its Produce and Fetch wait."""
 AUTHENTICATE = 4
 """SASL: gathered, observed, and nothing behind it is read before its answer."""
 
@@ -33,7 +33,8 @@ PROVES = 16
 AUTHENTICATED = 32
 """SASL: gathered and observed; it may say who the client is."""
 
-_PRODUCE_KEY, _FETCH_KEY, API_VERSIONS_KEY = 0, 1, 18
+_PRODUCE_KEY, FETCH_KEY, API_VERSIONS_KEY, _SHARE_FETCH_KEY = 0, 1, 18, 78
+_FETCH_KEYS = frozenset((FETCH_KEY, _SHARE_FETCH_KEY))
 _SASL_KEYS = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE))
 _BEFORE_AUTHENTICATION = _SASL_KEYS | {API_VERSIONS_KEY}
 
@@ -81,7 +82,7 @@ def serve(limits: Mapping[int, tuple[int, int]], response: str, *, authenticated
 def _on_request(api_key: int) -> int:
     if api_key == _PRODUCE_KEY:
         return PRODUCE
-    if api_key == _FETCH_KEY:
+    if api_key in _FETCH_KEYS:
         return FETCH
     if api_key in _SASL_KEYS:
         return AUTHENTICATE
@@ -89,7 +90,7 @@ def _on_request(api_key: int) -> int:
 
 
 def _on_answer(spec: ApiSpec) -> int:
-    actions = CHARGE if spec.api_key == _FETCH_KEY else 0
+    actions = CHARGE if spec.api_key in _FETCH_KEYS else 0
     if spec.endpoints:
         actions |= REWRITE
     if spec.api_key == API_VERSIONS_KEY:

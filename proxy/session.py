@@ -12,11 +12,22 @@ from protocol.errors import Cause, ProtocolError
 from proxy.answer_side import Advertise, AnswerSide
 from proxy.identity.sasl import SaslObserver, SaslRules
 from proxy.in_flight import BROKER, CLIENT, InFlight, Rules, Wire, dropped
-from proxy.reasons import ANSWERING, BACKPRESSURE, CONNECTING, CROWDED, DRAINING, FINISHED, HELD_UP, THROTTLED
+from proxy.reasons import (
+    ANSWERING,
+    BACKPRESSURE,
+    CONNECTING,
+    CROWDED,
+    DRAINING,
+    FINISHED,
+    HELD_UP,
+    IN_LINE,
+    MIDWAY,
+    THROTTLED,
+)
 from proxy.request_side import MAX_IN_FLIGHT, RequestSide
-from proxy.throttling import Muted
+from proxy.throttling import Alarm
+from proxy.turns import Turns, What
 from proxy.usage import ListenerMeters, Meter
-from quotas.delay_queue import Handle
 from quotas.engine import Bound
 from quotas.kinds import QuotaKind
 
@@ -33,12 +44,12 @@ class Session:
         "_mute_handle",
         "_mute_kind",
         "_on_closed",
-        "_owed",
-        "_rules",
+        "_turns",
         "answers",
         "closed",
         "peer",
         "requests",
+        "rules",
         "sasl",
     )
 
@@ -55,7 +66,7 @@ class Session:
         user: str,
         authenticated: bool,
     ) -> None:
-        self._rules = rules
+        self.rules = rules
         self._client = client
         self._broker: Wire | None = None
         self._on_closed = on_closed
@@ -64,16 +75,31 @@ class Session:
         self._client_blocked = False
         self._mute_kind = QuotaKind.PRODUCER_BYTE_RATE
         self._mute_end_ms = 0
-        self._mute_handle: Handle[Muted] | None = None
-        self._owed: tuple[Bound, Meter, int] | None = None
-        """A throttle that the next re-authentication stood in the way of, and when it is over."""
+        self._mute_handle: Alarm | None = None
+        self._turns = Turns(self)
         self._in_flight: InFlight = deque()
         self.sasl = SaslObserver(sasl, peer, self._identified, self._read_tokens)
         self.requests = RequestSide(
-            rules, client, self._in_flight, self._throttle, self._is_idle, self.sasl, meters, user=user
+            rules,
+            client,
+            self._in_flight,
+            self._throttle,
+            self._turns,
+            self._is_idle,
+            self.sasl,
+            meters,
+            user=user,
         )
         self.answers = AnswerSide(
-            rules, client, self._in_flight, self.requests, self.sasl, advertise, self._throttle, self.answered
+            rules,
+            client,
+            self._in_flight,
+            self.requests,
+            self.sasl,
+            advertise,
+            self._throttle,
+            self._turns,
+            self.answered,
         )
         if not authenticated:
             self.requests.restrict()
@@ -86,7 +112,7 @@ class Session:
         self._broker = broker
         self.requests.connected(broker, broker_id)
         self.answers.connected(broker)
-        now_ms = self._rules.clock()
+        now_ms = self.rules.clock()
         self._go(CONNECTING, now_ms)
         self.answered(now_ms)  # the client may have finished, or a drain begun, in the meantime
 
@@ -97,14 +123,14 @@ class Session:
             self.answers.stop(BACKPRESSURE)
         else:
             self.answers.go(BACKPRESSURE)
-            self.answered(self._rules.clock())
+            self.answered(self.rules.clock())
 
     def broker_blocked(self, blocked: bool) -> None:
         """Take the broker's back-pressure: while it reads no requests, none are read from the client."""
         if blocked:
             self.requests.stop(BACKPRESSURE)
         else:
-            self._go(BACKPRESSURE, self._rules.clock())
+            self._go(BACKPRESSURE, self.rules.clock())
 
     def client_finished(self) -> None:
         """Take the client's half-close: what it asked for is still answered, then the pair is closed."""
@@ -112,17 +138,17 @@ class Session:
             self.close()
             return
         self.requests.stop(FINISHED)
-        self.answered(self._rules.clock())
+        self.answered(self.rules.clock())
 
     def drain(self) -> None:
         """Take no further request; close when what is in flight has been answered."""
         self.requests.stop(DRAINING)
-        self.answered(self._rules.clock())
+        self.answered(self.rules.clock())
 
     def reject(self, side: str, error: ProtocolError) -> None:
         """Close because ``side`` broke the protocol: every client knows what to do with a closed connection."""
         if not self.closed:
-            self._rules.on_rejected(side, error, self.peer)
+            self.rules.on_rejected(side, error, self.peer)
             self.close()
 
     def close(self) -> None:
@@ -131,6 +157,7 @@ class Session:
             return
         self.closed = True
         self._forget_mute()
+        self._turns.leave(self.rules.clock())
         self.requests.leave()
         self.requests.write = self.answers.write = dropped
         self._client.close()
@@ -167,10 +194,6 @@ class Session:
         self.requests.identify(user)
         if self.sasl.authenticated:
             self.requests.lift_restriction()
-        if self._owed is not None:
-            (bound, meter, end_ms), self._owed = self._owed, None
-            now_ms = self._rules.clock()
-            self._throttle(bound, meter, end_ms - now_ms, now_ms)
 
     def _read_tokens(self, raw: bool) -> None:
         self.requests.read_tokens(raw)
@@ -179,39 +202,56 @@ class Session:
     # --------------------------------------------------------------------------------------------------- throttles
 
     def _throttle(self, bound: Bound, meter: Meter, throttle_ms: int, now_ms: int) -> int:
-        """Mute for what the engine computed, if the mode says so; returns the throttle time applied.
+        """Let the counter owe what the engine computed, and mute for it; returns what the client is to be told.
 
-        What would go beyond the deadline for a re-authentication is owed, and follows it.
+        That is when its next request could go: after those that wait already. A ceiling and a deadline for a
+        re-authentication shorten what this connection waits, not what the counter owes. A connection with group or
+        transaction traffic is not muted: its next Produce or Fetch waits by itself.
         """
-        throttling = self._rules.throttling
-        throttle_ms = throttling.allow(throttle_ms, one_window=self.requests.coordinates)
-        room_ms = max(self.sasl.deadline_ms - now_ms, 0)
-        if throttle_ms > room_ms:
-            if self._owed is None or now_ms + throttle_ms > self._owed[2]:
-                self._owed = (bound, meter, now_ms + throttle_ms)
-            throttle_ms = room_ms
-        if throttle_ms <= 0:
-            return 0
+        throttling = self.rules.throttling
+        counter = bound.live
+        counter.owe(throttle_ms, now_ms)
+        throttle_ms = throttling.allow(throttle_ms)
         throttling.note(bound, throttle_ms)
         meter.note_throttle(bound.kind, throttle_ms, now_ms)
-        if not throttling.enforces:
-            return 0
-        end_ms = now_ms + throttle_ms
-        if self._mute_handle is None or end_ms > self._mute_end_ms:
-            self._forget_mute()
-            self._mute_kind, self._mute_end_ms = bound.kind, end_ms
-            self._mute_handle = throttling.mute(bound.kind, self, end_ms)
-            self.requests.stop(THROTTLED | ANSWERING)
-        return throttle_ms
+        room_ms = max(self.sasl.deadline_ms - now_ms, 0)
+        told_ms = min(throttling.allow(throttle_ms + counter.waiting_ms), room_ms)
+        if told_ms > 0 and not self.requests.coordinates:
+            end_ms = now_ms + min(throttle_ms, room_ms)
+            if self._mute_handle is None or end_ms > self._mute_end_ms:
+                self._forget_mute()
+                self._mute_kind, self._mute_end_ms = bound.kind, end_ms
+                self._mute_handle = throttling.mute(bound.kind, self, end_ms)
+                self.requests.stop(THROTTLED | ANSWERING)
+        return told_ms
 
     def throttle_over(self, now_ms: int) -> None:
         """Send what was held back and read again (called by the delay queue)."""
         self._mute_handle = None
+        self.requests.reasons &= ~THROTTLED
         try:
             self.answers.release(now_ms)
         except ProtocolError as error:
             self.reject(BROKER, error)
-        self._go(THROTTLED, now_ms)
+        if self._mute_handle is None:  # what was held back may have muted anew
+            self._go(THROTTLED, now_ms)
+        self.answered(now_ms)
+
+    def turn(self, what: What, now_ms: int) -> None:
+        """Go on with what waited for its turn under its quota."""
+        if what is What.ANSWER:
+            try:
+                self.answers.turn(now_ms)
+            except ProtocolError as error:
+                self.reject(BROKER, error)
+        else:
+            self._go(MIDWAY if what is What.BODY else IN_LINE, now_ms)
+        self.answered(now_ms)
+
+    def answer_empty(self, throttle_ms: int, now_ms: int) -> None:
+        """Answer the Fetch that waits as a broker answers one over its quota: with nothing."""
+        self._client.write(self.requests.answer_empty(throttle_ms, now_ms))
+        self._go(IN_LINE, now_ms)
         self.answered(now_ms)
 
     def answered(self, now_ms: int) -> None:
@@ -244,5 +284,5 @@ class Session:
 
     def _forget_mute(self) -> None:
         if self._mute_handle is not None:
-            self._rules.throttling.unmute(self._mute_kind, self._mute_handle)
+            self.rules.throttling.unmute(self._mute_kind, self._mute_handle)
             self._mute_handle = None

@@ -1,13 +1,18 @@
-"""From a throttle time to a muted connection: mode, ceilings, and one delay queue with one timer per quota kind."""
+"""From a throttle time to connections that wait: mode, ceilings, and delay queues with one timer each."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Final, Protocol
 
 import structlog
 
+from proxy.faults import contained
+from proxy.usage import Meter
 from quotas.delay_queue import DelayQueue, Handle
 from quotas.engine import Bound
+from quotas.imagined import Imagined
 from quotas.kinds import QuotaKind
+from quotas.line import Line
 
 log = structlog.get_logger("sluice.throttle")
 
@@ -16,11 +21,14 @@ NO_DEADLINE: Final = 2**62
 
 
 class Muted(Protocol):
-    """What waits in a delay queue: a session that is not read from until its throttle time is over."""
+    """What waits in a delay queue: a session that is not read from until its throttle time is over, or a line."""
 
     def throttle_over(self, now_ms: int) -> None:
         """Read again, unless another reason forbids it."""
         ...
+
+
+Alarm = Handle[Muted]
 
 
 class Timer(Protocol):
@@ -30,7 +38,7 @@ class Timer(Protocol):
 
 
 class Throttling:
-    """Applies what the engine computed: ``enforce`` mutes, ``shadow`` only counts, ``off`` never asks.
+    """Applies what the engine computed: ``enforce`` mutes and holds, ``shadow`` only counts, ``off`` never asks.
 
     ``call_later(delay_s, callback)`` and ``clock`` are the loop's; nothing else here knows that there is one.
     """
@@ -41,30 +49,39 @@ class Throttling:
         mode: str,
         window_ms: int,
         max_delay_ms: int | None,
+        max_hold_ms: int,
+        lenience_ms: int,
         call_later: Callable[[float, Callable[[], None]], Timer],
         clock: Callable[[], int],
     ) -> None:
         self._mode = mode
-        self._window_ms = window_ms
-        self._max_delay_ms = max_delay_ms
+        self.window_ms = window_ms
+        self.max_delay_ms = max_delay_ms
+        """The most that any one throttle may delay."""
+        self.max_hold_ms = max_hold_ms
+        """The most that a Fetch may wait before it is answered with nothing."""
+        self.lenience_ms = lenience_ms
+        """Up to this debt goes what could not wait any longer."""
         self._call_later = call_later
         self._clock = clock
         self._queues: dict[QuotaKind, DelayQueue[Muted]] = {kind: DelayQueue() for kind in QuotaKind}
-        self._timers: dict[QuotaKind, tuple[int, Timer]] = {}
+        self._alarms: DelayQueue[Muted] = DelayQueue()
+        """Of lines, and of what waits in them no longer than that."""
+        self._timers: dict[int, tuple[int, Timer]] = {}
+        self._lines: dict[Line, Alarm] = {}
+        """The lines in which somebody waits."""
+        self._waiting: Counter[QuotaKind] = Counter()
+        self.waited_ms: Counter[QuotaKind] = Counter()
+        """How long requests have waited for others' debts, by the kind of quota."""
+        self._imagined: dict[Bound, Imagined[Meter]] = {}
+        """In shadow: what would become of each counter with a limit."""
+        self.answered_empty = 0
+        """Fetches that were answered with nothing."""
 
     @property
     def enforces(self) -> bool:
         """Whether what is allowed is also applied."""
         return self._mode == "enforce"
-
-    def allow(self, throttle_ms: int, *, one_window: bool) -> int:
-        """Return the most of ``throttle_ms`` that may be applied.
-
-        ``one_window``: the connection carries group or transaction traffic, which times out if it is held long.
-        """
-        if self._max_delay_ms is not None and throttle_ms > self._max_delay_ms:
-            throttle_ms = self._max_delay_ms
-        return min(throttle_ms, self._window_ms) if one_window else throttle_ms
 
     def note(self, bound: Bound, throttle_ms: int) -> None:
         """Count a throttle given, or in shadow one that would have been, under ``bound``."""
@@ -72,38 +89,113 @@ class Throttling:
             self._log_first(bound, throttle_ms)
         bound.note_throttle(throttle_ms)
 
-    def mute(self, kind: QuotaKind, session: Muted, end_ms: int) -> Handle[Muted]:
+    def allow(self, throttle_ms: int) -> int:
+        """Return the most of ``throttle_ms`` that may be applied at once; the rest stays owed."""
+        return throttle_ms if self.max_delay_ms is None else min(throttle_ms, self.max_delay_ms)
+
+    # ------------------------------------------------------------------------------------------------ shadow
+
+    def imagine(self, bound: Bound, meter: Meter, size: int, now_ms: int) -> None:
+        """Count in shadow what would have become of ``size`` bytes charged to ``bound``."""
+        bound = bound.live
+        if bound.limit is None or self._mode != "shadow":
+            return
+        imagined = self._imagined.get(bound)
+        if imagined is None:
+            imagined = self._imagined[bound] = Imagined(bound.window, bound.limit)
+        imagined.limit(bound.limit)
+        imagined.arrive(size, meter, now_ms)
+        self._settle(bound, imagined, now_ms)
+
+    def _settle(self, bound: Bound, imagined: Imagined[Meter], now_ms: int) -> None:
+        for meter, throttle_ms, at_ms in imagined.settle(now_ms):
+            self.note(bound, throttle_ms)
+            meter.note_throttle(bound.kind, throttle_ms, now_ms, at_ms)
+
+    # ------------------------------------------------------------------------------------------------- mutes
+
+    def mute(self, kind: QuotaKind, session: Muted, end_ms: int) -> Alarm:
         """Call ``session.throttle_over`` at ``end_ms``; the handle is for ``unmute``."""
         queue = self._queues[kind]
         handle = queue.add(end_ms, session)
-        self._arm(kind, queue)
+        self._arm(queue)
         return handle
 
-    def unmute(self, kind: QuotaKind, handle: Handle[Muted]) -> None:
+    def unmute(self, kind: QuotaKind, handle: Alarm) -> None:
         """Forget a mute before its time: the connection is gone, or muted for longer."""
         self._queues[kind].discard(handle)
 
     def queue_sizes(self) -> dict[QuotaKind, int]:
-        """Return how many connections are muted now, by the quota kind that muted them."""
-        return {kind: len(queue) for kind, queue in self._queues.items()}
+        """Return how many connections are muted or wait in line now, by the quota kind that keeps them."""
+        return {kind: len(queue) + self._waiting[kind] for kind, queue in self._queues.items()}
 
-    def _arm(self, kind: QuotaKind, queue: DelayQueue[Muted]) -> None:
+    # ------------------------------------------------------------------------------------------------- lines
+
+    def line_of(self, bound: Bound) -> Line:
+        """Return the line of a counter, its live bound."""
+        if bound.line is None:
+            bound.line = Line(bound.may_go, self.alarm)
+        return bound.line
+
+    def alarm(self, line: Line, moment_ms: int) -> None:
+        """Let ``line`` look again at that moment, or earlier."""
+        armed = self._lines.get(line)
+        if armed is not None:
+            if armed.waiting and armed.end_ms <= moment_ms:
+                return
+            self._alarms.discard(armed)
+        self._lines[line] = self.wake(line, moment_ms)
+
+    def wake(self, sleeper: Muted, moment_ms: int) -> Alarm:
+        """Call ``sleeper.throttle_over`` at that moment; the handle is for ``unwake``."""
+        handle = self._alarms.add(moment_ms, sleeper)
+        self._arm(self._alarms)
+        return handle
+
+    def unwake(self, handle: Alarm) -> None:
+        """Forget a call before its time."""
+        self._alarms.discard(handle)
+
+    def reconsider(self, now_ms: int) -> None:
+        """Let everybody who waits ask again: other limits are in force."""
+        for line in list(self._lines):
+            contained("line", line.dissolve, now_ms)
+
+    def tidy(self, now_ms: int) -> None:
+        """Forget the lines in which nobody waits, and in shadow count what would have happened until now."""
+        self._lines = {line: alarm for line, alarm in self._lines.items() if line or alarm.waiting}
+        for bound, imagined in list(self._imagined.items()):
+            self._settle(bound, imagined, now_ms)
+            if imagined.over(now_ms):
+                del self._imagined[bound]
+
+    def note_wait(self, bound: Bound) -> None:
+        """Count one that begins to wait."""
+        self._waiting[bound.kind] += 1
+
+    def note_waited(self, bound: Bound, waited_ms: int) -> None:
+        """Count one that has waited so long."""
+        self._waiting[bound.kind] -= 1
+        self.waited_ms[bound.kind] += waited_ms
+
+    # ------------------------------------------------------------------------------------------------ timers
+
+    def _arm(self, queue: DelayQueue[Muted]) -> None:
         end_ms = queue.next_end()
-        armed = self._timers.get(kind)
+        armed = self._timers.get(id(queue))
         if end_ms is None or (armed is not None and armed[0] <= end_ms):
             return
         if armed is not None:
             armed[1].cancel()
         delay_s = max(0, end_ms - self._clock()) / 1000
-        self._timers[kind] = (end_ms, self._call_later(delay_s, lambda: self._release(kind)))
+        self._timers[id(queue)] = (end_ms, self._call_later(delay_s, lambda: self._release(queue)))
 
-    def _release(self, kind: QuotaKind) -> None:
-        del self._timers[kind]
-        queue = self._queues[kind]
+    def _release(self, queue: DelayQueue[Muted]) -> None:
+        del self._timers[id(queue)]
         now_ms = self._clock()
-        for session in queue.due(now_ms):
-            session.throttle_over(now_ms)
-        self._arm(kind, queue)
+        for item in queue.due(now_ms):
+            contained("throttle over", item.throttle_over, now_ms, otherwise=getattr(item, "abort", None))
+        self._arm(queue)
 
     def _log_first(self, bound: Bound, throttle_ms: int) -> None:
         log.info(

@@ -30,31 +30,50 @@ class MeterKey(NamedTuple):
 class Throttles:
     """What was given to one client under one quota kind."""
 
-    __slots__ = ("muted_ms", "muted_until_ms", "throttle_ms", "throttled")
+    __slots__ = ("_muted_ms", "_seen_ms", "muted_until_ms", "throttle_ms", "throttled", "waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, now_ms: int) -> None:
         self.throttled = 0
         self.throttle_ms = 0
-        self.muted_ms = 0
-        """Of the union of its mutes, what has been counted; up to ``muted_until_ms``, which may be yet to come."""
-        self.muted_until_ms = 0
+        self.waiting = 0
+        """Requests that wait in line now."""
+        self.muted_until_ms = now_ms
+        """When the last of its mutes is over."""
+        self._muted_ms = 0
+        """Of the union of its mutes and waits, what has been counted: all until ``_seen_ms``."""
+        self._seen_ms = now_ms
 
-    def note(self, throttle_ms: int, now_ms: int) -> None:
-        """Count a throttle that begins now. Those of several connections may overlap."""
+    def note(self, throttle_ms: int, now_ms: int, at_ms: int) -> None:
+        """Count a throttle that begins at ``at_ms``: now, or before. Those of several connections may overlap."""
+        self._see(now_ms)
         self.throttled += 1
         self.throttle_ms += throttle_ms
-        end_ms = now_ms + throttle_ms
-        if end_ms > self.muted_until_ms:
-            self.muted_ms += end_ms - max(now_ms, self.muted_until_ms)
-            self.muted_until_ms = end_ms
+        end_ms = at_ms + throttle_ms
+        if at_ms < now_ms:
+            self._muted_ms += max(min(end_ms, now_ms) - max(at_ms, self.muted_until_ms), 0)
+        self.muted_until_ms = max(self.muted_until_ms, end_ms)
+
+    def wait(self, change: int, now_ms: int) -> None:
+        """Take note that one more request waits, or one fewer."""
+        self._see(now_ms)
+        self.waiting += change
 
     def take(self, now_ms: int) -> tuple[int, int, int]:
         """Return (throttled, throttle_ms, muted_ms) until now and count from now on."""
-        ahead_ms = max(self.muted_until_ms - now_ms, 0)
-        taken = (self.throttled, self.throttle_ms, self.muted_ms - ahead_ms)
-        self.throttled = self.throttle_ms = 0
-        self.muted_ms = ahead_ms
+        self._see(now_ms)
+        taken = (self.throttled, self.throttle_ms, self._muted_ms)
+        self.throttled = self.throttle_ms = self._muted_ms = 0
         return taken
+
+    def over(self, now_ms: int) -> bool:
+        """Whether nothing is left to be counted later."""
+        return not self.waiting and self.muted_until_ms <= now_ms
+
+    def _see(self, now_ms: int) -> None:
+        if now_ms > self._seen_ms:
+            until_ms = now_ms if self.waiting else min(self.muted_until_ms, now_ms)
+            self._muted_ms += max(until_ms - self._seen_ms, 0)
+            self._seen_ms = now_ms
 
 
 Limits = tuple[float | None, str | None, float | None, str | None]
@@ -112,16 +131,28 @@ class Meter:
         """The most that the names in a row take, those of the rules included."""
         self.generation = -1
 
-    def note_throttle(self, kind: QuotaKind, throttle_ms: int, now_ms: int) -> None:
-        """Count a throttle given to a request of this client."""
+    def note_throttle(self, kind: QuotaKind, throttle_ms: int, now_ms: int, at_ms: int | None = None) -> None:
+        """Count a throttle given to a request of this client; ``at_ms`` is when it began, if not now."""
+        throttles = self._throttles(kind, now_ms)
+        if throttles is not None:
+            throttles.note(throttle_ms, now_ms, now_ms if at_ms is None else at_ms)
+
+    def note_wait(self, kind: QuotaKind, change: int, now_ms: int) -> None:
+        """Take note that one more request of this client waits for its turn, or one fewer."""
+        throttles = self._throttles(kind, now_ms)
+        if throttles is not None:
+            throttles.wait(change, now_ms)
+
+    def _throttles(self, kind: QuotaKind, now_ms: int) -> Throttles | None:
         if kind is QuotaKind.PRODUCER_BYTE_RATE:
             if self.produce_throttles is None:
-                self.produce_throttles = Throttles()
-            self.produce_throttles.note(throttle_ms, now_ms)
-        elif kind is QuotaKind.CONSUMER_BYTE_RATE:
+                self.produce_throttles = Throttles(now_ms)
+            return self.produce_throttles
+        if kind is QuotaKind.CONSUMER_BYTE_RATE:
             if self.fetch_throttles is None:
-                self.fetch_throttles = Throttles()
-            self.fetch_throttles.note(throttle_ms, now_ms)
+                self.fetch_throttles = Throttles(now_ms)
+            return self.fetch_throttles
+        return None
 
     @property
     def active(self) -> bool:
@@ -173,9 +204,9 @@ class Meter:
         produce, fetch = self.produce_throttles, self.fetch_throttles
         taken: tuple[int, ...] = (0, 0, 0) if produce is None else produce.take(now_ms)
         taken += (0, 0, 0) if fetch is None else fetch.take(now_ms)
-        if produce is not None and produce.muted_until_ms <= now_ms:
+        if produce is not None and produce.over(now_ms):
             self.produce_throttles = None
-        if fetch is not None and fetch.muted_until_ms <= now_ms:
+        if fetch is not None and fetch.over(now_ms):
             self.fetch_throttles = None
         return taken
 

@@ -1,13 +1,19 @@
 """One counter under one quota kind, as a session holds it."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from math import ceil, inf
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from quotas.entities import Entity
+from quotas.fetches import Fetches
 from quotas.kinds import QuotaKind
-from quotas.rate import Rate, Window
+from quotas.line import Line
+from quotas.rate import AT_ONCE, Rate, Sample, Window
+from quotas.throttle import INT32_MAX
 
 if TYPE_CHECKING:
     from quotas.engine import Counters
+
+FOREVER_S: Final = INT32_MAX / 1000
 
 
 class CounterKey(NamedTuple):
@@ -37,11 +43,30 @@ class Usage(NamedTuple):
 class Bound(Rate):
     """The counter that all sessions with the same tags share, and the limit that holds for it.
 
+    It is in debt until Kafka's throttle time of what was charged is over, whichever connection that came on; and it
+    forgets nothing of what went beyond its window's worth and its limit since, where Kafka forgets samples that are N
+    windows old, whatever was sent in them. Who has to wait for that stands in ``line``.
+
     A bound that its engine dropped, because it held nothing any more, may still be held by a session: with its next
     charge it takes its place again, or hands everything on to the bound that took it in the meantime.
     """
 
-    __slots__ = ("_counters", "_live", "key", "rule", "throttle_ms_total", "throttled_total")
+    __slots__ = (
+        "_counted",
+        "_counters",
+        "_fetches",
+        "_level",
+        "_level_ms",
+        "_live",
+        "_until_ms",
+        "key",
+        "line",
+        "rule",
+        "shut",
+        "streamer",
+        "throttle_ms_total",
+        "throttled_total",
+    )
 
     def __init__(self, key: CounterKey, window: Window, cap_ms: int | None, counters: "Counters") -> None:
         super().__init__(window, None, cap_ms)
@@ -50,6 +75,19 @@ class Bound(Rate):
         """The entity whose limit won; None: unlimited."""
         self.throttled_total = 0
         self.throttle_ms_total = 0
+        self.shut = False
+        """Requests have to ask ``may_go`` before they are charged. While it is False none need to."""
+        self.line: Line | None = None
+        """Those who wait, once there was somebody."""
+        self.streamer: object | None = None
+        """Whose request is coming in that is more than the limit has left: one at a time, the others wait for it."""
+        self._fetches: Fetches | None = None
+        self._until_ms = AT_ONCE
+        """When the longest throttle time is over that a charge has asked for."""
+        self._level = 0.0
+        """What was recorded and not yet made good by the limit: a bucket that leaks T a second, at ``_level_ms``."""
+        self._level_ms = AT_ONCE
+        self._counted = 0.0
         self._counters = counters
         self._live: Bound | None = None
 
@@ -69,14 +107,106 @@ class Bound(Rate):
     def broker(self) -> int:
         return self.key.broker
 
+    @property
+    def live(self) -> "Bound":
+        """The one bound for its key: most often itself."""
+        return self._live or self._find_live()
+
     def entered(self) -> None:
         """Its engine has taken it in: this is the one bound for its key."""
         self._live = self
+        self.shut = False
 
     def dropped(self) -> None:
         """Its engine has let it go; nothing that it recorded counts any more."""
         self._live = None
+        self.shut = True
         self.reset()
+
+    # ------------------------------------------------------------------------------------------ whose turn it is
+
+    def owe(self, throttle_ms: int, now_ms: int) -> None:
+        """Be in debt for the throttle time that a charge has asked for. To be called on the live bound."""
+        self._until_ms = max(self._until_ms, now_ms + throttle_ms)
+        self.shut = True
+
+    def owed_ms(self, now_ms: int) -> int:
+        """Return for how long the counter is still in debt, 0 if it is not."""
+        if self._limit is None:
+            return 0
+        debt_ms = self._until_ms - now_ms
+        self._drain(now_ms)
+        # One window of N samples, where Kafka allows N - 1 and what has gone by of the next: never the stricter one.
+        beyond = self._level - self._limit * (self._window.keep_ms / 1000)
+        if beyond > 0:
+            debt_ms = max(debt_ms, ceil(min(beyond / self._limit, FOREVER_S) * 1000) if self._limit else INT32_MAX)
+        return max(debt_ms, 0)
+
+    @property
+    def waiting_ms(self) -> int:
+        """For how long those who wait will keep it in debt, as far as that is known."""
+        return int(self.line.cost / self._limit * 1000) if self.line and self._limit else 0
+
+    def may_go(self, now_ms: int) -> int:
+        """Return ``now_ms`` if a request may go now, as far as others have not come before it; else when to ask again.
+
+        To be called on the live bound.
+        """
+        owed_ms = self.owed_ms(now_ms)
+        if owed_ms:
+            return now_ms + owed_ms
+        if self._fetches is not None:
+            return self._fetches.may_go(now_ms)
+        self.shut = bool(self.line)
+        return now_ms
+
+    def headroom(self, now_ms: int) -> float:
+        """Return how much may be recorded now without a debt; negative within one."""
+        if self._limit is None:
+            return inf
+        self.purge(now_ms)
+        self._drain(now_ms)
+        used = self._elsewhere
+        for sample in self._samples:
+            used += sample.sum
+        return min(
+            self._window.allowance(self._limit) - used, self._limit * (self._window.keep_ms / 1000) - self._level
+        )
+
+    @property
+    def fetches(self) -> Fetches:
+        """The fetches that are under way."""
+        if self._fetches is None:
+            self._fetches = Fetches(self)
+        return self._fetches
+
+    @property
+    def holds(self) -> bool:
+        """Somebody waits for it or has a Fetch under way: it has to stay."""
+        return bool(self.line) or bool(self._fetches)
+
+    def rejudge(self, now_ms: int) -> None:
+        """Take another limit for what is owed too: who waits goes on as soon as the new one allows it."""
+        self._until_ms = AT_ONCE
+        if self._limit is not None and (throttle_ms := self.check(now_ms)):
+            self.owe(throttle_ms, now_ms)
+
+    def _drain(self, now_ms: int) -> None:
+        """Count what was recorded since the last time, and take off what the limit has made good."""
+        total = self.recorded_total
+        if self._limit is None:
+            self._level = 0.0
+        else:
+            made_good = self._limit * max(now_ms - self._level_ms, 0) / 1000
+            self._level = max(max(self._level - made_good, 0.0) + total - self._counted, 0.0)
+        self._counted = total
+        self._level_ms = now_ms
+
+    def _roll(self, now_ms: int) -> None:
+        self._drain(max(self._current.last_ms, self._level_ms))  # what is recorded was recorded before then
+        super()._roll(now_ms)
+
+    # --------------------------------------------------------------------------------------------- what is recorded
 
     def record(self, value: float, now_ms: int) -> None:
         live = self._live or self._find_live()
@@ -88,6 +218,22 @@ class Bound(Rate):
     def check(self, now_ms: int) -> int:
         live = self._live or self._find_live()
         return super().check(now_ms) if live is self else live.check(now_ms)
+
+    @property
+    def mark(self) -> tuple[Sample, int]:
+        """Where the last charge was recorded: to take it back by."""
+        live = self.live
+        return live._current, live._current.start_ms  # noqa: SLF001  another of its kind
+
+    def take_back(self, value: float, mark: tuple[Sample, int]) -> None:
+        """Take back of a charge what never came, as if it had not been recorded; nothing of it where it has expired."""
+        live = self.live
+        sample, start_ms = mark
+        if sample.start_ms == start_ms and sample.sum >= value and sample in live._samples:  # noqa: SLF001
+            sample.sum -= value
+            if sample is not live._current:  # noqa: SLF001
+                live._left -= value  # noqa: SLF001
+            live._settle()  # noqa: SLF001
 
     def note_throttle(self, throttle_ms: int) -> None:
         """Count a throttle that was applied, for the metrics."""
@@ -118,6 +264,10 @@ class Inert(Bound):
     """For a client that no quota of this kind can concern, because none was ever configured: nothing is kept."""
 
     __slots__ = ()
+
+    @property
+    def live(self) -> "Bound":
+        return self
 
     def charge(self, value: float, now_ms: int) -> int:  # noqa: ARG002  the face of Bound
         return 0

@@ -9,10 +9,11 @@ T = TypeVar("T")
 class Handle(Generic[T]):
     """One entry of a DelayQueue, to discard it by."""
 
-    __slots__ = ("item", "waiting")
+    __slots__ = ("end_ms", "item", "waiting")
 
-    def __init__(self, item: T) -> None:
+    def __init__(self, item: T, end_ms: int) -> None:
         self.item = item
+        self.end_ms = end_ms
         self.waiting = True
 
 
@@ -31,7 +32,7 @@ class DelayQueue(Generic[T]):
 
     def add(self, end_ms: int, item: T) -> Handle[T]:
         """Let ``item`` wait until ``end_ms``."""
-        handle = Handle(item)
+        handle = Handle(item, end_ms)
         heappush(self._heap, (end_ms, self._added, handle))
         self._added += 1
         self._waiting += 1

@@ -82,14 +82,15 @@ class Counters:
         bound.entered()
         return bound
 
-    def apply(self, policy: Policy, touched: set[Key]) -> None:
+    def apply(self, policy: Policy, touched: set[Key], now_ms: int) -> None:
         self._policy = policy
         self._limits = policy.table(self._kind)
         # A removal sets the bit of its level too, and nothing ever clears one (QuotaTypes).
         for key in touched:
             self._levels |= level_of(key)
         for bound in self._concerned(touched):
-            self._limit(bound)
+            if self._limit(bound):
+                bound.rejudge(now_ms)
 
     def usage(self, now_ms: int) -> Iterator[Usage]:
         for bound in self._bounds.values():
@@ -114,7 +115,10 @@ class Counters:
         for number in sorted(number for number in self._watched if number <= now_ms // self._window.size_ms):
             for bound in self._watched.pop(number):
                 last_ms = bound.last_ms
-                if last_ms is None or last_ms + keep_ms <= now_ms:
+                busy_ms = bound.owed_ms(now_ms) or (self._window.size_ms if bound.holds else 0)
+                if busy_ms:
+                    self._watch(bound, now_ms + busy_ms)
+                elif last_ms is None or last_ms + keep_ms <= now_ms:
                     del self._bounds[bound.key]
                     bound.dropped()
                     dropped += 1
@@ -137,12 +141,15 @@ class Counters:
                 if bound is not None:
                     yield bound
 
-    def _limit(self, bound: Bound) -> None:
+    def _limit(self, bound: Bound) -> bool:
+        """Set the limit that holds for ``bound``; returns whether it is another than before."""
         key = limiting_key(self._limits, bound.key.user, bound.key.client_id)
         limit = None if key is None else self._limits[key]
         bound.rule = None if key is None else self._policy.client(key)
-        if limit != bound.limit:
-            bound.set_limit(limit)
+        if limit == bound.limit:
+            return False
+        bound.set_limit(limit)
+        return True
 
 
 class Engine:
@@ -185,7 +192,7 @@ class Engine:
             added, changed, removed = differences(self._policy.table(kind), policy.table(kind))
             touched = added | changed | removed
             if touched and kind in self._counters:
-                self._counters[kind].apply(policy, touched)
+                self._counters[kind].apply(policy, touched, now_ms)
             added_total += len(added)
             changed_total += len(changed)
             removed_total += len(removed)

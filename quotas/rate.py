@@ -88,6 +88,11 @@ class Rate:
         return self._limit
 
     @property
+    def window(self) -> Window:
+        """How it is sampled."""
+        return self._window
+
+    @property
     def recorded_total(self) -> float:
         """Everything ever recorded."""
         return self._left + self._current.sum

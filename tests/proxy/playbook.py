@@ -101,6 +101,7 @@ class Play:
         mode: str = "enforce",
         response: str = "mute",
         max_delay_ms: int | None = None,
+        max_hold_ms: int = 8000,
         connected: bool = True,
         authenticated: bool = True,
         fetch_max_version: int | None = 15,
@@ -121,7 +122,13 @@ class Play:
         self.closed = 0
         limits = advertised_limits(fetch_max_version=fetch_max_version)
         self.throttling = Throttling(
-            mode=mode, window_ms=1000, max_delay_ms=max_delay_ms, call_later=self.loop.call_later, clock=self.loop.clock
+            mode=mode,
+            window_ms=1000,
+            max_delay_ms=max_delay_ms,
+            max_hold_ms=max_hold_ms,
+            lenience_ms=11_000,
+            call_later=self.loop.call_later,
+            clock=self.loop.clock,
         )
         self.rules = Rules(
             engine=self.engine,

@@ -1,0 +1,72 @@
+"""What a limit that is not enforced would have done: the same law, the same demand, and nobody held.
+
+Nobody waits in shadow mode, so what the counter sees is the demand. Enforced, what is over the limit would have come
+later, and less at once. So the demand waits here instead, first come, first served, and is charged when its turn
+would have come.
+"""
+
+from collections import deque
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from quotas.rate import Rate, Window
+
+PATIENCE_MS: Final = 120_000
+"""How long a client would have tried (delivery.timeout.ms): what would have waited longer would have been given up."""
+_MOST_WAITING: Final = 1000
+
+W = TypeVar("W")
+
+
+class Throttle(NamedTuple, Generic[W]):
+    """A throttle that would have been: whose, how long, and from when on."""
+
+    whose: W
+    throttle_ms: int
+    at_ms: int
+
+
+class Imagined(Generic[W]):
+    """One counter, as it would stand under enforcement. ``W`` is whose demand it is."""
+
+    __slots__ = ("_rate", "_until_ms", "_waiting", "_window")
+
+    def __init__(self, window: Window, limit: float) -> None:
+        self._window = window
+        self._rate = Rate(window, limit)
+        self._until_ms = 0
+        self._waiting: deque[tuple[float, W, int]] = deque()
+
+    def limit(self, limit: float) -> None:
+        """Judge by ``limit`` from now on."""
+        if limit != self._rate.limit:
+            self._rate.set_limit(limit)
+            self._until_ms = 0
+
+    def arrive(self, size: float, whose: W, now_ms: int) -> None:
+        """Take demand; ``settle`` says what comes of it."""
+        if len(self._waiting) >= _MOST_WAITING:
+            before, *_ = self._waiting.pop()
+            size += before  # requests beyond those are as one: their throttles are longer, and fewer
+        self._waiting.append((size, whose, now_ms))
+
+    def settle(self, now_ms: int) -> list[Throttle[W]]:
+        """Return the throttles that would have begun until now, in order."""
+        begun: list[Throttle[W]] = []
+        while self._waiting:
+            size, whose, came_ms = self._waiting[0]
+            at_ms = max(came_ms, self._until_ms)
+            if at_ms > now_ms and at_ms - came_ms <= PATIENCE_MS:
+                break
+            self._waiting.popleft()
+            if at_ms - came_ms > PATIENCE_MS:
+                continue
+            throttle_ms = self._rate.charge(size, at_ms)
+            if throttle_ms:
+                self._until_ms = at_ms + throttle_ms
+                begun.append(Throttle(whose, throttle_ms, at_ms))
+        return begun
+
+    def over(self, now_ms: int) -> bool:
+        """Nothing waits, and what was charged counts no more."""
+        last_ms = self._rate.last_ms
+        return not self._waiting and (last_ms is None or last_ms + self._window.keep_ms <= now_ms)
