@@ -7,8 +7,8 @@ from collections.abc import Callable
 from struct import Struct
 
 from protocol.errors import Cause, ProtocolError
-from protocol.frames import REQUEST_HEAD, FrameSplitter, Head
 from protocol.fetch import NO_SESSION, empty_answer, fetch_session
+from protocol.frames import REQUEST_HEAD, FrameSplitter, Head
 from protocol.headers import client_id, fetch_limits_offset, has_fetch_limits, produce_acks, request_body_offset
 from proxy.body import Body
 from proxy.identity.sasl import SaslObserver

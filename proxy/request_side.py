@@ -11,16 +11,15 @@ from protocol.api_versions import unsupported_version_answer
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD, Head
 from protocol.sasl import raw_token_end
+from proxy.body import Body
 from proxy.identity.sasl import SaslObserver, State
 from proxy.in_flight import RAW_TOKEN, InFlight, Rules, Wire, dropped
 from proxy.prelude import AFTER_CORRELATION_ID, NONE
-from proxy.body import Body
 from proxy.reasons import (
     ANSWERING,
     AT_BORDER,
     CROWDED,
     HELD_UP,
-    IN_LINE,
     MIDWAY,
     RAW_TOKENS,
     WITHIN,

@@ -211,7 +211,7 @@ class Session:
         throttling = self.rules.throttling
         counter = bound.live
         counter.owe(throttle_ms, now_ms)
-        throttle_ms = throttling.allow(throttle_ms)
+        throttle_ms = throttling.allow(counter.owed_ms(now_ms))
         throttling.note(bound, throttle_ms)
         meter.note_throttle(bound.kind, throttle_ms, now_ms)
         room_ms = max(self.sasl.deadline_ms - now_ms, 0)

@@ -32,25 +32,26 @@ class Throttles:
 
     __slots__ = ("_muted_ms", "_seen_ms", "muted_until_ms", "throttle_ms", "throttled", "waiting")
 
-    def __init__(self, now_ms: int) -> None:
+    def __init__(self) -> None:
         self.throttled = 0
         self.throttle_ms = 0
         self.waiting = 0
         """Requests that wait in line now."""
-        self.muted_until_ms = now_ms
+        self.muted_until_ms = 0
         """When the last of its mutes is over."""
         self._muted_ms = 0
         """Of the union of its mutes and waits, what has been counted: all until ``_seen_ms``."""
-        self._seen_ms = now_ms
+        self._seen_ms = 0
 
-    def note(self, throttle_ms: int, now_ms: int, at_ms: int) -> None:
-        """Count a throttle that begins at ``at_ms``: now, or before. Those of several connections may overlap."""
+    def note(self, throttle_ms: int, now_ms: int, at_ms: int | None = None) -> None:
+        """Count a throttle that begins now, or began at ``at_ms``. Those of several connections may overlap."""
         self._see(now_ms)
         self.throttled += 1
         self.throttle_ms += throttle_ms
-        end_ms = at_ms + throttle_ms
-        if at_ms < now_ms:
-            self._muted_ms += max(min(end_ms, now_ms) - max(at_ms, self.muted_until_ms), 0)
+        begin_ms = now_ms if at_ms is None else at_ms
+        end_ms = begin_ms + throttle_ms
+        if begin_ms < now_ms:
+            self._muted_ms += max(min(end_ms, now_ms) - max(begin_ms, self.muted_until_ms), 0)
         self.muted_until_ms = max(self.muted_until_ms, end_ms)
 
     def wait(self, change: int, now_ms: int) -> None:
@@ -133,24 +134,24 @@ class Meter:
 
     def note_throttle(self, kind: QuotaKind, throttle_ms: int, now_ms: int, at_ms: int | None = None) -> None:
         """Count a throttle given to a request of this client; ``at_ms`` is when it began, if not now."""
-        throttles = self._throttles(kind, now_ms)
+        throttles = self._throttles(kind)
         if throttles is not None:
-            throttles.note(throttle_ms, now_ms, now_ms if at_ms is None else at_ms)
+            throttles.note(throttle_ms, now_ms, at_ms)
 
     def note_wait(self, kind: QuotaKind, change: int, now_ms: int) -> None:
         """Take note that one more request of this client waits for its turn, or one fewer."""
-        throttles = self._throttles(kind, now_ms)
+        throttles = self._throttles(kind)
         if throttles is not None:
             throttles.wait(change, now_ms)
 
-    def _throttles(self, kind: QuotaKind, now_ms: int) -> Throttles | None:
+    def _throttles(self, kind: QuotaKind) -> Throttles | None:
         if kind is QuotaKind.PRODUCER_BYTE_RATE:
             if self.produce_throttles is None:
-                self.produce_throttles = Throttles(now_ms)
+                self.produce_throttles = Throttles()
             return self.produce_throttles
         if kind is QuotaKind.CONSUMER_BYTE_RATE:
             if self.fetch_throttles is None:
-                self.fetch_throttles = Throttles(now_ms)
+                self.fetch_throttles = Throttles()
             return self.fetch_throttles
         return None
 

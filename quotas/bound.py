@@ -193,17 +193,22 @@ class Bound(Rate):
 
     def _drain(self, now_ms: int) -> None:
         """Count what was recorded since the last time, and take off what the limit has made good."""
-        total = self.recorded_total
         if self._limit is None:
             self._level = 0.0
+            self._level_ms = now_ms
         else:
-            made_good = self._limit * max(now_ms - self._level_ms, 0) / 1000
-            self._level = max(max(self._level - made_good, 0.0) + total - self._counted, 0.0)
-        self._counted = total
-        self._level_ms = now_ms
+            self._make_good(min(self._current.last_ms, now_ms))  # what is recorded was recorded before then
+            self._level = max(self._level + self.recorded_total - self._counted, 0.0)
+            self._make_good(now_ms)
+        self._counted = self.recorded_total
+
+    def _make_good(self, now_ms: int) -> None:
+        if self._limit is not None and now_ms > self._level_ms:
+            self._level = max(self._level - self._limit * (now_ms - self._level_ms) / 1000, 0.0)
+            self._level_ms = now_ms
 
     def _roll(self, now_ms: int) -> None:
-        self._drain(max(self._current.last_ms, self._level_ms))  # what is recorded was recorded before then
+        self._drain(now_ms)
         super()._roll(now_ms)
 
     # --------------------------------------------------------------------------------------------- what is recorded

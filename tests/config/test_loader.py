@@ -149,7 +149,7 @@ def test_every_problem_is_told_at_once(file: Path) -> None:
         ("path: quotas.yaml", "path: {}", [":4:36: quotas.store.path: must be a path"]),
         ("type: file", "type: flie", [":4:24: quotas.store.type: 'flie' is not known; did you mean file?"]),
         ("{store: {type: file, path: quotas.yaml}}", "", [
-            ":4:1: quotas: has no settings; it takes store, mode, response, window, max_delay"]),
+            ":4:1: quotas: has no settings; it takes store, mode, response, window, max_delay, max_hold"]),
         ("42: 9142", "42: 9092", [
             f":3:74: listeners[0].brokers: port 9092 belongs to the bootstrap port of listener PLAIN already; {OWN}"]),
         ("quotas:", 'admin: {bind: ":9105"}\nquotas:', [

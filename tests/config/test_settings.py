@@ -39,7 +39,7 @@ def test_defaults() -> None:
     settings = SETTINGS
     assert (settings.cluster.refresh_s, settings.cluster.connect_timeout_s) == (30, 10)
     assert settings.listeners[0].authentication == "none"
-    assert (settings.quotas.mode, settings.quotas.response, settings.quotas.max_delay_ms) == ("enforce", "auto", None)
+    assert (settings.quotas.mode, settings.quotas.response, settings.quotas.max_delay_ms) == ("enforce", "mute", None)
     assert (settings.quotas.window.samples, settings.quotas.window.size_ms) == (11, 1000)
     assert settings.limits.request_bytes == 100 * 2**20
     assert settings.limits.request_before_authentication_bytes == 512 * 2**10

@@ -11,6 +11,7 @@ from protocol.headers import (
     MAX_HEADER_TAGS,
     client_id,
     fetch_limits_offset,
+    has_fetch_limits,
     produce_acks,
     produce_acks_offset,
     request_body_offset,
@@ -172,7 +173,22 @@ def test_produce_acks_of_any_bytes(body: bytes, version: int, missing: int) -> N
 @pytest.mark.parametrize("spec", [spec for spec in SPECS.values() if spec.name == "Fetch"], ids=repr)
 def test_fetch_limits_are_where_the_layout_has_them(spec: ApiSpec) -> None:
     if "max_bytes:i32 " not in spec.request_layout.partition("[")[0]:
-        assert fetch_limits_offset(spec) == -1
+        assert not has_fetch_limits(spec)
         return
-    assert fetch_limits_offset(spec) == fixed_offset(spec.request_layout, "min_bytes")
-    assert fetch_limits_offset(spec) + 4 == fixed_offset(spec.request_layout, "max_bytes")
+    assert has_fetch_limits(spec)
+    body = bytes(100)
+    assert fetch_limits_offset(spec, body, 30, 100) == 30 + (fixed_offset(spec.request_layout, "min_bytes") or 0)
+    assert fetch_limits_offset(spec, body, 30, 100) + 4 == 30 + (fixed_offset(spec.request_layout, "max_bytes") or 0)
+    assert fetch_limits_offset(spec, body[:40], 30, 100) == -1
+    with pytest.raises(ProtocolError):
+        fetch_limits_offset(spec, body, 30, 40)
+
+
+@pytest.mark.parametrize("spec", [spec for spec in SPECS.values() if spec.name == "ShareFetch"], ids=repr)
+@pytest.mark.parametrize("member", [b"\0", b"\1", b"\4abc", b"\x81\1" + bytes(128)])
+def test_share_fetch_limits_are_behind_group_member_epoch_and_wait(spec: ApiSpec, member: bytes) -> None:
+    body = b"\3gg" + member + bytes(8) + b"LIMITS.." + bytes(10)
+    at = fetch_limits_offset(spec, body, 0, len(body))
+    assert body[at : at + 8] == b"LIMITS.."
+    for cut in range(at + 8):
+        assert fetch_limits_offset(spec, body[:cut], 0, len(body)) == -1

@@ -27,13 +27,20 @@ class TestFetchThrottle:
         assert play.from_client(fetch(1, max_bytes=10**6, min_bytes=20_000)) == fetch(
             1, max_bytes=10 * KIB, min_bytes=10 * KIB
         )
+        play.from_broker(fetch_answer(1, 0))
         assert play.from_client(fetch(2, max_bytes=100)) == fetch(2, max_bytes=100)
+        play.from_broker(fetch_answer(2, 0))
         assert play.from_client(fetch(3, max_bytes=100, min_bytes=10**6)) == fetch(3, max_bytes=100, min_bytes=100)
 
-    def test_several_fetches_of_one_chunk_are_lowered_each(self) -> None:
+    def test_several_fetches_of_one_chunk_go_one_after_the_other_each_lowered_to_what_is_left(self) -> None:
         play = fetch_quota()
         asked = fetch(1) + list_offsets(2) + fetch(3)
-        assert play.from_client(asked) == fetch(1, max_bytes=10 * KIB) + list_offsets(2) + fetch(3, max_bytes=10 * KIB)
+        assert play.from_client(asked) == fetch(1, max_bytes=10 * KIB) + list_offsets(2)
+        assert play.client.paused
+        play.from_broker(fetch_answer(1, 4 * KIB - 14))
+        assert play.broker.take() == b""
+        play.from_broker(list_offsets_answer(2))
+        assert play.broker.take() == fetch(3, max_bytes=6 * KIB)
 
     def test_without_a_quota_it_stays(self) -> None:
         assert Play().from_client(fetch(1)) == fetch(1)

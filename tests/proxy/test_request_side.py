@@ -80,13 +80,17 @@ class TestProduceThrottle:
         play.loop.advance(3000)
         assert not play.client.paused
 
-    def test_a_throttle_that_ends_within_its_frame_needs_no_mute_but_the_answer(self) -> None:
+    def test_a_request_of_more_than_is_left_is_charged_as_it_comes_and_throttled_at_its_end(self) -> None:
         play = produce_quota()
         whole = produce(1, 12 * KIB)
         play.from_client(whole[:50])
+        (usage,) = play.engine.usage(play.loop.now_ms)
+        assert usage.charged_total == 46
         play.loop.advance(5000)
         assert play.from_client(whole[50:] + list_offsets(2)) == whole[50:]
-        play.from_broker(produce_answer(1))
+        assert 2000 < throttle_of(play.from_broker(produce_answer(1))) < 2100
+        assert play.broker.take() == b""
+        play.loop.advance(2100)
         assert play.broker.take() == list_offsets(2)
         assert not play.client.paused
 
@@ -124,12 +128,19 @@ class TestProduceThrottle:
         play.from_client(produce(1, 40 * KIB))
         assert throttle_of(play.from_broker(produce_answer(1))) == 500
 
-    def test_group_traffic_is_never_held_longer_than_one_window(self) -> None:
+    def test_group_traffic_passes_a_connection_in_debt(self) -> None:
         play = produce_quota()
         play.from_client(heartbeat(1))
         play.from_broker(heartbeat_answer(1))
         play.from_client(produce(2, 40 * KIB))
-        assert throttle_of(play.from_broker(produce_answer(2))) == 1000
+        assert throttle_of(play.from_broker(produce_answer(2))) > 29_000
+        assert play.from_client(heartbeat(3)) == heartbeat(3)
+        assert play.from_broker(heartbeat_answer(3)) == heartbeat_answer(3)
+        assert play.from_client(produce(4, 100)) == b""
+        play.loop.advance(29_000)
+        assert play.broker.take() == b""
+        play.loop.advance(2_000)
+        assert play.broker.take() == produce(4, 100)
 
     def test_a_changed_quota_holds_for_the_next_request_of_an_open_connection(self) -> None:
         play = Play()

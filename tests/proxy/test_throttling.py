@@ -1,6 +1,7 @@
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.faults import counts
 from proxy.throttling import Throttling
 from quotas.engine import Bound, Engine, Window
 from quotas.entities import Entity
@@ -20,7 +21,13 @@ class Recorder:
 
 def throttling(loop: FakeLoop, mode: str = "enforce", max_delay_ms: int | None = None) -> Throttling:
     return Throttling(
-        mode=mode, window_ms=1000, max_delay_ms=max_delay_ms, call_later=loop.call_later, clock=loop.clock
+        mode=mode,
+        window_ms=1000,
+        max_delay_ms=max_delay_ms,
+        max_hold_ms=8000,
+        lenience_ms=11_000,
+        call_later=loop.call_later,
+        clock=loop.clock,
     )
 
 
@@ -37,13 +44,32 @@ def test_shadow_notes_what_is_not_to_be_applied(mode: str, enforces: bool) -> No
     assert (counter.throttled_total, counter.throttle_ms_total) == (1, 700)
 
 
-@pytest.mark.parametrize(
-    ("throttle_ms", "max_delay_ms", "one_window", "applied"),
-    [(5000, None, False, 5000), (5000, 3000, False, 3000), (5000, None, True, 1000), (5000, 300, True, 300)],
-)
-def test_ceilings(throttle_ms: int, max_delay_ms: int | None, one_window: bool, applied: int) -> None:
-    allowed = throttling(FakeLoop(), max_delay_ms=max_delay_ms).allow(throttle_ms, one_window=one_window)
-    assert allowed == applied
+@pytest.mark.parametrize(("throttle_ms", "max_delay_ms", "applied"), [(5000, None, 5000), (5000, 3000, 3000)])
+def test_ceilings(throttle_ms: int, max_delay_ms: int | None, applied: int) -> None:
+    assert throttling(FakeLoop(), max_delay_ms=max_delay_ms).allow(throttle_ms) == applied
+
+
+def test_a_fault_in_one_session_leaves_the_others_that_are_due_at_once() -> None:
+    loop = FakeLoop()
+    queues = throttling(loop)
+
+    class Broken(Recorder):
+        aborted = False
+
+        def throttle_over(self, now_ms: int) -> None:
+            raise KeyError(now_ms)
+
+        def abort(self) -> None:
+            self.aborted = True
+
+    broken, fine, later = Broken(), Recorder(), Recorder()
+    for session, delay_ms in ((broken, 100), (fine, 100), (later, 300)):
+        queues.mute(PRODUCER, session, loop.now_ms + delay_ms)
+    before = counts["throttle over"]
+    loop.advance(1000)
+    assert broken.aborted
+    assert counts["throttle over"] == before + 1
+    assert len(fine.over_at_ms) == len(later.over_at_ms) == 1
 
 
 def test_the_first_throttle_of_a_counter_is_logged_with_the_rule_and_the_limit() -> None:

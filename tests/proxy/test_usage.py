@@ -158,6 +158,7 @@ def test_the_muted_time_of_an_interval_is_that_in_which_a_connection_is_not_read
             for session, client in ((play.session, play.client), (other, wire)):
                 if not client.paused and chance.random() < 0.002:
                     session.requests.feed(produce(1, chance.randrange(6000)), play.loop.now_ms)
+                if session._in_flight:
                     session.answers.feed(produce_answer(1), play.loop.now_ms)
             muted_ms += play.client.paused or wire.paused
             play.loop.advance(1)
@@ -169,7 +170,7 @@ def test_the_muted_time_of_an_interval_is_that_in_which_a_connection_is_not_read
         assert bool(throttle_ms) == bool(throttled)
     assert shown == seen
     assert 1000 in seen  # muted all the time
-    assert waited_ms > sum(seen)  # both at once, some of it
+    assert waited_ms < sum(seen) + 10_000  # one throttle after the other, but for the last no time is told twice
 
 
 def test_clients_beyond_the_most_share_a_meter() -> None:

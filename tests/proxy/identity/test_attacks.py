@@ -109,7 +109,7 @@ class TestOnePipelined:
         record = produce(3, 100)
         play.from_client(authenticate(2, b"\0admin\0guess") + record)
         play.from_broker(authenticate_answer(2, error_code=BAD_PASSWORD))
-        assert charged(play) == {ANONYMOUS: size(record)}
+        assert charged(play) == {}
 
     def test_a_second_token_is_not_answered_by_the_success_of_the_first(self) -> None:
         play = accepted(PLAIN)
