@@ -47,9 +47,9 @@ class Series:
         """Bytes per second between two moments."""
         return (self.bytes_at(to_s) - self.bytes_at(from_s)) / (to_s - from_s)
 
-    def steady_rate(self) -> float:
-        """Bytes per second over the three windows (33 s) that follow the first one."""
-        first, last = self.steady_span_s()
+    def steady_rate(self, windows: int = MEASURED_WINDOWS) -> float:
+        """Bytes per second over the windows (three: 33 s) that follow the first one."""
+        first, last = self.steady_span_s(windows)
         if self._at_s[-1] < last - END_SLACK_S:
             raise ValueError(f"the series ends {last - self._at_s[-1]:.1f} s before its last window does")
         return self.rate(first, last)
@@ -59,10 +59,10 @@ class Series:
         has_begun = bool(self._bytes) and self._bytes[-1] > self._bytes[0]
         return has_begun and self._at_s[-1] >= self.steady_span_s()[1]
 
-    def steady_span_s(self) -> tuple[float, float]:
+    def steady_span_s(self, windows: int = MEASURED_WINDOWS) -> tuple[float, float]:
         """What `steady_rate` measures, as moments of the monotonic clock."""
         first = self.start_s() + WINDOW_S - LEAD_S
-        return first, first + MEASURED_WINDOWS * WINDOW_S
+        return first, first + windows * WINDOW_S
 
 
 class LogMeter:
