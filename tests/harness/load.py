@@ -101,7 +101,7 @@ class RefusedError(Exception):
     """A broker's answer that says an error."""
 
 
-def produce_request(topic: str, client_id: str, records_bytes: int) -> bytes:
+def produce_request(topic: str, client_id: str, records_bytes: int, partition: int = 0) -> bytes:
     """Produce v7, acks=1, one batch of one record: `records_bytes` in all."""
     records = record_batch(records_bytes)
     name = topic.encode()
@@ -109,7 +109,7 @@ def produce_request(topic: str, client_id: str, records_bytes: int) -> bytes:
         struct.pack(">hhii", -1, 1, 30_000, 1)  # transactional_id null, acks, timeout_ms, one topic
         + struct.pack(">h", len(name))
         + name
-        + struct.pack(">iii", 1, 0, len(records))  # one partition: 0
+        + struct.pack(">iii", 1, partition, len(records))
         + records
     )
     return frame(PRODUCE, PRODUCE_VERSION, 1, client_id, body)

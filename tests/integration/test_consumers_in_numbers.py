@@ -12,10 +12,11 @@ from statistics import fmean
 import pytest
 
 from tests.harness.kafka import KafkaCluster
-from tests.harness.load import Load, Shape, fetch_request, produce_request, run_loads
-from tests.harness.measure import LEAD_S, log_bytes
+from tests.harness.load import Load, Shape, fetch_request, run_loads
+from tests.harness.measure import LEAD_S
 from tests.harness.sluice import SluiceProcess
-from tests.integration.conftest import SHORT_WINDOW_SAMPLES, fresh_name
+from tests.integration.conftest import SHORT_WINDOW_SAMPLES
+from tests.integration.filled import filled_topic
 
 LIMIT_BYTES_PER_S = 100_000
 LEAST, MOST = 0.93, 1.06
@@ -108,10 +109,8 @@ def _assert_in_full(table: Table, cell: Cell) -> None:
 def _compare(cluster: KafkaCluster, cells: tuple[Cell, ...], samples: int, windows: int) -> Table:
     """All cells at once, on both sides; what is allowed at once is what fits all samples but one."""
     node_id = cluster.node_ids[0]
-    topic = fresh_name("consumed")
-    cluster.create_topic(topic, leader=node_id)
     allowance_bytes = LIMIT_BYTES_PER_S * (samples - 1)
-    _fill(cluster, topic, node_id, allowance_bytes)
+    topic = filled_topic(cluster, node_id, allowance_bytes, batch_bytes=BATCH_BYTES)
     settings = {"quotas": {"window": {"samples": samples, "size": "1s"}}}
     keys = [(side, cell.name) for cell in cells for side in SIDES]
     with (
@@ -126,14 +125,6 @@ def _compare(cluster: KafkaCluster, cells: tuple[Cell, ...], samples: int, windo
                 shapes.append(Shape(addresses[side], request, cell.connections, obeys=True))
         loads = run_loads(shapes, duration_s=samples * (1.0 + windows) + 1.0)
     return {key: Seen(load, samples, windows) for key, load in zip(keys, loads, strict=True)}
-
-
-def _fill(cluster: KafkaCluster, topic: str, node_id: int, size: int) -> None:
-    shape = Shape(cluster.direct(node_id), produce_request(topic, "fill", BATCH_BYTES))
-    folder = cluster.log_folder(topic)
-    while log_bytes(folder) < size:
-        (load,) = run_loads([shape], duration_s=0.2)
-        assert load.errors == []
 
 
 @contextmanager

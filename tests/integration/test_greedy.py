@@ -30,12 +30,13 @@ from tests.harness.greedy import (
     two_versions,
 )
 from tests.harness.kafka import KafkaCluster
-from tests.harness.load import Shape, fetch_request, produce_request, run_loads
-from tests.harness.measure import WINDOW_S, log_bytes
+from tests.harness.load import fetch_request, produce_request
+from tests.harness.measure import WINDOW_S
 from tests.harness.secure import REAUTH, REAUTH_MS, SecureCluster
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Address
 from tests.integration.conftest import fresh_name
+from tests.integration.filled import filled_topic
 from tests.integration.identity import USERS
 
 LIMIT_BYTES_PER_S = 1_000_000
@@ -91,9 +92,7 @@ class Stage:
         self.address = address
         self.node_id = node_id
         self.login = login
-        self.filled = fresh_name("filled")
-        cluster.create_topic(self.filled, leader=node_id)
-        _fill(cluster, self.filled, node_id)
+        self.filled = filled_topic(cluster, node_id, FILL_BYTES, batch_bytes=BATCH_BYTES)
 
     def fetching(self, name: str, ways: Ways, stagger_s: float = 0.0) -> Attack:
         request = fetch_request(self.filled, name, FETCH_BYTES)
@@ -207,14 +206,6 @@ def _mixed(ways: dict[str, Ways]) -> list[tuple[Way, int]]:
 
 def _duration_s(windows: int) -> float:
     return (1 + windows) * WINDOW_S + TAIL_S
-
-
-def _fill(cluster: KafkaCluster, topic: str, node_id: int) -> None:
-    shape = Shape(cluster.direct(node_id), produce_request(topic, "fill", BATCH_BYTES))
-    folder = cluster.log_folder(topic)
-    while log_bytes(folder) < FILL_BYTES:
-        (load,) = run_loads([shape], duration_s=0.5)
-        assert load.errors == []
 
 
 def _quotas(names: list[str]) -> str:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from tests.harness.clients.tasks import Administer, Consume, Produce, Security, index_of, parse
+from tests.harness.clients.tasks import Administer, Consume, Group, Produce, Security, index_of, parse
 from tests.harness.tokens import unsecured_token
 
 PROGRESS_S: Final = 0.25
@@ -30,6 +30,15 @@ def run(
     except Exception as error:
         emit("error", text=f"{type(error).__name__}: {error}")
         raise
+
+
+def run_group(consume: Callable[[Group], None]) -> None:
+    """The same, of a program of many consumers."""
+    logging.basicConfig(level=logging.WARNING)
+    task = parse(sys.argv[1:])
+    if not isinstance(task, Group):
+        raise TypeError(f"{type(task).__name__} is not for a group")
+    consume(task)
 
 
 def emit(event: str, **values: object) -> None:
