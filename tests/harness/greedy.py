@@ -156,6 +156,8 @@ class Outcome:
 
     def first(self) -> float:
         """Bytes of the first ten seconds, in seconds' worth of the quota."""
+        if self.series.is_empty():
+            return 0.0
         start_s = self.series.start_s()
         return self.series.rate(start_s - LEAD_S, start_s + FIRST_S) * (FIRST_S + LEAD_S) / self.counter.limit
 
@@ -164,6 +166,8 @@ class Outcome:
         return WINDOW_S + self.counter.quantum / self.counter.limit
 
     def _rate(self, windows: int) -> float:
+        if self.series.is_empty():
+            return 0.0
         if self.counter.ran_away_s is not None:  # it was stopped: what it had reached by then
             start_s = self.series.start_s() - SAMPLE_S
             return self.series.rate(start_s, max(self.counter.ran_away_s, start_s + SAMPLE_S))

@@ -60,6 +60,14 @@ class Load:
 
 def run_loads(loads: Iterable["Shape"], duration_s: float) -> list[Load]:
     """All at the same time; returns when the time is over and every answer is in."""
+    started, threads = start_loads(loads, duration_s)
+    for thread in threads:
+        thread.join(duration_s + ANSWER_TIMEOUT_S)
+    return started
+
+
+def start_loads(loads: Iterable["Shape"], duration_s: float) -> tuple[list[Load], list[threading.Thread]]:
+    """The same, without waiting; the loads grow."""
     started = [(shape, Load()) for shape in loads]
     end_s = time.monotonic() + duration_s
     threads = [
@@ -69,9 +77,7 @@ def run_loads(loads: Iterable["Shape"], duration_s: float) -> list[Load]:
     ]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join(duration_s + ANSWER_TIMEOUT_S)
-    return [load for _, load in started]
+    return [load for _, load in started], threads
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,10 @@ class Series:
         self._at_s.append(at_s)
         self._bytes.append(total_bytes)
 
+    def is_empty(self) -> bool:
+        """Whether no byte has come."""
+        return not self._bytes or self._bytes[-1] == self._bytes[0]
+
     def start_s(self) -> float:
         """When the first bytes had come."""
         return next(at_s for at_s, total in zip(self._at_s, self._bytes, strict=True) if total > self._bytes[0])
@@ -56,8 +60,7 @@ class Series:
 
     def has_steady_rate(self) -> bool:
         """Whether the three windows are over already; for a series that is still growing."""
-        has_begun = bool(self._bytes) and self._bytes[-1] > self._bytes[0]
-        return has_begun and self._at_s[-1] >= self.steady_span_s()[1]
+        return not self.is_empty() and self._at_s[-1] >= self.steady_span_s()[1]
 
     def steady_span_s(self, windows: int = MEASURED_WINDOWS) -> tuple[float, float]:
         """What `steady_rate` measures, as moments of the monotonic clock."""

@@ -9,6 +9,8 @@ from tests.harness.clients.process import ClientProcess, Event
 from tests.harness.measure import LEAD_S, WINDOW_S, Series
 
 FIRST_S = 10.0
+_TIME_OUTS = ("due to request timeout", "setup timeout", "timed out", "session expired")
+"""What Java's log says of them."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,8 @@ class GroupRun:
             if event["event"] == "assigned":
                 owners |= dict.fromkeys(event["partitions"], event["member"])
             elif event["event"] == "revoked":
-                owners = {partition: member for partition, member in owners.items() if member != event["member"]}
+                gone = {each for each in event["partitions"] if owners.get(each) == event["member"]}
+                owners = {partition: member for partition, member in owners.items() if partition not in gone}
             if len(owners) == self.partitions and len(set(owners.values())) == min(self.members, self.partitions):
                 return float(event["at_s"])
         raise ValueError(f"{len(owners)} of {self.partitions} partitions had a member at the end")
@@ -56,7 +59,7 @@ class GroupRun:
         """What the clients complained of, and lost connections as they count them."""
         said = [event["text"] for event in self._while_open() if event["event"] == "trouble"]
         lost = [f"{self.closing[kind]} {kind}" for kind in ("disconnects", "timeouts") if self.closing[kind]]
-        timed_out = sum("timeout" in line or "timed out" in line for line in self.stderr.splitlines())
+        timed_out = sum(any(words in line for words in _TIME_OUTS) for line in self.stderr.splitlines())
         return [*said, *lost, *([f"{timed_out} lines of time-outs"] if timed_out else [])]
 
     @property

@@ -12,6 +12,7 @@ from tests.harness.clients.tasks import Administer, Consume, Group, Produce, Sec
 from tests.harness.tokens import unsecured_token
 
 PROGRESS_S: Final = 0.25
+_emitting = threading.Lock()
 
 
 def run(
@@ -42,8 +43,9 @@ def run_group(consume: Callable[[Group], None]) -> None:
 
 
 def emit(event: str, **values: object) -> None:
-    """One event; `at_s` is the machine's monotonic clock, which all programs share."""
-    print(json.dumps({"event": event, "at_s": time.monotonic(), **values}), flush=True)
+    """One event; `at_s` is the machine's monotonic clock, which all programs share. From any thread."""
+    with _emitting:
+        print(json.dumps({"event": event, "at_s": time.monotonic(), **values}), flush=True)
 
 
 def stop_requested() -> threading.Event:
