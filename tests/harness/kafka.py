@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from tests.harness.admin import BrokerAdmin, Entity, set_broker_quota
+from tests.harness.admin import BrokerAdmin, Entity, set_broker_quota, set_client_quotas
 from tests.harness.broker import PLAIN, Broker, BrokerListener, Node, Setup
 from tests.harness.jars import NEWEST_BROKER, jar_dir
 from tests.harness.wire import Address
@@ -147,6 +147,10 @@ class KafkaCluster:
     def set_quota(self, entity: Entity, **quotas: float | None) -> None:
         """Set (None: remove) the cluster's own quotas, as kafka-configs does; in force when it returns."""
         set_broker_quota(self.version, self.bootstrap, entity, quotas)
+
+    def set_client_quotas(self, quota: str, limits: Mapping[str, float | None]) -> None:
+        """One quota of many client-ids; as `set_quota`, and at once."""
+        set_client_quotas(self.nodes[0].direct, quota, limits)
 
     def log_folder(self, topic: str, partition: int = 0) -> Path:
         """Where the leader of now keeps the partition: what has arrived is to be seen there, by no client."""

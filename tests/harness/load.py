@@ -1,6 +1,7 @@
 """Load of exact shape, by hand: so many connections, requests of just this size, the next one when the answer is in.
 
-It takes no notice of throttle_time_ms, so that what limits it is the mute, and it notes each throttle time it is told.
+It takes no notice of throttle_time_ms (unless it is told to obey, as clients do), so that what limits it is the mute,
+and it notes each throttle time it is told.
 The same load against a broker's own quota and through the proxy is comparable request by request.
 """
 
@@ -59,6 +60,14 @@ class Load:
 
 def run_loads(loads: Iterable["Shape"], duration_s: float) -> list[Load]:
     """All at the same time; returns when the time is over and every answer is in."""
+    started, threads = start_loads(loads, duration_s)
+    for thread in threads:
+        thread.join(duration_s + ANSWER_TIMEOUT_S)
+    return started
+
+
+def start_loads(loads: Iterable["Shape"], duration_s: float) -> tuple[list[Load], list[threading.Thread]]:
+    """The same, without waiting; the loads grow."""
     started = [(shape, Load()) for shape in loads]
     end_s = time.monotonic() + duration_s
     threads = [
@@ -68,9 +77,7 @@ def run_loads(loads: Iterable["Shape"], duration_s: float) -> list[Load]:
     ]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join(duration_s + ANSWER_TIMEOUT_S)
-    return [load for _, load in started]
+    return [load for _, load in started], threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +88,8 @@ class Shape:
     request: bytes
     connections: int = 1
     log_in: Callable[[Connection], object] = lambda _: None
+    obeys: bool = False
+    """Whether it waits for as long as throttle_time_ms says before it asks again."""
 
     def answer(self, response: bytes, at_s: float) -> Answer:
         """What the response says: Produce is charged by request (its frame without the size), Fetch by response.
@@ -98,7 +107,7 @@ class RefusedError(Exception):
     """A broker's answer that says an error."""
 
 
-def produce_request(topic: str, client_id: str, records_bytes: int) -> bytes:
+def produce_request(topic: str, client_id: str, records_bytes: int, partition: int = 0) -> bytes:
     """Produce v7, acks=1, one batch of one record: `records_bytes` in all."""
     records = record_batch(records_bytes)
     name = topic.encode()
@@ -106,23 +115,32 @@ def produce_request(topic: str, client_id: str, records_bytes: int) -> bytes:
         struct.pack(">hhii", -1, 1, 30_000, 1)  # transactional_id null, acks, timeout_ms, one topic
         + struct.pack(">h", len(name))
         + name
-        + struct.pack(">iii", 1, 0, len(records))  # one partition: 0
+        + struct.pack(">iii", 1, partition, len(records))
         + records
     )
     return frame(PRODUCE, PRODUCE_VERSION, 1, client_id, body)
 
 
-def fetch_request(topic: str, client_id: str, partition_bytes: int) -> bytes:
-    """Fetch v11 without a session, always from offset 0."""
+def fetch_request(topic: str, client_id: str, partition_bytes: int, version: int = FETCH_VERSION) -> bytes:
+    """Fetch v3 to v11 without a session, always from offset 0."""
     name = topic.encode()
+    since = {3: struct.pack(">i", 1 << 26), 4: b"\0", 7: struct.pack(">ii", 0, -1)}  # max bytes, isolation, no session
+    epoch = struct.pack(">i", -1) if version >= 9 else b""
+    log_start = struct.pack(">q", -1) if version >= 5 else b""
     body = (
-        struct.pack(">iiiibii", -1, 500, 1, 1 << 26, 0, 0, -1)  # a consumer, max_wait_ms, min and max bytes, no session
+        struct.pack(">iii", -1, 500, 1)  # a consumer, max_wait_ms, min_bytes
+        + b"".join(field for first, field in since.items() if version >= first)
         + struct.pack(">ih", 1, len(name))
         + name
-        + struct.pack(">iiiqqi", 1, 0, -1, 0, -1, partition_bytes)
-        + struct.pack(">ih", 0, 0)  # nothing forgotten, no rack
+        + struct.pack(">ii", 1, 0)
+        + epoch
+        + struct.pack(">q", 0)
+        + log_start
+        + struct.pack(">i", partition_bytes)
+        + (struct.pack(">i", 0) if version >= 7 else b"")  # nothing forgotten
+        + (struct.pack(">h", 0) if version >= 11 else b"")  # no rack
     )
-    return frame(FETCH, FETCH_VERSION, 1, client_id, body)
+    return frame(FETCH, version, 1, client_id, body)
 
 
 def record_batch(size: int) -> bytes:
@@ -144,7 +162,10 @@ def _drive(shape: Shape, load: Load, answers: list[Answer], end_s: float) -> Non
             shape.log_in(connection)
             while time.monotonic() < end_s:
                 response = connection.exchange(shape.request)
-                answers.append(shape.answer(response, time.monotonic()))
+                answer = shape.answer(response, time.monotonic())
+                answers.append(answer)
+                if shape.obeys:
+                    time.sleep(max(0.0, min(answer.throttle_ms / 1000, end_s - time.monotonic())))
     except (OSError, RefusedError) as error:
         load.errors.append(repr(error))
 

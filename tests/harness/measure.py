@@ -35,6 +35,10 @@ class Series:
         self._at_s.append(at_s)
         self._bytes.append(total_bytes)
 
+    def is_empty(self) -> bool:
+        """Whether no byte has come."""
+        return not self._bytes or self._bytes[-1] == self._bytes[0]
+
     def start_s(self) -> float:
         """When the first bytes had come."""
         return next(at_s for at_s, total in zip(self._at_s, self._bytes, strict=True) if total > self._bytes[0])
@@ -47,22 +51,21 @@ class Series:
         """Bytes per second between two moments."""
         return (self.bytes_at(to_s) - self.bytes_at(from_s)) / (to_s - from_s)
 
-    def steady_rate(self) -> float:
-        """Bytes per second over the three windows (33 s) that follow the first one."""
-        first, last = self.steady_span_s()
+    def steady_rate(self, windows: int = MEASURED_WINDOWS) -> float:
+        """Bytes per second over the windows (three: 33 s) that follow the first one."""
+        first, last = self.steady_span_s(windows)
         if self._at_s[-1] < last - END_SLACK_S:
             raise ValueError(f"the series ends {last - self._at_s[-1]:.1f} s before its last window does")
         return self.rate(first, last)
 
     def has_steady_rate(self) -> bool:
         """Whether the three windows are over already; for a series that is still growing."""
-        has_begun = bool(self._bytes) and self._bytes[-1] > self._bytes[0]
-        return has_begun and self._at_s[-1] >= self.steady_span_s()[1]
+        return not self.is_empty() and self._at_s[-1] >= self.steady_span_s()[1]
 
-    def steady_span_s(self) -> tuple[float, float]:
+    def steady_span_s(self, windows: int = MEASURED_WINDOWS) -> tuple[float, float]:
         """What `steady_rate` measures, as moments of the monotonic clock."""
         first = self.start_s() + WINDOW_S - LEAD_S
-        return first, first + MEASURED_WINDOWS * WINDOW_S
+        return first, first + windows * WINDOW_S
 
 
 class LogMeter:

@@ -74,9 +74,14 @@ class Connection:
         """Everything until the peer closes; TimeoutError if it does not."""
         found = bytearray()
         with contextlib.suppress(ConnectionError):
-            while chunk := self._socket.recv(1 << 16):
+            while chunk := self._some(1 << 16):
                 found += chunk
         return bytes(found)
+
+    def cut(self) -> None:
+        """End it from another thread: whoever waits for it is told at once."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self._socket.close()
@@ -90,11 +95,15 @@ class Connection:
     def _exactly(self, size: int) -> bytes:
         chunks = bytearray()
         while len(chunks) < size:
-            chunk = self._socket.recv(min(size - len(chunks), 1 << 20))
+            chunk = self._some(min(size - len(chunks), 1 << 20))
             if not chunk:
                 raise ConnectionError(f"closed after {len(chunks)} of {size} bytes")
             chunks += chunk
         return bytes(chunks)
+
+    def _some(self, size: int) -> bytes:
+        """What has come, at most so much; nothing at the end of the stream."""
+        return self._socket.recv(size)
 
 
 def answers_api_versions(address: Address) -> bool:

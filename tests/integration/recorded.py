@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter as Sums
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -60,6 +61,15 @@ def rows(found: Iterable[Document]) -> Iterable[dict[str, Any]]:
         columns = document["rows"]
         for values in zip(*columns.values(), strict=True):
             yield {"time_ms": document["time_ms"], **dict(zip(columns, values, strict=True))}
+
+
+def totals(found: Iterable[Document], client_id: str) -> Sums[str]:
+    """Return the sums over all rows of a client."""
+    sums: Sums[str] = Sums()
+    for row in rows(found):
+        if row["client_id"] == client_id:
+            sums.update({name: value for name, value in row.items() if isinstance(value, int) and name != "time_ms"})
+    return sums
 
 
 def recording(found: Iterable[Document], counters: Sequence[Counter], begin_s: float, seconds: int) -> Recording:

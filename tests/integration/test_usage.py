@@ -1,9 +1,7 @@
 """Usage records against real brokers: every byte of the wire stands in them, whatever happens to the topic."""
 
 import json
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +11,7 @@ from tests.harness.measure import wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Connection
 from tests.integration.conftest import fresh_name
-from tests.integration.recorded import documents
+from tests.integration.recorded import documents, totals
 
 pytestmark = pytest.mark.integration
 
@@ -21,18 +19,6 @@ NODE_ID = 5
 REQUESTS = 200
 SHORT_WINDOW = {"window": {"samples": 3, "size": "1s"}}
 QUOTAS = "quotas:\n  - {entity: {client-id: slow}, producer_byte_rate: 100000}\n"
-
-
-def totals(found: list[dict[str, Any]], client_id: str) -> Counter[str]:
-    """The sums over all rows of a client."""
-    sums: Counter[str] = Counter()
-    for document in found:
-        columns = document["rows"]
-        for row in zip(*columns.values(), strict=True):
-            values = dict(zip(columns, row, strict=True))
-            if values["client_id"] == client_id:
-                sums.update({name: value for name, value in values.items() if isinstance(value, int)})
-    return sums
 
 
 def exchange(sluice: SluiceProcess, topic: str, client_id: str, requests: int = REQUESTS) -> tuple[int, int]:

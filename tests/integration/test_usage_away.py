@@ -32,8 +32,8 @@ from tests.harness.secure import SASL_TLS, SecureCluster
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Address, Connection
 from tests.integration.conftest import fresh_name
-from tests.integration.recorded import documents
-from tests.integration.test_usage import NODE_ID, totals
+from tests.integration.recorded import documents, totals
+from tests.integration.test_usage import NODE_ID
 
 pytestmark = pytest.mark.matrix  # a minute without a topic, more than once
 

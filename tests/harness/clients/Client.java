@@ -11,6 +11,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.TreeMap;
 import java.util.TreeSet;
 import org.apache.kafka.clients.admin.AdminClient;
 import org.apache.kafka.clients.admin.NewTopic;
@@ -38,6 +39,7 @@ public final class Client {
     private final Map<String, String> task = new HashMap<>();
     private final TreeSet<Long> indexes = new TreeSet<>();
     private final List<String> errors = new ArrayList<>();
+    private final Map<String, Integer> failed = new TreeMap<>();
     private byte[] pattern = new byte[0];
     private long records;
     private long bytes;
@@ -141,6 +143,7 @@ public final class Client {
             if (error != null) {
                 synchronized (this) {
                     errors.add(error.toString());
+                    failed.merge(error.getClass().getSimpleName(), 1, Integer::sum);
                 }
             } else if (tallied) {
                 add(index, size);
@@ -297,7 +300,10 @@ public final class Client {
         if (records != reportedRecords && nowS() - reportedS >= PROGRESS_S) {
             reportedS = nowS();
             reportedRecords = records;
-            emit("progress", "\"records\": " + records + ", \"bytes\": " + bytes);
+            List<String> kinds = new ArrayList<>();
+            failed.forEach((kind, count) -> kinds.add(quoted(kind) + ": " + count));
+            String lost = ", \"failed\": {" + String.join(", ", kinds) + "}";
+            emit("progress", "\"records\": " + records + ", \"bytes\": " + bytes + lost);
         }
     }
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from tests.harness.jars import CLIENT_EXTRAS, NEWEST_BROKER, JarError, cache_dir, classpath
 
-SOURCE: Final = Path(__file__).with_name("Client.java")
+SOURCES: Final = Path(__file__).parent
 COMPILE_TIMEOUT_S: Final = 120
 TOOL_TIMEOUT_S: Final = 90.0
 OPTIONS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -19,11 +19,11 @@ class ToolError(Exception):
     """A tool of the distribution that failed; carries what it said."""
 
 
-def java_command(version: str) -> list[str]:
-    """Client.java with kafka-clients of that version."""
+def java_command(version: str, program: str = "Client") -> list[str]:
+    """Client.java, or another program beside it, with kafka-clients of that version."""
     jars = f"kafka-clients-{version}"
-    classes = f"{_compiled(jars)}:{classpath(jars)}:{classpath(CLIENT_EXTRAS.name)}"
-    return ["java", *OPTIONS, "-cp", classes, "Client"]
+    classes = f"{_compiled(jars, program)}:{classpath(jars)}:{classpath(CLIENT_EXTRAS.name)}"
+    return ["java", *OPTIONS, "-cp", classes, program]
 
 
 def tool_command(main_class: str, *arguments: str) -> list[str]:
@@ -40,17 +40,18 @@ def run_tool(main_class: str, *arguments: str, text: str = "") -> str:
     return done.stdout
 
 
-def _compiled(jars: str) -> Path:
+def _compiled(jars: str, program: str) -> Path:
     """The class files, compiled once for each source text and jar set."""
-    digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:12]
+    source = SOURCES / f"{program}.java"
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
     place = cache_dir() / "classes" / f"{jars}-{digest}"
     if place.is_dir():
         return place
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place.parent) as scratch:
-        command = ["javac", "-nowarn", "-cp", classpath(jars), "-d", scratch, str(SOURCE)]
+        command = ["javac", "-nowarn", "-cp", classpath(jars), "-d", scratch, str(source)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False)
         if done.returncode != 0:
-            raise JarError(f"{SOURCE.name} does not compile against {jars}:\n{done.stderr}")
+            raise JarError(f"{source.name} does not compile against {jars}:\n{done.stderr}")
         shutil.copytree(scratch, place, dirs_exist_ok=True)
     return place

@@ -5,7 +5,7 @@ from typing import Final
 
 from tests.harness.clients.java import java_command
 from tests.harness.clients.process import ClientProcess, python_command
-from tests.harness.clients.tasks import Task
+from tests.harness.clients.tasks import Group, Task
 
 BY_PASSWORD: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 ALL_MECHANISMS: Final = (*BY_PASSWORD, "OAUTHBEARER")
@@ -30,7 +30,15 @@ class ClientKind:
     """Whether it knows KIP-368."""
 
     def run(self, task: Task) -> ClientProcess:
-        command = python_command(self.module) if self.module else java_command(self.java_version)
+        """A group is a program of its own, which confluent-kafka and Java 4 have."""
+        if isinstance(task, Group):
+            command = (
+                python_command("confluent_group")
+                if self.module
+                else java_command(self.java_version, "GroupOfConsumers")
+            )
+        else:
+            command = python_command(self.module) if self.module else java_command(self.java_version)
         return ClientProcess(command, task)
 
 

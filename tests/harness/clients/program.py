@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from tests.harness.clients.tasks import Administer, Consume, Produce, Security, index_of, parse
+from tests.harness.clients.tasks import Administer, Consume, Group, Produce, Security, index_of, parse
 from tests.harness.tokens import unsecured_token
 
 PROGRESS_S: Final = 0.25
+_emitting = threading.Lock()
 
 
 def run(
@@ -32,9 +33,19 @@ def run(
         raise
 
 
+def run_group(consume: Callable[[Group], None]) -> None:
+    """The same, of a program of many consumers."""
+    logging.basicConfig(level=logging.WARNING)
+    task = parse(sys.argv[1:])
+    if not isinstance(task, Group):
+        raise TypeError(f"{type(task).__name__} is not for a group")
+    consume(task)
+
+
 def emit(event: str, **values: object) -> None:
-    """One event; `at_s` is the machine's monotonic clock, which all programs share."""
-    print(json.dumps({"event": event, "at_s": time.monotonic(), **values}), flush=True)
+    """One event; `at_s` is the machine's monotonic clock, which all programs share. From any thread."""
+    with _emitting:
+        print(json.dumps({"event": event, "at_s": time.monotonic(), **values}), flush=True)
 
 
 def stop_requested() -> threading.Event:

@@ -84,6 +84,19 @@ class Consume(Task):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Group(Task):
+    """So many consumers in one program, in one group, or each with the partition of its own number where there is none.
+
+    Reported are bytes of records of each member, and of the wire over all of them, once a second.
+    """
+
+    members: int
+    duration_s: float
+    group: str = ""
+    protocol: Literal["classic", "consumer"] = "classic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Administer(Task):
     """Describe the cluster, create `topic`, and list the topics."""
 
@@ -127,7 +140,7 @@ def _pattern(size: int) -> bytes:
     return _patterns[size]
 
 
-_TYPES: Final[dict[str, type[Task]]] = {"produce": Produce, "consume": Consume, "administer": Administer}
+_TYPES: Final[dict[str, type[Task]]] = {kind.__name__.lower(): kind for kind in (Produce, Consume, Group, Administer)}
 
 
 def _names(kind: type[Task | Security]) -> list[str]:
