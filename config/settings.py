@@ -79,9 +79,9 @@ class Quotas(Section):
     response: Literal["mute", "delay", "auto"] = Field(
         "mute",
         description="`mute` answers at once and stops reading (KIP-219), as a broker does for all clients. `delay` "
-        "holds the response back (KIP-13), for clients that would otherwise count the time for the next request; `auto` "
-        "does so for API versions whose clients do not know KIP-219. Held answers are held beyond the time-outs of "
-        "clients where batches are large against the quota.",
+        "holds the response back (KIP-13): clients from before 2.0 that take throttle_time_ms for time that is over "
+        "then show it right, and time out where their batches are large against the quota. `auto` holds back for API "
+        "versions of such clients alone.",
     )
     window: Window = Field(Window(), description="How usage is measured.")
     max_delay_ms: Milliseconds | None = Field(

@@ -85,7 +85,7 @@ class App:
         self._rejections = Rejections(self._stats)
         self._stopping = asyncio.Event()
         self._cut_short = asyncio.Event()
-        window = self._window = Window(settings.quotas.window.samples, settings.quotas.window.size_ms)
+        window = Window(settings.quotas.window.samples, settings.quotas.window.size_ms)
         self._engine = Engine(Policy(), window, idle_ms=_IDLE_COUNTER_MS)
         quotas = settings.quotas
         self._quotas = QuotaFile(quotas.store.path, self._engine, self._stats, enabled=quotas.mode != "off")
@@ -123,7 +123,6 @@ class App:
             window_ms=settings.quotas.window.size_ms,
             max_delay_ms=settings.quotas.max_delay_ms,
             max_hold_ms=settings.quotas.max_hold_ms,
-            lenience_ms=self._window.keep_ms,
             call_later=asyncio.get_running_loop().call_later,
             clock=now_ms,
         )

@@ -244,7 +244,7 @@ class RequestReader:
         size, key_version, _, _ = REQUEST_HEAD.unpack_from(held)
         return bool(len(held) >= 4 + size and self._served[key_version].spec.api_key == FETCH_KEY)
 
-    def answer_empty(self, throttle_ms: int, now_ms: int) -> bytes:
+    def answer_empty(self, throttle_ms: int) -> bytes:
         """Take the Fetch that waits out of what is held, and return its answer without data."""
         held = self.splitter.release()
         size, key_version, correlation_id, _ = REQUEST_HEAD.unpack_from(held)

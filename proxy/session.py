@@ -138,7 +138,9 @@ class Session:
             self.close()
             return
         self.requests.stop(FINISHED)
-        self.answered(self.rules.clock())
+        now_ms = self.rules.clock()
+        self._turns.client_finished(now_ms)
+        self.answered(now_ms)
 
     def drain(self) -> None:
         """Take no further request; close when what is in flight has been answered."""
@@ -250,7 +252,7 @@ class Session:
 
     def answer_empty(self, throttle_ms: int, now_ms: int) -> None:
         """Answer the Fetch that waits as a broker answers one over its quota: with nothing."""
-        self._client.write(self.requests.answer_empty(throttle_ms, now_ms))
+        self._client.write(self.requests.answer_empty(throttle_ms))
         self._go(IN_LINE, now_ms)
         self.answered(now_ms)
 

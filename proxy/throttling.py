@@ -50,7 +50,6 @@ class Throttling:
         window_ms: int,
         max_delay_ms: int | None,
         max_hold_ms: int,
-        lenience_ms: int,
         call_later: Callable[[float, Callable[[], None]], Timer],
         clock: Callable[[], int],
     ) -> None:
@@ -60,8 +59,6 @@ class Throttling:
         """The most that any one throttle may delay."""
         self.max_hold_ms = max_hold_ms
         """The most that a Fetch may wait before it is answered with nothing."""
-        self.lenience_ms = lenience_ms
-        """Up to this debt goes what could not wait any longer."""
         self._call_later = call_later
         self._clock = clock
         self._queues: dict[QuotaKind, DelayQueue[Muted]] = {kind: DelayQueue() for kind in QuotaKind}

@@ -134,21 +134,37 @@ class Turns:
         session, throttling, bound = self._session, self._throttling, self._bound
         if bound is None:
             return
-        owed_ms = bound.owed_ms(now_ms)
         if throttling.max_delay_ms is not None and now_ms - self._since_ms >= throttling.max_delay_ms:
             self._go(now_ms, turn=True)
         elif self.what is What.FETCH and session.requests.answerable:
-            if not session.answers.idle:
+            if not self._answer_empty(bound, now_ms):
                 self._alarm = throttling.wake(self, now_ms + _AGAIN_MS)
-                return
-            kept = self._end(now_ms, keep=True)
-            throttling.answered_empty += 1
-            session.answer_empty(min(max(owed_ms, 1), throttling.window_ms), now_ms)
-            self._kept = kept
-        elif owed_ms <= throttling.lenience_ms:
+        elif bound.owed_ms(now_ms) <= throttling.window_ms:
             self._go(now_ms, turn=True)
+        elif now_ms < session.sasl.deadline_ms:
+            self._alarm = throttling.wake(self, now_ms + throttling.window_ms)
         else:
             session.reject(CLIENT, ProtocolError(Cause.HELD_TOO_LONG, "waits for its quota beyond its own deadline"))
+
+    def client_finished(self, now_ms: int) -> None:
+        """Let nothing be fetched for a client that has most likely gone: it has closed its half."""
+        if self.what is What.FETCH and self._bound is not None and self._session.requests.answerable:
+            self._answer_empty(self._bound, now_ms)
+
+    def _answer_empty(self, bound: Bound, now_ms: int) -> bool:
+        """Answer a whole Fetch as the broker would, with nothing; False while an answer before it is still to come.
+
+        Its place is kept, so that the client's next one goes as soon as this one would have.
+        """
+        if not self._session.answers.idle:
+            return False
+        throttling = self._throttling
+        throttle_ms = min(max(bound.owed_ms(now_ms), 1), throttling.window_ms)
+        kept = self._end(now_ms, keep=True)
+        throttling.answered_empty += 1
+        self._session.answer_empty(throttle_ms, now_ms)
+        self._kept = kept
+        return True
 
     def _go(self, now_ms: int, *, turn: bool) -> None:
         what = self.what

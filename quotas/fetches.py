@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 SET_ASIDE_MS: Final = 1000
 """How long others wait for what was set aside: longer than a consumer's Fetch waits for data (fetch.max.wait.ms)."""
 
-_SLICE_S: Final = 1.0
-"""With nothing left and no debt, all sharers together get so many seconds' worth: so long are throttles told."""
+_SLICE_S: Final = 0.25
+"""With nothing left and no debt, all sharers together get so many seconds' worth: so far beyond it do they go."""
 _FIRST_LEAST_BYTES: Final = 1 << 20
 """What a Fetch may bring however small its max_bytes is: one batch, and a broker takes batches of 1 MiB."""
 _EMPTY_BYTES: Final = 512

@@ -151,8 +151,12 @@ class Outcome:
         return self._rate(windows) / self.counter.limit
 
     def mark(self, windows: int) -> float:
-        """The most that `rate` may be: a request more or less does not count, however large against the quota."""
-        return 1.1 + self.counter.quantum / (windows * WINDOW_S * self.counter.limit)
+        """The most that `rate` may be: a request more or less does not count, however large against the quota.
+
+        Nor does the second's worth that logins may bring forward.
+        """
+        login_s = 1.0 if self.counter.login is not None else 0.0
+        return 1.1 + (self.counter.quantum / self.counter.limit + login_s) / (windows * WINDOW_S)
 
     def first(self) -> float:
         """Bytes of the first ten seconds, in seconds' worth of the quota."""
@@ -162,8 +166,12 @@ class Outcome:
         return self.series.rate(start_s - LEAD_S, start_s + FIRST_S) * (FIRST_S + LEAD_S) / self.counter.limit
 
     def first_mark(self) -> float:
-        """One allowance, which Kafka's window makes up to eleven seconds' worth, and one request."""
-        return WINDOW_S + self.counter.quantum / self.counter.limit
+        """What one connection gets by Kafka's own law, with small requests, and one request.
+
+        That is an allowance at once, and up to two seconds' worth more within the first ten seconds, because the time
+        that it is taken over goes up and down between ten seconds and eleven.
+        """
+        return WINDOW_S + 2.0 + self.counter.quantum / self.counter.limit
 
     def _rate(self, windows: int) -> float:
         if self.series.is_empty():

@@ -74,7 +74,7 @@ LOGGING_IN: dict[str, Ways] = {
     "reconnecting": [(reconnecting_at_the_end, MANY)],
     "mixed": [(logging_in_again, MANY // 2), (reconnecting_at_the_end, MANY // 2)],
 }
-HELD_ANYWAY = ("fetch-impatient",)
+HELD_ANYWAY = ("fetch-impatient", "fetch-half-closed", "fetch-mixed")
 """Those that may get nothing at all, by their own doing."""
 NAMES = (
     *(f"fetch-{name}" for name in (*FETCHING, "versions", "mixed")),

@@ -126,7 +126,6 @@ class Play:
             window_ms=1000,
             max_delay_ms=max_delay_ms,
             max_hold_ms=max_hold_ms,
-            lenience_ms=11_000,
             call_later=self.loop.call_later,
             clock=self.loop.clock,
         )

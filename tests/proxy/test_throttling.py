@@ -25,7 +25,6 @@ def throttling(loop: FakeLoop, mode: str = "enforce", max_delay_ms: int | None =
         window_ms=1000,
         max_delay_ms=max_delay_ms,
         max_hold_ms=8000,
-        lenience_ms=11_000,
         call_later=loop.call_later,
         clock=loop.clock,
     )
