@@ -183,13 +183,7 @@ class AnswerSide:
             if not self._turns.may_answer(bound, meter, charged, now_ms):
                 self.stop(_IN_LINE)
                 return self._hold(entry, chunk, start, position, 0)
-            meter.fetch_bytes += charged
-            throttle_ms = bound.charge(charged, now_ms)
-            if not self._rules.throttling.enforces:
-                self._rules.throttling.imagine(bound, meter, charged, now_ms)
-                throttle_ms = 0
-            elif throttle_ms:
-                throttle_ms = self._throttle(bound, meter, throttle_ms, now_ms)
+            throttle_ms = self._charge(bound, meter, charged, now_ms)
             if throttle_ms:
                 actions = (actions | TELL) & ~CHARGE
                 until_ms = now_ms + throttle_ms
@@ -215,6 +209,16 @@ class AnswerSide:
             self.write(_INT.pack(max(throttle_ms, _INT.unpack_from(chunk, offset)[0])))
             return offset + _INT.size
         return start
+
+    def _charge(self, bound: Bound, meter: Meter, charged: int, now_ms: int) -> int:
+        """Charge an answer; returns the throttle time that is to be told."""
+        meter.fetch_bytes += charged
+        throttle_ms = bound.charge(charged, now_ms)
+        throttling = self._rules.throttling
+        if not throttling.enforces:
+            throttling.imagine(bound, meter, charged, now_ms)
+            return 0
+        return self._throttle(bound, meter, throttle_ms, now_ms) if throttle_ms else 0
 
     def _changed(self, frame: bytes, actions: int, spec: ApiSpec, throttle_ms: int, now_ms: int) -> bytes:
         """Read a gathered frame, and return what the client gets: ``frame`` itself where nothing has to change."""
