@@ -68,8 +68,6 @@ class Throttling:
         self._lines: dict[Line, Alarm] = {}
         """The lines in which somebody waits."""
         self._waiting: Counter[QuotaKind] = Counter()
-        self.waited_ms: Counter[QuotaKind] = Counter()
-        """How long requests have waited for others' debts, by the kind of quota."""
         self._imagined: dict[Bound, Imagined[Meter]] = {}
         """In shadow: what would become of each counter with a limit."""
         self.answered_empty = 0
@@ -173,7 +171,7 @@ class Throttling:
     def note_waited(self, bound: Bound, waited_ms: int) -> None:
         """Count one that has waited so long."""
         self._waiting[bound.kind] -= 1
-        self.waited_ms[bound.kind] += waited_ms
+        bound.note_wait(waited_ms)
 
     # ------------------------------------------------------------------------------------------------ timers
 

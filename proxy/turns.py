@@ -19,6 +19,10 @@ from quotas.line import Place
 if TYPE_CHECKING:
     from proxy.session import Session
 
+LENIENCE_MS = 3000
+"""Up to this debt goes what cannot wait any longer: a client's re-authentication stands behind it, or a ShareFetch has
+waited as long as clients wait. With more than that owed it could be the way around the quota."""
+
 _AGAIN_MS = 100
 """Until a Fetch that cannot be answered yet is looked at again: an answer before it is still to come."""
 
@@ -139,7 +143,7 @@ class Turns:
         elif self.what is What.FETCH and session.requests.answerable:
             if not self._answer_empty(bound, now_ms):
                 self._alarm = throttling.wake(self, now_ms + _AGAIN_MS)
-        elif bound.owed_ms(now_ms) <= throttling.window_ms:
+        elif bound.owed_ms(now_ms) <= LENIENCE_MS:
             self._go(now_ms, turn=True)
         elif now_ms < session.sasl.deadline_ms:
             self._alarm = throttling.wake(self, now_ms + throttling.window_ms)
@@ -181,8 +185,9 @@ class Turns:
             self._throttling.unwake(self._alarm)
             self._alarm = None
         if bound is not None and meter is not None:
-            self._throttling.note_waited(bound, now_ms - self._since_ms)
-            meter.note_wait(bound.kind, -1, now_ms)
+            waited_ms = now_ms - self._since_ms
+            self._throttling.note_waited(bound, waited_ms)
+            meter.note_wait(bound.kind, -1, now_ms, waited_ms)
         if place is not None:
             place.line.leave(place, now_ms, keep=keep)
         return place

@@ -54,10 +54,13 @@ class Throttles:
             self._muted_ms += max(min(end_ms, now_ms) - max(begin_ms, self.muted_until_ms), 0)
         self.muted_until_ms = max(self.muted_until_ms, end_ms)
 
-    def wait(self, change: int, now_ms: int) -> None:
-        """Take note that one more request waits, or one fewer."""
+    def wait(self, change: int, now_ms: int, waited_ms: int = 0) -> None:
+        """Take note that one more request waits, or one fewer that has waited so long."""
         self._see(now_ms)
         self.waiting += change
+        if waited_ms:
+            self.throttled += 1
+            self.throttle_ms += waited_ms
 
     def take(self, now_ms: int) -> tuple[int, int, int]:
         """Return (throttled, throttle_ms, muted_ms) until now and count from now on."""
@@ -138,11 +141,11 @@ class Meter:
         if throttles is not None:
             throttles.note(throttle_ms, now_ms, at_ms)
 
-    def note_wait(self, kind: QuotaKind, change: int, now_ms: int) -> None:
-        """Take note that one more request of this client waits for its turn, or one fewer."""
+    def note_wait(self, kind: QuotaKind, change: int, now_ms: int, waited_ms: int = 0) -> None:
+        """Take note that one more request of this client waits for its turn, or one fewer that has waited so long."""
         throttles = self._throttles(kind)
         if throttles is not None:
-            throttles.wait(change, now_ms)
+            throttles.wait(change, now_ms, waited_ms)
 
     def _throttles(self, kind: QuotaKind) -> Throttles | None:
         if kind is QuotaKind.PRODUCER_BYTE_RATE:

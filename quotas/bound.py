@@ -156,7 +156,9 @@ class Bound(Rate):
         if owed_ms:
             return now_ms + owed_ms
         if self._fetches is not None:
-            return self._fetches.may_go(now_ms)
+            # A Produce goes when the throttle of the one before is over, as at a broker. A Fetch goes when Kafka's law
+            # would let its answer pass now: for a new connection the time that the rate is taken over goes up and down.
+            return self._fetches.may_go(now_ms) if (again_ms := self.check(now_ms)) == 0 else now_ms + again_ms
         self.shut = bool(self.line)
         return now_ms
 
@@ -245,6 +247,11 @@ class Bound(Rate):
         live = self._live or self
         live.throttled_total += 1
         live.throttle_ms_total += throttle_ms
+
+    def note_wait(self, waited_ms: int) -> None:
+        """Count how long a request has waited in line: time that it was throttled for and not told."""
+        if waited_ms:
+            self.note_throttle(waited_ms)
 
     def usage(self, now_ms: int) -> Usage | None:
         """Return what this counter stands at; None when it has no limit."""

@@ -1,7 +1,7 @@
 """Who goes next under one counter: its requests wait in one line, first come, first served.
 
 A throttle belongs to the counter and not to the connection that met it: a new connection's request stands behind those
-of all others, so that nobody gains by reconnecting, by pipelining or by sharing a name (docs/decisions/0016).
+of all others, so that nobody gains by reconnecting, by pipelining or by sharing a name (docs/decisions/0017).
 """
 
 from collections.abc import Callable

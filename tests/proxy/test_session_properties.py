@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from protocol.errors import Cause
 from quotas.kinds import QuotaKind
 from tests.proxy.playbook import (
     Play,
@@ -150,6 +151,8 @@ class World:
         for block in ("unblock client", "unblock broker"):
             self.step(block, (0, 0), (0, 0), 0)
         for _ in range(2000):
+            if self.play.rejected:
+                return
             self.step("nothing", EVERYTHING, EVERYTHING, 1000)
             if not self.to_send and not self.answers and not self.play.client.paused:
                 return
@@ -167,8 +170,14 @@ def test_everything_is_answered_in_order(
 ) -> None:
     world = World(kinds, response)
     for block, from_client, from_broker, wait_ms in rounds:
-        world.step(block, from_client, from_broker, wait_ms)
+        if not world.play.rejected:
+            world.step(block, from_client, from_broker, wait_ms)
     world.finish()
+    if world.play.rejected:  # it can wait no longer, and what it asks for is not left
+        assert [error.cause for _, error in world.play.rejected] == [Cause.HELD_TOO_LONG]
+        assert "token" in kinds
+        assert world.play.session.closed
+        return
     assert world.answered() == world.expected
     assert not world.play.rejected
     world.play.session.client_finished()

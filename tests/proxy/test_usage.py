@@ -170,7 +170,7 @@ def test_the_muted_time_of_an_interval_is_that_in_which_a_connection_is_not_read
         assert bool(throttle_ms) == bool(throttled)
     assert shown == seen
     assert 1000 in seen  # muted all the time
-    assert waited_ms < sum(seen) + 10_000  # one throttle after the other, but for the last no time is told twice
+    assert waited_ms > sum(seen)  # both at once, some of it
 
 
 def test_clients_beyond_the_most_share_a_meter() -> None:
