@@ -7,6 +7,7 @@
 """
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from struct import unpack_from
 
@@ -38,27 +39,28 @@ SLOTS = 4
 LIMIT = KIB
 LARGEST = 40 * KIB
 WINDOW_S = 11
-DEEDS = (
-    "produce",
-    "large produce",
-    "claim",
-    "acks 0",
-    "fetch",
-    "fetch twice",
-    "old fetch",
-    "heartbeat",
-    "list offsets",
-    "rest",
-    "answer",
-    "answer",
-    "large answer",
-    "read nothing",
-    "read again",
-    "half-close",
-    "reset",
-    "reconnect",
-    "broker gone",
-)
+SENT: dict[str, Callable[[int], bytes]] = {
+    "produce": lambda number: produce(number, 3000),
+    "large produce": lambda number: produce(number, LARGEST),
+    "claim": lambda number: produce(number, LARGEST),
+    "acks 0": lambda number: produce(number, 3000, acks=0),
+    "fetch": fetch,
+    "fetch twice": lambda number: fetch(number) + fetch(number),
+    "old fetch": lambda number: fetch(number, version=4),
+    "heartbeat": heartbeat,
+    "list offsets": list_offsets,
+}
+FIRST = {"large produce": 20_000, "claim": 40}
+"""How much of it is sent at once, if not all."""
+ANSWERS = {"answer": 2000, "large answer": LARGEST}
+DONE: dict[str, Callable[[Session], None]] = {
+    "read nothing": lambda session: session.client_blocked(True),
+    "read again": lambda session: session.client_blocked(False),
+    "half-close": Session.client_finished,
+    "reset": Session.close,
+    "broker gone": Session.broker_lost,
+}
+DEEDS = (*SENT, "rest", *ANSWERS, "answer", *DONE, "reconnect")
 STEPS = st.lists(
     st.tuples(st.sampled_from(DEEDS), st.integers(0, SLOTS - 1), st.sampled_from((0, 0, 7, 500, 3000, 12_000, 40_000))),
     min_size=5,
@@ -111,46 +113,20 @@ class World:
         connection = self.connections[slot]
         session = connection.session
         self._number += 1
-        number = self._number
-        match deed:
-            case "produce":
-                self._send(connection, produce(number, 3000))
-            case "large produce":
-                self._send(connection, produce(number, LARGEST)[:20_000], produce(number, LARGEST)[20_000:])
-            case "claim":
-                self._send(connection, produce(number, LARGEST)[:40], produce(number, LARGEST)[40:])
-            case "acks 0":
-                self._send(connection, produce(number, 3000, acks=0))
-            case "fetch":
-                self._send(connection, fetch(number))
-            case "old fetch":
-                self._send(connection, fetch(number, version=4))
-            case "fetch twice":
-                self._send(connection, fetch(number) + fetch(number))
-            case "heartbeat":
-                self._send(connection, heartbeat(number))
-            case "list offsets":
-                self._send(connection, list_offsets(number))
-            case "rest":
-                rest, connection.to_come = connection.to_come, b""
-                self._feed(connection, rest)
-            case "answer":
-                self._answer(connection, 2000)
-            case "large answer":
-                self._answer(connection, LARGEST)
-            case "read nothing" | "read again":
-                if not session.closed:
-                    session.client_blocked(deed == "read nothing")
-            case "half-close":
-                if not session.closed:
-                    session.client_finished()
-            case "reset":
-                session.close()
-            case "reconnect":
-                session.close()
-                self.connections[slot] = self._connect()
-            case "broker gone":
-                session.broker_lost()
+        if deed in SENT:
+            whole = SENT[deed](self._number)
+            first = FIRST.get(deed, len(whole))
+            self._send(connection, whole[:first], whole[first:])
+        elif deed == "rest":
+            rest, connection.to_come = connection.to_come, b""
+            self._feed(connection, rest)
+        elif deed in ANSWERS:
+            self._answer(connection, ANSWERS[deed])
+        elif deed == "reconnect":
+            session.close()
+            self.connections[slot] = self._connect()
+        elif not session.closed:
+            DONE[deed](session)
         self._see()
         for _ in range(wait_ms // 1000 + 1):
             self.play.loop.advance(min(wait_ms, 1000))
