@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, ValidationInfo
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
@@ -28,14 +28,28 @@ from config.units import (
     parse_whole,
 )
 
+_EXAMPLES: Final = {
+    "a name": "orders",
+    "a text": '"one text"',
+    "a host": "kafka.example.com",
+    "a host with {node_id}": "b{node_id}.example.com",
+    "an address to bind": "127.0.0.1:9092",
+    "host:port": "kafka-1.example.com:9092",
+    "an IP network": "10.0.0.0/8",
+    "node ids and ports": '{"0-9": "9100-9109"}',
+    "a size": "10MiB",
+    "a duration": "30s",
+    "a whole number": "100",
+    "true or false": "true",
+    "a path": "tls/key.pem",
+}
+
 
 @dataclass(frozen=True)
 class Written:
     """How a setting is written in the file. A value made in Python passes as it is: its type was checked already."""
 
     kind: str
-    like: str
-    """An example."""
     parse: Callable[[Any], object]
     takes: type = Scalar
     positive: bool = False
@@ -50,7 +64,8 @@ class Written:
         if not isinstance(value, Scalar | list | dict):
             return value
         if not isinstance(value, self.takes):
-            raise InvalidValue(f"must be {self.kind}", f"write it like {self.like}")
+            example = _EXAMPLES.get(self.kind)
+            raise InvalidValue(f"must be {self.kind}", f"write it like {example}" if example else "")
         with explained(value):
             parsed = self.parse(value)
         if self.positive and parsed == 0:
@@ -69,24 +84,22 @@ def _given(section: object) -> object:
     return section
 
 
-Name = Annotated[str, Written("a name", "orders", parse_name)]
-Text = Annotated[str, Written("a text", '"one text"', str)]
-Host = Annotated[str, Written("a host", "kafka.example.com", parse_advertised)]
-HostTemplate = Annotated[str, Written("a host with {node_id}", "b{node_id}.example.com", parse_host_template)]
-BindAddress = Annotated[Address, Written("an address to bind", "127.0.0.1:9092", parse_address)]
-BrokerAddress = Annotated[Address, Written("host:port", "kafka-1.example.com:9092", parse_reachable)]
-IpNetwork = Annotated[Network, Written("an IP network", "10.0.0.0/8", parse_network)]
-Brokers = Annotated[
-    BrokerPorts, Written("node ids and ports", '{"0-9": "9100-9109"}', parse_broker_ports, takes=Mapping)
-]
-Bytes = Annotated[int, Written("a size", "10MiB", parse_bytes, positive=True)]
-Milliseconds = Annotated[int, Written("a duration", "30s", parse_duration_ms, positive=True)]
-Seconds = Annotated[float, Written("a duration", "30s", parse_duration_s, positive=True)]
-SecondsOrZero = Annotated[float, Written("a duration", "30s", parse_duration_s)]
-Count = Annotated[int, Written("a whole number", "100", parse_whole, positive=True)]
-CountOrZero = Annotated[int, Written("a whole number", "100", parse_whole)]
-Flag = Annotated[bool, Written("true or false", "true", parse_flag)]
-FilePath = Annotated[Path, Written("a path", "tls/key.pem", parse_path), AfterValidator(_beside_the_configuration)]
+Name = Annotated[str, Written("a name", parse_name)]
+Text = Annotated[str, Written("a text", str)]
+Host = Annotated[str, Written("a host", parse_advertised)]
+HostTemplate = Annotated[str, Written("a host with {node_id}", parse_host_template)]
+BindAddress = Annotated[Address, Written("an address to bind", parse_address)]
+BrokerAddress = Annotated[Address, Written("host:port", parse_reachable)]
+IpNetwork = Annotated[Network, Written("an IP network", parse_network)]
+Brokers = Annotated[BrokerPorts, Written("node ids and ports", parse_broker_ports, takes=Mapping)]
+Bytes = Annotated[int, Written("a size", parse_bytes, positive=True)]
+Milliseconds = Annotated[int, Written("a duration", parse_duration_ms, positive=True)]
+Seconds = Annotated[float, Written("a duration", parse_duration_s, positive=True)]
+SecondsOrZero = Annotated[float, Written("a duration", parse_duration_s)]
+Count = Annotated[int, Written("a whole number", parse_whole, positive=True)]
+CountOrZero = Annotated[int, Written("a whole number", parse_whole)]
+Flag = Annotated[bool, Written("true or false", parse_flag)]
+FilePath = Annotated[Path, Written("a path", parse_path), AfterValidator(_beside_the_configuration)]
 
 _Section = TypeVar("_Section", bound="Section")
 

@@ -42,8 +42,10 @@ class QuotaFile:
         self.loaded_at_s = wall_s()
         self._stats.reloads["ok"] += 1
         self._stats.reload_error = None
-        for warning in loaded.warnings:
+        for warning in loaded.warnings[:_MAX_LOGGED_PROBLEMS]:
             log.warning("quotas", problem=str(warning))
+        if len(loaded.warnings) > _MAX_LOGGED_PROBLEMS:
+            log.warning("quotas", further_problems=len(loaded.warnings) - _MAX_LOGGED_PROBLEMS)
         log.info(
             "quotas in force",
             path=str(self.path),

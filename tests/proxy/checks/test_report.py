@@ -280,10 +280,10 @@ quotas: {store: {path: quotas.yaml}}
 """
 USERS = """\
 quotas:
-  - {entity: {user: ANONYMOUS}, producer_byte_rate: 1}
-  - {entity: {user: {default: true}}, producer_byte_rate: 1}
-  - {entity: {user: alice}, producer_byte_rate: 1}
-  - {entity: {user: bob, client-id: x}, producer_byte_rate: 1}
+  - {entity: {user: ANONYMOUS}, producer_byte_rate: 1MB}
+  - {entity: {user: {default: true}}, producer_byte_rate: 1MB}
+  - {entity: {user: alice}, producer_byte_rate: 1MB}
+  - {entity: {user: bob, client-id: x}, producer_byte_rate: 1MB}
 """
 
 
