@@ -22,6 +22,9 @@ def load_settings(path: Path) -> Settings:
 def load_with_document(path: Path) -> tuple[Settings, Document]:
     """As ``load_settings``, and the document, which knows where each setting stands."""
     document = read_document(path, "write the sections cluster, listeners and quotas")
+    if document.root.keys() == {"quotas"} and isinstance(document.root["quotas"], Sequence):
+        own = "name it in quotas.store.path of a configuration"
+        raise ConfigError([document.problem((), InvalidValue("is a quota file, and no configuration", own))])
     try:
         settings = Settings.model_validate(document.root, context=path.parent, by_alias=True, by_name=False)
     except ValidationError as error:

@@ -56,20 +56,28 @@ def run(config_path: Path) -> None:
 
 
 @cli.command()
-@_config_option()
-def check(config_path: Path) -> None:
-    """Print every problem of a configuration and of the files it names."""
+@_config_option(required=False)
+@click.argument("quota_file", metavar="[QUOTAS]", required=False, type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def check(config_path: Path | None, quota_file: Path | None, *, as_json: bool) -> None:
+    """Print every problem of a configuration and of the files it names: exit 0 if it can be used, else 2.
+
+    QUOTAS is a quota file to look at by itself; with --config, instead of the one that the configuration names.
+    """
     from proxy.checks import report
     from proxy.clock import wall_s
 
-    found = report.check(config_path, wall_s())
-    for warning in found.warnings:
-        click.echo(f"warning: {warning}")
-    for problem in found.problems:
-        click.echo(problem)
-    if found.problems:
-        sys.exit(EXIT_CONFIG)
-    click.echo(f"{config_path}: ok ({_counted(found.quotas, 'quota')}, {_counted(found.listeners, 'listener')})")
+    if config_path is not None:
+        found = report.check(config_path, wall_s(), quota_file)
+    elif quota_file is not None:
+        found = report.check_quotas(quota_file)
+    else:
+        raise click.UsageError("give a quota file, --config, or both")
+    if as_json:
+        _print_json(found.as_data())
+    else:
+        click.echo("\n".join(found.lines(" with ".join(str(each) for each in (config_path, quota_file) if each))))
+    sys.exit(EXIT_CONFIG if found.problems else 0)
 
 
 @cli.command()
@@ -114,9 +122,7 @@ def doctor(
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if as_json:
-        import json
-
-        click.echo(json.dumps(found.as_data(), indent=2))
+        _print_json(found.as_data())
     else:
         for finding in found.all:
             click.echo(finding)
@@ -153,5 +159,7 @@ def _loaded(config_path: Path, exit_status: int = EXIT_CONFIG) -> "tuple[Setting
         sys.exit(exit_status)
 
 
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+def _print_json(data: dict[str, object]) -> None:
+    import json
+
+    click.echo(json.dumps(data, indent=2))

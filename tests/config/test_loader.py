@@ -184,6 +184,12 @@ def test_an_empty_configuration(file: Path) -> None:
         assert problems(file, empty) == [":1:1: is empty; write the sections cluster, listeners and quotas"]
 
 
+def test_a_quota_file_is_no_configuration(file: Path) -> None:
+    assert problems(file, "quotas:\n  - {entity: {user: a}, producer_byte_rate: 1MiB}\n") == [
+        ":1:1: is a quota file, and no configuration; name it in quotas.store.path of a configuration"
+    ]
+
+
 def test_null_lifts_a_limit(file: Path) -> None:
     file.write_text(GOOD + "kafka: {fetch_max_version: null}\nlimits: {connections: ~}\n")
     settings = load_settings(file)
