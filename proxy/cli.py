@@ -124,8 +124,9 @@ def doctor(
     if as_json:
         _print_json(found.as_data())
     else:
-        for finding in found.all:
-            click.echo(finding)
+        click.echo("\n".join(map(str, found.all)))
+        if found.failed:
+            click.echo(found.summary())
     sys.exit(EXIT_UNHEALTHY if found.failed else 0)
 
 
