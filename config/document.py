@@ -21,6 +21,7 @@ from config.problems import NO_VARIABLES, ConfigError, InvalidValue, Problem, St
 
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 MAX_DEPTH: Final = 32
+_NEAR: Final = 0.8  # quota.yaml and quotas.yml are, and not everything that ends in .yaml
 
 _SPELLED_OUT = "write the value out where it is used"
 _NULLS: Final = frozenset(("", "~", "null", "Null", "NULL"))
@@ -93,7 +94,7 @@ def _read_text(path: Path) -> str:
 def _near_miss(path: Path) -> str:
     """Return the file beside ``path`` that may have been meant."""
     try:
-        near = difflib.get_close_matches(path.name, (each.name for each in path.parent.iterdir()), n=1)
+        near = difflib.get_close_matches(path.name, [each.name for each in path.parent.iterdir()], 1, _NEAR)
     except OSError:
         return ""
     return f"did you mean {path.parent / near[0]}?" if near else ""

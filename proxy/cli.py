@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., Any] | click.Command)
 
+_HELP: Final = ["-h", "--help"]
 EXIT_UNHEALTHY: Final = 1
 EXIT_CONFIG: Final = 2  # also click's own, for a wrong command line
 
@@ -31,13 +32,17 @@ def _config_option(*, required: bool = True) -> Callable[[_Command], _Command]:
     )
 
 
-@click.group()
+@click.group(
+    context_settings={"help_option_names": _HELP},
+    epilog="First `sluice check -c sluice.yaml`, then `sluice run -c sluice.yaml`; "
+    "`sluice doctor -c sluice.yaml` where a client cannot connect.",
+)
 @click.version_option(__version__, message="sluice %(version)s")
 def cli() -> None:
     """A throttling proxy that speaks Kafka's protocol."""
 
 
-@cli.command()
+@cli.command(short_help="Run the proxy until it is told to stop.")
 @_config_option()
 def run(config_path: Path) -> None:
     """Run the proxy until SIGTERM; SIGHUP loads quotas and certificates again."""
@@ -55,7 +60,7 @@ def run(config_path: Path) -> None:
     sys.exit(app.run(settings))
 
 
-@cli.command()
+@cli.command(short_help="Print what is wrong with a configuration or a quota file.")
 @_config_option(required=False)
 @click.argument("quota_file", metavar="[QUOTAS]", required=False, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -80,7 +85,7 @@ def check(config_path: Path | None, quota_file: Path | None, *, as_json: bool) -
     sys.exit(EXIT_CONFIG if found.problems else 0)
 
 
-@cli.command()
+@cli.command(short_help="Ask a running proxy how it is.")
 @_config_option(required=False)
 @click.option("--url", metavar="URL", help="Ask this admin port, as in http://127.0.0.1:9404, and read no file.")
 @click.option("--live", is_flag=True, help="Ask whether it runs (/livez), not whether it serves (/readyz).")
@@ -100,7 +105,7 @@ def health(config_path: Path | None, url: str | None, *, live: bool) -> None:
     sys.exit(0 if well else EXIT_UNHEALTHY)
 
 
-@cli.command()
+@cli.command(short_help="Connect as a client would, and print what works.")
 @_config_option()
 @click.option("--listener", metavar="NAME", help="The listener to connect to, if there are several.")
 @click.option(
@@ -141,7 +146,7 @@ def analyze(arguments: tuple[str, ...]) -> None:
         sys.exit(EXIT_CONFIG)
     from analysis.cli import analyze as commands
 
-    commands.main(list(arguments), prog_name="sluice analyze")
+    commands.main(list(arguments), prog_name="sluice analyze", help_option_names=_HELP)
 
 
 def _settings(config_path: Path, exit_status: int = EXIT_CONFIG) -> "Settings":

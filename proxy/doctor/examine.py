@@ -64,7 +64,8 @@ async def _connect(
 def _configuration(found: Findings, path: Path) -> Settings | None:
     report = check(path, wall_s())
     for problem in report.problems:
-        found.fail("config", str(replace(problem, hint="")), problem.hint or "correct it")
+        fix = problem.hint or ("correct it" if problem.line else "name the file with --config")
+        found.fail("config", str(replace(problem, hint="")), fix)
     try:
         settings = load_settings(path)
     except ConfigError:

@@ -145,6 +145,8 @@ def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "quotas.yaml").write_text("")
     with pytest.raises(ConfigError, match=r"no such file; did you mean .*/quotas.yaml\?$"):
         read_document(tmp_path / "quota.yaml")
+    with pytest.raises(ConfigError, match=r"no such file$"):
+        read_document(tmp_path / "sluice.yaml")
     with pytest.raises(ConfigError, match="cannot be read: not a directory"):
         read_document(tmp_path / "quotas.yaml" / "x")
     monkeypatch.setattr(document, "MAX_FILE_BYTES", 2**20)

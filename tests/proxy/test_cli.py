@@ -252,6 +252,16 @@ def test_a_wrong_command_line_is_told_so() -> None:
     assert sluice("run", "--config").exit_code == 2
 
 
+@pytest.mark.parametrize("name", ["", "run", "check", "health", "doctor"])
+def test_every_command_explains_itself(name: str) -> None:
+    wanted = [name] if name else []
+    short, long = sluice(*wanted, "-h"), sluice(*wanted, "--help")
+    assert (short.exit_code, short.output) == (0, long.output)
+    # What the list of commands says of each is said whole.
+    listed = short.output.partition("Commands:")[2]
+    assert "...\n" not in listed
+
+
 class Admin(BaseHTTPRequestHandler):
     answers: dict[str, tuple[int, bytes]] = {}  # noqa: RUF012  replaced by each test
 
@@ -302,3 +312,6 @@ def test_health_of_nobody(config: Path) -> None:
     assert sluice("health", "-c", config).exit_code == 1  # 2 has no meaning to a container engine
     for arguments in ([], ["--url", "ftp://x"], ["--url", "x", "-c", str(config)]):
         assert sluice("health", *arguments).exit_code == 2
+    for url in ("127.0.0.1:9404", "http://h:x", "http://h:99999", "http://[::1:9404", "http://"):
+        done = sluice("health", "--url", url)
+        assert (done.exit_code, f"{url!r} is not a URL like http://127.0.0.1:9404" in done.stderr) == (2, True)

@@ -59,6 +59,17 @@ def test_a_configuration_that_is_wrong_is_all_that_is_said(config: Path) -> None
     assert finding["fix"]
 
 
+def test_a_configuration_that_is_away() -> None:
+    done = doctor("-c", "missing.yaml")
+    assert (done.exit_code, done.output.splitlines()) == (
+        1,
+        [
+            "FAIL  config       missing.yaml: no such file: name the file with --config",
+            "mend config first: missing.yaml: no such file: name the file with --config",
+        ],
+    )
+
+
 def test_a_quota_file_that_is_wrong_ends_nothing(config: Path) -> None:
     (config.parent / "quotas.yaml").write_text("quotas:\n  - {entity: {user: alice}, producer_byte_rate: -1}\n")
     done = doctor("-c", config)
