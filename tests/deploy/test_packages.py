@@ -126,18 +126,30 @@ def test_what_is_installed_from_the_sdist_runs(sdist: Path, tmp_path: Path) -> N
         assert said in done.stdout, done.stderr
 
 
-def docker_pattern(pattern: str) -> re.Pattern[str]:
+def docker_pattern(line: str) -> re.Pattern[str]:
     """Return a line of .dockerignore as a pattern of paths and of what is below them, as Docker reads it."""
     parts = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    cut = re.split(r"(\*\*/|\*\*|\*|\?)", pattern.strip("/"))
+    cut = re.split(r"(\*\*/|\*\*|\*|\?)", line.removeprefix("!").strip("/"))
     return re.compile("".join(parts.get(part, re.escape(part)) for part in cut) + "(?:/.*)?")
 
 
+LINES = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and line[0] != "#"]
+
+
+def left_out(path: str) -> bool:
+    """Whether the last line that fits leaves a path out."""
+    fitting = [line for line in LINES if docker_pattern(line).fullmatch(path)]
+    return bool(fitting) and not fitting[-1].startswith("!")
+
+
 def let_in(path: str) -> bool:
-    """Whether a file comes into the context of the image: the last line that fits decides."""
-    lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and line[0] != "#"]
-    fitting = [line for line in lines if docker_pattern(line.removeprefix("!")).fullmatch(path)]
-    return not fitting or fitting[-1].startswith("!")
+    """Whether a file comes into the context of the image.
+
+    A builder without BuildKit goes into a folder that is left out only where a line with `!` begins with its name.
+    """
+    parents = [str(parent) for parent in Path(path).parents if str(parent) != "."]
+    entered = (not left_out(each) or any(f"{line}/".startswith(f"!{each}/") for line in LINES) for each in parents)
+    return not left_out(path) and all(entered)
 
 
 def test_the_context_of_the_image_is_tracked_files_of_the_packages() -> None:
@@ -145,3 +157,10 @@ def test_the_context_of_the_image_is_tracked_files_of_the_packages() -> None:
     files = {"pyproject.toml", "README.md", "LICENSE", "deploy/constraints.txt"}
     assert {path for path in tracked() | strays if let_in(path)} == packed(tracked()) | files
     assert not let_in("proxy/__pycache__/app.cpython-311.pyc")
+
+
+def test_the_context_of_the_image_is_enough_to_install_from(tree: Path, tmp_path: Path) -> None:
+    for name in filter(let_in, tracked()):
+        (tmp_path / "context" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "context" / name).write_bytes((tree / name).read_bytes())
+    assert names_in(build("wheel", tmp_path / "context", tmp_path / "wheel")) == packed(tracked())
