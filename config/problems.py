@@ -49,8 +49,9 @@ class InvalidValue(ValueError):  # noqa: N818  it is what the value is, and pyda
 
 
 def _shortened(said: str) -> str:
-    """Return what quotes the file, with an end."""
-    return said if len(said) <= _MAX_MESSAGE else f"{said[:_MAX_MESSAGE]}…"
+    """Return what quotes the file, with an end, and without what would move a cursor."""
+    short = said if len(said) <= _MAX_MESSAGE else f"{said[:_MAX_MESSAGE]}…"
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in short)
 
 
 _VARIABLE: Final = re.compile(r"\$[{(]|\$[A-Za-z_]|\{\{")

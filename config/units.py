@@ -110,11 +110,11 @@ def parse_reachable(text: str) -> Address:
 
 def _host_and_port(text: str, with_host: str) -> tuple[str, int]:
     """Return what stands before the port, and the port; ``with_host`` is the fix where there is a port alone."""
-    if text != text.strip():
+    if text.strip() not in ("", text):
         raise InvalidValue(f"{text!r} begins or ends with a blank", f"write {text.strip()}")
     if (protocol := _PROTOCOL.match(text)) is not None:
         spoken = "" if protocol[1].upper() == "PLAINTEXT" else " (what is spoken there, the sections tls and sasl say)"
-        fix = f"leave {protocol[1]}:// out: write {protocol[2] or 'host:9092'}{spoken}"
+        fix = f"leave {protocol[1]}:// out: write {protocol[2].lstrip('*') or 'host:9092'}{spoken}"
         raise InvalidValue(f"{text!r} begins with a protocol", fix)
     if text.isdecimal():
         raise InvalidValue(f"{text!r} is a port without a host", with_host.format(port=text))
@@ -155,7 +155,7 @@ def _host_fix(text: str) -> str:
     """Return what to write instead of a host with more around it, or of none."""
     protocol = _PROTOCOL.match(text.strip())
     bare = re.sub(r"(?<=[^:]):\d*$", "", text.strip() if protocol is None else protocol[2]).strip("[]")
-    if not bare.isascii():
+    if not bare.isascii() and bare.replace(".", "").replace("-", "").isalnum():
         with contextlib.suppress(UnicodeError):
             bare = bare.encode("idna").decode()  # as DNS has it
     if _is_host_name(bare) or ":" in bare:
@@ -203,7 +203,7 @@ def parse_path(text: str) -> Path:
 
 def parse_advertised(text: str) -> str:
     """Return a host that clients can connect to."""
-    if text in EVERY_INTERFACE:
+    if text.strip("[]") in EVERY_INTERFACE:
         raise InvalidValue(f"clients cannot connect to {text!r}", "write the host that leads to this proxy")
     return parse_host(text)
 

@@ -105,7 +105,7 @@ def _bootstrap(found: Findings, listener: Listener, given: str | None, client: C
     """Return where to connect; None, and it is told, where the client's file says nothing that could be used."""
     try:
         if given is not None:
-            return parse_reachable(given)
+            return parse_reachable(given.split(",")[0])  # as Kafka's tools take it: one that leads to the others
     except InvalidValue as error:
         raise ValueError(f"--bootstrap {error}; {error.hint}") from None
     try:

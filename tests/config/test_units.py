@@ -136,6 +136,8 @@ SEVERAL = "is more than one address"
     ("parse", "text", "found", "fix"),
     [
         (parse_address, "PLAINTEXT://host:9092", "begins with a protocol", "leave PLAINTEXT:// out: write host:9092"),
+        (parse_address, "PLAINTEXT://*:9092", "begins with a protocol", "leave PLAINTEXT:// out: write :9092"),
+        (parse_address, " ", "has no port", "write host:port, as in 127.0.0.1:9092"),
         (parse_address, "INTERNAL://:9092", "begins with a protocol", "leave INTERNAL:// out: write :9092"),
         (parse_reachable, "SSL://h:9093", "begins with a protocol", "write h:9093 (what is spoken there"),
         (parse_reachable, "sasl_ssl://h:9/", "begins with a protocol", "write h:9 (what is spoken there"),
@@ -169,6 +171,9 @@ SEVERAL = "is more than one address"
         (parse_host, "*", "is not a host name or an IP address", "write a single host"),
         (parse_host, "a,b", "is not a host name or an IP address", "write a single host"),
         (parse_host, "b\u00fccher.example", "is not a host name or an IP address", "write xn--bcher-kva.example"),
+        (parse_host, "\u201ch\u201d", "is not a host name or an IP address", "write labels of up to 63 letters"),
+        (parse_host, "b\u00fc" * 40, "is not a host name or an IP address", "write labels of up to 63 letters"),
+        (parse_advertised, "[::]", "clients cannot connect", "write the host that leads to this proxy"),
         (parse_host, "a..b", "is not a host name or an IP address", "write labels of up to 63 letters, digits"),
         (parse_bytes, "10mb", "has the unknown unit 'mb'", "did you mean 10MB?"),
         (parse_bytes, "10M", "has the unknown unit 'M'", "write it like 10MiB, 10MB or 10485760"),

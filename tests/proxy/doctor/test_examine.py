@@ -100,7 +100,7 @@ def test_a_client_s_file_that_cannot_be_used(config: Path) -> None:
     for away in (config.parent / "missing.properties", config.parent):
         done = doctor("-c", config, "--command-config", away)
         assert f"FAIL  client       {away} cannot be read (" in done.output
-    assert "127.0.0.1:5 cannot be reached" in doctor("-c", config, "--bootstrap", "127.0.0.1:5").output
+    assert "127.0.0.1:5 cannot be reached" in doctor("-c", config, "--bootstrap", "127.0.0.1:5,127.0.0.1:6").output
 
 
 @pytest.mark.parametrize(
