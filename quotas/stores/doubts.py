@@ -16,6 +16,7 @@ BATCH_BYTES: Final = 16 * 1024
 _ALLOWANCE_S: Final = 10
 """How much of a byte rate may be used at once: ten of the eleven samples of a second (docs/quotas.md)."""
 _BYTE_RATES: Final = frozenset((QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE))
+_MAX_SHOWN: Final = 100
 
 _FOR_ALL: Final = "write {default: true} for all that have no quota of their own"
 _FOR_EACH: Final = "write a quota for each name, or {default: true} for all that have none of their own"
@@ -28,7 +29,8 @@ _PRINCIPAL_TYPE: Final = re.compile(r"^user:\s*", re.IGNORECASE)  # as ACLs writ
 def of_name(dimension: str, name: str) -> InvalidValue | None:
     """Return what is doubtful about the name of a user or client-id: the likeliest mistake alone."""
     found = next(_of_name(dimension, name), None)
-    return InvalidValue(f"{name!r} {found[0]}", found[1]) if found is not None else None
+    shown = name if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]}…"
+    return InvalidValue(f"{shown!r} {found[0]}", found[1]) if found is not None else None
 
 
 def _of_name(dimension: str, name: str) -> Iterator[tuple[str, str]]:

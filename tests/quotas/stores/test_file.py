@@ -162,6 +162,13 @@ def test_names_that_are_hardly_meant(file: Path, dimension: str, name: str, said
     assert str(warning).startswith(f"{file}:3:{7 + len(dimension)}: quotas[0].entity.{dimension}: {name!r} {said}")
 
 
+def test_a_long_name_hides_no_reason(file: Path) -> None:
+    name = "team-" + "x" * 30_000 + "*"
+    (warning,) = warnings(file, f"quotas:\n  - {{entity: {{user: {name}}}, producer_byte_rate: 1MB}}\n")
+    assert f"x…' {NO_WILDCARDS}" in warning
+    assert len(warning) < 500
+
+
 @pytest.mark.parametrize(
     ("user", "said"),
     [
