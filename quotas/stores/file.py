@@ -28,7 +28,7 @@ ENFORCED: Final = frozenset((QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BY
 
 @dataclass(frozen=True, slots=True)
 class LoadedPolicy:
-    """What a file says: the policy, the line of each entity's quota, and what is accepted but not enforced."""
+    """What a file says: the policy, the line of each entity's quota, and what is doubtful or not enforced."""
 
     policy: Policy
     lines: ReadOnlyMapping[Entity, int]
