@@ -6,7 +6,7 @@ PACKAGES := proxy protocol quotas config analysis tests bench deploy
 UNIT := -m 'not integration and not matrix and not spark'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit coverage test-spark test-integration test-all lint format bench bench-analysis table docs clean
+.PHONY: help setup demo test test-unit coverage test-spark test-integration test-all lint format bench bench-analysis table dist docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -59,6 +59,11 @@ bench-analysis: setup  ## what `sluice analyze` costs on generated records (SCAL
 
 table: setup  ## generate the API table from the kafka-clients jars
 	$(BIN)/python -m protocol.generate
+
+dist: $(VENV)/.installed  ## sdist and wheel of the last commit, and of nothing that lies beside it
+	rm -rf build/commit && mkdir -p build/commit dist
+	git archive HEAD | tar -x -C build/commit
+	cd build/commit && $(CURDIR)/$(BIN)/python -m hatchling build -d $(CURDIR)/dist
 
 docs: $(VENV)/.installed  ## rewrite the tables of docs/configuration.md from the settings
 	$(BIN)/python -m config.reference

@@ -7,6 +7,8 @@ process in it.
 """
 
 import codecs
+import difflib
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +17,11 @@ from typing import Final, TypeVar
 import yaml
 
 from config.nodes import Mapping, Node, Positioned, Scalar, Sequence
-from config.problems import ConfigError, InvalidValue, Problem, Steps, field_path
+from config.problems import NO_VARIABLES, ConfigError, InvalidValue, Problem, Steps, field_path, holds_a_variable
 
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 MAX_DEPTH: Final = 32
+_NEAR: Final = 0.8  # quota.yaml and quotas.yml are, and not everything that ends in .yaml
 
 _SPELLED_OUT = "write the value out where it is used"
 _NULLS: Final = frozenset(("", "~", "null", "Null", "NULL"))
@@ -53,9 +56,12 @@ class Document:
         return Problem(self.file, place.line, place.column, field_path(steps), invalid.message, invalid.hint)
 
 
-def read_document(path: Path) -> Document:
-    """Read a file; raise ConfigError if it is no YAML, or YAML of a kind that is not supported."""
-    return _Builder(str(path), _read_text(path)).build()
+def read_document(path: Path, to_write: str = "write `key: value` lines") -> Document:
+    """Read a file; raise ConfigError if it is no YAML, or YAML of a kind that is not supported.
+
+    ``to_write`` is the fix of one that is empty, or holds something else than a mapping.
+    """
+    return _Builder(str(path), _read_text(path), to_write).build()
 
 
 def _read_text(path: Path) -> str:
@@ -66,11 +72,14 @@ def _read_text(path: Path) -> str:
         with path.open("rb") as file:
             raw = file.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
-        raise refuse("no such file") from None
+        raise refuse("no such file", _near_miss(path)) from None
     except IsADirectoryError:
         raise refuse("is a directory", "name the file in it") from None
+    except PermissionError:
+        own = f"let the user with id {os.geteuid()} read it and enter its folders"
+        raise refuse("cannot be read: permission denied", own) from None
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL in it
-        raise refuse(f"cannot be read: {getattr(error, 'strerror', error)}") from None
+        raise refuse(f"cannot be read: {str(getattr(error, 'strerror', error)).lower()}") from None
     if len(raw) > MAX_FILE_BYTES:
         raise refuse(f"is larger than {MAX_FILE_BYTES // 1024**2} MiB", "is it the right file?")
     raw = raw.removeprefix(codecs.BOM_UTF8)
@@ -82,6 +91,15 @@ def _read_text(path: Path) -> str:
         raise refuse(wrong, "save the file as UTF-8", *_line_and_column(before)) from None
 
 
+def _near_miss(path: Path) -> str:
+    """Return the file beside ``path`` that may have been meant."""
+    try:
+        near = difflib.get_close_matches(path.name, [each.name for each in path.parent.iterdir()], 1, _NEAR)
+    except OSError:
+        return ""
+    return f"did you mean {path.parent / near[0]}?" if near else ""
+
+
 def _line_and_column(before: str) -> tuple[int, int]:
     return before.count("\n") + 1, len(before) - before.rfind("\n")
 
@@ -89,9 +107,10 @@ def _line_and_column(before: str) -> tuple[int, int]:
 class _Builder:
     """Turns the parser's events into nodes, and collects what YAML allows and this program does not."""
 
-    def __init__(self, file: str, text: str) -> None:
+    def __init__(self, file: str, text: str, to_write: str) -> None:
         self.file = file
         self.text = text
+        self.to_write = to_write
         self.end = len(text)
         self.end_of_words = len(text.rstrip())
         self.torn = not text.endswith(("\n", "\r"))
@@ -107,7 +126,7 @@ class _Builder:
         except yaml.YAMLError as error:
             self._refuse_syntax(error)
         if not self.problems and not isinstance(root, Mapping):
-            self._refuse(1, 1, "is empty" if root is None else "must hold a mapping", "write `key: value` lines")
+            self._refuse(1, 1, "is empty" if root is None else "must hold a mapping", self.to_write)
         if self.problems or not isinstance(root, Mapping):
             raise ConfigError(self.problems + self.twice)
         return Document(self.file, root, tuple(self.twice))
@@ -180,7 +199,7 @@ class _Builder:
 
     def _key(self, event: yaml.Event, mapping: Mapping) -> Scalar:
         if not isinstance(event, yaml.ScalarEvent):
-            self._refuse_at(event, "a key must be a text")
+            self._refuse_at(event, "a key must be a text", self._template_hint(event))
             self._node(event)
             return _placed(Scalar(), event)
         key = self._scalar(event)
@@ -203,7 +222,9 @@ class _Builder:
         self.steps.clear()
         if isinstance(error, yaml.reader.ReaderError):
             line, column = _line_and_column(self.text[: error.position])
-            self._refuse(line, column, f"the character U+{error.character:04X} is not allowed", 'write it as "\\u…"')
+            no_text = "is it UTF-16, or no text? save the file as UTF-8"
+            hint = no_text if error.character == 0 else 'write it as "\\u…"'
+            self._refuse(line, column, f"the character U+{error.character:04X} is not allowed", hint)
             return
         assert isinstance(error, yaml.MarkedYAMLError)  # noqa: S101  the parser raises these two alone
         mark = error.problem_mark or error.context_mark
@@ -213,12 +234,18 @@ class _Builder:
             message += f" ({error.context} that begins on line {error.context_mark.line + 1})"
         self._refuse(mark.line + 1, mark.column + 1, message, self._syntax_hint(mark))
 
+    def _template_hint(self, event: yaml.Event) -> str:
+        at = event.start_mark.index if event.start_mark is not None else 0
+        return NO_VARIABLES if self.text[at - 1 : at + 1] == "{{" else ""
+
     def _syntax_hint(self, mark: yaml.Mark) -> str:
         if not self.text[mark.index :].strip():
             return "the file ends too early: is it half-written?"
         start = self.text.rfind("\n", 0, mark.index) + 1
         if "\t" in self.text[start : mark.index + 1]:
             return "indent with spaces, not with tabs"
+        if holds_a_variable(self.text[start : mark.index + 1]):
+            return NO_VARIABLES
         return "quote texts that contain `: `, ` #` or begin with one of [ ] { } & * ! | > % @ `"
 
 

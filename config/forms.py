@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, ValidationInfo
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from config.brokers import BrokerPorts, parse_broker_ports
 from config.nodes import Mapping, Scalar
-from config.problems import InvalidValue
+from config.problems import InvalidValue, explained
 from config.units import (
     Address,
     Network,
@@ -27,6 +27,22 @@ from config.units import (
     parse_reachable,
     parse_whole,
 )
+
+_EXAMPLES: Final = {
+    "a name": "orders",
+    "a text": '"one text"',
+    "a host": "kafka.example.com",
+    "a host with {node_id}": "b{node_id}.example.com",
+    "an address to bind": "127.0.0.1:9092",
+    "host:port": "kafka-1.example.com:9092",
+    "an IP network": "10.0.0.0/8",
+    "node ids and ports": '{"0-9": "9100-9109"}',
+    "a size": "10MiB",
+    "a duration": "30s",
+    "a whole number": "100",
+    "true or false": "true",
+    "a path": "tls/key.pem",
+}
 
 
 @dataclass(frozen=True)
@@ -48,8 +64,10 @@ class Written:
         if not isinstance(value, Scalar | list | dict):
             return value
         if not isinstance(value, self.takes):
-            raise InvalidValue(f"must be {self.kind}")
-        parsed = self.parse(value)
+            example = _EXAMPLES.get(self.kind)
+            raise InvalidValue(f"must be {self.kind}", f"write it like {example}" if example else "")
+        with explained(value):
+            parsed = self.parse(value)
         if self.positive and parsed == 0:
             raise InvalidValue(f"{value} is too small", "it must be more than 0")
         return parsed

@@ -1,6 +1,7 @@
 """What is wrong with a file the operator wrote, and where."""
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -42,9 +43,35 @@ class InvalidValue(ValueError):  # noqa: N818  it is what the value is, and pyda
 
     def __init__(self, message: str, hint: str = "", *, of_key: bool = False) -> None:
         super().__init__(message)
-        self.message = message if len(message) <= _MAX_MESSAGE else f"{message[:_MAX_MESSAGE]}…"  # it quotes the file
-        self.hint = hint
+        self.message = _shortened(message)
+        self.hint = _shortened(hint)
         self.of_key = of_key
+
+
+def _shortened(said: str) -> str:
+    """Return what quotes the file, with an end, and without what would move a cursor."""
+    short = said if len(said) <= _MAX_MESSAGE else f"{said[:_MAX_MESSAGE]}…"
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in short)
+
+
+_VARIABLE: Final = re.compile(r"\$[{(]|\$[A-Za-z_]|\{\{")
+NO_VARIABLES: Final = "no variables are expanded: write the value itself"
+
+
+def holds_a_variable(text: str) -> bool:
+    """Whether ``text`` was meant to be filled in by somebody: ``${NAME}``, ``$NAME``, ``$(NAME)`` or ``{{ name }}``."""
+    return _VARIABLE.search(text) is not None
+
+
+@contextmanager
+def explained(written: object) -> Iterator[None]:
+    """Give an InvalidValue raised within the fix that fits, where ``written`` holds a variable."""
+    try:
+        yield
+    except InvalidValue as invalid:
+        if isinstance(written, str) and holds_a_variable(written):
+            invalid.hint = NO_VARIABLES
+        raise
 
 
 class InvalidValues(ValueError):  # noqa: N818  as above

@@ -3,6 +3,7 @@
 Every function takes the text and returns the value, or raises InvalidValue with the fix.
 """
 
+import contextlib
 import ipaddress
 import re
 from dataclasses import dataclass
@@ -35,6 +36,9 @@ EVERY_INTERFACE: Final = frozenset(("", "0.0.0.0", "::"))  # noqa: S104  compare
 _QUANTITY: Final = re.compile(r"(0|[1-9][0-9]{0,18})(\.[0-9]{1,9})? ?([A-Za-z]*)", re.ASCII)
 _LABEL: Final = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _HOST: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?")
+MAX_HOST_LENGTH: Final = 253
+# PLAINTEXT://host:9092/, as in a broker's `listeners`, or a URL.
+_PROTOCOL: Final = re.compile(r"([A-Za-z][\w+.-]*)://([^/]*)")
 
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -84,34 +88,83 @@ def parse_duration_s(text: str) -> float:
 
 def parse_address(text: str) -> Address:
     """``host:port``, ``[::1]:9092`` or ``:9092`` for every interface; the port from 1 to 65535."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not port:
-        raise InvalidValue(f"{text!r} has no port", "write host:port, as in 127.0.0.1:9092")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-        _require_ipv6(host)
-    elif ":" in host:
-        raise InvalidValue(f"{text!r} is ambiguous", "put an IPv6 address into brackets: [::1]:9092")
-    elif host:
-        parse_host(host)
-    return Address(host, parse_port(port))
+    if "," in text or ";" in text:
+        raise InvalidValue(f"{text!r} is more than one address", "write one; each listener has an address of its own")
+    host, port = _host_and_port(text, 'write ":{port}" for every interface')
+    if host == "*":
+        fix = f'write ":{port}" or "0.0.0.0:{port}" for every interface'
+        raise InvalidValue(f"{text!r}: the host of an address has no wildcard", fix)
+    return Address(_host_of(text, host), port)
 
 
 def parse_reachable(text: str) -> Address:
     """Return an address that can be connected to: as ``parse_address``, with a host."""
-    address = parse_address(text)
-    if not address.host:
-        raise InvalidValue(f"{text!r} has no host", "write host:port")
-    return address
+    if "," in text or ";" in text:
+        listed = ", ".join(f'"{part}"' for part in re.split(r"[,;\s]+", text) if part)
+        raise InvalidValue(f"{text!r} is more than one address", f"write it as a list: [{listed}]")
+    host, port = _host_and_port(text, "write host:{port}")
+    if host.strip("[]") in EVERY_INTERFACE or host == "*":
+        raise InvalidValue(f"{text!r} has no host that can be connected to", f"write host:{port}")
+    return Address(_host_of(text, host), port)
+
+
+def _host_and_port(text: str, with_host: str) -> tuple[str, int]:
+    """Return what stands before the port, and the port; ``with_host`` is the fix where there is a port alone."""
+    if text.strip() not in ("", text):
+        raise InvalidValue(f"{text!r} begins or ends with a blank", f"write {text.strip()}")
+    if (protocol := _PROTOCOL.match(text)) is not None:
+        spoken = "" if protocol[1].upper() == "PLAINTEXT" else " (what is spoken there, the sections tls and sasl say)"
+        fix = f"leave {protocol[1]}:// out: write {protocol[2].lstrip('*') or 'host:9092'}{spoken}"
+        raise InvalidValue(f"{text!r} begins with a protocol", fix)
+    if text.isdecimal():
+        raise InvalidValue(f"{text!r} is a port without a host", with_host.format(port=text))
+    host, colon, port = text.rpartition(":")
+    if not colon or not port or text.endswith("]"):
+        raise InvalidValue(f"{text!r} has no port", "write host:port, as in 127.0.0.1:9092")
+    try:
+        return host, parse_port(port)
+    except InvalidValue:
+        wrong = f"{text!r} ends in {port!r}, which is not a port"
+        raise InvalidValue(wrong, f"ports go from 1 to {MAX_PORT}") from None
+
+
+def _host_of(text: str, host: str) -> str:
+    """Return the host of the address ``text`` without brackets."""
+    if host.startswith("[") and host.endswith("]"):
+        _require_ipv6(host[1:-1])
+        return host[1:-1]
+    if ":" in host:
+        raise InvalidValue(f"{text!r} is ambiguous", "put an IPv6 address into brackets: [::1]:9092")
+    return parse_host(host) if host else ""
 
 
 def parse_host(text: str) -> str:
     """Return a host name or an IP address, an IPv6 address without brackets."""
-    if text.count(":") > 1:
+    if text.count(":") > 1 and "/" not in text and "[" not in text:
         _require_ipv6(text)
-    elif len(text) > 253 or _HOST.fullmatch(text) is None:
-        raise InvalidValue(f"{text!r} is not a host name or an IP address", "write it without a port")
+    elif not _is_host_name(text):
+        raise InvalidValue(f"{text!r} is not a host name or an IP address", _host_fix(text))
     return text
+
+
+def _is_host_name(text: str) -> bool:
+    return len(text) <= MAX_HOST_LENGTH and _HOST.fullmatch(text) is not None
+
+
+def _host_fix(text: str) -> str:
+    """Return what to write instead of a host with more around it, or of none."""
+    protocol = _PROTOCOL.match(text.strip())
+    bare = re.sub(r"(?<=[^:]):\d*$", "", text.strip() if protocol is None else protocol[2]).strip("[]")
+    if not bare.isascii() and bare.replace(".", "").replace("-", "").isalnum():
+        with contextlib.suppress(UnicodeError):
+            bare = bare.encode("idna").decode()  # as DNS has it
+    if _is_host_name(bare) or ":" in bare:
+        return f"write {bare}"
+    if "{node_id}" in bare:
+        return "a host for each broker is what broker_host is for"
+    if any(character in bare for character in "*?,; "):
+        return "write a single host"
+    return "write labels of up to 63 letters, digits, - and _ with dots between them"
 
 
 def parse_host_template(text: str) -> str:
@@ -150,7 +203,7 @@ def parse_path(text: str) -> Path:
 
 def parse_advertised(text: str) -> str:
     """Return a host that clients can connect to."""
-    if text in EVERY_INTERFACE:
+    if text.strip("[]") in EVERY_INTERFACE:
         raise InvalidValue(f"clients cannot connect to {text!r}", "write the host that leads to this proxy")
     return parse_host(text)
 
@@ -196,7 +249,11 @@ def _quantity(text: str, units: dict[str, int], what: str, whole: str, examples:
     number, fraction, unit = match.groups()
     if unit not in units:
         problem = f"has the unknown unit {unit!r}" if unit else "has no unit"
-        raise InvalidValue(f"{text!r} {problem}", f"write it like {examples}")
+        meant = next((known for known in units if known.lower() == unit.lower()), None)
+        raise InvalidValue(
+            f"{text!r} {problem}",
+            f"did you mean {number}{fraction or ''}{meant}?" if meant else f"write it like {examples}",
+        )
     if not fraction:
         return int(number) * units[unit]
     value = Fraction(number + fraction) * units[unit]

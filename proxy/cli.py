@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., Any] | click.Command)
 
+_HELP: Final = ["-h", "--help"]
 EXIT_UNHEALTHY: Final = 1
 EXIT_CONFIG: Final = 2  # also click's own, for a wrong command line
 
@@ -31,13 +32,17 @@ def _config_option(*, required: bool = True) -> Callable[[_Command], _Command]:
     )
 
 
-@click.group()
+@click.group(
+    context_settings={"help_option_names": _HELP},
+    epilog="First `sluice check -c sluice.yaml`, then `sluice run -c sluice.yaml`; "
+    "`sluice doctor -c sluice.yaml` where a client cannot connect.",
+)
 @click.version_option(__version__, message="sluice %(version)s")
 def cli() -> None:
     """A throttling proxy that speaks Kafka's protocol."""
 
 
-@cli.command()
+@cli.command(short_help="Run the proxy until it is told to stop.")
 @_config_option()
 def run(config_path: Path) -> None:
     """Run the proxy until SIGTERM; SIGHUP loads quotas and certificates again."""
@@ -55,24 +60,32 @@ def run(config_path: Path) -> None:
     sys.exit(app.run(settings))
 
 
-@cli.command()
-@_config_option()
-def check(config_path: Path) -> None:
-    """Print every problem of a configuration and of the files it names."""
+@cli.command(short_help="Print what is wrong with a configuration or a quota file.")
+@_config_option(required=False)
+@click.argument("quota_file", metavar="[QUOTAS]", required=False, type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def check(config_path: Path | None, quota_file: Path | None, *, as_json: bool) -> None:
+    """Print every problem of a configuration and of the files it names: exit 0 if it can be used, else 2.
+
+    QUOTAS is a quota file to look at by itself; with --config, instead of the one that the configuration names.
+    """
     from proxy.checks import report
     from proxy.clock import wall_s
 
-    found = report.check(config_path, wall_s())
-    for warning in found.warnings:
-        click.echo(f"warning: {warning}")
-    for problem in found.problems:
-        click.echo(problem)
-    if found.problems:
-        sys.exit(EXIT_CONFIG)
-    click.echo(f"{config_path}: ok ({_counted(found.quotas, 'quota')}, {_counted(found.listeners, 'listener')})")
+    if config_path is not None:
+        found = report.check(config_path, wall_s(), quota_file)
+    elif quota_file is not None:
+        found = report.check_quotas(quota_file)
+    else:
+        raise click.UsageError("give a quota file, --config, or both")
+    if as_json:
+        _print_json(found.as_data())
+    else:
+        click.echo("\n".join(found.lines(" with ".join(str(each) for each in (config_path, quota_file) if each))))
+    sys.exit(EXIT_CONFIG if found.problems else 0)
 
 
-@cli.command()
+@cli.command(short_help="Ask a running proxy how it is.")
 @_config_option(required=False)
 @click.option("--url", metavar="URL", help="Ask this admin port, as in http://127.0.0.1:9404, and read no file.")
 @click.option("--live", is_flag=True, help="Ask whether it runs (/livez), not whether it serves (/readyz).")
@@ -92,7 +105,7 @@ def health(config_path: Path | None, url: str | None, *, live: bool) -> None:
     sys.exit(0 if well else EXIT_UNHEALTHY)
 
 
-@cli.command()
+@cli.command(short_help="Connect as a client would, and print what works.")
 @_config_option()
 @click.option("--listener", metavar="NAME", help="The listener to connect to, if there are several.")
 @click.option(
@@ -114,12 +127,11 @@ def doctor(
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if as_json:
-        import json
-
-        click.echo(json.dumps(found.as_data(), indent=2))
+        _print_json(found.as_data())
     else:
-        for finding in found.all:
-            click.echo(finding)
+        click.echo("\n".join(map(str, found.all)))
+        if found.failed:
+            click.echo(found.summary())
     sys.exit(EXIT_UNHEALTHY if found.failed else 0)
 
 
@@ -134,7 +146,7 @@ def analyze(arguments: tuple[str, ...]) -> None:
         sys.exit(EXIT_CONFIG)
     from analysis.cli import analyze as commands
 
-    commands.main(list(arguments), prog_name="sluice analyze")
+    commands.main(list(arguments), prog_name="sluice analyze", help_option_names=_HELP)
 
 
 def _settings(config_path: Path, exit_status: int = EXIT_CONFIG) -> "Settings":
@@ -153,5 +165,7 @@ def _loaded(config_path: Path, exit_status: int = EXIT_CONFIG) -> "tuple[Setting
         sys.exit(exit_status)
 
 
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+def _print_json(data: dict[str, object]) -> None:
+    import json
+
+    click.echo(json.dumps(data, indent=2))

@@ -1,5 +1,7 @@
 """What to tell an operator of a connection to a broker that failed: one line, with what to do about it."""
 
+import os
+import socket
 import ssl
 from dataclasses import dataclass
 from typing import Final
@@ -50,6 +52,10 @@ def describe(error: BaseException, fixes: Fixes = OF_SLUICE) -> str:
             return (
                 "closed the connection without an answer: does this listener demand TLS, a client certificate or SASL?"
             )
+        case socket.gaierror():
+            return f"{error}: correct the name, or what resolves it here"
+        case ConnectionRefusedError():  # asyncio's own text is of calls
+            return f"[Errno {error.errno}] {os.strerror(error.errno or 0)}"
     return str(error) or type(error).__name__
 
 

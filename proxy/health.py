@@ -21,10 +21,14 @@ def ask(url: str, path: str) -> tuple[bool, str]:
 
     Raises ValueError for a URL that is none.
     """
-    parts = urlsplit(url)
-    if parts.scheme != "http" or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = None
+    if not host or parts.scheme != "http":
         raise ValueError(f"{url!r} is not a URL like http://127.0.0.1:9404")
-    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=TIMEOUT_S)
+    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
     try:
         connection.request("GET", parts.path.rstrip("/") or path)
         answer = connection.getresponse()

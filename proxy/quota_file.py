@@ -42,8 +42,10 @@ class QuotaFile:
         self.loaded_at_s = wall_s()
         self._stats.reloads["ok"] += 1
         self._stats.reload_error = None
-        for warning in loaded.warnings:
+        for warning in loaded.warnings[:_MAX_LOGGED_PROBLEMS]:
             log.warning("quotas", problem=str(warning))
+        if len(loaded.warnings) > _MAX_LOGGED_PROBLEMS:
+            log.warning("quotas", further_problems=len(loaded.warnings) - _MAX_LOGGED_PROBLEMS)
         log.info(
             "quotas in force",
             path=str(self.path),
@@ -60,7 +62,9 @@ class QuotaFile:
     def _refuse(self, error: ConfigError) -> None:
         self._stats.reloads["failed"] += 1
         self._stats.reload_error = str(error.problems[0])
+        became = "the old ones stay in force" if self.loaded_at_s else "the proxy does not start without them"
+        event = f"quotas not loaded, {became}"
         for problem in error.problems[:_MAX_LOGGED_PROBLEMS]:
-            log.error("quotas not loaded, the old ones stay in force", problem=str(problem))
+            log.error(event, problem=str(problem))
         if len(error.problems) > _MAX_LOGGED_PROBLEMS:
             log.error("quotas not loaded", further_problems=len(error.problems) - _MAX_LOGGED_PROBLEMS)

@@ -1,11 +1,13 @@
 """Everything that a configuration names, one thing after the other."""
 
 from datetime import UTC, datetime
+from typing import Final
 
 import structlog
 
 from config.document import Document
-from config.problems import InvalidValue, Problem, Steps
+from config.nodes import Mapping, Node, Sequence
+from config.problems import NO_VARIABLES, InvalidValue, Problem, Steps, holds_a_variable
 from config.settings import BrokerSasl, Kerberos, Listener, Route, Settings
 from proxy.checks.findings import Finding, Findings, Severity
 from proxy.checks.tls import look_at_broker_tls, look_at_client_tls
@@ -13,6 +15,8 @@ from proxy.identity import keytab
 from proxy.identity.gssapi import acceptor
 from proxy.identity.kerberos_name import parse_rules
 from proxy.login import LoginError, read_password
+
+_WITH_PATTERNS: Final = frozenset(("principal_mapping_rules", "principal_to_local_rules"))
 
 log = structlog.get_logger("sluice")
 
@@ -27,6 +31,7 @@ def look(settings: Settings, document: Document, now_s: float) -> list[Finding]:
     for index, listener in enumerate(settings.listeners):
         _look_at_listener(found, ("listeners", index), listener, settings.cluster)
     _look_for_same_addresses(found, settings.listeners)
+    _look_for_variables(found, (), document.root)
     return found.in_order()
 
 
@@ -107,3 +112,13 @@ def _told(listener: Listener) -> list[tuple[str, range]]:
     """Return the hosts and ports that the clients of a listener are told."""
     hosts = [listener.advertise, *([listener.broker_host] if listener.broker_host is not None else [])]
     return [(host.lower(), claim.ports) for host in hosts for claim in listener.port_claims(0)]
+
+
+def _look_for_variables(found: Findings, at: Steps, node: Node) -> None:
+    """Warn of what somebody was to fill in. Rules of names are left out: there, `$` has a meaning."""
+    if isinstance(node, Mapping | Sequence):
+        for step, below in node.items() if isinstance(node, Mapping) else enumerate(node):
+            if step not in _WITH_PATTERNS:
+                _look_for_variables(found, (*at, step), below)
+    elif node is not None and holds_a_variable(node):
+        found.add(Severity.WARNING, at, f"{node!r} is taken as it stands", NO_VARIABLES)

@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from config.document import read_document
 from config.loader import load_with_document, named_quota_file
-from config.problems import ConfigError, Problem
+from config.problems import ConfigError, InvalidValue, Problem
 from config.settings import Listener, Settings
 from proxy.checks.configuration import look
 from proxy.checks.findings import Severity
@@ -21,14 +22,56 @@ class Report:
     listeners: int = 0
     quotas: int = 0
 
+    def lines(self, looked_at: str) -> list[str]:
+        """Return what is printed; ``looked_at`` names what was looked at."""
+        said = [*(f"warning: {warning}" for warning in self.warnings), *map(str, self.problems)]
+        if not self.problems:
+            listeners = f", {_counted(self.listeners, 'listener')}" if self.listeners else ""
+            said.append(f"{looked_at}: ok ({_counted(self.quotas, 'quota')}{listeners})")
+        return said
 
-def check(config_path: Path, now_s: float) -> Report:
-    """Look at everything there is; one broken file does not hide what is wrong with the other."""
+    def as_data(self) -> dict[str, object]:
+        """Return what ``--json`` prints: findings by file, in the order of each."""
+        found = [("error", problem) for problem in self.problems]
+        found += [("warning", warning) for warning in self.warnings]
+        found.sort(key=lambda each: (each[1].file, each[1].line, each[1].column))
+        return {"ok": not self.problems, "findings": [_as_data(severity, problem) for severity, problem in found]}
+
+
+def _as_data(severity: str, problem: Problem) -> dict[str, object]:
+    return {
+        "severity": severity,
+        "file": problem.file,
+        "line": problem.line or None,
+        "column": problem.column or None,
+        "setting": problem.path,
+        "message": problem.message,
+        "fix": problem.hint,
+    }
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def check(config_path: Path, now_s: float, quota_file: Path | None = None) -> Report:
+    """Look at everything there is; one broken file does not hide what is wrong with the other.
+
+    ``quota_file`` is looked at instead of the one that the configuration names.
+    """
     report = Report()
     settings = _check_configuration(report, config_path, now_s)
-    quota_file = named_quota_file(config_path)
     if quota_file is not None:
         _check_quotas(report, quota_file, settings)
+    elif (named := named_quota_file(config_path)) is not None:
+        _check_quotas(report, named, settings, named_in=config_path)
+    return report
+
+
+def check_quotas(quota_file: Path) -> Report:
+    """Look at a quota file by itself."""
+    report = Report()
+    _check_quotas(report, quota_file, None)
     return report
 
 
@@ -45,16 +88,26 @@ def _check_configuration(report: Report, config_path: Path, now_s: float) -> Set
     return settings
 
 
-def _check_quotas(report: Report, quota_file: Path, settings: Settings | None) -> None:
+def _check_quotas(report: Report, quota_file: Path, settings: Settings | None, *, named_in: Path | None = None) -> None:
     try:
         loaded = load(quota_file)
     except ConfigError as error:
-        report.problems += error.problems
+        if named_in is not None and error.problems[0].line == 0:
+            report.problems.append(_at_its_name(named_in, error.problems[0]))
+        else:
+            report.problems += error.problems
         return
     report.quotas = len(loaded.policy.limits)
     report.warnings += loaded.warnings
     if settings is not None and not any(map(_knows_users, settings.listeners)):
         report.warnings += _quotas_of_nobody(quota_file, loaded)
+
+
+def _at_its_name(config_path: Path, problem: Problem) -> Problem:
+    """Return what keeps a whole quota file from being read, at the setting that names the file."""
+    fix = problem.hint or "write it, with `quotas: []` for no quotas"
+    wrong = InvalidValue(f"{problem.file}: {problem.message}", fix)
+    return read_document(config_path).problem(("quotas", "store", "path"), wrong)
 
 
 def _knows_users(listener: Listener) -> bool:

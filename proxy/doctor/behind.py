@@ -3,40 +3,63 @@
 import asyncio
 import ssl
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from config.cluster import Route
 from config.units import Address
+from protocol.errors import ProtocolError
 from protocol.locator import Endpoint
 from protocol.requests import WHICH_VERSIONS
 from proxy.broker_connection import connect
 from proxy.broker_tls import broker_context
 from proxy.cluster import which_brokers
 from proxy.doctor.findings import Findings
-from proxy.doctor.front import ERRORS, TIMEOUT_S
 from proxy.failures import describe
 from proxy.login import Login, LoginError
 
+TIMEOUT_S: Final = 5.0
+ERRORS: Final = (OSError, TimeoutError, EOFError, ProtocolError)
+"""What connections fail with."""
 
-async def look_behind(found: Findings, route: Route, *, demands_sasl: bool) -> None:
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """What was seen of the brokers: what fails in front of them may follow from it."""
+
+    reached: bool
+    """At least one answered."""
+    silent: frozenset[int] = frozenset()
+    """Node ids of those that are known, and did not answer."""
+
+
+async def look_behind(found: Findings, route: Route, *, demands_sasl: bool) -> Behind:
     """Ask each bootstrap broker for Metadata, after the proxy's login, and try every broker that is named."""
     try:
         context = broker_context(route.tls) if route.tls is not None else None
     except OSError as error:
         found.fail("brokers", str(error), "write that file")
-        return
+        return Behind(reached=False)
     login = Login(route.sasl) if route.sasl is not None else None
     blind = login is None and demands_sasl
     endpoints: dict[int, Endpoint] = {}
+    answered: dict[Address, bool] = {}
     for address in route.bootstrap:
-        for endpoint in await _ask(found, address, context, login, blind=blind):
-            endpoints[endpoint.node_id] = endpoint
+        told = await _ask(found, address, context, login, blind=blind)
+        answered[address] = told is not None
+        endpoints.update({endpoint.node_id: endpoint for endpoint in told or ()})
+    reached = any(answered.values())
+    silent = []
     for node_id in sorted(endpoints):
-        told = Address(endpoints[node_id].host.decode("utf-8", "replace"), endpoints[node_id].port)
-        if told not in route.bootstrap:
-            await _ask(found, told, context, None, blind=True, node_id=node_id)
+        address = Address(endpoints[node_id].host.decode("utf-8", "replace"), endpoints[node_id].port)
+        if address not in answered:
+            answered[address] = await _ask(found, address, context, None, blind=True, node_id=node_id) is not None
+        if not answered[address]:
+            silent.append(node_id)
     if blind:
         fix = "set cluster.sasl: until then brokers are known after the first client's Metadata only"
         found.warn("brokers", "they demand SASL, and the proxy has no login to ask them for their addresses", fix)
+    return Behind(reached, frozenset(silent))
 
 
 async def _ask(
@@ -47,8 +70,8 @@ async def _ask(
     *,
     blind: bool,
     node_id: int | None = None,
-) -> Sequence[Endpoint]:
-    """Ask one broker who the others are; ``blind``: only whether it is there."""
+) -> Sequence[Endpoint] | None:
+    """Ask one broker who the others are; ``blind``: only whether it is there. None: it could not be asked."""
     broker = f"bootstrap broker {address}" if node_id is None else f"broker {node_id} at {address}"
     try:
         async with asyncio.timeout(TIMEOUT_S), connect(address.host, address.port, context) as connection:
@@ -67,4 +90,4 @@ async def _ask(
         names = ", ".join(str(endpoint.node_id) for endpoint in sorted(endpoints))
         found.ok("brokers", f"{broker} answers: the cluster has brokers {names}")
         return endpoints
-    return ()
+    return None

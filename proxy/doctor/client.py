@@ -77,7 +77,8 @@ def load_client(path: Path, now_s: float) -> Client:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
-        raise ClientConfigError(f"{path}: {str(reason).lower()}") from None
+        fix = "name a file as Kafka's tools take it for --command-config"
+        raise ClientConfigError(f"{path} cannot be read ({str(reason).lower()}): {fix}") from None
     return client_of(parse_properties(text), now_s)
 
 

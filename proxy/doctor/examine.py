@@ -11,10 +11,10 @@ from config.settings import Settings
 from config.units import EVERY_INTERFACE, Address, parse_reachable
 from proxy.checks.report import check
 from proxy.clock import wall_s
-from proxy.doctor.behind import look_behind
+from proxy.doctor.behind import Behind, look_behind
 from proxy.doctor.client import Client, client_for, load_client
 from proxy.doctor.findings import Findings
-from proxy.doctor.front import Front
+from proxy.doctor.front import BEHIND_TLS, Front
 from proxy.doctor.properties import ClientConfigError
 
 
@@ -38,24 +38,34 @@ def examine(wanted: Wanted) -> Findings:
         return found
     listener = _choose(settings.listeners, wanted.listener)
     client = _client(found, listener, wanted.command_config)
-    if client is not None:
-        bootstrap = _bootstrap(listener, wanted.bootstrap or client.bootstrap)
-        asyncio.run(_connect(found, settings, listener, client, bootstrap))
+    place = _bootstrap(found, listener, wanted.bootstrap, client)
+    asyncio.run(_connect(found, settings, listener, client, place))
     return found
 
 
-async def _connect(found: Findings, settings: Settings, listener: Listener, client: Client, bootstrap: Address) -> None:
+async def _connect(
+    found: Findings, settings: Settings, listener: Listener, client: Client | None, place: Address | None
+) -> None:
+    async def look() -> Behind:
+        route, demands_sasl = listener.cluster or settings.cluster, listener.authentication == "sasl"
+        return await look_behind(found, route, demands_sasl=demands_sasl)
+
+    if client is None or place is None:
+        found.not_tried("client", "tcp", "tls")
+        await look()
+        found.not_tried("client", *BEHIND_TLS)
+        return
     bind = settings.admin.bind
     # On every interface it is on the one that clients use, too.
-    admin = Address(bootstrap.host if bind.host in EVERY_INTERFACE else bind.host, bind.port)
-    await Front(found, listener, bootstrap, f"http://{admin}", client, wall_s()).examine()
-    await look_behind(found, listener.cluster or settings.cluster, demands_sasl=listener.authentication == "sasl")
+    admin = Address(place.host if bind.host in EVERY_INTERFACE else bind.host, bind.port)
+    await Front(found, listener, place, f"http://{admin}", client, wall_s()).examine(look)
 
 
 def _configuration(found: Findings, path: Path) -> Settings | None:
     report = check(path, wall_s())
     for problem in report.problems:
-        found.fail("config", str(replace(problem, hint="")), problem.hint or "correct it")
+        fix = problem.hint or ("correct it" if problem.line else "name the file with --config")
+        found.fail("config", str(replace(problem, hint="")), fix)
     try:
         settings = load_settings(path)
     except ConfigError:
@@ -83,7 +93,7 @@ def _client(found: Findings, listener: Listener, path: Path | None) -> Client | 
         client = load_client(path, wall_s())
     except ClientConfigError as error:
         said, _, fix = str(error).partition(": ")
-        found.fail("client", said, fix)
+        found.fail("client", said, fix or f"correct it in {path}")
         return None
     found.ok("client", f"{path}: security.protocol is {client.protocol}")
     if client.ignored:
@@ -91,10 +101,17 @@ def _client(found: Findings, listener: Listener, path: Path | None) -> Client | 
     return client
 
 
-def _bootstrap(listener: Listener, given: str | None) -> Address:
-    if given is None:
-        return Address(listener.advertise, listener.bind.port)
+def _bootstrap(found: Findings, listener: Listener, given: str | None, client: Client | None) -> Address | None:
+    """Return where to connect; None, and it is told, where the client's file says nothing that could be used."""
     try:
-        return parse_reachable(given)
+        if given is not None:
+            return parse_reachable(given.split(",")[0])  # as Kafka's tools take it: one that leads to the others
     except InvalidValue as error:
-        raise ValueError(f"bootstrap {error}") from None
+        raise ValueError(f"--bootstrap {error}; {error.hint}") from None
+    try:
+        if client is not None and client.bootstrap is not None:
+            return parse_reachable(client.bootstrap)
+    except InvalidValue as error:
+        found.fail("client", f"bootstrap.servers: {error}", error.hint)
+        return None
+    return Address(listener.advertise, listener.bind.port)

@@ -51,13 +51,38 @@ class Findings:
     def skip(self, check: str, text: str) -> None:
         self._add(Status.SKIP, check, text)
 
+    def not_tried(self, cause: str, *checks: str) -> None:
+        """Skip those of ``checks`` that nothing has been said of: what came of ``cause`` makes them pointless."""
+        skipped = any(finding.check == cause and finding.status is Status.SKIP for finding in self.all)
+        for check in checks:
+            if not self.seen(check):
+                self.skip(check, f"not tried, because {cause} {'was skipped' if skipped else 'failed'}")
+
+    def seen(self, check: str) -> bool:
+        return any(finding.check == check for finding in self.all)
+
+    @property
+    def first_failure(self) -> Finding | None:
+        """What to mend first: things are looked at in the order in which one makes the next fail."""
+        return next((finding for finding in self.all if finding.status is Status.FAIL), None)
+
     @property
     def failed(self) -> bool:
-        return any(finding.status is Status.FAIL for finding in self.all)
+        return self.first_failure is not None
+
+    def summary(self) -> str:
+        """Return the last line: empty where nothing has failed."""
+        first = self.first_failure
+        return f"mend {first.check} first: {first.text}: {first.fix}" if first is not None else ""
 
     def as_data(self) -> dict[str, object]:
         """Return what ``--json`` prints."""
-        return {"ok": not self.failed, "findings": [asdict(finding) for finding in self.all]}
+        first = self.first_failure
+        return {
+            "ok": first is None,
+            "first_failure": first.check if first is not None else None,
+            "findings": [asdict(finding) for finding in self.all],
+        }
 
     def _add(self, status: Status, check: str, text: str, fix: str = "") -> None:
         self.all.append(Finding(status, check, _printable(text), _printable(fix)))

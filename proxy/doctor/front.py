@@ -3,19 +3,19 @@
 import asyncio
 import json
 import ssl
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
 from config.listener import Listener
 from config.units import Address
-from protocol.errors import ProtocolError
 from protocol.locator import Endpoint
 from protocol.requests import WHICH_VERSIONS
 from proxy import health
 from proxy.broker_connection import BrokerConnection, connect
 from proxy.cluster import which_brokers
+from proxy.doctor.behind import ERRORS, TIMEOUT_S, Behind
 from proxy.doctor.chain import Chain, look_at_chain, served_chain
 from proxy.doctor.client import OF_CLIENT, Client
 from proxy.doctor.findings import Findings
@@ -23,13 +23,15 @@ from proxy.failures import describe
 from proxy.login import LoginError, log_in
 from quotas.entities import ANONYMOUS
 
-TIMEOUT_S: Final = 5.0
-CHECKS: Final = ("tcp", "tls", "certificate", "versions", "login", "whoami", "advertised")
-ERRORS: Final = (OSError, TimeoutError, EOFError, ProtocolError)
+BEHIND_TLS: Final = ("versions", "login", "whoami", "advertised")
 
 
 class StopError(Exception):
-    """What was found makes it pointless to go on this way."""
+    """What was found at ``check`` makes it pointless to go on this way."""
+
+    def __init__(self, check: str) -> None:
+        super().__init__(check)
+        self.check = check
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,26 +45,43 @@ class Front:
     client: Client
     now_s: float
 
-    async def examine(self) -> None:
-        """Go the client's way as far as it leads."""
+    async def examine(self, look_behind: Callable[[], Awaitable[Behind]]) -> None:
+        """Go the client's way as far as it leads; the brokers are looked at where it comes to them.
+
+        The proxy takes connections without them, and answers nothing.
+        """
         try:
-            await self._tcp()
-            context = await self._tls()
+            context = await self._reach()
+        except StopError as stop:
+            self.found.not_tried(stop.check, "tls", *(["certificate"] if self.client.context is not None else []))
+            await look_behind()
+            self.found.not_tried(stop.check, *BEHIND_TLS)
+            return
+        behind = await look_behind()
+        try:
+            await self._use(context, behind)
+        except StopError as stop:
+            self.found.not_tried(stop.check, *BEHIND_TLS)
+
+    async def _reach(self) -> ssl.SSLContext | None:
+        await self._tcp()
+        return await self._tls()
+
+    async def _use(self, context: ssl.SSLContext | None, behind: Behind) -> None:
+        try:
             async with asyncio.timeout(2 * TIMEOUT_S), connect(*self._place, context) as connection:
-                await self._versions(connection)
+                await self._versions(connection, behind)
                 await self._login(connection)
                 await self._whoami(connection)
                 endpoints = await which_brokers(connection)
-            await self._advertised(endpoints, context)
-        except StopError:
-            pass
+            await self._advertised(endpoints, context, behind)
         except ERRORS as error:
             fix = "see the proxy's log, and the brokers' of that moment"
-            self.found.broken("advertised", f"{self.bootstrap} does not answer Metadata", describe(error), fix)
-        seen = {finding.check for finding in self.found.all}
-        for check in CHECKS:
-            if check not in seen and not (check == "certificate" and self.client.context is None):
-                self.found.skip(check, "not looked at, because of what is said above")
+            check, said = "advertised", f"{self.bootstrap} does not answer Metadata"
+            if not self.found.seen("versions"):
+                check, said = "versions", f"{self.bootstrap} takes no second connection"
+            self.found.broken(check, said, describe(error, OF_CLIENT), fix)
+            raise StopError(check) from None
 
     # -------------------------------------------------------------------------------------------------- connections
 
@@ -73,7 +92,7 @@ class Front:
         except (OSError, TimeoutError) as error:
             fix = f"is the proxy running, and does {self.bootstrap} lead to bind {self.listener.bind} of {self._name}?"
             self.found.broken("tcp", f"{self.bootstrap} cannot be reached", describe(error), fix)
-            raise StopError from None
+            raise StopError("tcp") from None
 
     async def _tls(self) -> ssl.SSLContext | None:
         """Return what to connect with from here on; None without TLS."""
@@ -83,7 +102,7 @@ class Front:
             wanted = "PLAINTEXT or SASL_PLAINTEXT" if self.listener.tls is None else "SSL or SASL_SSL"
             said = f"{self._name} {speaks}, and security.protocol is {self.client.protocol}"
             self.found.fail("tls", said, f"set security.protocol to {wanted}, or choose another listener")
-            raise StopError
+            raise StopError("tls")
         if context is None or unverified is None:
             self.found.ok("tls", "none: this listener is plaintext")
             return None
@@ -98,7 +117,7 @@ class Front:
         except ERRORS as error:
             fix = self._behind_a_load_balancer or "see the proxy's log: it says why it closed the connection"
             self.found.broken("tls", f"no handshake with {self.bootstrap}", describe(error, OF_CLIENT), fix)
-            raise StopError from None
+            raise StopError("tls") from None
         self.found.ok("tls", f"{chain.version}, {chain.cipher}")
         return chain
 
@@ -111,20 +130,23 @@ class Front:
             said = f"not accepted for {self.bootstrap.host}"
             if self.client.given:
                 self.found.fail("certificate", said, describe(error, OF_CLIENT))
-                raise StopError from None
+                raise StopError("certificate") from None
             self.found.warn("certificate", said, f"{describe(error, OF_CLIENT)}, as your clients have it")
             return False
         return True
 
     # -------------------------------------------------------------------------------------------------- one session
 
-    async def _versions(self, connection: BrokerConnection) -> None:
+    async def _versions(self, connection: BrokerConnection, behind: Behind) -> None:
         try:
             answer = await connection.ask(WHICH_VERSIONS)
         except ERRORS as error:
+            if not behind.reached and self.listener.proxy_protocol is None:
+                self.found.skip("versions", "no answer to ApiVersions, because brokers failed")
+                raise StopError("brokers") from None
             fix = self._behind_a_load_balancer or f"does a broker stand behind {self._name}? See /readyz"
             self.found.broken("versions", "no answer to ApiVersions", describe(error, OF_CLIENT), fix)
-            raise StopError from None
+            raise StopError("versions") from None
         self.found.ok("versions", f"{int.from_bytes(answer[10:14], 'big')} APIs are offered")
 
     async def _login(self, connection: BrokerConnection) -> None:
@@ -139,17 +161,17 @@ class Front:
                 self.found.fail("login", f"{said}, and security.protocol is {self.client.protocol}", fix)
             else:
                 self.found.skip("login", f"{said}: give --command-config with the login of a client")
-            raise StopError
+            raise StopError("login")
         mechanism = credentials.mechanism
         who = "the token's user" if credentials.username is None else f"user {credentials.username}"
         try:
             await log_in(connection, mechanism, credentials.exchange(), who)
         except LoginError as error:
             self.found.fail("login", f"the broker {error}", "compare sasl.jaas.config with the brokers' users")
-            raise StopError from None
+            raise StopError("login") from None
         except ERRORS as error:
             self.found.broken("login", f"{who} by {mechanism}", describe(error), "see the brokers' log of that moment")
-            raise StopError from None
+            raise StopError("login") from None
         self.found.ok("login", f"{who} by {mechanism}")
 
     async def _whoami(self, connection: BrokerConnection) -> None:
@@ -179,7 +201,7 @@ class Front:
 
     # ---------------------------------------------------------------------------------------------------- addresses
 
-    async def _advertised(self, endpoints: Sequence[Endpoint], context: ssl.SSLContext | None) -> None:
+    async def _advertised(self, endpoints: Sequence[Endpoint], context: ssl.SSLContext | None, behind: Behind) -> None:
         if not endpoints:
             self.found.fail("advertised", "the answer to Metadata names no broker", "see /readyz of the admin port")
         for endpoint in sorted(endpoints):
@@ -193,13 +215,16 @@ class Front:
                 fix = "is the proxy that runs started with this configuration, and is this its listener?"
                 self.found.fail("advertised", f"{broker} is told as {told}, which leads past {wanted}", fix)
             else:
-                await self._reachable(broker, told, context)
+                await self._reachable(broker, told, context, silent=endpoint.node_id in behind.silent)
 
-    async def _reachable(self, broker: str, told: Address, context: ssl.SSLContext | None) -> None:
+    async def _reachable(self, broker: str, told: Address, context: ssl.SSLContext | None, *, silent: bool) -> None:
         try:
             async with asyncio.timeout(TIMEOUT_S), connect(told.host, told.port, context) as connection:
                 await connection.ask(WHICH_VERSIONS)
         except ERRORS as error:
+            if silent:
+                self.found.skip("advertised", f"{broker} at {told} does not answer, because brokers failed")
+                return
             fix = "does the address lead to the proxy from here, and is the broker behind it up?"
             self.found.broken("advertised", f"{broker} at {told}", describe(error, OF_CLIENT), fix)
         else:

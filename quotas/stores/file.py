@@ -6,6 +6,7 @@ arithmetic overflows there to "not throttled".
 """
 
 import ipaddress
+import re
 from collections.abc import Callable, Iterator
 from collections.abc import Mapping as ReadOnlyMapping
 from dataclasses import dataclass
@@ -14,11 +15,12 @@ from typing import Final
 
 from config.document import Document, read_document
 from config.nodes import Mapping, Node, Scalar, Sequence
-from config.problems import ConfigError, InvalidValue, InvalidValues, Problem, Steps, suggestion
+from config.problems import ConfigError, InvalidValue, InvalidValues, Problem, Steps, explained, suggestion
 from config.units import parse_bytes, parse_name, parse_number, parse_whole
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
+from quotas.stores import doubts
 
 # What this version does with quotas, for the warnings.
 ENFORCED: Final = frozenset((QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE))
@@ -26,7 +28,7 @@ ENFORCED: Final = frozenset((QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BY
 
 @dataclass(frozen=True, slots=True)
 class LoadedPolicy:
-    """What a file says: the policy, the line of each entity's quota, and what is accepted but not enforced."""
+    """What a file says: the policy, the line of each entity's quota, and what is doubtful or not enforced."""
 
     policy: Policy
     lines: ReadOnlyMapping[Entity, int]
@@ -35,7 +37,7 @@ class LoadedPolicy:
 
 def load(path: Path) -> LoadedPolicy:
     """Return the quotas in a file; raise ConfigError with every problem found."""
-    return _Reader(read_document(path)).read()
+    return _Reader(read_document(path, "write `quotas:` and a list below it, or `quotas: []` for no quotas")).read()
 
 
 # How each kind is written, and its most by the type that Kafka gives it: LONG, DOUBLE or INT (QuotaConfig).
@@ -48,8 +50,10 @@ _FORMS: Final[dict[QuotaKind, tuple[Callable[[str], float], float]]] = {
 }
 _OF_IP: Final = {QuotaKind.CONNECTION_CREATION_RATE.value: QuotaKind.CONNECTION_CREATION_RATE}
 _OF_CLIENT: Final = {kind.value: kind for kind in QuotaKind if kind.value not in _OF_IP}
+_PER_SECOND: Final = re.compile(r"(.*\w)\s*(?:/\s?s|/\s?sec|ps|/second)", re.IGNORECASE)
+_NO_LIMIT: Final = frozenset(("unlimited", "infinite", "infinity", ".inf", "inf", "none", "max", "-1", "no"))
 _DIMENSIONS: Final = ("user", "client-id", "ip")
-_PRINCIPAL_TYPE: Final = "User:"  # as ACLs write it, and quotas do not
+_OF_CONFIGURATION: Final = frozenset(("cluster", "listeners"))
 _ENTITY_FORM: Final = "write it like {user: alice, client-id: {default: true}} or {ip: 10.0.0.1}"
 
 
@@ -61,22 +65,31 @@ class _Reader:
         self.wrong = InvalidValues()
         self.limits: dict[Entity, dict[QuotaKind, float]] = {}
         self.lines: dict[Entity, int] = {}
-        self.without_effect: dict[str, list[Steps]] = {}
+        self.folded: dict[object, Entity] = {}
+        self.doubts: dict[tuple[str, str], list[Steps]] = {}
 
     def read(self) -> LoadedPolicy:
-        for key in self.document.root:
-            if key != "quotas":
-                self.wrong.add((key,), "unknown key", suggestion(key, ["quotas"]), of_key=True)
-        entries = self.document.root.get("quotas")
-        if isinstance(entries, Sequence):
-            for index, entry in enumerate(entries):
-                self._read_quota(("quotas", index), entry)
+        if self.document.root.keys() >= _OF_CONFIGURATION:
+            self.wrong.add((), "is a configuration, and no quota file", "give it as --config")
         else:
-            self.wrong.add(("quotas",), "must be a list of quotas", "write `quotas: []` for none")
+            self._read_root(self.document.root)
         problems = [self.document.problem(steps, invalid) for steps, invalid in self.wrong.found]
         if problems or self.document.problems:
             raise ConfigError([*self.document.problems, *problems])
         return LoadedPolicy(Policy(self.limits), self.lines, tuple(self._warnings()))
+
+    def _read_root(self, root: Mapping) -> None:
+        for key in root:
+            if key != "quotas":
+                self.wrong.add((key,), "unknown key", suggestion(key, ["quotas"]), of_key=True)
+        match root.get("quotas"):
+            case Sequence() as entries:
+                for index, entry in enumerate(entries):
+                    self._read_quota(("quotas", index), entry)
+            case Mapping() as entries if entries:
+                self.wrong.add(("quotas",), "must be a list of quotas", "begin each quota with `- `")
+            case _:
+                self.wrong.add(("quotas",), "must be a list of quotas", "write `quotas: []` for none")
 
     def _read_quota(self, steps: Steps, quota: Node) -> None:
         if not isinstance(quota, Mapping):
@@ -90,8 +103,10 @@ class _Reader:
             first = f"the first quota for {entity.describe()} is on line {self.lines[entity]}"
             self.wrong.add((*steps, "entity"), "has a quota already", f"put all its limits into one: {first}")
             return
-        if isinstance(entity.user, str) and entity.user.startswith(_PRINCIPAL_TYPE):
-            self._note(f"quotas name users without their type: alice, not {_PRINCIPAL_TYPE}alice", steps)
+        twin = self.folded.setdefault(doubts.folded(entity), entity)
+        if twin is not entity:
+            where = f"differs from {twin.describe()} on line {self.lines[twin]} in upper and lower case alone"
+            self._note((*steps, "entity"), InvalidValue(where, "Kafka tells them apart: are they two?"))
         self.limits[entity] = limits
         self.lines[entity] = quota.line
 
@@ -101,8 +116,11 @@ class _Reader:
             return None
         names: dict[str, str | Default] = {}
         for dimension, name in written.items():
-            with self.wrong.at(*steps, dimension):
-                names[dimension] = _name(dimension, name)
+            at = (*steps, dimension)
+            with self.wrong.at(*at):
+                names[dimension] = found = _name(dimension, name)
+                if isinstance(found, str):
+                    self._note(at, doubts.of_name(dimension, found))
         if len(names) < len(written):
             return None
         try:
@@ -121,22 +139,24 @@ class _Reader:
             at = (*steps, key)
             with self.wrong.at(*at):
                 kind = _kind(key, of_ip=of_ip)
-                limits[kind] = _limit(kind, value)
+                limits[kind] = limit = _limit(kind, value)
                 if kind not in ENFORCED:
-                    self._note(f"{kind} is not enforced by this version", at)
+                    self._note(at, InvalidValue(f"{kind} is not enforced by this version"))
+                self._note(at, doubts.of_limit(kind, limit, str(value)))
         if set(quota) <= {"entity"}:
             known = ", ".join(_OF_IP if of_ip else _OF_CLIENT)
             self.wrong.add(steps, "sets no limit", f"add one of {known}, or remove the quota")
         return limits
 
-    def _note(self, what: str, steps: Steps) -> None:
-        self.without_effect.setdefault(what, []).append(steps)
+    def _note(self, steps: Steps, doubt: InvalidValue | None) -> None:
+        if doubt is not None:
+            self.doubts.setdefault((doubt.message, doubt.hint), []).append(steps)
 
     def _warnings(self) -> Iterator[Problem]:
-        """Yield one for each way to have no effect, at its first place: a long file would bury the log otherwise."""
-        for what, places in self.without_effect.items():
+        """Yield each doubt once, at its first place: a long file would bury the log otherwise."""
+        for (message, fix), places in self.doubts.items():
             count = f" ({len(places)} times in this file)" if len(places) > 1 else ""
-            yield self.document.problem(places[0], InvalidValue(what + count))
+            yield self.document.problem(places[0], InvalidValue(message + count, fix))
 
 
 def _name(dimension: str, written: Node) -> str | Default:
@@ -144,6 +164,8 @@ def _name(dimension: str, written: Node) -> str | Default:
         raise InvalidValue("is not a kind of entity", suggestion(dimension, _DIMENSIONS), of_key=True)
     if isinstance(written, Mapping) and written == {"default": "true"}:
         return Default.DEFAULT
+    if isinstance(written, Sequence):
+        raise InvalidValue("must be one name", "write a quota for each")
     if not isinstance(written, Scalar):
         raise InvalidValue("must be a name", "write a name, or {default: true} for the default entity")
     return _canonical_ip(written) if dimension == "ip" else parse_name(written)
@@ -166,6 +188,8 @@ def _kind(key: str, *, of_ip: bool) -> QuotaKind:
     if key in others:
         owner = "a user or client-id" if of_ip else "an ip"
         raise InvalidValue(f"is a limit of {owner}", f"this entity takes {', '.join(known)}", of_key=True)
+    if key in _DIMENSIONS:
+        raise InvalidValue("says whom the quota is for", f"write it as entity: {{{key}: ...}}", of_key=True)
     raise InvalidValue("unknown limit", suggestion(key, ["entity", *known]), of_key=True)
 
 
@@ -173,9 +197,22 @@ def _limit(kind: QuotaKind, written: Node) -> float:
     if not isinstance(written, Scalar):
         raise InvalidValue("must be a single value", "write it like 1MiB" if kind in ENFORCED else "write a number")
     parse, most = _FORMS[kind]
-    limit = parse(written)
+    try:
+        with explained(written):
+            limit = parse(written)
+    except InvalidValue as invalid:
+        invalid.hint = _fix_of_rate(written) or invalid.hint
+        raise
     if limit == 0:
         raise InvalidValue("must be above 0", "remove the line for no limit")
     if limit > most:
         raise InvalidValue(f"{written} is too large", f"the most is {most}")
     return limit
+
+
+def _fix_of_rate(written: str) -> str:
+    """Return what to write instead of a limit that says per second, which it is anyhow, or that there is none."""
+    if written.casefold() in _NO_LIMIT:
+        return "remove the line for no limit"
+    rate = _PER_SECOND.fullmatch(written[:64])
+    return f"write {rate[1]}: a rate is per second" if rate is not None else ""

@@ -57,7 +57,8 @@ def test_a_section_may_be_left_out(file: Path) -> None:
         ("    key: proxy.key\n", "", [":5:5: cluster.tls.key: is missing beside certificate; write both or neither"]),
         ("    certificate: proxy.pem\n", "", [
             ":6:10: cluster.tls.key: stands without certificate; write both or neither"]),
-        ("certificate: proxy.pem", "certificate: []", [":6:18: cluster.tls.certificate: must be a path"]),
+        ("certificate: proxy.pem", "certificate: []", [
+            ":6:18: cluster.tls.certificate: must be a path; write it like tls/key.pem"]),
         ("ca: ca.pem", 'ca: ""', [
             ":5:9: cluster.tls.ca: '' is not a path; write a path, from the folder of this file or absolute"]),
         ("ca: ca.pem", "verify_hostname: no", [":5:22: cluster.tls.verify_hostname: 'no' is neither true nor false"]),

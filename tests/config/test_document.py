@@ -1,4 +1,6 @@
 import contextlib
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -109,6 +111,14 @@ def test_a_key_that_stands_twice_is_a_problem_that_hides_no_other(file: Path) ->
         ("ä: 1\nb: 104", [":2:4: b: the file ends within this line: is it half-written?; end it with a newline"]),
         ("a:", [":1:3: a: the file ends within this line: is it half-written?; end it with a newline"]),
         ("a: ", [":1:3: a: the file ends within this line: is it half-written?; end it with a newline"]),
+        ("a: {b: ${C}}\n", [
+            ":1:9: did not find expected ',' or '}'; no variables are expanded: write the value itself"]),
+        ("a: {{ b }}\n", [":1:5: a: a key must be a text; no variables are expanded: write the value itself"]),
+        ("a:\n  - b\n\t- c\n", [
+            (":3:1: found a tab character that violates indentation (while scanning a plain scalar that begins on "
+            "line 2); indent with spaces, not with tabs")]),
+        ("a: 1\n".encode("utf-16-le"), [
+            ":1:2: the character U+0000 is not allowed; is it UTF-16, or no text? save the file as UTF-8"]),
         ("a: \x01\n", [':1:4: the character U+0001 is not allowed; write it as "\\u…"']),
         (b"a: 1\nb: \xc3\xa4\xff\n", [":2:5: byte 0xff is not UTF-8; save the file as UTF-8"]),
         (b"\xef\xbb\xbfa: \xff\n", [":1:4: byte 0xff is not UTF-8; save the file as UTF-8"]),
@@ -132,11 +142,31 @@ def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         read_document(tmp_path)
     with pytest.raises(ConfigError, match="cannot be read: embedded null byte"):
         read_document(tmp_path / "nul\0.yaml")
+    (tmp_path / "quotas.yaml").write_text("")
+    with pytest.raises(ConfigError, match=r"no such file; did you mean .*/quotas.yaml\?$"):
+        read_document(tmp_path / "quota.yaml")
+    with pytest.raises(ConfigError, match=r"no such file$"):
+        read_document(tmp_path / "sluice.yaml")
+    with pytest.raises(ConfigError, match="cannot be read: not a directory"):
+        read_document(tmp_path / "quotas.yaml" / "x")
     monkeypatch.setattr(document, "MAX_FILE_BYTES", 2**20)
     large = tmp_path / "large.yaml"
     large.write_bytes(b"#" * (2**20 + 1))
     with pytest.raises(ConfigError, match="is larger than 1 MiB"):
         read_document(large)
+
+
+def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(ConfigError) as caught:
+        read_document(tmp_path / "f.yaml")
+    said = (
+        f"f.yaml: cannot be read: permission denied; let the user with id {os.geteuid()} read it and enter its folders"
+    )
+    assert str(caught.value) == f"{tmp_path}/{said}"
 
 
 @given(content=st.one_of(st.binary(max_size=60), st.text(alphabet="ab:-,[]{}\"'&*!|>#?%@~ \t\n\r<é", max_size=40)))

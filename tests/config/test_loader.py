@@ -125,7 +125,7 @@ def test_every_problem_is_told_at_once(file: Path) -> None:
         ":3:96: listeners[0].brokers.42: stands here twice; keep one (the first is on line 3)",
         ":4:5: listeners[1].advertise: is missing; add `advertise`",
         ":4:21: listeners[1].bind: '127.0.0.1' has no port; write host:port, as in 127.0.0.1:9092",
-        ":4:43: listeners[1].brokers: must be node ids and ports",
+        ':4:43: listeners[1].brokers: must be node ids and ports; write it like {"0-9": "9100-9109"}',
         ":5:18: quotas.store.typ: unknown setting; did you mean type?",
         ":5:55: quotas.mode: must be a single word; one of enforce, shadow, off",
         ":5:77: quotas.window.samples: 0 is too small; it must be more than 0",
@@ -145,8 +145,24 @@ def test_every_problem_is_told_at_once(file: Path) -> None:
         ('"127.0.0.1:19092", "[::1]:19093"', "", [":1:34: cluster.bootstrap: is empty; write at least one broker"]),
         ('["127.0.0.1:19092", "[::1]:19093"]', "b:1", [
             ":1:34: cluster.bootstrap: must be a list; begin each item with `- `, or put [ ] around them"]),
+        ('["127.0.0.1:19092", "[::1]:19093"]', '"b:1, c:2"', [
+            ':1:34: cluster.bootstrap: must be a list, and is one text; write ["b:1", "c:2"]']),
+        ('"127.0.0.1:9092"', '[":9092"]', [
+            ":3:25: listeners[0].bind: must be an address to bind; write it like 127.0.0.1:9092"]),
+        ('"127.0.0.1:19092"', '"${BROKER}:9092"', [
+            (":1:35: cluster.bootstrap[0]: '${BROKER}' is not a host name or an IP address; "
+            "no variables are expanded: write the value itself")]),
+        ("advertise: 127.0.0.1", 'advertise: "{{ host }}"', [
+            (":3:54: listeners[0].advertise: '{{ host }}' is not a host name or an IP address; "
+            "no variables are expanded: write the value itself")]),
+        ("{store: {type: file, path: quotas.yaml}}", "\n  - {entity: {user: a}, producer_byte_rate: 1MiB}", [
+            (":5:3: quotas: is a list, and must be a section; "
+            "write quotas into a file of their own, and its name as quotas.store.path")]),
+        ("{store: {type: file, path: quotas.yaml}}", "{store: [], mode: off}", [
+            ":4:17: quotas.store: is a list, and must be a section; it takes type, path"]),
         ("name: demo", "name: ", [":1:11: cluster.name: has no value; write a name, or leave the key out"]),
-        ("path: quotas.yaml", "path: {}", [":4:36: quotas.store.path: must be a path"]),
+        ("path: quotas.yaml", "path: {}", [
+            ":4:36: quotas.store.path: must be a path; write it like tls/key.pem"]),
         ("type: file", "type: flie", [":4:24: quotas.store.type: 'flie' is not known; did you mean file?"]),
         ("{store: {type: file, path: quotas.yaml}}", "", [
             ":4:1: quotas: has no settings; it takes store, mode, response, window, max_delay, max_hold"]),
@@ -161,6 +177,17 @@ def test_every_problem_is_told_at_once(file: Path) -> None:
 )  # fmt: skip
 def test_problems(file: Path, old: str, new: str, expected: list[str]) -> None:
     assert problems(file, GOOD.replace(old, new)) == expected
+
+
+def test_an_empty_configuration(file: Path) -> None:
+    for empty in ("", "# to be written\n", "---\n"):
+        assert problems(file, empty) == [":1:1: is empty; write the sections cluster, listeners and quotas"]
+
+
+def test_a_quota_file_is_no_configuration(file: Path) -> None:
+    assert problems(file, "quotas:\n  - {entity: {user: a}, producer_byte_rate: 1MiB}\n") == [
+        ":1:1: is a quota file, and no configuration; name it in quotas.store.path of a configuration"
+    ]
 
 
 def test_null_lifts_a_limit(file: Path) -> None:

@@ -1,6 +1,14 @@
 import pytest
 
-from config.problems import ConfigError, InvalidValue, InvalidValues, Problem, field_path, suggestion
+from config.problems import (
+    ConfigError,
+    InvalidValue,
+    InvalidValues,
+    Problem,
+    field_path,
+    holds_a_variable,
+    suggestion,
+)
 
 
 def test_a_problem_says_what_and_where() -> None:
@@ -43,3 +51,28 @@ def test_several_wrong_values_are_kept() -> None:
     ]
     with pytest.raises(InvalidValues):
         wrong.raise_if_any()
+
+
+def test_what_a_file_holds_moves_no_cursor_and_has_an_end() -> None:
+    invalid = InvalidValue("\x1b[2J is wrong\n" + "9" * 5000, "write \x1b[2J" + "9" * 5000)
+    assert invalid.message.startswith(r"\x1b[2J is wrong\n99")
+    assert invalid.hint.startswith(r"write \x1b[2J99")
+    assert len(invalid.message + invalid.hint) < 700
+
+
+@pytest.mark.parametrize(
+    ("text", "held"),
+    [
+        ("${NAME}", True),
+        ("a$NAME", True),
+        ("$(NAME)", True),
+        ("{{ name }}", True),
+        ("$", False),
+        ("HOST$", False),
+        ("$1", False),
+        ("{default: true}", False),
+        ("a}}", False),
+    ],
+)
+def test_variables(text: str, held: bool) -> None:
+    assert holds_a_variable(text) is held

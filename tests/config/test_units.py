@@ -129,6 +129,66 @@ def test_refuses(parse: Callable[[str], object], text: str, complaint: str) -> N
         parse(text)
 
 
+SEVERAL = "is more than one address"
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "found", "fix"),
+    [
+        (parse_address, "PLAINTEXT://host:9092", "begins with a protocol", "leave PLAINTEXT:// out: write host:9092"),
+        (parse_address, "PLAINTEXT://*:9092", "begins with a protocol", "leave PLAINTEXT:// out: write :9092"),
+        (parse_address, " ", "has no port", "write host:port, as in 127.0.0.1:9092"),
+        (parse_address, "INTERNAL://:9092", "begins with a protocol", "leave INTERNAL:// out: write :9092"),
+        (parse_reachable, "SSL://h:9093", "begins with a protocol", "write h:9093 (what is spoken there"),
+        (parse_reachable, "sasl_ssl://h:9/", "begins with a protocol", "write h:9 (what is spoken there"),
+        (parse_reachable, "https://[::1]:9093/x", "begins with a protocol", "leave https:// out: write [::1]:9093"),
+        (parse_address, "*:9702", "has no wildcard", 'write ":9702" or "0.0.0.0:9702" for every interface'),
+        (parse_address, "9702", "is a port without a host", 'write ":9702" for every interface'),
+        (parse_reachable, "9092", "is a port without a host", "write host:9092"),
+        (parse_reachable, "*:9092", "has no host that can be connected to", "write host:9092"),
+        (parse_reachable, "0.0.0.0:9092", "has no host that can be connected to", "write host:9092"),
+        (parse_reachable, "[::]:9092", "has no host that can be connected to", "write host:9092"),
+        (parse_address, "localhost", "has no port", "write host:port, as in 127.0.0.1:9092"),
+        (parse_address, "[::1]", "has no port", "write host:port, as in 127.0.0.1:9092"),
+        (parse_address, "host:0", "ends in '0', which is not a port", "ports go from 1 to 65535"),
+        (parse_address, "host:65536", "ends in '65536', which is not a port", "ports go from 1 to 65535"),
+        (parse_address, "host:" + "9" * 30, "9', which is not a port", "ports go from 1 to 65535"),
+        (parse_address, "host:kafka", "ends in 'kafka', which is not a port", "ports go from 1 to 65535"),
+        (parse_address, "host:9092/", "ends in '9092/', which is not a port", "ports go from 1 to 65535"),
+        (parse_address, "host:9092 ", "begins or ends with a blank", "write host:9092"),
+        (parse_address, "\thost:9092", "begins or ends with a blank", "write host:9092"),
+        (parse_reachable, "a:9092,b:9092", SEVERAL, 'write it as a list: ["a:9092", "b:9092"]'),
+        (parse_reachable, "a:9092; b:9092", SEVERAL, 'write it as a list: ["a:9092", "b:9092"]'),
+        (parse_reachable, "SSL://a:1,SSL://b:2,", SEVERAL, 'write it as a list: ["SSL://a:1", "SSL://b:2"]'),
+        (parse_address, ":9092,:9093", SEVERAL, "write one; each listener has an address of its own"),
+        (parse_host, "host:9092", "is not a host name or an IP address", "write host"),
+        (parse_host, "PLAINTEXT://h:9092", "is not a host name or an IP address", "write h"),
+        (parse_host, "SSL://h", "is not a host name or an IP address", "write h"),
+        (parse_host, "[::1]", "is not a host name or an IP address", "write ::1"),
+        (parse_host, "[::1]:9092", "is not a host name or an IP address", "write ::1"),
+        (parse_host, " h", "is not a host name or an IP address", "write h"),
+        (parse_host, "b{node_id}.x", "is not a host name or an IP address", "is what broker_host is for"),
+        (parse_host, "*", "is not a host name or an IP address", "write a single host"),
+        (parse_host, "a,b", "is not a host name or an IP address", "write a single host"),
+        (parse_host, "b\u00fccher.example", "is not a host name or an IP address", "write xn--bcher-kva.example"),
+        (parse_host, "\u201ch\u201d", "is not a host name or an IP address", "write labels of up to 63 letters"),
+        (parse_host, "b\u00fc" * 40, "is not a host name or an IP address", "write labels of up to 63 letters"),
+        (parse_advertised, "[::]", "clients cannot connect", "write the host that leads to this proxy"),
+        (parse_host, "a..b", "is not a host name or an IP address", "write labels of up to 63 letters, digits"),
+        (parse_bytes, "10mb", "has the unknown unit 'mb'", "did you mean 10MB?"),
+        (parse_bytes, "10M", "has the unknown unit 'M'", "write it like 10MiB, 10MB or 10485760"),
+        (parse_bytes, "10,000", "is not a size", "write it like 10MiB, 10MB or 10485760"),
+        (parse_duration_ms, "30S", "has the unknown unit 'S'", "did you mean 30s?"),
+        (parse_duration_ms, "30sec", "has the unknown unit 'sec'", "write it like 500ms, 30s or 2m"),
+    ],
+)  # fmt: skip
+def test_says_what_was_found_and_what_to_write(parse: Callable[[str], object], text: str, found: str, fix: str) -> None:
+    with pytest.raises(InvalidValue) as caught:
+        parse(text)
+    assert found in caught.value.message
+    assert fix in caught.value.hint
+
+
 def test_a_quoted_text_does_not_flood_the_message() -> None:
     with pytest.raises(InvalidValue) as caught:
         parse_bytes("9" * 5000)

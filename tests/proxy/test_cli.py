@@ -1,3 +1,4 @@
+import json
 import os
 import subprocess
 import sys
@@ -80,8 +81,103 @@ def test_check_warns_of_what_has_no_effect(config: Path) -> None:
 
 def test_check_misses_no_missing_file(config: Path) -> None:
     (config.parent / "quotas.yaml").unlink()
-    assert sluice("check", "-c", config).output == f"{config.parent / 'quotas.yaml'}: no such file\n"
+    quotas = config.parent / "quotas.yaml"
+    assert sluice("check", "-c", config).output == (
+        f"{config}:4:24: quotas.store.path: {quotas}: no such file; write it, with `quotas: []` for no quotas\n"
+    )
+    quotas.mkdir()
+    assert sluice("check", "-c", config).output == (
+        f"{config}:4:24: quotas.store.path: {quotas}: is a directory; name the file in it\n"
+    )
     assert sluice("check", "-c", "missing.yaml").output == "missing.yaml: no such file\n"
+
+
+def test_check_of_a_quota_file_alone(config: Path) -> None:
+    quotas = config.parent / "quotas.yaml"
+    done = sluice("check", quotas)
+    assert (done.exit_code, done.output) == (0, f"{quotas}: ok (1 quota)\n")
+    quotas.write_text("quotas: []\n")
+    assert sluice("check", quotas).output == f"{quotas}: ok (0 quotas)\n"
+    quotas.write_text("quotas:\n  - {entity: {user: team-*}, producer_byte_rate: 1MB}\n")
+    done = sluice("check", quotas)
+    assert done.exit_code == 0
+    assert done.output.startswith(f"warning: {quotas}:2:21: quotas[0].entity.user: 'team-*' is a name as it stands")
+    quotas.write_text("")
+    done = sluice("check", quotas)
+    assert (done.exit_code, done.output) == (
+        2,
+        f"{quotas}:1:1: is empty; write `quotas:` and a list below it, or `quotas: []` for no quotas\n",
+    )
+    assert sluice("check", config.parent / "missing").output == f"{config.parent / 'missing'}: no such file\n"
+    done = sluice("check", config)
+    assert (done.exit_code, done.output) == (
+        2,
+        f"{config}:1:1: is a configuration, and no quota file; give it as --config\n",
+    )
+
+
+def test_check_of_a_quota_file_that_is_to_take_the_place_of_another(config: Path) -> None:
+    (config.parent / "quotas.yaml").write_text("broken")
+    proposed = config.parent / "proposed.yaml"
+    proposed.write_text("quotas:\n  - {entity: {user: alice}, producer_byte_rate: 1MB}\n")
+    done = sluice("check", "-c", config, proposed)
+    assert done.exit_code == 0
+    warning, ok = done.output.splitlines()
+    assert warning.startswith(f"warning: {proposed}:2:1: quotas: a quota of a user, where no listener authenticates")
+    assert ok == f"{config} with {proposed}: ok (1 quota, 1 listener)"
+    proposed.unlink()
+    assert sluice("check", "-c", config, proposed).output == f"{proposed}: no such file\n"
+
+
+def test_check_for_programs(config: Path) -> None:
+    quotas = config.parent / "quotas.yaml"
+    done = sluice("check", "-c", config, "--json")
+    assert (done.exit_code, json.loads(done.output)) == (0, {"ok": True, "findings": []})
+    quotas.write_text(
+        "quotas:\n  - {entity: {user: team-*}, producer_byte_rate: 0}\n  - {entity: {user: b}, kind: 1}\n"
+    )
+    config.write_text(CONFIG + "logs: {}\n")
+    done = sluice("check", "-c", config, "--json")
+    assert done.exit_code == 2
+    told = json.loads(done.output)
+    assert told["ok"] is False
+    assert [(each["severity"], each["file"], each["line"], each["column"]) for each in told["findings"]] == [
+        ("error", str(quotas), 2, 50),
+        ("error", str(quotas), 3, 25),
+        ("error", str(config), 5, 1),
+    ]
+    assert told["findings"][2] == {
+        "severity": "error",
+        "file": str(config),
+        "line": 5,
+        "column": 1,
+        "setting": "logs",
+        "message": "unknown setting",
+        "fix": "did you mean log?",
+    }
+
+
+def test_check_for_programs_warns_and_tells_whole_files(config: Path) -> None:
+    quotas = config.parent / "quotas.yaml"
+    quotas.write_text("quotas:\n  - {entity: {user: default}, producer_byte_rate: 1MB}\n")
+    done = sluice("check", quotas, "--json")
+    (finding,) = json.loads(done.output)["findings"]
+    assert (done.exit_code, finding["severity"], finding["line"], finding["column"]) == (0, "warning", 2, 21)
+    assert finding["message"] == "'default' is a name, and not the default"
+    assert finding["fix"].startswith("write {default: true}")
+    done = sluice("check", "--json", "missing.yaml")
+    assert done.exit_code == 2
+    assert json.loads(done.output)["findings"] == [
+        {
+            "severity": "error",
+            "file": "missing.yaml",
+            "line": None,
+            "column": None,
+            "setting": "",
+            "message": "no such file",
+            "fix": "",
+        }
+    ]
 
 
 def test_run_refuses_a_wrong_configuration_as_check_does(config: Path) -> None:
@@ -151,8 +247,19 @@ def test_run_hands_over_to_the_program(config: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_wrong_command_line_is_told_so() -> None:
     assert "Did you mean 'check'?" in sluice("chek").stderr
-    assert sluice("check").exit_code == 2
+    done = sluice("check")
+    assert (done.exit_code, "give a quota file, --config, or both" in done.stderr, done.stdout) == (2, True, "")
     assert sluice("run", "--config").exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["", "run", "check", "health", "doctor"])
+def test_every_command_explains_itself(name: str) -> None:
+    wanted = [name] if name else []
+    short, long = sluice(*wanted, "-h"), sluice(*wanted, "--help")
+    assert (short.exit_code, short.output) == (0, long.output)
+    # What the list of commands says of each is said whole.
+    listed = short.output.partition("Commands:")[2]
+    assert "...\n" not in listed
 
 
 class Admin(BaseHTTPRequestHandler):
@@ -205,3 +312,6 @@ def test_health_of_nobody(config: Path) -> None:
     assert sluice("health", "-c", config).exit_code == 1  # 2 has no meaning to a container engine
     for arguments in ([], ["--url", "ftp://x"], ["--url", "x", "-c", str(config)]):
         assert sluice("health", *arguments).exit_code == 2
+    for url in ("127.0.0.1:9404", "http://h:x", "http://h:99999", "http://[::1:9404", "http://"):
+        done = sluice("health", "--url", url)
+        assert (done.exit_code, f"{url!r} is not a URL like http://127.0.0.1:9404" in done.stderr) == (2, True)

@@ -1,5 +1,7 @@
 """What OpenSSL's reasons are told as. The usual ones are made by real handshakes, in test_cluster.py."""
 
+import errno
+import socket
 import ssl
 
 import pytest
@@ -20,6 +22,11 @@ def tls_error(reason: str) -> ssl.SSLError:
         (EOFError(), "does this listener demand TLS, a client certificate or SASL?"),
         (ConnectionResetError(), "ConnectionResetError"),
         (ConnectionError("as it is"), "as it is"),
+        (
+            ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('10.0.0.1', 9092)"),
+            "[Errno 111] Connection refused",
+        ),
+        (socket.gaierror(-2, "Name or service not known"), "not known: correct the name, or what resolves it here"),
         (tls_error("WRONG_VERSION_NUMBER"), "does not speak TLS on this port: connect to its TLS listener"),
         (tls_error("TLSV1_ALERT_PROTOCOL_VERSION"), "no version and cipher of TLS in common"),
         (

@@ -254,6 +254,17 @@ def test_the_route_of_a_listener_is_looked_at_too(folder: Path) -> None:
     ]
 
 
+def test_variables_are_not_expanded(folder: Path) -> None:
+    expected = "is taken as it stands; no variables are expanded: write the value itself"
+    named = CONFIG.replace("(.*?)", "(?<name>.*?)").replace("$1/L", "${name}/L")
+    assert found(folder, named.replace("name: demo", 'name: "${CLUSTER}"')) == [
+        f"warning: sluice.yaml:2:9: cluster.name: '${{CLUSTER}}' {expected}"
+    ]
+    away, warning = found(folder, CONFIG.replace("password_file: password", "password_file: $DIR/password"))
+    assert away.startswith(":11:20: cluster.sasl.password_file: $DIR/password: no such file")
+    assert warning == f"warning: sluice.yaml:11:20: cluster.sasl.password_file: '$DIR/password' {expected}"
+
+
 OTHER = """\
   - {name: OTHER, bind: "127.0.0.2:9093", advertise: Kafka.example.com, brokers: {0: 9100}}
 quotas: """
@@ -280,10 +291,10 @@ quotas: {store: {path: quotas.yaml}}
 """
 USERS = """\
 quotas:
-  - {entity: {user: ANONYMOUS}, producer_byte_rate: 1}
-  - {entity: {user: {default: true}}, producer_byte_rate: 1}
-  - {entity: {user: alice}, producer_byte_rate: 1}
-  - {entity: {user: bob, client-id: x}, producer_byte_rate: 1}
+  - {entity: {user: ANONYMOUS}, producer_byte_rate: 1MB}
+  - {entity: {user: {default: true}}, producer_byte_rate: 1MB}
+  - {entity: {user: alice}, producer_byte_rate: 1MB}
+  - {entity: {user: bob, client-id: x}, producer_byte_rate: 1MB}
 """
 
 

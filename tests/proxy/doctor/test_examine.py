@@ -37,10 +37,16 @@ def test_nobody_answers(config: Path) -> None:
     assert statuses == [
         ["ok", "config"],
         ["FAIL", "tcp"],
-        *(["skip", check] for check in ("tls", "versions", "login", "whoami", "advertised")),
+        ["skip", "tls"],
         ["FAIL", "brokers"],
+        *(["skip", check] for check in ("versions", "login", "whoami", "advertised")),
+        ["mend", "tcp"],
     ]
     assert "127.0.0.1:1 cannot be reached" in done.output
+    assert done.output.count("not tried, because tcp failed") == 5
+    assert done.output.splitlines()[-1].startswith("mend tcp first: 127.0.0.1:1 cannot be reached: ")
+    told = json.loads(doctor("-c", config, "--json").output)
+    assert (told["ok"], told["first_failure"]) == (False, "tcp")
 
 
 def test_a_configuration_that_is_wrong_is_all_that_is_said(config: Path) -> None:
@@ -51,6 +57,17 @@ def test_a_configuration_that_is_wrong_is_all_that_is_said(config: Path) -> None
     assert (finding["status"], finding["check"]) == ("FAIL", "config")
     assert finding["text"].startswith(f"{config}:1:17: cluster.name: ")
     assert finding["fix"]
+
+
+def test_a_configuration_that_is_away() -> None:
+    done = doctor("-c", "missing.yaml")
+    assert (done.exit_code, done.output.splitlines()) == (
+        1,
+        [
+            "FAIL  config       missing.yaml: no such file: name the file with --config",
+            "mend config first: missing.yaml: no such file: name the file with --config",
+        ],
+    )
 
 
 def test_a_quota_file_that_is_wrong_ends_nothing(config: Path) -> None:
@@ -69,11 +86,21 @@ def test_a_client_s_file_that_cannot_be_used(config: Path) -> None:
         "FAIL  client       ssl.truststore.password is not supported by the doctor: PEM files have none" in done.output
     )
     assert "canary" not in done.output
+    assert done.output.count("not tried, because client failed") == 6
+    assert "FAIL  brokers      " in done.output
+    assert done.output.splitlines()[-1].startswith("mend client first: ")
     client.write_text("acks=all\nbootstrap.servers=127.0.0.1:3,127.0.0.1:4\n")
     done = doctor("-c", config, "--command-config", client)
     assert "warn  client       says nothing to the doctor: acks" in done.output
     assert "127.0.0.1:3 cannot be reached" in done.output
-    assert "127.0.0.1:5 cannot be reached" in doctor("-c", config, "--bootstrap", "127.0.0.1:5").output
+    client.write_text("bootstrap.servers=PLAINTEXT://h:9092\n")
+    done = doctor("-c", config, "--command-config", client)
+    said = "FAIL  client       bootstrap.servers: 'PLAINTEXT://h:9092' begins with a protocol: leave PLAINTEXT:// out"
+    assert (done.exit_code, said in done.output) == (1, True)
+    for away in (config.parent / "missing.properties", config.parent):
+        done = doctor("-c", config, "--command-config", away)
+        assert f"FAIL  client       {away} cannot be read (" in done.output
+    assert "127.0.0.1:5 cannot be reached" in doctor("-c", config, "--bootstrap", "127.0.0.1:5,127.0.0.1:6").output
 
 
 @pytest.mark.parametrize(
@@ -81,7 +108,7 @@ def test_a_client_s_file_that_cannot_be_used(config: Path) -> None:
     [
         ((), "there are several listeners: give --listener with one of ONE, TWO"),
         (("--listener", "THREE"), "there is no listener THREE: give --listener with one of ONE, TWO"),
-        (("--listener", "TWO", "--bootstrap", "here"), "bootstrap "),
+        (("--listener", "TWO", "--bootstrap", "here"), "--bootstrap 'here' has no port; write host:port"),
     ],
 )
 def test_a_wrong_command_line(config: Path, arguments: tuple[str, ...], said: str) -> None:

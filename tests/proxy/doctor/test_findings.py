@@ -17,6 +17,7 @@ def test_a_line_says_what_and_what_to_do() -> None:
     ]
     assert found.as_data() == {
         "ok": False,
+        "first_failure": "tls",
         "findings": [
             {"status": "ok", "check": "tcp", "text": "there", "fix": ""},
             {"status": "warn", "check": "certificate", "text": "soon", "fix": "renew it"},
@@ -24,6 +25,17 @@ def test_a_line_says_what_and_what_to_do() -> None:
             {"status": "FAIL", "check": "tls", "text": "bad", "fix": "mend it"},
         ],
     }
+
+
+def test_the_first_failure_is_named_in_the_end() -> None:
+    found = Findings()
+    found.ok("tcp", "there")
+    assert (found.summary(), found.as_data()["first_failure"]) == ("", None)
+    found.warn("certificate", "soon", "renew it")
+    assert found.summary() == ""
+    found.fail("tls", "bad", "mend it")
+    found.fail("brokers", "away", "look for them")
+    assert found.summary() == "mend tls first: bad: mend it"
 
 
 def test_what_the_other_end_says_moves_no_cursor() -> None:

@@ -1,9 +1,10 @@
 """The client's way, before stand-ins: a broker that answers as the proxy would, and an admin port."""
 
+import asyncio
 import ssl
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -16,7 +17,7 @@ from config.brokers import BrokerPorts
 from config.cluster import BrokerSasl, BrokerTls, Route
 from config.listener import ClientTls, Listener
 from config.units import Address
-from proxy.doctor.behind import look_behind
+from proxy.doctor.behind import Behind, look_behind
 from proxy.doctor.client import Client, client_for, client_of
 from proxy.doctor.findings import Findings
 from proxy.doctor.front import Front
@@ -72,10 +73,29 @@ def listener(port: int, *, sasl: bool = False, **more: Any) -> Listener:
     )
 
 
-async def seen(listener: Listener, client: Client, admin_url: str = NOWHERE) -> dict[str, list[tuple[str, str]]]:
-    """Return (status, text: fix) by check."""
+@asynccontextmanager
+async def silent() -> AsyncIterator[int]:
+    """A port that takes connections and closes them, as a proxy does that reaches no broker."""
+
+    async def close(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async with await asyncio.start_server(close, "127.0.0.1", 0) as server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def seen(
+    listener: Listener, client: Client, admin_url: str = NOWHERE, behind: Behind | None = None
+) -> dict[str, list[tuple[str, str]]]:
+    """Return (status, text: fix) by check; ``behind`` is what was seen of the brokers."""
     found = Findings()
-    await Front(found, listener, listener.bind, admin_url, client, NOW_S).examine()
+
+    async def look() -> Behind:
+        if behind is not None and not behind.reached:
+            found.fail("brokers", "nobody", "start them")
+        return behind or Behind(reached=True)
+
+    await Front(found, listener, listener.bind, admin_url, client, NOW_S).examine(look)
     lines: dict[str, list[tuple[str, str]]] = {}
     for finding in found.all:
         assert finding.fix or finding.status != "FAIL", "every failing line says what to do"
@@ -126,12 +146,45 @@ async def test_an_admin_port_that_is_elsewhere_ends_nothing() -> None:
     assert lines["advertised"][0][0] == "ok"
 
 
+async def test_a_proxy_without_brokers_fails_at_the_brokers() -> None:
+    async with silent() as port:
+        lines = await seen(listener(port), client_for(listener(port)), behind=Behind(reached=False))
+        alone = await seen(listener(port), client_for(listener(port)))
+    assert list(lines) == ["tcp", "tls", "brokers", "versions", "login", "whoami", "advertised"]
+    assert [check for check, said in lines.items() if said[0][0] == "FAIL"] == ["brokers"]
+    assert lines["versions"][0][1].startswith("no answer to ApiVersions, because brokers failed")
+    assert {lines[check][0] for check in ("login", "whoami", "advertised")} == {
+        ("skip", "not tried, because brokers failed: ")
+    }
+    assert [check for check, said in alone.items() if said[0][0] == "FAIL"] == ["versions"]
+    assert alone["login"][0] == ("skip", "not tried, because versions failed: ")
+
+
+async def test_a_broker_that_is_away_fails_once() -> None:
+    async with secure_broker() as broker, silent() as port:
+        broker.brokers = {1: ("127.0.0.1", broker.port), 2: ("127.0.0.1", port)}
+        served = Listener(
+            name="TEST",
+            bind=Address("127.0.0.1", broker.port),
+            advertise="127.0.0.1",
+            brokers=BrokerPorts(
+                ((range(1, 2), range(broker.port, broker.port + 1)), (range(2, 3), range(port, port + 1)))
+            ),
+        )
+        known = await seen(served, client_for(served), behind=Behind(reached=True, silent=frozenset((2,))))
+        unknown = await seen(served, client_for(served))
+    assert [status for status, _ in known["advertised"]] == ["ok", "skip"]
+    assert known["advertised"][1][1].startswith(f"broker 2 at 127.0.0.1:{port} does not answer, because brokers failed")
+    assert [status for status, _ in unknown["advertised"]] == ["ok", "FAIL"]
+
+
 async def test_without_a_client_s_file_nobody_logs_in() -> None:
     async with secure_broker(password=PASSWORD) as broker:
         lines = await seen(listener(broker.port, sasl=True), client_for(listener(broker.port)))
     assert lines["login"][0][0] == "skip"
     assert "give --command-config" in lines["login"][0][1]
     assert (lines["whoami"][0][0], lines["advertised"][0][0]) == ("skip", "skip")
+    assert lines["whoami"][0][1] == "not tried, because login was skipped: "
 
 
 @pytest.mark.parametrize(
@@ -187,13 +240,17 @@ async def test_brokers_behind(tmp_path: Path) -> None:
     async with secure_broker(password=PASSWORD) as one, secure_broker() as two:
         one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", two.port), 3: ("127.0.0.1", 1)}
         bootstrap = (Address("127.0.0.1", one.port),)
-        for route, demands, expected in [
-            (Route(bootstrap=bootstrap, sasl=sasl), True, ["ok", "ok", "FAIL"]),
-            (Route(bootstrap=bootstrap), True, ["ok", "warn"]),
-            (Route(bootstrap=bootstrap), False, ["FAIL"]),
-            (Route(bootstrap=bootstrap, tls=BrokerTls(ca=tmp_path / "missing")), False, ["FAIL"]),
+        away = (*bootstrap, Address("127.0.0.1", 1))
+        nobody = Behind(reached=False)
+        for route, demands, expected, expected_behind in [
+            (Route(bootstrap=bootstrap, sasl=sasl), True, ["ok", "ok", "FAIL"], Behind(True, frozenset((3,)))),
+            (Route(bootstrap=away, sasl=sasl), True, ["ok", "FAIL", "ok"], Behind(True, frozenset((3,)))),
+            (Route(bootstrap=bootstrap), True, ["ok", "warn"], Behind(reached=True)),
+            (Route(bootstrap=bootstrap), False, ["FAIL"], nobody),
+            (Route(bootstrap=bootstrap, tls=BrokerTls(ca=tmp_path / "missing")), False, ["FAIL"], nobody),
         ]:
             found = Findings()
-            await look_behind(found, route, demands_sasl=demands)
+            behind = await look_behind(found, route, demands_sasl=demands)
+            assert behind == expected_behind
             assert [finding.status.value for finding in found.all] == expected, found.all
             assert all(finding.fix for finding in found.all if finding.status == "FAIL")

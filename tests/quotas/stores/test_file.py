@@ -90,27 +90,144 @@ def test_values_with_and_without_units(file: Path) -> None:
     assert loaded.lines == {alice: 2, b: 5}
 
 
+def warnings(file: Path, content: str) -> list[str]:
+    """Return every warning of a file that must be taken, from its line on."""
+    file.write_text(dedent(content))
+    return [str(warning).removeprefix(str(file)) for warning in load(file).warnings]
+
+
 def test_what_has_no_effect_is_said_once(file: Path) -> None:
-    file.write_text(
-        dedent(
-            """\
-            quotas:
-              - {entity: {user: a}, request_percentage: 1, producer_byte_rate: 1}
-              - {entity: {user: "User:b"}, request_percentage: 1, consumer_byte_rate: 1}
-              - {entity: {ip: 10.0.0.1}, connection_creation_rate: 1}
-              - {entity: {user: "<default>"}, producer_byte_rate: 1}
-              - {entity: {user: {default: true}}, producer_byte_rate: 1}
-            """
-        )
-    )
-    percentage, principal, connections = [str(warning).removeprefix(str(file)) for warning in load(file).warnings]
+    content = """\
+        quotas:
+          - {entity: {user: a}, request_percentage: 1, producer_byte_rate: 1MB}
+          - {entity: {user: "User:b"}, request_percentage: 1, consumer_byte_rate: 1MB}
+          - {entity: {ip: 10.0.0.1}, connection_creation_rate: 1}
+          - {entity: {user: {default: true}}, producer_byte_rate: 1MB}
+        """
+    percentage, principal, connections = warnings(file, content)
     assert percentage == (
         ":2:45: quotas[0].request_percentage: request_percentage is not enforced by this version (2 times in this file)"
     )
-    assert principal == ":3:5: quotas[1]: quotas name users without their type: alice, not User:alice"
+    assert principal == (
+        ":3:21: quotas[1].entity.user: 'User:b' begins with the type of a principal, which quotas leave out; write 'b'"
+    )
     assert connections == (
         ":4:56: quotas[2].connection_creation_rate: connection_creation_rate is not enforced by this version"
     )
+
+
+NOT_DEFAULT = "is a name, and not the default; write {default: true} for all that have no quota of their own"
+NO_WILDCARDS = (
+    "is a name as it stands: Kafka's quotas know no wildcards; write a quota for each name, or {default: true}"
+)
+NO_VARIABLES = "is a name as it stands; no variables are expanded: write the value itself"
+WITH_BLANK = "begins or ends with a blank, which is part of the name; write 'app'"
+
+
+@pytest.mark.parametrize("dimension", ["user", "client-id"])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("default", NOT_DEFAULT),
+        ("<default>", NOT_DEFAULT),
+        ("Default", NOT_DEFAULT),
+        ("{default: true}", NOT_DEFAULT),
+        ("*", NOT_DEFAULT),
+        ("team-*", NO_WILDCARDS),
+        ("*-team", NO_WILDCARDS),
+        ("team-.*", NO_WILDCARDS),
+        ("team-?", NO_WILDCARDS),
+        ("^team", NO_WILDCARDS),
+        ("team-.+", NO_WILDCARDS),
+        (r"team-\d", NO_WILDCARDS),
+        ("team-[0-9]", NO_WILDCARDS),
+        (" app", WITH_BLANK),
+        ("app ", WITH_BLANK),
+        ("app\t", WITH_BLANK),
+        ("\u00a0app", WITH_BLANK),
+        ("a\u200bb", "holds a character that cannot be seen; write the name anew, by hand"),
+        ("${TEAM}", NO_VARIABLES),
+        ("team-${ID}-x", NO_VARIABLES),
+        ("$TEAM", NO_VARIABLES),
+        ("$(team)", NO_VARIABLES),
+        ("{{ team }}", NO_VARIABLES),
+        ("alice,bob", "is one name and not several; write a quota for each name"),
+        ("alice; bob", "is one name and not several; write a quota for each name"),
+    ],
+    ids=ascii,
+)  # fmt: skip
+def test_names_that_are_hardly_meant(file: Path, dimension: str, name: str, said: str) -> None:
+    file.write_text(yaml.safe_dump({"quotas": [{"entity": {dimension: name}, "producer_byte_rate": "1MB"}]}))
+    (warning,) = load(file).warnings
+    assert str(warning).startswith(f"{file}:3:{7 + len(dimension)}: quotas[0].entity.{dimension}: {name!r} {said}")
+
+
+def test_a_long_name_hides_no_reason(file: Path) -> None:
+    name = "team-" + "x" * 30_000 + "*"
+    (warning,) = warnings(file, f"quotas:\n  - {{entity: {{user: {name}}}, producer_byte_rate: 1MB}}\n")
+    assert f"x…' {NO_WILDCARDS}" in warning
+    assert len(warning) < 500
+
+
+@pytest.mark.parametrize(
+    ("user", "said"),
+    [
+        ("User:alice", "begins with the type of a principal, which quotas leave out; write 'alice'"),
+        ("user:alice", "begins with the type of a principal, which quotas leave out; write 'alice'"),
+        ("User:CN=a,O=b", "begins with the type of a principal, which quotas leave out; write 'CN=a,O=b'"),
+        ("anonymous", "is not the user of clients that have not logged in; write ANONYMOUS"),
+        ("User:ANONYMOUS", "is not the user of clients that have not logged in; write ANONYMOUS"),
+    ],
+)
+def test_users_who_are_called_something_else(file: Path, user: str, said: str) -> None:
+    (warning,) = warnings(file, f'quotas:\n  - {{entity: {{user: "{user}"}}, producer_byte_rate: 1MB}}\n')
+    assert warning == f":2:21: quotas[0].entity.user: {user!r} {said}"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["alice", "app-1", "CN=*.example.com,O=Example", "sluice:GSSAPI", "HOST$", "a b", "b\u00fcro 1", "ANONYMOUS",
+     "kafka/broker.example.com@EXAMPLE.COM", "consumer-orders-1", "defaults", "a\\\\b", "app(1)", "10%", "<none>"],
+)  # fmt: skip
+def test_names_that_real_clients_have(file: Path, name: str) -> None:
+    quotas = [{"entity": {dimension: name}, "producer_byte_rate": "1MB"} for dimension in ("user", "client-id")]
+    file.write_text(yaml.safe_dump({"quotas": quotas}), encoding="utf-8")
+    assert load(file).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ("1", "a client is held for 5 hours after each; did you mean 1KiB or 1MiB?"),
+        ("1B", "a client is held for 5 hours after each; is the unit right?"),
+        ("10", "a client is held for 27 minutes after each; did you mean 10KiB or 10MiB?"),
+        ("0.1kB", "a client is held for 3 minutes after each; is the unit right?"),
+        ("1638", "a client is held for 10 seconds after each; did you mean 1638KiB or 1638MiB?"),
+        ("1639", None),
+        ("16KiB", None),
+    ],
+)
+@pytest.mark.parametrize("kind", ["producer_byte_rate", "consumer_byte_rate"])
+def test_limits_that_are_less_than_a_batch(file: Path, kind: str, limit: str, said: str | None) -> None:
+    content = f"quotas:\n  - {{entity: {{user: a}}, {kind}: {limit}}}\n"
+    batch = f"{limit} a second is less than one batch of 16 KiB (batch.size) in 10 seconds"
+    assert warnings(file, content) == ([f":2:45: quotas[0].{kind}: {batch}: {said}"] if said else [])
+
+
+def test_entities_that_differ_in_case_alone(file: Path) -> None:
+    content = """\
+        quotas:
+          - {entity: {user: Alice, client-id: {default: true}}, producer_byte_rate: 1MB}
+          - {entity: {user: Alice}, producer_byte_rate: 1MB}
+          - {entity: {user: alice}, producer_byte_rate: 1MB}
+          - {entity: {client-id: alice}, producer_byte_rate: 1MB}
+        """
+    assert warnings(file, content) == [
+        (
+            ":4:14: quotas[2].entity: differs from user=Alice on line 3 in upper and lower case alone; "
+            "Kafka tells them apart: are they two?"
+        )
+    ]
 
 
 def test_every_problem_is_told_at_once(file: Path) -> None:
@@ -166,7 +283,38 @@ def test_no_quotas_have_to_be_said(file: Path, content: str, column: int) -> Non
 
 
 def test_an_empty_file_is_not_an_empty_list(file: Path) -> None:
-    assert problems(file, "") == [":1:1: is empty; write `key: value` lines"]
+    expected = [":1:1: is empty; write `quotas:` and a list below it, or `quotas: []` for no quotas"]
+    for empty in ("", "\n", "# none\n", "---\n"):
+        assert problems(file, empty) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("- {entity: {user: a}, producer_byte_rate: 1MB}\n", [
+            ":1:1: must hold a mapping; write `quotas:` and a list below it, or `quotas: []` for no quotas"]),
+        ("quotas:\n  alice: {producer_byte_rate: 1MB}\n", [
+            ":2:3: quotas: must be a list of quotas; begin each quota with `- `"]),
+        ("cluster: {}\nlisteners: []\nquotas: {store: {path: q.yaml}}\n", [
+            ":1:1: is a configuration, and no quota file; give it as --config"]),
+        ("quotas:\n  - {entity: {user: [a, b]}, producer_byte_rate: 1MB}\n", [
+            ":2:21: quotas[0].entity.user: must be one name; write a quota for each"]),
+        ("quotas:\n  - {entity: {client-id: a}, user: b, producer_byte_rate: 1MB}\n", [
+            ":2:30: quotas[0].user: says whom the quota is for; write it as entity: {user: ...}"]),
+        ('quotas:\n  - {entity: {user: a}, producer_byte_rate: "${RATE}"}\n', [
+            (":2:45: quotas[0].producer_byte_rate: '${RATE}' is not a size; "
+            "no variables are expanded: write the value itself")]),
+        ("quotas:\n  - {entity: {user: a}, producer_byte_rate: 10MB/s}\n", [
+            ":2:45: quotas[0].producer_byte_rate: '10MB/s' is not a size; write 10MB: a rate is per second"]),
+        ("quotas:\n  - {entity: {user: a}, producer_byte_rate: 10MBps}\n", [
+            (":2:45: quotas[0].producer_byte_rate: '10MBps' has the unknown unit 'MBps'; "
+            "write 10MB: a rate is per second")]),
+        ("quotas:\n  - {entity: {user: a}, producer_byte_rate: unlimited}\n", [
+            ":2:45: quotas[0].producer_byte_rate: 'unlimited' is not a size; remove the line for no limit"]),
+    ],
+)  # fmt: skip
+def test_what_people_write_instead(file: Path, content: str, expected: list[str]) -> None:
+    assert problems(file, content) == expected
 
 
 @pytest.mark.parametrize(

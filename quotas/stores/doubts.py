@@ -1,0 +1,81 @@
+"""What may stand in a quota file, and is most likely not what was meant: for warnings, each with its fix.
+
+A name is always a name, and a limit above 0 always a limit: nothing here refuses either.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from config.problems import NO_VARIABLES, InvalidValue, holds_a_variable
+from quotas.entities import ANONYMOUS, Default, Entity
+from quotas.kinds import QuotaKind
+
+BATCH_BYTES: Final = 16 * 1024
+"""The default of a producer's ``batch.size``."""
+_ALLOWANCE_S: Final = 10
+"""How much of a byte rate may be used at once: ten of the eleven samples of a second (docs/quotas.md)."""
+_BYTE_RATES: Final = frozenset((QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE))
+_MAX_SHOWN: Final = 100
+
+_FOR_ALL: Final = "write {default: true} for all that have no quota of their own"
+_FOR_EACH: Final = "write a quota for each name, or {default: true} for all that have none of their own"
+_QUOTING: Final = re.compile(r"[<>{}'\" ]")
+_PATTERN: Final = re.compile(r"[*?]|^\^|\.\+|\\[dsw]|\[\w-\w")
+_SEVERAL: Final = re.compile(r"[\w.:@-]+(?:\s*[,;]\s*[\w.:@-]+)+")
+_PRINCIPAL_TYPE: Final = re.compile(r"^user:\s*", re.IGNORECASE)  # as ACLs write it, and quotas do not
+
+
+def of_name(dimension: str, name: str) -> InvalidValue | None:
+    """Return what is doubtful about the name of a user or client-id: the likeliest mistake alone."""
+    found = next(_of_name(dimension, name), None)
+    shown = name if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]}…"
+    return InvalidValue(f"{shown!r} {found[0]}", found[1]) if found is not None else None
+
+
+def _of_name(dimension: str, name: str) -> Iterator[tuple[str, str]]:
+    if holds_a_variable(name):
+        yield "is a name as it stands", NO_VARIABLES
+    if _QUOTING.sub("", name).casefold() in {"default", "default:true", "*"}:
+        yield "is a name, and not the default", _FOR_ALL
+    if name != name.strip():
+        yield "begins or ends with a blank, which is part of the name", f"write {name.strip()!r}"
+    if not name.isprintable():
+        yield "holds a character that cannot be seen", "write the name anew, by hand"
+    # The subject of a certificate may name a host with a wildcard, and is a user as it stands: CN=*.example.com.
+    if "=" not in name and _PATTERN.search(name):
+        yield "is a name as it stands: Kafka's quotas know no wildcards", _FOR_EACH
+    if _SEVERAL.fullmatch(name):
+        yield "is one name and not several", _FOR_EACH
+    if dimension == "user":
+        plain = _PRINCIPAL_TYPE.sub("", name)
+        if name != ANONYMOUS and plain.casefold() == ANONYMOUS.casefold():
+            yield "is not the user of clients that have not logged in", f"write {ANONYMOUS}"
+        if plain != name:
+            yield "begins with the type of a principal, which quotas leave out", f"write {plain!r}"
+
+
+def of_limit(kind: QuotaKind, limit: float, written: str) -> InvalidValue | None:
+    """Return what a client will feel of a byte rate that is too low for one batch."""
+    if kind not in _BYTE_RATES or limit * _ALLOWANCE_S >= BATCH_BYTES:
+        return None
+    message = (
+        f"{written} a second is less than one batch of {BATCH_BYTES // 1024} KiB (batch.size) in {_ALLOWANCE_S} "
+        f"seconds: a client is held for {_long(BATCH_BYTES / limit)} after each"
+    )
+    return InvalidValue(
+        message, f"did you mean {written}KiB or {written}MiB?" if written.isdecimal() else "is the unit right?"
+    )
+
+
+def folded(entity: Entity) -> tuple[str | Default | None, ...]:
+    """Return what entities have in common that differ in upper and lower case alone."""
+    names = (entity.user, entity.client_id, entity.ip)
+    return tuple(name.casefold() if isinstance(name, str) else name for name in names)
+
+
+def _long(seconds: float) -> str:
+    for unit, size in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} seconds"

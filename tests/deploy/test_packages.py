@@ -1,0 +1,166 @@
+"""What is packed: the tracked files of the packages, and nothing that happens to lie beside them."""
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PACKAGES = PROJECT["tool"]["importlinter"]["root_packages"]
+STRAYS = (
+    "secret.key",
+    "password",
+    ".env",
+    "capture.pcap",
+    "sluice-local.yaml",
+    "client.properties",
+    "keytab",
+    "old.py~",
+)
+FOLDERS = (
+    *(".", ".venv/lib", "bench/bin", "tests", "notes"),
+    *("analysis", "analysis/report", "config", "protocol", "protocol/generate", "proxy", "proxy/identity"),
+    *(
+        "quotas",
+        "quotas/stores",
+        "proxy/secrets",
+        "deploy",
+        "deploy/secure/tls",
+        "deploy/demo",
+        "docs",
+        "docs/decisions",
+    ),
+)
+
+
+def tracked() -> set[str]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode != 0:
+        pytest.skip("not in a git checkout")
+    return {name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()}
+
+
+def packed(files: set[str]) -> set[str]:
+    """Return those of a wheel: the packages."""
+    return {name for name in files if name.split("/")[0] in PACKAGES}
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tracked files, and in every folder what nobody meant to publish."""
+    copy = tmp_path_factory.mktemp("tree")
+    for name in tracked():
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        (copy / name).write_bytes((ROOT / name).read_bytes())
+    for folder in FOLDERS:
+        (copy / folder).mkdir(parents=True, exist_ok=True)
+        for stray in STRAYS:
+            (copy / folder / stray).write_text("canary")
+    return copy
+
+
+def build(kind: str, source: Path, out: Path) -> Path:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(out)]
+    subprocess.run(command, cwd=source, check=True, capture_output=True, timeout=120)
+    (made,) = out.iterdir()
+    return made
+
+
+@pytest.fixture(scope="module")
+def sdist(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source distribution, unpacked."""
+    made = build("sdist", tree, tmp_path_factory.mktemp("sdist"))
+    with tarfile.open(made) as archive:
+        archive.extractall(made.parent / "unpacked", filter="data")
+    (unpacked,) = (made.parent / "unpacked").iterdir()
+    return unpacked
+
+
+def names_in(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name for name in archive.namelist() if ".dist-info/" not in name}
+
+
+def test_the_sdist_holds_tracked_files_alone(sdist: Path) -> None:
+    held = {str(path.relative_to(sdist)) for path in sdist.rglob("*") if path.is_file()}
+    assert held - tracked() == {"PKG-INFO"}
+    assert {name for name in held if Path(name).name in STRAYS} == set()
+
+
+def test_the_sdist_holds_everything_that_is_installed_and_read(sdist: Path) -> None:
+    held = {str(path.relative_to(sdist)) for path in sdist.rglob("*") if path.is_file()}
+    read = {"pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE"}
+    examples = {name for name in tracked() if name.startswith("deploy/") and not name.endswith(".py")}
+    docs = {name for name in tracked() if name.startswith("docs/")}
+    assert (packed(tracked()) | read | examples | docs) - held == set()
+
+
+def test_the_wheel_of_the_sdist_holds_every_package_and_its_data(sdist: Path, tmp_path: Path) -> None:
+    assert names_in(build("wheel", sdist, tmp_path)) == packed(tracked())
+
+
+def test_the_wheel_of_the_tree_is_the_same(tree: Path, tmp_path: Path) -> None:
+    assert names_in(build("wheel", tree, tmp_path)) == packed(tracked())
+
+
+def test_what_is_installed_from_the_sdist_runs(sdist: Path, tmp_path: Path) -> None:
+    wheel = build("wheel", sdist, tmp_path / "wheel")
+    installed = tmp_path / "installed"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", str(installed)]
+    subprocess.run([*pip, str(wheel)], check=True, capture_output=True, timeout=120)
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    where = "import proxy, protocol.table, analysis.report.page; print(proxy.__file__)"
+    for command, said in (
+        ([str(installed / "bin" / "sluice"), "--version"], f"sluice {PROJECT['project']['version']}"),
+        ([str(installed / "bin" / "sluice"), "check", str(sdist / "deploy" / "quotas.yaml")], "ok (4 quotas)"),
+        ([sys.executable, "-c", where], str(installed / "proxy" / "__init__.py")),
+    ):
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert said in done.stdout, done.stderr
+
+
+def docker_pattern(line: str) -> re.Pattern[str]:
+    """Return a line of .dockerignore as a pattern of paths and of what is below them, as Docker reads it."""
+    parts = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    cut = re.split(r"(\*\*/|\*\*|\*|\?)", line.removeprefix("!").strip("/"))
+    return re.compile("".join(parts.get(part, re.escape(part)) for part in cut) + "(?:/.*)?")
+
+
+LINES = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and line[0] != "#"]
+
+
+def left_out(path: str) -> bool:
+    """Whether the last line that fits leaves a path out."""
+    fitting = [line for line in LINES if docker_pattern(line).fullmatch(path)]
+    return bool(fitting) and not fitting[-1].startswith("!")
+
+
+def let_in(path: str) -> bool:
+    """Whether a file comes into the context of the image.
+
+    A builder without BuildKit goes into a folder that is left out only where a line with `!` begins with its name.
+    """
+    parents = [str(parent) for parent in Path(path).parents if str(parent) != "."]
+    entered = (not left_out(each) or any(f"{line}/".startswith(f"!{each}/") for line in LINES) for each in parents)
+    return not left_out(path) and all(entered)
+
+
+def test_the_context_of_the_image_is_tracked_files_of_the_packages() -> None:
+    strays = {os.path.normpath(f"{folder}/{stray}") for folder in FOLDERS for stray in STRAYS}
+    files = {"pyproject.toml", "README.md", "LICENSE", "deploy/constraints.txt"}
+    assert {path for path in tracked() | strays if let_in(path)} == packed(tracked()) | files
+    assert not let_in("proxy/__pycache__/app.cpython-311.pyc")
+
+
+def test_the_context_of_the_image_is_enough_to_install_from(tree: Path, tmp_path: Path) -> None:
+    for name in filter(let_in, tracked()):
+        (tmp_path / "context" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "context" / name).write_bytes((tree / name).read_bytes())
+    assert names_in(build("wheel", tmp_path / "context", tmp_path / "wheel")) == packed(tracked())
