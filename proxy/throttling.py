@@ -5,6 +5,7 @@ from typing import Final, Protocol
 
 import structlog
 
+from proxy.faults import contained
 from quotas.delay_queue import DelayQueue, Handle
 from quotas.engine import Bound
 from quotas.kinds import QuotaKind
@@ -20,6 +21,10 @@ class Muted(Protocol):
 
     def throttle_over(self, now_ms: int) -> None:
         """Read again, unless another reason forbids it."""
+        ...
+
+    def abort(self) -> None:
+        """End: to be read again has failed."""
         ...
 
 
@@ -98,11 +103,11 @@ class Throttling:
         self._timers[kind] = (end_ms, self._call_later(delay_s, lambda: self._release(kind)))
 
     def _release(self, kind: QuotaKind) -> None:
-        del self._timers[kind]
+        self._timers.pop(kind, None)
         queue = self._queues[kind]
         now_ms = self._clock()
         for session in queue.due(now_ms):
-            session.throttle_over(now_ms)
+            contained("throttle over", session.throttle_over, now_ms, otherwise=session.abort)
         self._arm(kind, queue)
 
     def _log_first(self, bound: Bound, throttle_ms: int) -> None:

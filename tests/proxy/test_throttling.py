@@ -1,6 +1,7 @@
 import pytest
 from structlog.testing import capture_logs
 
+from proxy import faults
 from proxy.throttling import Throttling
 from quotas.engine import Bound, Engine, Window
 from quotas.entities import Entity
@@ -16,6 +17,9 @@ class Recorder:
 
     def throttle_over(self, now_ms: int) -> None:
         self.over_at_ms.append(now_ms)
+
+    def abort(self) -> None:
+        raise AssertionError("nothing fails here")
 
 
 def throttling(loop: FakeLoop, mode: str = "enforce", max_delay_ms: int | None = None) -> Throttling:
@@ -101,3 +105,26 @@ def test_a_session_may_be_muted_again_from_its_own_callback() -> None:
     queues.mute(PRODUCER, session, loop.now_ms + 10)
     loop.advance(100)
     assert len(session.over_at_ms) == 3
+
+
+def test_a_session_that_fails_leaves_the_others_that_are_due_alone() -> None:
+    class Failing(Recorder):
+        ended = False
+
+        def throttle_over(self, now_ms: int) -> None:
+            raise LookupError(now_ms)
+
+        def abort(self) -> None:
+            self.ended = True
+
+    loop = FakeLoop()
+    mutes, failing, others = throttling(loop), Failing(), [Recorder(), Recorder()]
+    for session in (others[0], failing, others[1]):
+        mutes.mute(PRODUCER, session, loop.now_ms + 10)
+    before = faults.counts["throttle over"]
+    loop.advance(10)
+    assert [session.over_at_ms for session in others] == [[loop.now_ms]] * 2
+    assert (failing.ended, faults.counts["throttle over"] - before) == (True, 1)
+    mutes.mute(PRODUCER, others[0], loop.now_ms + 5)
+    loop.advance(5)
+    assert len(others[0].over_at_ms) == 2
