@@ -45,7 +45,7 @@ listeners:
     brokers: {{"0": "{port}"}}
 {tls}quotas: {{store: {{type: file, path: quotas.yaml}}}}
 admin: {{bind: "127.0.0.1:{admin_port}"}}
-drain: {{timeout: 1s}}
+drain: {{delay: 0s, timeout: 1s}}
 """
 
 

@@ -139,7 +139,7 @@ class _Worker:
                 self._service.start()
                 shipping = True
             print(json.dumps(await self._phase(name, lines.readline)), flush=True)
-        await self._service.stop()
+        await self._service.stop(5.0)
         load.cancel()
 
     async def _phase(self, name: str, ended: Callable[[], Any]) -> Phase:

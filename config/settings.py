@@ -148,10 +148,16 @@ class Admin(Section):
 
 
 class Drain(Section):
-    """Stopping."""
+    """Stopping: first what asks `/readyz` is told, then what is in flight is finished."""
 
+    delay_s: SecondsOrZero = Field(
+        3.0,
+        alias="delay",
+        description="How long SIGTERM leaves everything as it is, but for `/readyz`, which answers 503: the time that "
+        "load balancers and Kubernetes need to send nobody here any more. SIGINT (Ctrl-C) does not wait.",
+    )
     timeout_s: SecondsOrZero = Field(
-        30.0, alias="timeout", description="How long SIGTERM waits for what is in flight before connections are cut."
+        30.0, alias="timeout", description="How long what is in flight is then waited for before connections are cut."
     )
 
 

@@ -1,5 +1,6 @@
 """The settings of usage records."""
 
+from pathlib import Path
 from typing import Self
 
 from pydantic import Field, model_validator
@@ -26,7 +27,10 @@ class UsageTopic(Section):
 class UsageFiles(Section):
     """Files in a directory, one document a line; complete ones end in `.jsonl`."""
 
-    directory: FilePath = Field(description="Where they are written. It is made if it is not there.")
+    directory: FilePath = Field(
+        Path("/var/lib/sluice/usage"),
+        description="Where they are written; the default fits deploy/sluice.service. It is made if it is not there.",
+    )
     rotate_bytes: Bytes = Field(64 * 2**20, alias="rotate_size", description="The size at which a file is complete.")
     rotate_s: Seconds = Field(60.0, alias="rotate_after", description="The age at which it is, at the latest.")
     keep_bytes: Bytes = Field(

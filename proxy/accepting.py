@@ -9,12 +9,15 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import structlog
 
 from config.units import Address
+from proxy.faults import contained
 from proxy.proxy_protocol import address
+from proxy.tasks import later, on_readable
 
 log = structlog.get_logger("sluice.listener")
 
@@ -70,7 +73,7 @@ class Acceptor:
 
     def _watch(self, listening: socket.socket, node_id: int | None) -> None:
         if listening in self._listening:
-            asyncio.get_running_loop().add_reader(listening, self._accept, listening, node_id)
+            on_readable(listening, "accept", self._accept, listening, node_id)
 
     def _accept(self, listening: socket.socket, node_id: int | None) -> None:
         for _ in range(_BATCH):
@@ -83,7 +86,10 @@ class Acceptor:
                 return
             client.setblocking(False)
             self._failing = False
-            self._take(client, address(peer[0], peer[1]), node_id)
+            contained("take a connection", self._taken, client, peer, node_id, otherwise=client.close)
+
+    def _taken(self, client: socket.socket, peer: tuple[str, int], node_id: int | None) -> None:
+        self._take(client, address(peer[0], peer[1]), node_id)
 
     def _pause(self, listening: socket.socket, node_id: int | None, error: OSError) -> None:
         """Look again in a while: the connection stays where it is, in the backlog."""
@@ -91,9 +97,12 @@ class Acceptor:
         if not self._failing:
             log.error("cannot accept connections, trying again", listener=self._name, error=str(error))
         self._failing = True
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(listening)
-        loop.call_later(_PAUSE_S, self._watch, listening, node_id)
+        asyncio.get_running_loop().remove_reader(listening)
+        self._watch_later(listening, node_id)
+
+    def _watch_later(self, listening: socket.socket, node_id: int | None) -> None:
+        once_more = partial(self._watch_later, listening, node_id)
+        later(_PAUSE_S, "accept again", self._watch, listening, node_id, otherwise=once_more)
 
 
 def _bind(family: int, kind: int, protocol: int, where: tuple[object, ...]) -> socket.socket:

@@ -9,6 +9,7 @@ from typing import Final
 from aiohttp import web
 
 from config.units import Address
+from proxy.faults import note
 from proxy.metrics import CONTENT_TYPE, Renderer
 from proxy.stats import Snapshot
 from proxy.tasks import spawn
@@ -76,20 +77,21 @@ class AdminServer:
             return _text(404, ["not found; there are:", *self._paths])
         if request.method not in METHODS:
             return _text(405, [f"{request.method} is not for {request.path}"], Allow=", ".join(METHODS))
-        return await answer(request)
+        try:
+            return await answer(request)
+        except Exception as error:  # noqa: BLE001  one page that cannot be shown says nothing of the others
+            note(f"admin {request.path}", error)
+            return _text(500, ["internal error: the log says which"])
 
     async def _metrics(self, _: web.BaseRequest) -> web.Response:
-        if self._rendering is None:
+        if self._rendering is None or self._rendering.done():
             self._rendering = spawn(self._render(), "render metrics")
         # Shielded: a scraper that gives up must not take the rendering from the others that wait for it.
         text = await asyncio.shield(self._rendering)
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
 
     async def _render(self) -> bytes:
-        try:
-            return await asyncio.to_thread(self._renderer.render, self._snapshot())
-        finally:
-            self._rendering = None
+        return await asyncio.to_thread(self._renderer.render, self._snapshot())
 
     async def _livez(self, _: web.BaseRequest) -> web.Response:
         return _text(200, ["ok"])

@@ -8,17 +8,20 @@ import signal
 import sys
 from collections.abc import Callable
 from copy import copy
+from functools import partial
+from pathlib import Path
 
 import structlog
 
 from config.settings import Listener as ListenerSettings
 from config.settings import Settings
 from protocol.api_versions import advertised_limits
-from proxy import __version__
+from proxy import __version__, faults
 from proxy.admin import AdminServer
 from proxy.clock import now_ms
 from proxy.drain import drain
 from proxy.failures import describe
+from proxy.faults import contained
 from proxy.identity.distinguished_name import rfc2253
 from proxy.identity.gssapi import Acceptor, Unread, acceptor
 from proxy.identity.mechanisms import Mechanisms
@@ -32,8 +35,10 @@ from proxy.rejections import Rejections
 from proxy.reload import FileWatch
 from proxy.routes import Routes, Way
 from proxy.serving import Served, serve
+from proxy.session import Session
+from proxy.settings_file import SettingsFile
 from proxy.stats import Snapshot, Stats
-from proxy.tasks import spawn
+from proxy.tasks import AFTER_FAULT_S, attempt, every, later, on_loop_error, on_signal, spawn
 from proxy.throttling import Throttling
 from proxy.tls import ignore_undecodable_names
 from proxy.usage_service import UsageService
@@ -45,6 +50,8 @@ log = structlog.get_logger("sluice")
 
 _EXIT_FAILED = 1
 _EXIT_CONFIG = 2  # as the command line's own; a service manager need not try again
+_LAST_WORDS_S = 5.0
+"""How long a stop waits for the last usage records to be kept."""
 _TIDY_EVERY_S = 1.0
 _IDLE_COUNTER_MS = 20_000  # with its window that is half a minute: a counter is scraped before it goes
 _SWITCH_INTERVAL_S = 0.001
@@ -53,12 +60,12 @@ _DESCRIPTORS_RESERVED = 128
 """For what is neither a client nor its broker: listening ports, the admin port, files, Metadata."""
 
 
-def run(settings: Settings) -> int:
-    """Run the proxy until it is told to stop; returns the exit status."""
+def run(settings: Settings, path: Path) -> int:
+    """Run the proxy with the settings that ``path`` holds until it is told to stop; returns the exit status."""
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     runner, loop_name = _loop_runner()
     with runner:
-        return runner.run(App(settings, loop_name).run())
+        return runner.run(App(settings, path, loop_name).run())
 
 
 def _loop_runner() -> tuple[asyncio.Runner, str]:
@@ -75,21 +82,32 @@ def _certificate_names(listener: ListenerSettings) -> Callable[[bytes], str]:
     return lambda der: rules.user(rfc2253(der))
 
 
+def _release_later(delay_s: float, release: Callable[[], None]) -> asyncio.TimerHandle:
+    """Set the timer of a delay queue. One that fails is set again: without it, all that is muted would stay so."""
+    return later(delay_s, "delay queue", release, otherwise=partial(_release_later, AFTER_FAULT_S, release))
+
+
 class App:
     """Everything that runs in the process, wired together."""
 
-    def __init__(self, settings: Settings, loop_name: str) -> None:
+    def __init__(self, settings: Settings, path: Path, loop_name: str) -> None:
         self._settings = settings
+        self._file = SettingsFile(path, settings)
         self._loop_name = loop_name
         self._stats = Stats()
         self._rejections = Rejections(self._stats)
         self._stopping = asyncio.Event()
-        self._cut_short = asyncio.Event()
+        self._delay_s = settings.drain.delay_s
+        self._reloading = asyncio.Lock()
+        self._reload_waits = False
+        self._hurried = False
+        self._finishing: asyncio.Task[None] | None = None
         window = Window(settings.quotas.window.samples, settings.quotas.window.size_ms)
         self._engine = Engine(Policy(), window, idle_ms=_IDLE_COUNTER_MS)
         quotas = settings.quotas
         self._quotas = QuotaFile(quotas.store.path, self._engine, self._stats, enabled=quotas.mode != "off")
         self._connections_limit = 0
+        self._cut_off = 0
         self._tables: list[dict[int, Served]] = []
         self._listeners: list[Listener] = []
         self._acceptors: dict[str, Acceptor] = {}
@@ -98,10 +116,10 @@ class App:
 
     async def run(self) -> int:
         """Start, serve, and stop when a signal says so."""
-        loop = asyncio.get_running_loop()
+        asyncio.get_running_loop().set_exception_handler(on_loop_error)
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.on_stop_signal)
-        loop.add_signal_handler(signal.SIGHUP, lambda: spawn(self._reload(), "load files again"))
+            on_signal(number, "stop", self.on_stop_signal, number)
+        on_signal(signal.SIGHUP, "load files again", self._on_reload_signal)
         if not await self._quotas.load():
             return _EXIT_CONFIG
         try:
@@ -123,9 +141,10 @@ class App:
             window_ms=settings.quotas.window.size_ms,
             max_delay_ms=settings.quotas.max_delay_ms,
             max_hold_ms=settings.quotas.max_hold_ms,
-            call_later=asyncio.get_running_loop().call_later,
+            call_later=_release_later,
             clock=now_ms,
         )
+        self._quotas.on_applied = lambda: self._throttling.reconsider(now_ms())
         rules = self._rules()
         admission = Admission(self._admits, settings.limits.authentication_timeout_s, self._stats, self._rejections)
         if any(each.broker_host is not None for each in settings.listeners):
@@ -148,13 +167,13 @@ class App:
         await self._admin.start()
         self._usage.start()
         for cluster in self._routes.clusters:
-            spawn(cluster.watch(), "ask for Metadata")
-        spawn(self._tidy(), "drop what is idle")
-        spawn(watch_lag(self._stats.observe_lag), "measure event-loop lag")
-        spawn(FileWatch([self._quotas.path], self._quotas.reload).run(), "watch the quota file")
+            cluster.watch()
+        every(_TIDY_EVERY_S, self._tidy, "drop what is idle")
+        watch_lag(self._stats.observe_lag)
+        FileWatch([self._quotas.path], self._quotas.reload).run("watch the quota file")
         for listener in self._listeners:
             if listener.tls is not None:
-                spawn(FileWatch(listener.tls.files, listener.reload_tls).run(), "watch the certificate")
+                FileWatch(listener.tls.files, listener.reload_tls).run("watch the certificate")
         gc.collect()
         gc.freeze()  # what exists now lives as long as the process: no collection needs to look at it again
         log.info(
@@ -169,28 +188,42 @@ class App:
         )
 
     async def _stop(self) -> int:
+        """Be not ready for a while, then take nobody, then finish; the admin port says so to the end."""
+        log.info("stopping", delay_s=self._delay_s, drain_s=self._settings.drain.timeout_s)
+        self._finishing = spawn(self._finish(), "finish what is in flight")
+        if self._hurried:
+            self._finishing.cancel()
+        await asyncio.wait((self._finishing,))
         self._close_listeners()
-        sessions = [session for listener in self._listeners for session in listener.sessions]
-        log.info("stopping", sessions=len(sessions), drain_s=self._settings.drain.timeout_s)
-        draining = spawn(drain(sessions, self._settings.drain.timeout_s), "drain")
-        hurry = spawn(self._cut_short.wait(), "wait for a second signal")
-        await asyncio.wait((draining, hurry), return_when=asyncio.FIRST_COMPLETED)
-        cut_off = draining.result() if draining.done() else None
-        for listener in self._listeners:
-            for session in list(listener.sessions):
-                session.abort()
-        await self._usage.stop()
-        await self._admin.stop()
-        log.info("stopped", cut_off=cut_off, hurried=cut_off is None)
-        return 0 if cut_off is not None else _EXIT_FAILED
+        for session in self._sessions():
+            contained("cut a session off", session.abort)
+            self._cut_off += 1
+        await attempt("ship the last usage records", lambda: self._usage.stop(0 if self._hurried else _LAST_WORDS_S))
+        await attempt("close the admin port", self._admin.stop)
+        log.info("stopped", cut_off=self._cut_off, hurried=self._hurried)
+        return _EXIT_FAILED if self._hurried else 0
+
+    async def _finish(self) -> None:
+        await asyncio.sleep(self._delay_s)
+        self._close_listeners()
+        sessions = self._sessions()
+        log.info("draining", sessions=len(sessions))
+        self._cut_off = await drain(sessions, self._settings.drain.timeout_s)
+
+    def _sessions(self) -> list[Session]:
+        return [session for listener in self._listeners for session in listener.sessions]
 
     def _close_listeners(self) -> None:
         for listener in self._listeners:
-            listener.close()
+            contained("close a listener", listener.close)
 
-    def on_stop_signal(self) -> None:
-        """Stop: after draining the first time, at once the second."""
-        (self._cut_short if self._stopping.is_set() else self._stopping).set()
+    def on_stop_signal(self, number: int = signal.SIGTERM) -> None:
+        """Stop: after draining the first time, at once the second. Who types Ctrl-C waits for no load balancer."""
+        if number == signal.SIGINT:
+            self._delay_s = 0.0
+        if self._stopping.is_set() and (self._finishing is None or self._finishing.cancel()):
+            self._hurried = True
+        self._stopping.set()
 
     def _rules(self) -> Rules:
         settings = self._settings
@@ -240,31 +273,33 @@ class App:
         return room // 2
 
     def _admits(self) -> bool:
-        return self._stats.sessions.total() < self._connections_limit and not self._stopping.is_set()
+        return self._stats.sessions.total() < self._connections_limit
+
+    def _on_reload_signal(self) -> None:
+        if not self._reload_waits:  # one that waits for the one under way will see this change, too
+            self._reload_waits = True
+            spawn(self._reload(), "load files again")
 
     async def _reload(self) -> None:
-        await self._quotas.load()
-        for listener in self._listeners:
-            await listener.reload_tls()
+        async with self._reloading:
+            self._reload_waits = False
+            jobs = [self._quotas.reload, *(listener.reload_tls for listener in self._listeners), self._file.compare]
+            for job in jobs:
+                await attempt("load files again", job)
 
-    async def _tidy(self) -> None:
-        while True:
-            await asyncio.sleep(_TIDY_EVERY_S)
-            now = now_ms()
-            self._throttling.tidy(now)
-            self._engine.expire(now)
-            self._rejections.flush(now)
+    def _tidy(self) -> None:
+        now = now_ms()
+        self._throttling.tidy(now)
+        self._engine.expire(now)
+        self._rejections.flush(now)
 
     # ------------------------------------------------------------------------------------------------- what is shown
 
     def _not_ready(self) -> list[str]:
-        reasons = []
-        if self._stopping.is_set():
-            reasons.append("stopping")
-        for cluster in self._routes.clusters:
-            if (why := cluster.why_not_ready) is not None:
-                reasons.append(f"cluster {cluster.name}: {why}")  # noqa: PERF401  two kinds of reasons
-        return reasons
+        reasons = ["stopping"] if self._stopping.is_set() else []
+        parts = [(f"cluster {cluster.name}", cluster.why_not_ready) for cluster in self._routes.clusters]
+        parts += [(f"listener {listener.name}", listener.why_not_ready) for listener in self._listeners]
+        return reasons + [f"{part}: {why}" for part, why in parts if why is not None]
 
     def _snapshot(self) -> Snapshot:
         stats = self._stats
@@ -289,6 +324,8 @@ class App:
             reload_error=stats.reload_error,
             quotas_configured=len(self._quotas.policy.limits),
             quotas_loaded_at_s=self._quotas.loaded_at_s,
+            ready=not self._not_ready(),
+            internal_errors=dict(faults.counts),
             brokers=self._routes.reachable(),
             connections_limit=self._connections_limit,
             lag_counts=list(stats.lag_counts),

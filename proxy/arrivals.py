@@ -15,6 +15,7 @@ from config.units import Address
 from protocol.errors import Cause, ProtocolError
 from proxy.proxy_protocol import MAX_HEADER_BYTES, Header, is_header, parse
 from proxy.session import Session
+from proxy.tasks import on_readable
 from proxy.tls import HANDSHAKE, HANDSHAKE_RECORD, Handshake, ListenerTls, why_failed
 from proxy.transports import ClientEnd
 
@@ -134,7 +135,7 @@ async def _peek(client: socket.socket, most_bytes: int) -> bytes:
     loop = asyncio.get_running_loop()
     while True:
         readable = loop.create_future()
-        loop.add_reader(client, _wake, readable)
+        on_readable(client, "wake who waits for a first byte", _wake, readable)
         try:
             await readable
         finally:

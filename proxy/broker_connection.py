@@ -12,6 +12,7 @@ from protocol.requests import Request
 CLIENT_ID: Final = "sluice"
 _GOODBYE_S: Final = 1.0
 """How long TLS may take to say goodbye before the connection is cut."""
+_LAST_PORT: Final = 65535
 _MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -68,7 +69,12 @@ async def connect(
 async def open_transport(
     protocol: asyncio.BaseProtocol, host: str, port: int, context: ssl.SSLContext | None, server_name: str | None = None
 ) -> asyncio.Transport:
-    """Connect ``protocol``; with ``context`` through TLS, for ``server_name`` (else ``host``). Raises OSError."""
+    """Connect ``protocol``; with ``context`` through TLS, for ``server_name`` (else ``host``).
+
+    Raises OSError, also where ``host`` and ``port``, which may be what a broker advertises, are no address at all.
+    """
+    if not 0 < port <= _LAST_PORT:  # uvloop would take it modulo 65536
+        raise OSError(f"{host!a} port {port} is no address to connect to")
     name = (server_name or host) if context is not None else None
     loop = asyncio.get_running_loop()
     try:
@@ -79,4 +85,8 @@ async def open_transport(
         raise ConnectionResetError(  # asyncio's own has no text
             "closed the connection during the TLS handshake: is TLS spoken there, or a client certificate demanded?"
         ) from error
+    except ValueError as error:  # UnicodeError: a name that IDNA cannot encode, such as one with an empty label
+        if isinstance(error, OSError):  # as the error of a certificate is, too
+            raise
+        raise OSError(f"{host!a} port {port} is no address to connect to: {error}") from error
     return transport

@@ -57,7 +57,7 @@ def run(config_path: Path) -> None:
         sys.exit(EXIT_CONFIG)
     logs.configure(settings.log.level, settings.log.format)
     configuration.log_findings(findings)
-    sys.exit(app.run(settings))
+    sys.exit(app.run(settings, config_path))
 
 
 @cli.command(short_help="Print what is wrong with a configuration or a quota file.")

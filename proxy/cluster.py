@@ -15,9 +15,10 @@ from protocol.requests import WHICH_BROKERS, WHICH_VERSIONS
 from proxy.broker_connection import BrokerConnection, connect, open_transport
 from proxy.broker_tls import BrokerTls
 from proxy.failures import describe
+from proxy.faults import note
 from proxy.login import Login, LoginError
 from proxy.reload import FileWatch
-from proxy.tasks import spawn
+from proxy.tasks import every, spawn
 
 T = TypeVar("T")
 
@@ -26,6 +27,9 @@ log = structlog.get_logger("sluice.cluster")
 UNKNOWN = -1
 """The node id of a bootstrap address, until Metadata has named it."""
 
+_PROBE_S: Final = 5.0
+"""How often brokers that cannot be reached are tried; the others are once in each refresh."""
+_PROBES_AT_ONCE: Final = 16
 _RETRY_S: Final = 1.0
 _RETRY_LOGIN_S: Final = 10.0
 """After a refused login: each attempt is a line in the brokers' logs, and may lock the user."""
@@ -40,6 +44,8 @@ class Broker:
     port: int
     reachable: bool = True
     """Whether the last connection attempt succeeded."""
+    silent: bool = False
+    """It was there and did not answer the proxy itself: that it takes a session's connection then proves nothing."""
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -122,6 +128,8 @@ class Cluster:
 
     def note_attempt(self, broker: Broker, error: BaseException | None) -> None:
         """Remember whether ``broker`` could be connected to; each change of that is one log line."""
+        if error is None and broker.silent:
+            return
         if error is None and not broker.reachable:
             log.info("broker reachable again", broker=broker.node_id, address=str(broker))
         elif error is not None and broker.reachable:
@@ -144,14 +152,49 @@ class Cluster:
 
     # ------------------------------------------------------------------------------------ the proxy's own questions
 
-    async def watch(self) -> None:
-        """Ask for Metadata, now and at every refresh interval; sooner while it fails. Follow the files of TLS."""
+    def watch(self) -> None:
+        """Ask for Metadata, now and at every refresh interval, sooner while it fails; and see which brokers are there.
+
+        The files of TLS are followed.
+        """
         if self._tls is not None and self._tls.files:
-            spawn(FileWatch(self._tls.files, self._tls.load).run(), "watch the TLS files for brokers")
-        while True:
-            await self.refresh()
-            retry_s = _RETRY_LOGIN_S if self._refused else _RETRY_S
-            await asyncio.sleep(retry_s if self.error else self._refresh_s)
+            FileWatch(self._tls.files, self._tls.load).run("watch the TLS files for brokers")
+        every(self._pause_s, self._look, "ask for Metadata")
+        every(_PROBE_S, self._probe_unreachable, "probe unreachable brokers")
+
+    def _pause_s(self) -> float:
+        if self.error is None:
+            return self._refresh_s
+        return _RETRY_LOGIN_S if self._refused else _RETRY_S
+
+    async def _look(self) -> None:
+        await self.refresh()
+        if self.error is None:
+            await self.probe(list(self.brokers.values()))
+
+    async def _probe_unreachable(self) -> None:
+        await self.probe([broker for broker in self.brokers.values() if not broker.reachable])
+
+    async def probe(self, brokers: Sequence[Broker]) -> None:
+        """Ask each of ``brokers`` which versions it speaks, which takes no login, and note whether it answers."""
+        room = asyncio.Semaphore(_PROBES_AT_ONCE)
+
+        async def one(broker: Broker) -> None:
+            async with room:
+                await self._probe(broker)
+
+        if brokers:
+            await asyncio.wait([spawn(one(broker), "probe a broker") for broker in brokers])
+
+    async def _probe(self, broker: Broker) -> None:
+        context = self._tls.context if self._tls is not None else None
+        try:
+            async with asyncio.timeout(self._connect_timeout_s), connect(broker.host, broker.port, context) as asking:
+                await _is_there(asking)
+        except (OSError, TimeoutError, EOFError) as error:
+            self._note_own_attempt(broker, error)
+        else:
+            self._note_own_attempt(broker, None)
 
     async def refresh(self) -> None:
         """Ask one broker after the other for Metadata until one answers; without a login, whether they are there."""
@@ -188,6 +231,9 @@ class Cluster:
             except (OSError, TimeoutError, EOFError, ProtocolError) as error:
                 failures.append(f"{broker}: {describe(error)}")
                 self._note_own_attempt(broker, error)
+            except Exception as error:  # noqa: BLE001  what one broker says must not keep the others from being asked
+                note("ask a broker", error)
+                failures.append(f"{broker}: internal error: {describe(error)}")
             else:
                 self._note_own_attempt(broker, None)
                 return answer
@@ -203,7 +249,9 @@ class Cluster:
 
     def _note_own_attempt(self, broker: Broker, error: BaseException | None) -> None:
         if broker.node_id != UNKNOWN:
+            broker.silent = False
             self.note_attempt(broker, error)
+            broker.silent = isinstance(error, TimeoutError)
 
 
 async def which_brokers(connection: BrokerConnection) -> Sequence[Endpoint]:

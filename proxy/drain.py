@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Collection
 
 from proxy.clock import monotonic_s
+from proxy.faults import contained
 from proxy.session import Session
 
 _SPREAD = 0.5
@@ -17,12 +18,12 @@ async def drain(sessions: Collection[Session], timeout_s: float) -> int:
     waiting = list(sessions)
     step_s = min(_STEP_S, timeout_s * _SPREAD / max(len(waiting), 1))
     for session in waiting:
-        session.drain()
+        contained("drain a session", session.drain, otherwise=session.abort)
         await asyncio.sleep(step_s)
     while (left := [session for session in waiting if not session.closed]) and monotonic_s() < deadline_s:
         await asyncio.sleep(min(_STEP_S, max(0.0, deadline_s - monotonic_s())))
         for session in left:
-            session.drain()
+            contained("drain a session", session.drain, otherwise=session.abort)
     for session in left:
-        session.abort()
+        contained("cut a session off", session.abort)
     return len(left)

@@ -4,18 +4,23 @@ import asyncio
 from collections.abc import Callable
 
 from proxy import clock
+from proxy.tasks import every
 
 EVERY_S = 0.1
 """Often enough to meet a stall of a tenth of a second, too rare to cost anything."""
 
 
-async def watch(observe: Callable[[float], None], every_s: float = EVERY_S) -> None:
-    """Sleep for ``every_s`` seconds, over and over, and give ``observe`` the seconds by which it was longer.
+def watch(observe: Callable[[float], None], every_s: float = EVERY_S) -> asyncio.Task[None]:
+    """Look every ``every_s`` seconds, and give ``observe`` the seconds by which the look came too late."""
+    due_s: float | None = None
 
-    Runs until it is cancelled.
-    """
-    while True:
-        due_s = clock.monotonic_s() + every_s
-        await asyncio.sleep(every_s)
+    def look() -> None:
+        nonlocal due_s
         # A timer may fire within the clock's resolution before its time: that is not late.
-        observe(max(0.0, clock.monotonic_s() - due_s))
+        late_s = None if due_s is None else max(0.0, clock.monotonic_s() - due_s)
+        due_s = None
+        if late_s is not None:
+            observe(late_s)
+        due_s = clock.monotonic_s() + every_s
+
+    return every(every_s, look, "measure event-loop lag")

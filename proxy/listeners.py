@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import structlog
 
@@ -21,13 +22,15 @@ from proxy.in_flight import CLIENT, Rules
 from proxy.rejections import Rejections
 from proxy.session import Session
 from proxy.stats import Stats
-from proxy.tasks import spawn
+from proxy.tasks import later, spawn
 from proxy.tls import ListenerTls
 from proxy.transports import BrokerEnd, ClientEnd
 from proxy.usage import ListenerMeters
 from quotas.entities import ANONYMOUS
 
 log = structlog.get_logger("sluice.listener")
+
+_MAX_SHOWN_IDS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,8 @@ class Listener:
             self.tls = ListenerTls(settings.tls, name_of, self._hosts if settings.broker_host is not None else None)
             self._stats.certificate_expiry_s[self.name] = self.tls.expires_at_s
         self._told: dict[int, tuple[bytes, int]] = {}
+        self._served: set[int] = set()
+        """Those of them that clients can come to."""
         self._acceptor = Acceptor(self.name, self._take, self._not_accepted)
         self._arrivals = Arrivals(settings, self.tls, admission.authentication_timeout_s, self._begin)
         self._arriving: dict[Arrival, asyncio.Task[None]] = {}
@@ -92,6 +97,7 @@ class Listener:
         if settings.broker_host is not None:
             host = settings.broker_host.replace("{node_id}", str(node_id))
             self._hosts[host.lower()] = node_id
+            self._served.add(node_id)
             self._told[node_id] = (host.encode(), settings.bind.port)
             return
         port = settings.brokers.port_of(node_id) if settings.brokers is not None else None
@@ -110,7 +116,18 @@ class Listener:
             self._acceptor.listen(settings.bind.host, port, node_id)
         except OSError as error:
             log.error("cannot listen for broker", listener=self.name, broker=node_id, port=port, error=describe(error))
+        else:
+            self._served.add(node_id)
         self._told[node_id] = (settings.advertise.encode(), port)
+
+    @property
+    def why_not_ready(self) -> str | None:
+        """Why no client of this listener can reach any broker; None when one can, or no broker is known yet."""
+        if self._served or not self._told:
+            return None
+        ids = ", ".join(map(str, sorted(self._told)[:_MAX_SHOWN_IDS]))
+        more = "" if len(self._told) <= _MAX_SHOWN_IDS else f" and {len(self._told) - _MAX_SHOWN_IDS} more"
+        return f"no broker has a port here: see that its brokers name the node ids {ids}{more}, at ports that are free"
 
     def open_bootstrap(self) -> None:
         """Listen on the bootstrap address. Raises OSError with the address in its text."""
@@ -160,6 +177,16 @@ class Listener:
     async def _serve(self, arrival: Arrival) -> None:
         """Bring a client to its session, and the session to its broker."""
         try:
+            await self._receive(arrival)
+            if arrival.session is not None:
+                await self._connect(arrival.session, arrival.node_id)
+        except BaseException:
+            if arrival.session is not None:  # nobody else would end it
+                arrival.session.abort()
+            raise
+
+    async def _receive(self, arrival: Arrival) -> None:
+        try:
             await self._arrivals.receive(arrival)
         except ProtocolError as error:
             self._reject(arrival, error)
@@ -171,8 +198,6 @@ class Listener:
                 self._stats.sessions[self.name] -= 1
                 if not arrival.taken:
                     arrival.client.close()
-        if arrival.session is not None:
-            await self._connect(arrival.session, arrival.node_id)
 
     def _begin(self, arrival: Arrival, end: ClientEnd) -> Session | None:
         if not self._acceptor.open:
@@ -199,11 +224,13 @@ class Listener:
             user=user,
             authenticated=not by_sasl,
         )
+        if by_sasl:
+            left_s = arrival.deadline_s - asyncio.get_running_loop().time()
+            self._deadlines[session] = later(
+                left_s, "authentication is overdue", self._overdue, session, otherwise=session.abort
+            )
         arrival.session = session
         self.sessions.add(session)
-        if by_sasl:
-            loop = asyncio.get_running_loop()
-            self._deadlines[session] = loop.call_at(arrival.deadline_s, self._overdue, session)
         return session
 
     async def _connect(self, session: Session, node_id: int | None) -> None:

@@ -184,6 +184,9 @@ def _shipping(snapshot: Snapshot) -> Iterator[Metric]:
 
 
 def _program(snapshot: Snapshot) -> Iterator[Metric]:
+    yield _number("sluice_ready", "1 if clients can be served, as /readyz says.", snapshot.ready)
+    errors = (((label(where),), number) for where, number in snapshot.internal_errors.items())
+    yield _counter("sluice_internal_errors", "Faults of Sluice's own, contained.", ("where",), errors)
     bounds = (*map(str, LAG_BUCKETS_S), "+Inf")
     lag = HistogramMetricFamily("sluice_event_loop_lag_seconds", "How late the event loop called back.")
     lag.add_metric((), list(zip(bounds, accumulate(snapshot.lag_counts), strict=True)), snapshot.lag_sum_s)

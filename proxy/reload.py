@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
+from proxy.tasks import every
+
 POLL_S = 0.25
 
 _Identity = tuple[int, int, int, int, int] | None
@@ -21,11 +23,9 @@ class FileWatch:
         self._reload = reload
         self._seen = self._identities()
 
-    async def run(self) -> None:
-        """Watch until cancelled."""
-        while True:
-            await asyncio.sleep(POLL_S)
-            await self.check()
+    def run(self, name: str) -> None:
+        """Look from now on; ``name`` is the job's."""
+        every(POLL_S, self.check, name)
 
     async def check(self) -> None:
         """Look once. Files that are still being written are left to the next look."""

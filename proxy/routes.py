@@ -7,6 +7,7 @@ from config.cluster import Route
 from config.settings import Listener as ListenerSettings
 from config.settings import Settings
 from proxy.cluster import Cluster
+from proxy.faults import contained
 from proxy.identity.delegation_tokens import TokenOwners
 from proxy.listeners import Listener
 
@@ -69,4 +70,4 @@ class Routes:
 
     def _open_broker(self, route: Route, node_id: int) -> None:
         for listener in self._ways[route].listeners:
-            listener.open_broker(node_id)
+            contained("open a broker's port", listener.open_broker, node_id)

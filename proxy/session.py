@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from protocol.errors import Cause, ProtocolError
 from proxy.answer_side import Advertise, AnswerSide
+from proxy.faults import contained
 from proxy.identity.sasl import SaslObserver, SaslRules
 from proxy.in_flight import BROKER, CLIENT, InFlight, Rules, Wire, dropped
 from proxy.reasons import (
@@ -158,13 +159,14 @@ class Session:
         if self.closed:
             return
         self.closed = True
-        self._forget_mute()
-        self._turns.leave(self.rules.clock())
-        self.requests.leave()
+        # The last resort of everything that fails elsewhere: each step is taken, whatever became of the one before.
+        contained("Session.close", self._forget_mute)
+        contained("Session.close", self._turns.leave, self.rules.clock())
+        contained("Session.close", self.requests.leave)
         self.requests.write = self.answers.write = dropped
-        self._client.close()
+        contained("Session.close", self._client.close)
         if self._broker is not None:
-            self._broker.close()
+            contained("Session.close", self._broker.close)
         self._on_closed(self)
 
     def broker_lost(self) -> None:

@@ -80,6 +80,9 @@ class Snapshot:
     quotas_configured: int
     quotas_loaded_at_s: float
     """Wall time of the last good load; 0.0 before the first."""
+    ready: bool
+    internal_errors: dict[str, int]
+    """Faults of our own, by the place in the program."""
     brokers: dict[int, bool]
     """Node id → whether the last connection attempt to it succeeded."""
     connections_limit: int

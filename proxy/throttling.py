@@ -27,6 +27,10 @@ class Muted(Protocol):
         """Read again, unless another reason forbids it."""
         ...
 
+    def abort(self) -> None:
+        """End: to be read again has failed."""
+        ...
+
 
 Alarm = Handle[Muted]
 
@@ -186,10 +190,10 @@ class Throttling:
         self._timers[id(queue)] = (end_ms, self._call_later(delay_s, lambda: self._release(queue)))
 
     def _release(self, queue: DelayQueue[Muted]) -> None:
-        del self._timers[id(queue)]
+        self._timers.pop(id(queue), None)
         now_ms = self._clock()
         for item in queue.due(now_ms):
-            contained("throttle over", item.throttle_over, now_ms, otherwise=getattr(item, "abort", None))
+            contained("throttle over", item.throttle_over, now_ms, otherwise=item.abort)
         self._arm(queue)
 
     def _log_first(self, bound: Bound, throttle_ms: int) -> None:

@@ -6,12 +6,18 @@ With TLS it is the loop's own transport that encrypts: the same calls, but for w
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import Protocol, cast
+from functools import wraps
+from typing import Protocol, TypeVar, TypeVarTuple, cast
 
 from protocol.errors import ProtocolError
 from proxy.clock import now_ms
+from proxy.faults import contained, note
 from proxy.in_flight import BROKER, CLIENT
 from proxy.session import Session
+from proxy.tasks import later
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 HIGH_WATER_BYTES = 256 * 1024
 """Bytes written and not yet taken by the peer, from which on the other end is not read. uvloop reads up to 250 kB at
@@ -25,6 +31,23 @@ LINGER_S = 10.0
 """How long a closed end may take to send what was written, and to end TLS, before it is cut off."""
 
 
+_EndT = TypeVar("_EndT", bound="_End")
+
+
+def _alone(callback: Callable[[_EndT, *Ts], T]) -> Callable[[_EndT, *Ts], T | None]:
+    """Let a callback that raises end its own session only; what the loop would do differs from loop to loop."""
+
+    @wraps(callback)
+    def alone(self: _EndT, *args: *Ts) -> T | None:
+        try:
+            return callback(self, *args)
+        except Exception as error:  # noqa: BLE001  that nothing gets past is what this is for
+            self.failed(callback.__qualname__, error)
+            return None
+
+    return alone
+
+
 class _TlsTransport(Protocol):
     def set_read_buffer_limits(self, high: int, low: int) -> None: ...
 
@@ -32,15 +55,17 @@ class _TlsTransport(Protocol):
 class _End(asyncio.Protocol):
     """A ``Wire`` over an asyncio transport, safe to call whatever state the transport is in."""
 
-    __slots__ = ("_cut_off", "_feed", "_lost", "_transport", "tls", "write")
+    __slots__ = ("_cut_off", "_feed", "_lost", "_session", "_transport", "tls", "write")
 
     _feed: Callable[[bytes, int], None]
+    _session: Session | None
     _transport: asyncio.Transport
     _cut_off: asyncio.TimerHandle | None
     _lost: bool
     tls: ssl.SSLObject | None
     write: Callable[[bytes], None]
 
+    @_alone
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
@@ -68,7 +93,7 @@ class _End(asyncio.Protocol):
         if not self._transport.is_closing():  # asyncio's TLS transport cannot be closed twice
             self._transport.close()
         if self._cut_off is None and (self.tls is not None or self._transport.get_write_buffer_size()):
-            self._cut_off = asyncio.get_running_loop().call_later(LINGER_S, self._transport.abort)
+            self._cut_off = later(LINGER_S, "cut off what lingers", self._transport.abort)
 
     def abort(self) -> None:
         self._transport.abort()
@@ -78,16 +103,24 @@ class _End(asyncio.Protocol):
         if self._cut_off is not None:
             self._cut_off.cancel()
 
+    def failed(self, where: str, error: Exception) -> None:
+        """Take a fault of ours: this session ends, and no other notices."""
+        note(where, error)
+        if self._session is not None:
+            contained(where, self._session.abort)
+        self._transport.abort()
+
 
 class ClientEnd(_End):
     """What a client is connected to. ``begin`` makes its session, or returns None to refuse it."""
 
-    __slots__ = ("_begin", "_session")
+    __slots__ = ("_begin",)
 
     def __init__(self, begin: Callable[["ClientEnd"], Session | None]) -> None:
         self._begin = begin
-        self._session: Session | None = None
+        self._session = None
 
+    @_alone
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         if self.tls is not None:
@@ -103,22 +136,28 @@ class ClientEnd(_End):
         try:
             self._feed(data, now_ms())
         except ProtocolError as error:
-            cast("Session", self._session).reject(CLIENT, error)
+            contained("reject", cast("Session", self._session).reject, CLIENT, error, otherwise=self.abort)
+        except Exception as error:  # noqa: BLE001  as _alone does, without a call for each chunk
+            self.failed("ClientEnd.data_received", error)
 
+    @_alone
     def eof_received(self) -> bool:
         self._finished()
         # Without TLS answers may still be on their way, and the session closes this end. With TLS the transport is
         # closing already: asyncio's knows no half-close.
         return self.tls is None and self._session is not None and not self._session.closed
 
+    @_alone
     def pause_writing(self) -> None:
         if self._session is not None:
             self._session.client_blocked(True)
 
+    @_alone
     def resume_writing(self) -> None:
         if self._session is not None:
             self._session.client_blocked(False)
 
+    @_alone
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         if self.tls is not None and exc is None:
@@ -146,7 +185,9 @@ class ClientEnd(_End):
 class BrokerEnd(_End):
     """What connects a session to its broker."""
 
-    __slots__ = ("_session",)
+    __slots__ = ()
+
+    _session: Session
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -156,14 +197,19 @@ class BrokerEnd(_End):
         try:
             self._feed(data, now_ms())
         except ProtocolError as error:
-            self._session.reject(BROKER, error)
+            contained("reject", self._session.reject, BROKER, error, otherwise=self.abort)
+        except Exception as error:  # noqa: BLE001  as _alone does, without a call for each chunk
+            self.failed("BrokerEnd.data_received", error)
 
+    @_alone
     def pause_writing(self) -> None:
         self._session.broker_blocked(True)
 
+    @_alone
     def resume_writing(self) -> None:
         self._session.broker_blocked(False)
 
+    @_alone
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._session.broker_lost()  # the client learns it by its own close

@@ -150,6 +150,10 @@ class Turns:
         else:
             session.reject(CLIENT, ProtocolError(Cause.HELD_TOO_LONG, "waits for its quota beyond its own deadline"))
 
+    def abort(self) -> None:
+        """End the session: to go on has failed (called by the delay queue)."""
+        self._session.abort()
+
     def client_finished(self, now_ms: int) -> None:
         """Let nothing be fetched for a client that has most likely gone: it has closed its half."""
         if self.what is What.FETCH and self._bound is not None and self._session.requests.answerable:

@@ -12,7 +12,7 @@ from typing import BinaryIO, Final
 
 import structlog
 
-from proxy.tasks import spawn
+from proxy.tasks import later, spawn
 from proxy.usage_records import Document
 from proxy.usage_shipping import SinkError
 
@@ -57,8 +57,7 @@ class FileSink:
             if self._file is None:
                 self._forget_age()
             elif self._due is None:
-                loop = asyncio.get_running_loop()
-                self._due = loop.call_later(self._rotate_s, lambda: spawn(self.close(), "complete a usage file"))
+                self._due = later(self._rotate_s, "a usage file is due", self._complete, otherwise=self._forget_age)
 
     async def close(self) -> None:
         """Complete the file under way."""
@@ -68,6 +67,10 @@ class FileSink:
                 await asyncio.to_thread(self._finish)
             except OSError as error:
                 log.error("usage file left incomplete", path=str(self._path), error=error.strerror or str(error))
+
+    def _complete(self) -> None:
+        self._due = None
+        spawn(self.close(), "complete a usage file")
 
     def _forget_age(self) -> None:
         if self._due is not None:

@@ -19,9 +19,6 @@ from quotas.engine import Engine, Window
 if TYPE_CHECKING:
     from proxy.usage_topic import Login
 
-_LAST_WORDS_S = 5.0
-"""How long a stop waits for the last records to be kept."""
-
 
 class UsageService:
     """Meters for the listeners, and the shipping of what they count. Without a section ``usage`` nothing is counted."""
@@ -59,10 +56,10 @@ class UsageService:
         )
         self._shipper.start()
 
-    async def stop(self) -> None:
-        """Ship the last record."""
+    async def stop(self, timeout_s: float) -> None:
+        """Ship the last record, if that takes no longer."""
         if self._shipper is not None:
-            await self._shipper.stop(_LAST_WORDS_S)
+            await self._shipper.stop(timeout_s)
 
     def _dropped(self) -> tuple[int, int]:
         return self.shipping.dropped_documents, self.shipping.dropped_rows

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import structlog
 
 from proxy.clock import monotonic_s, now_ms, wall_s
-from proxy.tasks import spawn
+from proxy.tasks import attempt, spawn
 from proxy.usage_records import Document, Recorder
 
 log = structlog.get_logger("sluice.usage")
@@ -163,7 +163,7 @@ class Shipper:
             with suppress(TimeoutError):
                 async with asyncio.timeout(due_s - monotonic_s()):
                     await self._stopping.wait()
-            await self._take()
+            await attempt("take usage records", self._take)
             if self._stopping.is_set():
                 return
 
@@ -180,15 +180,19 @@ class Shipper:
     async def _pump(self) -> None:
         while True:
             document = await self._buffer.get()
-            try:
-                await self._ship(document)
-            except RefusedError as error:
+            if not await attempt("ship usage records", lambda document=document: self._settle(document)):  # type: ignore[misc]
                 self._shipping.drop(document)
-                log.error("usage record refused", error=str(error), seq=document.seq, rows=document.rows)
-            else:
-                self._shipping.shipped_documents += 1
-                self._shipping.shipped_rows += document.rows
             self._buffer.done()
+
+    async def _settle(self, document: Document) -> None:
+        try:
+            await self._ship(document)
+        except RefusedError as error:
+            self._shipping.drop(document)
+            log.error("usage record refused", error=str(error), seq=document.seq, rows=document.rows)
+        else:
+            self._shipping.shipped_documents += 1
+            self._shipping.shipped_rows += document.rows
 
     async def _ship(self, document: Document) -> None:
         retry_s = _FIRST_RETRY_S

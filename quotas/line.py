@@ -48,13 +48,14 @@ class Line:
     sees to it that ``throttle_over`` is called at that moment; the earliest one asked for is enough.
     """
 
-    __slots__ = ("_alarm", "_heap", "_joined", "_may_go", "_serving", "_waiting", "cost")
+    __slots__ = ("_alarm", "_asked_ms", "_heap", "_joined", "_may_go", "_serving", "_waiting", "cost")
 
     def __init__(self, may_go: Callable[[int], int], alarm: Callable[["Line", int], None]) -> None:
         self._may_go = may_go
         self._alarm = alarm
         self._heap: list[Place] = []
         self._joined = 0
+        self._asked_ms = 0
         self._waiting = 0
         self._serving = False
         self.cost = 0.0
@@ -107,7 +108,12 @@ class Line:
 
     def throttle_over(self, now_ms: int) -> None:
         """Look again: the moment has come that was asked for (``proxy.throttling.Muted``)."""
+        self._asked_ms = now_ms
         self.serve(now_ms)
+
+    def abort(self) -> None:
+        """Look again in a while: to look has failed."""
+        self._alarm(self, self._asked_ms + KEEPS_MS)
 
     def dissolve(self, now_ms: int) -> None:
         """Send everybody to ask again, in order: the limits have changed, and perhaps whose counter is whose."""

@@ -14,7 +14,8 @@ from protocol.answers import Token, read_tokens
 from protocol.requests import WHICH_TOKENS
 from proxy.broker_connection import BrokerConnection
 from proxy.clock import monotonic_s
-from proxy.tasks import spawn
+from proxy.faults import contained
+from proxy.tasks import attempt, spawn
 
 T = TypeVar("T")
 
@@ -81,11 +82,14 @@ class TokenOwners:
         try:
             while self._waiting:
                 await asyncio.sleep(max(0.0, self._asked_at_s + self._ask_every_s - monotonic_s()))
-                waiting, self._waiting = self._waiting, []
-                self._take(await self._described(), waiting)
+                await attempt("ask for delegation tokens", self._ask_once)
                 self._asked_at_s = monotonic_s()
         finally:
             self._asking = None
+
+    async def _ask_once(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        self._take(await self._described(), waiting)
 
     async def _described(self) -> list[Token]:
         """Return the tokens that may be described; none, and why is logged once, where the cluster does not say."""
@@ -113,7 +117,7 @@ class TokenOwners:
         for token_id, then, attempts_left in waiting:
             owner = self._known.get(token_id)
             if owner is not None:
-                then(owner)
+                contained("tell the owner of a token", then, owner)
             elif attempts_left > 1:
                 self._waiting.append(_Waiting(token_id, then, attempts_left - 1))
 

@@ -135,7 +135,7 @@ def test_every_problem_is_told_at_once(file: Path) -> None:
         ":8:23: kafka.share_groups: 'yes' is neither true nor false",
         ":9:19: limits.request: '10M' has the unknown unit 'M'; write it like 10MiB, 10MB or 10485760",
         ":9:34: limits.response: '010' is not a size; write it like 10MiB, 10MB or 10485760",
-        ":10:8: drain: has no settings; it takes timeout",
+        ":10:8: drain: has no settings; it takes delay, timeout",
     ]
 
 

@@ -12,6 +12,7 @@ import trustme
 import yaml
 
 from config.loader import load_settings
+from config.settings import Drain, UsageFiles
 from proxy.checks.report import Report, check
 from proxy.identity.ssl_mapping import parse_rules
 from quotas.stores.file import load
@@ -103,6 +104,46 @@ def test_prometheus_takes_the_scrape_configuration_and_the_alerts() -> None:
     promtool = tool("promtool")
     run(promtool, "check", "config", "deploy/prometheus.yml")
     run(promtool, "check", "rules", "deploy/alerts.yml")
+
+
+def test_alerts_fire_when_they_should(tmp_path: Path) -> None:
+    """What `promtool test rules` makes of half an hour: away from the start, and a fault in the tenth minute."""
+    fault = 'sluice_internal_errors_total{instance="one", where="throttle over"}'
+    fires = [("SluiceNotReady", "2m", True), ("SluiceNotReady", "30m", False)]
+    fires += [("SluiceInternalErrors", f"{at}m", at in (11, 20)) for at in (5, 11, 20, 29)]
+    labels = {
+        "SluiceNotReady": {"severity": "critical", "instance": "one"},
+        "SluiceInternalErrors": {"severity": "warning", "instance": "one", "where": "throttle over"},
+    }
+    rules = yaml.safe_load((DEPLOY / "alerts.yml").read_text())
+    for rule in rules["groups"][0]["rules"]:
+        del rule["annotations"]
+    (tmp_path / "alerts.yml").write_text(yaml.safe_dump(rules))
+    tests = {
+        "rule_files": ["alerts.yml"],
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [
+                    {"series": 'sluice_ready{instance="one"}', "values": "0x9 1x30"},
+                    {"series": fault, "values": "_x9 1x30"},
+                ],
+                "alert_rule_test": [
+                    {"eval_time": at, "alertname": name, "exp_alerts": [{"exp_labels": labels[name]}] if fired else []}
+                    for name, at, fired in fires
+                ],
+            }
+        ],
+    }
+    (tmp_path / "tests.yml").write_text(yaml.safe_dump(tests))
+    run(tool("promtool"), "test", "rules", tmp_path / "tests.yml")
+
+
+def test_the_unit_has_a_place_for_usage_files_and_an_end_of_every_stop() -> None:
+    unit = dict(re.findall(r"^(\w+)=(.*)$", (DEPLOY / "sluice.service").read_text(), flags=re.MULTILINE))
+    assert UsageFiles().directory == Path("/var/lib") / unit["StateDirectory"] / "usage"
+    assert float(unit["TimeoutStopSec"].rstrip("s")) > Drain().delay_s + Drain().timeout_s + 5
+    assert {"MemoryMax", "StartLimitIntervalSec", "StartLimitBurst"} <= unit.keys()
 
 
 def test_alerts_use_metrics_that_exist() -> None:

@@ -204,7 +204,7 @@ class SluiceProcess:
             "listeners": [plain, *others],
             "quotas": {"store": {"type": "file", "path": self.quotas_path.name}},
             "admin": {"bind": str(self.admin)},
-            "drain": {"timeout": "5s"},
+            "drain": {"delay": "0s", "timeout": "5s"},
             "log": {"format": "json"},
         }
         for name, section in self._settings.items():

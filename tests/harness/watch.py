@@ -15,6 +15,7 @@ import contextlib
 import socket
 import struct
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
@@ -45,7 +46,8 @@ class ConnectionWatch:
 
     def __init__(self, nodes: Sequence[Node], proxy_pid: Callable[[], int]) -> None:
         self.escapes: list[Escape] = []
-        self.admitted = 0
+        self.admitted: Counter[int] = Counter()
+        """Connections by the process that made them: the proxy, whenever it likes, or one that it started."""
         self.vanished = 0
         self._nodes = list(nodes)
         self._proxy_pid = proxy_pid
@@ -74,11 +76,17 @@ class ConnectionWatch:
     async def _close(self) -> None:
         for server in self._servers:
             server.close()
+        await self._settle()  # who was accepted a moment ago becomes a relay
         for relay, writer in self._relays.items():
             relay.cancel()
             writer.transport.abort()  # also of a relay that has not begun yet
         await asyncio.gather(*self._relays, return_exceptions=True)
-        await asyncio.sleep(0)  # the last transports close
+        await self._settle()  # the last transports close
+
+    @staticmethod
+    async def _settle() -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)
 
     def _acceptor(self, node: Node, endpoint: Endpoint) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]:
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -115,8 +123,9 @@ class ConnectionWatch:
             broker_writer.transport.abort()
 
     def _admits(self, node: Node, peer: tuple[str, int]) -> bool:
-        if self._is_the_proxys(peer):
-            self.admitted += 1
+        pid = self._of_the_proxy(peer)
+        if pid is not None:
+            self.admitted[pid] += 1
             return True
         for connection in psutil.net_connections("tcp"):
             if connection.laddr == peer and connection.pid is not None:
@@ -125,13 +134,16 @@ class ConnectionWatch:
         self.vanished += 1
         return False
 
-    def _is_the_proxys(self, peer: tuple[str, int]) -> bool:
+    def _of_the_proxy(self, peer: tuple[str, int]) -> int | None:
+        """Return which process of the proxy's has ``peer`` for its own end."""
         try:
             proxy = psutil.Process(self._proxy_pid())
-            processes = (proxy, *proxy.children(recursive=True))
-            return any(each.laddr == peer for process in processes for each in process.net_connections("tcp"))
+            for process in (proxy, *proxy.children(recursive=True)):
+                if any(each.laddr == peer for each in process.net_connections("tcp")):
+                    return int(process.pid)
         except psutil.NoSuchProcess:  # it has ended meanwhile
-            return False
+            pass
+        return None
 
     def __enter__(self) -> Self:
         self.start()

@@ -62,7 +62,7 @@ def test_second_sigterm_does_not_wait(cluster: KafkaCluster, topic: str) -> None
                 sluice.signal(signal.SIGTERM)
                 wait_until(lambda: sluice.get("/readyz")[0] != 200, "not ready any more")
                 assert sluice.is_running
-                assert sluice.stop(timeout_s=5.0) == 1  # which says that something was cut off
+                assert sluice.stop(timeout_s=30.0) == 1  # which says that something was cut off
             finally:
                 broker.signal(signal.SIGCONT)
 
@@ -82,7 +82,9 @@ def test_broker_down_closes_its_own_sessions_only(cluster: KafkaCluster, sluice:
             assert kept.exchange(API_VERSIONS_REQUEST)
         finally:
             cluster.start_broker(NODE_ID)
-        wait_until(lambda: answers_api_versions(own), "the broker served again")
+        assert sluice.metrics().value("sluice_broker_reachable", broker=str(OTHER_ID)) == 1
+        wait_until(lambda: _reachable(sluice), "the broker found again, though nobody connects", timeout_s=60.0)
+        assert answers_api_versions(own)
         assert kept.exchange(API_VERSIONS_REQUEST)
     assert sluice.metrics().value("sluice_broker_reachable", broker=str(NODE_ID)) == 1
     complaints = [event for event in sluice.logs() if event["level"] == "error" and event.get("broker") == NODE_ID]
@@ -105,6 +107,10 @@ def test_promtool_finds_nothing_to_say(sluice: SluiceProcess, topic: str) -> Non
         ["promtool", "check", "metrics"], input=text, capture_output=True, text=True, timeout=30, check=False
     )
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+
+
+def _reachable(sluice: SluiceProcess) -> bool:
+    return sluice.metrics().value("sluice_broker_reachable", broker=str(NODE_ID)) == 1
 
 
 def _requests(sluice: SluiceProcess, api: str) -> float:

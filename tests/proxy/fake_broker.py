@@ -49,11 +49,12 @@ class FakeBroker:
         )
         return pack(">i", len(self.brokers)) + nodes + pack(">ii", 1, 0)
 
-    def drop(self) -> None:
-        """End every connection, as a broker that goes down."""
-        for writer in self.connections:
+    def drop(self) -> list[asyncio.StreamWriter]:
+        """End every connection, as a broker that goes down; return what they were."""
+        ended, self.connections = self.connections, []
+        for writer in ended:
             writer.close()
-        self.connections.clear()
+        return ended
 
 
 @asynccontextmanager
@@ -65,5 +66,8 @@ async def fake_broker(port: int = 0) -> AsyncIterator[FakeBroker]:
         yield broker
     finally:
         server.close()
-        broker.drop()
+        for _ in range(5):  # who was accepted a moment ago comes to be served
+            await asyncio.sleep(0)
+        ended = broker.drop()
         await server.wait_closed()
+        await asyncio.gather(*(writer.wait_closed() for writer in ended), return_exceptions=True)

@@ -10,6 +10,7 @@ from config.brokers import BrokerPorts
 from config.cluster import Route
 from config.settings import Listener as ListenerSettings
 from config.units import Address
+from proxy import tasks
 from proxy.clock import now_ms
 from proxy.cluster import Cluster
 from proxy.identity.distinguished_name import rfc2253
@@ -107,6 +108,14 @@ async def front(*brokers: FakeBroker, **options: object) -> AsyncIterator[Front]
         for session in list(front.listener.sessions):
             session.abort()
         await asyncio.sleep(0)
+
+
+async def end_background() -> None:
+    """End what the program runs in the background of this loop, and wait for it."""
+    here = [task for task in tasks._running if task.get_loop() is asyncio.get_running_loop()]
+    for task in here:
+        task.cancel()
+    await asyncio.gather(*here, return_exceptions=True)
 
 
 class Client:

@@ -10,11 +10,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from config.loader import load_settings
 from proxy.app import App
 from tests.proxy.fake_broker import FakeBroker, fake_broker
-from tests.proxy.front import TIMEOUT_S, client, free_ports
+from tests.proxy.front import TIMEOUT_S, client, end_background, free_ports
 from tests.proxy.pki import Pki
 from tests.proxy.playbook import list_offsets
 
@@ -26,7 +27,7 @@ listeners:
   - {{name: PLAIN, bind: "127.0.0.1:{bind}", advertise: 127.0.0.1, brokers: {{"1": "{port}"}}{more}}}
 quotas: {{store: {{path: quotas.yaml}}, mode: {mode}}}
 admin: {{bind: "127.0.0.1:{admin}"}}
-drain: {{timeout: 1s}}
+drain: {{delay: 0s, timeout: 1s}}
 """
 QUOTAS = "quotas:\n  - {entity: {client-id: app}, producer_byte_rate: 1KiB}\n"
 
@@ -38,8 +39,9 @@ class Running:
             text = CONFIG.format(broker=broker_port, mode=mode, more=more, **ports)
         self.quotas = folder / "quotas.yaml"
         self.quotas.write_text(QUOTAS)
-        (folder / "sluice.yaml").write_text(text)
-        self.app = App(load_settings(folder / "sluice.yaml"), "asyncio")
+        self.config = folder / "sluice.yaml"
+        self.config.write_text(text)
+        self.app = App(load_settings(self.config), self.config, "asyncio")
         self.task = asyncio.ensure_future(self.app.run())
 
     async def get(self, path: str) -> tuple[int, str]:
@@ -77,7 +79,6 @@ async def running(
     """Run with ``more`` settings of the listener."""
     program = Running(folder, broker.port if broker else 1, mode, more)
     loop = asyncio.get_running_loop()
-    before = {task for task in asyncio.all_tasks(loop) if task is not program.task}
     try:
         yield program
     finally:
@@ -87,8 +88,7 @@ async def running(
             await program.task
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.remove_signal_handler(number)
-        for task in asyncio.all_tasks(loop) - before:
-            task.cancel()
+        await end_background()
 
 
 async def test_ready_once_the_cluster_is_known(tmp_path: Path) -> None:
@@ -111,6 +111,27 @@ async def test_not_ready_says_why(tmp_path: Path) -> None:
         assert (await program.get("/livez"))[0] == 200
 
 
+async def test_not_ready_where_no_broker_has_a_port(tmp_path: Path) -> None:
+    async with fake_broker() as one:
+        one.brokers = {7: ("127.0.0.1", one.port)}
+        async with running(tmp_path, one) as program:
+            text = await program.until("/readyz", "no broker has a port")
+            assert "listener PLAIN" in text
+            assert "sluice_ready 0.0" in (await program.get("/metrics"))[1]
+
+
+async def test_readiness_is_a_metric(tmp_path: Path) -> None:
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        port, one.silent = one.port, True
+        async with running(tmp_path, one) as program:
+            await program.until("/metrics", "sluice_ready 0.0")
+            one.drop()
+            one.silent = False
+            metrics = await program.until("/metrics", "sluice_ready 1.0")
+            assert 'sluice_broker_reachable{broker="1"} 1.0' in metrics, port
+
+
 async def test_an_edit_is_in_force_and_a_broken_one_leaves_the_old_limits(tmp_path: Path) -> None:
     async with running(tmp_path, None) as program:
         await program.until("/metrics", "sluice_quotas_configured 1.0")
@@ -131,6 +152,21 @@ async def test_sighup_loads_the_quotas_again(tmp_path: Path) -> None:
         await program.until("/metrics", 'sluice_quota_reloads_total{outcome="ok"} 1.0')
         os.kill(os.getpid(), signal.SIGHUP)
         await program.until("/metrics", 'sluice_quota_reloads_total{outcome="ok"} 2.0')
+
+
+async def test_sighup_says_what_of_the_settings_waits_for_a_restart(tmp_path: Path) -> None:
+    async with running(tmp_path, None) as program:
+        await program.until("/livez", "ok")
+        text = program.config.read_text()
+        with capture_logs() as logs:
+            program.config.write_text(text.replace("mode: enforce", "mode: shadow"))
+            os.kill(os.getpid(), signal.SIGHUP)
+            async with asyncio.timeout(TIMEOUT_S):
+                while not any(line["event"].startswith("settings changed") for line in logs):
+                    await asyncio.sleep(0.01)
+            (changed,) = (line for line in logs if line["event"].startswith("settings changed"))
+            assert changed["settings"] == ["quotas.mode"]
+        assert program.app._settings.quotas.mode == "enforce"
 
 
 async def test_certificates_are_loaded_again_on_change_and_on_sighup(tmp_path: Path, pki: Pki) -> None:
@@ -181,6 +217,50 @@ async def test_a_stop_drains_and_ends_with_0(tmp_path: Path) -> None:
                 program.stop()
                 assert await asking.closed()
                 assert await program.task == 0
+
+
+async def test_sigterm_first_says_so_and_serves_on_until_the_delay_is_over(tmp_path: Path) -> None:
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        async with running(tmp_path, one) as program:
+            program.app._delay_s = TIMEOUT_S
+            await program.until("/readyz", "ready")
+            os.kill(os.getpid(), signal.SIGTERM)
+            await program.until("/readyz", "stopping")
+            async with client(program.port) as newcomer:
+                await newcomer.ask(list_offsets(1))
+                assert (await program.get("/readyz"))[0] == 503
+                assert "sluice_ready 0.0" in (await program.get("/metrics"))[1]
+                assert (await program.get("/livez"))[0] == 200
+                program.stop()  # which does not wait any longer
+                assert await newcomer.closed()
+            assert await program.task == 1
+
+
+async def test_the_admin_port_is_there_while_connections_are_drained(tmp_path: Path) -> None:
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        async with running(tmp_path, one) as program:
+            await program.until("/readyz", "ready")
+            async with client(program.port) as stuck:
+                await stuck.ask(list_offsets(1))
+                one.silent = True
+                stuck.writer.write(list_offsets(2))
+                await stuck.writer.drain()
+                os.kill(os.getpid(), signal.SIGTERM)
+                await program.until("/readyz", "stopping")
+                async with asyncio.timeout(TIMEOUT_S):
+                    while any(listener._acceptor.open for listener in program.app._listeners):
+                        await asyncio.sleep(0)
+                assert (await program.get("/readyz"))[0] == 503
+
+
+async def test_ctrl_c_does_not_wait_for_load_balancers(tmp_path: Path) -> None:
+    async with running(tmp_path, None) as program:
+        program.app._delay_s = TIMEOUT_S
+        await program.until("/livez", "ok")
+        os.kill(os.getpid(), signal.SIGINT)
+        assert await program.task == 0
 
 
 async def test_a_second_signal_ends_at_once_with_1(tmp_path: Path) -> None:

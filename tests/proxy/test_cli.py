@@ -221,7 +221,7 @@ def test_run_refuses_what_it_could_not_run_with(tmp_path: Path) -> None:
 
 
 def test_run_reports_what_others_will_refuse_and_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.app.run", lambda _: 3)
+    monkeypatch.setattr("proxy.app.run", lambda *_: 3)
     monkeypatch.setattr("proxy.logs.configure", lambda *_: None)
     with structlog.testing.capture_logs() as logged:
         assert sluice("run", "-c", write_expired(tmp_path)).exit_code == 3
@@ -242,7 +242,7 @@ def test_run_hands_over_to_the_program(config: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("proxy.logs.configure", lambda *setting: calls.append(setting))
     assert sluice("run", "-c", config).exit_code == 3
     assert calls[0] == ("info", "auto")
-    assert calls[1] == (load_settings(config),)
+    assert calls[1] == (load_settings(config), config)
 
 
 def test_a_wrong_command_line_is_told_so() -> None:

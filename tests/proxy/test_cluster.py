@@ -14,7 +14,9 @@ from structlog.testing import capture_logs
 from config.cluster import BrokerSasl, BrokerTls, Route
 from config.units import Address
 from protocol.requests import WHICH_VERSIONS
-from proxy.cluster import Cluster, NoAnswerError, which_brokers
+from proxy.cluster import UNKNOWN, Broker, Cluster, NoAnswerError, which_brokers
+from tests.proxy.fake_broker import fake_broker
+from tests.proxy.front import end_background
 from tests.proxy.secure_broker import (
     API_VERSIONS,
     AUTHENTICATE,
@@ -168,17 +170,14 @@ async def test_changed_tls_files_are_followed(certificates: Certificates) -> Non
     trustme.CA().cert_pem.write_to_path(certificates.ca)
     async with secure_broker(context=certificates.broker()) as broker:
         cluster = cluster_of(broker.port, tls=BrokerTls(ca=certificates.ca))
-        others = asyncio.all_tasks()
-        watching = asyncio.create_task(cluster.watch())
+        cluster.watch()
         async with asyncio.timeout(TIMEOUT_S):
             while "not signed" not in str(cluster.error):
                 await asyncio.sleep(0.01)
             certificates.ca.write_bytes(good)
             while cluster.error is not None:
                 await asyncio.sleep(0.01)
-        for task in asyncio.all_tasks() - others:
-            task.cancel()
-        assert not watching.done()
+        await end_background()
 
 
 async def test_tls_files_that_are_wrong_at_the_start_are_refused(tmp_path: Path) -> None:
@@ -282,3 +281,67 @@ async def test_without_a_login_brokers_that_demand_sasl_are_only_asked_whether_t
 async def test_brokers_that_demand_sasl_unexpectedly_are_named() -> None:
     async with secure_broker(password=PASSWORD) as broker:
         assert "does this listener demand TLS, a client certificate or SASL?" in await refused(cluster_of(broker.port))
+
+
+# ------------------------------------------------------------------------------------------ names that are none, probes
+
+NO_ADDRESSES = [("kafka-1..example", 9092), ("x" * 64 + ".example", 9092), ("a\0b", 9092), ("127.0.0.1", 0)]
+NO_ADDRESSES += [("127.0.0.1", 65536 + 9092), ("127.0.0.1", -1)]
+
+
+@pytest.mark.parametrize(("host", "port"), NO_ADDRESSES)
+@pytest.mark.parametrize("secure", [False, True])
+async def test_an_address_that_is_none_is_a_broker_that_is_unreachable(
+    certificates: Certificates, host: str, port: int, secure: bool
+) -> None:
+    async with secure_broker(context=certificates.broker() if secure else None) as broker:
+        cluster = cluster_of(broker.port, tls=BrokerTls(ca=certificates.ca) if secure else None)
+        broker.brokers[2] = (host, port)
+        cluster._bootstrap.insert(0, Broker(UNKNOWN, host, port))
+        with capture_logs() as logs:
+            await cluster.refresh()
+            assert (cluster.error, set(cluster.brokers)) == (None, {1, 2})
+            await cluster.probe(list(cluster.brokers.values()))
+            with pytest.raises(OSError):  # noqa: PT011  of whatever text: it is what a session takes
+                await cluster.open(cluster.brokers[2], asyncio.Protocol())
+            await cluster.ask(which_brokers)
+        assert [each.reachable for each in cluster.brokers.values()] == [True, False]
+        assert [line["broker"] for line in logs if line["log_level"] == "error"] == [2]
+
+
+async def test_a_broker_that_comes_back_is_noticed_though_nobody_connects() -> None:
+    async with secure_broker(password=PASSWORD) as broker:
+        cluster = cluster_of(broker.port, demands_sasl=True)
+        one = cluster.brokers[1] = Broker(1, "127.0.0.1", 1)
+        with capture_logs() as logs:
+            for port in (1, 1, broker.port):
+                one.port = port
+                await cluster.probe([one])
+        assert [line["event"].partition(":")[0] for line in logs] == ["broker unreachable", "broker reachable again"]
+        assert broker.asked == [API_VERSIONS]
+
+
+async def test_a_broker_that_takes_connections_and_says_nothing_is_unreachable_until_it_answers() -> None:
+    async with fake_broker() as broker:
+        cluster = cluster_of(broker.port)
+        cluster._connect_timeout_s = 0.05
+        one = cluster.brokers[1] = Broker(1, "127.0.0.1", broker.port)
+        broker.silent = True
+        await cluster.probe([one])
+        cluster.note_attempt(one, None)  # a session's connection
+        assert not one.reachable
+        broker.silent = False
+        cluster._connect_timeout_s = TIMEOUT_S
+        await cluster.probe([one])
+        assert one.reachable
+
+
+async def test_watching_looks_after_all_brokers_at_each_refresh() -> None:
+    async with fake_broker() as one, fake_broker() as two:
+        one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", two.port)}
+        cluster = cluster_of(one.port)
+        cluster.watch()
+        async with asyncio.timeout(TIMEOUT_S):
+            while not two.requests:
+                await asyncio.sleep(0.01)
+        await end_background()

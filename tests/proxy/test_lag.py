@@ -4,7 +4,6 @@ import pytest
 
 from proxy import clock
 from proxy.lag import watch
-from proxy.tasks import spawn
 
 
 class SlowClock:
@@ -34,7 +33,7 @@ async def observed(monkeypatch: pytest.MonkeyPatch, slept_s: list[float], every_
 
     monkeypatch.setattr(clock, "monotonic_s", times.monotonic_s)
     monkeypatch.setattr(asyncio, "sleep", sleep)
-    task = spawn(watch(lags.append, every_s), "watch")
+    task = watch(lags.append, every_s)
     await done.wait()
     task.cancel()
     return lags

@@ -19,7 +19,7 @@ from tests.proxy.snapshots import EMPTY, PRODUCE, shows
 DOCUMENTED = re.compile(r"^\| `(sluice_\w+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
 LABELS = {
     *("kind", "user", "client_id", "broker", "rule", "direction", "listener", "outcome", "api", "side", "cause"),
-    *("mechanism", "error", "version", "python", "loop", "le"),
+    *("mechanism", "error", "where", "version", "python", "loop", "le"),
 }
 
 FETCH = PRODUCE._replace(kind=QuotaKind.CONSUMER_BYTE_RATE, client_id="", user="alice", entity=Entity(user="alice"))
@@ -35,6 +35,8 @@ EVERYTHING = replace(
     reloads={"ok": 2, "failed": 1},
     reload_error="quotas.yaml:3:1: quotas: not a list",
     shipping=SHIPPING,
+    ready=False,
+    internal_errors={"throttle over": 2},
     info={"version": "0.1.0", "python": "3.11.7", "loop": "uvloop"},
 )
 
@@ -192,6 +194,11 @@ def test_usage_records_shipped_and_dropped_and_nothing_where_there_are_none() ->
     assert values(text, "sluice_usage_rows_total") == {("shipped",): 70.0, ("dropped",): 30.0}
     assert values(text, "sluice_usage_error_info") == {("topic sluice-usage: away",): 1.0}
     assert "sluice_usage" not in render(EMPTY)
+
+
+def test_readiness_and_what_went_wrong_inside() -> None:
+    assert [values(render(each), "sluice_ready") for each in (EMPTY, EVERYTHING)] == [{(): 1.0}, {(): 0.0}]
+    assert values(render(EVERYTHING), "sluice_internal_errors_total") == {("throttle over",): 2.0}
 
 
 def test_rejected_frames_by_side_and_cause_from_zero_on() -> None:

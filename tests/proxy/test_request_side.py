@@ -5,8 +5,11 @@ from struct import pack, unpack_from
 import pytest
 
 from protocol.errors import Cause
+from quotas.entities import Entity
+from quotas.policy import Policy
 from tests.proxy.playbook import (
     KIB,
+    PRODUCER,
     Play,
     heartbeat,
     heartbeat_answer,
@@ -141,6 +144,17 @@ class TestProduceThrottle:
         assert play.broker.take() == b""
         play.loop.advance(2_000)
         assert play.broker.take() == produce(4, 100)
+
+    def test_a_raised_quota_lets_go_who_waits(self) -> None:
+        play = produce_quota()
+        play.from_client(heartbeat(1))
+        play.from_broker(heartbeat_answer(1))
+        play.from_client(produce(2, 400 * KIB) + produce(3, 100))
+        play.loop.advance(1000)
+        play.broker.take()
+        play.engine.apply(Policy({Entity(client_id="app"): {PRODUCER: 100 * KIB}}), play.loop.now_ms)
+        play.throttling.reconsider(play.loop.now_ms)
+        assert play.broker.take() == produce(3, 100)
 
     def test_a_changed_quota_holds_for_the_next_request_of_an_open_connection(self) -> None:
         play = Play()

@@ -1,7 +1,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.faults import counts
+from proxy import faults
 from proxy.throttling import Throttling
 from quotas.engine import Bound, Engine, Window
 from quotas.entities import Entity
@@ -17,6 +17,9 @@ class Recorder:
 
     def throttle_over(self, now_ms: int) -> None:
         self.over_at_ms.append(now_ms)
+
+    def abort(self) -> None:
+        raise AssertionError("nothing fails here")
 
 
 def throttling(loop: FakeLoop, mode: str = "enforce", max_delay_ms: int | None = None) -> Throttling:
@@ -46,29 +49,6 @@ def test_shadow_notes_what_is_not_to_be_applied(mode: str, enforces: bool) -> No
 @pytest.mark.parametrize(("throttle_ms", "max_delay_ms", "applied"), [(5000, None, 5000), (5000, 3000, 3000)])
 def test_ceilings(throttle_ms: int, max_delay_ms: int | None, applied: int) -> None:
     assert throttling(FakeLoop(), max_delay_ms=max_delay_ms).allow(throttle_ms) == applied
-
-
-def test_a_fault_in_one_session_leaves_the_others_that_are_due_at_once() -> None:
-    loop = FakeLoop()
-    queues = throttling(loop)
-
-    class Broken(Recorder):
-        aborted = False
-
-        def throttle_over(self, now_ms: int) -> None:
-            raise KeyError(now_ms)
-
-        def abort(self) -> None:
-            self.aborted = True
-
-    broken, fine, later = Broken(), Recorder(), Recorder()
-    for session, delay_ms in ((broken, 100), (fine, 100), (later, 300)):
-        queues.mute(PRODUCER, session, loop.now_ms + delay_ms)
-    before = counts["throttle over"]
-    loop.advance(1000)
-    assert broken.aborted
-    assert counts["throttle over"] == before + 1
-    assert len(fine.over_at_ms) == len(later.over_at_ms) == 1
 
 
 def test_the_first_throttle_of_a_counter_is_logged_with_the_rule_and_the_limit() -> None:
@@ -126,3 +106,26 @@ def test_a_session_may_be_muted_again_from_its_own_callback() -> None:
     queues.mute(PRODUCER, session, loop.now_ms + 10)
     loop.advance(100)
     assert len(session.over_at_ms) == 3
+
+
+def test_a_session_that_fails_leaves_the_others_that_are_due_alone() -> None:
+    class Failing(Recorder):
+        ended = False
+
+        def throttle_over(self, now_ms: int) -> None:
+            raise LookupError(now_ms)
+
+        def abort(self) -> None:
+            self.ended = True
+
+    loop = FakeLoop()
+    mutes, failing, others = throttling(loop), Failing(), [Recorder(), Recorder()]
+    for session in (others[0], failing, others[1]):
+        mutes.mute(PRODUCER, session, loop.now_ms + 10)
+    before = faults.counts["throttle over"]
+    loop.advance(10)
+    assert [session.over_at_ms for session in others] == [[loop.now_ms]] * 2
+    assert (failing.ended, faults.counts["throttle over"] - before) == (True, 1)
+    mutes.mute(PRODUCER, others[0], loop.now_ms + 5)
+    loop.advance(5)
+    assert len(others[0].over_at_ms) == 2

@@ -6,6 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from protocol.requests import WHICH_TOKENS, Request
+from proxy import faults
 from proxy.broker_connection import BrokerConnection
 from proxy.identity import delegation_tokens
 from proxy.identity.delegation_tokens import ATTEMPTS, TokenOwners
@@ -169,3 +170,29 @@ async def test_what_is_known_is_bounded_and_who_waits_comes_first(monkeypatch: p
     await holders.answered()
     assert holders.told == [("id-9", "user-9")]
     assert holders.owners._known == {"id-9": "user-9", "id-0": "user-0", "id-1": "user-1"}
+
+
+async def test_who_cannot_take_an_owner_is_alone_in_that() -> None:
+    def fail(owner: str) -> None:
+        raise LookupError(owner)
+
+    holders, before = Holders(), faults.counts["tell the owner of a token"]
+    holders.cluster.owners = {"id-1": "alice", "id-2": "bob"}
+    holders.owners.owner("id-1", fail)
+    holders.owner("id-2")
+    await holders.answered()
+    assert holders.told == [("id-2", "bob")]
+    assert faults.counts["tell the owner of a token"] == before + 1
+
+
+async def test_a_question_that_fails_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    holders, before = Holders(), faults.counts["ask for delegation tokens"]
+    holders.cluster.owners = {"id-1": "alice"}
+    with monkeypatch.context() as patch:
+        patch.setattr(TokenOwners, "_described", None)
+        holders.owner("id-1")
+        await holders.answered()
+    assert faults.counts["ask for delegation tokens"] == before + 1
+    holders.owner("id-1")
+    await holders.answered()
+    assert holders.told == [("id-1", "alice")]
