@@ -10,9 +10,7 @@ from sys import getrefcount
 from typing import Final, NamedTuple
 
 from quotas.kinds import QuotaKind
-
-OTHER: Final = "sluice:other"
-"""The client-id of clients beyond the most that have meters of their own."""
+from quotas.names import OTHER, Room
 
 NOBODY: Final = token_bytes(16)
 """A client-id as no request has it: its length says more than stands there."""
@@ -180,21 +178,29 @@ class Meter:
         return taken
 
 
+_NAME_BYTES_EACH: Final = 512
+"""What the names of one client may take, on average, in memory."""
+
+
 class Meters:
-    """The meters of a worker. ``most`` bounds them: clients beyond share one for each user, listener and broker."""
+    """The meters of a worker. ``most`` bounds them, and what their names take: clients beyond share one for each user,
+    listener and broker.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
+        self._names = Room(most * _NAME_BYTES_EACH)
         self._meters: dict[MeterKey, Meter] = {}
 
     def find(self, key: MeterKey) -> Meter:
         """Return the meter of a client."""
         meter = self._meters.get(key)
-        if meter is None and len(self._meters) >= self._most:
+        if meter is None and (len(self._meters) >= self._most or self._names.full):
             key = key._replace(client_id=OTHER)
             meter = self._meters.get(key)
         if meter is None:
             meter = self._meters[key] = Meter(key)
+            self._names.take(key.user, key.client_id)
         return meter
 
     def __len__(self) -> int:
@@ -215,6 +221,7 @@ class Meters:
         for key in keys:
             if _references(self._meters, key) <= _UNUSED:
                 del self._meters[key]
+                self._names.give_back(key.user, key.client_id)
 
 
 def _references(meters: dict[MeterKey, Meter], key: MeterKey) -> int:

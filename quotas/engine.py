@@ -6,6 +6,7 @@ from typing import Final
 from quotas.bound import Bound, CounterKey, Inert, Usage
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
+from quotas.names import OTHER, Room
 from quotas.policy import Key, Policy, PolicyChange, differences
 from quotas.precedence import DEFAULT, level_of, limiting_key, tags_of
 from quotas.rate import Window
@@ -15,6 +16,9 @@ __all__ = ["RATE_KINDS", "Bound", "CounterKey", "Engine", "Usage", "Window"]
 RATE_KINDS: Final = (QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE, QuotaKind.REQUEST_PERCENTAGE)
 """The kinds that are a sampled rate of a user and client-id, which is what the engine keeps counters of."""
 
+MAX_NAMES_BYTES: Final = 16 * 2**20
+"""What the names of all counters may take in memory: of 150,000 counters, or of 15,000 with the longest names."""
+
 
 class Counters:
     """The counters of one quota kind (Kafka: ClientQuotaManager)."""
@@ -23,12 +27,14 @@ class Counters:
         "_bounds",
         "_brokers",
         "_cap_ms",
+        "_crowded",
         "_elsewhere",
         "_inert",
         "_keep_ms",
         "_kind",
         "_levels",
         "_limits",
+        "_names",
         "_newcomers",
         "_policy",
         "_watched",
@@ -36,8 +42,11 @@ class Counters:
         "superseded",
     )
 
-    def __init__(self, kind: QuotaKind, window: Window, idle_ms: int) -> None:
+    def __init__(self, kind: QuotaKind, window: Window, idle_ms: int, names: Room) -> None:
         self._kind = kind
+        self._names = names
+        self._crowded = False
+        """Clients share a counter because there was no room for their names."""
         self._window = window
         self._keep_ms = window.keep_ms + idle_ms
         # A request quota never delays longer than one window; byte rates are not capped (QuotaUtils).
@@ -52,7 +61,7 @@ class Counters:
         """The other bounds, by the window (of Window.size_ms since 0) at whose start they may be idle."""
         self._elsewhere: dict[CounterKey, float] = {}
         self.superseded = False
-        """A session has charged a bound whose place another one has taken."""
+        """A session has charged a bound whose place another one has taken, or shares one without need."""
         self._inert = Inert(CounterKey(kind, "", "", -1), window, None, self)
 
     def resolve(self, user: str, client_id: str, broker: int) -> Bound:
@@ -60,6 +69,17 @@ class Counters:
             return self._inert
         user_tag, client_tag = tags_of(self._limits, self._levels, user, client_id)
         key = CounterKey(self._kind, user_tag, client_tag, broker)
+        return self._bounds.get(key) or self._make(key)
+
+    def _make(self, key: CounterKey) -> Bound:
+        """Return a new counter; without room for its names that of all such clients of its user, unless a quota is
+        configured for just this client-id.
+        """
+        if self._names.full and key.client_id:
+            limiting = limiting_key(self._limits, key.user, key.client_id)
+            if limiting is None or limiting[1] is DEFAULT:
+                key = key._replace(client_id=OTHER)
+                self._crowded = True
         return self._bounds.get(key) or self.enter(Bound(key, self._window, self._cap_ms, self))
 
     def limit_of(self, user: str, client_id: str) -> tuple[float | None, Entity | None]:
@@ -75,6 +95,7 @@ class Counters:
         if live is not bound:
             self.superseded = True
             return live
+        self._names.take(key.user, key.client_id)
         self._brokers.add(key.broker)
         self._newcomers.append(bound)
         bound.set_elsewhere(self._elsewhere.get(key, 0.0))
@@ -116,10 +137,14 @@ class Counters:
                 last_ms = bound.last_ms
                 if last_ms is None or last_ms + keep_ms <= now_ms:
                     del self._bounds[bound.key]
+                    self._names.give_back(bound.user, bound.client_id)
                     bound.dropped()
                     dropped += 1
                 else:
                     self._watch(bound, last_ms + keep_ms)
+        if self._crowded and not self._names.full:
+            self._crowded = False
+            self.superseded = True  # who shares a counter may have one of their own now
         return dropped
 
     def _watch(self, bound: Bound, idle_ms: int) -> None:
@@ -152,15 +177,24 @@ class Engine:
     and resolve again. One that is charged nevertheless loses nothing.
 
     ``idle_ms`` is how long a counter that holds nothing any more is kept all the same, so that whoever asks for
-    ``usage`` less often than counters expire still sees what they counted.
+    ``usage`` less often than counters expire still sees what they counted. ``max_names_bytes`` is what the names of
+    all counters may take in memory.
     """
 
     __slots__ = ("_counters", "_policy", "generation")
 
-    def __init__(self, policy: Policy, window: Window = Window(), *, idle_ms: int = 0) -> None:  # noqa: B008  frozen
+    def __init__(
+        self,
+        policy: Policy,
+        window: Window = Window(),  # noqa: B008  frozen
+        *,
+        idle_ms: int = 0,
+        max_names_bytes: int = MAX_NAMES_BYTES,
+    ) -> None:
         self.generation = 0
         self._policy = Policy()
-        self._counters = {kind: Counters(kind, window, idle_ms) for kind in RATE_KINDS}
+        names = Room(max_names_bytes)
+        self._counters = {kind: Counters(kind, window, idle_ms, names) for kind in RATE_KINDS}
         self.apply(policy, 0)
 
     def resolve(self, user: str, client_id: str, kind: QuotaKind, broker: int) -> Bound:

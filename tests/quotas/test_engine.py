@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from quotas.engine import CounterKey, Engine, Window
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
+from quotas.names import OTHER
 from quotas.policy import Policy, PolicyChange
 
 PRODUCE = QuotaKind.PRODUCER_BYTE_RATE
@@ -246,6 +247,49 @@ class TestExpiry:
                 held[name] = swept.resolve("u", name, PRODUCE, 1)
             expected = unswept.resolve("u", name, PRODUCE, 1).charge(size, now_ms)
             assert held[name].charge(size, now_ms) == expected
+
+
+class TestRoom:
+    """The names of all counters together are bounded."""
+
+    LONG = tuple("x" * 250 + f"{number:04d}" for number in range(1000))
+
+    def crowded(self, limits: dict[Entity, float]) -> Engine:
+        engine = Engine(produce(limits), max_names_bytes=10_000)
+        for now_ms, name in enumerate(self.LONG):
+            engine.resolve("u", name, PRODUCE, 1).charge(10, now_ms)
+        return engine
+
+    def test_clients_beyond_share_the_counter_and_the_default_quota_of_their_user(self) -> None:
+        engine = self.crowded({Entity(user=DEFAULT, client_id=DEFAULT): 1000})
+        counters = {usage.client_id: usage for usage in engine.usage(1000)}
+        assert len(counters) < 40
+        assert counters[OTHER].limit == 1000
+        assert sum(usage.charged_total for usage in counters.values()) == 10_000
+        assert engine.resolve("other", "x", PRODUCE, 1) is not engine.resolve("u", "x", PRODUCE, 1)
+
+    @pytest.mark.parametrize(
+        ("default", "entity"),
+        [
+            (EVERYBODY, GREEDY),
+            (Entity(DEFAULT, DEFAULT), Entity("u", "greedy")),
+            (Entity(DEFAULT, DEFAULT), Entity(DEFAULT, "greedy")),
+        ],
+    )
+    def test_a_client_with_a_quota_of_its_own_has_its_counter(self, default: Entity, entity: Entity) -> None:
+        engine = self.crowded({default: 1000, entity: 5})
+        bound = engine.resolve("u", "greedy", PRODUCE, 1)
+        assert (bound.client_id, bound.limit) == ("greedy", 5)
+
+    def test_when_others_are_gone_sessions_learn_that_there_is_room(self) -> None:
+        engine = self.crowded({EVERYBODY: 1000})
+        shared = engine.resolve("u", "late", PRODUCE, 1)
+        generation = engine.generation
+        engine.expire(0)
+        shared.charge(1, 2000)
+        engine.expire(1000 + 2 * KEEP_MS)
+        assert engine.generation > generation
+        assert engine.resolve("u", "late", PRODUCE, 1).client_id == "late"
 
 
 names = st.sampled_from(["a", "b", "<default>"])
