@@ -14,7 +14,7 @@ import structlog
 from config.settings import Listener as ListenerSettings
 from config.settings import Settings
 from protocol.api_versions import advertised_limits
-from proxy import __version__
+from proxy import __version__, logs
 from proxy.admin import AdminServer
 from proxy.clock import now_ms
 from proxy.drain import drain
@@ -252,6 +252,7 @@ class App:
             now = now_ms()
             self._engine.expire(now)
             self._rejections.flush(now)
+            logs.flush()
 
     # ------------------------------------------------------------------------------------------------- what is shown
 
@@ -291,6 +292,7 @@ class App:
             connections_limit=self._connections_limit,
             lag_counts=list(stats.lag_counts),
             lag_sum_s=stats.lag_sum_s,
+            log_dropped=logs.dropped(),
             shipping=copy(self._usage.shipping) if self._settings.usage is not None else None,
             info={"version": __version__, "python": platform.python_version(), "loop": self._loop_name},
         )

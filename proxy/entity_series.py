@@ -7,18 +7,16 @@ either goes on with its totals (a session still held it) or begins anew; which o
 """
 
 from collections.abc import Iterable, Iterator
-from hashlib import sha256
 from itertools import islice
 from typing import NamedTuple
 
+from proxy.names import label
 from quotas.engine import CounterKey, Usage
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 
-MAX_LABEL_CHARS = 128
 MAX_REMEMBERED = 10_000
 """Counters that are gone, whose totals are kept to compare with when they come back."""
-_DIGEST_CHARS = 12
 
 
 class Names(NamedTuple):
@@ -30,20 +28,6 @@ class Names(NamedTuple):
 
 OTHER = Names("other", "other")
 """Everybody without a place. A client that is called so is counted here too, so no series is ever there twice."""
-
-
-def label(text: str, max_chars: int = MAX_LABEL_CHARS) -> str:
-    """Return ``text`` as a label value: encodable, and at most ``max_chars`` long.
-
-    A lone surrogate becomes its escape; what is cut off is replaced by a digest, so that two long names with
-    one beginning stay two.
-    """
-    if not text.isascii():
-        text = text.encode("utf-8", "backslashreplace").decode("utf-8")
-    if len(text) <= max_chars:
-        return text
-    digest = sha256(text.encode("utf-8")).hexdigest()[:_DIGEST_CHARS]
-    return f"{text[: max_chars - _DIGEST_CHARS - 1]}~{digest}"
 
 
 class Totals(NamedTuple):

@@ -15,13 +15,14 @@ from prometheus_client.registry import Collector
 
 from protocol.errors import Cause
 from protocol.table import SPECS
-from proxy.entity_series import OTHER, EntitySeries, label
+from proxy.entity_series import OTHER, EntitySeries
+from proxy.names import label
 from proxy.stats import LAG_BUCKETS_S, Snapshot
 from quotas.kinds import QuotaKind
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
-_MAX_ERROR_CHARS: Final = 1024
+_MAX_ERROR_BYTES: Final = 1024
 _ENTITY_LABELS: Final = ("kind", "user", "client_id", "broker")
 _SIDES: Final = ("client", "broker")
 _OUTCOMES: Final = ("ok", "failed")
@@ -122,7 +123,7 @@ def _quotas(snapshot: Snapshot) -> Iterator[Metric]:
     reloads = (((outcome,), snapshot.reloads.get(outcome, 0)) for outcome in _OUTCOMES)
     yield _counter("sluice_quota_reloads", "Loads of the quota store.", ("outcome",), reloads)
     error = snapshot.reload_error
-    why = [] if error is None else [((label(error, _MAX_ERROR_CHARS),), 1)]
+    why = [] if error is None else [((label(error, _MAX_ERROR_BYTES),), 1)]
     yield _gauge("sluice_quota_reload_error_info", "Why the last load failed.", ("error",), why)
     muted = (((kind,), size) for kind, size in snapshot.delay_queue.items())
     yield _gauge("sluice_delay_queue_size", "Connections muted now.", ("kind",), muted)
@@ -179,7 +180,7 @@ def _shipping(snapshot: Snapshot) -> Iterator[Metric]:
     documents = ((("shipped",), shipping.shipped_documents), (("dropped",), shipping.dropped_documents))
     yield _counter("sluice_usage_documents", "Documents of usage records.", ("outcome",), documents)
     yield _number("sluice_usage_buffer_bytes", "Usage records that wait to be shipped.", shipping.buffered_bytes)
-    why = [] if shipping.error is None else [((label(shipping.error, _MAX_ERROR_CHARS),), 1)]
+    why = [] if shipping.error is None else [((label(shipping.error, _MAX_ERROR_BYTES),), 1)]
     yield _gauge("sluice_usage_error_info", "Why usage records cannot be shipped.", ("error",), why)
 
 
@@ -188,6 +189,8 @@ def _program(snapshot: Snapshot) -> Iterator[Metric]:
     lag = HistogramMetricFamily("sluice_event_loop_lag_seconds", "How late the event loop called back.")
     lag.add_metric((), list(zip(bounds, accumulate(snapshot.lag_counts), strict=True)), snapshot.lag_sum_s)
     yield lag
+    lost = (((cause,), number) for cause, number in snapshot.log_dropped.items())
+    yield _counter("sluice_log_dropped", "Lines of the log that were not written.", ("cause",), lost)
     info = snapshot.info
     yield _gauge("sluice_build_info", "1, labelled with what is running.", tuple(info), [(tuple(info.values()), 1)])
 

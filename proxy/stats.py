@@ -85,6 +85,8 @@ class Snapshot:
     connections_limit: int
     lag_counts: list[int]
     lag_sum_s: float
+    log_dropped: dict[str, int]
+    """Lines, by cause."""
     shipping: Shipping | None = None
     """Of usage records; None where none are taken."""
     info: dict[str, str] = field(default_factory=dict)

@@ -26,6 +26,7 @@ EMPTY = Snapshot(
     connections_limit=10_000,
     lag_counts=[0] * (len(LAG_BUCKETS_S) + 1),
     lag_sum_s=0.0,
+    log_dropped={"unread": 0, "repeated": 0},
     info={"version": "0.1.0"},
 )
 

@@ -1,12 +1,10 @@
 """What is shown by name, what is summed up, and that no counter goes backwards."""
 
-import itertools
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.entity_series import MAX_LABEL_CHARS, OTHER, EntitySeries, Names, Series, label
+from proxy.entity_series import OTHER, EntitySeries, Names, Series
 from quotas.engine import Usage
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
@@ -175,22 +173,3 @@ def test_no_series_goes_backwards_and_nothing_is_lost(history: list[Step], max_e
         shown += sum(int(after[name] - before.get(name, 0.0)) for name in after)
         before = after
     assert shown == used
-
-
-@pytest.mark.parametrize(
-    "name", ["", "greedy", "größe", "a\nb", 'say "hi"', "back\\slash", "\x1b[31m", "漢" * MAX_LABEL_CHARS]
-)
-def test_a_label_is_the_name_as_it_is(name: str) -> None:
-    assert label(name) == name
-
-
-def test_a_lone_surrogate_becomes_its_escape() -> None:
-    assert label("a\udc80b") == "a\\udc80b"
-
-
-def test_a_long_name_is_cut_and_told_from_others_by_a_digest() -> None:
-    labels = {label("x" * 32_767), label("x" * 32_766), label("x" * 32_766 + "y")}
-    assert len(labels) == 3
-    assert {len(text) for text in labels} == {MAX_LABEL_CHARS}
-    for one, other in itertools.pairwise(sorted(labels)):
-        assert one[:100] == other[:100] == "x" * 100
