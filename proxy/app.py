@@ -32,6 +32,7 @@ from proxy.rejections import Rejections
 from proxy.reload import FileWatch
 from proxy.routes import Routes, Way
 from proxy.serving import Served, serve
+from proxy.slices import in_slices
 from proxy.stats import Snapshot, Stats
 from proxy.tasks import spawn
 from proxy.throttling import Throttling
@@ -265,14 +266,19 @@ class App:
                 reasons.append(f"cluster {cluster.name}: {why}")  # noqa: PERF401  two kinds of reasons
         return reasons
 
-    def _snapshot(self) -> Snapshot:
+    async def _snapshot(self) -> Snapshot:
+        usage = await in_slices(self._engine.take(now_ms()))
+        clients = await in_slices(self._usage.meters.take_traffic())
         stats = self._stats
         requests = [0] * 128
         for table in self._tables:
             for served in table.values():
                 requests[served.spec.api_key] += served.requests
         return Snapshot(
-            usage=self._engine.usage(now_ms()),
+            mode=self._settings.quotas.mode,
+            usage=usage,
+            gone=self._engine.take_gone(),
+            clients=clients,
             delay_queue=self._throttling.queue_sizes(),
             requests=requests,
             sessions=dict(stats.sessions),

@@ -15,8 +15,10 @@ from prometheus_client.registry import Collector
 
 from protocol.errors import Cause
 from protocol.table import SPECS
-from proxy.entity_series import OTHER, EntitySeries
+from proxy.client_series import ClientSeries
+from proxy.entity_series import EntitySeries
 from proxy.names import label
+from proxy.places import OTHER, Names
 from proxy.stats import LAG_BUCKETS_S, Snapshot
 from quotas.kinds import QuotaKind
 
@@ -26,6 +28,7 @@ _MAX_ERROR_BYTES: Final = 1024
 _ENTITY_LABELS: Final = ("kind", "user", "client_id", "broker")
 _SIDES: Final = ("client", "broker")
 _OUTCOMES: Final = ("ok", "failed")
+_MODES: Final = ("enforce", "shadow", "off")
 
 # The kinds that count bytes, and which way they go. Other kinds have other units: they get families of their own.
 _DIRECTIONS: Final = {QuotaKind.PRODUCER_BYTE_RATE: "produce", QuotaKind.CONSUMER_BYTE_RATE: "fetch"}
@@ -39,13 +42,20 @@ class Renderer:
 
     def __init__(self, max_entities: int) -> None:
         self._entities = EntitySeries(max_entities)
+        self._clients = ClientSeries(max_entities)
         self._process = ProcessCollector(registry=None)
 
     def render(self, snapshot: Snapshot) -> bytes:
         """Return ``snapshot`` in the exposition format that ``CONTENT_TYPE`` names."""
-        self._entities.update(snapshot.usage)
+        self._entities.update(snapshot.usage, snapshot.gone)
+        self._clients.update(snapshot.clients)
         families = chain(
-            _entities(self._entities), _quotas(snapshot), _traffic(snapshot), _shipping(snapshot), _program(snapshot)
+            _entities(self._entities),
+            _quotas(snapshot),
+            _clients(self._clients),
+            _traffic(snapshot),
+            _shipping(snapshot),
+            _program(snapshot),
         )
         return generate_latest(_Families(chain(families, self._process.collect())))
 
@@ -90,7 +100,7 @@ def _entities(entities: EntitySeries) -> Iterator[Metric]:
     )
     yield _counter(
         "sluice_quota_throttle_seconds",
-        "Throttle time given to requests.",
+        "Throttle time given to requests; in shadow, what would have been given.",
         _ENTITY_LABELS,
         (
             ((kind, *names, _broker(broker)), series.totals.throttle_ms / 1000)
@@ -99,7 +109,7 @@ def _entities(entities: EntitySeries) -> Iterator[Metric]:
     )
     yield _counter(
         "sluice_quota_throttled_responses",
-        "Requests that were given a throttle time.",
+        "Requests that were given a throttle time; in shadow, that would have been given one.",
         _ENTITY_LABELS,
         (((kind, *names, _broker(broker)), series.totals.throttled) for names, kind, broker, series in entities),
     )
@@ -117,6 +127,8 @@ def _entities(entities: EntitySeries) -> Iterator[Metric]:
 
 
 def _quotas(snapshot: Snapshot) -> Iterator[Metric]:
+    modes = (((mode,), mode == snapshot.mode) for mode in _MODES)
+    yield _gauge("sluice_quota_mode", "1 for the mode that quotas are in, 0 for the others.", ("mode",), modes)
     yield _number("sluice_quotas_configured", "Quotas of the last good load.", snapshot.quotas_configured)
     loaded_at_s = [((), snapshot.quotas_loaded_at_s)] if snapshot.quotas_loaded_at_s else []
     yield _gauge("sluice_quota_loaded_timestamp_seconds", "Unix time of the last good load.", (), loaded_at_s)
@@ -127,6 +139,18 @@ def _quotas(snapshot: Snapshot) -> Iterator[Metric]:
     yield _gauge("sluice_quota_reload_error_info", "Why the last load failed.", ("error",), why)
     muted = (((kind,), size) for kind, size in snapshot.delay_queue.items())
     yield _gauge("sluice_delay_queue_size", "Connections muted now.", ("kind",), muted)
+
+
+def _clients(clients: ClientSeries) -> Iterator[Metric]:
+    sizes = (
+        ((direction, *names), number)
+        for names, traffic in clients
+        for direction, number in (("in", traffic.bytes_in), ("out", traffic.bytes_out))
+    )
+    yield _counter("sluice_client_bytes", "Bytes of a client.", ("direction", *Names._fields), sizes)
+    requests = ((names, traffic.requests) for names, traffic in clients)
+    yield _counter("sluice_client_requests", "Requests of a client.", Names._fields, requests)
+    yield _number("sluice_clients_folded", "Clients summed up as other, for want of a place.", clients.folded)
 
 
 def _traffic(snapshot: Snapshot) -> Iterator[Metric]:

@@ -1,6 +1,6 @@
 """One counter under one quota kind, as a session holds it."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from quotas.engine import Counters
 
 
+FOLDED: Final = "other"
+"""The user and the client-id under which counters are summed up that are too many to be told apart."""
+
+
 class CounterKey(NamedTuple):
     """What tells one counter from another; user and client_id are tags, "" where that part plays no role."""
 
@@ -17,6 +21,22 @@ class CounterKey(NamedTuple):
     user: str
     client_id: str
     broker: int
+
+
+class Counted(NamedTuple):
+    """What only grows: the charged units (bytes for byte rates), throttled requests, milliseconds of throttle."""
+
+    charged: float = 0.0
+    throttled: int = 0
+    throttle_ms: int = 0
+
+    def plus(self, other: "Counted") -> "Counted":
+        return Counted(
+            self.charged + other.charged, self.throttled + other.throttled, self.throttle_ms + other.throttle_ms
+        )
+
+
+_NOTHING: Final = Counted()
 
 
 class Usage(NamedTuple):
@@ -41,7 +61,7 @@ class Bound(Rate):
     charge it takes its place again, or hands everything on to the bound that took it in the meantime.
     """
 
-    __slots__ = ("_counters", "_live", "key", "rule", "throttle_ms_total", "throttled_total")
+    __slots__ = ("_counters", "_handed_over", "_live", "key", "rule", "throttle_ms_total", "throttled_total")
 
     def __init__(self, key: CounterKey, window: Window, cap_ms: int | None, counters: "Counters") -> None:
         super().__init__(window, None, cap_ms)
@@ -50,6 +70,7 @@ class Bound(Rate):
         """The entity whose limit won; None: unlimited."""
         self.throttled_total = 0
         self.throttle_ms_total = 0
+        self._handed_over = _NOTHING
         self._counters = counters
         self._live: Bound | None = None
 
@@ -91,7 +112,7 @@ class Bound(Rate):
 
     def note_throttle(self, throttle_ms: int) -> None:
         """Count a throttle that was applied, for the metrics."""
-        live = self._live or self
+        live = self._live or self._find_live()
         live.throttled_total += 1
         live.throttle_ms_total += throttle_ms
 
@@ -107,6 +128,20 @@ class Bound(Rate):
             self.recorded_total,
             self.throttled_total,
             self.throttle_ms_total,
+        )
+
+    def take_counted(self) -> Counted:
+        """Return what was counted since this was called last: each unit once, however long the counter lives.
+
+        What was charged and then given back is not returned again.
+        """
+        before, charged = self._handed_over, self.recorded_total
+        if self.throttled_total == before.throttled and charged <= before.charged:
+            return _NOTHING
+        now = Counted(max(charged, before.charged), self.throttled_total, self.throttle_ms_total)
+        self._handed_over = now
+        return Counted(
+            now.charged - before.charged, now.throttled - before.throttled, now.throttle_ms - before.throttle_ms
         )
 
     def _find_live(self) -> "Bound":

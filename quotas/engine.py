@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from quotas.bound import Bound, CounterKey, Inert, Usage
+from quotas.bound import FOLDED, Bound, Counted, CounterKey, Inert, Usage
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.names import OTHER, Room
@@ -11,13 +11,16 @@ from quotas.policy import Key, Policy, PolicyChange, differences
 from quotas.precedence import DEFAULT, level_of, limiting_key, tags_of
 from quotas.rate import Window
 
-__all__ = ["RATE_KINDS", "Bound", "CounterKey", "Engine", "Usage", "Window"]
+__all__ = ["RATE_KINDS", "Bound", "Counted", "CounterKey", "Engine", "Usage", "Window"]
 
 RATE_KINDS: Final = (QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE, QuotaKind.REQUEST_PERCENTAGE)
 """The kinds that are a sampled rate of a user and client-id, which is what the engine keeps counters of."""
 
 MAX_NAMES_BYTES: Final = 16 * 2**20
 """What the names of all counters may take in memory: of 150,000 counters, or of 15,000 with the longest names."""
+
+MAX_GONE: Final = 10_000
+"""Counters of one kind that are gone, and whose last counts nobody has taken yet, by name; the others are summed up."""
 
 
 class Counters:
@@ -29,6 +32,7 @@ class Counters:
         "_cap_ms",
         "_crowded",
         "_elsewhere",
+        "_gone",
         "_inert",
         "_keep_ms",
         "_kind",
@@ -60,6 +64,7 @@ class Counters:
         self._watched: dict[int, list[Bound]] = {}
         """The other bounds, by the window (of Window.size_ms since 0) at whose start they may be idle."""
         self._elsewhere: dict[CounterKey, float] = {}
+        self._gone: dict[CounterKey, Counted] = {}
         self.superseded = False
         """A session has charged a bound whose place another one has taken, or shares one without need."""
         self._inert = Inert(CounterKey(kind, "", "", -1), window, None, self)
@@ -118,6 +123,26 @@ class Counters:
             if usage is not None:
                 yield usage
 
+    def take(self, now_ms: int) -> Iterator[tuple[Usage, Counted]]:
+        for bound in list(self._bounds.values()):
+            usage = bound.usage(now_ms)
+            if usage is not None:
+                yield usage, bound.take_counted()
+
+    def take_gone(self) -> dict[CounterKey, Counted]:
+        gone, self._gone = self._gone, {}
+        return gone
+
+    def _let_go(self, bound: Bound) -> None:
+        """Keep what a counter has counted that goes now, or has no limit any more."""
+        counted = bound.take_counted()
+        if bound.rule is None or not (counted.charged or counted.throttled):
+            return
+        key = bound.key
+        if key not in self._gone and len(self._gone) >= MAX_GONE:
+            key = key._replace(user=FOLDED, client_id=FOLDED)
+        self._gone[key] = self._gone.get(key, Counted()).plus(counted)
+
     def elsewhere(self, numbers: dict[CounterKey, float]) -> None:
         for key in self._elsewhere.keys() | numbers.keys():
             bound = self._bounds.get(key)
@@ -138,6 +163,7 @@ class Counters:
                 if last_ms is None or last_ms + keep_ms <= now_ms:
                     del self._bounds[bound.key]
                     self._names.give_back(bound.user, bound.client_id)
+                    self._let_go(bound)
                     bound.dropped()
                     dropped += 1
                 else:
@@ -165,6 +191,8 @@ class Counters:
     def _limit(self, bound: Bound) -> None:
         key = limiting_key(self._limits, bound.key.user, bound.key.client_id)
         limit = None if key is None else self._limits[key]
+        if (limit is None) is not (bound.limit is None):
+            self._let_go(bound)  # what is used without a quota is not counted under one
         bound.rule = None if key is None else self._policy.client(key)
         if limit != bound.limit:
             bound.set_limit(limit)
@@ -233,6 +261,21 @@ class Engine:
     def usage(self, now_ms: int) -> list[Usage]:
         """Return what every counter with a limit stands at. Plain data, and a look only: no sample moves."""
         return [usage for counters in self._counters.values() for usage in counters.usage(now_ms)]
+
+    def take(self, now_ms: int) -> Iterator[tuple[Usage, Counted]]:
+        """Yield what every counter with a limit stands at, and what it has counted since it was taken last.
+
+        It may be left off in between for as long as one likes: what comes or goes meanwhile is counted once, too.
+        """
+        for counters in self._counters.values():
+            yield from counters.take(now_ms)
+
+    def take_gone(self) -> list[tuple[CounterKey, Counted]]:
+        """Return what counters have counted since they were taken last that are gone by now, or have lost their limit.
+
+        Of very many the last are one of user and client-id FOLDED.
+        """
+        return [gone for counters in self._counters.values() for gone in counters.take_gone().items()]
 
     def elsewhere(self, numbers: Mapping[CounterKey, float]) -> None:
         """Replace what other workers and instances used, per counter, in its current window.
