@@ -47,7 +47,6 @@ log = structlog.get_logger("sluice")
 _EXIT_FAILED = 1
 _EXIT_CONFIG = 2  # as the command line's own; a service manager need not try again
 _TIDY_EVERY_S = 1.0
-_IDLE_COUNTER_MS = 20_000  # with its window that is half a minute: a counter is scraped before it goes
 _SWITCH_INTERVAL_S = 0.001
 """How long a thread may hold the interpreter: rendering 2,000 entities then delays the loop half as much."""
 _DESCRIPTORS_RESERVED = 128
@@ -87,7 +86,7 @@ class App:
         self._stopping = asyncio.Event()
         self._cut_short = asyncio.Event()
         window = Window(settings.quotas.window.samples, settings.quotas.window.size_ms)
-        self._engine = Engine(Policy(), window, idle_ms=_IDLE_COUNTER_MS)
+        self._engine = Engine(Policy(), window)
         quotas = settings.quotas
         self._quotas = QuotaFile(quotas.store.path, self._engine, self._stats, enabled=quotas.mode != "off")
         self._connections_limit = 0

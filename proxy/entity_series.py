@@ -6,11 +6,11 @@ backwards because the counter behind it expired, was made anew, or changed betwe
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from proxy.names import label
 from proxy.places import Names, Places
-from quotas.bound import Counted, CounterKey
-from quotas.engine import Usage
+from quotas.engine import Counted, Gone, Usage
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 
@@ -58,22 +58,29 @@ class EntitySeries:
         """Entities of the last snapshot that are shown as ``other``."""
         return self._places.folded
 
-    def update(self, taken: Iterable[tuple[Usage, Counted]], gone: Iterable[tuple[CounterKey, Counted]] = ()) -> None:
+    def update(self, taken: Iterable[tuple[Usage, Counted]], gone: Iterable[Gone] = ()) -> None:
         """Take over what the engine's counters stand at and have counted since; of those that are gone, the latter."""
         for _, place in self._places:
             for series in place.values():
                 series.forget()
         live = [(Names(label(usage.user), label(usage.client_id)), usage, counted) for usage, counted in taken]
-        late = [(Names(label(key.user), label(key.client_id)), key, counted) for key, counted in gone]
+        late = [(Names(label(each.key.user), label(each.key.client_id)), each, each.counted) for each in gone]
         demand: dict[Names, tuple[int, float]] = {}
-        for names, _, counted in (*live, *late):
+        by_name: set[Names] = set()
+        limited = chain(
+            ((names, usage.entity, counted) for names, usage, counted in live),
+            ((names, each.entity, counted) for names, each, counted in late),
+        )
+        for names, entity, counted in limited:
             throttle_ms, charged = demand.get(names, (0, 0.0))
             demand[names] = (throttle_ms + counted.throttle_ms, charged + counted.charged)
-        self._places.seat(demand, {names for names, usage, _ in live if _is_by_name(usage.entity)})
+            if Default.DEFAULT not in (entity.user, entity.client_id):
+                by_name.add(names)
+        self._places.seat(demand, by_name)
         for names, usage, counted in live:
             self._count(names, usage.kind, usage.broker, counted).show(usage)
-        for names, key, counted in late:
-            self._count(names, key.kind, key.broker, counted)
+        for names, each, counted in late:
+            self._count(names, each.key.kind, each.key.broker, counted)
 
     def _count(self, names: Names, kind: QuotaKind, broker: int, counted: Counted) -> Series:
         series = self._places[names].setdefault((kind, broker), Series())
@@ -85,7 +92,3 @@ class EntitySeries:
         for names, place in self._places:
             for (kind, broker), series in place.items():
                 yield names, kind, broker, series
-
-
-def _is_by_name(entity: Entity) -> bool:
-    return Default.DEFAULT not in (entity.user, entity.client_id)

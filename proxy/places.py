@@ -1,11 +1,13 @@
 """Who is shown by name, and who is summed up as ``other``: bounded, and no series ever goes backwards.
 
 First come, first shown; of those that come together the one with the highest demand. A place is kept, with all that is
-counted there, until its entity is gone *and* a newcomer needs the place, or one that goes first.
+counted there, until its entity is gone *and* a newcomer needs the place. Some go first: they take places of others, and
+nobody but others that go first takes theirs.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from itertools import islice
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from quotas.bound import FOLDED
@@ -32,7 +34,8 @@ class Places(Generic[Kept]):
         self._make = make
         self._updates = 0
         self._places: dict[Names, Kept] = {}
-        self._seen: dict[Names, int] = {}
+        self._seen: dict[Names, tuple[bool, int]] = {}
+        """Whether it went first when it was there last, and which update that was."""
         self._other = make()
         self.folded = 0
         """Entities that were there last, and are summed up as ``other``."""
@@ -43,26 +46,28 @@ class Places(Generic[Kept]):
         newcomers = [names for names in demand if names not in self._places and names != OTHER]
         newcomers.sort(key=lambda names: (names in first, demand[names]), reverse=True)
         for names in self._places.keys() & demand.keys():
-            self._seen[names] = self._updates
+            self._seen[names] = (names in first, self._updates)
         urgent = sum(names in first for names in newcomers)
-        for names in newcomers[: self._vacate(len(newcomers), urgent, first)]:
+        for names in newcomers[: self._vacate(len(newcomers), urgent)]:
             self._places[names] = self._make()
-            self._seen[names] = self._updates
+            self._seen[names] = (names in first, self._updates)
         self.folded = len(demand.keys() - self._places.keys())
 
-    def _vacate(self, wanted: int, urgent: int, first: AbstractSet[Names]) -> int:
-        """Free up to ``wanted`` places of entities that are gone, longest gone first, and up to ``urgent`` of others
-        that are not ``first``, last come first; return how many are free.
+    def _vacate(self, wanted: int, urgent: int) -> int:
+        """Free up to ``wanted`` places of entities that are gone, longest gone first, and up to ``urgent`` of others,
+        last come first; return how many are free.
         """
-        if (missing := wanted - self._most + len(self._places)) > 0:
-            gone = sorted((seen, names) for names, seen in self._seen.items() if seen != self._updates)
-            self._clear(names for _, names in gone[:missing])
-        if (missing := urgent - self._most + len(self._places)) > 0:
-            self._clear([names for names in reversed(self._places) if names not in first][:missing])
+        gone = sorted((*seen, names) for names, seen in self._seen.items() if seen[1] != self._updates)
+        self._clear(self._missing(wanted), (names for is_first, _, names in gone if not is_first))
+        self._clear(self._missing(urgent), [names for names in reversed(self._places) if not self._seen[names][0]])
+        self._clear(self._missing(urgent), (names for is_first, _, names in gone if is_first))
         return self._most - len(self._places)
 
-    def _clear(self, places: Iterable[Names]) -> None:
-        for names in places:
+    def _missing(self, wanted: int) -> int:
+        return max(wanted - self._most + len(self._places), 0)
+
+    def _clear(self, number: int, places: Iterable[Names]) -> None:
+        for names in islice(places, number):
             del self._places[names], self._seen[names]
 
     def __getitem__(self, names: Names) -> Kept:

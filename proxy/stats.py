@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from protocol.errors import Cause
 from proxy.usage import Traffic
 from proxy.usage_shipping import Shipping
-from quotas.engine import Counted, CounterKey, Usage
+from quotas.engine import Counted, Gone, Usage
 from quotas.kinds import QuotaKind
 
 LAG_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
@@ -68,7 +68,7 @@ class Snapshot:
     """Of quotas: enforce, shadow, off."""
     usage: list[tuple[Usage, Counted]]
     """What counters stand at, and what they have counted since the last snapshot."""
-    gone: list[tuple[CounterKey, Counted]]
+    gone: list[Gone]
     """What counters have counted since then that are there no more."""
     clients: list[tuple[str, str, Traffic]]
     """User, client-id and what went through since the last snapshot."""

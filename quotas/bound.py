@@ -39,6 +39,14 @@ class Counted(NamedTuple):
 _NOTHING: Final = Counted()
 
 
+class Gone(NamedTuple):
+    """What a counter has counted that is there no more, and whose limit held for it."""
+
+    key: CounterKey
+    entity: Entity
+    counted: Counted
+
+
 class Usage(NamedTuple):
     """What one counter stood at; ``rate`` is in the unit of ``limit``, over the window of enforcement."""
 

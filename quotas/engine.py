@@ -1,9 +1,9 @@
 """Who may use how much, and who has used it: the counters of one worker under the policy in force."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from quotas.bound import FOLDED, Bound, Counted, CounterKey, Inert, Usage
+from quotas.bound import FOLDED, Bound, Counted, CounterKey, Gone, Inert, Usage
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.names import OTHER, Room
@@ -11,7 +11,7 @@ from quotas.policy import Key, Policy, PolicyChange, differences
 from quotas.precedence import DEFAULT, level_of, limiting_key, tags_of
 from quotas.rate import Window
 
-__all__ = ["RATE_KINDS", "Bound", "Counted", "CounterKey", "Engine", "Usage", "Window"]
+__all__ = ["RATE_KINDS", "Bound", "Counted", "CounterKey", "Engine", "Gone", "Usage", "Window"]
 
 RATE_KINDS: Final = (QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE, QuotaKind.REQUEST_PERCENTAGE)
 """The kinds that are a sampled rate of a user and client-id, which is what the engine keeps counters of."""
@@ -46,13 +46,13 @@ class Counters:
         "superseded",
     )
 
-    def __init__(self, kind: QuotaKind, window: Window, idle_ms: int, names: Room) -> None:
+    def __init__(self, kind: QuotaKind, window: Window, names: Room) -> None:
         self._kind = kind
         self._names = names
         self._crowded = False
         """Clients share a counter because there was no room for their names."""
         self._window = window
-        self._keep_ms = window.keep_ms + idle_ms
+        self._keep_ms = window.keep_ms
         # A request quota never delays longer than one window; byte rates are not capped (QuotaUtils).
         self._cap_ms = window.size_ms if kind is QuotaKind.REQUEST_PERCENTAGE else None
         self._policy = Policy()
@@ -64,7 +64,7 @@ class Counters:
         self._watched: dict[int, list[Bound]] = {}
         """The other bounds, by the window (of Window.size_ms since 0) at whose start they may be idle."""
         self._elsewhere: dict[CounterKey, float] = {}
-        self._gone: dict[CounterKey, Counted] = {}
+        self._gone: dict[CounterKey, Gone] = {}
         self.superseded = False
         """A session has charged a bound whose place another one has taken, or shares one without need."""
         self._inert = Inert(CounterKey(kind, "", "", -1), window, None, self)
@@ -129,9 +129,9 @@ class Counters:
             if usage is not None:
                 yield usage, bound.take_counted()
 
-    def take_gone(self) -> dict[CounterKey, Counted]:
+    def take_gone(self) -> Iterable[Gone]:
         gone, self._gone = self._gone, {}
-        return gone
+        return gone.values()
 
     def _let_go(self, bound: Bound) -> None:
         """Keep what a counter has counted that goes now, or has no limit any more."""
@@ -141,7 +141,8 @@ class Counters:
         key = bound.key
         if key not in self._gone and len(self._gone) >= MAX_GONE:
             key = key._replace(user=FOLDED, client_id=FOLDED)
-        self._gone[key] = self._gone.get(key, Counted()).plus(counted)
+        before = self._gone.get(key)
+        self._gone[key] = Gone(key, bound.rule, counted if before is None else before.counted.plus(counted))
 
     def elsewhere(self, numbers: dict[CounterKey, float]) -> None:
         for key in self._elsewhere.keys() | numbers.keys():
@@ -204,9 +205,7 @@ class Engine:
     ``generation`` rises whenever a Bound that a session holds may no longer be the right one: compare before use,
     and resolve again. One that is charged nevertheless loses nothing.
 
-    ``idle_ms`` is how long a counter that holds nothing any more is kept all the same, so that whoever asks for
-    ``usage`` less often than counters expire still sees what they counted. ``max_names_bytes`` is what the names of
-    all counters may take in memory.
+    ``max_names_bytes`` is what the names of all counters may take in memory.
     """
 
     __slots__ = ("_counters", "_policy", "generation")
@@ -216,13 +215,12 @@ class Engine:
         policy: Policy,
         window: Window = Window(),  # noqa: B008  frozen
         *,
-        idle_ms: int = 0,
         max_names_bytes: int = MAX_NAMES_BYTES,
     ) -> None:
         self.generation = 0
         self._policy = Policy()
         names = Room(max_names_bytes)
-        self._counters = {kind: Counters(kind, window, idle_ms, names) for kind in RATE_KINDS}
+        self._counters = {kind: Counters(kind, window, names) for kind in RATE_KINDS}
         self.apply(policy, 0)
 
     def resolve(self, user: str, client_id: str, kind: QuotaKind, broker: int) -> Bound:
@@ -270,12 +268,12 @@ class Engine:
         for counters in self._counters.values():
             yield from counters.take(now_ms)
 
-    def take_gone(self) -> list[tuple[CounterKey, Counted]]:
+    def take_gone(self) -> list[Gone]:
         """Return what counters have counted since they were taken last that are gone by now, or have lost their limit.
 
         Of very many the last are one of user and client-id FOLDED.
         """
-        return [gone for counters in self._counters.values() for gone in counters.take_gone().items()]
+        return [gone for counters in self._counters.values() for gone in counters.take_gone()]
 
     def elsewhere(self, numbers: Mapping[CounterKey, float]) -> None:
         """Replace what other workers and instances used, per counter, in its current window.

@@ -2,7 +2,7 @@
 
 from proxy.entity_series import EntitySeries, Series
 from proxy.places import OTHER, Names
-from quotas.engine import CounterKey, Usage
+from quotas.engine import CounterKey, Gone, Usage
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 from tests.proxy.snapshots import PRODUCE, counted
@@ -24,7 +24,7 @@ def update(entities: EntitySeries, usage: list[Usage], gone: list[Usage] | None 
     """Take over counters that have counted since the last time what stands in them as totals."""
     entities.update(
         [(one, counted(one)) for one in usage],
-        [(CounterKey(one.kind, one.user, one.client_id, one.broker), counted(one)) for one in gone or ()],
+        [Gone(CounterKey(*one[:4]), one.entity, counted(one)) for one in gone or ()],
     )
 
 
@@ -82,6 +82,11 @@ def test_who_has_a_quota_by_name_is_shown_however_many_others_there_are() -> Non
     assert entities.folded == 2
     update(entities, [*others, client("named", 1.0), client("another"), client("third", 5.0)])
     assert charged(entities) == {"named": 2.0, "third": 5.0, "other": 60.0}
+    update(entities, others, gone=[client("named", 3.0)])
+    update(entities, others)
+    assert charged(entities) == {"named": 5.0, "third": 5.0, "other": 120.0}, "they keep their places while they pause"
+    update(entities, [client("fourth", 1.0)])
+    assert charged(entities) == {"named": 5.0, "fourth": 1.0, "other": 120.0}
 
 
 def test_other_sums_rates_and_keeps_the_highest_ratio() -> None:

@@ -144,7 +144,7 @@ def test_by_name_where_all_have_places_and_room(seed: int) -> None:
 
 
 def test_a_megabyte_each_50_seconds_scraped_each_15() -> None:
-    engine, entities, sent = Engine(POLICY, idle_ms=20_000), EntitySeries(100), 0
+    engine, entities, sent = Engine(POLICY), EntitySeries(100), 0
     for now_s in range(3600):
         if now_s % 50 == 0:
             engine.resolve("u", "job", PRODUCE, 1).charge(1_000_000, now_s * 1000)

@@ -317,12 +317,3 @@ def test_every_counter_follows_every_policy(history: list[tuple[dict[Entity, flo
             rule = next((Entity(*key) for key in candidates if Entity(*key) in limits), None)
             assert bound.rule == rule
             assert bound.limit == (None if rule is None else limits[rule])
-
-
-def test_an_idle_counter_is_kept_for_those_who_look_seldom() -> None:
-    engine = Engine(Policy({Entity(client_id="a"): {PRODUCE: 10.0}}), idle_ms=60_000)
-    engine.resolve("u", "a", PRODUCE, 1).charge(5.0, 0)
-    keep_ms = Window().keep_ms
-    assert engine.expire(keep_ms + 59_000) == 0
-    assert [usage.charged_total for usage in engine.usage(keep_ms + 59_000)] == [5.0]
-    assert engine.expire(keep_ms + 61_000) == 1
