@@ -124,9 +124,9 @@ class Counters:
                 yield usage
 
     def take(self, now_ms: int) -> Iterator[tuple[Usage, Counted]]:
-        for bound in list(self._bounds.values()):
+        for bound in [bound for bound in self._bounds.values() if bound.rule is not None]:
             usage = bound.usage(now_ms)
-            if usage is not None:
+            if usage is not None:  # its limit may have gone meanwhile
                 yield usage, bound.take_counted()
 
     def take_gone(self) -> Iterable[Gone]:

@@ -31,8 +31,7 @@ def test_a_pipe_that_nobody_reads_stops_neither_the_proxy_nor_its_end(tmp_path: 
     reading_end, writing_end = os.pipe()
     os.set_blocking(writing_end, False)
     with pytest.raises(BlockingIOError):
-        while True:
-            os.write(writing_end, b"x" * 4096)
+        fill(writing_end)
     os.set_blocking(writing_end, True)
     command = [sys.executable, "-m", "proxy", "run", "-c", str(tmp_path / "sluice.yaml")]
     with subprocess.Popen(command, stderr=writing_end) as running:
@@ -44,6 +43,11 @@ def test_a_pipe_that_nobody_reads_stops_neither_the_proxy_nor_its_end(tmp_path: 
             running.kill()
             os.close(reading_end)
             os.close(writing_end)
+
+
+def fill(descriptor: int) -> None:
+    while True:
+        os.write(descriptor, b"x" * 4096)
 
 
 def lives(port: int) -> bool:

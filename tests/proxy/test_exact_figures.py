@@ -116,7 +116,7 @@ def summed(counts: Counter[object]) -> Counter[object]:
     return total
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("max_entities", [0, 3, 100])
 def test_a_day_of_random_pauses(seed: int, max_entities: int) -> None:
     """A counter that went while nobody looked used to be guessed from its totals: of 4.05 MB, 1.01 MB were shown."""
@@ -126,7 +126,7 @@ def test_a_day_of_random_pauses(seed: int, max_entities: int) -> None:
     assert all(key[0] == OTHER for key in shown if isinstance(key, tuple)) or max_entities
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_by_name_where_all_have_places_and_room(seed: int) -> None:
     chance = random.Random(seed)
     engine, entities, now_ms = Engine(POLICY), EntitySeries(100), 0
@@ -186,7 +186,7 @@ def test_what_is_given_back_makes_no_series_go_backwards() -> None:
     assert list(shown.total.values()) == [bound.recorded_total]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("max_entities", "most"), [(0, 100), (3, 5), (100, 100)])
 def test_the_traffic_of_clients_with_and_without_records(seed: int, max_entities: int, most: int) -> None:
     """A recorder takes what meters have counted, or a sweep does; meters go when nobody holds them any more."""
@@ -202,7 +202,7 @@ def test_the_traffic_of_clients_with_and_without_records(seed: int, max_entities
             for what, value in zip(Traffic._fields, traffic, strict=True)
         )
 
-    for now_ms in range(1000):
+    for now_ms in range(600):
         match chance.randrange(8):
             case 0:
                 for key in meters:
