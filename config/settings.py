@@ -143,7 +143,8 @@ class Admin(Section):
         Address("127.0.0.1", 9404), description="Where it listens. It has no authentication: keep it off the network."
     )
     max_entities: CountOrZero = Field(
-        2000, description="The most quota entities with metrics of their own; the rest is summed up as `other`."
+        2000,
+        description="The most quota entities, and clients, with metrics of their own; others are summed up as `other`.",
     )
 
 

@@ -1,6 +1,7 @@
 """The admin port: plain HTTP for Prometheus and orchestrators, and ``/whoami`` for people."""
 
 import asyncio
+import gc
 import json
 import os
 from collections.abc import Awaitable, Callable
@@ -34,7 +35,7 @@ class AdminServer:
     def __init__(
         self,
         bind: Address,
-        snapshot: Callable[[], Snapshot],
+        snapshot: Callable[[], Awaitable[Snapshot]],
         ready: Callable[[], list[str]],
         identify: Callable[[str], Identity | None],
         max_entities: int,
@@ -91,7 +92,13 @@ class AdminServer:
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
 
     async def _render(self) -> bytes:
-        return await asyncio.to_thread(self._renderer.render, self._snapshot())
+        # A flood of clients makes a snapshot of many objects, which live until it is rendered: to look in between for
+        # those that can be collected would halt the loop several times for nothing.
+        gc.disable()
+        try:
+            return await asyncio.to_thread(self._renderer.render, await self._snapshot())
+        finally:
+            gc.enable()
 
     async def _livez(self, _: web.BaseRequest) -> web.Response:
         return _text(200, ["ok"])

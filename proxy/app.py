@@ -16,7 +16,7 @@ import structlog
 from config.settings import Listener as ListenerSettings
 from config.settings import Settings
 from protocol.api_versions import advertised_limits
-from proxy import __version__, faults
+from proxy import __version__, faults, logs
 from proxy.admin import AdminServer
 from proxy.clock import now_ms
 from proxy.drain import drain
@@ -37,6 +37,7 @@ from proxy.routes import Routes, Way
 from proxy.serving import Served, serve
 from proxy.session import Session
 from proxy.settings_file import SettingsFile
+from proxy.slices import in_slices
 from proxy.stats import Snapshot, Stats
 from proxy.tasks import AFTER_FAULT_S, attempt, every, later, on_loop_error, on_signal, spawn
 from proxy.throttling import Throttling
@@ -53,7 +54,6 @@ _EXIT_CONFIG = 2  # as the command line's own; a service manager need not try ag
 _LAST_WORDS_S = 5.0
 """How long a stop waits for the last usage records to be kept."""
 _TIDY_EVERY_S = 1.0
-_IDLE_COUNTER_MS = 20_000  # with its window that is half a minute: a counter is scraped before it goes
 _SWITCH_INTERVAL_S = 0.001
 """How long a thread may hold the interpreter: rendering 2,000 entities then delays the loop half as much."""
 _DESCRIPTORS_RESERVED = 128
@@ -103,7 +103,7 @@ class App:
         self._hurried = False
         self._finishing: asyncio.Task[None] | None = None
         window = Window(settings.quotas.window.samples, settings.quotas.window.size_ms)
-        self._engine = Engine(Policy(), window, idle_ms=_IDLE_COUNTER_MS)
+        self._engine = Engine(Policy(), window)
         quotas = settings.quotas
         self._quotas = QuotaFile(quotas.store.path, self._engine, self._stats, enabled=quotas.mode != "off")
         self._connections_limit = 0
@@ -292,6 +292,7 @@ class App:
         self._throttling.tidy(now)
         self._engine.expire(now)
         self._rejections.flush(now)
+        logs.flush()
 
     # ------------------------------------------------------------------------------------------------- what is shown
 
@@ -301,14 +302,19 @@ class App:
         parts += [(f"listener {listener.name}", listener.why_not_ready) for listener in self._listeners]
         return reasons + [f"{part}: {why}" for part, why in parts if why is not None]
 
-    def _snapshot(self) -> Snapshot:
+    async def _snapshot(self) -> Snapshot:
+        usage = await in_slices(self._engine.take(now_ms()))
+        clients = await in_slices(self._usage.meters.take_traffic())
         stats = self._stats
         requests = [0] * 128
         for table in self._tables:
             for served in table.values():
                 requests[served.spec.api_key] += served.requests
         return Snapshot(
-            usage=self._engine.usage(now_ms()),
+            mode=self._settings.quotas.mode,
+            usage=usage,
+            gone=self._engine.take_gone(),
+            clients=clients,
             delay_queue=self._throttling.queue_sizes(),
             requests=requests,
             sessions=dict(stats.sessions),
@@ -330,6 +336,7 @@ class App:
             connections_limit=self._connections_limit,
             lag_counts=list(stats.lag_counts),
             lag_sum_s=stats.lag_sum_s,
+            log_dropped=logs.dropped(),
             shipping=copy(self._usage.shipping) if self._settings.usage is not None else None,
             info={"version": __version__, "python": platform.python_version(), "loop": self._loop_name},
         )

@@ -56,8 +56,10 @@ def run(config_path: Path) -> None:
         click.echo("\n".join(map(str, unusable)), err=True)
         sys.exit(EXIT_CONFIG)
     logs.configure(settings.log.level, settings.log.format)
-    configuration.log_findings(findings)
-    sys.exit(app.run(settings, config_path))
+    with logs.written_apart():
+        configuration.log_findings(findings)
+        status = app.run(settings, config_path)
+    sys.exit(status)
 
 
 @cli.command(short_help="Print what is wrong with a configuration or a quota file.")

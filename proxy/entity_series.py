@@ -1,70 +1,18 @@
-"""Which quota entities are shown by name, what their series say, and what is summed up as ``other``.
+"""What the series of quota entities say.
 
-Counters of the engine live as long as the engine needs them; what Prometheus reads has to live longer. So only
-their growth is taken over, into totals kept here: a series never goes backwards because the counter behind it
-expired, was made anew, or changed between ``other`` and a place of its own. A counter that comes back after a pause
-either goes on with its totals (a session still held it) or begins anew; which of them is told by the totals alone.
+Counters of the engine live as long as the engine needs them; what Prometheus reads has to live longer. So they hand
+over what they have counted, each unit once, also those that go, and the totals are kept here: a series never goes
+backwards because the counter behind it expired, was made anew, or changed between ``other`` and a place of its own.
 """
 
 from collections.abc import Iterable, Iterator
-from hashlib import sha256
-from itertools import islice
-from typing import NamedTuple
+from itertools import chain
 
-from quotas.engine import CounterKey, Usage
-from quotas.entities import Entity
+from proxy.names import label
+from proxy.places import Names, Places
+from quotas.engine import Counted, Gone, Usage
+from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
-
-MAX_LABEL_CHARS = 128
-MAX_REMEMBERED = 10_000
-"""Counters that are gone, whose totals are kept to compare with when they come back."""
-_DIGEST_CHARS = 12
-
-
-class Names(NamedTuple):
-    """An entity as its labels say it; what the quota does not distinguish by is empty."""
-
-    user: str
-    client_id: str
-
-
-OTHER = Names("other", "other")
-"""Everybody without a place. A client that is called so is counted here too, so no series is ever there twice."""
-
-
-def label(text: str, max_chars: int = MAX_LABEL_CHARS) -> str:
-    """Return ``text`` as a label value: encodable, and at most ``max_chars`` long.
-
-    A lone surrogate becomes its escape; what is cut off is replaced by a digest, so that two long names with
-    one beginning stay two.
-    """
-    if not text.isascii():
-        text = text.encode("utf-8", "backslashreplace").decode("utf-8")
-    if len(text) <= max_chars:
-        return text
-    digest = sha256(text.encode("utf-8")).hexdigest()[:_DIGEST_CHARS]
-    return f"{text[: max_chars - _DIGEST_CHARS - 1]}~{digest}"
-
-
-class Totals(NamedTuple):
-    """What only grows: the charged units (bytes for byte rates), throttled responses, milliseconds of throttle."""
-
-    charged: float = 0.0
-    throttled: int = 0
-    throttle_ms: int = 0
-
-    def plus(self, other: "Totals") -> "Totals":
-        return Totals(
-            self.charged + other.charged, self.throttled + other.throttled, self.throttle_ms + other.throttle_ms
-        )
-
-    def since(self, before: "Totals") -> "Totals":
-        """Return the growth from ``before``; a counter that shrank was made anew and counts whole."""
-        if self.charged < before.charged or self.throttled < before.throttled or self.throttle_ms < before.throttle_ms:
-            return self
-        return Totals(
-            self.charged - before.charged, self.throttled - before.throttled, self.throttle_ms - before.throttle_ms
-        )
 
 
 class Series:
@@ -75,7 +23,7 @@ class Series:
     __slots__ = ("limit", "live", "rate", "ratio", "rule", "totals")
 
     def __init__(self) -> None:
-        self.totals = Totals()
+        self.totals = Counted()
         self.forget()
 
     def forget(self) -> None:
@@ -86,8 +34,8 @@ class Series:
         self.limit = 0.0
         self.rule: Entity | None = None
 
-    def add(self, usage: Usage, grown: Totals) -> None:
-        self.totals = self.totals.plus(grown)
+    def show(self, usage: Usage) -> None:
+        """Set the gauges."""
         self.live = True
         self.rate += usage.rate
         # A limit of 0 comes from ZooKeeper only; any use of it is infinitely much.
@@ -97,87 +45,50 @@ class Series:
         self.rule = usage.entity
 
 
-class Place:
-    """An entity shown by name, with a series for each kind and broker it was seen at."""
-
-    __slots__ = ("seen", "series")
-
-    def __init__(self) -> None:
-        self.seen = 0
-        self.series: dict[tuple[QuotaKind, int], Series] = {}
-
-
 class EntitySeries:
-    """The series of all quota entities, at most ``max_entities`` of them by name.
-
-    First come, first shown; of those that come in one snapshot the most throttled, then the busiest. A place is
-    kept, with its totals, until the entity has no live counter any more *and* a newcomer needs the place.
+    """The series of all quota entities, at most ``max_entities`` of them by name: those that have a quota by name, of
+    the others that come in one snapshot the most throttled, then the busiest.
     """
 
     def __init__(self, max_entities: int) -> None:
-        self._max_entities = max_entities
-        self._updates = 0
-        self._places: dict[Names, Place] = {}
-        self._other = Place()
-        self._live: dict[CounterKey, Totals] = {}
-        self._gone: dict[CounterKey, Totals] = {}
-        self.folded = 0
-        """Entities of the last snapshot that are shown as ``other``."""
+        self._places: Places[dict[tuple[QuotaKind, int], Series]] = Places(max_entities, dict)
 
-    def update(self, usage: Iterable[Usage]) -> None:
-        """Take over one snapshot of the engine's counters."""
-        self._updates += 1
-        for _, place in self._every_place():
-            for series in place.series.values():
+    @property
+    def folded(self) -> int:
+        """Entities of the last snapshot that are shown as ``other``."""
+        return self._places.folded
+
+    def update(self, taken: Iterable[tuple[Usage, Counted]], gone: Iterable[Gone] = ()) -> None:
+        """Take over what the engine's counters stand at and have counted since; of those that are gone, the latter."""
+        for _, place in self._places:
+            for series in place.values():
                 series.forget()
-        named = [(Names(label(one.user), label(one.client_id)), one) for one in usage]
-        self._seat(named)
-        live: dict[CounterKey, Totals] = {}
-        for names, one in named:
-            counter = CounterKey(one.kind, one.user, one.client_id, one.broker)
-            totals = Totals(one.charged_total, one.throttled_total, one.throttle_ms_total)
-            live[counter] = totals
-            before = self._live.pop(counter, None) or self._gone.pop(counter, Totals())
-            place = self._places.get(names, self._other)
-            series = place.series.setdefault((one.kind, one.broker), Series())
-            series.add(one, totals.since(before))
-        self._gone.update(self._live)  # what has not been taken out
-        for counter in list(islice(self._gone, max(0, len(self._gone) - MAX_REMEMBERED))):
-            del self._gone[counter]
-        self._live = live
+        live = [(Names(label(usage.user), label(usage.client_id)), usage, counted) for usage, counted in taken]
+        late = [(Names(label(each.key.user), label(each.key.client_id)), each, each.counted) for each in gone]
+        demand: dict[Names, tuple[int, float]] = {}
+        by_name: set[Names] = set()
+        limited = chain(
+            ((names, usage.entity, counted) for names, usage, counted in live),
+            ((names, each.entity, counted) for names, each, counted in late),
+        )
+        for names, entity, counted in limited:
+            throttle_ms, charged = demand.get(names, (0, 0.0))
+            demand[names] = (throttle_ms + counted.throttle_ms, charged + counted.charged)
+            if Default.DEFAULT not in (entity.user, entity.client_id):
+                by_name.add(names)
+        self._places.seat(demand, by_name)
+        for names, usage, counted in live:
+            self._count(names, usage.kind, usage.broker, counted).show(usage)
+        for names, each, counted in late:
+            self._count(names, each.key.kind, each.key.broker, counted)
+
+    def _count(self, names: Names, kind: QuotaKind, broker: int, counted: Counted) -> Series:
+        series = self._places[names].setdefault((kind, broker), Series())
+        series.totals = series.totals.plus(counted)
+        return series
 
     def __iter__(self) -> Iterator[tuple[Names, QuotaKind, int, Series]]:
         """Every series: its entity, quota kind and broker; ``other`` comes last, once there was need of it."""
-        for names, place in self._every_place():
-            for (kind, broker), series in place.series.items():
+        for names, place in self._places:
+            for (kind, broker), series in place.items():
                 yield names, kind, broker, series
-
-    def _every_place(self) -> Iterator[tuple[Names, Place]]:
-        yield from self._places.items()
-        yield OTHER, self._other
-
-    def _seat(self, named: list[tuple[Names, Usage]]) -> None:
-        demand: dict[Names, tuple[int, float]] = {}
-        for names, one in named:
-            if (place := self._places.get(names)) is not None:
-                place.seen = self._updates
-            else:
-                throttle_ms, charged = demand.get(names, (0, 0.0))
-                demand[names] = (throttle_ms + one.throttle_ms_total, charged + one.charged_total)
-        self.folded = len(demand)
-        demand.pop(OTHER, None)
-        newcomers = sorted(demand, key=lambda names: demand[names], reverse=True)[: self._vacate(len(demand))]
-        for names in newcomers:
-            self._places[names] = place = Place()
-            place.seen = self._updates
-        self.folded -= len(newcomers)
-
-    def _vacate(self, wanted: int) -> int:
-        """Free up to ``wanted`` places of entities that are gone, longest gone first; return how many are free."""
-        free = self._max_entities - len(self._places)
-        if free < wanted:
-            gone = [names for names, place in self._places.items() if place.seen != self._updates]
-            gone.sort(key=lambda names: self._places[names].seen)
-            for names in gone[: wanted - free]:
-                del self._places[names]
-        return self._max_entities - len(self._places)

@@ -15,16 +15,20 @@ from prometheus_client.registry import Collector
 
 from protocol.errors import Cause
 from protocol.table import SPECS
-from proxy.entity_series import OTHER, EntitySeries, label
+from proxy.client_series import ClientSeries
+from proxy.entity_series import EntitySeries
+from proxy.names import label
+from proxy.places import OTHER, Names
 from proxy.stats import LAG_BUCKETS_S, Snapshot
 from quotas.kinds import QuotaKind
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
-_MAX_ERROR_CHARS: Final = 1024
+_MAX_ERROR_BYTES: Final = 1024
 _ENTITY_LABELS: Final = ("kind", "user", "client_id", "broker")
 _SIDES: Final = ("client", "broker")
 _OUTCOMES: Final = ("ok", "failed")
+_MODES: Final = ("enforce", "shadow", "off")
 
 # The kinds that count bytes, and which way they go. Other kinds have other units: they get families of their own.
 _DIRECTIONS: Final = {QuotaKind.PRODUCER_BYTE_RATE: "produce", QuotaKind.CONSUMER_BYTE_RATE: "fetch"}
@@ -38,13 +42,20 @@ class Renderer:
 
     def __init__(self, max_entities: int) -> None:
         self._entities = EntitySeries(max_entities)
+        self._clients = ClientSeries(max_entities)
         self._process = ProcessCollector(registry=None)
 
     def render(self, snapshot: Snapshot) -> bytes:
         """Return ``snapshot`` in the exposition format that ``CONTENT_TYPE`` names."""
-        self._entities.update(snapshot.usage)
+        self._entities.update(snapshot.usage, snapshot.gone)
+        self._clients.update(snapshot.clients)
         families = chain(
-            _entities(self._entities), _quotas(snapshot), _traffic(snapshot), _shipping(snapshot), _program(snapshot)
+            _entities(self._entities),
+            _quotas(snapshot),
+            _clients(self._clients),
+            _traffic(snapshot),
+            _shipping(snapshot),
+            _program(snapshot),
         )
         return generate_latest(_Families(chain(families, self._process.collect())))
 
@@ -89,7 +100,7 @@ def _entities(entities: EntitySeries) -> Iterator[Metric]:
     )
     yield _counter(
         "sluice_quota_throttle_seconds",
-        "Throttle time given to requests.",
+        "Throttle time given to requests; in shadow, what would have been given.",
         _ENTITY_LABELS,
         (
             ((kind, *names, _broker(broker)), series.totals.throttle_ms / 1000)
@@ -98,7 +109,7 @@ def _entities(entities: EntitySeries) -> Iterator[Metric]:
     )
     yield _counter(
         "sluice_quota_throttled_responses",
-        "Requests that were given a throttle time.",
+        "Requests that were given a throttle time; in shadow, that would have been given one.",
         _ENTITY_LABELS,
         (((kind, *names, _broker(broker)), series.totals.throttled) for names, kind, broker, series in entities),
     )
@@ -116,16 +127,30 @@ def _entities(entities: EntitySeries) -> Iterator[Metric]:
 
 
 def _quotas(snapshot: Snapshot) -> Iterator[Metric]:
+    modes = (((mode,), mode == snapshot.mode) for mode in _MODES)
+    yield _gauge("sluice_quota_mode", "1 for the mode that quotas are in, 0 for the others.", ("mode",), modes)
     yield _number("sluice_quotas_configured", "Quotas of the last good load.", snapshot.quotas_configured)
     loaded_at_s = [((), snapshot.quotas_loaded_at_s)] if snapshot.quotas_loaded_at_s else []
     yield _gauge("sluice_quota_loaded_timestamp_seconds", "Unix time of the last good load.", (), loaded_at_s)
     reloads = (((outcome,), snapshot.reloads.get(outcome, 0)) for outcome in _OUTCOMES)
     yield _counter("sluice_quota_reloads", "Loads of the quota store.", ("outcome",), reloads)
     error = snapshot.reload_error
-    why = [] if error is None else [((label(error, _MAX_ERROR_CHARS),), 1)]
+    why = [] if error is None else [((label(error, _MAX_ERROR_BYTES),), 1)]
     yield _gauge("sluice_quota_reload_error_info", "Why the last load failed.", ("error",), why)
     muted = (((kind,), size) for kind, size in snapshot.delay_queue.items())
     yield _gauge("sluice_delay_queue_size", "Connections muted now.", ("kind",), muted)
+
+
+def _clients(clients: ClientSeries) -> Iterator[Metric]:
+    sizes = (
+        ((direction, *names), number)
+        for names, traffic in clients
+        for direction, number in (("in", traffic.bytes_in), ("out", traffic.bytes_out))
+    )
+    yield _counter("sluice_client_bytes", "Bytes of a client.", ("direction", *Names._fields), sizes)
+    requests = ((names, traffic.requests) for names, traffic in clients)
+    yield _counter("sluice_client_requests", "Requests of a client.", Names._fields, requests)
+    yield _number("sluice_clients_folded", "Clients summed up as other, for want of a place.", clients.folded)
 
 
 def _traffic(snapshot: Snapshot) -> Iterator[Metric]:
@@ -179,7 +204,7 @@ def _shipping(snapshot: Snapshot) -> Iterator[Metric]:
     documents = ((("shipped",), shipping.shipped_documents), (("dropped",), shipping.dropped_documents))
     yield _counter("sluice_usage_documents", "Documents of usage records.", ("outcome",), documents)
     yield _number("sluice_usage_buffer_bytes", "Usage records that wait to be shipped.", shipping.buffered_bytes)
-    why = [] if shipping.error is None else [((label(shipping.error, _MAX_ERROR_CHARS),), 1)]
+    why = [] if shipping.error is None else [((label(shipping.error, _MAX_ERROR_BYTES),), 1)]
     yield _gauge("sluice_usage_error_info", "Why usage records cannot be shipped.", ("error",), why)
 
 
@@ -191,6 +216,8 @@ def _program(snapshot: Snapshot) -> Iterator[Metric]:
     lag = HistogramMetricFamily("sluice_event_loop_lag_seconds", "How late the event loop called back.")
     lag.add_metric((), list(zip(bounds, accumulate(snapshot.lag_counts), strict=True)), snapshot.lag_sum_s)
     yield lag
+    lost = (((cause,), number) for cause, number in snapshot.log_dropped.items())
+    yield _counter("sluice_log_dropped", "Lines of the log that were not written.", ("cause",), lost)
     info = snapshot.info
     yield _gauge("sluice_build_info", "1, labelled with what is running.", tuple(info), [(tuple(info.values()), 1)])
 

@@ -1,6 +1,7 @@
 """What all Produce, or all Fetch, requests of a client begin with: read once, then recognised by one comparison."""
 
-from protocol.headers import client_id, fetch_limits_offset, has_fetch_limits, produce_acks_offset, request_body_offset
+from protocol.headers import fetch_limits_offset, has_fetch_limits, produce_acks_offset, request_body_offset
+from proxy.names import client_id
 from proxy.serving import PRODUCE, Served
 from proxy.usage import Meter
 from quotas.engine import Bound, Engine
@@ -11,6 +12,8 @@ MORE = -1
 """The request's beginning is not all there yet."""
 
 AFTER_CORRELATION_ID = 12
+MAX_KEPT_BYTES = 512
+"""Of the beginnings that a connection keeps; a longer one (a client-id alone may have 32 KiB) is read each time."""
 _ACKS_BYTES, _LIMITS_BYTES = 2, 8
 
 
@@ -29,7 +32,7 @@ class Prelude:
         self._kind = QuotaKind.PRODUCER_BYTE_RATE if is_produce else QuotaKind.CONSUMER_BYTE_RATE
         self.api: Served
         self.number = NONE
-        """Of ``api``: api key << 16 | version; or NONE."""
+        """Of ``api``: api key << 16 | version; or NONE: the next one is read anew."""
         self.beginning = b""
         """What a request of ``api`` has from AFTER_CORRELATION_ID on if this is its prelude."""
         self.width = 0
@@ -72,8 +75,10 @@ class Prelude:
         if field < 0 or field + needed > len(chunk):
             return MORE
         self.api = api
-        self.number = spec.number
-        self.beginning = chunk[position + AFTER_CORRELATION_ID : field]
+        begin = position + AFTER_CORRELATION_ID
+        kept = field - begin <= MAX_KEPT_BYTES
+        self.number = spec.number if kept else NONE
+        self.beginning = chunk[begin:field] if kept else b""
         self.width = field - position
         self.needed = needed
         self.generation = engine.generation

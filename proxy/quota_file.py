@@ -8,7 +8,7 @@ import structlog
 
 from config.problems import ConfigError
 from proxy.clock import now_ms, wall_s
-from proxy.entity_series import label
+from proxy.names import label
 from proxy.stats import Stats
 from quotas.engine import Engine
 from quotas.entities import Entity

@@ -9,11 +9,12 @@ from struct import Struct
 from protocol.errors import Cause, ProtocolError
 from protocol.fetch import NO_SESSION, empty_answer, fetch_session
 from protocol.frames import REQUEST_HEAD, FrameSplitter, Head
-from protocol.headers import client_id, fetch_limits_offset, has_fetch_limits, produce_acks, request_body_offset
+from protocol.headers import fetch_limits_offset, has_fetch_limits, produce_acks, request_body_offset
 from proxy.body import Body
 from proxy.identity.sasl import SaslObserver
 from proxy.in_flight import InFlight, Rules
-from proxy.prelude import AFTER_CORRELATION_ID, MORE, Prelude
+from proxy.names import client_id
+from proxy.prelude import AFTER_CORRELATION_ID, MAX_KEPT_BYTES, MORE, Prelude
 from proxy.reasons import ANSWERING, IN_LINE
 from proxy.serving import AUTHENTICATE, CHARGE, COORDINATE, FETCH, FETCH_KEY, PRODUCE, TELL, Served
 from proxy.turns import Turns, What
@@ -76,7 +77,7 @@ class RequestReader:
         self._meters = meters
         self._meter = meters.nobody
         self._client_id = NOBODY
-        """How the client-id of ``_meter`` stands in a request: its length and its bytes."""
+        """How the client-id of ``_meter`` stands in a request: its length and its bytes; NOBODY if they are many."""
         self._counted = False
         """The connection has been counted, for whom it was when it was known first."""
         self.splitter = FrameSplitter(REQUEST_HEAD, rules.request_limit)
@@ -115,8 +116,11 @@ class RequestReader:
     def _find_meter(self, api: Served, chunk: bytes, position: int, head: Head) -> bool:
         """Find the meter of a client-id that the last request did not have; False if it is not all there.
 
+        Before authentication there is none: what anybody may claim to be is neither counted nor kept.
         Raises ProtocolError if the frame ends inside its header.
         """
+        if self.restricted:
+            return True
         if request_body_offset(api.spec, chunk, position, position + 4 + head[0]) < 0:
             self.splitter.hold(chunk, position, len(chunk) - position + 1)
             return False
@@ -124,12 +128,12 @@ class RequestReader:
         meter = self._meters.find(broker, user, client_id(api.spec, chunk, position))
         self._meter.connections -= 1
         meter.connections += 1
-        if not self._counted and not self.restricted:
+        if not self._counted:
             self._counted = True
             meter.connections_opened += 1
-        begin = position + AFTER_CORRELATION_ID
+        begin, length = position + AFTER_CORRELATION_ID, 2 + max(head[3], 0)
         self._meter = meter
-        self._client_id = chunk[begin : begin + 2 + max(head[3], 0)]
+        self._client_id = chunk[begin : begin + length] if length <= MAX_KEPT_BYTES else NOBODY
         return True
 
     def _charge(self, api: Served, chunk: bytes, position: int, head: Head, now_ms: int) -> bool:
@@ -313,6 +317,7 @@ class RequestReader:
         """Take small requests only, until the broker has answered an ordinary one: then the client is known."""
         self._served = self._rules.served_before_authentication
         self.splitter.limit = self._rules.unauthenticated_request_limit
+        self._leave_meter()
 
     def lift_restriction(self) -> None:
         """Take requests of any size that the limits allow."""
@@ -329,6 +334,10 @@ class RequestReader:
         if self._body is not None:
             self._body.leave(self.splitter.remaining)
             self._body = None
+        self._leave_meter()
+        self._produce_prelude.meter = self._fetch_prelude.meter = self._meters.nobody
+
+    def _leave_meter(self) -> None:
         self._meter.connections -= 1
-        self._meter = self._produce_prelude.meter = self._fetch_prelude.meter = self._meters.nobody
+        self._meter = self._meters.nobody
         self._client_id = NOBODY

@@ -9,8 +9,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from protocol.errors import Cause
+from proxy.usage import Traffic
 from proxy.usage_shipping import Shipping
-from quotas.engine import Usage
+from quotas.engine import Counted, Gone, Usage
 from quotas.kinds import QuotaKind
 
 LAG_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
@@ -63,7 +64,14 @@ class Stats:
 class Snapshot:
     """What one scrape shows: copies, so that it can be rendered in another thread."""
 
-    usage: list[Usage]
+    mode: str
+    """Of quotas: enforce, shadow, off."""
+    usage: list[tuple[Usage, Counted]]
+    """What counters stand at, and what they have counted since the last snapshot."""
+    gone: list[Gone]
+    """What counters have counted since then that are there no more."""
+    clients: list[tuple[str, str, Traffic]]
+    """User, client-id and what went through since the last snapshot."""
     delay_queue: dict[QuotaKind, int]
     requests: list[int]
     """By api key."""
@@ -88,6 +96,8 @@ class Snapshot:
     connections_limit: int
     lag_counts: list[int]
     lag_sum_s: float
+    log_dropped: dict[str, int]
+    """Lines, by cause."""
     shipping: Shipping | None = None
     """Of usage records; None where none are taken."""
     info: dict[str, str] = field(default_factory=dict)

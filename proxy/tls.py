@@ -17,6 +17,7 @@ from protocol.errors import Cause, ProtocolError
 from proxy.broker_tls import load_own_certificate
 from proxy.identity.principal import confirmed
 from quotas.entities import ANONYMOUS
+from quotas.names import counted_as
 
 _VERIFY: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -83,7 +84,7 @@ class ListenerTls:
         if der is None:
             return ANONYMOUS
         try:
-            return confirmed(self._name_of(der))
+            return confirmed(counted_as(self._name_of(der)))
         except ValueError as error:
             raise ProtocolError(Cause.PRINCIPAL_MAPPING, f"no user for the client's certificate: {error}") from error
 

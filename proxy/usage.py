@@ -9,10 +9,9 @@ from secrets import token_bytes
 from sys import getrefcount
 from typing import Final, NamedTuple
 
+from quotas.bound import FOLDED
 from quotas.kinds import QuotaKind
-
-OTHER: Final = "sluice:other"
-"""The client-id of clients beyond the most that have meters of their own."""
+from quotas.names import OTHER, Room
 
 NOBODY: Final = token_bytes(16)
 """A client-id as no request has it: its length says more than stands there."""
@@ -25,6 +24,20 @@ class MeterKey(NamedTuple):
     broker: int
     user: str
     client_id: str
+
+
+class Traffic(NamedTuple):
+    """What went through, sizes included."""
+
+    bytes_in: int = 0
+    bytes_out: int = 0
+    requests: int = 0
+
+    def plus(self, other: "Traffic") -> "Traffic":
+        return Traffic(self.bytes_in + other.bytes_in, self.bytes_out + other.bytes_out, self.requests + other.requests)
+
+
+_NO_TRAFFIC: Final = Traffic()
 
 
 class Throttles:
@@ -109,6 +122,9 @@ class Meter:
         "produce_requests",
         "produce_throttles",
         "request_time_ms",
+        "unshown_in",
+        "unshown_out",
+        "unshown_requests",
     )
 
     def __init__(self, key: MeterKey) -> None:
@@ -134,6 +150,8 @@ class Meter:
         self.name_bytes = 0
         """The most that the names in a row take, those of the rules included."""
         self.generation = -1
+        self.unshown_in = self.unshown_out = self.unshown_requests = 0
+        """What ``take_traffic`` has to return beyond what stands above; below 0 where it has returned that already."""
 
     def note_throttle(self, kind: QuotaKind, throttle_ms: int, now_ms: int, at_ms: int | None = None) -> None:
         """Count a throttle given to a request of this client; ``at_ms`` is when it began, if not now."""
@@ -171,19 +189,32 @@ class Meter:
             or self.fetch_throttles is not None
         )
 
+    def take_traffic(self) -> Traffic:
+        """Return what went through since this was called last, whenever records were taken."""
+        bytes_in = self.produce_bytes + 4 * self.produce_requests + self.other_bytes
+        requests = self.produce_requests + self.other_requests
+        grown = Traffic(self.unshown_in + bytes_in, self.unshown_out + self.bytes_out, self.unshown_requests + requests)
+        self.unshown_in, self.unshown_out, self.unshown_requests = -bytes_in, -self.bytes_out, -requests
+        return grown
+
     def take(self, now_ms: int) -> tuple[object, ...]:
         """Return a row in the order of ``usage_records.COLUMNS``, and count from zero again."""
         produce, fetch = self.produce_throttles, self.fetch_throttles
         listener, broker, user, client_id = self.key
+        bytes_in = self.produce_bytes + 4 * self.produce_requests + self.other_bytes
+        requests = self.produce_requests + self.other_requests
+        self.unshown_in += bytes_in
+        self.unshown_out += self.bytes_out
+        self.unshown_requests += requests
         produce_limit, produce_rule, fetch_limit, fetch_rule = self.limits
         row = (
             listener,
             broker,
             user,
             client_id,
-            self.produce_bytes + 4 * self.produce_requests + self.other_bytes,
+            bytes_in,
             self.bytes_out,
-            self.produce_requests + self.other_requests,
+            requests,
             self.request_time_ms,
             self.connections,
             self.connections_opened,
@@ -215,21 +246,33 @@ class Meter:
         return taken
 
 
+MAX_GONE: Final = 10_000
+"""Clients whose meters are gone, and whose last traffic nobody has taken yet, by name; the others are summed up."""
+
+_NAME_BYTES_EACH: Final = 512
+"""What the names of one client may take, on average, in memory."""
+
+
 class Meters:
-    """The meters of a worker. ``most`` bounds them: clients beyond share one for each user, listener and broker."""
+    """The meters of a worker. ``most`` bounds them, and what their names take: clients beyond share one for each user,
+    listener and broker.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
+        self._names = Room(most * _NAME_BYTES_EACH)
         self._meters: dict[MeterKey, Meter] = {}
+        self._gone: dict[tuple[str, str], Traffic] = {}
 
     def find(self, key: MeterKey) -> Meter:
         """Return the meter of a client."""
         meter = self._meters.get(key)
-        if meter is None and len(self._meters) >= self._most:
+        if meter is None and (len(self._meters) >= self._most or self._names.full):
             key = key._replace(client_id=OTHER)
             meter = self._meters.get(key)
         if meter is None:
             meter = self._meters[key] = Meter(key)
+            self._names.take(key.user, key.client_id)
         return meter
 
     def __len__(self) -> int:
@@ -249,7 +292,40 @@ class Meters:
         """
         for key in keys:
             if _references(self._meters, key) <= _UNUSED:
-                del self._meters[key]
+                self._let_go(self._meters.pop(key))
+                self._names.give_back(key.user, key.client_id)
+
+    def _let_go(self, meter: Meter) -> None:
+        traffic = meter.take_traffic()
+        if traffic == _NO_TRAFFIC:
+            return
+        names = meter.key[2:]
+        if names not in self._gone and len(self._gone) >= MAX_GONE:
+            names = (FOLDED, FOLDED)
+        self._gone[names] = self._gone.get(names, _NO_TRAFFIC).plus(traffic)
+
+    def take_traffic(self) -> Iterator[tuple[str, str, Traffic]]:
+        """Yield (user, client-id, what went through since it was taken last) of all meters, then of those gone.
+
+        It may be left off in between for as long as one likes: what comes or goes meanwhile is counted once, too.
+        """
+        for meter in list(self._meters.values()):
+            yield meter.key.user, meter.key.client_id, meter.take_traffic()
+        gone, self._gone = self._gone, {}
+        for (user, client_id), traffic in gone.items():
+            yield user, client_id, traffic
+
+    def sweep(self, now_ms: int) -> Iterator[None]:
+        """Forget the meters on which nothing has been counted since the last sweep; yields after each.
+
+        To be called now and then where nobody takes records.
+        """
+        for key in self:
+            if self._meters[key].active:
+                self._meters[key].take(now_ms)
+            else:
+                self.drop_unused((key,))
+            yield None
 
 
 def _references(meters: dict[MeterKey, Meter], key: MeterKey) -> int:
@@ -262,20 +338,18 @@ _UNUSED: Final = _references({_NO_KEY: Meter(_NO_KEY)}, _NO_KEY)
 
 
 class ListenerMeters:
-    """The meters of one listener's clients; without ``meters``, nobody is told from anybody."""
+    """The meters of one listener's clients."""
 
     __slots__ = ("_listener", "_meters", "nobody", "refused")
 
-    def __init__(self, meters: Meters | None, listener: str) -> None:
+    def __init__(self, meters: Meters, listener: str) -> None:
         self._meters = meters
         self._listener = listener
         self.nobody = Meter(MeterKey(listener, -1, "", ""))
-        """Of connections whose client is not known yet, or does not matter."""
+        """Of connections whose client is not known yet, or has not proved who it is."""
         self.refused = 0
         """Connections refused since the last record, before anything was known of their clients."""
 
     def find(self, broker: int, user: str, client_id: str) -> Meter:
         """Return the meter of a client."""
-        if self._meters is None:
-            return self.nobody
         return self._meters.find(MeterKey(self._listener, broker, user, client_id))

@@ -8,8 +8,11 @@ from config.cluster import Cluster as ClusterSettings
 from config.settings import Settings
 from config.usage import Usage
 from proxy.broker_tls import BrokerTls
+from proxy.clock import now_ms
 from proxy.cluster import Cluster, NoAnswerError, which_brokers
 from proxy.login import read_password
+from proxy.slices import in_slices
+from proxy.tasks import every
 from proxy.usage import ListenerMeters, Meters
 from proxy.usage_files import FileSink
 from proxy.usage_records import Origin, Recorder
@@ -19,33 +22,38 @@ from quotas.engine import Engine, Window
 if TYPE_CHECKING:
     from proxy.usage_topic import Login
 
+_MAX_CLIENTS = 10_000
+"""Clients that are told apart where no records are taken: metrics show fewer."""
+_SWEEP_EVERY_S = 10.0
+
 
 class UsageService:
-    """Meters for the listeners, and the shipping of what they count. Without a section ``usage`` nothing is counted."""
+    """Meters for the listeners, and the shipping of what they count; without a section ``usage`` it is for metrics."""
 
     def __init__(self, settings: Settings, engine: Engine, window: Window) -> None:
         self._settings = settings
         self._engine = engine
         self._window = window
-        self._meters = Meters(settings.usage.max_clients) if settings.usage is not None else None
+        self.meters = Meters(settings.usage.max_clients if settings.usage is not None else _MAX_CLIENTS)
         self._listeners: list[tuple[str, ListenerMeters]] = []
         self._shipper: Shipper | None = None
         self.shipping = Shipping()
 
     def meters_of(self, listener: str) -> ListenerMeters:
         """Return the meters of a listener's clients."""
-        meters = ListenerMeters(self._meters, listener)
+        meters = ListenerMeters(self.meters, listener)
         self._listeners.append((listener, meters))
         return meters
 
     def start(self) -> None:
         """Ship from now on."""
         usage, settings = self._settings.usage, self._settings
-        if usage is None or self._meters is None:
+        if usage is None:
+            every(_SWEEP_EVERY_S, self._sweep, "forget clients that are gone")
             return
         instance = usage.instance or socket.gethostname()
         origin = Origin(settings.cluster.name, instance, settings.quotas.mode, self._window)
-        recorder = Recorder(origin, self._meters, self._listeners, self._engine, self._dropped)
+        recorder = Recorder(origin, self.meters, self._listeners, self._engine, self._dropped)
         sink = _sink(usage, settings.cluster, instance, recorder.boot)
         self._shipper = Shipper(
             recorder,
@@ -60,6 +68,9 @@ class UsageService:
         """Ship the last record, if that takes no longer."""
         if self._shipper is not None:
             await self._shipper.stop(timeout_s)
+
+    async def _sweep(self) -> None:
+        await in_slices(self.meters.sweep(now_ms()))
 
     def _dropped(self) -> tuple[int, int]:
         return self.shipping.dropped_documents, self.shipping.dropped_rows

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 FOREVER_S: Final = INT32_MAX / 1000
 
 
+FOLDED: Final = "other"
+"""The user and the client-id under which counters are summed up that are too many to be told apart."""
+
+
 class CounterKey(NamedTuple):
     """What tells one counter from another; user and client_id are tags, "" where that part plays no role."""
 
@@ -23,6 +27,30 @@ class CounterKey(NamedTuple):
     user: str
     client_id: str
     broker: int
+
+
+class Counted(NamedTuple):
+    """What only grows: the charged units (bytes for byte rates), throttled requests, milliseconds of throttle."""
+
+    charged: float = 0.0
+    throttled: int = 0
+    throttle_ms: int = 0
+
+    def plus(self, other: "Counted") -> "Counted":
+        return Counted(
+            self.charged + other.charged, self.throttled + other.throttled, self.throttle_ms + other.throttle_ms
+        )
+
+
+_NOTHING: Final = Counted()
+
+
+class Gone(NamedTuple):
+    """What a counter has counted that is there no more, and whose limit held for it."""
+
+    key: CounterKey
+    entity: Entity
+    counted: Counted
 
 
 class Usage(NamedTuple):
@@ -55,6 +83,7 @@ class Bound(Rate):
         "_counted",
         "_counters",
         "_fetches",
+        "_handed_over",
         "_level",
         "_level_ms",
         "_live",
@@ -88,6 +117,7 @@ class Bound(Rate):
         """What was recorded and not yet made good by the limit: a bucket that leaks T a second, at ``_level_ms``."""
         self._level_ms = AT_ONCE
         self._counted = 0.0
+        self._handed_over = _NOTHING
         self._counters = counters
         self._live: Bound | None = None
 
@@ -244,7 +274,7 @@ class Bound(Rate):
 
     def note_throttle(self, throttle_ms: int) -> None:
         """Count a throttle that was applied, for the metrics."""
-        live = self._live or self
+        live = self._live or self._find_live()
         live.throttled_total += 1
         live.throttle_ms_total += throttle_ms
 
@@ -265,6 +295,20 @@ class Bound(Rate):
             self.recorded_total,
             self.throttled_total,
             self.throttle_ms_total,
+        )
+
+    def take_counted(self) -> Counted:
+        """Return what was counted since this was called last: each unit once, however long the counter lives.
+
+        What was charged and then given back is not returned again.
+        """
+        before, charged = self._handed_over, self.recorded_total
+        if self.throttled_total == before.throttled and charged <= before.charged:
+            return _NOTHING
+        now = Counted(max(charged, before.charged), self.throttled_total, self.throttle_ms_total)
+        self._handed_over = now
+        return Counted(
+            now.charged - before.charged, now.throttled - before.throttled, now.throttle_ms - before.throttle_ms
         )
 
     def _find_live(self) -> "Bound":

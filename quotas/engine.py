@@ -1,19 +1,26 @@
 """Who may use how much, and who has used it: the counters of one worker under the policy in force."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from quotas.bound import Bound, CounterKey, Inert, Usage
+from quotas.bound import FOLDED, Bound, Counted, CounterKey, Gone, Inert, Usage
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
+from quotas.names import OTHER, Room
 from quotas.policy import Key, Policy, PolicyChange, differences
 from quotas.precedence import DEFAULT, level_of, limiting_key, tags_of
 from quotas.rate import Window
 
-__all__ = ["RATE_KINDS", "Bound", "CounterKey", "Engine", "Usage", "Window"]
+__all__ = ["RATE_KINDS", "Bound", "Counted", "CounterKey", "Engine", "Gone", "Usage", "Window"]
 
 RATE_KINDS: Final = (QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE, QuotaKind.REQUEST_PERCENTAGE)
 """The kinds that are a sampled rate of a user and client-id, which is what the engine keeps counters of."""
+
+MAX_NAMES_BYTES: Final = 16 * 2**20
+"""What the names of all counters may take in memory: of 150,000 counters, or of 15,000 with the longest names."""
+
+MAX_GONE: Final = 10_000
+"""Counters of one kind that are gone, and whose last counts nobody has taken yet, by name; the others are summed up."""
 
 
 class Counters:
@@ -23,12 +30,15 @@ class Counters:
         "_bounds",
         "_brokers",
         "_cap_ms",
+        "_crowded",
         "_elsewhere",
+        "_gone",
         "_inert",
         "_keep_ms",
         "_kind",
         "_levels",
         "_limits",
+        "_names",
         "_newcomers",
         "_policy",
         "_watched",
@@ -36,10 +46,13 @@ class Counters:
         "superseded",
     )
 
-    def __init__(self, kind: QuotaKind, window: Window, idle_ms: int) -> None:
+    def __init__(self, kind: QuotaKind, window: Window, names: Room) -> None:
         self._kind = kind
+        self._names = names
+        self._crowded = False
+        """Clients share a counter because there was no room for their names."""
         self._window = window
-        self._keep_ms = window.keep_ms + idle_ms
+        self._keep_ms = window.keep_ms
         # A request quota never delays longer than one window; byte rates are not capped (QuotaUtils).
         self._cap_ms = window.size_ms if kind is QuotaKind.REQUEST_PERCENTAGE else None
         self._policy = Policy()
@@ -51,8 +64,9 @@ class Counters:
         self._watched: dict[int, list[Bound]] = {}
         """The other bounds, by the window (of Window.size_ms since 0) at whose start they may be idle."""
         self._elsewhere: dict[CounterKey, float] = {}
+        self._gone: dict[CounterKey, Gone] = {}
         self.superseded = False
-        """A session has charged a bound whose place another one has taken."""
+        """A session has charged a bound whose place another one has taken, or shares one without need."""
         self._inert = Inert(CounterKey(kind, "", "", -1), window, None, self)
 
     def resolve(self, user: str, client_id: str, broker: int) -> Bound:
@@ -60,6 +74,17 @@ class Counters:
             return self._inert
         user_tag, client_tag = tags_of(self._limits, self._levels, user, client_id)
         key = CounterKey(self._kind, user_tag, client_tag, broker)
+        return self._bounds.get(key) or self._make(key)
+
+    def _make(self, key: CounterKey) -> Bound:
+        """Return a new counter; without room for its names that of all such clients of its user, unless a quota is
+        configured for just this client-id.
+        """
+        if self._names.full and key.client_id:
+            limiting = limiting_key(self._limits, key.user, key.client_id)
+            if limiting is None or limiting[1] is DEFAULT:
+                key = key._replace(client_id=OTHER)
+                self._crowded = True
         return self._bounds.get(key) or self.enter(Bound(key, self._window, self._cap_ms, self))
 
     def limit_of(self, user: str, client_id: str) -> tuple[float | None, Entity | None]:
@@ -75,6 +100,7 @@ class Counters:
         if live is not bound:
             self.superseded = True
             return live
+        self._names.take(key.user, key.client_id)
         self._brokers.add(key.broker)
         self._newcomers.append(bound)
         bound.set_elsewhere(self._elsewhere.get(key, 0.0))
@@ -98,6 +124,27 @@ class Counters:
             if usage is not None:
                 yield usage
 
+    def take(self, now_ms: int) -> Iterator[tuple[Usage, Counted]]:
+        for bound in [bound for bound in self._bounds.values() if bound.rule is not None]:
+            usage = bound.usage(now_ms)
+            if usage is not None:  # its limit may have gone meanwhile
+                yield usage, bound.take_counted()
+
+    def take_gone(self) -> Iterable[Gone]:
+        gone, self._gone = self._gone, {}
+        return gone.values()
+
+    def _let_go(self, bound: Bound) -> None:
+        """Keep what a counter has counted that goes now, or has no limit any more."""
+        counted = bound.take_counted()
+        if bound.rule is None or not (counted.charged or counted.throttled):
+            return
+        key = bound.key
+        if key not in self._gone and len(self._gone) >= MAX_GONE:
+            key = key._replace(user=FOLDED, client_id=FOLDED)
+        before = self._gone.get(key)
+        self._gone[key] = Gone(key, bound.rule, counted if before is None else before.counted.plus(counted))
+
     def elsewhere(self, numbers: dict[CounterKey, float]) -> None:
         for key in self._elsewhere.keys() | numbers.keys():
             bound = self._bounds.get(key)
@@ -120,10 +167,15 @@ class Counters:
                     self._watch(bound, now_ms + busy_ms)
                 elif last_ms is None or last_ms + keep_ms <= now_ms:
                     del self._bounds[bound.key]
+                    self._names.give_back(bound.user, bound.client_id)
+                    self._let_go(bound)
                     bound.dropped()
                     dropped += 1
                 else:
                     self._watch(bound, last_ms + keep_ms)
+        if self._crowded and not self._names.full:
+            self._crowded = False
+            self.superseded = True  # who shares a counter may have one of their own now
         return dropped
 
     def _watch(self, bound: Bound, idle_ms: int) -> None:
@@ -145,6 +197,8 @@ class Counters:
         """Set the limit that holds for ``bound``; returns whether it is another than before."""
         key = limiting_key(self._limits, bound.key.user, bound.key.client_id)
         limit = None if key is None else self._limits[key]
+        if (limit is None) is not (bound.limit is None):
+            self._let_go(bound)  # what is used without a quota is not counted under one
         bound.rule = None if key is None else self._policy.client(key)
         if limit == bound.limit:
             return False
@@ -158,16 +212,22 @@ class Engine:
     ``generation`` rises whenever a Bound that a session holds may no longer be the right one: compare before use,
     and resolve again. One that is charged nevertheless loses nothing.
 
-    ``idle_ms`` is how long a counter that holds nothing any more is kept all the same, so that whoever asks for
-    ``usage`` less often than counters expire still sees what they counted.
+    ``max_names_bytes`` is what the names of all counters may take in memory.
     """
 
     __slots__ = ("_counters", "_policy", "generation")
 
-    def __init__(self, policy: Policy, window: Window = Window(), *, idle_ms: int = 0) -> None:  # noqa: B008  frozen
+    def __init__(
+        self,
+        policy: Policy,
+        window: Window = Window(),  # noqa: B008  frozen
+        *,
+        max_names_bytes: int = MAX_NAMES_BYTES,
+    ) -> None:
         self.generation = 0
         self._policy = Policy()
-        self._counters = {kind: Counters(kind, window, idle_ms) for kind in RATE_KINDS}
+        names = Room(max_names_bytes)
+        self._counters = {kind: Counters(kind, window, names) for kind in RATE_KINDS}
         self.apply(policy, 0)
 
     def resolve(self, user: str, client_id: str, kind: QuotaKind, broker: int) -> Bound:
@@ -206,6 +266,21 @@ class Engine:
     def usage(self, now_ms: int) -> list[Usage]:
         """Return what every counter with a limit stands at. Plain data, and a look only: no sample moves."""
         return [usage for counters in self._counters.values() for usage in counters.usage(now_ms)]
+
+    def take(self, now_ms: int) -> Iterator[tuple[Usage, Counted]]:
+        """Yield what every counter with a limit stands at, and what it has counted since it was taken last.
+
+        It may be left off in between for as long as one likes: what comes or goes meanwhile is counted once, too.
+        """
+        for counters in self._counters.values():
+            yield from counters.take(now_ms)
+
+    def take_gone(self) -> list[Gone]:
+        """Return what counters have counted since they were taken last that are gone by now, or have lost their limit.
+
+        Of very many the last are one of user and client-id FOLDED.
+        """
+        return [gone for counters in self._counters.values() for gone in counters.take_gone()]
 
     def elsewhere(self, numbers: Mapping[CounterKey, float]) -> None:
         """Replace what other workers and instances used, per counter, in its current window.

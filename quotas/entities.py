@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from quotas.names import configured_as
+
 ANONYMOUS: Final = "ANONYMOUS"
 """The user of a connection that has not proved another (KafkaPrincipal.ANONYMOUS)."""
 
@@ -23,7 +25,8 @@ Name = str | Default | None
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """(user, client-id), (user), (client-id) or (ip); each a name or the default.
+    """(user, client-id), (user), (client-id) or (ip); each a name or the default. A name that is too long is cut as
+    those off the wire are, so that they match.
 
     Raises ValueError for a combination that Kafka does not know (ClientQuotaControlManager.validateEntity).
     """
@@ -41,6 +44,10 @@ class Entity:
         for dimension, name in parts:
             if name == "":
                 raise ValueError(f"{dimension} is empty: give a name or the default")
+        if isinstance(self.user, str):
+            object.__setattr__(self, "user", configured_as(self.user))
+        if isinstance(self.client_id, str):
+            object.__setattr__(self, "client_id", configured_as(self.client_id))
 
     def describe(self) -> str:
         """Return e.g. ``user=alice, client-id=<default>``; names that could be mistaken for syntax are quoted."""

@@ -3,14 +3,20 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from quotas.names import counted_as
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
     """Whom a client says it is; it counts when the broker has agreed, and until then for nothing."""
 
     name: str
+    """As it is counted: a name of half a megabyte may be claimed, and is not kept."""
     is_token: bool = False
     """``name`` is the id of a delegation token (KIP-48): the user is its owner, who is not on the wire."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", counted_as(self.name))
 
 
 class Mechanism(Protocol):

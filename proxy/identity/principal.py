@@ -11,7 +11,7 @@ RESERVED: Final = f"{_PREFIX}reserved"
 
 
 def confirmed(name: str) -> str:
-    """Return the user for a name that the broker has accepted."""
+    """Return the user for a name, as it is counted, that the broker has accepted."""
     return RESERVED if name.startswith(_PREFIX) else name
 
 

@@ -33,6 +33,7 @@ from proxy.identity.mechanism import Mechanism
 from proxy.identity.principal import confirmed, token_holder, unread
 from proxy.throttling import NO_DEADLINE
 from quotas.entities import ANONYMOUS
+from quotas.names import counted_as
 
 MAX_RAW_TOKENS: Final = 32
 """GSSAPI, the longest known, has three."""
@@ -137,7 +138,7 @@ class SaslObserver:
     def request(self, spec: ApiSpec, frame: bytes) -> None:
         """Take a whole SaslHandshake or SaslAuthenticate request. Raises ProtocolError if it is broken."""
         if spec.api_key == SASL_HANDSHAKE:
-            self._asked = handshake_mechanism(spec, frame)
+            self._asked = counted_as(handshake_mechanism(spec, frame))
             self._asked_raw = spec.api_version == 0
             return
         token = authenticate_token(spec, frame)
@@ -272,7 +273,7 @@ class SaslObserver:
 
         def found(owner: str) -> None:
             if self.token_id == token_id:
-                self._on_user(confirmed(owner))
+                self._on_user(confirmed(counted_as(owner)))
 
         owner = self._rules.owner_of(token_id, found)
-        return token_holder(token_id) if owner is None else confirmed(owner)
+        return token_holder(token_id) if owner is None else confirmed(counted_as(owner))

@@ -147,6 +147,7 @@ class Play:
             lambda mechanism, succeeded, _peer: self.outcomes.append((mechanism, succeeded)),
         )
         self.meters = Meters(1000)
+        self.listener = ListenerMeters(self.meters, "PLAIN")
         self.client, self.broker = FakeWire(), FakeWire()
         self.session = Session(
             self.rules,
@@ -154,7 +155,7 @@ class Play:
             self._advertise,
             self._on_closed,
             sasl=self.sasl_rules,
-            meters=ListenerMeters(self.meters, "PLAIN"),
+            meters=self.listener,
             peer="10.0.0.1:5",
             user="ANONYMOUS",
             authenticated=authenticated,

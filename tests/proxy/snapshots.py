@@ -3,12 +3,15 @@
 from dataclasses import replace
 
 from proxy.stats import LAG_BUCKETS_S, Snapshot
-from quotas.engine import Usage
+from quotas.engine import Counted, Usage
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 
 EMPTY = Snapshot(
+    mode="enforce",
     usage=[],
+    gone=[],
+    clients=[],
     delay_queue=dict.fromkeys(QuotaKind, 0),
     requests=[0] * 128,
     sessions={"PLAIN": 0},
@@ -28,6 +31,7 @@ EMPTY = Snapshot(
     connections_limit=10_000,
     lag_counts=[0] * (len(LAG_BUCKETS_S) + 1),
     lag_sum_s=0.0,
+    log_dropped={"unread": 0, "repeated": 0},
     info={"version": "0.1.0"},
 )
 
@@ -46,5 +50,10 @@ PRODUCE = Usage(
 
 
 def shows(*usage: Usage) -> Snapshot:
-    """Return a snapshot of just these counters."""
-    return replace(EMPTY, usage=list(usage))
+    """Return a snapshot of just these counters, whose totals have all been counted since the last one."""
+    return replace(EMPTY, usage=[(one, counted(one)) for one in usage])
+
+
+def counted(usage: Usage) -> Counted:
+    """Return the totals of a counter."""
+    return Counted(usage.charged_total, usage.throttled_total, usage.throttle_ms_total)

@@ -27,9 +27,17 @@ class Served:
         self.clients: dict[str, Identity] = {}
         self.server = AdminServer(Address("127.0.0.1", port), self.snapshot, lambda: self.reasons, self.clients.get, 10)
 
-    def snapshot(self) -> Snapshot:
+    async def snapshot(self) -> Snapshot:
         self.snapshots += 1
         return shows(PRODUCE)
+
+
+async def empty() -> Snapshot:
+    return EMPTY
+
+
+async def broken() -> Snapshot:
+    raise ZeroDivisionError
 
 
 @asynccontextmanager
@@ -161,10 +169,10 @@ async def test_scrapes_at_the_same_time_share_one_rendering(monkeypatch: pytest.
 
 async def test_a_failed_rendering_is_an_error_and_the_next_one_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving() as (served, client):
-        monkeypatch.setattr(served.server, "_snapshot", lambda: 1 / 0)
+        monkeypatch.setattr(served.server, "_snapshot", broken)
         async with client.get("/metrics") as answer:
             assert answer.status == 500
-        monkeypatch.setattr(served.server, "_snapshot", lambda: EMPTY)
+        monkeypatch.setattr(served.server, "_snapshot", empty)
         async with client.get("/metrics") as answer:
             assert answer.status == 200
 
@@ -177,7 +185,7 @@ async def test_a_port_that_is_taken_is_named() -> None:
 
 
 async def test_a_host_that_is_not_ours_is_named() -> None:
-    server = AdminServer(Address("192.0.2.1", 9404), lambda: EMPTY, list, lambda _: None, 10)
+    server = AdminServer(Address("192.0.2.1", 9404), empty, list, lambda _: None, 10)
     with pytest.raises(OSError, match=r"admin\.bind 192\.0\.2\.1:9404: cannot assign requested address"):
         await server.start()
 

@@ -85,6 +85,20 @@ def test_what_json_cannot_say_is_shown_as_python_does() -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "console"])
+def test_no_value_is_long_and_two_that_begin_alike_stay_two(form: Form) -> None:
+    shown = []
+    for end in "ab":
+        long = "🎈" * 100_000 + end
+        stream, log = configured(form)
+        log.error(long, text=long, nested=[{"x": long}], path=Path(long))
+        log.error("event", exc_info=ValueError(long))
+        shown.append(re.findall(r"~[0-9a-f]{12}", stream.getvalue()))
+        assert len(stream.getvalue()) < 100_000
+    assert [len(digests) for digests in shown] == [5, 5]
+    assert not set(shown[0]) & set(shown[1])
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
 def test_an_exception_cannot_pass_for_an_event(form: Form) -> None:
     stream, log = configured(form)
     log.error("failed", exc_info=ValueError(HOSTILE))

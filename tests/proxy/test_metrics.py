@@ -11,6 +11,7 @@ from prometheus_client.samples import Sample
 from protocol.errors import Cause
 from proxy.metrics import Renderer
 from proxy.stats import LAG_BUCKETS_S, Snapshot, Stats
+from proxy.usage import Traffic
 from proxy.usage_shipping import Shipping
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
@@ -19,7 +20,7 @@ from tests.proxy.snapshots import EMPTY, PRODUCE, shows
 DOCUMENTED = re.compile(r"^\| `(sluice_\w+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
 LABELS = {
     *("kind", "user", "client_id", "broker", "rule", "direction", "listener", "outcome", "api", "side", "cause"),
-    *("mechanism", "error", "where", "version", "python", "loop", "le"),
+    *("mechanism", "error", "where", "mode", "version", "python", "loop", "le"),
 }
 
 FETCH = PRODUCE._replace(kind=QuotaKind.CONSUMER_BYTE_RATE, client_id="", user="alice", entity=Entity(user="alice"))
@@ -27,6 +28,8 @@ SHIPPING = Shipping()
 SHIPPING.shipped_rows, SHIPPING.dropped_rows, SHIPPING.error = 70, 30, "topic sluice-usage: away"
 EVERYTHING = replace(
     shows(PRODUCE, FETCH, PRODUCE._replace(client_id="more", broker=-1)),
+    mode="shadow",
+    clients=[("alice", "app", Traffic(700, 300, 9))],
     authentications={("SASL", "PLAIN", "failed"): 2},
     gssapi_unread={("SASL", "no_key"): 1, ("SASL", "refused"): 0},
     rejected={("client", Cause.BAD_HEADER): 3},
@@ -172,6 +175,26 @@ def test_requests_by_the_names_of_the_apis_and_from_zero_on() -> None:
     assert counts["Produce",] == 7.0
     assert counts["Fetch",] == 9.0
     assert counts["Metadata",] == 0.0
+
+
+def test_clients_with_and_without_a_quota_by_what_they_sent_and_got() -> None:
+    clients = [("alice", "app", Traffic(700, 300, 9)), ("alice", "app", Traffic(1, 1, 1)), ("", "x" * 256, Traffic())]
+    text = render(replace(EMPTY, clients=clients), max_entities=1)
+    assert values(text, "sluice_client_bytes_total") == {
+        ("app", "in", "alice"): 701.0,
+        ("app", "out", "alice"): 301.0,
+    }
+    assert values(text, "sluice_client_requests_total") == {("app", "alice"): 10.0}
+    assert values(text, "sluice_clients_folded") == {(): 1.0}
+
+
+def test_the_mode_that_quotas_are_in() -> None:
+    assert values(render(EVERYTHING), "sluice_quota_mode") == {("enforce",): 0.0, ("shadow",): 1.0, ("off",): 0.0}
+
+
+def test_lines_of_the_log_that_were_not_written_by_cause() -> None:
+    text = render(replace(EMPTY, log_dropped={"unread": 3, "repeated": 0}))
+    assert values(text, "sluice_log_dropped_total") == {("unread",): 3.0, ("repeated",): 0.0}
 
 
 def test_authentications_by_listener_mechanism_and_outcome() -> None:

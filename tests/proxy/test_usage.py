@@ -1,12 +1,19 @@
 """What the sessions count, and what is left of it when a record has been taken."""
 
 import random
+from struct import pack
+from sys import getsizeof
 
 import pytest
 
 from proxy.session import Session
-from proxy.usage import OTHER, ListenerMeters, Meter, MeterKey, Meters, Throttles
+from proxy.usage import ListenerMeters, Meter, MeterKey, Meters, Throttles
+from quotas.entities import Default, Entity
+from quotas.names import MAX_NAME_BYTES, OTHER
+from quotas.policy import Policy
 from tests.proxy.playbook import (
+    CONSUMER,
+    PRODUCER,
     FakeWire,
     Play,
     authenticate,
@@ -97,10 +104,24 @@ def test_a_connection_is_counted_for_whom_it_is_when_that_is_known() -> None:
     play.from_client(sent[1])
     play.from_broker(authenticate_answer(2))
     play.from_client(sent[2])
-    anonymous, alice = meter_of(play), meter_of(play, user="alice")
-    assert (anonymous.connections_opened, alice.connections_opened) == (0, 1)
-    assert (anonymous.connections, alice.connections) == (0, 1)
-    assert bytes_in(anonymous) == len(sent[0]) + len(sent[1])
+    assert list(play.meters) == [MeterKey("PLAIN", 1, "alice", "app")], "nobody is metered before authentication"
+    alice = meter_of(play, user="alice")
+    assert (alice.connections, alice.connections_opened, bytes_in(alice)) == (1, 1, len(sent[2]))
+    assert bytes_in(play.listener.nobody) == len(sent[0]) + len(sent[1])
+
+
+def test_who_begins_a_login_where_none_is_demanded_is_nobody_until_it_has_succeeded() -> None:
+    play = Play()
+    play.from_client(list_offsets(1))
+    play.from_broker(list_offsets_answer(1))
+    before = bytes_in(meter_of(play))
+    play.from_client(handshake(2, "PLAIN"))
+    play.from_broker(handshake_answer(2))
+    play.from_client(request(18, 2, 3, client_id=b"claimed"))
+    play.from_client(authenticate(4, b"\0alice\0x"))
+    assert [key.client_id for key in play.meters] == ["app"]
+    assert bytes_in(meter_of(play)) == before
+    assert meter_of(play).connections == 0
 
 
 def test_raw_tokens_are_bytes_too() -> None:
@@ -109,8 +130,9 @@ def test_raw_tokens_are_bytes_too() -> None:
     play.from_broker(handshake_answer(1))
     play.from_client(frame(b"\0alice\0x"))
     play.from_broker(frame(b""))
-    assert bytes_in(meter_of(play)) == len(handshake(1, "PLAIN", version=0)) + len(frame(b"\0alice\0x"))
-    assert meter_of(play).bytes_out == len(handshake_answer(1)) + 4
+    assert bytes_in(play.listener.nobody) == len(handshake(1, "PLAIN", version=0)) + len(frame(b"\0alice\0x"))
+    assert play.listener.nobody.bytes_out == len(handshake_answer(1)) + 4
+    assert len(play.meters) == 0
 
 
 @pytest.mark.parametrize("mode", ["enforce", "shadow"])
@@ -178,6 +200,64 @@ def test_clients_beyond_the_most_share_a_meter() -> None:
     keys = [MeterKey("A", 1, "u", name) for name in "abcd"]
     found = [meters.find(key) for key in keys]
     assert [meter.key.client_id for meter in found] == ["a", "b", OTHER, OTHER]
+
+
+def test_clients_whose_names_find_no_room_share_a_meter_of_their_user_until_others_are_gone() -> None:
+    meters = Meters(4)
+    long = [MeterKey("A", 1, "u", str(number) + "x" * 250) for number in range(100)]
+    found = [meters.find(key) for key in long]
+    assert len(meters) <= 8
+    assert {meter.key.client_id for meter in found[8:]} == {OTHER}
+    assert meters.find(long[0]) is found[0]
+    del found
+    meters.drop_unused(meters)
+    assert meters.find(long[99]).key == long[99]
+
+
+@pytest.mark.parametrize("authenticated", [True, False])
+def test_names_of_any_length_take_no_more_than_short_ones(authenticated: bool) -> None:
+    """The client-id, the transactional id and the user, in what a connection keeps, its meters and its counters."""
+    play = Play(policy=Policy({Entity(client_id=Default.DEFAULT): {PRODUCER: 1e6, CONSUMER: 1e6}}))
+    play.rules.request_limit = play.rules.unauthenticated_request_limit = 10**6
+    play = Play(engine=play.engine, authenticated=authenticated)
+    play.rules.unauthenticated_request_limit = play.session.requests.splitter.limit = 10**6
+    name = b"x" * 32_000 + "🎈".encode()
+    play.from_client(request(18, 2, 1, client_id=name) + produce(2, 10, client_id=name))
+    play.from_client(request(1, 11, 3, pack(">iiiibiiiih", -1, 500, 1, 9, 0, 0, -1, 0, 0, 0), client_id=name))
+    play.from_client(request(0, 7, 4, pack(">h", 30_000) + bytes(30_000) + pack(">hii", 1, 1000, 0), client_id=b"app"))
+    play.from_client(handshake(5, "🎈" * 8000))
+    for key in (*play.meters, *(usage[1:3] for usage in play.engine.usage(play.loop.now_ms))):
+        assert all(len(part.encode()) <= MAX_NAME_BYTES for part in key if isinstance(part, str))
+    assert bool(len(play.meters)) is authenticated
+    assert kept_bytes(play.session) < 20_000
+
+
+def kept_bytes(root: object) -> int:
+    """Return the size of all texts and bytes that can be reached from a session, but not by way of what all share."""
+    shared = ("_rules", "_meters", "_sasl_rules", "bound", "_in_flight", "_client", "_broker", "write")
+    total, seen, found = 0, set(), [root]
+    while found:
+        thing = found.pop()
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, str | bytes):
+            total += getsizeof(thing)
+        elif isinstance(thing, tuple | list):
+            found += thing
+        elif type(thing).__module__.startswith(("proxy.", "protocol.frames")):
+            slots = {slot for kind in type(thing).__mro__ for slot in getattr(kind, "__slots__", ())}
+            found += [getattr(thing, slot) for slot in slots - set(shared) if hasattr(thing, slot)]
+    return total
+
+
+def test_a_quota_for_a_long_name_holds_for_it_and_for_no_other() -> None:
+    name = "x" * 32_000
+    play = Play(policy=Policy({Entity(client_id=name): {PRODUCER: 1024}}))
+    play.from_client(produce(1, 20_000, client_id=name.encode()[:-1]))
+    assert not play.client.paused
+    play.from_client(produce(2, 20_000, client_id=name.encode()))
+    assert play.client.paused
 
 
 def test_a_meter_stays_while_anything_may_still_be_counted_on_it() -> None:

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from quotas.engine import CounterKey, Engine, Window
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
+from quotas.names import OTHER
 from quotas.policy import Policy, PolicyChange
 
 PRODUCE = QuotaKind.PRODUCER_BYTE_RATE
@@ -248,6 +249,49 @@ class TestExpiry:
             assert held[name].charge(size, now_ms) == expected
 
 
+class TestRoom:
+    """The names of all counters together are bounded."""
+
+    LONG = tuple("x" * 250 + f"{number:04d}" for number in range(1000))
+
+    def crowded(self, limits: dict[Entity, float]) -> Engine:
+        engine = Engine(produce(limits), max_names_bytes=10_000)
+        for now_ms, name in enumerate(self.LONG):
+            engine.resolve("u", name, PRODUCE, 1).charge(10, now_ms)
+        return engine
+
+    def test_clients_beyond_share_the_counter_and_the_default_quota_of_their_user(self) -> None:
+        engine = self.crowded({Entity(user=DEFAULT, client_id=DEFAULT): 1000})
+        counters = {usage.client_id: usage for usage in engine.usage(1000)}
+        assert len(counters) < 40
+        assert counters[OTHER].limit == 1000
+        assert sum(usage.charged_total for usage in counters.values()) == 10_000
+        assert engine.resolve("other", "x", PRODUCE, 1) is not engine.resolve("u", "x", PRODUCE, 1)
+
+    @pytest.mark.parametrize(
+        ("default", "entity"),
+        [
+            (EVERYBODY, GREEDY),
+            (Entity(DEFAULT, DEFAULT), Entity("u", "greedy")),
+            (Entity(DEFAULT, DEFAULT), Entity(DEFAULT, "greedy")),
+        ],
+    )
+    def test_a_client_with_a_quota_of_its_own_has_its_counter(self, default: Entity, entity: Entity) -> None:
+        engine = self.crowded({default: 1000, entity: 5})
+        bound = engine.resolve("u", "greedy", PRODUCE, 1)
+        assert (bound.client_id, bound.limit) == ("greedy", 5)
+
+    def test_when_others_are_gone_sessions_learn_that_there_is_room(self) -> None:
+        engine = self.crowded({EVERYBODY: 1000})
+        shared = engine.resolve("u", "late", PRODUCE, 1)
+        generation = engine.generation
+        engine.expire(0)
+        shared.charge(1, 2000)
+        engine.expire(1000 + 2 * KEEP_MS)
+        assert engine.generation > generation
+        assert engine.resolve("u", "late", PRODUCE, 1).client_id == "late"
+
+
 names = st.sampled_from(["a", "b", "<default>"])
 parts = st.one_of(st.none(), st.just(DEFAULT), names)
 entities = st.builds(Entity, parts.filter(bool), parts) | st.builds(Entity, parts, parts.filter(bool))
@@ -273,12 +317,3 @@ def test_every_counter_follows_every_policy(history: list[tuple[dict[Entity, flo
             rule = next((Entity(*key) for key in candidates if Entity(*key) in limits), None)
             assert bound.rule == rule
             assert bound.limit == (None if rule is None else limits[rule])
-
-
-def test_an_idle_counter_is_kept_for_those_who_look_seldom() -> None:
-    engine = Engine(Policy({Entity(client_id="a"): {PRODUCE: 10.0}}), idle_ms=60_000)
-    engine.resolve("u", "a", PRODUCE, 1).charge(5.0, 0)
-    keep_ms = Window().keep_ms
-    assert engine.expire(keep_ms + 59_000) == 0
-    assert [usage.charged_total for usage in engine.usage(keep_ms + 59_000)] == [5.0]
-    assert engine.expire(keep_ms + 61_000) == 1

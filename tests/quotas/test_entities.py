@@ -1,6 +1,7 @@
 import pytest
 
 from quotas.entities import Default, Entity, Name
+from quotas.names import counted_as
 
 DEFAULT = Default.DEFAULT
 
@@ -41,3 +42,9 @@ def test_a_name_is_never_the_default() -> None:
 def test_impossible_entities_are_refused(user: Name, client_id: Name, ip: Name, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         Entity(user, client_id, ip)
+
+
+def test_a_long_name_is_the_one_that_clients_are_counted_by() -> None:
+    entity = Entity(user="u" * 1000, client_id="c" * 1000)
+    assert (entity.user, entity.client_id) == (counted_as("u" * 1000), counted_as("c" * 1000))
+    assert entity == Entity(entity.user, entity.client_id)

@@ -1,8 +1,11 @@
+from hashlib import sha256
+from sys import getsizeof
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.names import desanitise, sanitise
+from quotas.names import MAX_NAME_BYTES, Room, configured_as, counted_as, desanitise, sanitise
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
@@ -28,3 +31,44 @@ def test_a_plus_is_a_space() -> None:
 def test_a_malformed_escape_is_refused_with_its_place(text: str) -> None:
     with pytest.raises(ValueError, match=f"position {text.index('%')} "):
         desanitise(text)
+
+
+@pytest.mark.parametrize("name", ["", "app", "x" * 256, "ü" * 128, "漢" * 85, "🎈" * 64, "a" * 191 + "~" + "0" * 64])
+def test_a_name_of_up_to_256_bytes_is_itself(name: str) -> None:
+    assert counted_as(name) == configured_as(name) == name
+
+
+@pytest.mark.parametrize("name", ["x" * 257, "ü" * 129, "漢" * 86, "🎈" * 65, "x" * 32_767, "y" * 99 + "\udc80" * 99])
+def test_of_a_longer_one_the_beginning_and_a_digest_of_all_is_left(name: str) -> None:
+    beginning, _, digest = counted_as(name).rpartition("~")
+    assert digest == sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    assert name.startswith(beginning)
+    assert len(counted_as(name).encode()) <= 128
+    assert counted_as(name) != counted_as(name + "x")
+
+
+def test_nobody_is_called_what_is_left_of_anothers_name() -> None:
+    cut = counted_as("x" * 300)
+    assert counted_as(cut) not in (cut, "x" * 300)
+    assert counted_as("~" + "0" * 64) != "~" + "0" * 64
+
+
+def test_a_quota_may_be_for_a_long_name_and_for_what_is_shown_of_it() -> None:
+    name = "x" * 300
+    assert configured_as(name) == configured_as(counted_as(name)) == counted_as(name)
+
+
+@given(st.text(max_size=400), st.text(max_size=400))
+def test_no_two_names_are_counted_as_one_and_none_is_too_long(name: str, other: str) -> None:
+    assert (counted_as(name) == counted_as(other)) is (name == other)
+    assert len(counted_as(name).encode("utf-8", "surrogatepass")) <= MAX_NAME_BYTES
+
+
+def test_room_is_what_names_take_in_memory() -> None:
+    room = Room(getsizeof("漢" * 100))
+    room.take("漢" * 99)
+    assert not room.full
+    room.take("a")
+    assert room.full
+    room.give_back("a")
+    assert not room.full

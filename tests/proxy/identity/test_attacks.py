@@ -16,6 +16,7 @@ from proxy.identity.principal import RESERVED, token_holder, unread
 from proxy.identity.sasl import State
 from quotas.engine import Engine, Window
 from quotas.entities import ANONYMOUS, Default, Entity
+from quotas.names import counted_as
 from quotas.policy import Policy
 from tests.proxy.playbook import (
     PRODUCER,
@@ -380,10 +381,10 @@ class TestElevenNames:
         play.rules.unauthenticated_request_limit = play.session.requests.splitter.limit = 100_000
         play.from_client(authenticate(2, f"\0{name}\0x".encode()))
         play.from_broker(authenticate_answer(2))
-        assert play.user == name
+        assert play.user == counted_as(name)
         record = produce(3, 10)
         play.from_client(record)
-        assert charged(play) == {name: size(record)}
+        assert charged(play) == {counted_as(name): size(record)}
 
     def test_the_user_called_default_has_not_the_quota_of_the_default_user(self) -> None:
         policy = Policy({Entity(user=Default.DEFAULT): {PRODUCER: 1.0}, Entity(user="<default>"): {PRODUCER: 1e12}})

@@ -1,0 +1,186 @@
+"""Log lines on their way out: written by a thread, so that a pipe that nobody reads holds up nothing but the log.
+
+And how many there may be of one event: whatever anybody can cause, it does not become a flood of lines.
+"""
+
+import os
+import select
+from collections import deque
+from collections.abc import Callable
+from threading import Condition, RLock, Thread
+from typing import Final, TextIO
+
+from structlog import DropEvent
+from structlog.typing import EventDict, WrappedLogger
+
+MAX_WAITING_CHARS: Final = 2**20
+"""What may wait for its reader; then lines are dropped."""
+_AT_ONCE_CHARS: Final = 2**16
+_LAST_WORDS_S: Final = 1.0
+
+BURST: Final = 100
+EVERY_MS: Final = 600
+"""Lines of one event: so many at once, and then one each time this has passed, a hundred a minute."""
+MAX_EVENTS: Final = 1000
+"""Events that are told apart; all others are one."""
+
+
+class LogWriter:
+    """Writes lines to ``stream``: at once, or between ``start`` and ``stop`` by a thread of its own.
+
+    ``say_dropped(number)`` is to log how many were dropped, when lines are taken again.
+    """
+
+    def __init__(self, stream: TextIO, say_dropped: Callable[[int], None]) -> None:
+        self._stream = stream
+        self._say_dropped = say_dropped
+        self._changed = Condition()
+        self._waiting: deque[str] = deque()
+        self._waiting_chars = 0
+        self._thread: Thread | None = None
+        self._stopping = False
+        self._unsaid = 0
+        self.dropped = 0
+
+    def write(self, line: str) -> None:
+        """Take a line. Never waits for its reader while there is a thread."""
+        line += "\n"
+        if self._thread is None:
+            self._put([line])
+            return
+        with self._changed:
+            if self._waiting_chars + len(line) > MAX_WAITING_CHARS:
+                self._drop(1)
+                return
+            self._waiting.append(line)
+            self._waiting_chars += len(line)
+            self._changed.notify()
+
+    def start(self) -> None:
+        """Begin to write by a thread."""
+        self._thread = Thread(target=self._run, name="write the log", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write what waits; give up after a second. Whoever does not read now gets no further line."""
+        if self._thread is None:
+            return
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        self._thread.join(_LAST_WORDS_S)
+        if not self._thread.is_alive():
+            self._thread = None
+            self._stopping = False
+
+    def _run(self) -> None:
+        while lines := self._take():
+            self._put(lines)
+            with self._changed:
+                unsaid, self._unsaid = self._unsaid, 0
+            if unsaid:
+                self._say_dropped(unsaid)
+
+    def _take(self) -> list[str]:
+        """Wait for lines and return some; none when it is time to stop and all are written."""
+        taken: list[str] = []
+        chars = 0
+        with self._changed:
+            while not self._waiting and not self._stopping:
+                self._changed.wait()
+            while self._waiting and chars < _AT_ONCE_CHARS:
+                taken.append(self._waiting.popleft())
+                chars += len(taken[-1])
+            self._waiting_chars -= chars
+        return taken
+
+    def _put(self, lines: list[str]) -> None:
+        text = "".join(lines)
+        try:
+            try:
+                descriptor = self._stream.fileno()
+            except OSError:  # a stream in memory
+                self._stream.write(text)
+                self._stream.flush()
+                return
+            # Past the stream's own buffer: a thread that still waits there would abort the interpreter when it ends.
+            _write_all(descriptor, text.encode(self._stream.encoding or "utf-8", "backslashreplace"))
+        except (OSError, ValueError):
+            # A full disk, or a reader that went away, must not stop the proxy, and there is nowhere to say so yet.
+            with self._changed:
+                self._drop(len(lines))
+
+    def _drop(self, number: int) -> None:
+        self.dropped += number
+        self._unsaid += number
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    while data:
+        try:
+            data = data[os.write(descriptor, data) :]
+        except BlockingIOError:  # another process that has it too may have made it so
+            select.select((), (descriptor,), ())
+
+
+class _Event:
+    __slots__ = ("left_out", "since_ms", "tokens")
+
+    def __init__(self, now_ms: int) -> None:
+        self.tokens = BURST
+        self.since_ms = now_ms
+        self.left_out = 0
+
+
+class Seldom:
+    """A processor of structlog that lets no event through too often: the next line of it says ``left_out``."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self._events: dict[tuple[str, str], _Event] = {}
+        self._lock = RLock()  # what is collected in between may have something to say itself
+        self.left_out = 0
+
+    def __call__(self, logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+        """Return the event, or raise DropEvent."""
+        del method
+        # What libraries say is one event each: their texts have no end.
+        key = (logger.name, event["event"] if logger.name.startswith("sluice") else "")
+        with self._lock:
+            left_out = self._admit(key)
+        if left_out < 0:
+            raise DropEvent
+        return {**event, "left_out": left_out} if left_out else event
+
+    def _admit(self, key: tuple[str, str]) -> int:
+        """Return how many were left out before this one, -1 if it is itself."""
+        now_ms = self._clock()
+        seen = self._events.get(key)
+        if seen is None:
+            if len(self._events) >= MAX_EVENTS:
+                key = ("", "")
+            seen = self._events.setdefault(key, _Event(now_ms))
+        due = (now_ms - seen.since_ms) // EVERY_MS
+        seen.tokens = min(seen.tokens + due, BURST)
+        seen.since_ms += due * EVERY_MS
+        if not seen.tokens:
+            seen.left_out += 1
+            self.left_out += 1
+            return -1
+        seen.tokens -= 1
+        left_out, seen.left_out = seen.left_out, 0
+        return left_out
+
+    def take_left_out(self, *, of_all: bool = False) -> list[tuple[str, str, int]]:
+        """Return (logger, event, number) of what was left out and has had no line since, and forget those events.
+
+        That is of events that have not come for a minute, or ``of_all``.
+        """
+        now_ms = self._clock()
+        with self._lock:
+            over = {
+                key: seen for key, seen in self._events.items() if of_all or now_ms - seen.since_ms >= BURST * EVERY_MS
+            }
+            for key in over:
+                del self._events[key]
+        return [(*key, seen.left_out) for key, seen in over.items() if seen.left_out]
