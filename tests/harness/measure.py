@@ -69,11 +69,11 @@ class Series:
 
 
 class LogMeter:
-    """Samples the size of a partition's log at its broker, as a context manager."""
+    """Samples the size of a partition's log at its broker, or of several together, as a context manager."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, *folders: Path) -> None:
         self.series = Series()
-        self._folder = folder
+        self._folders = folders
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
 
@@ -87,7 +87,7 @@ class LogMeter:
 
     def _sample(self) -> None:
         while not self._ended.wait(SAMPLE_S):
-            self.series.append(time.monotonic(), log_bytes(self._folder))
+            self.series.append(time.monotonic(), sum(map(log_bytes, self._folders)))
 
 
 def log_bytes(folder: Path) -> int:
