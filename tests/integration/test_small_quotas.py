@@ -27,7 +27,7 @@ SIDES = ("own", "sluice")
 MOST = 1.1
 LEAST = 0.85
 """Of a quota that is to be used: batches of ten seconds' worth make any rate coarse."""
-STARTING_S = 6.0
+STARTING_S = 4.0
 LIMIT_OF_TRANSACTIONS = 50_000
 LIMIT_OF_ONE_MESSAGE = 10_000
 LIMIT_OF_OLD = 40_000
