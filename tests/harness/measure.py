@@ -20,6 +20,7 @@ MEASURED_S: Final = WINDOW_S * (1 + MEASURED_WINDOWS)
 LEAD_S: Final = 0.5  # the measurement begins and ends in the trickle that comes before a burst
 END_SLACK_S: Final = 3.0  # a throttled client has nothing to report for so long
 SAMPLE_S: Final = 0.05
+TREND_STEP_S: Final = 0.1
 
 
 class Series:
@@ -43,6 +44,10 @@ class Series:
         """When the first bytes had come."""
         return next(at_s for at_s, total in zip(self._at_s, self._bytes, strict=True) if total > self._bytes[0])
 
+    def end_s(self) -> float:
+        """The moment of the last sample."""
+        return self._at_s[-1]
+
     def bytes_at(self, at_s: float) -> float:
         position = bisect.bisect_right(self._at_s, at_s)
         return self._bytes[position - 1] if position else 0.0
@@ -50,6 +55,18 @@ class Series:
     def rate(self, from_s: float, to_s: float) -> float:
         """Bytes per second between two moments."""
         return (self.bytes_at(to_s) - self.bytes_at(from_s)) / (to_s - from_s)
+
+    def trend(self, from_s: float, to_s: float) -> float:
+        """Bytes per second, as the slope of the straight line that fits best between two moments.
+
+        Bursts of a window each make `rate` a fifth too large or too small over five of them, by where they begin, and
+        this a twentieth at the most: for what cannot be counted from the first burst on.
+        """
+        count = round((to_s - from_s) / TREND_STEP_S)
+        middle = (count - 1) / 2
+        totals = [self.bytes_at(from_s + step * TREND_STEP_S) for step in range(count)]
+        moments = sum((step - middle) * total for step, total in enumerate(totals))
+        return moments / sum((step - middle) ** 2 for step in range(count)) / TREND_STEP_S
 
     def steady_rate(self, windows: int = MEASURED_WINDOWS) -> float:
         """Bytes per second over the windows (three: 33 s) that follow the first one."""
@@ -69,11 +86,11 @@ class Series:
 
 
 class LogMeter:
-    """Samples the size of a partition's log at its broker, as a context manager."""
+    """Samples the size of a partition's log at its broker, or of several together, as a context manager."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, *folders: Path) -> None:
         self.series = Series()
-        self._folder = folder
+        self._folders = folders
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
 
@@ -87,7 +104,7 @@ class LogMeter:
 
     def _sample(self) -> None:
         while not self._ended.wait(SAMPLE_S):
-            self.series.append(time.monotonic(), log_bytes(self._folder))
+            self.series.append(time.monotonic(), sum(map(log_bytes, self._folders)))
 
 
 def log_bytes(folder: Path) -> int:

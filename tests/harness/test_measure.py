@@ -37,3 +37,9 @@ def test_bytes_at_is_the_last_total_known() -> None:
     series = Series([(1.0, 10), (2.0, 30)])
     assert [series.bytes_at(at_s) for at_s in (0.5, 1.0, 1.9, 2.0, 9.0)] == [0, 10, 10, 30, 30]
     assert series.rate(1.0, 2.0) == 20
+
+
+@pytest.mark.parametrize("from_s", [111.0, 114.0, 117.0, 120.0])
+def test_trend_does_not_depend_on_where_bursts_begin(from_s: float) -> None:
+    assert bursts(8).trend(from_s, from_s + 5 * WINDOW_S) == pytest.approx(1_000_000, rel=0.05)
+    assert Series([(0.0, 0.0), (1.0, 10.0)]).trend(2.0, 3.0) == 0

@@ -55,7 +55,7 @@ class Seen:
     def rate(self) -> float:
         """Against the quota, over whole windows behind the first one."""
         begin_s = self.load.series().start_s() + self.samples - LEAD_S
-        return self.load.series().rate(begin_s, begin_s + self.samples * self.windows) / LIMIT_BYTES_PER_S
+        return self.load.series().trend(begin_s, begin_s + self.samples * self.windows) / LIMIT_BYTES_PER_S
 
     @property
     def told_ms(self) -> list[int]:

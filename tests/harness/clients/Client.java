@@ -139,7 +139,8 @@ public final class Client {
     private void send(KafkaProducer<byte[], byte[]> producer, long index, boolean tallied) {
         int size = (int) number("record_bytes");
         byte[] value = payload(index, size);
-        producer.send(new ProducerRecord<>(text("topic"), (int) number("partition"), null, value), (where, error) -> {
+        int partition = (int) (number("partition") + index % number("partitions"));
+        producer.send(new ProducerRecord<>(text("topic"), partition, null, value), (where, error) -> {
             if (error != null) {
                 synchronized (this) {
                     errors.add(error.toString());

@@ -46,12 +46,14 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Produce(Task):
-    """Produce to one partition until `records` are sent or `duration_s` is over, as fast as possible without a rate.
+    """Produce until `records` are sent or `duration_s` is over, as fast as possible without a rate.
 
     With a `transactional_id`, every `transaction_records` records are one transaction, and every third one is aborted.
     """
 
     partition: int = 0
+    partitions: int = 1
+    """Of Java: that one and those behind it, in turn."""
     records: int = 0
     duration_s: float = 0.0
     record_bytes: int = 1000

@@ -9,13 +9,17 @@ from tests.harness.clients.process import ClientProcess, Event
 from tests.harness.measure import LEAD_S, WINDOW_S, Series
 
 FIRST_S = 10.0
+REPORT_S = 1.0
 _TIME_OUTS = ("due to request timeout", "setup timeout", "timed out", "session expired")
 """What Java's log says of them."""
 
 
 @dataclass(frozen=True)
 class GroupRun:
-    """Rates are those of the wire: all that reached the members, records or not."""
+    """Rates are those of the wire: all that reached the members, records or not.
+
+    A fetch that ends within a batch is charged, and its rest is thrown away by every client.
+    """
 
     limit: int
     partitions: int
@@ -74,13 +78,15 @@ class GroupRun:
     def rate(self, windows: int, settled_s: float | None = None) -> float:
         """Against the quota, over whole windows behind the first one of the settled group."""
         begin_s = (self.settled_s if settled_s is None else settled_s) + WINDOW_S - LEAD_S
-        return self.series.rate(begin_s, begin_s + windows * WINDOW_S) / self.limit
+        if self.series.end_s() < begin_s + windows * WINDOW_S - 2 * REPORT_S:
+            raise ValueError(f"the group was settled too late, at {self.settled_s:.1f} s")
+        return self.series.trend(begin_s, begin_s + windows * WINDOW_S) / self.limit
 
     @property
     def first(self) -> float:
-        """What came in the first ten seconds, in seconds' worth of the quota."""
-        start_s = self.series.start_s()
-        return self.series.rate(start_s - 1.0, start_s + FIRST_S) * (FIRST_S + 1.0) / self.limit
+        """Records of the first ten seconds, in seconds' worth of the quota: joining takes its bytes, too."""
+        useful = Series([(event["at_s"], sum(event["useful"])) for event in self._of_kind("progress")])
+        return useful.bytes_at(useful.start_s() + FIRST_S - REPORT_S) / self.limit
 
     @property
     def parts(self) -> tuple[float, float]:
