@@ -19,8 +19,8 @@ from proxy.in_flight import SEEN, Entry, InFlight, Rules, Wire
 from proxy.reasons import RAW_TOKENS, THROTTLED, UNTIL_ANSWERED
 from proxy.request_side import RequestSide
 from proxy.serving import AUTHENTICATED, CHARGE, NEGOTIATE, PROVES, REWRITE, TELL
-from proxy.turns import Turns
 from proxy.usage import Meter
+from proxy.waits import Waits
 from quotas.engine import Bound
 
 Advertise = Callable[[Sequence[Endpoint]], Mapping[int, tuple[bytes, int]]]
@@ -51,7 +51,7 @@ class AnswerSide:
         "_rules",
         "_sasl",
         "_throttle",
-        "_turns",
+        "_waits",
         "splitter",
         "write",
     )
@@ -65,7 +65,7 @@ class AnswerSide:
         sasl: SaslObserver,
         advertise: Advertise,
         throttle: Callable[[Bound, Meter, int, int], int],
-        turns: Turns,
+        waits: Waits,
         on_answered: Callable[[int], None],
     ) -> None:
         self._rules = rules
@@ -74,7 +74,7 @@ class AnswerSide:
         self._sasl = sasl
         self._advertise = advertise
         self._throttle = throttle
-        self._turns = turns
+        self._waits = waits
         self._on_answered = on_answered
         self._broker: Wire | None = None
         self._paused_for = 0
@@ -180,7 +180,7 @@ class AnswerSide:
         if actions & CHARGE and bound is not None:
             # The correlation id and the body, without the tag section of a v1 header: what Kafka measures.
             charged = size - spec.response_header_version
-            if not self._turns.may_answer(bound, meter, charged, now_ms):
+            if not self._waits.may_answer(bound, meter, charged, now_ms):
                 self.stop(_IN_LINE)
                 return self._hold(entry, chunk, start, position, 0)
             throttle_ms = self._charge(bound, meter, charged, now_ms)

@@ -17,8 +17,8 @@ from proxy.names import client_id
 from proxy.prelude import AFTER_CORRELATION_ID, MAX_KEPT_BYTES, MORE, Prelude
 from proxy.reasons import ANSWERING, IN_LINE
 from proxy.serving import AUTHENTICATE, CHARGE, COORDINATE, FETCH, FETCH_KEY, PRODUCE, TELL, Served
-from proxy.turns import Turns, What
 from proxy.usage import NOBODY, ListenerMeters, Meter
+from proxy.waits import Waits, What
 from quotas.engine import Bound
 
 ACKS_0 = b"\0\0"
@@ -49,7 +49,7 @@ class RequestReader:
         "_sasl",
         "_served",
         "_throttle",
-        "_turns",
+        "_waits",
         "coordinates",
         "reasons",
         "splitter",
@@ -60,7 +60,7 @@ class RequestReader:
         rules: Rules,
         in_flight: InFlight,
         throttle: Throttle,
-        turns: Turns,
+        waits: Waits,
         sasl: SaslObserver,
         meters: ListenerMeters,
         user: str,
@@ -68,7 +68,7 @@ class RequestReader:
         self._rules = rules
         self._in_flight = in_flight
         self._throttle = throttle
-        self._turns = turns
+        self._waits = waits
         self._body: Body | None = None
         """Of the request under way, while its end is still to come."""
         self._sasl = sasl
@@ -157,7 +157,7 @@ class RequestReader:
             bound.charge(size, now_ms)
             self._rules.throttling.imagine(bound, self._meter, size, now_ms)
             prelude.forget()  # the next one has to come by here too
-        elif bound.shut and not self._turns.ask(What.REQUEST, bound, self._meter, size, now_ms):
+        elif bound.shut and not self._waits.ask(What.REQUEST, bound, self._meter, size, now_ms):
             return self._wait(chunk, position, IN_LINE)
         else:
             throttle_ms = bound.charge(size, now_ms)
@@ -223,15 +223,15 @@ class RequestReader:
         if bound.limit is not None and self._rules.throttling.enforces:
             if any(entry[1] & CHARGE for entry in self._in_flight):
                 return self._wait(chunk, position, ANSWERING)  # one at a time, so that pipelining gains nothing
-            if not self._turns.ask(What.FETCH, bound, meter, 0, now_ms):
+            if not self._waits.ask(What.FETCH, bound, meter, 0, now_ms):
                 return self._wait(chunk, position, IN_LINE)
             if has_fetch_limits(api.spec):
                 min_bytes, max_bytes = _LIMITS.unpack_from(chunk, field)
-                granted = self._turns.grant(bound, max(max_bytes, 0), now_ms)
+                granted = self._waits.grant(bound, max(max_bytes, 0), now_ms)
                 if granted < max_bytes or granted < min_bytes:
                     self._edits.append((field, _LIMITS.pack(min(min_bytes, granted), granted)))
             else:
-                self._turns.grant(bound, _INT32_MAX, now_ms)
+                self._waits.grant(bound, _INT32_MAX, now_ms)
         meter.fetch_requests += 1
         self._expect(api, head, bound, now_ms)
         return True

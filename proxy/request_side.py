@@ -26,8 +26,8 @@ from proxy.reasons import (
 )
 from proxy.request_reader import ACKS_0, RequestReader, Throttle
 from proxy.serving import API_VERSIONS_KEY, PRODUCE, TELL
-from proxy.turns import Turns, What
 from proxy.usage import ListenerMeters
+from proxy.waits import Waits, What
 
 MAX_IN_FLIGHT = 1024
 """A broker works on one request of a connection at a time, and the Java client sends five ahead."""
@@ -50,14 +50,14 @@ class RequestSide(RequestReader):
         client: Wire,
         in_flight: InFlight,
         throttle: Throttle,
-        turns: Turns,
+        waits: Waits,
         is_idle: Callable[[], bool],
         sasl: SaslObserver,
         meters: ListenerMeters,
         *,
         user: str,
     ) -> None:
-        super().__init__(rules, in_flight, throttle, turns, sasl, meters, user)
+        super().__init__(rules, in_flight, throttle, waits, sasl, meters, user)
         self._client = client
         self._is_idle = is_idle
         self._paused = False
@@ -190,7 +190,7 @@ class RequestSide(RequestReader):
         if bound.streamer is None and not bound.owed_ms(now_ms):
             bound.streamer = body  # one is let through to its end; what it takes beyond the limit is owed by all
         bound.owe(throttle_ms, now_ms)
-        if bound.streamer is not body and not self._turns.ask(
+        if bound.streamer is not body and not self._waits.ask(
             What.BODY, bound, body.meter, self.splitter.remaining, now_ms
         ):
             self.stop(MIDWAY)

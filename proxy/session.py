@@ -27,8 +27,8 @@ from proxy.reasons import (
 )
 from proxy.request_side import MAX_IN_FLIGHT, RequestSide
 from proxy.throttling import Alarm
-from proxy.turns import Turns, What
 from proxy.usage import ListenerMeters, Meter
+from proxy.waits import Waits, What
 from quotas.engine import Bound
 from quotas.kinds import QuotaKind
 
@@ -45,7 +45,7 @@ class Session:
         "_mute_handle",
         "_mute_kind",
         "_on_closed",
-        "_turns",
+        "_waits",
         "answers",
         "closed",
         "peer",
@@ -77,7 +77,7 @@ class Session:
         self._mute_kind = QuotaKind.PRODUCER_BYTE_RATE
         self._mute_end_ms = 0
         self._mute_handle: Alarm | None = None
-        self._turns = Turns(self)
+        self._waits = Waits(self)
         self._in_flight: InFlight = deque()
         self.sasl = SaslObserver(sasl, peer, self._identified, self._read_tokens)
         self.requests = RequestSide(
@@ -85,7 +85,7 @@ class Session:
             client,
             self._in_flight,
             self._throttle,
-            self._turns,
+            self._waits,
             self._is_idle,
             self.sasl,
             meters,
@@ -99,7 +99,7 @@ class Session:
             self.sasl,
             advertise,
             self._throttle,
-            self._turns,
+            self._waits,
             self.answered,
         )
         if not authenticated:
@@ -140,7 +140,7 @@ class Session:
             return
         self.requests.stop(FINISHED)
         now_ms = self.rules.clock()
-        self._turns.client_finished(now_ms)
+        self._waits.client_finished(now_ms)
         self.answered(now_ms)
 
     def drain(self) -> None:
@@ -161,7 +161,7 @@ class Session:
         self.closed = True
         # The last resort of everything that fails elsewhere: each step is taken, whatever became of the one before.
         contained("Session.close", self._forget_mute)
-        contained("Session.close", self._turns.leave, self.rules.clock())
+        contained("Session.close", self._waits.leave, self.rules.clock())
         contained("Session.close", self.requests.leave)
         self.requests.write = self.answers.write = dropped
         contained("Session.close", self._client.close)

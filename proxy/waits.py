@@ -39,7 +39,7 @@ class What(IntEnum):
     ANSWER = 4
 
 
-class Turns:
+class Waits:
     """The turns of one session. One thing of it waits at a time for each side."""
 
     __slots__ = ("_alarm", "_bound", "_kept", "_meter", "_place", "_session", "_shares", "_since_ms", "_turn", "what")
