@@ -31,6 +31,12 @@ Streams groups (the application's own server, KIP-1071), listeners of AddRaftVot
 node_endpoints of FetchSnapshot and of the quorum's own APIs (KRaft controllers).
 """
 
+ADDRESSES_FIRST: Final = frozenset((METADATA,))
+"""APIs whose responses name the brokers before what makes them long: of the rest nothing has to be looked at."""
+
+RECORDS: Final = frozenset((FETCH, SHARE_FETCH))
+"""APIs whose responses carry records."""
+
 ADMIN_CLUSTER_ACTIONS: Final = frozenset((55, 57))
 """DescribeQuorum and UpdateFeatures: marked as cluster actions in ApiKeys, yet admin clients send them to brokers."""
 

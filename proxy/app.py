@@ -36,6 +36,7 @@ from proxy.stats import Snapshot, Stats
 from proxy.tasks import spawn
 from proxy.throttling import Throttling
 from proxy.tls import ignore_undecodable_names
+from proxy.turns import Turns
 from proxy.usage_service import UsageService
 from proxy.whoami import identify
 from quotas.engine import Engine, Window
@@ -208,8 +209,11 @@ class App:
             request_limit=settings.limits.request_bytes,
             unauthenticated_request_limit=settings.limits.request_before_authentication_bytes,
             response_limit=settings.limits.response_bytes,
+            find_coordinator_limit=settings.limits.find_coordinator_bytes,
+            gathered_limit=settings.limits.gathered_bytes,
             clock=now_ms,
             on_rejected=lambda side, error, peer: self._rejections.note(side, error, peer, now_ms()),
+            later=Turns(asyncio.get_running_loop().call_soon).later,
         )
 
     def _sasl_rules(self, listener: ListenerSettings, way: Way) -> SaslRules:

@@ -19,7 +19,11 @@ FINISHED = 64
 """The client has closed its half; what it sent is still worked on."""
 RAW_TOKENS = 128
 """Not a reason to stop, but to read otherwise: SASL tokens come without Kafka's headers (SaslHandshake v0)."""
-HELD_UP = CONNECTING | THROTTLED | ANSWERING | CROWDED | DRAINING
+UNTAKEN = 256
+"""The client takes no more answers. A broker, too, reads no request while the answer to the last one is not sent."""
+TURN = 512
+"""So many requests came at once that others have their turn first."""
+HELD_UP = CONNECTING | THROTTLED | ANSWERING | CROWDED | DRAINING | UNTAKEN | TURN
 """The reasons that stop between frames: a request under way is forwarded to its end."""
 AT_BORDER = HELD_UP | RAW_TOKENS
 """What the hot path leaves to others at a frame border."""

@@ -12,14 +12,15 @@ from protocol.headers import client_id, fetch_limits_offset, request_body_offset
 from proxy.identity.sasl import SaslObserver
 from proxy.in_flight import InFlight, Rules
 from proxy.prelude import AFTER_CORRELATION_ID, MORE, Prelude
-from proxy.reasons import ANSWERING
-from proxy.serving import AUTHENTICATE, COORDINATE, FETCH, PRODUCE, TELL, Served
+from proxy.reasons import ANSWERING, TURN
+from proxy.serving import AUTHENTICATE, COORDINATE, FETCH, LOOK_UP, PRODUCE, TELL, Served
 from proxy.usage import NOBODY, ListenerMeters, Meter
 from quotas.engine import Bound
 
 ACKS_0 = b"\0\0"
 
 _UNKNOWN_BROKER = -1
+_MAX_UNANSWERED = 1024
 _LIMITS = Struct(">ii")
 
 Throttle = Callable[[Bound, Meter, int, int], int]
@@ -37,12 +38,14 @@ class RequestReader:
         "_in_flight",
         "_meter",
         "_meters",
+        "_on_turn",
         "_owner",
         "_produce_prelude",
         "_rules",
         "_sasl",
         "_served",
         "_throttle",
+        "_unanswered",
         "coordinates",
         "reasons",
         "splitter",
@@ -53,6 +56,7 @@ class RequestReader:
         rules: Rules,
         in_flight: InFlight,
         throttle: Throttle,
+        on_turn: Callable[[], None],
         sasl: SaslObserver,
         meters: ListenerMeters,
         user: str,
@@ -60,6 +64,8 @@ class RequestReader:
         self._rules = rules
         self._in_flight = in_flight
         self._throttle = throttle
+        self._on_turn = on_turn
+        self._unanswered = 0
         self._sasl = sasl
         self._served = rules.served
         self._owner = (user, _UNKNOWN_BROKER)
@@ -92,6 +98,10 @@ class RequestReader:
             return self._charge(api, chunk, position, head, now_ms)
         if api.on_request == AUTHENTICATE:
             return self._observe(api, chunk, position, head, now_ms)
+        if api.on_request == LOOK_UP and head[0] > (limit := self._rules.find_coordinator_limit):
+            raise ProtocolError(
+                Cause.FRAME_TOO_LARGE, f"{api.spec} request of {head[0]} bytes, limits.find_coordinator is {limit}"
+            )
         self.coordinates = self.coordinates or api.on_request == COORDINATE
         self._expect(api, head, None, now_ms)
         return True
@@ -108,7 +118,7 @@ class RequestReader:
         Raises ProtocolError if the frame ends inside its header.
         """
         if request_body_offset(api.spec, chunk, position, position + 4 + head[0]) < 0:
-            self.splitter.hold(chunk, position, len(chunk) - position + 1)
+            self.splitter.hold_more(chunk, position, head[0])
             return False
         user, broker = self._owner
         meter = self._meters.find(broker, user, client_id(api.spec, chunk, position))
@@ -129,7 +139,7 @@ class RequestReader:
         prelude = self._produce_prelude if api.on_request == PRODUCE else self._fetch_prelude
         field = prelude.find(api, chunk, position, position + 4 + size, self._owner, self._rules.engine)
         if field == MORE:
-            self.splitter.hold(chunk, position, len(chunk) - position + 1)
+            self.splitter.hold_more(chunk, position, size)
             return False
         prelude.meter = self._meter
         if api.on_request == PRODUCE:
@@ -154,6 +164,16 @@ class RequestReader:
             self._in_flight.append(
                 (correlation_id, actions, api, throttle_ms, now_ms + throttle_ms, bound, meter, now_ms)
             )
+            return
+        self._unanswered += 1  # no answer bounds how many of them come at once: a chunk has room for 10,000
+        if self._unanswered >= _MAX_UNANSWERED:
+            self._unanswered = 0
+            self._wait_for_turn()
+
+    def _wait_for_turn(self) -> None:
+        """Go on when others have had their turn."""
+        self.reasons |= TURN
+        self._rules.later(self._on_turn)
 
     def _lower(self, api: Served, chunk: bytes, field: int, bound: Bound) -> None:
         """Lower max_bytes and min_bytes of a Fetch to what its quota allows at once (KAFKA-9677)."""

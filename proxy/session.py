@@ -12,7 +12,18 @@ from protocol.errors import Cause, ProtocolError
 from proxy.answer_side import Advertise, AnswerSide
 from proxy.identity.sasl import SaslObserver, SaslRules
 from proxy.in_flight import BROKER, CLIENT, InFlight, Rules, Wire, dropped
-from proxy.reasons import ANSWERING, BACKPRESSURE, CONNECTING, CROWDED, DRAINING, FINISHED, HELD_UP, THROTTLED
+from proxy.reasons import (
+    ANSWERING,
+    BACKPRESSURE,
+    CONNECTING,
+    CROWDED,
+    DRAINING,
+    FINISHED,
+    HELD_UP,
+    THROTTLED,
+    TURN,
+    UNTAKEN,
+)
 from proxy.request_side import MAX_IN_FLIGHT, RequestSide
 from proxy.throttling import Muted
 from proxy.usage import ListenerMeters, Meter
@@ -70,10 +81,26 @@ class Session:
         self._in_flight: InFlight = deque()
         self.sasl = SaslObserver(sasl, peer, self._identified, self._read_tokens)
         self.requests = RequestSide(
-            rules, client, self._in_flight, self._throttle, self._is_idle, self.sasl, meters, user=user
+            rules,
+            client,
+            self._in_flight,
+            self._throttle,
+            self._is_idle,
+            self._next_requests,
+            self.sasl,
+            meters,
+            user=user,
         )
         self.answers = AnswerSide(
-            rules, client, self._in_flight, self.requests, self.sasl, advertise, self._throttle, self.answered
+            rules,
+            client,
+            self._in_flight,
+            self.requests,
+            self.sasl,
+            advertise,
+            self._throttle,
+            self.answered,
+            self._next_slice,
         )
         if not authenticated:
             self.requests.restrict()
@@ -91,13 +118,16 @@ class Session:
         self.answered(now_ms)  # the client may have finished, or a drain begun, in the meantime
 
     def client_blocked(self, blocked: bool) -> None:
-        """Take the client's back-pressure: while it reads no answers, none are read from the broker."""
+        """Take the client's back-pressure: while it reads no answers, none are made, and it is not read either."""
         self._client_blocked = blocked
         if blocked:
             self.answers.stop(BACKPRESSURE)
+            self.requests.stop(UNTAKEN)
         else:
+            now_ms = self._rules.clock()
             self.answers.go(BACKPRESSURE)
-            self.answered(self._rules.clock())
+            self._go(UNTAKEN, now_ms)
+            self.answered(now_ms)
 
     def broker_blocked(self, blocked: bool) -> None:
         """Take the broker's back-pressure: while it reads no requests, none are read from the client."""
@@ -233,6 +263,21 @@ class Session:
 
     def _is_idle(self) -> bool:
         return self.answers.idle
+
+    def _next_requests(self) -> None:
+        """Go on with requests that came too many at once, now that others have had their turn."""
+        now_ms = self._rules.clock()
+        self._go(TURN, now_ms)
+        self.answered(now_ms)
+
+    def _next_slice(self) -> None:
+        """Go on with a long answer, likewise."""
+        if self.closed:
+            return
+        try:
+            self.answers.walk_on(self._rules.clock())
+        except ProtocolError as error:
+            self.reject(BROKER, error)
 
     def _go(self, reasons: int, now_ms: int) -> None:
         if self.closed:

@@ -79,6 +79,10 @@ class FakeLoop:
         self._calls.append((self.now_ms + round(delay_s * 1000), timer, callback))
         return timer
 
+    def later(self, callback: Callable[[], None]) -> None:
+        """Call back at the next ``advance``, also by no time at all."""
+        self.call_later(0, callback)
+
     def advance(self, ms: int) -> None:
         end_ms = self.now_ms + ms
         while due := sorted((call for call in self._calls if call[0] <= end_ms), key=lambda call: call[0]):
@@ -132,8 +136,11 @@ class Play:
             request_limit=1_000_000,
             unauthenticated_request_limit=1000,
             response_limit=2_000_000,
+            find_coordinator_limit=100_000,
+            gathered_limit=1_000_000,
             clock=self.loop.clock,
             on_rejected=lambda side, error, _peer: self.rejected.append((side, error)),
+            later=self.loop.later,
         )
         self.sasl_rules = SaslRules(
             Mechanisms(sub_claim).begin,
