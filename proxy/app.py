@@ -18,6 +18,7 @@ from proxy import __version__
 from proxy.admin import AdminServer
 from proxy.clock import now_ms
 from proxy.drain import drain
+from proxy.failed_logins import FailedLogins
 from proxy.failures import describe
 from proxy.identity.distinguished_name import rfc2253
 from proxy.identity.gssapi import Acceptor, Unread, acceptor
@@ -84,6 +85,7 @@ class App:
         self._loop_name = loop_name
         self._stats = Stats()
         self._rejections = Rejections(self._stats)
+        self._failed_logins = FailedLogins()
         self._stopping = asyncio.Event()
         self._cut_short = asyncio.Event()
         window = Window(settings.quotas.window.samples, settings.quotas.window.size_ms)
@@ -217,10 +219,12 @@ class App:
         )
 
     def _sasl_rules(self, listener: ListenerSettings, way: Way) -> SaslRules:
-        def ended(mechanism: str, succeeded: bool, peer: str) -> None:
+        def ended(mechanism: str, succeeded: bool, peer: str, claimed: str | None) -> None:
             outcome = "succeeded" if succeeded else "failed"
             self._stats.authentications[listener.name, mechanism, outcome] += 1
             log.debug("authentication", listener=listener.name, mechanism=mechanism, outcome=outcome, peer=peer)
+            if not succeeded:
+                self._failed_logins.note(listener.name, mechanism, claimed, peer, now_ms())
 
         kerberos = listener.sasl.kerberos
         if kerberos is not None:
@@ -256,6 +260,7 @@ class App:
             now = now_ms()
             self._engine.expire(now)
             self._rejections.flush(now)
+            self._failed_logins.flush(now)
 
     # ------------------------------------------------------------------------------------------------- what is shown
 

@@ -65,7 +65,7 @@ class SaslRules:
 
     ``begin(name)`` makes the observer of a mechanism, None if it cannot be followed; ``owner_of(token id, then)``
     returns the owner of a delegation token, or None and calls ``then`` when it is known; ``on_outcome(mechanism,
-    succeeded, peer)`` counts.
+    succeeded, peer, claimed)`` counts: ``claimed`` is the name that the client gave, None where none could be read.
     """
 
     __slots__ = ("begin", "on_outcome", "owner_of")
@@ -74,7 +74,7 @@ class SaslRules:
         self,
         begin: Callable[[str], Mechanism | None],
         owner_of: Callable[[str, Callable[[str], None]], str | None],
-        on_outcome: Callable[[str, bool, str], None],
+        on_outcome: Callable[[str, bool, str, str | None], None],
     ) -> None:
         self.begin = begin
         self.owner_of = owner_of
@@ -199,7 +199,7 @@ class SaslObserver:
         """Take note that the broker has closed: with an exchange open, that is how it refuses raw tokens."""
         if self._open and self.mechanism is not None:
             self._open = False
-            self._rules.on_outcome(self.mechanism, False, self._peer)
+            self._rules.on_outcome(self.mechanism, False, self._peer, self._claimed)
 
     # ------------------------------------------------------------------------------------------------- raw tokens
 
@@ -241,10 +241,11 @@ class SaslObserver:
 
     def _succeed(self) -> None:
         claim = self._exchange.claim if self._exchange is not None else None
+        claimed = self._claimed
         mechanism = self.mechanism or ""
         self._over()
         self.state = State.AUTHENTICATED
-        self._rules.on_outcome(mechanism, True, self._peer)
+        self._rules.on_outcome(mechanism, True, self._peer, claimed)
         if claim is None or not claim.name:
             self._on_user(unread(mechanism))
         elif claim.is_token:
@@ -254,11 +255,17 @@ class SaslObserver:
 
     def _fail(self) -> None:
         mechanism = self.mechanism if self._open and self.mechanism else "none accepted"
+        claimed = self._claimed
         self._over()
         self.state = State.FAILED
         self.deadline_ms = NO_DEADLINE
-        self._rules.on_outcome(mechanism, False, self._peer)
+        self._rules.on_outcome(mechanism, False, self._peer, claimed)
         self._on_user(ANONYMOUS)
+
+    @property
+    def _claimed(self) -> str | None:
+        """Who the client says it is, in the exchange that is open."""
+        return self._exchange.claim.name if self._exchange is not None and self._exchange.claim is not None else None
 
     def _over(self) -> None:
         self._open = False
