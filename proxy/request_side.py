@@ -85,6 +85,8 @@ class RequestSide(RequestReader):
                 return
         elif self.reasons & AT_BORDER:
             splitter.keep(data)
+            if self.reasons & HELD_UP:
+                self._client.pause_reading()  # again: uvloop reads on when that was said inside connection_made
             if self.reasons & RAW_TOKENS:
                 self._take_tokens(now_ms)
             return
