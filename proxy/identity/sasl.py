@@ -37,6 +37,9 @@ from quotas.entities import ANONYMOUS
 MAX_RAW_TOKENS: Final = 32
 """GSSAPI, the longest known, has three."""
 
+MAX_READ_BYTES: Final = 64 * 1024
+"""Longer tokens pass, and claim nothing. To read half a megabyte holds everybody up for 80 ms."""
+
 _REAUTHENTICATION_MS: Final = 2000
 """What is left of a session's lifetime for its re-authentication; of a short lifetime, a twentieth.
 
@@ -140,9 +143,7 @@ class SaslObserver:
             self._asked = handshake_mechanism(spec, frame)
             self._asked_raw = spec.api_version == 0
             return
-        token = authenticate_token(spec, frame)
-        if self._exchange is not None:
-            self._exchange.from_client(token)
+        self._read(authenticate_token(spec, frame))
 
     def answer(self, spec: ApiSpec, frame: bytes, now_ms: int) -> None:
         """Take the whole answer to the last request taken. Raises ProtocolError if it is broken."""
@@ -220,8 +221,11 @@ class SaslObserver:
         self._raw_tokens += 1
         if self._raw_tokens > MAX_RAW_TOKENS:
             raise ProtocolError(Cause.BAD_BODY, f"more than {MAX_RAW_TOKENS} raw SASL tokens")
+        self._read(token)
+
+    def _read(self, token: bytes) -> None:
         if self._exchange is not None:
-            self._exchange.from_client(token)
+            self._exchange.from_client(token if len(token) <= MAX_READ_BYTES else b"")  # which claims nothing
 
     def raw_answer(self, token: bytes, now_ms: int) -> None:
         """Take the broker's raw answer. There are no errors: a broker that refuses closes."""
