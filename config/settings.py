@@ -116,6 +116,19 @@ class Limits(Section):
         "protocol, TLS and, on listeners with `authentication: sasl`, SASL together.",
     )
     response_bytes: Bytes = Field(256 * 2**20, alias="response", description="The largest response of a broker.")
+    gathered_bytes: Bytes = Field(
+        8 * 2**20,
+        alias="gathered",
+        description="The largest response that is held in memory whole because brokers are named anywhere in it: "
+        "FindCoordinator, DescribeCluster, Produce from version 10 on, ShareAcknowledge; of Metadata, the part up to "
+        "its last broker. With 8 MiB some 100,000 coordinators, or 200,000 partitions in one Produce.",
+    )
+    find_coordinator_bytes: Bytes = Field(
+        2**20,
+        alias="find_coordinator",
+        description="The largest FindCoordinator request; its answer is several times as large. With 1 MiB some "
+        "20,000 groups at once.",
+    )
     connections: Count | None = Field(
         None, description="The most client connections at once; without it, what the descriptor limit leaves room for."
     )

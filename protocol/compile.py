@@ -6,7 +6,7 @@ IndexError or struct.error, and a count or a length that leads there is found ou
 allocated for what the wire claims.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from struct import Struct
 from typing import Final, NamedTuple
@@ -41,6 +41,13 @@ class Tag(NamedTuple):
 Walk = Callable[[bytes, int, list[Endpoint], list[Tag]], int]
 """``walk(frame, body_offset, endpoints, tags)``: fills the lists, returns the offset of throttle_time_ms or -1."""
 
+SlicedWalk = Callable[[bytes, int, list[Endpoint], list[Tag]], Generator[None, None, tuple[int, int]]]
+"""The same in slices: yields first, and then again after every SLICE_BYTES; what is in the lists may then be taken out.
+Returns the offset of throttle_time_ms or -1, and where it ended."""
+
+SLICE_BYTES: Final = 16 * 1024
+"""How much is walked at once: one or two milliseconds, where all of it is small fields."""
+
 _THROTTLE: Final = "throttle_time_ms"
 _NODE_ID: Final = ("node_id", "broker_id")
 _INT16 = Struct(">h")
@@ -49,6 +56,18 @@ _INT32 = Struct(">i")
 
 def compile_walk(response_layout: str, endpoint_path: str | None) -> Walk:
     """Make the function for a response; ``endpoint_path`` as in ApiSpec."""
+    walk: Walk = _compiled(walk_source(response_layout, endpoint_path))  # type: ignore[assignment]  # what it defines
+    return walk
+
+
+def compile_sliced_walk(response_layout: str, endpoint_path: str | None) -> SlicedWalk:
+    """Make the function for a response that may be long."""
+    source = walk_source(response_layout, endpoint_path, sliced=True)
+    walk: SlicedWalk = _compiled(source)  # type: ignore[assignment]  # what the source defines
+    return walk
+
+
+def _compiled(source: str) -> object:
     namespace: dict[str, object] = {
         "Endpoint": Endpoint,
         "Tag": Tag,
@@ -60,15 +79,14 @@ def compile_walk(response_layout: str, endpoint_path: str | None) -> Walk:
         "skip_tags": skip_tags,
         "wrong_tag_size": _wrong_tag_size,
     }
-    exec(walk_source(response_layout, endpoint_path), namespace)  # noqa: S102  source of our own making, from our own table
-    walk: Walk = namespace["walk"]  # type: ignore[assignment]  # what the source defines
-    return walk
+    exec(source, namespace)  # noqa: S102  source of our own making, from our own table
+    return namespace["walk"]
 
 
-def walk_source(response_layout: str, endpoint_path: str | None) -> str:
-    """Return the source that ``compile_walk`` compiles."""
+def walk_source(response_layout: str, endpoint_path: str | None, *, sliced: bool = False) -> str:
+    """Return the source that is compiled."""
     layout = parse_layout(response_layout)
-    source = _Source(layout.flexible)
+    source = _Source(layout.flexible, sliced)
     source.root(_needed(layout, endpoint_path), endpoint_path)
     return "\n".join(source.lines) + "\n"
 
@@ -106,9 +124,12 @@ def _path(field: Field) -> str:
 class _Source:
     """Writes a walk; ``ahead`` are bytes of fixed length passed over but not yet added to ``p``."""
 
-    def __init__(self, flexible: bool) -> None:
+    def __init__(self, flexible: bool, sliced: bool) -> None:
         self.lines = ["def walk(data, p, endpoints, tags):", "    throttle = -1"]
+        if sliced:
+            self.lines += ["    yield", f"    pause = p + {SLICE_BYTES}"]
         self._flexible = flexible
+        self._sliced = sliced
         self._depth = 1
         self._ahead = 0
 
@@ -121,7 +142,7 @@ class _Source:
         self._catch_up()
         self._line("if p > len(data):")
         self._line("    raise IndexError(p)")
-        self._line("return throttle")
+        self._line("return throttle, p" if self._sliced else "return throttle")
 
     def _line(self, line: str) -> None:
         self.lines.append("    " * self._depth + line)
@@ -134,6 +155,16 @@ class _Source:
         yield
         self._catch_up()
         self._depth -= 1
+
+    @contextmanager
+    def _loop(self, head: str) -> Iterator[None]:
+        """Write a loop, which is where a walk may be long."""
+        with self._block(head):
+            if self._sliced:
+                self._line("if p > pause:")
+                self._line("    yield")
+                self._line(f"    pause = p + {SLICE_BYTES}")
+            yield
 
     def _here(self) -> str:
         return f"p + {self._ahead}" if self._ahead else "p"
@@ -200,7 +231,7 @@ class _Source:
         if size and not endpoints:
             self._line(f"p += n * {size}" if not field.nullable else f"p += max(n, 0) * {size}")
             return
-        with self._block("for _ in range(n):"):
+        with self._loop("for _ in range(n):"):
             if field.element:
                 self._field(Field("", field.element))
             else:
@@ -252,7 +283,7 @@ class _Source:
         """Walk the root's tag section; every occurrence of the tag counts, and must end where its size says."""
         self._catch_up()
         self._line("tag_count, p = varint(data, p)")
-        with self._block("for _ in range(tag_count):"):
+        with self._loop("for _ in range(tag_count):"):
             self._line("tag, size_at = varint(data, p)")
             self._line("size, p = varint(data, size_at)")
             self._line("end = p + size")

@@ -6,7 +6,7 @@ never gathered, so a claimed size allocates nothing and a body of any length str
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import Any
+from typing import Any, Final
 
 from protocol.errors import Cause, ProtocolError
 from protocol.foreign import foreign
@@ -18,6 +18,11 @@ RESPONSE_HEAD = Struct(">ii")
 """size, correlation id (every response header begins with it)."""
 
 _SIZE = Struct(">i")
+_SMALL_BYTES: Final = 1024
+"""Pieces below this are gathered in one buffer: an object for each of many single bytes takes forty times as much."""
+
+MANY: Final = 2**31
+"""As many frames as there are."""
 
 # (size, …): what a head Struct unpacks to; its first member is always the frame's size.
 Head = tuple[Any, ...]
@@ -39,26 +44,29 @@ class FrameSplitter:
         self._least = head.size - 4
         self.limit = limit
         self.remaining = 0
-        self._held: list[bytes] = []
+        self._held: list[bytes | bytearray] = []
         self.held_bytes = 0
         """Bytes kept back because a frame's head, or what a caller asked for, is not complete yet; to be read only."""
         self._wanted = 0
 
-    def split(self, data: bytes) -> tuple[bytes, int, Sequence[Head]]:
+    @property
+    def ready(self) -> bool:
+        """What is held is as much as was wanted: ``split`` has something to say without further bytes."""
+        return 0 < self.held_bytes >= self._wanted
+
+    def split(self, data: bytes, most: int = MANY) -> tuple[bytes, int, Sequence[Head]]:
         """Return ``(chunk, start, heads)``: ``heads[0]`` begins at ``chunk[start]``, each next one 4 + size on.
 
         ``chunk`` is ``data`` with what was held before it and without a trailing piece too short to be a head;
         the bytes before ``start`` belong to the frame already under way. Only the last frame may be incomplete.
+        Of more than ``most`` frames the others are held, and the splitter is ``ready``.
         Raises ProtocolError for a size that no frame may have, as soon as its four bytes are there.
         """
         if self._held:
-            self._held.append(data)
-            self.held_bytes += len(data)
+            self._append(data)
             if self.held_bytes < self._wanted:
                 return b"", 0, ()
-            data = b"".join(self._held)
-            self._held = []
-            self.held_bytes = 0
+            data = self.release()
         end = len(data)
         start = position = self.remaining
         heads: list[Head] = []
@@ -71,6 +79,9 @@ class FrameSplitter:
             size = head[0]
             if not self._least <= size <= self.limit:
                 raise self._refused(size)
+            if len(heads) == most:
+                self.hold(data, position, 0)
+                return data[:position], start, heads
             heads.append(head)
             position += 4 + size
         if position < end:
@@ -101,8 +112,14 @@ class FrameSplitter:
         """Put ``data`` behind what is held, to be split later: for a direction that is stopped at a border."""
         if not self._held:
             self._wanted = 0
-        self._held.append(data)
-        self.held_bytes += len(data)
+        self._append(data)
+
+    def hold_more(self, data: bytes, start: int, size: int) -> None:
+        """Hold a frame of ``size`` whose beginning is not enough, until twice as much or all of it is there.
+
+        Twice, so that what comes byte by byte is read again a few times and not with each byte.
+        """
+        self.hold(data, start, min(4 + size, 2 * (len(data) - start)))
 
     def release(self) -> bytes:
         """Return all that is held, and hold it no longer."""
@@ -110,6 +127,15 @@ class FrameSplitter:
         self._held = []
         self.held_bytes = 0
         return held
+
+    def _append(self, data: bytes) -> None:
+        self.held_bytes += len(data)
+        if len(data) >= _SMALL_BYTES:
+            self._held.append(data)
+        elif self._held and isinstance(self._held[-1], bytearray):
+            self._held[-1] += data
+        elif data:
+            self._held.append(bytearray(data))
 
     def _refused(self, size: int) -> ProtocolError:
         if size > self.limit:

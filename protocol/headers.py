@@ -10,16 +10,13 @@ from typing import Final
 
 from protocol.errors import Cause, ProtocolError
 from protocol.table import ApiSpec
-from protocol.varint import VarintError, decode_varint, skip_tags
+from protocol.varint import MAX_TAGS, VarintError, decode_varint, skip_tags
 
 FETCH: Final = 1
 """The api key; beside it, ShareFetch has such limits."""
 
 MAX_HEADER_BYTES: Final = 64 * 1024
 """How far into a frame this module looks: client-ids have at most 32,767 bytes, real tag sections one."""
-
-MAX_HEADER_TAGS: Final = 1000
-"""Kafka has none yet. A header that comes byte by byte is read anew with each, so this bounds what a byte costs."""
 
 _INT16 = Struct(">h")
 _ID_LENGTH = 12  # behind size, api key, api version and correlation id: where header v0 ends
@@ -133,8 +130,8 @@ def _skip_tags(data: bytes, offset: int, start: int, end: int) -> int:
     limit = min(end, len(data), start + MAX_HEADER_BYTES)
     section = data[offset:limit]
     try:
-        if decode_varint(section, 0)[0] > MAX_HEADER_TAGS:
-            raise ProtocolError(Cause.HEADER_TOO_LARGE, f"request header of more than {MAX_HEADER_TAGS} tagged fields")
+        if decode_varint(section, 0)[0] > MAX_TAGS:
+            raise ProtocolError(Cause.HEADER_TOO_LARGE, f"request header of more than {MAX_TAGS} tagged fields")
         return offset + skip_tags(section, 0)
     except VarintError as error:
         raise ProtocolError(Cause.BAD_HEADER, f"header tags: {error}") from None

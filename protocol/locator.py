@@ -5,7 +5,6 @@ length, size or count that changes with them, is kept byte for byte: records, un
 """
 
 import struct
-from bisect import bisect_left
 from collections.abc import Mapping
 from struct import Struct
 from typing import Final, NamedTuple
@@ -13,8 +12,9 @@ from typing import Final, NamedTuple
 from protocol.compile import Endpoint, Tag, Walk, compile_walk
 from protocol.errors import Cause, ProtocolError
 from protocol.overlay import API_VERSIONS
+from protocol.splicer import Splicer
 from protocol.table import ABSENT, ApiSpec
-from protocol.varint import encode_varint, skip_tags
+from protocol.varint import skip_tags
 
 __all__ = [
     "Endpoint",
@@ -28,7 +28,6 @@ __all__ = [
     "throttle_position",
 ]
 
-_INT16 = Struct(">h")
 _INT32 = Struct(">i")
 _HEADER_BYTES: Final = 8  # size, correlation id
 _UNSUPPORTED_VERSION: Final = b"\x00\x23"
@@ -100,7 +99,8 @@ def read_throttle(spec: ApiSpec, frame: bytes) -> int | None:
 
 def patch_throttle(spec: ApiSpec, frame: bytes, throttle_ms: int) -> bytes:
     """Return the response with another throttle_time_ms, or as it is if it has none."""
-    return splice(frame, locate(spec, frame), throttle_ms, {})
+    located = locate(spec, frame)
+    return splice(frame, located._replace(endpoints=[], tags=[]), throttle_ms, {})
 
 
 def rewrite(spec: ApiSpec, frame: bytes, throttle_ms: int | None, addresses: Mapping[int, tuple[bytes, int]]) -> bytes:
@@ -113,55 +113,11 @@ def splice(
 ) -> bytes:
     """Return the frame with other addresses and throttle_time_ms; all lengths and sizes around them are right.
 
-    ``addresses`` gives host and port by node id; brokers that are not in it, with a negative id or without a host (no
-    coordinator) stay as they are. ``throttle_ms`` None stays as it is too.
+    ``addresses`` gives host and port by node id; what is done without one is said in ``Splicer``. ``throttle_ms`` None
+    stays as it is too.
     """
-    edits: list[tuple[int, int, bytes]] = []
+    splicer = Splicer(frame, located.flexible, lambda endpoint: addresses.get(endpoint.node_id))
+    splicer.take(located.endpoints, located.tags)
     if throttle_ms is not None and located.throttle_offset >= 0:
-        edits.append((located.throttle_offset, located.throttle_offset + 4, _INT32.pack(throttle_ms)))
-    for endpoint in located.endpoints:
-        address = addresses.get(endpoint.node_id)
-        if address is None or endpoint.node_id < 0 or not endpoint.host:
-            continue
-        host, port = address
-        length = _length_of(host, endpoint, frame, located.flexible)
-        edits.append((endpoint.host_offset, endpoint.port_offset + 4, length + host + _INT32.pack(port)))
-    if not edits:
-        return frame
-    edits.sort()
-    if located.tags:
-        edits = sorted(edits + _tag_sizes(located.tags, edits))
-    return _apply(frame, edits)
-
-
-def _length_of(host: bytes, endpoint: Endpoint, frame: bytes, flexible: bool) -> bytes:
-    if len(host) == len(endpoint.host):  # an overlong varint stays
-        return frame[endpoint.host_offset : endpoint.port_offset - len(host)]
-    return encode_varint(len(host) + 1) if flexible else _INT16.pack(len(host))
-
-
-def _tag_sizes(tags: list[Tag], edits: list[tuple[int, int, bytes]]) -> list[tuple[int, int, bytes]]:
-    """Return the edits that make up for the growth of what is in the tagged fields; clients skip by size."""
-    starts = [edit[0] for edit in edits]
-    sizes: list[tuple[int, int, bytes]] = []
-    for tag in tags:
-        inside = edits[bisect_left(starts, tag.content_offset) : bisect_left(starts, tag.content_end)]
-        growth = sum(len(new) - (stop - start) for start, stop, new in inside)
-        if growth:
-            size = tag.content_end - tag.content_offset + growth
-            sizes.append((tag.size_offset, tag.content_offset, encode_varint(size)))
-    return sizes
-
-
-def _apply(frame: bytes, edits: list[tuple[int, int, bytes]]) -> bytes:
-    size = len(frame) - 4
-    parts = [b""]
-    position = 4
-    for start, stop, new in edits:
-        parts.append(frame[position:start])
-        parts.append(new)
-        position = stop
-        size += len(new) - (stop - start)
-    parts.append(frame[position:])
-    parts[0] = _INT32.pack(size)
-    return b"".join(parts)
+        splicer.tell(located.throttle_offset, throttle_ms)
+    return splicer.finish(len(frame), len(frame) - 4)

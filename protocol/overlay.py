@@ -27,9 +27,19 @@ BROKER_ADDRESSES: Final[dict[int, tuple[str, ...]]] = {
 id and which has ``host`` and ``port``; "" is the root. The first path that a version has is the one that counts.
 
 Not here though they are a host and a port, because no client connects to a broker by them: user_endpoint of the
-Streams groups (the application's own server, KIP-1071), listeners of AddRaftVoter, UpdateRaftVoter and DescribeQuorum,
-node_endpoints of FetchSnapshot and of the quorum's own APIs (KRaft controllers).
+Streams groups (the application's own server, KIP-1071), node_endpoints of FetchSnapshot and of the quorum's own APIs
+(KRaft controllers, which clients are not offered).
 """
+
+CONTROLLER_LISTENERS: Final = "listeners:[name:string host:string"
+"""In the layout of a response: it names the addresses of KRaft controllers, as DescribeQuorum does from v2 on
+(KIP-853). They may be the hosts of brokers, and nothing here stands for them: clients are not offered the version."""
+
+ADDRESSES_FIRST: Final = frozenset((METADATA,))
+"""APIs whose responses name the brokers before what makes them long: of the rest nothing has to be looked at."""
+
+RECORDS: Final = frozenset((FETCH, SHARE_FETCH))
+"""APIs whose responses carry records."""
 
 ADMIN_CLUSTER_ACTIONS: Final = frozenset((55, 57))
 """DescribeQuorum and UpdateFeatures: marked as cluster actions in ApiKeys, yet admin clients send them to brokers."""

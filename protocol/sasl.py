@@ -73,17 +73,17 @@ def authenticate_answer(spec: ApiSpec, frame: bytes) -> SaslAnswer:
 
 
 def raw_token_end(data: bytes, limit: int) -> int:
-    """Return where the token ends that ``data`` begins with, behind its int32 size and without a header; -1: later.
+    """Return where the token ends that ``data`` begins with, behind its int32 size and without a header.
 
-    Raises ProtocolError for a size below 0 or above ``limit``.
+    It may end beyond ``data``; while the size is not there itself, that is all that is asked for. Raises ProtocolError
+    for a size below 0 or above ``limit``.
     """
     if len(data) < _INT32.size:
-        return -1
+        return _INT32.size
     size: int = _INT32.unpack_from(data)[0]
     if not 0 <= size <= limit:
         raise ProtocolError(Cause.FRAME_TOO_LARGE, f"raw SASL token of {size} bytes, the limit is {limit}")
-    end = _INT32.size + size
-    return end if end <= len(data) else -1
+    return _INT32.size + size
 
 
 def _request_body(spec: ApiSpec, frame: bytes) -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final, TypedDict, TypeVar
 
 from protocol.layout import fixed_offset
-from protocol.overlay import ADMIN_CLUSTER_ACTIONS, BROKER_ADDRESSES, OBEYED_FROM
+from protocol.overlay import ADMIN_CLUSTER_ACTIONS, BROKER_ADDRESSES, CONTROLLER_LISTENERS, OBEYED_FROM
 
 ABSENT: Final = -1
 """``throttle_offset`` of a response that has no throttle_time_ms: only muting works."""
@@ -24,7 +24,8 @@ class ApiSpec:
     ``obeyed_from`` is the first version in which a client waits for throttle_time_ms by itself (KIP-219), None if
     clients are not known to at any; ``obeyed`` says whether this version is one of them.
     ``endpoints``: the response carries broker addresses, in ``endpoint_path`` ("" is the root).
-    ``advertised``: clients may be offered this version (not one between brokers, not one that is not stable).
+    ``advertised``: clients may be offered this version (not one between brokers, not one that is not stable,
+    not one that names controllers).
     The layouts are strings of protocol/layout.py; ``flexible`` is the response's.
     """
 
@@ -125,7 +126,7 @@ def _versions(api: _Api) -> list[ApiSpec]:
             api["key"],
             version,
             api["name"],
-            advertised=for_clients and version not in api["unstable"],
+            advertised=for_clients and version not in api["unstable"] and CONTROLLER_LISTENERS not in response[version],
             request_header_version=request_header[version],
             response_header_version=response_header[version],
             request_layout=request[version],

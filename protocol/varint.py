@@ -3,6 +3,8 @@
 Reading past the end raises IndexError, which the callers turn into what it means for them.
 """
 
+from typing import Final
+
 from protocol.errors import Cause, ProtocolError
 
 
@@ -12,6 +14,9 @@ class VarintError(ProtocolError):
     def __init__(self, end: int) -> None:
         super().__init__(Cause.BAD_BODY, f"varint of more than 5 bytes before offset {end}")
 
+
+MAX_TAGS: Final = 1000
+"""In one section. Real ones have a handful; a header that comes in pieces is read anew a few times."""
 
 _ONE_BYTE = [bytes((value,)) for value in range(0x80)]
 
@@ -46,6 +51,10 @@ def encode_varint(value: int) -> bytes:
 def skip_tags(data: bytes, offset: int) -> int:
     """Return the offset after the tag section at ``offset``; nothing in it is looked at."""
     count, offset = decode_varint(data, offset)
+    if count > MAX_TAGS:
+        if 2 * count > len(data) - offset:
+            raise IndexError(offset)
+        raise ProtocolError(Cause.BAD_BODY, f"more than {MAX_TAGS} tagged fields before offset {offset}")
     for _ in range(count):
         _, offset = decode_varint(data, offset)
         size, offset = decode_varint(data, offset)

@@ -9,9 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
 
 from protocol.api_versions import intersect
+from protocol.compile import SLICE_BYTES
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import RESPONSE_HEAD, FrameSplitter
 from protocol.locator import Endpoint, locate, splice, throttle_position
+from protocol.overlay import ADDRESSES_FIRST, RECORDS
+from protocol.rewriting import Rewriting
 from protocol.sasl import raw_token_end
 from protocol.table import WALK, ApiSpec
 from proxy.identity.sasl import SaslObserver
@@ -28,9 +31,11 @@ Advertise = Callable[[Sequence[Endpoint]], Mapping[int, tuple[bytes, int]]]
 
 HELD_BACK = 1
 """Why a broker is not read: an answer waits for its throttle time (response mode ``delay``)."""
-_IN_LINE = 2
+WALKED = 2
+"""Another one: a long answer is being changed, in slices."""
+_IN_LINE = 4
 """An answer waits for its turn: it is larger than what its Fetch was granted, and the quota is in debt."""
-_AT_BORDER = HELD_BACK | _IN_LINE | RAW_TOKENS
+_AT_BORDER = HELD_BACK | WALKED | _IN_LINE | RAW_TOKENS
 
 _FIXED_OFFSET_BYTES = 64  # size, correlation id, header tags and a throttle_time_ms at a fixed offset
 _INT = Struct(">i")
@@ -46,8 +51,10 @@ class AnswerSide:
         "_broker",
         "_in_flight",
         "_on_answered",
+        "_on_turn",
         "_paused_for",
         "_requests",
+        "_rewriting",
         "_rules",
         "_sasl",
         "_throttle",
@@ -67,6 +74,7 @@ class AnswerSide:
         throttle: Callable[[Bound, Meter, int, int], int],
         waits: Waits,
         on_answered: Callable[[int], None],
+        on_turn: Callable[[], None],
     ) -> None:
         self._rules = rules
         self._in_flight = in_flight
@@ -76,6 +84,9 @@ class AnswerSide:
         self._throttle = throttle
         self._waits = waits
         self._on_answered = on_answered
+        self._on_turn = on_turn
+        self._rewriting: Rewriting | None = None
+        """The long answer that stands first in line, under way or done."""
         self._broker: Wire | None = None
         self._paused_for = 0
         self.splitter = FrameSplitter(RESPONSE_HEAD, rules.response_limit)
@@ -175,6 +186,8 @@ class AnswerSide:
         spec = api.spec
         gathered = actions & (REWRITE | NEGOTIATE | AUTHENTICATED) or (actions & TELL and spec.throttle_offset == WALK)
         wanted = 4 + size if gathered else min(4 + size, _FIXED_OFFSET_BYTES)
+        if gathered and size > SLICE_BYTES:
+            gathered = wanted = self._wanted(actions, spec, size)
         if len(chunk) - position < wanted:
             return self._hold(entry, chunk, start, position, wanted)
         if actions & CHARGE and bound is not None:
@@ -194,13 +207,8 @@ class AnswerSide:
         if actions & PROVES and self._sasl.proven():
             self._requests.lift_restriction()
         if gathered:
-            frame = chunk[position : position + wanted]
-            changed = self._changed(frame, actions, spec, throttle_ms, now_ms)
-            if changed is frame:
-                return start
-            self._write(chunk, start, position)
-            self.write(changed)
-            return position + wanted
+            entry = (correlation_id, actions & ~CHARGE, api, throttle_ms, until_ms, bound, meter, SEEN)
+            return self._change(entry, chunk, start, position, size, now_ms)
         if actions & TELL and spec.throttle_offset >= 0:
             offset = throttle_position(spec, chunk, position, position + 4 + size)
             if offset < 0:
@@ -219,6 +227,80 @@ class AnswerSide:
             throttling.imagine(bound, meter, charged, now_ms)
             return 0
         return self._throttle(bound, meter, throttle_ms, now_ms) if throttle_ms else 0
+
+    def _change(self, entry: Entry, chunk: bytes, start: int, position: int, size: int, now_ms: int) -> int:
+        """Forward an answer that had to be gathered, changed; returns as ``_attend`` does."""
+        _, actions, api, throttle_ms, *_ = entry
+        if size > SLICE_BYTES and not actions & AUTHENTICATED:
+            return self._rewrite(entry, chunk, start, position, size)
+        end = position + 4 + size
+        frame = chunk[position:end]
+        changed = self._changed(frame, actions, api.spec, throttle_ms, now_ms)
+        if changed is frame:
+            return start
+        self._write(chunk, start, position)
+        self.write(changed)
+        return end
+
+    def _wanted(self, actions: int, spec: ApiSpec, size: int) -> int:
+        """Return how much of a long answer must be there before it is looked at; ProtocolError if it is too long.
+
+        One that is wanted only to tell a throttle is then not wanted at all: the mute is what enforces it.
+        """
+        rules = self._rules
+        if not actions & (REWRITE | NEGOTIATE | AUTHENTICATED):
+            return 4 + size if size <= rules.gathered_limit else 0
+        if spec.api_key in ADDRESSES_FIRST:
+            return SLICE_BYTES
+        if actions & NEGOTIATE:
+            raise ProtocolError(Cause.FRAME_TOO_LARGE, f"{spec} response of {size} bytes: no broker has so many APIs")
+        if actions & AUTHENTICATED:
+            limit = rules.unauthenticated_request_limit
+        else:
+            limit = rules.response_limit if spec.api_key in RECORDS else rules.gathered_limit
+        if size > limit:
+            raise _too_long(spec, size, limit)
+        return 4 + size
+
+    def _rewrite(self, entry: Entry, chunk: bytes, start: int, position: int, size: int) -> int:
+        """Change a long answer; what cannot be done at once is done in turn, while the broker is not read.
+
+        Returns as ``_attend`` does. The rest of an answer that names brokers in front is forwarded as it comes.
+        """
+        _, actions, api, throttle_ms, *_ = entry
+        rewriting = self._rewriting
+        if rewriting is None:
+            frame = chunk[position : position + 4 + size]
+            rewriting = Rewriting(api.spec, frame, size, throttle_ms if actions & TELL else None, self._told)
+            if not rewriting.advance():
+                self._rewriting = rewriting
+                self.stop(WALKED)
+                self._rules.later(self._on_turn)
+                return self._hold(entry, chunk, start, position, 0)
+        self._rewriting = None
+        if rewriting.needs_more:
+            there = len(chunk) - position
+            if there > self._rules.gathered_limit:
+                raise _too_long(api.spec, there, self._rules.gathered_limit)
+            return self._hold(entry, chunk, start, position, min(4 + size, 2 * there))
+        self._write(chunk, start, position)
+        self.write(rewriting.written())
+        return position + rewriting.end
+
+    def walk_on(self, now_ms: int) -> None:
+        """Do a further slice of the long answer that is under way; behind the last one go on with what came since."""
+        rewriting = self._rewriting
+        if rewriting is None:
+            return
+        if not rewriting.advance():
+            self._rules.later(self._on_turn)
+            return
+        self._paused_for &= ~WALKED
+        self.feed(b"", now_ms)
+        self._resume()
+
+    def _told(self, endpoint: Endpoint) -> tuple[bytes, int] | None:
+        return self._advertise((endpoint,)).get(endpoint.node_id)
 
     def _changed(self, frame: bytes, actions: int, spec: ApiSpec, throttle_ms: int, now_ms: int) -> bytes:
         """Read a gathered frame, and return what the client gets: ``frame`` itself where nothing has to change."""
@@ -258,16 +340,23 @@ class AnswerSide:
 
     def _take_tokens(self, now_ms: int) -> None:
         """Pass raw tokens on; the one that ends the exchange is the last."""
+        if not self.splitter.ready:
+            return
         held = self.splitter.release()
-        while self._paused_for & _AT_BORDER == RAW_TOKENS and (end := raw_token_end(held, self.splitter.limit)) >= 0:
+        wanted = 0
+        while held and self._paused_for & _AT_BORDER == RAW_TOKENS:
+            wanted = raw_token_end(held, self._rules.unauthenticated_request_limit)
+            if wanted > len(held):
+                break
             if not self._in_flight:
                 raise ProtocolError(Cause.UNEXPECTED_RESPONSE, "raw SASL token while none is in flight")
-            self._in_flight.popleft()[6].bytes_out += end
-            self._sasl.raw_answer(held[4:end], now_ms)
-            self.write(held[:end])
-            held = held[end:]
+            self._in_flight.popleft()[6].bytes_out += wanted
+            self._sasl.raw_answer(held[4:wanted], now_ms)
+            self.write(held[:wanted])
+            held = held[wanted:]
+            wanted = 0
         if held:
-            self.splitter.keep(held)
+            self.splitter.hold(held, 0, wanted)
         if not self._paused_for & _AT_BORDER and held:
             self.feed(b"", now_ms)
         elif self._requests.reasons & UNTIL_ANSWERED:
@@ -301,3 +390,10 @@ class AnswerSide:
     def _resume(self) -> None:
         if not self._paused_for & ~RAW_TOKENS and self._broker is not None:
             self._broker.resume_reading()
+
+
+def _too_long(spec: ApiSpec, size: int, limit: int) -> ProtocolError:
+    return ProtocolError(
+        Cause.FRAME_TOO_LARGE,
+        f"{spec} response of {size} bytes has to be held whole, and of such {limit} are the limit: limits.gathered",
+    )

@@ -20,6 +20,7 @@ from proxy import __version__, faults, logs
 from proxy.admin import AdminServer
 from proxy.clock import now_ms
 from proxy.drain import drain
+from proxy.failed_logins import FailedLogins
 from proxy.failures import describe
 from proxy.faults import contained
 from proxy.identity.distinguished_name import rfc2253
@@ -42,6 +43,7 @@ from proxy.stats import Snapshot, Stats
 from proxy.tasks import AFTER_FAULT_S, attempt, every, later, on_loop_error, on_signal, spawn
 from proxy.throttling import Throttling
 from proxy.tls import ignore_undecodable_names
+from proxy.turns import Turns
 from proxy.usage_service import UsageService
 from proxy.whoami import identify
 from quotas.engine import Engine, Window
@@ -96,6 +98,7 @@ class App:
         self._loop_name = loop_name
         self._stats = Stats()
         self._rejections = Rejections(self._stats)
+        self._failed_logins = FailedLogins()
         self._stopping = asyncio.Event()
         self._delay_s = settings.drain.delay_s
         self._reloading = asyncio.Lock()
@@ -242,15 +245,20 @@ class App:
             request_limit=settings.limits.request_bytes,
             unauthenticated_request_limit=settings.limits.request_before_authentication_bytes,
             response_limit=settings.limits.response_bytes,
+            find_coordinator_limit=settings.limits.find_coordinator_bytes,
+            gathered_limit=settings.limits.gathered_bytes,
             clock=now_ms,
             on_rejected=lambda side, error, peer: self._rejections.note(side, error, peer, now_ms()),
+            later=Turns(asyncio.get_running_loop().call_soon).later,
         )
 
     def _sasl_rules(self, listener: ListenerSettings, way: Way) -> SaslRules:
-        def ended(mechanism: str, succeeded: bool, peer: str) -> None:
+        def ended(mechanism: str, succeeded: bool, peer: str, claimed: str | None) -> None:
             outcome = "succeeded" if succeeded else "failed"
             self._stats.authentications[listener.name, mechanism, outcome] += 1
             log.debug("authentication", listener=listener.name, mechanism=mechanism, outcome=outcome, peer=peer)
+            if not succeeded:
+                self._failed_logins.note(listener.name, mechanism, claimed, peer, now_ms())
 
         kerberos = listener.sasl.kerberos
         if kerberos is not None:
@@ -292,6 +300,7 @@ class App:
         self._throttling.tidy(now)
         self._engine.expire(now)
         self._rejections.flush(now)
+        self._failed_logins.flush(now)
         logs.flush()
 
     # ------------------------------------------------------------------------------------------------- what is shown

@@ -44,6 +44,9 @@ class Rules:
         "advertised",
         "clock",
         "engine",
+        "find_coordinator_limit",
+        "gathered_limit",
+        "later",
         "on_rejected",
         "request_limit",
         "response_limit",
@@ -64,8 +67,11 @@ class Rules:
         request_limit: int,
         unauthenticated_request_limit: int,
         response_limit: int,
+        find_coordinator_limit: int,
+        gathered_limit: int,
         clock: Callable[[], int],
         on_rejected: Callable[[str, ProtocolError, str], None],
+        later: Callable[[Callable[[], None]], None],
     ) -> None:
         self.engine = engine
         self.throttling = throttling
@@ -76,9 +82,14 @@ class Rules:
         self.request_limit = request_limit
         self.unauthenticated_request_limit = unauthenticated_request_limit
         self.response_limit = response_limit
+        self.find_coordinator_limit = find_coordinator_limit
+        self.gathered_limit = gathered_limit
+        """Of answers that are held in memory whole; those with records have ``response_limit`` alone."""
         self.clock = clock
         self.on_rejected = on_rejected
         """(side, error, peer): a side broke the protocol and its session is closed."""
+        self.later = later
+        """Calls back when others have had their turn (``Turns``): nothing long is done at once."""
 
 
 def dropped(data: bytes) -> None:

@@ -90,8 +90,11 @@ class Listener:
         return self._told
 
     def open_broker(self, node_id: int) -> None:
-        """Be there for ``node_id``: its address takes connections when this returns."""
-        if node_id in self._told or not self._acceptor.open:
+        """Be there for ``node_id``: its address takes connections when this returns.
+
+        While the proxy is stopping nobody listens any more, but what clients are told is the same: the next one will.
+        """
+        if node_id in self._told:
             return
         settings = self._settings
         if settings.broker_host is not None:
@@ -113,7 +116,8 @@ class Listener:
             )
             return
         try:
-            self._acceptor.listen(settings.bind.host, port, node_id)
+            if self._acceptor.open:
+                self._acceptor.listen(settings.bind.host, port, node_id)
         except OSError as error:
             log.error("cannot listen for broker", listener=self.name, broker=node_id, port=port, error=describe(error))
         else:

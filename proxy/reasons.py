@@ -19,13 +19,17 @@ FINISHED = 64
 """The client has closed its half; what it sent is still worked on."""
 RAW_TOKENS = 128
 """Not a reason to stop, but to read otherwise: SASL tokens come without Kafka's headers (SaslHandshake v0)."""
-IN_LINE = 256
+UNTAKEN = 256
+"""The client takes no more answers. A broker, too, reads no request while the answer to the last one is not sent."""
+TURN = 512
+"""So many requests came at once that others have their turn first."""
+IN_LINE = 1024
 """A Produce or Fetch waits for its turn under its quota."""
-MIDWAY = 512
+MIDWAY = 2048
 """So does the rest of a large Produce: like back-pressure it needs no border."""
 WITHIN = BACKPRESSURE | MIDWAY
 """The reasons that stop within a frame too."""
-HELD_UP = CONNECTING | THROTTLED | ANSWERING | CROWDED | DRAINING | IN_LINE
+HELD_UP = CONNECTING | THROTTLED | ANSWERING | CROWDED | DRAINING | UNTAKEN | TURN | IN_LINE
 """The reasons that stop between frames: a request under way is forwarded to its end."""
 AT_BORDER = HELD_UP | RAW_TOKENS
 """What the hot path leaves to others at a frame border."""

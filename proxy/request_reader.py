@@ -15,8 +15,8 @@ from proxy.identity.sasl import SaslObserver
 from proxy.in_flight import InFlight, Rules
 from proxy.names import client_id
 from proxy.prelude import AFTER_CORRELATION_ID, MAX_KEPT_BYTES, MORE, Prelude
-from proxy.reasons import ANSWERING, IN_LINE
-from proxy.serving import AUTHENTICATE, CHARGE, COORDINATE, FETCH, FETCH_KEY, PRODUCE, TELL, Served
+from proxy.reasons import ANSWERING, IN_LINE, TURN
+from proxy.serving import AUTHENTICATE, CHARGE, COORDINATE, FETCH, FETCH_KEY, LOOK_UP, PRODUCE, TELL, Served
 from proxy.usage import NOBODY, ListenerMeters, Meter
 from proxy.waits import Waits, What
 from quotas.engine import Bound
@@ -24,6 +24,7 @@ from quotas.engine import Bound
 ACKS_0 = b"\0\0"
 
 _UNKNOWN_BROKER = -1
+_MAX_UNANSWERED = 1024
 _LIMITS = Struct(">ii")
 _INT32_MAX = 2**31 - 1
 
@@ -43,12 +44,14 @@ class RequestReader:
         "_in_flight",
         "_meter",
         "_meters",
+        "_on_turn",
         "_owner",
         "_produce_prelude",
         "_rules",
         "_sasl",
         "_served",
         "_throttle",
+        "_unanswered",
         "_waits",
         "coordinates",
         "reasons",
@@ -61,6 +64,7 @@ class RequestReader:
         in_flight: InFlight,
         throttle: Throttle,
         waits: Waits,
+        on_turn: Callable[[], None],
         sasl: SaslObserver,
         meters: ListenerMeters,
         user: str,
@@ -71,6 +75,8 @@ class RequestReader:
         self._waits = waits
         self._body: Body | None = None
         """Of the request under way, while its end is still to come."""
+        self._on_turn = on_turn
+        self._unanswered = 0
         self._sasl = sasl
         self._served = rules.served
         self._owner = (user, _UNKNOWN_BROKER)
@@ -103,6 +109,10 @@ class RequestReader:
             return self._charge(api, chunk, position, head, now_ms)
         if api.on_request == AUTHENTICATE:
             return self._observe(api, chunk, position, head, now_ms)
+        if api.on_request == LOOK_UP and head[0] > (limit := self._rules.find_coordinator_limit):
+            raise ProtocolError(
+                Cause.FRAME_TOO_LARGE, f"{api.spec} request of {head[0]} bytes, limits.find_coordinator is {limit}"
+            )
         self.coordinates = self.coordinates or api.on_request == COORDINATE
         self._expect(api, head, None, now_ms)
         return True
@@ -122,7 +132,7 @@ class RequestReader:
         if self.restricted:
             return True
         if request_body_offset(api.spec, chunk, position, position + 4 + head[0]) < 0:
-            self.splitter.hold(chunk, position, len(chunk) - position + 1)
+            self.splitter.hold_more(chunk, position, head[0])
             return False
         user, broker = self._owner
         meter = self._meters.find(broker, user, client_id(api.spec, chunk, position))
@@ -144,7 +154,7 @@ class RequestReader:
         prelude = self._produce_prelude if api.on_request == PRODUCE else self._fetch_prelude
         field = prelude.find(api, chunk, position, end, self._owner, self._rules.engine)
         if field == MORE:
-            self.splitter.hold(chunk, position, len(chunk) - position + 1)
+            self.splitter.hold_more(chunk, position, head[0])
             return False
         prelude.meter = self._meter
         if api.on_request == FETCH:
@@ -183,7 +193,7 @@ class RequestReader:
         body = request_body_offset(api.spec, chunk, position, end)
         acks = produce_acks(api.spec, chunk, body, end) if body >= 0 and api.on_request == PRODUCE else 1
         if body < 0 or acks is None:
-            self.splitter.hold(chunk, position, len(chunk) - position + 1)
+            self.splitter.hold_more(chunk, position, head[0])
             return False
         if acks:
             self._expect(api, head, None, now_ms)
@@ -213,9 +223,19 @@ class RequestReader:
             actions = api.on_answer | TELL if throttle_ms else api.on_answer
             entry = (correlation_id, actions, api, throttle_ms, now_ms + throttle_ms, bound, meter, now_ms)
             self._in_flight.append(entry)
+        else:
+            self._unanswered += 1  # no answer bounds how many of them come at once: a chunk has room for 10,000
+            if self._unanswered >= _MAX_UNANSWERED:
+                self._unanswered = 0
+                self._wait_for_turn()
         if missing > 0:
             self._body = Body(meter, bound, None if as_it_comes else bound.mark, entry)
             self._body.count(-missing)
+
+    def _wait_for_turn(self) -> None:
+        """Go on when others have had their turn."""
+        self.reasons |= TURN
+        self._rules.later(self._on_turn)
 
     def _lower(self, prelude: Prelude, chunk: bytes, position: int, field: int, head: Head, now_ms: int) -> bool:
         """Let a Fetch go, with max_bytes and min_bytes lowered to what its quota has left (KAFKA-9677); or wait."""

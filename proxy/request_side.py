@@ -32,6 +32,9 @@ from proxy.waits import Waits, What
 MAX_IN_FLIGHT = 1024
 """A broker works on one request of a connection at a time, and the Java client sends five ahead."""
 
+_MAX_AT_ONCE = 256
+"""Requests that are read one by one before others have their turn: a millisecond. A chunk has room for 18,000."""
+
 _unpack = REQUEST_HEAD.unpack_from
 _LEAST_BYTES = REQUEST_HEAD.size - 4
 _MAX_SMALL_FRAME_BYTES = 64 * 1024
@@ -52,12 +55,13 @@ class RequestSide(RequestReader):
         throttle: Throttle,
         waits: Waits,
         is_idle: Callable[[], bool],
+        on_turn: Callable[[], None],
         sasl: SaslObserver,
         meters: ListenerMeters,
         *,
         user: str,
     ) -> None:
-        super().__init__(rules, in_flight, throttle, waits, sasl, meters, user)
+        super().__init__(rules, in_flight, throttle, waits, on_turn, sasl, meters, user)
         self._client = client
         self._is_idle = is_idle
         self._paused = False
@@ -89,12 +93,14 @@ class RequestSide(RequestReader):
                 self._came(remaining, now_ms, finished=True)
         elif self.reasons & AT_BORDER:
             splitter.keep(data)
+            if self.reasons & HELD_UP:
+                self._client.pause_reading()  # again: uvloop reads on when that was said inside connection_made
             if self.reasons & RAW_TOKENS:
                 self._take_tokens(now_ms)
             return
         elif not splitter.held_bytes:
             position = self._walk(data, now_ms)
-            if position >= len(data) and not self.reasons and len(self._in_flight) <= MAX_IN_FLIGHT:
+            if position >= len(data) and not self.reasons and len(self._in_flight) < MAX_IN_FLIGHT:
                 splitter.remaining = position - len(data)
                 self.write(data)
                 return
@@ -118,7 +124,7 @@ class RequestSide(RequestReader):
         meter = self._meter
         client_id_bytes = self._client_id
         position = 0
-        while end - position >= REQUEST_HEAD.size:
+        while end - position >= REQUEST_HEAD.size and len(in_flight) < MAX_IN_FLIGHT:
             size: int
             size, key_version, correlation_id, _ = _unpack(data, position)
             if not _LEAST_BYTES <= size <= limit:
@@ -163,6 +169,13 @@ class RequestSide(RequestReader):
             self._begin_body(position - end)
         return position
 
+    def _taken(self, missing: int) -> None:
+        """Take note of one more request, of which so much is still to come."""
+        if missing > 0 and self._body is None:
+            self._begin_body(missing)
+        if len(self._in_flight) >= MAX_IN_FLIGHT:
+            self.reasons |= CROWDED
+
     def _begin_body(self, missing: int) -> None:
         """Count the last request, of which so much is still to come, as far as it has come."""
         entry = self._in_flight[-1]
@@ -205,9 +218,11 @@ class RequestSide(RequestReader):
         )  # fmt: skip
 
     def _take(self, data: bytes, now_ms: int) -> None:
-        """Take every frame of a chunk, from where the splitter says the first one begins."""
+        """Take the frames of a chunk, from where the splitter says the first one begins; of very many some later."""
         splitter = self.splitter
-        chunk, position, heads = splitter.split(data)
+        chunk, position, heads = splitter.split(data, _MAX_AT_ONCE)
+        if len(self._in_flight) >= MAX_IN_FLIGHT:
+            self.reasons |= CROWDED
         if self.reasons & AT_BORDER and 0 < position < len(chunk):  # the frame under way is the last to go
             splitter.hold(chunk, position, 0)
             self._forward(chunk, 0, position)
@@ -225,17 +240,16 @@ class RequestSide(RequestReader):
                 stop = position
                 break
             position += 4 + head[0]
-            if position > len(chunk) and self._body is None:
-                self._begin_body(position - len(chunk))
+            self._taken(position - len(chunk))
             if self.reasons & AT_BORDER:
                 if position < stop:
                     splitter.hold(chunk, position, 0)
                     stop = position
                 break
         self._forward(chunk, start, stop)
-        if len(self._in_flight) > MAX_IN_FLIGHT:
-            self.stop(CROWDED)
-        elif self.reasons and not splitter.remaining:
+        if splitter.held_bytes and splitter.ready and not self.reasons & AT_BORDER:
+            self._wait_for_turn()
+        if self.reasons and not splitter.remaining:
             self._pause()
 
     def _forward(self, chunk: bytes, start: int, stop: int) -> None:
@@ -296,23 +310,31 @@ class RequestSide(RequestReader):
 
     def _take_tokens(self, now_ms: int) -> None:
         """Pass raw tokens on, each after the answer to the one before where every one is answered."""
+        if not self.splitter.ready:
+            return
         held = self.splitter.release()
         sasl = self._sasl
+        wanted = 0
         while held and self.reasons & AT_BORDER == RAW_TOKENS:
-            end = raw_token_end(held, self._rules.unauthenticated_request_limit)
+            wanted = raw_token_end(held, self._rules.unauthenticated_request_limit)
             if not sasl.raw_is_answered and len(held) >= REQUEST_HEAD.size and _unpack(held)[1] in self._served:
                 sasl.raw_over()
-            if end < 0 or not sasl.raw:
+            if wanted > len(held) or not sasl.raw:
                 break
-            sasl.raw_request(held[4:end])
-            self._meter.other_bytes += end
+            sasl.raw_request(held[4:wanted])
+            self._meter.other_bytes += wanted
             self._in_flight.append((0, 0, RAW_TOKEN, 0, 0, None, self._meter, now_ms))
-            self.write(held[:end])
-            held = held[end:]
+            self.write(held[:wanted])
+            held = held[wanted:]
+            wanted = 0
             if sasl.raw_is_answered:
                 self.stop(ANSWERING)
         if held:
-            self.splitter.keep(held)
+            if not sasl.raw:
+                wanted = 0
+            elif not sasl.raw_is_answered and len(held) < REQUEST_HEAD.size:
+                wanted = min(wanted, REQUEST_HEAD.size)  # from there on it is seen whether it is a request instead
+            self.splitter.hold(held, 0, wanted)
         if not self.reasons & AT_BORDER:
             self.feed(b"", now_ms)
 

@@ -5,6 +5,7 @@ An API version that is not in the table is refused, as a broker refuses a versio
 
 from collections.abc import Mapping
 
+from protocol.overlay import FIND_COORDINATOR
 from protocol.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from protocol.table import SPECS, ApiSpec
 
@@ -18,6 +19,8 @@ COORDINATE = 3
 """Group or transaction traffic: its connection is not muted, only its Produce and Fetch wait."""
 AUTHENTICATE = 4
 """SASL: gathered, observed, and nothing behind it is read before its answer."""
+LOOK_UP = 5
+"""FindCoordinator: each of its keys makes a broker's address in the answer, so there is a limit to its size."""
 
 # What an answer needs, beyond being forwarded; flags.
 CHARGE = 1
@@ -86,6 +89,8 @@ def _on_request(api_key: int) -> int:
         return FETCH
     if api_key in _SASL_KEYS:
         return AUTHENTICATE
+    if api_key == FIND_COORDINATOR:
+        return LOOK_UP
     return COORDINATE if api_key in _COORDINATION_KEYS else FORWARD
 
 

@@ -24,6 +24,8 @@ from proxy.reasons import (
     IN_LINE,
     MIDWAY,
     THROTTLED,
+    TURN,
+    UNTAKEN,
 )
 from proxy.request_side import MAX_IN_FLIGHT, RequestSide
 from proxy.throttling import Alarm
@@ -87,6 +89,7 @@ class Session:
             self._throttle,
             self._waits,
             self._is_idle,
+            self._next_requests,
             self.sasl,
             meters,
             user=user,
@@ -101,6 +104,7 @@ class Session:
             self._throttle,
             self._waits,
             self.answered,
+            self._next_slice,
         )
         if not authenticated:
             self.requests.restrict()
@@ -118,13 +122,16 @@ class Session:
         self.answered(now_ms)  # the client may have finished, or a drain begun, in the meantime
 
     def client_blocked(self, blocked: bool) -> None:
-        """Take the client's back-pressure: while it reads no answers, none are read from the broker."""
+        """Take the client's back-pressure: while it reads no answers, none are made, and it is not read either."""
         self._client_blocked = blocked
         if blocked:
             self.answers.stop(BACKPRESSURE)
+            self.requests.stop(UNTAKEN)
         else:
+            now_ms = self.rules.clock()
             self.answers.go(BACKPRESSURE)
-            self.answered(self.rules.clock())
+            self._go(UNTAKEN, now_ms)
+            self.answered(now_ms)
 
     def broker_blocked(self, blocked: bool) -> None:
         """Take the broker's back-pressure: while it reads no requests, none are read from the client."""
@@ -277,6 +284,21 @@ class Session:
 
     def _is_idle(self) -> bool:
         return self.answers.idle
+
+    def _next_requests(self) -> None:
+        """Go on with requests that came too many at once, now that others have had their turn."""
+        now_ms = self.rules.clock()
+        self._go(TURN, now_ms)
+        self.answered(now_ms)
+
+    def _next_slice(self) -> None:
+        """Go on with a long answer, likewise."""
+        if self.closed:
+            return
+        try:
+            self.answers.walk_on(self.rules.clock())
+        except ProtocolError as error:
+            self.reject(BROKER, error)
 
     def _go(self, reasons: int, now_ms: int) -> None:
         if self.closed:

@@ -38,6 +38,9 @@ from quotas.names import counted_as
 MAX_RAW_TOKENS: Final = 32
 """GSSAPI, the longest known, has three."""
 
+MAX_READ_BYTES: Final = 64 * 1024
+"""Longer tokens pass, and claim nothing. To read half a megabyte holds everybody up for 80 ms."""
+
 _REAUTHENTICATION_MS: Final = 2000
 """What is left of a session's lifetime for its re-authentication; of a short lifetime, a twentieth.
 
@@ -66,7 +69,7 @@ class SaslRules:
 
     ``begin(name)`` makes the observer of a mechanism, None if it cannot be followed; ``owner_of(token id, then)``
     returns the owner of a delegation token, or None and calls ``then`` when it is known; ``on_outcome(mechanism,
-    succeeded, peer)`` counts.
+    succeeded, peer, claimed)`` counts: ``claimed`` is the name that the client gave, None where none could be read.
     """
 
     __slots__ = ("begin", "on_outcome", "owner_of")
@@ -75,7 +78,7 @@ class SaslRules:
         self,
         begin: Callable[[str], Mechanism | None],
         owner_of: Callable[[str, Callable[[str], None]], str | None],
-        on_outcome: Callable[[str, bool, str], None],
+        on_outcome: Callable[[str, bool, str, str | None], None],
     ) -> None:
         self.begin = begin
         self.owner_of = owner_of
@@ -141,9 +144,7 @@ class SaslObserver:
             self._asked = counted_as(handshake_mechanism(spec, frame))
             self._asked_raw = spec.api_version == 0
             return
-        token = authenticate_token(spec, frame)
-        if self._exchange is not None:
-            self._exchange.from_client(token)
+        self._read(authenticate_token(spec, frame))
 
     def answer(self, spec: ApiSpec, frame: bytes, now_ms: int) -> None:
         """Take the whole answer to the last request taken. Raises ProtocolError if it is broken."""
@@ -200,7 +201,7 @@ class SaslObserver:
         """Take note that the broker has closed: with an exchange open, that is how it refuses raw tokens."""
         if self._open and self.mechanism is not None:
             self._open = False
-            self._rules.on_outcome(self.mechanism, False, self._peer)
+            self._rules.on_outcome(self.mechanism, False, self._peer, self._claimed)
 
     # ------------------------------------------------------------------------------------------------- raw tokens
 
@@ -221,8 +222,11 @@ class SaslObserver:
         self._raw_tokens += 1
         if self._raw_tokens > MAX_RAW_TOKENS:
             raise ProtocolError(Cause.BAD_BODY, f"more than {MAX_RAW_TOKENS} raw SASL tokens")
+        self._read(token)
+
+    def _read(self, token: bytes) -> None:
         if self._exchange is not None:
-            self._exchange.from_client(token)
+            self._exchange.from_client(token if len(token) <= MAX_READ_BYTES else b"")  # which claims nothing
 
     def raw_answer(self, token: bytes, now_ms: int) -> None:
         """Take the broker's raw answer. There are no errors: a broker that refuses closes."""
@@ -242,10 +246,11 @@ class SaslObserver:
 
     def _succeed(self) -> None:
         claim = self._exchange.claim if self._exchange is not None else None
+        claimed = self._claimed
         mechanism = self.mechanism or ""
         self._over()
         self.state = State.AUTHENTICATED
-        self._rules.on_outcome(mechanism, True, self._peer)
+        self._rules.on_outcome(mechanism, True, self._peer, claimed)
         if claim is None or not claim.name:
             self._on_user(unread(mechanism))
         elif claim.is_token:
@@ -255,11 +260,17 @@ class SaslObserver:
 
     def _fail(self) -> None:
         mechanism = self.mechanism if self._open and self.mechanism else "none accepted"
+        claimed = self._claimed
         self._over()
         self.state = State.FAILED
         self.deadline_ms = NO_DEADLINE
-        self._rules.on_outcome(mechanism, False, self._peer)
+        self._rules.on_outcome(mechanism, False, self._peer, claimed)
         self._on_user(ANONYMOUS)
+
+    @property
+    def _claimed(self) -> str | None:
+        """Who the client says it is, in the exchange that is open."""
+        return self._exchange.claim.name if self._exchange is not None and self._exchange.claim is not None else None
 
     def _over(self) -> None:
         self._open = False

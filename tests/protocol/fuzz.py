@@ -19,6 +19,7 @@ from protocol.errors import ProtocolError
 from protocol.frames import RESPONSE_HEAD, FrameSplitter
 from protocol.locator import locate, splice, throttle_position
 from protocol.overlay import API_VERSIONS
+from protocol.rewriting import Rewriting
 from protocol.table import SPECS, ApiSpec
 from tests.conformance.frames import Requests
 
@@ -78,12 +79,25 @@ def read_response(frame: bytes, spec: ApiSpec) -> None:
     except ProtocolError:
         pass
     else:
-        again = locate(spec, splice(frame, located, 7, ADDRESSES))
+        spliced = splice(frame, located, 7, ADDRESSES)
+        again = locate(spec, spliced)
         assert len(again.endpoints) == len(located.endpoints)
         assert again.throttle_offset == located.throttle_offset
+        told = {host for host, _ in ADDRESSES.values()}
+        assert all(each.host in told or each.host.endswith(b".invalid") for each in again.endpoints if each.host)
+        if spec.endpoints:
+            rewrite_long(frame, spec, splice(frame, located, None, ADDRESSES))
     if spec.api_key == API_VERSIONS:
         with suppress(ProtocolError):
             intersect(frame, spec, LIMITS)
+
+
+def rewrite_long(frame: bytes, spec: ApiSpec, expected: bytes) -> None:
+    """Change a response as if it were long; it becomes the same."""
+    rewriting = Rewriting(spec, frame, len(frame) - 4, None, lambda endpoint: ADDRESSES.get(endpoint.node_id))
+    while not rewriting.advance():
+        pass
+    assert rewriting.written() + frame[rewriting.end :] == expected
 
 
 # ---------------------------------------------------------------------------------------------------------- the inputs

@@ -68,8 +68,9 @@ def expect(spec: ApiSpec, members: Members, throttle_ms: int | None) -> Members:
         expected["throttle_time_ms"] = throttle_ms
     for broker in brokers(spec, expected):
         node_id = broker["broker_id"] if "broker_id" in broker else broker["node_id"]
-        if node_id in ADDRESSES and broker["host"]:
-            host, broker["port"] = ADDRESSES[node_id]
+        if broker["host"]:
+            unknown = (b"node-id-%d-is-not-known-to-sluice.invalid" % node_id, 0)
+            host, broker["port"] = ADDRESSES.get(node_id, unknown)
             broker["host"] = host.decode()
     return expected
 

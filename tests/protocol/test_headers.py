@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from protocol.errors import Cause, ProtocolError
 from protocol.headers import (
     MAX_HEADER_BYTES,
-    MAX_HEADER_TAGS,
     client_id,
     fetch_limits_offset,
     has_fetch_limits,
@@ -18,7 +17,7 @@ from protocol.headers import (
 )
 from protocol.layout import fixed_offset
 from protocol.table import SPECS, ApiSpec, key_version
-from protocol.varint import encode_varint
+from protocol.varint import MAX_TAGS, encode_varint
 
 V1 = SPECS[key_version(3, 1)]
 V2 = SPECS[key_version(3, 12)]
@@ -111,9 +110,9 @@ def test_header_is_bounded() -> None:
 
 
 def test_number_of_header_tags_is_bounded() -> None:
-    most = request(V2, string(b"x") + tags(*[0] * MAX_HEADER_TAGS))
+    most = request(V2, string(b"x") + tags(*[0] * MAX_TAGS))
     assert request_body_offset(V2, most, 0, len(most)) == len(most)
-    frame = request(V2, string(b"x") + tags(*[0] * (MAX_HEADER_TAGS + 1)))
+    frame = request(V2, string(b"x") + tags(*[0] * (MAX_TAGS + 1)))
     with pytest.raises(ProtocolError) as refused:
         request_body_offset(V2, frame[:20], 0, len(frame))
     assert refused.value.cause is Cause.HEADER_TOO_LARGE

@@ -71,10 +71,12 @@ def test_finds_offsets_and_values() -> None:
     assert located.endpoints == [Endpoint(1, b"h", 2, id_offset=14, host_offset=18, port_offset=20)]
 
 
-@pytest.mark.parametrize("node_id", [-1, -2147483648, 4])
-def test_leaves_brokers_without_an_address_alone(node_id: int) -> None:
-    frame = encode_frame(METADATA_V1, {"brokers": [broker(node_id, "h")]})
-    assert rewrite(METADATA_V1, frame, None, {1: (b"x", 1), -1: (b"x", 1), -2147483648: (b"x", 1)}) is frame
+@pytest.mark.parametrize("spec", [METADATA_V1, METADATA_V12], ids=repr)
+@pytest.mark.parametrize("node_id", [-1, -2147483648, 2147483647, 4])
+def test_a_broker_of_which_nothing_is_known_is_given_a_name_that_leads_nowhere(spec: ApiSpec, node_id: int) -> None:
+    frame = encode_frame(spec, {"brokers": [broker(node_id, "h"), broker(1, "h")]})
+    told = [broker(node_id, f"node-id-{node_id}-is-not-known-to-sluice.invalid", 0), broker(1, "x", 1)]
+    assert rewrite(spec, frame, None, {1: (b"x", 1)}) == encode_frame(spec, {"brokers": told})
 
 
 def test_leaves_no_coordinator_alone() -> None:

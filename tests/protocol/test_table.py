@@ -80,8 +80,9 @@ def test_advertises_what_brokers_advertise_to_clients(api: dict[str, Any]) -> No
         assert advertised == []
         return
     lowest, highest = api["kafka_4_2_range"]
-    unstable = {"InitProducerId": 6}.get(api["name"])  # brokers offer it only with unstable.api.versions.enable
-    assert set(range(lowest, highest + 1)) - {unstable} <= set(advertised)
+    # Brokers offer the one only with unstable.api.versions.enable; the other names the controllers.
+    left_out = {"InitProducerId": 6, "DescribeQuorum": 2}.get(api["name"])
+    assert set(range(lowest, highest + 1)) - {left_out} <= set(advertised)
 
 
 def test_knows_what_the_others_know_and_little_more() -> None:
@@ -123,3 +124,14 @@ def test_jars_say_what_the_table_says() -> None:
         pytest.fail("Java and the jars of kafka-clients are needed: make setup")
     text = render(merge([dump(directory) for directory in directories]))
     assert text == TABLE.read_text(encoding="utf-8"), "run `make table`"
+
+
+@pytest.mark.parametrize("spec", [spec for spec in SPECS.values() if spec.advertised], ids=repr)
+def test_no_client_is_offered_an_address_that_is_not_rewritten(spec: ApiSpec) -> None:
+    """A host beside a port is where somebody connects; user_endpoint is the application's own (KIP-1071)."""
+    layout = spec.response_layout.replace("user_endpoint:{host:string port:u16}", "")
+    assert layout.count("host:string port:") == (1 if spec.endpoints else 0)
+
+
+def test_controllers_are_named_by_describe_quorum_from_v2_on() -> None:
+    assert [SPECS[key_version(55, version)].advertised for version in range(3)] == [True, True, False]

@@ -79,6 +79,16 @@ class FakeLoop:
         self._calls.append((self.now_ms + round(delay_s * 1000), timer, callback))
         return timer
 
+    def later(self, callback: Callable[[], None]) -> None:
+        """Call back at the next ``turn``, or ``advance`` by no time at all."""
+        self.call_later(0, callback)
+
+    def turn(self) -> None:
+        """Make the one call that has waited longest."""
+        _, _, callback = self._calls.pop(0)
+        assert callable(callback)
+        callback()
+
     def advance(self, ms: int) -> None:
         end_ms = self.now_ms + ms
         while due := sorted((call for call in self._calls if call[0] <= end_ms), key=lambda call: call[0]):
@@ -105,6 +115,7 @@ class Play:
         connected: bool = True,
         authenticated: bool = True,
         fetch_max_version: int | None = 15,
+        share_groups: bool = False,
         sub_claim: str = "sub",
         policy: Policy | None = None,
         engine: Engine | None = None,
@@ -113,6 +124,8 @@ class Play:
         policy = policy or (Policy({Entity(client_id="app"): dict(quotas)}) if quotas else Policy({}))
         self.engine = engine or Engine(policy, Window())
         self.outcomes: list[tuple[str, bool]] = []
+        self.claimed: list[str | None] = []
+        """Of each outcome: who the client said it was."""
         self.owners: dict[str, str] = {}
         """Of delegation tokens, known already."""
         self.asked_for: list[tuple[str, Callable[[str], None]]] = []
@@ -120,7 +133,7 @@ class Play:
         self.rejected: list[tuple[str, ProtocolError]] = []
         self.told: list[int] = []
         self.closed = 0
-        limits = advertised_limits(fetch_max_version=fetch_max_version)
+        limits = advertised_limits(fetch_max_version=fetch_max_version, share_groups=share_groups)
         self.throttling = Throttling(
             mode=mode,
             window_ms=1000,
@@ -138,13 +151,16 @@ class Play:
             request_limit=1_000_000,
             unauthenticated_request_limit=1000,
             response_limit=2_000_000,
+            find_coordinator_limit=100_000,
+            gathered_limit=1_000_000,
             clock=self.loop.clock,
             on_rejected=lambda side, error, _peer: self.rejected.append((side, error)),
+            later=self.loop.later,
         )
         self.sasl_rules = SaslRules(
             Mechanisms(sub_claim).begin,
             self._owner_of,
-            lambda mechanism, succeeded, _peer: self.outcomes.append((mechanism, succeeded)),
+            self._on_outcome,
         )
         self.meters = Meters(1000)
         self.listener = ListenerMeters(self.meters, "PLAIN")
@@ -166,6 +182,10 @@ class Play:
     def _advertise(self, endpoints: Sequence[Endpoint]) -> Mapping[int, tuple[bytes, int]]:
         self.told.extend(endpoint.node_id for endpoint in endpoints)
         return ADDRESSES
+
+    def _on_outcome(self, mechanism: str, succeeded: bool, _peer: str, claimed: str | None) -> None:
+        self.outcomes.append((mechanism, succeeded))
+        self.claimed.append(claimed)
 
     def _on_closed(self, session: Session) -> None:
         assert session is self.session

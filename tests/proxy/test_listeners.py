@@ -71,6 +71,21 @@ async def test_a_port_that_is_taken_serves_nobody() -> None:
         assert "at ports that are free" in str(proxy.listener.why_not_ready)
 
 
+@pytest.mark.parametrize("broker", [2, 77])
+async def test_a_broker_first_named_while_the_proxy_stops_is_not_told_as_it_is(broker: int) -> None:
+    """Metadata is under way when SIGTERM comes: no port is opened any more, and no address of a broker escapes."""
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        async with front(one) as proxy, client(proxy.bootstrap_port) as asking:
+            await asking.ask(list_offsets(1))
+            proxy.listener.close()
+            one.brokers[broker] = ("kafka-2.internal", 9092)
+            answer = await asking.ask(METADATA)
+        assert b"kafka-2.internal" not in answer
+        told = proxy.port_2.to_bytes(4, "big") if broker == 2 else b"node-id-77-has-no-port-in-sluice.invalid"
+        assert told in answer
+
+
 async def test_a_broker_that_moved_is_followed() -> None:
     async with fake_broker() as one, fake_broker() as old, fake_broker() as new:
         one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", old.port)}

@@ -1,7 +1,8 @@
 from structlog.testing import capture_logs
 
 from protocol.errors import Cause, ProtocolError
-from proxy.rejections import INTERVAL_MS, MAX_KEPT, Rejections
+from proxy.once_a_minute import INTERVAL_MS, MAX_KEPT
+from proxy.rejections import Rejections
 from proxy.stats import Stats
 
 NOT_TLS = ProtocolError(Cause.NOT_TLS, "no TLS")
@@ -53,7 +54,7 @@ def test_what_is_kept_is_bounded() -> None:
     rejections = Rejections(Stats())
     lines(rejections, *(f"host{number}:1" for number in range(MAX_KEPT)))
     assert lines(rejections, "one-more:1", "and-another:1") == [("connection closed", "one-more:1")]
-    assert len(rejections._suppressed) == MAX_KEPT + 1
+    assert len(rejections._lines._suppressed) == MAX_KEPT + 1
     assert lines(rejections, "host5:2") == []
     with capture_logs() as logs:
         rejections.flush(INTERVAL_MS)

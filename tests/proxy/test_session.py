@@ -55,17 +55,20 @@ class TestForwarding:
     def test_what_comes_before_the_broker_connection_stands_is_kept(self) -> None:
         play = Play(connected=False)
         assert play.client.paused
+        play.client.paused = False  # so does uvloop, where a transport is paused as soon as it is made
         assert play.from_client(list_offsets(1)) == b""
+        assert play.client.paused
         play.session.connected(play.broker, 1)
         assert play.broker.take() == list_offsets(1)
         assert not play.client.paused
 
     def test_too_many_requests_in_flight_stop_the_client_until_half_are_answered(self) -> None:
         play = Play()
-        for number in range(MAX_IN_FLIGHT + 1):
+        for number in range(MAX_IN_FLIGHT):
+            assert not play.client.paused
             play.from_client(list_offsets(number))
         assert play.client.paused
-        for number in range(MAX_IN_FLIGHT // 2 + 1):
+        for number in range(MAX_IN_FLIGHT // 2):
             assert play.client.paused
             play.from_broker(list_offsets_answer(number))
         assert not play.client.paused
@@ -78,8 +81,22 @@ class TestForwarding:
         assert not play.client.paused
         play.session.client_blocked(True)
         assert play.broker.paused
+        assert play.client.paused  # nor would a broker read it, before its answers are out
         play.session.client_blocked(False)
         assert not play.broker.paused
+        assert not play.client.paused
+
+    def test_a_client_that_takes_no_answers_may_finish_the_request_under_way(self) -> None:
+        play = Play()
+        whole = list_offsets(1, 500)
+        play.from_client(whole[:100])
+        play.session.client_blocked(True)
+        assert not play.client.paused
+        assert play.from_client(whole[100:] + list_offsets(2)) == whole[100:]
+        assert play.client.paused
+        play.session.client_blocked(False)
+        assert play.broker.take() == list_offsets(2)
+        assert not play.client.paused
 
 
 class TestBadInput:

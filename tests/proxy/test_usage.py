@@ -229,6 +229,7 @@ def test_names_of_any_length_take_no_more_than_short_ones(authenticated: bool) -
     for key in (*play.meters, *(usage[1:3] for usage in play.engine.usage(play.loop.now_ms))):
         assert all(len(part.encode()) <= MAX_NAME_BYTES for part in key if isinstance(part, str))
     assert bool(len(play.meters)) is authenticated
+    play.session.requests.splitter.release()  # what is not read yet: behind a Produce before login all waits
     assert kept_bytes(play.session) < 20_000
 
 

@@ -4,7 +4,8 @@ from struct import pack
 
 import pytest
 
-from proxy.identity.sasl import State
+from proxy.identity.principal import unread
+from proxy.identity.sasl import MAX_READ_BYTES, State
 from quotas.entities import Entity
 from quotas.policy import Policy
 from tests.proxy.playbook import (
@@ -220,3 +221,17 @@ def test_back_pressure_of_the_client_does_not_end_the_reading_of_tokens() -> Non
     play.from_client(frame(ALICE))
     play.from_broker(frame(b""))
     assert play.user == "alice"
+
+
+@pytest.mark.parametrize("raw", [False, True])
+@pytest.mark.parametrize(("size", "user"), [(MAX_READ_BYTES, "alice"), (MAX_READ_BYTES + 1, unread("PLAIN"))])
+def test_a_token_of_any_size_passes_but_a_long_one_is_not_read(raw: bool, size: int, user: str) -> None:
+    play = Play(authenticated=False)
+    play.rules.unauthenticated_request_limit = play.session.requests.splitter.limit = 10**6
+    token = b"\0alice\0".ljust(size, b"x")
+    asked = frame(token) if raw else authenticate(2, token)
+    play.from_client(handshake(1, "PLAIN", version=0 if raw else 1))
+    play.from_broker(handshake_answer(1))
+    assert play.from_client(asked) == asked
+    play.from_broker(frame(b"") if raw else authenticate_answer(2))
+    assert play.user == user

@@ -1,0 +1,90 @@
+"""A long response changed in slices, so that nobody else has to wait for all of it.
+
+What is in it is that of locator.py, and it is changed by the same ``Splicer``; only the walk stops now and then.
+"""
+
+import struct
+from collections.abc import Generator
+from struct import Struct
+
+from protocol.compile import Endpoint, SlicedWalk, Tag, compile_sliced_walk
+from protocol.errors import Cause, ProtocolError
+from protocol.locator import response_body_offset
+from protocol.splicer import Splicer, Told
+from protocol.table import ApiSpec
+
+_INT32 = Struct(">i")
+
+_walks: dict[int, SlicedWalk] = {}
+"""By number of the ApiSpec, made when the first long response of that version comes."""
+
+
+class Rewriting:
+    """One response on its way from what the broker said to what the client is told.
+
+    ``frame`` begins with its size, ``size``, and need not be all there: the walk ends behind the last broker, and what
+    follows is none of its business. If that is not there either, ``needs_more`` is True when it is over.
+    """
+
+    __slots__ = ("_endpoints", "_frame", "_size", "_spec", "_splicer", "_tags", "_throttle_ms", "_walk", "end")
+
+    def __init__(self, spec: ApiSpec, frame: bytes, size: int, throttle_ms: int | None, told: Told) -> None:
+        self._spec = spec
+        self._frame = frame
+        self._size = size
+        self._throttle_ms = throttle_ms
+        self._endpoints: list[Endpoint] = []
+        self._tags: list[Tag] = []
+        self._splicer = Splicer(frame, spec.flexible, told)
+        self._walk: Generator[None, None, tuple[int, int]] | None = None
+        self.end = 0
+        """How much of the frame ``written`` stands for; 0 while it is under way, and where more is needed."""
+
+    @property
+    def needs_more(self) -> bool:
+        return not self.end
+
+    def advance(self) -> bool:
+        """Do one slice; True when it is over. Raises ProtocolError where the frame is not what it has to be."""
+        try:
+            if self._walk is None:
+                self._walk = self._begin()
+            next(self._walk)
+        except StopIteration as ended:
+            self._take()
+            self._tell(*ended.value)
+            return True
+        except (IndexError, struct.error):
+            if len(self._frame) < 4 + self._size:
+                return True
+            raise ProtocolError(
+                Cause.BAD_BODY, f"{self._spec} response of {len(self._frame)} bytes ends too early"
+            ) from None
+        self._take()
+        return False
+
+    def written(self) -> bytes:
+        """Return what the client is told instead of the first ``end`` bytes."""
+        return self._splicer.finish(self.end, self._size)
+
+    def _begin(self) -> Generator[None, None, tuple[int, int]]:
+        spec = self._spec
+        body = response_body_offset(spec, self._frame, 0)
+        walk = _walks.get(spec.number)
+        if walk is None:
+            walk = _walks[spec.number] = compile_sliced_walk(spec.response_layout, spec.endpoint_path)
+        begun = walk(self._frame, body, self._endpoints, self._tags)
+        next(begun)
+        return begun
+
+    def _take(self) -> None:
+        self._splicer.take(self._endpoints, self._tags)
+        self._endpoints.clear()
+        self._tags.clear()
+
+    def _tell(self, throttle_offset: int, end: int) -> None:
+        self.end = end
+        if self._throttle_ms is not None and throttle_offset >= 0:
+            # Never less than the broker's own: it does not read this connection for that long.
+            told_ms = max(self._throttle_ms, _INT32.unpack_from(self._frame, throttle_offset)[0])
+            self._splicer.tell(throttle_offset, told_ms)
