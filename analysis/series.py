@@ -26,6 +26,8 @@ _COLUMNS: Final = 1024
 """Units times scenarios, likewise. Fewer would cost more time for each, more would cost memory."""
 _MOVED_CELLS: Final = 2**20
 """Seconds times series whose bytes are moved to the begin of their throttles at once."""
+_SPREAD_CELLS: Final = 2**22
+"""Of rows whose use is spread over the seconds of their intervals at once: some 300 MB."""
 _NOTHING: Final = np.zeros(0)
 
 
@@ -42,6 +44,12 @@ class Rows:
     connections: Floats
     muted_ms: Floats
     """How long it was held up: 0 where nothing was, in other modes than ``enforce``."""
+
+    def halves(self) -> tuple["Rows", "Rows"]:
+        """Return the first half of them and the second."""
+        columns = [getattr(self, name) for name in Rows.__slots__]
+        middle = len(self.number) // 2
+        return Rows(*(column[:middle] for column in columns)), Rows(*(column[middle:] for column in columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +69,9 @@ class Cells:
         end = np.maximum((rows.begin_ms + rows.interval_ms + _GRAIN_MS // 2) // _GRAIN_MS, begin + 1)
         first = begin // _GRAINS
         pieces = (end - 1) // _GRAINS - first + 1
+        if pieces.sum() > _SPREAD_CELLS and len(pieces) > 1:
+            earlier, later = rows.halves()
+            return cls.of(earlier).plus(cls.of(later))
         row = np.repeat(np.arange(len(pieces)), pieces)
         second = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
         overlap = np.minimum(end[row], (second + 1) * _GRAINS) - np.maximum(begin[row], second * _GRAINS)
@@ -266,19 +277,22 @@ def _earliest(cells: Cells, seconds: int) -> tuple[Cells, Indices]:
     numbers = np.unique(cells.number)
     found = []
     unknown: list[int] = []
-    width = max(_MOVED_CELLS // seconds, 1)
+    # Of seconds in which nobody did anything two are left behind each other one: no throttle reaches over them.
+    known = np.unique(np.concatenate((*(cells.second + later for later in range(3)), [seconds - 1])))
+    known = known[known < seconds]
+    width = max(_MOVED_CELLS // len(known), 1)
     for at in range(0, len(numbers), width):
         part = numbers[at : at + width]
         mine = slice(*np.searchsorted(cells.number, (part[0], part[-1] + 1)))
-        column = np.searchsorted(part, cells.number[mine])
-        sent, muted = np.zeros((2, seconds, len(part)))
-        sent[cells.second[mine], column] = cells.sent_bytes[mine]
-        muted[cells.second[mine], column] = cells.muted_s[mine]
+        column, row = np.searchsorted(part, cells.number[mine]), np.searchsorted(known, cells.second[mine])
+        sent, muted = np.zeros((2, len(known), len(part)))
+        sent[row, column] = cells.sent_bytes[mine]
+        muted[row, column] = cells.muted_s[mine]
         nothing = np.ones(len(part))
         censored = bounds(Demand(sent, nothing, nothing, _peak(sent.max(axis=0))), muted)
-        column, second = np.nonzero(censored.high.sent_bytes.T)
+        column, row = np.nonzero(censored.high.sent_bytes.T)
         nobody = np.zeros(len(column))
-        found.append(Cells(part[column], second, censored.high.sent_bytes[second, column], nobody, nobody))
+        found.append(Cells(part[column], known[row], censored.high.sent_bytes[row, column], nobody, nobody))
         unknown += part[[answer is Answer.UNKNOWN for answer in censored.answers]].tolist()
     joined = (np.concatenate([getattr(cells, name) for cells in found]) for name in Cells.__slots__) if found else ()
     return Cells(*joined) if found else Cells.none(), np.array(unknown, dtype=np.intp)
