@@ -41,7 +41,6 @@ class Rows:
     """Of the interval, since second 0. Not negative."""
     interval_ms: Indices
     sent_bytes: Floats
-    connections: Floats
     muted_ms: Floats
     """How long it was held up: 0 where nothing was, in other modes than ``enforce``."""
 
@@ -59,7 +58,6 @@ class Cells:
     number: Indices
     second: Indices
     sent_bytes: Floats
-    connections: Floats
     muted_s: Floats
 
     @classmethod
@@ -80,14 +78,13 @@ class Cells:
             rows.number[row],
             second,
             rows.sent_bytes[row] * share,
-            rows.connections[row] * (overlap / _GRAINS),
             rows.muted_ms[row] * (share / 1000),
         )
 
     @classmethod
     def none(cls) -> "Cells":
         nobody = np.zeros(0, dtype=np.intp)
-        return cls(nobody, nobody, _NOTHING, _NOTHING, _NOTHING)
+        return cls(nobody, nobody, _NOTHING, _NOTHING)
 
     @classmethod
     def _gathered(cls, number: Indices, second: Indices, *values: Floats) -> "Cells":
@@ -98,8 +95,8 @@ class Cells:
         order = np.argsort(key, kind="stable")
         key = key[order]
         starts = np.flatnonzero(np.diff(key, prepend=-1))
-        sent, connections, muted = (np.add.reduceat(value[order], starts) for value in values)
-        return cls(key[starts] // span, key[starts] % span, sent, connections, np.minimum(muted, 1.0))
+        sent, muted = (np.add.reduceat(value[order], starts) for value in values)
+        return cls(key[starts] // span, key[starts] % span, sent, np.minimum(muted, 1.0))
 
     def plus(self, other: "Cells") -> "Cells":
         """Return what both hold together."""
@@ -109,7 +106,6 @@ class Cells:
             np.concatenate((self.number, other.number)),
             np.concatenate((self.second, other.second)),
             np.concatenate((self.sent_bytes, other.sent_bytes)),
-            np.concatenate((self.connections, other.connections)),
             np.concatenate((self.muted_s, other.muted_s)),
         )
 
@@ -119,13 +115,12 @@ class Cells:
             self.number[chosen],
             self.second[chosen],
             self.sent_bytes[chosen],
-            self.connections[chosen],
             self.muted_s[chosen],
         )
 
     def renumbered(self, numbers: Indices) -> "Cells":
         """Return them with ``numbers[number]``, which may be the same for several: these are added up."""
-        return self._gathered(numbers[self.number], self.second, self.sent_bytes, self.connections, self.muted_s)
+        return self._gathered(numbers[self.number], self.second, self.sent_bytes, self.muted_s)
 
     def starts(self, count: int) -> Indices:
         """Return where the cells of each of ``count`` numbers begin, and where those of the last one end."""
@@ -158,7 +153,6 @@ class Recorded:
     seconds: int
     requests: Floats
     request_bytes: Floats
-    connections: Floats
     peak_bytes_per_s: Floats
 
     @classmethod
@@ -167,7 +161,6 @@ class Recorded:
         low = cells.renumbered(unit_of)
         units = len(requests)
         total = low.sums(low.sent_bytes, units)
-        weighted = low.sums(low.sent_bytes * low.connections, units) / np.maximum(total, 1)
         most = np.zeros(units)
         np.maximum.at(most, low.number, low.sent_bytes)
         muted = np.zeros(len(unit_of), dtype=bool)
@@ -185,7 +178,6 @@ class Recorded:
             seconds,
             requests,
             np.maximum(total / np.maximum(requests, 1), 1),
-            np.maximum(weighted, 1),
             _peak(most),
         )
 
@@ -232,7 +224,6 @@ class Stretch:
             demand = Demand(
                 sent,
                 recorded.request_bytes[self.units],
-                recorded.connections[self.units],
                 recorded.peak_bytes_per_s[self.units],
             )
             outcome = replay(demand, limits, window, bounds=bounds, before=carry, more=end < recorded.seconds)
@@ -269,7 +260,7 @@ def _quiet(carry: Carry) -> bool:
 
 def _peak(most_bytes_per_s: Floats) -> Floats:
     one = np.ones((1, len(most_bytes_per_s)))
-    return Demand.recorded(most_bytes_per_s[None], one, one).peak_bytes_per_s
+    return Demand.recorded(most_bytes_per_s[None], one).peak_bytes_per_s
 
 
 def _earliest(cells: Cells, seconds: int) -> tuple[Cells, Indices]:
@@ -289,10 +280,10 @@ def _earliest(cells: Cells, seconds: int) -> tuple[Cells, Indices]:
         sent[row, column] = cells.sent_bytes[mine]
         muted[row, column] = cells.muted_s[mine]
         nothing = np.ones(len(part))
-        censored = bounds(Demand(sent, nothing, nothing, _peak(sent.max(axis=0))), muted)
+        censored = bounds(Demand(sent, nothing, _peak(sent.max(axis=0))), muted)
         column, row = np.nonzero(censored.high.sent_bytes.T)
         nobody = np.zeros(len(column))
-        found.append(Cells(part[column], known[row], censored.high.sent_bytes[row, column], nobody, nobody))
+        found.append(Cells(part[column], known[row], censored.high.sent_bytes[row, column], nobody))
         unknown += part[[answer is Answer.UNKNOWN for answer in censored.answers]].tolist()
     joined = (np.concatenate([getattr(cells, name) for cells in found]) for name in Cells.__slots__) if found else ()
     return Cells(*joined) if found else Cells.none(), np.array(unknown, dtype=np.intp)

@@ -135,8 +135,7 @@ def test_a_replay_is_of_numbers(documents: list[Document], limit: float) -> None
     interval_ms = np.clip(arrays.ints(rows, "interval_ms"), 1, 10_000)
     _, number = np.unique(np.asarray(rows["user"].combine_chunks().indices), return_inverse=True)
     columns = [arrays.ints(rows, f"produce_{name}").astype(float) for name in ("bytes", "muted_ms")]
-    connections = arrays.ints(rows, "connections").astype(float)
-    cells = Cells.of(Rows(number, begin_ms - begin_ms.min(), interval_ms, columns[0], connections, columns[1]))
+    cells = Cells.of(Rows(number, begin_ms - begin_ms.min(), interval_ms, columns[0], columns[1]))
     units = int(number.max()) + 1
     requests = np.bincount(number, arrays.ints(rows, "produce_requests"), units).astype(float)
     recorded = Recorded.of(cells, np.arange(units), requests, int(cells.second.max()) + 1)
