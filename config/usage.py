@@ -4,7 +4,7 @@ from typing import Final, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from config.forms import Bytes, Count, FilePath, Given, Milliseconds, Name, Seconds, Section
+from config.forms import Bytes, Count, FilePath, Flag, Given, Milliseconds, Name, Seconds, Section
 from config.problems import InvalidValue
 
 _MOST_INTERVAL_MS: Final = 3_600_000
@@ -22,6 +22,11 @@ class UsageTopic(Section):
         168 * 3_600_000,
         alias="retention",
         description="`retention.ms` it is made with: longer than analysis may ever be away.",
+    )
+    protect: Flag = Field(
+        True,
+        description="Whether clients of the proxy are kept from producing to it: their connection is closed. They are "
+        "then offered Produce up to version 12, because later ones have no names of topics. It does not replace ACLs.",
     )
 
 

@@ -29,6 +29,7 @@ class Cause(StrEnum):
     PROXY_PROTOCOL_INVALID = "proxy_protocol_invalid"
     PROXY_PROTOCOL_NOT_ALLOWED = "proxy_protocol_not_allowed"
     AUTHENTICATION_TIMEOUT = "authentication_timeout"
+    PROTECTED_TOPIC = "protected_topic"
 
 
 class ProtocolError(Exception):

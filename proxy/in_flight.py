@@ -45,6 +45,7 @@ class Rules:
         "clock",
         "engine",
         "on_rejected",
+        "protected_topics",
         "request_limit",
         "response_limit",
         "served",
@@ -66,6 +67,7 @@ class Rules:
         response_limit: int,
         clock: Callable[[], int],
         on_rejected: Callable[[str, ProtocolError, str], None],
+        protected_topics: frozenset[bytes] = frozenset(),
     ) -> None:
         self.engine = engine
         self.throttling = throttling
@@ -79,6 +81,8 @@ class Rules:
         self.clock = clock
         self.on_rejected = on_rejected
         """(side, error, peer): a side broke the protocol and its session is closed."""
+        self.protected_topics = protected_topics
+        """Nobody produces to them through the proxy."""
 
 
 def dropped(data: bytes) -> None:

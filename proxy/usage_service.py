@@ -34,6 +34,12 @@ class UsageService:
         self._listeners.append((listener, meters))
         return meters
 
+    @property
+    def protected_topics(self) -> frozenset[bytes]:
+        """Topics that no client may produce to: whoever writes usage records writes the bill."""
+        topic = self._settings.usage.topic if self._settings.usage is not None else None
+        return frozenset((topic.name.encode(),)) if topic is not None and topic.protect else frozenset()
+
     def start(self) -> None:
         """Ship from now on."""
         usage, settings = self._settings.usage, self._settings
