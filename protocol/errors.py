@@ -13,6 +13,7 @@ class Cause(StrEnum):
     BAD_BODY = "bad_body"
     UNKNOWN_API = "unknown_api"
     UNSUPPORTED_VERSION = "unsupported_version"
+    PROTECTED_TOPIC = "protected_topic"
     CORRELATION_MISMATCH = "correlation_mismatch"
     UNEXPECTED_RESPONSE = "unexpected_response"
     TLS_ON_PLAINTEXT = "tls_on_plaintext"
@@ -29,7 +30,6 @@ class Cause(StrEnum):
     PROXY_PROTOCOL_INVALID = "proxy_protocol_invalid"
     PROXY_PROTOCOL_NOT_ALLOWED = "proxy_protocol_not_allowed"
     AUTHENTICATION_TIMEOUT = "authentication_timeout"
-    PROTECTED_TOPIC = "protected_topic"
 
 
 class ProtocolError(Exception):
