@@ -15,6 +15,8 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 DAY_MS: Final = 86_400_000
+MOST_SUM: Final = 2**60
+"""Where sums of counts stop: a few of them can still be added up. An exbibyte, or 36 million years of milliseconds."""
 _WAITING_ROWS: Final = 300_000
 """Of sums, before they are added up: some 60 MB."""
 
@@ -42,8 +44,25 @@ def with_columns(table: pa.Table, values: Mapping[str, Any]) -> pa.Table:
 
 
 def added(table: pa.Table, keys: Sequence[str], how: Mapping[str, str]) -> pa.Table:
-    """Return a row for each combination of keys; ``how`` is a function of ``pa.TableGroupBy.aggregate`` by column."""
-    return grouped(table, keys, list(how.items())).rename_columns([*keys, *how])
+    """Return a row for each combination of keys; ``how`` is a function of ``pa.TableGroupBy.aggregate`` by column.
+
+    Sums of whole numbers, none below 0, stop at MOST_SUM: Arrow's own begin anew from below at 2^63, and say nothing.
+    """
+    large = [name for name, function in how.items() if function == "sum" and _may_overflow(table[name])]
+    floats = {f"{name} as float": table[name].cast(pa.float64(), safe=False) for name in large}
+    found = grouped(with_columns(table, floats), keys, [*how.items(), *((name, "sum") for name in floats)])
+    found = found.rename_columns([*keys, *how, *floats])
+    for name, about in zip(large, floats, strict=True):
+        over = pc.greater_equal(found[about], float(MOST_SUM))
+        sums = pc.if_else(over, pa.scalar(MOST_SUM), found[name])
+        found = found.set_column(found.schema.get_field_index(name), name, sums)
+    return found.select([*keys, *how])
+
+
+def _may_overflow(column: pa.ChunkedArray) -> bool:
+    if not pa.types.is_integer(column.type) or not len(column):
+        return False
+    return (pc.max(column).as_py() or 0) * len(column) >= MOST_SUM
 
 
 def folded(tables: Iterable[pa.Table], add: Callable[[pa.Table], pa.Table]) -> Iterator[pa.Table]:

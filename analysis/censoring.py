@@ -62,7 +62,7 @@ def bounds(demand: Demand, muted_s: ArrayLike) -> Censored:
     for later in range(1, _AFTERWARDS_S + 1):
         episodes[later:] |= throttled[:-later]
     moved = _to_the_start(demand.sent_bytes, episodes, demand.peak_bytes_per_s)
-    high = Demand(moved, demand.request_bytes, demand.connections, demand.peak_bytes_per_s)
+    high = Demand(moved, demand.request_bytes, demand.peak_bytes_per_s)
     return Censored(tuple(_answers(throttled, episodes)), muted.sum(axis=0), demand, high)
 
 

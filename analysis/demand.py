@@ -15,8 +15,8 @@ from analysis.histogram import Floats
 Indices = NDArray[np.intp]
 Bools = NDArray[np.bool_]
 
-_LEAST_OTHERS: Final = 0.1
-"""What n - 1 is at least: a single connection cannot overtake itself, yet its request is not infinitely small."""
+_IN_FLIGHT: Final = 0.1
+"""Of a request: none overtakes another in the line of its counter, yet a request is not infinitely small."""
 _FASTER: Final = 10
 """How much faster a client sends for a moment than in any whole second. Between 5 and 30 agreement is the same."""
 
@@ -27,38 +27,34 @@ class Demand:
 
     sent_bytes: Floats
     request_bytes: Floats
-    connections: Floats
     peak_bytes_per_s: Floats
 
     @classmethod
-    def recorded(cls, sent_bytes: ArrayLike, requests: ArrayLike, connections: ArrayLike) -> "Demand":
+    def recorded(cls, sent_bytes: ArrayLike, requests: ArrayLike) -> "Demand":
         """Take columns of usage records, each [second, unit], as demand.
 
-        The size of a request is their mean, connections are the mean weighted by bytes, the peak rate is ten times
-        the most of any second. Raises ValueError where shapes differ or a number is negative or not finite.
+        The size of a request is their mean, the peak rate is ten times the most of any second. Raises ValueError where
+        shapes differ or a number is negative or not finite.
         """
-        sent, counts, open_ = (np.asarray(values, dtype=float) for values in (sent_bytes, requests, connections))
-        if not sent.shape == counts.shape == open_.shape or sent.ndim != 2:
-            raise ValueError(f"columns of [second, unit] are needed, not {sent.shape}, {counts.shape}, {open_.shape}")
-        for name, values in (("bytes", sent), ("requests", counts), ("connections", open_)):
+        sent, counts = (np.asarray(values, dtype=float) for values in (sent_bytes, requests))
+        if sent.shape != counts.shape or sent.ndim != 2:
+            raise ValueError(f"columns of [second, unit] are needed, not {sent.shape}, {counts.shape}")
+        for name, values in (("bytes", sent), ("requests", counts)):
             if not (np.isfinite(values) & (values >= 0)).all():
                 raise ValueError(f"{name} must be finite and not negative")
         total = sent.sum(axis=0)
         request_bytes = total / np.maximum(counts.sum(axis=0), 1)
-        weighted = np.einsum("su,su->u", sent, open_) / np.maximum(total, 1)
         peak = _FASTER * sent.max(axis=0, initial=0)
-        return cls(sent, np.maximum(request_bytes, 1), np.maximum(weighted, 1), np.maximum(peak, 1))
+        return cls(sent, np.maximum(request_bytes, 1), np.maximum(peak, 1))
 
     @property
     def in_flight_bytes(self) -> Floats:
-        """What leaks past a quota: the requests of the connections that are not muted while one is."""
-        return np.maximum(self.connections - 1, _LEAST_OTHERS) * self.request_bytes
+        """What is under way while a throttle is asked for."""
+        return _IN_FLIGHT * self.request_bytes
 
     def only(self, units: Indices) -> "Demand":
         """Return the demand of some units, in their order."""
-        return Demand(
-            self.sent_bytes[:, units], self.request_bytes[units], self.connections[units], self.peak_bytes_per_s[units]
-        )
+        return Demand(self.sent_bytes[:, units], self.request_bytes[units], self.peak_bytes_per_s[units])
 
 
 def gather(columns: ArrayLike, unit: ArrayLike, units: int) -> Floats:

@@ -1,9 +1,9 @@
 """What recorded demand meets under other quotas: Kafka's throttle as a closed-loop, quasi-steady fluid.
 
-The model of one unit: n connections each send a request of r bytes and then wait the throttle time X, so together
-they send no faster than n r / (X + n r / P), where P is how fast they send when nobody holds them up; and X is
-Kafka's law of what was sent in the window W before (``quotas.throttle.excess``). Solved for the bytes s of one
-second, with c = (n - 1) r because the X of a request counts that request already:
+The model of one unit: however many connections it has, their requests of r bytes wait in the one line of its
+counter until what it owes is over. So they send no faster than r / (X + r / P), where P is how fast they send when
+nobody holds them up, and X is Kafka's law of what was sent in the window W before (``quotas.throttle.excess``).
+Solved for the bytes s of one second, with c = r / 10 because the X of a request counts that request already:
 
     s (X + c / P) = c,  X = X0 + s / T   =>   s = 2 c / (y + sqrt(y² + 4 c / T)),  y = X0 + c / P
 
@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from analysis import histogram
 from analysis.demand import Arrivals, Bools, Demand, Indices, curve, gain, surge
 from analysis.histogram import BINS, EDGES_S, Floats
-from analysis.leak import leaking, limits_of
+from analysis.limits import limits_of
 from analysis.outcome import Carry, Outcome, Series, put, weighed
 from quotas.rate import Window
 from quotas.throttle import excess
@@ -42,8 +42,6 @@ _PIECES: Final = 16
 class Bounds:
     """What holds besides the quota."""
 
-    longest_s: float = np.inf
-    """The most that a throttle time can be: one sample for request quotas, or ``quotas.max_delay``."""
     patience_s: int | None = None
     """After how many seconds a client gives up what waits (``delivery.timeout.ms``)."""
 
@@ -63,7 +61,7 @@ def replay(
 
     ``limits`` are bytes per second, [unit] or [scenario, unit]; infinite or NaN is none. ``changes`` has the limits
     that hold from a second on (from 1). ``before`` is the carry of the period just before; ``more`` says that another
-    one follows, and what waits at the end is carried there; otherwise it is taken to leave at the effective rate.
+    one follows, and what waits at the end is carried there; otherwise it is taken to leave at the rate of the limit.
     Raises ValueError for shapes that do not fit and for limits that are not above 0.
     """
     units = demand.sent_bytes.shape[1]
@@ -101,7 +99,7 @@ class _Replay:
 
         self.peak = np.maximum(demand.peak_bytes_per_s, demand.sent_bytes.max(axis=0, initial=1))[self.unit]
         self.in_flight = demand.in_flight_bytes[self.unit]
-        self.all_requests = (demand.connections * demand.request_bytes)[self.unit]
+        self.request = demand.request_bytes[self.unit]
         # What was sent and what is gone are two curves, because clients may give up.
         self.gone = np.empty((_SLAB_S + 1, columns))
         self.gone[0] = self.arrived[self.lead, self.unit] - self.before.waiting_bytes[self.scenario, self.unit]
@@ -160,8 +158,6 @@ class _Replay:
         flight_s = self.in_flight / self.peak
         double = 2 * self.in_flight
         quadruple = 4 * self.in_flight / limit
-        least = self.all_requests / (self.bounds.longest_s + self.all_requests / self.peak)
-        bounded = self.bounds.longest_s < np.inf
         with np.errstate(divide="ignore"):  # far below the quota: no bound but the peak
             for second in range(len(arrived) - 1):
                 point = self.history + 1 + second
@@ -172,8 +168,6 @@ class _Replay:
                 wait_s += flight_s
                 flow = double / (wait_s + np.sqrt(wait_s * wait_s + quadruple))
                 np.minimum(flow, self.peak, out=flow)
-                if bounded:
-                    np.maximum(flow, least, out=flow)
                 np.minimum(flow, arrived[second + 1] - gone[second], out=flow)
                 np.add(sent[point - 1], flow, out=sent[point])
                 np.add(gone[second], flow, out=gone[second + 1])
@@ -221,11 +215,11 @@ class _Replay:
             course.throttle_s[start : start + count, self.scenario, self.unit] = throttle_s
 
     def _throttle_s(self, sent: Floats, asked_s: Floats, held: Bools, throttled: Bools) -> Floats:
-        """Return the throttle times that requests were given, from what passed: s = n r / (X + n r / P)."""
+        """Return the throttle times that requests were given, from what passed: s = r / (X + r / P)."""
         with np.errstate(divide="ignore"):
-            cycle_s = self.all_requests * (1 / sent - 1 / self.peak)
-        throttle_s = np.clip(np.where(held, np.maximum(asked_s, cycle_s), asked_s), EDGES_S[1], self.bounds.longest_s)
-        return np.where(throttled, throttle_s, 0)
+            cycle_s = self.request * (1 / sent - 1 / self.peak)
+        throttle_s = np.where(held, np.maximum(asked_s, cycle_s), asked_s)
+        return np.where(throttled, np.maximum(throttle_s, EDGES_S[1]), 0)
 
     def _expire(self, expired: Floats) -> None:
         second, column = np.nonzero(expired >= _LEAST_WAITING_BYTES)
@@ -235,8 +229,7 @@ class _Replay:
 
     def _let_out(self, limit: Floats) -> None:
         """Weigh the delays of what waits at the end, as if nothing came after it."""
-        others = np.maximum(self.demand.connections - 1, 0) * self.demand.request_bytes
-        rate = np.minimum(leaking(limit, others[self.unit], self.window_s), self.peak)
+        rate = np.minimum(limit, self.peak)
         gone = self.gone[0]
         waiting = self.arrived[-1, self.unit] - gone
         columns = np.flatnonzero(waiting >= _LEAST_WAITING_BYTES)
@@ -287,6 +280,6 @@ class _Replay:
         """Return the demand from the second on in which the oldest of what waits has come."""
         columns = np.flatnonzero(waiting >= _LEAST_WAITING_BYTES)
         if not len(columns):
-            return np.zeros((0, len(self.demand.connections)))
+            return np.zeros((0, len(self.demand.request_bytes)))
         oldest = int(self.arrivals.point_of(columns, self.gone[0][columns]).min())
         return np.diff(self.arrived[max(oldest, len(self.arrived) - 1 - _LONGEST_TAIL_S) :], axis=0)

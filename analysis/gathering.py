@@ -21,7 +21,7 @@ from quotas.kinds import QuotaKind
 
 _SAFELY: Final = 1.1
 """What rounding of intervals to a tenth of a second may add to a rate."""
-_USE: Final = ("series", "begin_ms", "interval_ms", "sent", "connections", "muted_ms")
+_USE: Final = ("series", "begin_ms", "interval_ms", "sent", "muted_ms")
 """What a task needs of all rows (``sending.SENT``)."""
 
 
@@ -176,7 +176,7 @@ class _Task:
         """Number the units of this task from 0, and their series too."""
         series, numbers = np.unique(cells.number, return_inverse=True)
         units, unit_of = np.unique(self.unit_of_series[series], return_inverse=True)
-        local = Cells(numbers, cells.second, cells.sent_bytes, cells.connections, cells.muted_s)
+        local = Cells(numbers, cells.second, cells.sent_bytes, cells.muted_s)
         recorded = Recorded.of(local, unit_of, self.requests[units], self.seconds)
         if not throttles:
             nothing = np.zeros(0)
@@ -189,5 +189,5 @@ class _Task:
 def _cells(tables: Sequence[pa.Table]) -> Cells:
     use = pa.concat_tables(tables)
     number, begin_ms, interval_ms = (use[name].to_numpy().astype(np.intp) for name in _USE[:3])
-    sent, connections, muted_ms = (use[name].to_numpy().astype(float) for name in _USE[3:])
-    return Cells.of(Rows(number, begin_ms, interval_ms, sent, connections, muted_ms))
+    sent, muted_ms = (use[name].to_numpy().astype(float) for name in _USE[3:])
+    return Cells.of(Rows(number, begin_ms, interval_ms, sent, muted_ms))

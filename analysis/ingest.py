@@ -7,6 +7,7 @@ that is made anew begins at 0 again, and must not replace what another one wrote
 """
 
 import signal
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -29,8 +30,14 @@ from analysis.staging import FILE_ROWS, FILES, INPUT, STAGED, merge, staging
 _ROWS_AT_ONCE: Final = 4_000_000
 """Whose files the driver holds: some 60 MB."""
 _SHOWN_FAULTS: Final = 3
+_AHEAD_MS: Final = 86_400_000
+"""By how much clocks may differ. What is of a later time is refused: it would be the newest there is, for years."""
 _POLL_S: Final = 1
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)  # noqa: TID251  of a program that reads what was stamped elsewhere
 
 
 @dataclass(slots=True)
@@ -59,15 +66,18 @@ class Tally:
 class Ingestion:
     """Publishes batches of documents (``sources.place``) into a warehouse; one at a time may write to a warehouse.
 
-    ``tell`` gets a line about each batch and about what was rejected.
+    ``tell`` gets a line about each batch and about what was rejected; ``now_ms`` is the wall clock.
     """
 
-    def __init__(self, spark: SparkSession, warehouse: str, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, spark: SparkSession, warehouse: str, tell: Callable[[str], None], now_ms: Callable[[], int] = _now_ms
+    ) -> None:
         tables.create(spark, warehouse)
         self.total = Tally()
         self._warehouse = warehouse
         self._usage = Folder(spark, tables.path_of(warehouse, tables.USAGE))
         self._tell = tell
+        self._now_ms = now_ms
         self._known = Known(self._stored)
         self._spark = spark
         self._batch = ""
@@ -85,14 +95,15 @@ class Ingestion:
 
     def _publish(self, documents: DataFrame) -> Tally:
         newest = self._newest or self._newest_stored()
-        with _staged(documents) as staged:
+        until_ms = self._now_ms() + _AHEAD_MS
+        with _staged(documents, until_ms) as staged:
             found = _Found.of(staged)
             twice = duplicates(found.rows, self._known)
             if not twice:
                 self._store(staged, found)
         if twice:
             left = found.rows.keys() - set(twice)
-            with _staged(documents, {header.id for header in twice}) as staged:
+            with _staged(documents, until_ms, {header.id for header in twice}) as staged:
                 found = _Found.of(staged)
                 if found.rows.keys() != left:
                     raise AnalysisError("a batch that was read twice did not have the same documents both times")
@@ -162,9 +173,10 @@ class _Found:
 
 
 @contextmanager
-def _staged(documents: DataFrame, dropped: Collection[int] = ()) -> Iterator[DataFrame]:
+def _staged(documents: DataFrame, until_ms: int, dropped: Collection[int] = ()) -> Iterator[DataFrame]:
     """Have workers make STAGED of documents (INPUT), once: it stays on disk."""
-    staged = documents.mapInArrow(staging(dropped), from_arrow_schema(STAGED)).persist(StorageLevel.DISK_ONLY)
+    stage = staging(dropped, until_ms)
+    staged = documents.mapInArrow(stage, from_arrow_schema(STAGED)).persist(StorageLevel.DISK_ONLY)
     try:
         yield staged
     finally:

@@ -164,13 +164,18 @@ def _circumstances(found: Sequence[Mapping[str, Any]]) -> Circumstances:
         begin_ms=begin_ms_all,
         end_ms=max(each["end_ms"] for each in found),
         origins_ms={name: at - (at - begin_ms_all + 999) // 1000 * 1000 for name, at in first_ms.items()},
-        window=Window(last["samples"], last["sample_ms"]),
+        window=_replayable(last["samples"], last["sample_ms"]),
         windows=len(windows),
         modes=tuple(sorted({each["mode"] for each in found})),
         interval_ms=sum(each["interval_ms"] for each in found) / sum(each["rows"] for each in found),
         documents=documents,
         missing_documents=numbers - documents,
     )
+
+
+def _replayable(samples: int, sample_ms: int) -> Window:
+    """Return a window of enforcement, of a second at least: rows are replayed by the second."""
+    return Window(samples, max(sample_ms, -(-1000 // samples)))
 
 
 def _used(found: Any, kind: QuotaKind) -> Used:

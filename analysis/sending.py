@@ -22,7 +22,7 @@ SENT: Final = pa.schema(
         ("series", pa.int32()),
         ("begin_ms", pa.int64()),
         ("interval_ms", pa.int32()),
-        *((name, pa.int64()) for name in ("sent", "connections", "muted_ms", "throttled", "throttle_ms")),
+        *((name, pa.int64()) for name in ("sent", "muted_ms", "throttled", "throttle_ms")),
     ]
 )
 """What a task gets of a row: ``begin_ms`` is since second 0 of the row's place."""
@@ -61,7 +61,7 @@ class Sender:
             for each in (COLUMNS[kind] for kind in self.series)
             for name in (each.used, each.muted_ms, each.throttled, each.throttle_ms)
         ]
-        return (*IDENTITY, "time", "interval_ms", "mode", "connections", *of_kinds)
+        return (*IDENTITY, "time", "interval_ms", "mode", *of_kinds)
 
     def sent(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Yield rows of SENT, packed for the tasks of their units."""
@@ -76,7 +76,6 @@ class Sender:
                     "begin_ms": times_ms(table) - self.origin_ms[client],
                     "interval_ms": interval_ms(table),
                     "sent": ints(table, columns.used),
-                    "connections": ints(table, "connections"),
                     "muted_ms": enforced(table, str(columns.muted_ms)),
                     "throttled": enforced(table, str(columns.throttled)),
                     "throttle_ms": enforced(table, str(columns.throttle_ms)),

@@ -4,6 +4,7 @@ A *series* is what a throttle held up as one while it was recorded; the seconds 
 the quotas that are looked at. NumPy alone, on arrays of rows.
 """
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
@@ -26,6 +27,8 @@ _COLUMNS: Final = 1024
 """Units times scenarios, likewise. Fewer would cost more time for each, more would cost memory."""
 _MOVED_CELLS: Final = 2**20
 """Seconds times series whose bytes are moved to the begin of their throttles at once."""
+_SPREAD_CELLS: Final = 2**22
+"""Of rows whose use is spread over the seconds of their intervals at once: some 300 MB."""
 _NOTHING: Final = np.zeros(0)
 
 
@@ -39,9 +42,14 @@ class Rows:
     """Of the interval, since second 0. Not negative."""
     interval_ms: Indices
     sent_bytes: Floats
-    connections: Floats
     muted_ms: Floats
     """How long it was held up: 0 where nothing was, in other modes than ``enforce``."""
+
+    def halves(self) -> tuple["Rows", "Rows"]:
+        """Return the first half of them and the second."""
+        columns = [getattr(self, name) for name in Rows.__slots__]
+        middle = len(self.number) // 2
+        return Rows(*(column[:middle] for column in columns)), Rows(*(column[middle:] for column in columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +59,6 @@ class Cells:
     number: Indices
     second: Indices
     sent_bytes: Floats
-    connections: Floats
     muted_s: Floats
 
     @classmethod
@@ -61,6 +68,9 @@ class Cells:
         end = np.maximum((rows.begin_ms + rows.interval_ms + _GRAIN_MS // 2) // _GRAIN_MS, begin + 1)
         first = begin // _GRAINS
         pieces = (end - 1) // _GRAINS - first + 1
+        if pieces.sum() > _SPREAD_CELLS and len(pieces) > 1:
+            earlier, later = rows.halves()
+            return cls.of(earlier).plus(cls.of(later))
         row = np.repeat(np.arange(len(pieces)), pieces)
         second = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
         overlap = np.minimum(end[row], (second + 1) * _GRAINS) - np.maximum(begin[row], second * _GRAINS)
@@ -69,14 +79,13 @@ class Cells:
             rows.number[row],
             second,
             rows.sent_bytes[row] * share,
-            rows.connections[row] * (overlap / _GRAINS),
             rows.muted_ms[row] * (share / 1000),
         )
 
     @classmethod
     def none(cls) -> "Cells":
         nobody = np.zeros(0, dtype=np.intp)
-        return cls(nobody, nobody, _NOTHING, _NOTHING, _NOTHING)
+        return cls(nobody, nobody, _NOTHING, _NOTHING)
 
     @classmethod
     def _gathered(cls, number: Indices, second: Indices, *values: Floats) -> "Cells":
@@ -87,8 +96,8 @@ class Cells:
         order = np.argsort(key, kind="stable")
         key = key[order]
         starts = np.flatnonzero(np.diff(key, prepend=-1))
-        sent, connections, muted = (np.add.reduceat(value[order], starts) for value in values)
-        return cls(key[starts] // span, key[starts] % span, sent, connections, np.minimum(muted, 1.0))
+        sent, muted = (np.add.reduceat(value[order], starts) for value in values)
+        return cls(key[starts] // span, key[starts] % span, sent, np.minimum(muted, 1.0))
 
     def plus(self, other: "Cells") -> "Cells":
         """Return what both hold together."""
@@ -98,7 +107,6 @@ class Cells:
             np.concatenate((self.number, other.number)),
             np.concatenate((self.second, other.second)),
             np.concatenate((self.sent_bytes, other.sent_bytes)),
-            np.concatenate((self.connections, other.connections)),
             np.concatenate((self.muted_s, other.muted_s)),
         )
 
@@ -108,13 +116,12 @@ class Cells:
             self.number[chosen],
             self.second[chosen],
             self.sent_bytes[chosen],
-            self.connections[chosen],
             self.muted_s[chosen],
         )
 
     def renumbered(self, numbers: Indices) -> "Cells":
         """Return them with ``numbers[number]``, which may be the same for several: these are added up."""
-        return self._gathered(numbers[self.number], self.second, self.sent_bytes, self.connections, self.muted_s)
+        return self._gathered(numbers[self.number], self.second, self.sent_bytes, self.muted_s)
 
     def starts(self, count: int) -> Indices:
         """Return where the cells of each of ``count`` numbers begin, and where those of the last one end."""
@@ -147,7 +154,6 @@ class Recorded:
     seconds: int
     requests: Floats
     request_bytes: Floats
-    connections: Floats
     peak_bytes_per_s: Floats
 
     @classmethod
@@ -156,7 +162,6 @@ class Recorded:
         low = cells.renumbered(unit_of)
         units = len(requests)
         total = low.sums(low.sent_bytes, units)
-        weighted = low.sums(low.sent_bytes * low.connections, units) / np.maximum(total, 1)
         most = np.zeros(units)
         np.maximum.at(most, low.number, low.sent_bytes)
         muted = np.zeros(len(unit_of), dtype=bool)
@@ -174,7 +179,6 @@ class Recorded:
             seconds,
             requests,
             np.maximum(total / np.maximum(requests, 1), 1),
-            np.maximum(weighted, 1),
             _peak(most),
         )
 
@@ -212,16 +216,17 @@ class Stretch:
         course = self._high if high else self._low
         whole: Outcome | None = None
         carry: Carry | None = None
-        for begin in range(0, recorded.seconds, _PIECE_S):
-            end = min(begin + _PIECE_S, recorded.seconds)
+        end = 0
+        while end < recorded.seconds:
+            begin, end = end, min(end + _PIECE_S, recorded.seconds)
             sent = course.sent_bytes(begin, end)
             if whole is not None and not sent.any() and (carry is None or _quiet(carry)):
                 carry = None
+                end = max(end, min(course.next_second(end) // _PIECE_S * _PIECE_S, recorded.seconds))
                 continue
             demand = Demand(
                 sent,
                 recorded.request_bytes[self.units],
-                recorded.connections[self.units],
                 recorded.peak_bytes_per_s[self.units],
             )
             outcome = replay(demand, limits, window, bounds=bounds, before=carry, more=end < recorded.seconds)
@@ -244,6 +249,11 @@ class _Course:
         self._sent_bytes = cells.sent_bytes[index][order]
         self._units = len(units)
 
+    def next_second(self, since: int) -> int:
+        """Return the first second from there on in which anything was sent; where there is none, one beyond all."""
+        at = int(np.searchsorted(self._second, since))
+        return int(self._second[at]) if at < len(self._second) else sys.maxsize
+
     def sent_bytes(self, begin: int, end: int) -> Floats:
         """Return [second, unit] of the seconds from ``begin`` to ``end``."""
         part = slice(*np.searchsorted(self._second, (begin, end)))
@@ -258,7 +268,7 @@ def _quiet(carry: Carry) -> bool:
 
 def _peak(most_bytes_per_s: Floats) -> Floats:
     one = np.ones((1, len(most_bytes_per_s)))
-    return Demand.recorded(most_bytes_per_s[None], one, one).peak_bytes_per_s
+    return Demand.recorded(most_bytes_per_s[None], one).peak_bytes_per_s
 
 
 def _earliest(cells: Cells, seconds: int) -> tuple[Cells, Indices]:
@@ -266,19 +276,22 @@ def _earliest(cells: Cells, seconds: int) -> tuple[Cells, Indices]:
     numbers = np.unique(cells.number)
     found = []
     unknown: list[int] = []
-    width = max(_MOVED_CELLS // seconds, 1)
+    # Of seconds in which nobody did anything two are left behind each other one: no throttle reaches over them.
+    known = np.unique(np.concatenate((*(cells.second + later for later in range(3)), [seconds - 1])))
+    known = known[known < seconds]
+    width = max(_MOVED_CELLS // len(known), 1)
     for at in range(0, len(numbers), width):
         part = numbers[at : at + width]
         mine = slice(*np.searchsorted(cells.number, (part[0], part[-1] + 1)))
-        column = np.searchsorted(part, cells.number[mine])
-        sent, muted = np.zeros((2, seconds, len(part)))
-        sent[cells.second[mine], column] = cells.sent_bytes[mine]
-        muted[cells.second[mine], column] = cells.muted_s[mine]
+        column, row = np.searchsorted(part, cells.number[mine]), np.searchsorted(known, cells.second[mine])
+        sent, muted = np.zeros((2, len(known), len(part)))
+        sent[row, column] = cells.sent_bytes[mine]
+        muted[row, column] = cells.muted_s[mine]
         nothing = np.ones(len(part))
-        censored = bounds(Demand(sent, nothing, nothing, _peak(sent.max(axis=0))), muted)
-        column, second = np.nonzero(censored.high.sent_bytes.T)
+        censored = bounds(Demand(sent, nothing, _peak(sent.max(axis=0))), muted)
+        column, row = np.nonzero(censored.high.sent_bytes.T)
         nobody = np.zeros(len(column))
-        found.append(Cells(part[column], second, censored.high.sent_bytes[second, column], nobody, nobody))
+        found.append(Cells(part[column], known[row], censored.high.sent_bytes[row, column], nobody))
         unknown += part[[answer is Answer.UNKNOWN for answer in censored.answers]].tolist()
     joined = (np.concatenate([getattr(cells, name) for cells in found]) for name in Cells.__slots__) if found else ()
     return Cells(*joined) if found else Cells.none(), np.array(unknown, dtype=np.intp)

@@ -10,16 +10,18 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import pyarrow as pa
 
 from analysis.documents import UnreadableError, read, table
+from analysis.faults import END_OF_TIME_MS
 from analysis.known import Hour
 from analysis.parquet import decode, encode
 from analysis.schema import COUNT, FILE, SMALL, TEXT
 from analysis.sources.place import PLACE
 
-INPUT: Final = ("id", "value", *PLACE)
+INPUT: Final = ("id", "value", "topic", "partition", "offset", "file")
 STAGED: Final = pa.schema(
     [
         *(("id", COUNT), ("instance", TEXT), ("boot", TEXT), ("seq", COUNT), ("time_ms", COUNT), ("rows", COUNT)),
-        *(("fault", TEXT), ("topic", TEXT), ("partition", SMALL), ("offset", COUNT), ("file", TEXT), ("value", TEXT)),
+        *(("fault", TEXT), ("topic", TEXT), ("partition", SMALL), ("offset", COUNT), ("file", TEXT), ("line", COUNT)),
+        ("value", TEXT),
         *(("date", TEXT), ("hour", SMALL), ("content", pa.binary())),
     ]
 )
@@ -31,6 +33,26 @@ FILE_ROWS: Final = 500_000
 Batches = Iterator[pa.RecordBatch]
 
 
+class _Lines:
+    """Which line of its file a document is: those of a file come one after the other, and have numbers as they come."""
+
+    def __init__(self) -> None:
+        self._file: str | None = None
+        self._first: int | None = None
+
+    def come(self, number: int, file: str | None, offset: int | None) -> None:
+        """Note the next document: its id, and where in its file the block of lines begins that it was read with."""
+        if file != self._file:
+            self._file = file
+            self._first = number if offset == 0 else None  # before a later block, nobody has counted lines
+
+    def at(self, number: int) -> dict[str, int | None]:
+        """Return what else of its place is known: of a file's document the line, from 1, and no offset."""
+        if self._file is None:
+            return {}
+        return {"offset": None, "line": None if self._first is None else number - self._first + 1}
+
+
 class _Counted(Protocol):
     @property
     def num_rows(self) -> int: ...
@@ -39,22 +61,28 @@ class _Counted(Protocol):
 _Rows = TypeVar("_Rows", bound=_Counted)
 
 
-def staging(dropped: Collection[int] = ()) -> Callable[[Batches], Batches]:
-    """Return what makes STAGED of documents (INPUT), for ``mapInArrow``; ``dropped``: ids of those to pass over."""
+def staging(dropped: Collection[int] = (), until_ms: int = END_OF_TIME_MS) -> Callable[[Batches], Batches]:
+    """Return what makes STAGED of documents (INPUT), for ``mapInArrow``; ``dropped``: ids of those to pass over.
+
+    ``until_ms``: from then on (Unix time) no interval can have begun.
+    """
 
     def stage(batches: Batches) -> Batches:
         files = _Files(table)
+        lines = _Lines()
         for batch in batches:
             staged: list[dict[str, Any]] = []
-            for at, number in enumerate(batch.column("id").to_pylist()):
+            begins = zip(batch.column("file").to_pylist(), batch.column("offset").to_pylist(), strict=True)
+            for at, (number, begin) in enumerate(zip(batch.column("id").to_pylist(), begins, strict=True)):
+                lines.come(number, *begin)
                 if number in dropped:
                     continue
                 text = batch.column("value")[at]
                 try:
-                    document = read(text.as_buffer().to_pybytes())
+                    document = read(text.as_buffer().to_pybytes(), until_ms)
                 except UnreadableError as error:
-                    place = {name: batch.column(name)[at].as_py() for name in PLACE}
-                    staged.append({"id": number, "fault": str(error), **place, "value": text})
+                    place = {name: batch.column(name)[at].as_py() for name in PLACE if name != "line"}
+                    staged.append({"id": number, "fault": str(error), **place, **lines.at(number), "value": text})
                     continue
                 header = {name: document.header[name] for name in ("instance", "boot", "seq", "time_ms")}
                 staged.append({"id": number, **header, "rows": document.num_rows})

@@ -1,12 +1,14 @@
 """The settings of usage records."""
 
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from config.forms import Bytes, Count, FilePath, Given, Milliseconds, Name, Seconds, Section
+from config.forms import Bytes, Count, FilePath, Flag, Given, Milliseconds, Name, Seconds, Section
 from config.problems import InvalidValue
+
+_MOST_INTERVAL_MS: Final = 3_600_000
 
 
 class UsageTopic(Section):
@@ -22,6 +24,11 @@ class UsageTopic(Section):
         alias="retention",
         description="`retention.ms` it is made with: longer than analysis may ever be away.",
     )
+    protect: Flag = Field(
+        True,
+        description="Whether clients of the proxy are kept from producing to it: their connection is closed. They are "
+        "then offered Produce up to version 12, because later ones have no names of topics. It does not replace ACLs.",
+    )
 
 
 class UsageFiles(Section):
@@ -29,7 +36,8 @@ class UsageFiles(Section):
 
     directory: FilePath = Field(
         Path("/var/lib/sluice/usage"),
-        description="Where they are written; the default fits deploy/sluice.service. It is made if it is not there.",
+        description="Where they are written; the default fits deploy/sluice.service. It is made if it is not there, "
+        "with mode 0700; files have 0600, whatever the umask.",
     )
     rotate_bytes: Bytes = Field(64 * 2**20, alias="rotate_size", description="The size at which a file is complete.")
     rotate_s: Seconds = Field(60.0, alias="rotate_after", description="The age at which it is, at the latest.")
@@ -59,6 +67,13 @@ class Usage(Section):
         description="The most clients, by listener, broker, user and client-id, that are told apart at one time; "
         "further ones of a user share the client-id `sluice:other`.",
     )
+
+    @field_validator("interval_ms")
+    @classmethod
+    def _not_for_hours(cls, interval_ms: int) -> int:
+        if interval_ms > _MOST_INTERVAL_MS:
+            raise InvalidValue(f"{interval_ms} ms is too long", "write 1h at most; 1s tells most")
+        return interval_ms
 
     @model_validator(mode="after")
     def _to_one_place(self) -> Self:

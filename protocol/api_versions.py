@@ -18,16 +18,20 @@ _UNSUPPORTED_VERSION: Final = 35
 _UNSUPPORTED_VERSION_ANSWER = Struct(">iihihhh")
 
 
-def advertised_limits(*, fetch_max_version: int | None = 15, share_groups: bool = False) -> dict[int, tuple[int, int]]:
+def advertised_limits(
+    *, fetch_max_version: int | None = 15, produce_max_version: int | None = None, share_groups: bool = False
+) -> dict[int, tuple[int, int]]:
     """Return the lowest and highest version that clients may be offered of every API, by api key.
 
     ``fetch_max_version``: from 16 on a Fetch response carries broker addresses behind its records, so that the whole of
-    it has to be gathered; None leaves Fetch uncapped. ``share_groups``: ShareFetch has them there in every version.
+    it has to be gathered; None leaves Fetch uncapped. ``produce_max_version``: from 13 on a Produce request has the ids
+    of topics, and no names. ``share_groups``: ShareFetch has them there in every version.
     """
     limits: dict[int, tuple[int, int]] = {}
     for spec in SPECS.values():
         key, version = spec.api_key, spec.api_version
-        capped = key == FETCH and fetch_max_version is not None and version > fetch_max_version
+        most = {FETCH: fetch_max_version, PRODUCE: produce_max_version}.get(key)
+        capped = most is not None and version > most
         if spec.advertised and not capped and (share_groups or key not in SHARE_GROUP_APIS):
             lowest, highest = limits.get(key, (version, version))
             limits[key] = (min(lowest, version), max(highest, version))

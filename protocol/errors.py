@@ -13,6 +13,7 @@ class Cause(StrEnum):
     BAD_BODY = "bad_body"
     UNKNOWN_API = "unknown_api"
     UNSUPPORTED_VERSION = "unsupported_version"
+    PROTECTED_TOPIC = "protected_topic"
     CORRELATION_MISMATCH = "correlation_mismatch"
     UNEXPECTED_RESPONSE = "unexpected_response"
     TLS_ON_PLAINTEXT = "tls_on_plaintext"

@@ -16,6 +16,7 @@ import structlog
 from config.settings import Listener as ListenerSettings
 from config.settings import Settings
 from protocol.api_versions import advertised_limits
+from protocol.produce_topics import MOST_VERSION
 from proxy import __version__, faults, logs
 from proxy.admin import AdminServer
 from proxy.clock import now_ms
@@ -231,7 +232,9 @@ class App:
     def _rules(self) -> Rules:
         settings = self._settings
         advertised = advertised_limits(
-            fetch_max_version=settings.kafka.fetch_max_version, share_groups=settings.kafka.share_groups
+            fetch_max_version=settings.kafka.fetch_max_version,
+            produce_max_version=MOST_VERSION if self._usage.protected_topics else None,
+            share_groups=settings.kafka.share_groups,
         )
         self._tables = [
             serve(advertised, settings.quotas.response, authenticated=authenticated) for authenticated in (True, False)
@@ -250,6 +253,7 @@ class App:
             clock=now_ms,
             on_rejected=lambda side, error, peer: self._rejections.note(side, error, peer, now_ms()),
             later=Turns(asyncio.get_running_loop().call_soon).later,
+            protected_topics=self._usage.protected_topics,
         )
 
     def _sasl_rules(self, listener: ListenerSettings, way: Way) -> SaslRules:

@@ -77,12 +77,14 @@ class Cluster:
         refresh_s: float,
         connect_timeout_s: float,
         demands_sasl: bool = False,
+        tls: BrokerTls | None = None,
     ) -> None:
+        """``tls`` is that of the route, where it is there already."""
         self.name = name
         self._on_broker = on_broker
         self._refresh_s = refresh_s
         self._connect_timeout_s = connect_timeout_s
-        self._tls = BrokerTls(route.tls) if route.tls is not None else None
+        self._tls = BrokerTls(route.tls) if tls is None and route.tls is not None else tls
         self._login = Login(route.sasl) if route.sasl is not None else None
         self.can_ask = self._login is not None or not demands_sasl
         """Whether brokers answer the proxy itself more than which versions they speak."""

@@ -48,6 +48,7 @@ class Rules:
         "gathered_limit",
         "later",
         "on_rejected",
+        "protected_topics",
         "request_limit",
         "response_limit",
         "served",
@@ -72,6 +73,7 @@ class Rules:
         clock: Callable[[], int],
         on_rejected: Callable[[str, ProtocolError, str], None],
         later: Callable[[Callable[[], None]], None],
+        protected_topics: frozenset[bytes] = frozenset(),
     ) -> None:
         self.engine = engine
         self.throttling = throttling
@@ -90,6 +92,8 @@ class Rules:
         """(side, error, peer): a side broke the protocol and its session is closed."""
         self.later = later
         """Calls back when others have had their turn (``Turns``): nothing long is done at once."""
+        self.protected_topics = protected_topics
+        """Nobody produces to them through the proxy."""
 
 
 def dropped(data: bytes) -> None:

@@ -15,6 +15,7 @@ from proxy.body import Body
 from proxy.identity.sasl import SaslObserver, State
 from proxy.in_flight import RAW_TOKEN, InFlight, Rules, Wire, dropped
 from proxy.prelude import AFTER_CORRELATION_ID, NONE
+from proxy.protected_topics import Guard
 from proxy.reasons import (
     ANSWERING,
     AT_BORDER,
@@ -71,6 +72,8 @@ class RequestSide(RequestReader):
     def connected(self, broker: Wire, broker_id: int) -> None:
         """Forward to ``broker`` (node id, -1: not known yet) from now on."""
         self.write = broker.write
+        if self._rules.protected_topics:
+            self.write = Guard(self._rules.protected_topics, broker.write, lambda: self._sasl.raw).write
         self.meet(broker_id)
 
     # ------------------------------------------------------------------------------------------ the hot path

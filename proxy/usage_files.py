@@ -21,6 +21,9 @@ log = structlog.get_logger("sluice.usage")
 _UNFINISHED: Final = ".part"
 _FINISHED: Final = ".jsonl"
 _BLOCK_BYTES: Final = 64 * 1024
+_FILE_MODE: Final = 0o600
+_DIRECTORY_MODE: Final = 0o700
+"""Who uses what is for nobody else's eyes, whatever the umask says."""
 
 
 class FileSink:
@@ -83,7 +86,7 @@ class FileSink:
         if self._file is None:
             self._path = self._directory / f"{self._stem}-{self._number:06}{_UNFINISHED}"
             self._number += 1
-            self._file = FileIO(self._path, "w")
+            self._file = FileIO(self._path, "w", opener=_create)
             flock(self._file, LOCK_EX)
         at = self._file.tell()
         left = memoryview(line + b"\n")
@@ -101,7 +104,9 @@ class FileSink:
 
     def _prepare(self) -> None:
         """Make the directory, and complete what a process that was killed has left."""
-        self._directory.mkdir(parents=True, exist_ok=True)
+        if not self._directory.is_dir():
+            self._directory.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
+            self._directory.chmod(_DIRECTORY_MODE)
         for left in self._directory.glob(f"{_file_name(self._instance)}-*{_UNFINISHED}"):
             _complete(left)
         self._prepared = True
@@ -128,6 +133,13 @@ class FileSink:
             kept_bytes -= size
             Path(path).unlink(missing_ok=True)
             log.warning("oldest usage file removed", path=path, keep_bytes=self._keep_bytes)
+
+
+def _create(path: str, flags: int) -> int:
+    """Open a file that its owner alone reads and writes: from its first moment on, and whatever the umask leaves."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC, _FILE_MODE)
+    os.fchmod(descriptor, _FILE_MODE)
+    return descriptor
 
 
 def _complete(left: Path) -> None:

@@ -1,26 +1,19 @@
 """Usage records of a whole process: from the settings to a shipper that runs, or to nothing."""
 
 import socket
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from config.cluster import Cluster as ClusterSettings
 from config.settings import Settings
 from config.usage import Usage
-from proxy.broker_tls import BrokerTls
 from proxy.clock import now_ms
-from proxy.cluster import Cluster, NoAnswerError, which_brokers
-from proxy.login import read_password
 from proxy.slices import in_slices
 from proxy.tasks import every
 from proxy.usage import ListenerMeters, Meters
 from proxy.usage_files import FileSink
 from proxy.usage_records import Origin, Recorder
-from proxy.usage_shipping import Shipper, Shipping, Sink, SinkError
+from proxy.usage_shipping import Shipper, Shipping, Sink
+from proxy.usage_topic_login import Brokers
 from quotas.engine import Engine, Window
-
-if TYPE_CHECKING:
-    from proxy.usage_topic import Login
 
 _MAX_CLIENTS = 10_000
 """Clients that are told apart where no records are taken: metrics show fewer."""
@@ -44,6 +37,12 @@ class UsageService:
         meters = ListenerMeters(self.meters, listener)
         self._listeners.append((listener, meters))
         return meters
+
+    @property
+    def protected_topics(self) -> frozenset[bytes]:
+        """Topics that no client may produce to: whoever writes usage records writes the bill."""
+        topic = self._settings.usage.topic if self._settings.usage is not None else None
+        return frozenset((topic.name.encode(),)) if topic is not None and topic.protect else frozenset()
 
     def start(self) -> None:
         """Ship from now on."""
@@ -95,39 +94,5 @@ def _sink(usage: Usage, cluster: ClusterSettings, instance: str, boot: str) -> S
     topic = Topic(
         usage.topic.name, usage.topic.partitions, usage.topic.replication_factor or -1, usage.topic.retention_ms
     )
-    return TopicSink(topic, _login(cluster), _knock(cluster), instance)
-
-
-# Files of TLS and the password are read for each connection: who renews them need not restart the proxy.
-
-
-def _login(settings: ClusterSettings) -> "Callable[[], Login]":
-    from proxy.usage_topic import Login
-
-    sasl = settings.sasl
-    bootstrap = tuple(str(address) for address in settings.bootstrap)
-
-    def login() -> Login:
-        context = BrokerTls(settings.tls).context if settings.tls is not None else None
-        if sasl is None:
-            return Login(bootstrap, context)
-        return Login(bootstrap, context, sasl.mechanism, sasl.username, read_password(sasl.password_file))
-
-    return login
-
-
-def _knock(settings: ClusterSettings) -> Callable[[], Awaitable[None]]:
-    async def knock() -> None:
-        cluster = Cluster(
-            settings.name,
-            settings,
-            on_broker=lambda _: None,
-            refresh_s=settings.refresh_s,
-            connect_timeout_s=settings.connect_timeout_s,
-        )
-        try:
-            await cluster.ask(which_brokers)
-        except NoAnswerError as error:
-            raise SinkError(f"no broker can be used: {error}") from error
-
-    return knock
+    brokers = Brokers(cluster)
+    return TopicSink(topic, brokers.login, brokers.knock, instance)

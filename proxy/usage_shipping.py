@@ -21,6 +21,8 @@ log = structlog.get_logger("sluice.usage")
 
 _FIRST_RETRY_S: Final = 0.5
 _LAST_RETRY_S: Final = 15.0
+_LONGEST_INTERVAL_MS: Final = 86_400_000
+"""As long as readers believe: what a process counted that stood still for longer is of its last day."""
 
 
 class SinkError(Exception):
@@ -169,7 +171,7 @@ class Shipper:
 
     async def _take(self) -> None:
         taken_ms = now_ms()
-        interval_ms = max(taken_ms - self._taken_ms, 1)
+        interval_ms = min(max(taken_ms - self._taken_ms, 1), _LONGEST_INTERVAL_MS)
         self._taken_ms = taken_ms
         begin_ms = round(wall_s() * 1000) - interval_ms
         for document in self._recorder.take(taken_ms, begin_ms, interval_ms):

@@ -5,11 +5,9 @@ The brokers are asked directly, so no quota of the proxy ever holds its own reco
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
@@ -17,45 +15,11 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 from proxy.usage_records import Document
 from proxy.usage_shipping import RefusedError, SinkError
 from proxy.usage_topic_creation import Topic, ensure
+from proxy.usage_topic_login import Login
 
-_CLIENT_ID: Final = "sluice-usage"
-_REQUEST_TIMEOUT_MS: Final = 10_000
-_RETRY_MS: Final = 500
 _CLOSE_S: Final = 1.0
 _MAX_DOCUMENT_BYTES: Final = 4 * 2**20
 """Before compression, of one row at the least: with the longest names there are it comes to a quarter of that."""
-
-
-@dataclass(frozen=True, slots=True)
-class Login:
-    """How the brokers are reached."""
-
-    bootstrap: tuple[str, ...]
-    tls: ssl.SSLContext | None
-    mechanism: str | None = None
-    username: str | None = None
-    password: str | None = None
-
-    def __repr__(self) -> str:
-        return f"Login({self.bootstrap}, {self.mechanism}, {self.username})"
-
-    def options(self) -> dict[str, Any]:
-        """Return the arguments that clients of aiokafka take."""
-        options: dict[str, Any] = {
-            "bootstrap_servers": list(self.bootstrap),
-            "client_id": _CLIENT_ID,
-            "request_timeout_ms": _REQUEST_TIMEOUT_MS,
-            "retry_backoff_ms": _RETRY_MS,
-            "ssl_context": self.tls,
-            "security_protocol": f"{'SASL_' if self.mechanism else ''}{'SSL' if self.tls else 'PLAINTEXT'}",
-        }
-        if self.mechanism:
-            options |= {
-                "sasl_mechanism": self.mechanism,
-                "sasl_plain_username": self.username,
-                "sasl_plain_password": self.password,
-            }
-        return options
 
 
 class TopicSink:
@@ -66,7 +30,7 @@ class TopicSink:
     """
 
     def __init__(
-        self, topic: Topic, login: Callable[[], Login], knock: Callable[[], Awaitable[None]], instance: str
+        self, topic: Topic, login: Callable[[], Awaitable[Login]], knock: Callable[[], Awaitable[None]], instance: str
     ) -> None:
         self._topic = topic
         self._login = login
@@ -99,8 +63,9 @@ class TopicSink:
 
     async def _start(self) -> AIOKafkaProducer:
         await self._knock()
+        login = await self._login()
         producer = AIOKafkaProducer(
-            **self._login().options(),
+            **login.options(),
             acks="all",
             # Not idempotent: then aiokafka would retry for ever and never say so. The order is kept because one is
             # under way at a time, and a document that comes twice is told by its number.

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 
 from analysis.metrics.period import Period
 from analysis.metrics.rates import RATED, Rates
+from analysis.metrics.sums import total
 
 SERVICE: Final = "Apache Kafka"
 NOBODY: Final = "(nobody: refused connections)"
@@ -31,7 +32,7 @@ COLUMNS: Final = (
 
 def chargeback(clients: DataFrame, rates: Rates, period: Period) -> DataFrame:
     """Return COLUMNS; prices and costs are null where ``rates`` has none. Quantities add up to those of the rows."""
-    used = clients.groupBy("cluster", "user", "date").agg(*(F.sum(name).alias(name) for name in RATED))
+    used = clients.groupBy("cluster", "user", "date").agg(*(total(name).alias(name) for name in RATED))
     lines = used.unpivot(["cluster", "user", "date"], [*RATED], "SkuId", "ConsumedQuantity")
     priced = lines.withColumns(
         {

@@ -10,6 +10,8 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
+from analysis.metrics.sums import total
+
 WHO: Final = ("cluster", "broker", "user", "client_id", "kind", "rule", "mode")
 """An episode has one of each. What several proxy instances and listeners saw of a client is one episode."""
 
@@ -29,7 +31,7 @@ def episodes(muted: DataFrame, gap_ms: int) -> DataFrame:
         .agg(
             F.timestamp_millis(F.min("begin_ms")).alias("begin"),
             F.timestamp_millis(F.max("end_ms")).alias("end"),
-            *(F.sum(name).alias(name) for name in ("muted_ms", "throttled", "throttle_ms", "bytes")),
+            *(total(name).alias(name) for name in ("muted_ms", "throttled", "throttle_ms", "bytes")),
             F.min("limit").alias("limit"),
             F.count_distinct("instance").alias("instances"),
         )

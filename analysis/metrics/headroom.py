@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
-from analysis.arrays import DAY_MS, Floats, Ints, floats, ints, times_ms
+from analysis.arrays import DAY_MS, MOST_SUM, Floats, Ints, floats, ints, times_ms
 from analysis.exchange import exchange, packed, tasks_for
 from analysis.metrics import kinds
 from analysis.metrics.kinds import COUNTER, KINDS
@@ -101,7 +101,9 @@ class Counted:
         counter, time_ms = counter[order], time_ms[order]
         starts = _starts(counter, time_ms)
         limit = floats(rows, "limit")[order][starts]
-        return cls(kind, window_ms, counter[starts], time_ms[starts], limit, np.add.reduceat(bytes_[order], starts))
+        rows_of_one = int(np.diff(starts, append=len(counter)).max(initial=1))
+        together = np.add.reduceat(np.minimum(bytes_[order], MOST_SUM // rows_of_one), starts)
+        return cls(kind, window_ms, counter[starts], time_ms[starts], limit, together)
 
     @classmethod
     def parts(cls, rows: pa.Table) -> "Iterator[Counted]":
@@ -125,8 +127,11 @@ class Counted:
         firsts = _starts(self.counter)
         group = np.repeat(np.arange(len(firsts)), np.diff(firsts, append=len(self.counter)))
         at = group * (int(since_ms.max()) + span_ms + 1) + since_ms
-        up_to = np.append(0, np.cumsum(self.bytes_))
-        within = up_to[1:] - up_to[np.searchsorted(at, at - span_ms)]
+        before = np.searchsorted(at, at - span_ms)
+        # Sums may begin anew at 2^63, and their differences are right: of a window that does not reach it by itself.
+        most = MOST_SUM // int((np.arange(len(at)) - before).max() + 1)
+        up_to = np.append(0, np.cumsum(np.minimum(self.bytes_, most)))
+        within = up_to[1:] - up_to[before]
         return np.asarray(within / (self.limit * (whole * interval_ms / 1000)))
 
 

@@ -23,6 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 from analysis.arrays import ints, summed, times_ms
 from analysis.metrics.few import Few
 from analysis.metrics.period import Period
+from analysis.metrics.sums import total
 from analysis.scan import Usage
 from analysis.schema import FILE
 
@@ -48,7 +49,7 @@ _SCHEMA: Final = pa.schema(
 
 def candidates(clients: DataFrame) -> DataFrame:
     """Return the CLIENTs that may be neighbours, each with its ``number`` on its broker, from 1."""
-    moved = F.sum(F.col("bytes_in") + F.col("bytes_out")).alias("bytes")
+    moved = total(F.col("bytes_in") + F.col("bytes_out")).alias("bytes")
     named = clients.where(F.col("user").isNotNull()).groupBy(*CLIENT).agg(moved)
     most = Window.partitionBy(*PLACE).orderBy(F.desc("bytes"), "user", "client_id")
     ranked = named.where(F.col("bytes") > 0).withColumn("number", F.row_number().over(most))
@@ -58,7 +59,7 @@ def candidates(clients: DataFrame) -> DataFrame:
 def moments(usage: Usage, clients: DataFrame) -> DataFrame:
     """Return PLACE, ``moment`` (a number), the ``number`` of a candidate (null: all others), and their sums."""
     few = Few.of(clients.select(*CLIENT, "number").toArrow(), CLIENT, "number")
-    return usage.scan(_READ, _Moments(few), _SCHEMA).groupBy(*_APART).agg(*(F.sum(name).alias(name) for name in _SUMS))
+    return usage.scan(_READ, _Moments(few), _SCHEMA).groupBy(*_APART).agg(*(total(name).alias(name) for name in _SUMS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +89,15 @@ def neighbours(sums: DataFrame, clients: DataFrame, period: Period) -> DataFrame
     in_peak = F.col("peak")
     score = marked.groupBy(*PLACE, "number").agg(
         F.sum(in_peak.cast("int")).alias("peaks"),
-        F.sum(F.when(in_peak, others["delay_ms"]).otherwise(0)).alias("others_delay_in_peaks_ms"),
-        F.sum(F.when(in_peak, others["requests"]).otherwise(0)).alias("requests_in"),
-        F.sum(F.when(in_peak, others["request_time_ms"]).otherwise(0)).alias("time_in"),
-        F.sum("delay_ms").alias("own_delay_ms"),
-        F.sum("bytes").alias("bytes"),
-        F.sum("requests").alias("own_requests"),
-        F.sum("request_time_ms").alias("own_time"),
+        total(F.when(in_peak, others["delay_ms"]).otherwise(0)).alias("others_delay_in_peaks_ms"),
+        total(F.when(in_peak, others["requests"]).otherwise(0)).alias("requests_in"),
+        total(F.when(in_peak, others["request_time_ms"]).otherwise(0)).alias("time_in"),
+        total("delay_ms").alias("own_delay_ms"),
+        total("bytes").alias("bytes"),
+        total("requests").alias("own_requests"),
+        total("request_time_ms").alias("own_time"),
     )
-    whole = sums.groupBy(*PLACE).agg(*(F.sum(name).alias(f"broker_{name}") for name in _SUMS))
+    whole = sums.groupBy(*PLACE).agg(*(total(name).alias(f"broker_{name}") for name in _SUMS))
     joined = score.join(whole, [*PLACE])
     others_delay = F.col("broker_delay_ms") - F.col("own_delay_ms")
     coincidence = F.try_divide(F.col("others_delay_in_peaks_ms"), others_delay)
@@ -124,8 +125,8 @@ def neighbours(sums: DataFrame, clients: DataFrame, period: Period) -> DataFrame
 def peaks(sums: DataFrame, period: Period) -> DataFrame:
     """Return the moments of candidates, each with ``all_…`` of its broker, and whether it is a ``peak``."""
     at_once = Window.partitionBy(*PLACE, "moment")
-    totals = sums.select("*", *(F.sum(name).over(at_once).alias(f"all_{name}") for name in _SUMS))
-    average = F.sum("bytes").over(Window.partitionBy(*PLACE, "number")) / moments_of(period)
+    totals = sums.select("*", *(total(name, at_once).alias(f"all_{name}") for name in _SUMS))
+    average = total("bytes", Window.partitionBy(*PLACE, "number")) / moments_of(period)
     loud = F.col("bytes") >= PEAK_OVER_AVERAGE * average
     large = F.col("bytes") >= PEAK_SHARE * F.col("all_bytes")
     candidates_alone = totals.where(F.col("number").isNotNull())
@@ -137,12 +138,12 @@ def victims(muted: DataFrame, sums: DataFrame, clients: DataFrame, period: Perio
     moment = F.floor(F.col("begin_ms") / (1000 * MOMENT_S)).alias("moment")
     delayed = muted.groupBy(
         *PLACE, moment, F.col("user").alias("victim_user"), F.col("client_id").alias("victim_client_id")
-    ).agg(F.sum("muted_ms").alias("delay_ms"))
+    ).agg(total("muted_ms").alias("delay_ms"))
     of_whom = peaks(sums, period).where("peak").select(*PLACE, "moment", "number")
     named = of_whom.join(F.broadcast(clients), [*PLACE, "number"]).drop("number")
     itself = F.col("user").eqNullSafe(F.col("victim_user")) & F.col("client_id").eqNullSafe(F.col("victim_client_id"))
     met = delayed.join(named, [*PLACE, "moment"]).where(~itself)
-    return met.groupBy(*CLIENT, "victim_user", "victim_client_id").agg(F.sum("delay_ms").alias("delay_ms"))
+    return met.groupBy(*CLIENT, "victim_user", "victim_client_id").agg(total("delay_ms").alias("delay_ms"))
 
 
 def moments_of(period: Period) -> int:

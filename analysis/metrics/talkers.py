@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 from analysis.arrays import summed, times_ms
 from analysis.metrics.clients import SUMS
 from analysis.metrics.few import Few
+from analysis.metrics.sums import total
 from analysis.scan import Usage
 
 CLIENT: Final = ("cluster", "user", "client_id")
@@ -23,7 +24,7 @@ _SCHEMA: Final = pa.schema([(name, pa.int64()) for name in (*_APART, *_MOVED)])
 
 def talkers(clients: DataFrame) -> DataFrame:
     """Return CLIENT and the sums of ``clients``: every byte of the rows is in one of them."""
-    return clients.groupBy(*CLIENT).agg(*(F.sum(name).alias(name) for name in SUMS))
+    return clients.groupBy(*CLIENT).agg(*(total(name).alias(name) for name in SUMS))
 
 
 def top(talkers: DataFrame, count: int) -> DataFrame:
@@ -43,7 +44,7 @@ def over_time(usage: Usage, found: DataFrame, count: int, step_s: int) -> DataFr
     most = most.append_column("place", pa.array(range(most.num_rows), pa.int64()))
     steps = _Steps(Few.of(most, CLIENT, "place"), step_s)
     parts = usage.scan(("time", *CLIENT, *_MOVED), steps, _SCHEMA)
-    summed = parts.groupBy(*_APART).agg(*(F.sum(name).alias(name) for name in _MOVED))
+    summed = parts.groupBy(*_APART).agg(*(total(name).alias(name) for name in _MOVED))
     return summed.join(F.broadcast(usage.spark.createDataFrame(most)), "place", "left")
 
 

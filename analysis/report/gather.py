@@ -11,6 +11,7 @@ from analysis.metrics.headroom import COUNTED
 from analysis.metrics.neighbours import CLIENT as NEIGHBOUR
 from analysis.metrics.period import Period
 from analysis.metrics.rates import RATED
+from analysis.metrics.sums import total
 from analysis.metrics.trend import days
 from analysis.report import words
 from analysis.report.findings import (
@@ -77,9 +78,9 @@ def _totals(tables: Tables, period: Period) -> Totals:
     sums = {
         "clients": F.count_if(named),
         "throttled": F.count_if(named & (muted > 0)),
-        "muted_ms": F.sum(muted),
-        "refused": F.sum("connections_refused"),
-        **{name: F.sum(name) for name in ("bytes_in", "bytes_out", "requests")},
+        "muted_ms": total(muted),
+        "refused": total("connections_refused"),
+        **{name: total(name) for name in ("bytes_in", "bytes_out", "requests")},
     }
     [found] = tables["talkers"].agg(*(column.alias(name) for name, column in sums.items())).collect()
     closeness = tables["headroom"].agg(
@@ -91,7 +92,7 @@ def _totals(tables: Tables, period: Period) -> Totals:
 
 def _throttled(muted: DataFrame, period: Period) -> list[Throttled]:
     """Return the clients that were muted longest, with the share of each step."""
-    sum_ms = F.sum("muted_ms").alias("muted_ms")
+    sum_ms = total("muted_ms").alias("muted_ms")
     worst = muted.groupBy(*_WHO).agg(sum_ms).orderBy(F.desc("muted_ms"), *_WHO).limit(_THROTTLED).collect()
     order = _numbered(period)
     shares = {tuple(row[name] for name in _WHO): [0.0] * len(order) for row in worst}
@@ -185,7 +186,7 @@ def _trends(tables: Tables, period: Period) -> list[Trend]:
 
 
 def _charges(chargeback: DataFrame) -> list[Charge]:
-    used = (F.sum(F.when(F.col("SkuId") == sku, F.col("ConsumedQuantity"))).alias(sku) for sku in RATED)
+    used = (total(F.when(F.col("SkuId") == sku, F.col("ConsumedQuantity"))).alias(sku) for sku in RATED)
     users = chargeback.groupBy(F.col("SubAccountId").alias("user")).agg(*used, F.sum("EffectiveCost").alias("cost"))
     most = users.orderBy(F.desc_nulls_last("cost"), (F.col("bytes_in") + F.col("bytes_out")).desc(), "user")
     return [Charge(**_of(row, *Charge.__slots__)) for row in most.limit(_CHARGES).collect()]

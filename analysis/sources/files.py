@@ -29,6 +29,6 @@ def stream(spark: SparkSession, directory: str, documents: int) -> DataFrame:
         "value",
         none.cast("string").alias("topic"),
         none.cast("int").alias("partition"),
-        none.cast("long").alias("offset"),
+        F.col("_metadata.file_block_start").alias("offset"),
         F.col("_metadata.file_path").alias("file"),
     )

@@ -11,7 +11,6 @@ from analysis.histogram import Floats
 from tests.analysis.records import Document, document, row
 
 REQUEST_BYTES: Final = 10_000
-CONNECTIONS: Final = 2
 MB: Final = 1e6
 
 
@@ -45,14 +44,14 @@ class Load:
             "rule": self.rule,
         }
         columns = {f"{self.word}_{name}": value for name, value in named.items()}
-        return {**columns, "requests": named["requests"], "broker": self.broker, "connections": CONNECTIONS}
+        return {**columns, "requests": named["requests"], "broker": self.broker, "connections": 2}
 
     @property
     def demand(self) -> Demand:
         """What the kernel makes of it by itself."""
         sent = np.floor(self.sent_bytes)[:, None]
         requests = np.ceil(sent / REQUEST_BYTES)
-        return Demand.recorded(sent, requests, np.where(sent > 0, float(CONNECTIONS), 0.0))
+        return Demand.recorded(sent, requests)
 
 
 def documents(

@@ -5,10 +5,10 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from analysis.fluid import Bounds, replay
+from analysis.fluid import replay
 from analysis.histogram import Floats
 from quotas.rate import Window
-from tests.analysis.workloads import MEAN_BYTES_PER_S, SHAPES, Recording, effective_rate, recordings, workloads
+from tests.analysis.workloads import MEAN_BYTES_PER_S, SHAPES, Recording, recordings, workloads
 from tests.reference.request_level import Run, Shape, run
 
 SECONDS = 900
@@ -37,7 +37,7 @@ def cells_of(recording: Recording) -> list[Cell]:
     outcome = replay(recording.demand, np.array(limits)[:, None], more=True, series=True)
     assert outcome.series is not None
     sent, throttle_s = outcome.series.sent_bytes[:, :, 0], outcome.series.throttle_s[:, :, 0]
-    in_flight = recording.shape.connections * recording.shape.request_bytes
+    in_flight = recording.shape.request_bytes
     return [
         Cell(
             in_flight / (11 * limit),
@@ -95,20 +95,22 @@ def test_the_mean_throttle_time(cells: list[Cell]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "limit", "ratio"),
+    ("shape", "limit"),
     [
-        (Shape(12, 1_000_000, 50e6), 0.7e6, 1.80),
-        (Shape(3, 1_000_000, 50e6), 1e6, 1.157),
-        (Shape(4, 100_000, 50e6), 1e6, 1.027),
-        (Shape(1, 1_000_000, 50e6), 1e6, 1.0),
+        (Shape(1_000_000, 50e6), 0.7e6),
+        (Shape(1_000_000, 50e6), 1e6),
+        (Shape(100_000, 50e6), 1e6),
+        (Shape(160_000, 50e6), 30e3),
     ],
 )
-def test_the_leak_of_steady_overload(shape: Shape, limit: float, ratio: float) -> None:
+def test_steady_overload_passes_the_limit_and_no_more(shape: Shape, limit: float) -> None:
+    """By 12, 3 and 4 connections, each held by itself, 1.80, 1.16 and 1.03 of it would pass (docs/quotas.md)."""
     real = run(np.full(2400, 4e6), shape, limit)
-    recording = Recording("overload", np.full(300, 4e6), shape, None, run(np.full(300, 4e6), shape, None))
-    passes = float(effective_rate([limit], recording.demand)[0, 0])
-    assert passes / limit == pytest.approx(ratio, rel=0.005)
-    assert passes == pytest.approx(sum(real.served_bytes[300:]) / 2100, rel=0.02)
+    assert sum(real.served_bytes[300:]) / 2100 == pytest.approx(limit, rel=0.03)
+    recording = Recording("overload", np.full(2400, 4e6), shape, None, run(np.full(2400, 4e6), shape, None))
+    outcome = replay(recording.demand, [limit], series=True)
+    assert outcome.series is not None
+    assert outcome.series.sent_bytes[300:, 0, 0].mean() == pytest.approx(limit, rel=0.05)
 
 
 @pytest.mark.parametrize("window", [Window(5, 1000), Window(6, 2000), Window(11, 500)])
@@ -121,17 +123,3 @@ def test_other_windows(window: Window) -> None:
         outcome = replay(recording.demand, [limit], window)
         assert outcome.throttled_s[0, 0] / SECONDS == pytest.approx(real.throttled_share, abs=0.05)
         assert outcome.sent_bytes[0, 0] == pytest.approx(sum(real.served_bytes), rel=0.02)
-
-
-@pytest.mark.parametrize("name", ["tides", "steady", "on and off"])
-def test_throttle_times_of_one_sample_at_most(name: str) -> None:
-    """As of request quotas: such a throttle holds nobody to the limit."""
-    due_bytes = workloads(SECONDS)[name]
-    shape = Shape(8, 500_000, 50e6)
-    recording = Recording(name, due_bytes, shape, None, run(due_bytes, shape, None))
-    for scale in SCALES:
-        limit = MEAN_BYTES_PER_S / 4 * scale
-        real = run(due_bytes, shape, limit, longest_ms=1000)
-        outcome = replay(recording.demand, [limit], bounds=Bounds(longest_s=1.0))
-        assert outcome.sent_bytes[0, 0] == pytest.approx(sum(real.served_bytes), rel=0.06)
-        assert outcome.throttle_s(1.0)[0, 0] <= 1.05

@@ -16,7 +16,7 @@ SECONDS = 600
 
 def demand_of(sent: list[float]) -> Demand:
     column = np.array(sent, dtype=float)[:, None]
-    return Demand(column, np.ones(1), np.ones(1), np.full(1, max(*sent, 1.0)))
+    return Demand(column, np.ones(1), np.full(1, max(*sent, 1.0)))
 
 
 def test_an_episode_moves_to_its_start() -> None:
@@ -44,7 +44,7 @@ def test_what_a_recording_can_tell(muted: list[float], answer: Answer) -> None:
 
 
 def test_nothing_recorded() -> None:
-    nothing = Demand.recorded(np.zeros((0, 1)), np.zeros((0, 1)), np.zeros((0, 1)))
+    nothing = Demand.recorded(np.zeros((0, 1)), np.zeros((0, 1)))
     assert bounds(nothing, np.zeros((0, 1))).answers == (Answer.EXACT,)
 
 
@@ -58,7 +58,7 @@ def test_high_has_the_same_bytes_earlier_and_no_faster(seed: int, seconds: int, 
     rng = np.random.default_rng(seed)
     sent = rng.integers(0, 50, (seconds, units)).astype(float)
     muted = rng.random((seconds, units)) * (rng.random((seconds, units)) < 0.4)
-    demand = Demand(sent, np.ones(units), np.ones(units), np.maximum(sent.max(axis=0), 1))
+    demand = Demand(sent, np.ones(units), np.maximum(sent.max(axis=0), 1))
     high = bounds(demand, muted).high.sent_bytes
     assert np.allclose(high.sum(axis=0), sent.sum(axis=0))
     assert (curve(high) >= curve(sent) - 1e-6).all()

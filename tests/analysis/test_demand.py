@@ -7,35 +7,32 @@ from analysis.demand import Arrivals, Demand, curve, gain, gather, surge_bytes
 
 
 def test_what_is_recorded() -> None:
-    demand = Demand.recorded([[100, 0], [300, 0]], [[1, 0], [3, 0]], [[2, 0], [6, 0]])
+    demand = Demand.recorded([[100, 0], [300, 0]], [[1, 0], [3, 0]])
     assert demand.sent_bytes.tolist() == [[100, 0], [300, 0]]
     assert demand.request_bytes.tolist() == [100, 1]
-    assert demand.connections.tolist() == [5, 1]
     assert demand.peak_bytes_per_s.tolist() == [3000, 1]
-    assert demand.in_flight_bytes.tolist() == [400, 0.1]
+    assert demand.in_flight_bytes.tolist() == [10, 0.1]
 
 
 def test_some_units_in_another_order() -> None:
-    demand = Demand.recorded([[1, 2, 3]], [[1, 1, 1]], [[4, 5, 6]]).only(np.array([2, 0]))
+    demand = Demand.recorded([[1, 2, 3]], [[1, 1, 1]]).only(np.array([2, 0]))
     assert demand.sent_bytes.tolist() == [[3, 1]]
-    assert demand.connections.tolist() == [6, 4]
+    assert demand.peak_bytes_per_s.tolist() == [30, 10]
 
 
 @pytest.mark.parametrize(
-    ("sent", "requests", "connections", "problem"),
+    ("sent", "requests", "problem"),
     [
-        ([[1.0]], [[1.0, 2.0]], [[1.0]], r"not \(1, 1\), \(1, 2\), \(1, 1\)"),
-        ([1.0], [1.0], [1.0], "second, unit"),
-        ([[-1.0]], [[1.0]], [[1.0]], "bytes must be finite"),
-        ([[1.0]], [[np.nan]], [[1.0]], "requests must be finite"),
-        ([[1.0]], [[1.0]], [[np.inf]], "connections must be finite"),
+        ([[1.0]], [[1.0, 2.0]], r"not \(1, 1\), \(1, 2\)"),
+        ([1.0], [1.0], "second, unit"),
+        ([[-1.0]], [[1.0]], "bytes must be finite"),
+        ([[1.0]], [[np.nan]], "requests must be finite"),
+        ([[1.0]], [[np.inf]], "requests must be finite"),
     ],
 )
-def test_columns_that_are_no_demand(
-    sent: list[list[float]], requests: list[list[float]], connections: list[list[float]], problem: str
-) -> None:
+def test_columns_that_are_no_demand(sent: list[list[float]], requests: list[list[float]], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
-        Demand.recorded(sent, requests, connections)
+        Demand.recorded(sent, requests)
 
 
 def test_rows_are_gathered_into_units() -> None:

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from analysis.documents import UnreadableError, read, table
 from analysis.faults import END_OF_TIME_MS, HEADER
-from analysis.schema import COLUMNS, COUNT, FILE, LIMIT, SMALL, TEXT, Column
+from analysis.schema import COLUMNS, FILE, LIMIT, TEXT, Column
 from tests.analysis.records import BEGIN_MS, Document, document, row, stored
 
 TWO_ROWS = [row("alice", bytes_in=7, produce_limit=1024.5, produce_rule="user=alice"), row(None, None, broker=-1)]
+DAY_MS = 86_400_000
 BY_NAME = {column.name: column for column in COLUMNS}
 
 
@@ -83,8 +84,8 @@ def test_a_document_without_rows_has_none() -> None:
     assert rows_of(document(0, []), document(1, TWO_ROWS))[0]["seq"] == 1
 
 
-@pytest.mark.parametrize("limit", [0, 1, 2**53 + 1, 2**63, 2**64 - 1, 10**30, 0.5, 1e308])
-def test_every_limit_that_json_has(limit: float) -> None:
+@pytest.mark.parametrize("limit", [0, 1, 2**53 + 1, 2**63, 2**64 - 1, 10**30, 0.5, 1e-3, 1e32])
+def test_every_limit_that_a_quota_file_can_say(limit: float) -> None:
     assert [each["produce_limit"] for each in rows_of(with_columns(produce_limit=[limit, None]))] == [
         float(limit),
         None,
@@ -92,10 +93,17 @@ def test_every_limit_that_json_has(limit: float) -> None:
 
 
 def test_the_largest_numbers() -> None:
-    largest = {"seq": 2**63 - 1, "samples": 2**31 - 1, "time_ms": END_OF_TIME_MS - 1}
-    first = rows_of({**with_columns(bytes_in=[2**63 - 1, 0], broker=[2**31 - 1, 0]), **largest})[0]
-    assert (first["bytes_in"], first["broker"], first["seq"]) == (2**63 - 1, 2**31 - 1, 2**63 - 1)
-    assert (first["samples"], first["time"].year) == (2**31 - 1, 9999)
+    largest = {"seq": 2**53, "samples": 1000, "sample_ms": 86_400, "interval_ms": DAY_MS, "time_ms": END_OF_TIME_MS - 1}
+    most = 125_000_000 * (DAY_MS + 60_000)
+    first = rows_of({**with_columns(bytes_in=[most, 0], broker=[2**31 - 1, 0]), **largest})[0]
+    assert (first["bytes_in"], first["broker"], first["seq"]) == (most, 2**31 - 1, 2**53)
+    assert (first["samples"], first["interval_ms"], first["time"].year) == (1000, DAY_MS, 9999)
+
+
+def test_a_gigabit_for_a_second_is_no_forgery() -> None:
+    """Nor is a megabyte that a stop found in its last millisecond, or a mute that a stall was late with."""
+    assert rows_of(with_columns(bytes_in=[10**9, 0], produce_muted_ms=[1500, 0]))[0]["bytes_in"] == 10**9
+    assert rows_of({**with_columns(bytes_in=[10**6, 0], requests=[5, 0]), "interval_ms": 1})[0]["bytes_in"] == 10**6
 
 
 FAULTS: list[tuple[str | bytes | Document, str]] = [
@@ -136,6 +144,41 @@ FAULTS: list[tuple[str | bytes | Document, str]] = [
     (with_columns(bytes_in=[1, -2], broker=[-1, -2]), "too small in rows.broker, rows.bytes_in"),
     (with_columns(fetch_limit=[-0.5, None]), "has numbers that are too small in rows.fetch_limit"),
     (with_columns(bytes_in=[None, -1]), "has numbers that are too small in rows.bytes_in"),
+    (with_fields(interval_ms=0), "interval_ms is 0, and may be from 1 to 86400000"),
+    (with_fields(interval_ms=2**62), "interval_ms is 4611686018427387904, and may be from 1 to 86400000"),
+    (with_fields(samples=0), "samples is 0, and may be from 1 to 1000"),
+    (with_fields(samples=1001), "samples is 1001, and may be from 1 to 1000"),
+    (with_fields(sample_ms=2**62), "sample_ms is 4611686018427387904, and may be from 1 to 3600000"),
+    (with_fields(samples=1000, sample_ms=86_401), "make a window of 86401000 ms, and may make 86400000"),
+    (with_fields(seq=2**62), "seq is 4611686018427387904, and may be from 0 to 9007199254740992"),
+    (with_fields(time_ms=0), "time_ms is 0, and may be from 1577836800000 to"),
+    (with_fields(cluster="x" * 1001), "cluster has 1001 bytes, and may have 1000"),
+    (with_fields(boot="ä" * 501), "boot has 1002 bytes, and may have 1000"),
+    (with_columns(user=["x", "ä" * 2**17 + "x"]), "rows.user[1] has 262145 bytes, and may have 262144"),
+    (
+        with_columns(fetch_bytes=[0, 2**62]),
+        "rows.fetch_bytes[1] is 4611686018427387904, and may be 7625000000000 in an",
+    ),
+    (with_columns(requests=[2**40, 0]), "rows.requests[0] is 1099511627776, and may be 61000000000 in an interval"),
+    (
+        with_columns(fetch_muted_ms=[61_001, 0]),
+        "rows.fetch_muted_ms[0] is 61001, and may be 61000 in an interval of 1000",
+    ),
+    (with_columns(request_time_ms=[10**15 + 1, 0]), "rows.request_time_ms[0] is 1000000000000001, and may be"),
+    (with_columns(connections=[10**8 + 1, None]), "rows.connections[0] is 100000001, and may be 100000000"),
+    (
+        with_columns(produce_limit=[1e308, None]),
+        "rows.produce_limit[0] is 1e+308, and may be 0, or from 0.001 to 1e+32",
+    ),
+    (
+        with_columns(produce_limit=[None, 5e-324]),
+        "rows.produce_limit[1] is 5e-324, and may be 0, or from 0.001 to 1e+32",
+    ),
+    ({**document(0, []), "rows": {"user": ["x"] * 10_001}}, "has 10001 rows, and may have 10000"),
+    (b"[" * 100_000, "is not JSON"),
+    (b'{"v": 1, "rows": ' + b'{"user": ' * 100_000, "is not JSON"),
+    (b'{"v": 1' + b" " * 2**23 + b"}", "has 8388616 bytes, and may have 8388608"),
+    (b'{"v": 1' + b"0" * 5000 + b"}", "is not JSON"),
 ]
 
 
@@ -144,6 +187,13 @@ def test_what_is_wrong_is_said(written: str | bytes | Document, said: str) -> No
     fault = fault_of(json.dumps(written) if isinstance(written, dict) else written)
     assert fault is not None
     assert said in fault
+
+
+def test_what_is_of_a_time_to_come_is_refused() -> None:
+    text = json.dumps(document(0, TWO_ROWS)).encode()
+    assert read(text, BEGIN_MS + 1).num_rows == 2
+    with pytest.raises(UnreadableError, match=f"time_ms is {BEGIN_MS}, more than a day ahead"):
+        read(text, BEGIN_MS)
 
 
 ODD = st.one_of(
@@ -164,10 +214,23 @@ def value_of(column: Column) -> st.SearchStrategy[Any]:
     if column.type == TEXT:
         plain = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
     elif column.type == LIMIT:
-        plain = st.floats(0, allow_infinity=False) | st.integers(0, 2**70)
+        plain = st.floats(1e-3, 1e32) | st.integers(0, 2**70)
     else:
-        plain = st.integers(0, 2**31 - 1)
+        most = int(largest(column, 1000))
+        plain = st.integers(0, most) | st.sampled_from([most, most + 1])
     return st.one_of(plain, plain, st.none(), ODD)
+
+
+def largest(column: Column, interval_ms: int) -> float:
+    """The bounds of docs/usage-records.md."""
+    name = column.name.removeprefix("produce_").removeprefix("fetch_")
+    per_ms = {"bytes": 125 * 10**6, "bytes_in": 125 * 10**6, "bytes_out": 125 * 10**6, "muted_ms": 1}
+    per_ms |= dict.fromkeys(("requests", "throttled", "connections_opened", "connections_refused"), 10**6)
+    if name in per_ms:
+        return per_ms[name] * (interval_ms + 60_000)
+    fixed = {"interval_ms": DAY_MS, "samples": 1000, "sample_ms": 3_600_000, "seq": 2**53, "connections": 10**8}
+    fixed |= {"request_time_ms": 10**15, "throttle_ms": 10**15, "time_ms": END_OF_TIME_MS - 1}
+    return fixed.get(name, 2**31 - 1)
 
 
 def worth(column: Column, value: Any) -> tuple[bool, Any]:
@@ -181,10 +244,9 @@ def worth(column: Column, value: Any) -> tuple[bool, Any]:
     if not isinstance(value, int | float):
         return False, None
     if column.type == LIMIT:
-        return value >= 0, float(value)
-    bits = {COUNT: 63, SMALL: 31}[column.type]
-    fits = isinstance(value, int) and -(2**bits) <= value < 2**bits
-    return fits and (column.least is None or value >= column.least), value
+        return value == 0 or 1e-3 <= value <= 1e32, float(value)
+    least = {"broker": -1, "time_ms": 1_577_836_800_000, "interval_ms": 1, "samples": 1, "sample_ms": 1}
+    return isinstance(value, int) and least.get(column.name, 0) <= value <= largest(column, 1000), value
 
 
 @given(st.data())
@@ -209,8 +271,8 @@ def test_each_field_is_taken_or_refused(data: st.DataObject) -> None:
     taken, _ = worth(field, value)
     if value is None:
         taken = field.missing is not None
-    elif field.name == "time_ms" and taken:
-        taken = value < END_OF_TIME_MS
+    elif taken and field.name in {"samples", "sample_ms"}:
+        taken = value * {"samples": 1000, "sample_ms": 11}[field.name] <= DAY_MS
     assert (fault_of(json.dumps(with_fields(**{field.name: value}))) is None) == taken
 
 

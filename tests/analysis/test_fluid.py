@@ -11,17 +11,16 @@ from analysis.histogram import BINS, Floats
 from analysis.outcome import Outcome, weighed
 from quotas.rate import Window
 from quotas.throttle import excess
-from tests.analysis.workloads import effective_rate
 
 WINDOW = Window()
 W = 11
 
 
-def one_unit(due_bytes: list[float], limit: float, connections: float, request: float, peak: float) -> list[float]:
+def one_unit(due_bytes: list[float], limit: float, request: float, peak: float) -> list[float]:
     """The model once more, for one unit and in plain words: what is sent in each second."""
     sent: list[float] = []
     waiting = 0.0
-    in_flight = max(connections - 1, 0.1) * request
+    in_flight = 0.1 * request
     for due in due_bytes:
         waiting += due
         before_s = excess(sum(sent[-10:]) / W, limit, W)
@@ -46,7 +45,7 @@ def demands(draw: st.DrawFn, *, units: int = 3) -> Demand:
     scale = draw(st.sampled_from([100, 3_000, 50_000]))
     sent = np.where(rng.random(shape) < draw(st.sampled_from([0.02, 0.3, 1.0])), rng.integers(1, scale, shape), 0)
     requests = np.ceil(sent / draw(st.sampled_from([100, 3_000, 50_000])))
-    return Demand.recorded(sent, requests, np.full(shape, draw(st.sampled_from([1, 2, 7]))))
+    return Demand.recorded(sent, requests)
 
 
 limits = st.lists(st.floats(50, 50_000), min_size=3, max_size=3).map(np.array)
@@ -61,7 +60,7 @@ def series_of(outcome: Outcome) -> tuple[Floats, Floats]:
 def test_each_unit_is_what_it_would_be_alone_and_in_plain_words(demand: Demand, limit: Floats) -> None:
     sent, _ = series_of(replay(demand, limit, series=True))
     for unit in range(3):
-        shape = (demand.connections[unit], demand.request_bytes[unit], demand.peak_bytes_per_s[unit])
+        shape = (demand.request_bytes[unit], demand.peak_bytes_per_s[unit])
         plain = one_unit(demand.sent_bytes[:, unit].tolist(), float(limit[unit]), *map(float, shape))
         assert np.allclose(np.cumsum(sent[:, 0, unit]), np.cumsum(plain), rtol=1e-6, atol=1)
 
@@ -89,7 +88,7 @@ def test_bytes_that_waited_for_less_than_a_bin_are_weighed_once() -> None:
 
 
 @given(demands(), limits)
-def test_nobody_sends_faster_than_the_connections_that_are_not_muted(demand: Demand, limit: Floats) -> None:
+def test_nobody_sends_faster_than_one_request_in_each_throttle_time(demand: Demand, limit: Floats) -> None:
     sent, _ = series_of(replay(demand, limit, series=True))
     sums = np.concatenate((np.zeros((W, *sent.shape[1:])), np.cumsum(sent, axis=0)))
     muted_s = np.maximum(excess((sums[W:] - sums[:-W]) / W, limit, W), 0)
@@ -111,7 +110,7 @@ def test_without_a_limit_all_passes_as_it_came(demand: Demand) -> None:
 def test_throttled_is_who_is_over_the_limit_in_the_open_loop(demand: Demand, limit: Floats) -> None:
     surge = surge_bytes(demand.sent_bytes, W)
     plain = [
-        one_unit(demand.sent_bytes[:, unit].tolist(), float(limit[unit]), 1, 1e-3, 1e6)
+        one_unit(demand.sent_bytes[:, unit].tolist(), float(limit[unit]), 1e-3, 1e6)
         != demand.sent_bytes[:, unit].tolist()
         for unit in range(3)
     ]
@@ -147,7 +146,7 @@ def test_a_period_in_two_parts(demand: Demand, limit: Floats, data: st.DataObjec
     cut = data.draw(st.integers(0, len(demand.sent_bytes)))
     bounds = Bounds(patience_s=patience_s)
     parts = [
-        Demand(sent, demand.request_bytes, demand.connections, demand.peak_bytes_per_s)
+        Demand(sent, demand.request_bytes, demand.peak_bytes_per_s)
         for sent in (demand.sent_bytes[:cut], demand.sent_bytes[cut:])
     ]
     whole = replay(demand, limit, bounds=bounds)
@@ -168,7 +167,7 @@ def burst(bounds: Bounds = Bounds()) -> Outcome:  # noqa: B008  frozen
     """2,000 bytes at once, then nothing, in requests of one byte on one connection."""
     sent = np.zeros((40, 1))
     sent[0] = 2000
-    demand = Demand(sent, np.ones(1), np.ones(1), np.full(1, 20_000.0))
+    demand = Demand(sent, np.ones(1), np.full(1, 20_000.0))
     return replay(demand, [100.0], bounds=bounds, series=True)
 
 
@@ -197,8 +196,8 @@ def test_who_gives_up_after_five_seconds() -> None:
     assert outcome.delay_s(1.0)[0, 0] == pytest.approx(5, rel=0.05)
 
 
-def test_what_waits_at_the_end_leaves_at_the_effective_rate() -> None:
-    demand = Demand.recorded(np.full((60, 1), 1000.0), np.full((60, 1), 100.0), np.ones((60, 1)))
+def test_what_waits_at_the_end_leaves_at_the_rate_of_the_limit() -> None:
+    demand = Demand.recorded(np.full((60, 1), 1000.0), np.full((60, 1), 100.0))
     outcome = replay(demand, [500.0])
     # 5,500 bytes pass in each eleven seconds, and what the last five of the minute allow.
     assert outcome.waiting_bytes[0, 0] == pytest.approx(60_000 - 5 * 5_500 - 5_000, abs=100)
@@ -207,7 +206,7 @@ def test_what_waits_at_the_end_leaves_at_the_effective_rate() -> None:
 
 
 def test_a_limit_that_is_raised_while_much_waits() -> None:
-    demand = Demand.recorded(np.full((200, 1), 1000.0), np.full((200, 1), 100.0), np.ones((200, 1)))
+    demand = Demand.recorded(np.full((200, 1), 1000.0), np.full((200, 1), 100.0))
     outcome = replay(demand, [500.0], changes={100: [10_000.0]}, series=True)
     sent, waiting = series_of(outcome)
     assert sent[44:77].mean() == pytest.approx(500, rel=0.01)  # three windows
@@ -218,29 +217,14 @@ def test_a_limit_that_is_raised_while_much_waits() -> None:
 
 
 def test_changes_beyond_the_period_do_not_matter() -> None:
-    demand = Demand.recorded(np.full((20, 1), 1000.0), np.full((20, 1), 100.0), np.ones((20, 1)))
+    demand = Demand.recorded(np.full((20, 1), 1000.0), np.full((20, 1), 100.0))
     assert replay(demand, [1e9], changes={20: [1.0]}).sent_bytes[0, 0] == 20_000
 
 
-def test_a_throttle_that_cannot_be_longer_than_a_sample_holds_nobody_back_for_long() -> None:
-    demand = Demand.recorded(np.full((100, 1), 1000.0), np.full((100, 1), 10.0), np.full((100, 1), 4.0))
-    bounded = replay(demand, [10.0], bounds=Bounds(longest_s=1.0))
-    assert bounded.throttle_s(1.0)[0, 0] <= 1.05
-    assert bounded.sent_bytes[0, 0] > 10 * replay(demand, [10.0]).sent_bytes[0, 0]
-
-
-def test_effective_rate_of_one_connection_is_the_limit() -> None:
-    demand = Demand.recorded(np.full((2, 2), 1000.0), np.ones((2, 2)), [[1.0, 12.0]] * 2)
-    rates = effective_rate([[500.0, 500.0], [1000.0, 1000.0]], demand)
-    assert rates.shape == (2, 2)
-    assert rates[:, 0].tolist() == [500.0, 1000.0]
-    assert rates[0, 1] == pytest.approx(250 * (1 + math.sqrt(1 + 4 * 11 * 1000 / (11 * 500))))
-
-
 def test_no_units_and_no_time() -> None:
-    nothing = Demand.recorded(np.zeros((0, 2)), np.zeros((0, 2)), np.zeros((0, 2)))
+    nothing = Demand.recorded(np.zeros((0, 2)), np.zeros((0, 2)))
     assert replay(nothing, [1.0, 2.0]).throttled_share.tolist() == [[0.0, 0.0]]
-    nobody = Demand.recorded(np.zeros((9, 0)), np.zeros((9, 0)), np.zeros((9, 0)))
+    nobody = Demand.recorded(np.zeros((9, 0)), np.zeros((9, 0)))
     assert replay(nobody, np.zeros((3, 0))).sent_bytes.shape == (3, 0)
 
 
@@ -255,12 +239,12 @@ def test_no_units_and_no_time() -> None:
     ],
 )
 def test_limits_that_do_not_fit(limits: list[float], changes: dict[int, list[float]] | None, problem: str) -> None:
-    demand = Demand.recorded(np.ones((3, 2)), np.ones((3, 2)), np.ones((3, 2)))
+    demand = Demand.recorded(np.ones((3, 2)), np.ones((3, 2)))
     with pytest.raises(ValueError, match=problem):
         replay(demand, limits, changes=changes)
 
 
 def test_a_window_below_a_second_is_refused() -> None:
-    demand = Demand.recorded(np.ones((3, 2)), np.ones((3, 2)), np.ones((3, 2)))
+    demand = Demand.recorded(np.ones((3, 2)), np.ones((3, 2)))
     with pytest.raises(ValueError, match="a window of 500 ms is too short"):
         replay(demand, [1.0, 1.0], Window(5, 100))

@@ -215,7 +215,7 @@ def test_a_source_that_gives_other_documents_when_asked_again_is_not_believed(
 ) -> None:
     site.add("a", document(0, ROWS), document(1, ROWS), document(1, ROWS))
     with monkeypatch.context() as patched:
-        patched.setattr(ingest, "staging", lambda _: staging())
+        patched.setattr(ingest, "staging", lambda *_: staging())
         with pytest.raises(RunError, match="did not have the same documents both times"):
             site.run_to_end()
     assert site.parts() == []

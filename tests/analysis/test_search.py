@@ -93,7 +93,7 @@ def test_recommended_quotas_meet_their_target_request_by_request(text: str) -> N
 def test_the_smallest_quota_meets_the_target_in_the_model(seed: int, text: str) -> None:
     rng = np.random.default_rng(seed)
     sent = np.where(rng.random((100, 4)) < rng.random(4), rng.integers(0, 10_000, (100, 4)), 0)
-    demand = Demand.recorded(sent, np.ceil(sent / 500), np.full(sent.shape, 3))
+    demand = Demand.recorded(sent, np.ceil(sent / 500))
     target = parse_target(text)
     quota = smallest(demand, target)
     used = sent.sum(axis=0) > 0
@@ -103,17 +103,16 @@ def test_the_smallest_quota_meets_the_target_in_the_model(seed: int, text: str) 
 
 
 def test_a_target_that_the_mean_rate_meets() -> None:
-    demand = Demand.recorded(np.full((60, 1), 100.0), np.ones((60, 1)), np.ones((60, 1)))
+    demand = Demand.recorded(np.full((60, 1), 100.0), np.ones((60, 1)))
     assert smallest(demand, parse_target("throttled share < 100 %"))[0] <= 110
 
 
 def test_nobody_and_nothing() -> None:
-    assert smallest(
-        Demand.recorded(np.zeros((9, 2)), np.zeros((9, 2)), np.zeros((9, 2))), parse_target("max delay < 1s")
-    ).tolist() == [0, 0]
-    assert smallest(
-        Demand.recorded(np.zeros((0, 1)), np.zeros((0, 1)), np.zeros((0, 1))), parse_target("max delay < 1s")
-    ).tolist() == [0]
+    assert smallest(Demand.recorded(np.zeros((9, 2)), np.zeros((9, 2))), parse_target("max delay < 1s")).tolist() == [
+        0,
+        0,
+    ]
+    assert smallest(Demand.recorded(np.zeros((0, 1)), np.zeros((0, 1))), parse_target("max delay < 1s")).tolist() == [0]
 
 
 @given(st.floats(0, 1e15))

@@ -55,8 +55,7 @@ def test_rows_reach_the_task_of_their_unit(rows: int) -> None:
             if series >= 0 and of_kind(each, word):
                 throttles = (each[f"{word}_{name}"] * enforced for name in ("muted_ms", "throttled", "throttle_ms"))
                 begin_ms = int(each["time"].timestamp() * 1000 + 0.5) - ORIGIN_MS[each["instance"]]
-                sent = (each[f"{word}_bytes"], each["connections"])
-                expected.append((series % 4, series, begin_ms, length_ms(each), *sent, *throttles))
+                expected.append((series % 4, series, begin_ms, length_ms(each), each[f"{word}_bytes"], *throttles))
     assert sorted(received(sender, tables(sender.columns, made[::2], made[1::2], rows=rows))) == sorted(expected)
 
 

@@ -18,15 +18,15 @@ MB = 1e6
 
 def rows(number: list[int], begin_ms: list[int], interval_ms: list[int], sent: list[float]) -> Rows:
     nothing = np.zeros(len(number))
-    return Rows(np.array(number), np.array(begin_ms), np.array(interval_ms), np.array(sent), nothing + 1, nothing)
+    return Rows(np.array(number), np.array(begin_ms), np.array(interval_ms), np.array(sent), nothing)
 
 
 def recorded_of(sent: Floats, muted_s: Floats | None = None, unit_of: list[int] | None = None) -> Recorded:
-    """What rows of one second say of [second, series]: of two connections, in requests of 10 kB."""
+    """What rows of one second say of [second, series], in requests of 10 kB."""
     second, series = np.nonzero(sent + (0 if muted_s is None else muted_s))
     muted = np.zeros(len(second)) if muted_s is None else muted_s[second, series] * 1000
     second_ms = np.full(len(second), 1000)
-    found = Rows(series, second * 1000, second_ms, sent[second, series], np.full(len(second), 2.0), muted)
+    found = Rows(series, second * 1000, second_ms, sent[second, series], muted)
     units = np.arange(sent.shape[1]) if unit_of is None else np.array(unit_of)
     requests: Floats = np.bincount(units, sent.sum(axis=0) / 10_000).astype(np.float64)
     return Recorded.of(Cells.of(found), units, requests, len(sent))
@@ -39,7 +39,7 @@ def dense(cells: Cells, seconds: int, numbers: int) -> Floats:
 
 
 def demand_of(sent: Floats) -> Demand:
-    return Demand.recorded(sent, sent / 10_000, np.where(sent > 0, 2.0, 0.0))
+    return Demand.recorded(sent, sent / 10_000)
 
 
 def bursts(seconds: int, series: int, seed: int = 3) -> Floats:
@@ -63,7 +63,6 @@ def test_long_intervals_are_spread_evenly() -> None:
     cells = Cells.of(rows([4], [500], [2500], [100.0]))
     assert cells.second.tolist() == [0, 1, 2]
     assert cells.sent_bytes.tolist() == pytest.approx([20, 40, 40])
-    assert cells.connections.tolist() == pytest.approx([0.5, 1, 1])
 
 
 def test_short_intervals_add_up() -> None:
@@ -149,3 +148,18 @@ def test_held_up_until_the_recording_ended() -> None:
     muted_s = np.zeros_like(sent)
     muted_s[90:, 1] = 1
     assert recorded_of(sent, muted_s).answers == (Answer.EXACT, Answer.UNKNOWN)
+
+
+def test_years_in_which_nothing_was_sent_take_no_time() -> None:
+    """Also between two throttles: neither the replay nor the demand at most goes through them second by second."""
+    seconds = 10**9
+    burst = np.full(20, 3 * MB)
+    second = np.concatenate((np.arange(20), np.arange(20) + seconds - 20))
+    sent, muted_ms = np.tile(burst, 2), np.full(40, 500.0)
+    found = Rows(np.zeros(40, dtype=np.intp), second * 1000, np.full(40, 1000), sent, muted_ms)
+    recorded = Recorded.of(Cells.of(found), np.zeros(1, dtype=np.intp), np.full(1, 400.0), seconds)
+    (stretch,) = recorded.stretches(np.arange(1), 1)
+    for high in (False, True):
+        outcome = stretch.replay(np.array([[MB]]), WINDOW, high=high)
+        assert outcome.demand_bytes[0, 0] == pytest.approx(sent.sum())
+        assert outcome.seconds == seconds

@@ -165,7 +165,7 @@ def test_scenarios_do_not_disturb_each_other(rows: Usage, found: WhatIf) -> None
 
 def held_up(limit: float, **fields: Any) -> tuple[Load, Floats, Shape]:
     """What a client recorded that wanted 0.8 MB/s in the mean, and had ``limit``: under 0.9 MB/s it gets all of it."""
-    shape = Shape(connections=2, request_bytes=10_000, peak_bytes_per_s=50e6)
+    shape = Shape(request_bytes=10_000, peak_bytes_per_s=50e6)
     due_bytes = np.where(np.arange(SECONDS) % 100 < 50, 1.6 * MB, 0.0)
     real = run(due_bytes, shape, limit)
     load = Load(

@@ -4,21 +4,18 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from analysis.demand import Demand
 from analysis.histogram import Floats
-from analysis.leak import leaking, limits_of
-from quotas.rate import Window
 from tests.reference.request_level import Run, Shape, run
 
 MEAN_BYTES_PER_S: Final = 1e6
 
 SHAPES: Final = (
-    Shape(connections=1, request_bytes=50_000, peak_bytes_per_s=50e6),
-    Shape(connections=4, request_bytes=50_000, peak_bytes_per_s=50e6),
-    Shape(connections=12, request_bytes=100_000, peak_bytes_per_s=50e6),
-    Shape(connections=3, request_bytes=500_000, peak_bytes_per_s=50e6),
+    Shape(request_bytes=50_000, peak_bytes_per_s=50e6),
+    Shape(request_bytes=50_000, peak_bytes_per_s=50e6),
+    Shape(request_bytes=100_000, peak_bytes_per_s=50e6),
+    Shape(request_bytes=500_000, peak_bytes_per_s=50e6),
 )
 """From many small requests to those that the window hardly holds."""
 
@@ -51,7 +48,7 @@ class Recording(NamedTuple):
     def demand(self) -> Demand:
         sent = np.array(self.run.served_bytes)[:, None]
         requests = np.array(self.run.requests)[:, None]
-        return Demand.recorded(sent, requests, np.full(sent.shape, float(self.shape.connections)))
+        return Demand.recorded(sent, requests)
 
     @property
     def muted_s(self) -> Floats:
@@ -67,9 +64,3 @@ def recordings(seconds: int, shapes: tuple[Shape, ...] = SHAPES) -> Iterator[Rec
     for name, due_bytes in workloads(seconds).items():
         for shape in shapes:
             yield Recording(name, due_bytes, shape, None, run(due_bytes, shape, None))
-
-
-def effective_rate(limit: ArrayLike, demand: Demand) -> Floats:
-    """What passes of a demand under steady overload, [scenario, unit]."""
-    limits = limits_of(limit, len(demand.connections))
-    return leaking(limits, (demand.connections - 1) * demand.request_bytes, Window().keep_ms / 1000)

@@ -30,12 +30,11 @@ class Recording:
 
     sent_bytes: Floats
     requests: Floats
-    connections: Floats
     muted_s: Floats
 
     @property
     def demand(self) -> Demand:
-        return Demand.recorded(self.sent_bytes, self.requests, self.connections)
+        return Demand.recorded(self.sent_bytes, self.requests)
 
 
 def documents(bootstrap: str, topic: str) -> list[Document]:
@@ -75,7 +74,7 @@ def totals(found: Iterable[Document], client_id: str) -> Sums[str]:
 def recording(found: Iterable[Document], counters: Sequence[Counter], begin_s: float, seconds: int) -> Recording:
     """Take the records of ``seconds`` from ``begin_s`` (Unix time) on, of intervals of one second."""
     number = {counter: number for number, counter in enumerate(counters)}
-    sent, requests, connections, muted_ms = np.zeros((4, seconds, len(counters)))
+    sent, requests, muted_ms = np.zeros((3, seconds, len(counters)))
     for row in rows(found):
         second = round(row["time_ms"] / 1000 - begin_s)
         for word in ("produce", "fetch"):
@@ -85,5 +84,4 @@ def recording(found: Iterable[Document], counters: Sequence[Counter], begin_s: f
             sent[second, at] += row[f"{word}_bytes"]
             requests[second, at] += row[f"{word}_requests"]
             muted_ms[second, at] += row[f"{word}_muted_ms"]
-            connections[second, at] = row["connections"]
-    return Recording(sent, requests, connections, muted_ms / 1000)
+    return Recording(sent, requests, muted_ms / 1000)

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
 
 from tests.harness.kafka import KafkaCluster
 from tests.harness.load import produce_request
@@ -16,6 +18,8 @@ from tests.integration.recorded import documents, totals
 pytestmark = pytest.mark.integration
 
 NODE_ID = 5
+PRELUDE_BYTES = 14 + len("forger") + 12
+"""Of a Produce v7: header, no transactional id, acks, timeout, how many topics."""
 REQUESTS = 200
 SHORT_WINDOW = {"window": {"samples": 3, "size": "1s"}}
 QUOTAS = "quotas:\n  - {entity: {client-id: slow}, producer_byte_rate: 100000}\n"
@@ -74,3 +78,35 @@ def test_files_where_there_is_no_topic(cluster: KafkaCluster, data_topic: str, t
     lines = [line for path in sorted(tmp_path.iterdir()) for line in path.read_text(encoding="utf-8").splitlines()]
     sums = totals([json.loads(line) for line in lines], "filed")
     assert (sums["bytes_in"], sums["bytes_out"]) == (sent, received)
+
+
+def test_no_client_produces_to_the_usage_topic(cluster: KafkaCluster, data_topic: str) -> None:
+    usage_topic = fresh_name("usage")
+    cluster.create_topic(usage_topic, leader=NODE_ID)
+    settings = {"usage": {"topic": {"name": usage_topic}, "interval": "200ms"}}
+    with SluiceProcess(cluster.bootstrap, cluster.node_ids, settings=settings) as sluice:
+        for topics in ((usage_topic,), (data_topic, usage_topic)):
+            with (
+                Connection(sluice.broker_addresses[NODE_ID], timeout_s=30.0) as connection,
+                pytest.raises(ConnectionError),
+            ):
+                connection.exchange(produce_to(*topics))
+        with KafkaProducer(
+            bootstrap_servers=str(sluice.bootstrap), retries=0, max_block_ms=20_000, request_timeout_ms=10_000
+        ) as producer:
+            assert producer.send(data_topic, b"mine").get(30).offset >= 0
+            with pytest.raises(KafkaError):
+                producer.send(usage_topic, b'{"v": 1}').get(30)
+        refused = sluice.metrics().value("sluice_frames_rejected_total", side="client", cause="protected_topic")
+        assert refused >= 3
+        wait_until(lambda: shipped(sluice) > 0, "records shipped")
+        assert sluice.stop() == 0
+    assert totals(documents(cluster.bootstrap, usage_topic), "forger")["connections_opened"] == 2
+
+
+def produce_to(*topics: str) -> bytes:
+    """One record each."""
+    data = b"".join(produce_request(topic, "forger", 500)[PRELUDE_BYTES:] for topic in topics)
+    whole = produce_request("", "forger", 500)[4:PRELUDE_BYTES]
+    body = whole[:-4] + len(topics).to_bytes(4, "big") + data
+    return len(body).to_bytes(4, "big") + body

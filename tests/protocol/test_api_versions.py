@@ -67,6 +67,7 @@ def test_advertised_limits() -> None:
     assert limits[18] == (0, 5)
     assert advertised_limits(fetch_max_version=None)[FETCH] == (0, 18)
     assert advertised_limits(fetch_max_version=12)[FETCH] == (0, 12)
+    assert (limits[0], advertised_limits(produce_max_version=12)[0]) == ((0, 13), (0, 12))
     share = advertised_limits(share_groups=True)
     assert share.keys() - limits.keys() == {76, 77, 78, 79, 90, 91, 92}
     assert share[78] == (1, 2)  # v0 was a preview

@@ -1,13 +1,14 @@
 """The buffer drops the oldest and counts them; the shipper loses nothing while a sink is away and comes back."""
 
 import asyncio
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from proxy import usage_shipping
+from proxy import usage_files, usage_shipping
 from proxy.usage_files import FileSink
 from proxy.usage_records import Document, Recorder
 from proxy.usage_shipping import Buffer, RefusedError, Shipper, Shipping, SinkError
@@ -240,6 +241,32 @@ def test_files_are_complete_when_they_have_their_name(tmp_path: Path) -> None:
     assert [path.name for path in found] == [f"edge_1-boot-{number:06}.jsonl" for number in range(3)]
     lines = [line for path in found for line in path.read_text(encoding="ascii").splitlines()]
     assert [int(line) for line in lines] == list(range(7))
+
+
+@pytest.mark.parametrize("umask", [0, 0o022, 0o777])
+def test_files_are_their_owners_alone_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        write(files(tmp_path / "usage"), 7)
+    finally:
+        os.umask(before)
+    made = [tmp_path / "usage", *(tmp_path / "usage").iterdir()]
+    assert [oct(path.stat().st_mode & 0o7777) for path in made] == ["0o700", *["0o600"] * (len(made) - 1)]
+    assert len(made) > 1
+
+
+def test_a_file_is_its_owners_alone_before_a_byte_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    monkeypatch.setattr(usage_files, "flock", lambda file, _: seen.append(os.fstat(file.fileno()).st_mode & 0o7777))
+    write(files(tmp_path), 1)
+    assert seen[0] == 0o600
+
+
+def test_a_directory_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
+    (tmp_path / "usage").mkdir()
+    (tmp_path / "usage").chmod(0o750)
+    write(files(tmp_path / "usage"), 1)
+    assert (tmp_path / "usage").stat().st_mode & 0o7777 == 0o750
 
 
 def test_the_oldest_files_go_when_there_are_too_many(tmp_path: Path) -> None:

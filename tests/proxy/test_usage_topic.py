@@ -11,8 +11,9 @@ from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, MessageSize
 from proxy import usage_topic
 from proxy.usage_records import Document
 from proxy.usage_shipping import RefusedError, SinkError
-from proxy.usage_topic import Login, TopicSink
+from proxy.usage_topic import TopicSink
 from proxy.usage_topic_creation import Topic, ensure
+from proxy.usage_topic_login import Login
 
 TOPIC = Topic("usage", 12, -1, 3_600_000)
 CONTROLLER, BROKER = 7, 3
@@ -84,7 +85,10 @@ async def _open() -> None:
 
 
 def sink(login: Login | None = None, knock: Any = _open) -> TopicSink:
-    return TopicSink(TOPIC, lambda: login or Login(("a:1", "b:2"), None), knock, "edge-1")
+    async def ready() -> Login:
+        return login or Login(("a:1", "b:2"), None)
+
+    return TopicSink(TOPIC, ready, knock, "edge-1")
 
 
 def test_documents_go_to_the_topic_keyed_by_the_instance() -> None:

@@ -1,22 +1,22 @@
 """Every request of one client under one quota, charged to ``quotas.rate.Rate`` itself: what the fluid model is held to.
 
-The client has n channels (connections with one request in flight each) and sends requests of r bytes as they fall
-due, the oldest first. A request goes out on whichever channel is free first; its bytes take r / P seconds of the line
-that the channels share. A channel whose request exceeds the quota is muted for the throttle time; the others go on.
+The client sends requests of r bytes as they fall due, the oldest first, by any number of connections: while the counter
+owes a throttle time, nobody's next request goes, and when it is over the first one in line does. What went beyond a
+window's worth is made good before, too, where Kafka forgets it with its sample. A request's bytes take r / P seconds of
+the wire that the connections share.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from heapq import heapreplace
 
 from quotas.rate import Rate, Window
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a client sends: n connections, requests of r bytes, a line of P bytes per second."""
+    """How a client sends: requests of r bytes, over a wire of P bytes per second."""
 
-    connections: int
     request_bytes: int
     peak_bytes_per_s: float
 
@@ -28,7 +28,7 @@ class Run:
     served_bytes: list[float]
     requests: list[int]
     muted_s: list[float]
-    """How much of each second at least one connection was muted in."""
+    """How much of each second the counter was in debt."""
     throttles_s: list[float]
     waits_s: list[float]
     """How long after falling due each request was sent."""
@@ -51,32 +51,33 @@ def run(
     shape: Shape,
     limit: float | None,
     window: Window = Window(),  # noqa: B008  frozen
-    *,
-    longest_ms: int | None = None,
 ) -> Run:
     """Let ``demand_bytes`` (by second, falling due evenly within it) pass as ``shape`` says, under ``limit``."""
     demand = list(demand_bytes)
     seconds = len(demand)
-    rate = Rate(window, limit, longest_ms)
+    rate = Rate(window, limit)
+    debt = _Debt(limit, window)
     due_s = _due(demand, shape.request_bytes)
     transfer_s = shape.request_bytes / shape.peak_bytes_per_s
-    free_s = [0.0] * shape.connections
-    line_s = 0.0
+    wire_s = over_s = 0.0
     served = [0.0] * seconds
     requests = [0] * seconds
     throttles_s: list[float] = []
     waits_s: list[float] = []
     sent_s: list[float] = []
-    mutes: list[tuple[float, float]] = []
+    held: list[tuple[float, float]] = []
     for at_s in due_s:
-        now_s = max(at_s, line_s, free_s[0])
+        joins_s = max(at_s, wire_s)
+        now_s = max(joins_s, over_s)
+        if now_s > joins_s:
+            held.append((joins_s, now_s))
         if now_s >= seconds:
             break
         throttle_ms = rate.charge(shape.request_bytes, int(now_s * 1000))
-        line_s = now_s + transfer_s
-        heapreplace(free_s, max(line_s, now_s + throttle_ms / 1000))
+        wire_s = now_s + transfer_s
+        over_s = max(over_s, now_s + throttle_ms / 1000, now_s + debt.spend(shape.request_bytes, now_s))
         if throttle_ms:
-            mutes.append((now_s, now_s + throttle_ms / 1000))
+            held.append((now_s, over_s))
         served[int(now_s)] += shape.request_bytes
         requests[int(now_s)] += 1
         throttles_s.append(throttle_ms / 1000)
@@ -85,12 +86,27 @@ def run(
     return Run(
         served,
         requests,
-        _union(mutes, seconds),
+        _union(held, seconds),
         throttles_s,
         waits_s,
         _most_waiting(due_s, sent_s) * shape.request_bytes,
         (len(due_s) - len(sent_s)) * shape.request_bytes,
     )
+
+
+class _Debt:
+    """What was sent and the limit has not made good yet."""
+
+    def __init__(self, limit: float | None, window: Window) -> None:
+        self._limit = limit or math.inf
+        self._window_s = window.keep_ms / 1000
+        self._bytes = self._at_s = 0.0
+
+    def spend(self, size: int, now_s: float) -> float:
+        """Return for how long a window's worth is exceeded."""
+        self._bytes = max(self._bytes - self._limit * (now_s - self._at_s), 0) + size
+        self._at_s = now_s
+        return self._bytes / self._limit - self._window_s
 
 
 def _due(demand: list[float], request_bytes: int) -> list[float]:

@@ -1,4 +1,4 @@
-"""What passes a quota in the long run: Kafka's leaks, by the requests of the connections that are not muted yet."""
+"""Limits as a replay takes them."""
 
 from typing import Final
 
@@ -9,14 +9,6 @@ from analysis.histogram import Floats
 
 _UNLIMITED: Final = 1e300
 """An infinite quota, without its infinities."""
-
-
-def leaking(limit: Floats, others_bytes: Floats, window_s: float) -> Floats:
-    """Return the bytes per second that pass under steady overload; ``others_bytes`` are those of all but one.
-
-    Twelve connections with requests of 1 MB at 0.7 MB/s pass 1.8 times that.
-    """
-    return np.asarray(limit / 2 * (1 + np.sqrt(1 + 4 * others_bytes / (window_s * limit))))
 
 
 def limits_of(limits: ArrayLike, units: int) -> Floats:

@@ -1,0 +1,224 @@
+"""Documents by somebody who wants no report to succeed: refused, or harmless to every sum that is made of them."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from analysis import arrays, ingest
+from analysis.arrays import MOST_SUM, added
+from analysis.cli import analyze
+from analysis.documents import UnreadableError, read, table
+from analysis.faults import HEADER, bounds_of
+from analysis.gathering import Gathered, Throttles
+from analysis.ingest import Ingestion, Tally
+from analysis.metrics.clients import SUMS
+from analysis.metrics.headroom import Counted
+from analysis.parquet import encoded, joined
+from analysis.recommend import Search
+from analysis.schema import COLUMNS, LIMIT, TEXT
+from analysis.search import parse_target
+from analysis.series import Cells, Recorded, Rows
+from analysis.sources import files
+from analysis.whatif import Replay
+from quotas.rate import Window
+from tests.analysis.records import BEGIN_MS, Document, document, row, write_jsonl
+
+HUGE = [2**53, 2**62, 2**63 - 1, 2**63, 2**64 - 1, 2**64, 10**30, -1, -(2**63)]
+SAID = {field.name: field for field in HEADER if field.type != TEXT and field.name != "time_ms"}
+NUMBERS = [column for column in COLUMNS if column.type != TEXT]
+
+
+@st.composite
+def hostile(draw: st.DrawFn) -> Document:
+    """Some fields and columns at the edge of what is taken, and sometimes beyond it."""
+    beyond = draw(st.booleans())
+    fields: dict[str, Any] = {}
+    for name in draw(st.lists(st.sampled_from(sorted(SAID)), unique=True)):
+        bounds = bounds_of(SAID[name], 0)
+        assert bounds is not None
+        fields[name] = draw(st.sampled_from([*map(int, bounds), *(HUGE if beyond else ())]))
+    interval_ms = min(fields.get("interval_ms", 1000), 10**12)
+    rows = []
+    for _ in range(draw(st.integers(1, 4))):
+        columns: dict[str, Any] = {"produce_rule": "user=eve", "produce_limit": 1e6}
+        for column in draw(st.lists(st.sampled_from(NUMBERS), unique_by=lambda each: each.name)):
+            bounds = bounds_of(column, interval_ms)
+            assert bounds is not None
+            edges = [1e-3, *bounds] if column.type == LIMIT else [int(bound) for bound in bounds]
+            columns[column.name] = draw(st.sampled_from([*edges, *(HUGE if beyond else ())]))
+        rows.append(row(draw(st.sampled_from(["eve", "mallory"])), "app", **columns))
+    if beyond and draw(st.booleans()):
+        fields["time_ms"] = draw(st.sampled_from([0, 1, BEGIN_MS * 1000, *HUGE]))
+    return {**document(0, rows, second=draw(st.integers(0, 5))), **fields}
+
+
+def taken(documents: Sequence[Document]) -> pa.Table | None:
+    """What is stored of them, as workers are given it."""
+    found = []
+    for each in documents:
+        try:
+            found.append(read(json.dumps(each).encode(), BEGIN_MS + arrays.DAY_MS))
+        except UnreadableError:
+            continue
+    return joined([encoded(table(found))]) if found else None
+
+
+def finite(values: Any) -> bool:
+    return bool(np.isfinite(np.asarray(values, dtype=float)).all() and (np.asarray(values) >= 0).all())
+
+
+@given(st.lists(hostile(), min_size=1, max_size=6), st.sampled_from([1, 1000, 10**6, 10**9]))
+def test_sums_are_those_of_python_up_to_where_they_stop(documents: list[Document], times: int) -> None:
+    """``times``: so often are rows there, which are summed in so many steps."""
+    rows = taken(documents)
+    if rows is None:
+        return
+    sums = added(rows, ("user",), dict.fromkeys(SUMS, "sum"))
+    many = pa.concat_tables([sums] * 3).combine_chunks()
+    for user in sums["user"].to_pylist():
+        mine = [each for each in rows.to_pylist() if each["user"] == user]
+        for name in SUMS:
+            exact = sum(each[name] for each in mine)
+            [found] = [each[name] for each in sums.to_pylist() if each["user"] == user]
+            assert found == min(exact, MOST_SUM)
+            [again] = [each[name] for each in added(many, ("user",), {name: "sum"}).to_pylist() if each["user"] == user]
+            assert again == min(3 * found, MOST_SUM)
+    large = pa.table({"user": ["eve"] * 40, "bytes_in": [min(MOST_SUM, 2**40 * times)] * 40})
+    assert added(large, ("user",), {"bytes_in": "sum"})["bytes_in"].to_pylist() == [min(40 * 2**40 * times, MOST_SUM)]
+
+
+@given(st.lists(hostile(), min_size=1, max_size=6))
+def test_used_over_limit_is_a_number(documents: list[Document]) -> None:
+    rows = taken(documents)
+    if rows is None:
+        return
+    limit = rows["produce_limit"].to_numpy()
+    chosen = limit > 0
+    counted = pa.table(
+        {
+            "counter": np.zeros(int(chosen.sum()), dtype=np.int64),
+            "time_ms": arrays.times_ms(rows)[chosen],
+            "limit": limit[chosen],
+            "bytes": arrays.ints(rows, "produce_bytes")[chosen],
+        }
+    )
+    if counted.num_rows:
+        of_counter = Counted.of(0, 11_000, counted)
+        assert finite(of_counter.used(1000))
+        assert of_counter.rows().num_rows == len(of_counter.counter)
+
+
+def test_who_uses_nothing_unusual_keeps_all_digits_beside_who_does() -> None:
+    bytes_ = np.concatenate((np.full(50, 2**60), np.arange(1, 51)))
+    time_ms = BEGIN_MS + 1000 * np.tile(np.arange(50), 2)
+    rows = {"counter": np.repeat([7, 8], 50), "time_ms": time_ms, "limit": np.full(100, 10.0), "bytes": bytes_}
+    used = Counted.of(0, 11_000, pa.table(rows)).used(1000)
+    assert used[50:].tolist() == [sum(range(max(end - 10, 1), end + 1)) / 110 for end in range(1, 51)]
+    assert finite(used)
+
+
+@given(st.lists(hostile(), min_size=1, max_size=6), st.sampled_from([1e-3, 1e6, 1e32]))
+def test_a_replay_is_of_numbers(documents: list[Document], limit: float) -> None:
+    rows = taken(documents)
+    if rows is None:
+        return
+    begin_ms = arrays.times_ms(rows)
+    interval_ms = np.clip(arrays.ints(rows, "interval_ms"), 1, 10_000)
+    _, number = np.unique(np.asarray(rows["user"].combine_chunks().indices), return_inverse=True)
+    columns = [arrays.ints(rows, f"produce_{name}").astype(float) for name in ("bytes", "muted_ms")]
+    cells = Cells.of(Rows(number, begin_ms - begin_ms.min(), interval_ms, columns[0], columns[1]))
+    units = int(number.max()) + 1
+    requests = np.bincount(number, arrays.ints(rows, "produce_requests"), units).astype(float)
+    recorded = Recorded.of(cells, np.arange(units), requests, int(cells.second.max()) + 1)
+    nothing = np.zeros(0)
+    gathered = Gathered(np.arange(units), recorded, Throttles(nothing.astype(np.intp), nothing, nothing))
+    limits = np.full((1, units), limit)
+    for batch in Replay(Window(), limits, np.full(units, np.nan))(gathered):
+        assert all(finite(column) for name, column in zip(batch.schema.names, batch.columns, strict=True)), batch
+    for batch in Search(Window(), parse_target("p99 throttle < 100 ms"))(gathered):
+        assert all(finite(column) for column in batch.columns)
+
+
+HONEST = [
+    document(
+        second,
+        [
+            row("alice", bytes_in=1000, produce_bytes=990, requests=1, produce_requests=1, connections=1)
+            | {"produce_limit": 1e6, "produce_rule": "user=alice"}
+        ],
+        boot="honest",
+    )
+    for second in range(120)
+]
+HOUR_MS = 3_600_000
+MOST_BYTES = 125_000_000 * (HOUR_MS + 60_000)
+COUNTS: dict[str, Any] = {
+    **dict.fromkeys(("bytes_in", "bytes_out", "produce_bytes", "fetch_bytes"), MOST_BYTES),
+    **dict.fromkeys(
+        ("requests", "produce_requests", "fetch_requests", "produce_throttled"), 10**6 * (HOUR_MS + 60_000)
+    ),
+    **dict.fromkeys(("request_time_ms", "produce_throttle_ms", "fetch_throttle_ms"), 10**15),
+    **dict.fromkeys(("produce_muted_ms", "fetch_muted_ms"), HOUR_MS + 60_000),
+    **dict.fromkeys(("produce_rule", "fetch_rule"), "user=eve"),
+    "produce_limit": 1e-3,
+    "fetch_limit": 1e32,
+    "connections": 10**8,
+}
+WORST = row("eve", **COUNTS)
+ACCEPTED = [document(seq, [WORST] * 1000, second=seq, boot="worst", interval_ms=HOUR_MS) for seq in range(3)] + [
+    document(0, [row("mallory", bytes_in=7)], boot="long", interval_ms=86_400_000),
+    document(0, [row("mallory", bytes_in=7)], boot="old", time_ms=1_577_836_800_000),
+    document(0, [row("mallory", bytes_in=7)], boot="window", samples=1, sample_ms=1),
+    document(2**53, [row("mallory", bytes_in=7)], second=1, boot="window", samples=24, sample_ms=3_600_000),
+]
+"""All of eve's come to more than 2^60 bytes."""
+REFUSED = [
+    document(0, [WORST], boot="x", interval_ms=2**62),
+    document(0, [WORST], boot="x", samples=0),
+    document(0, [WORST], boot="x", samples=2**31 - 1),
+    document(0, [{**WORST, "bytes_in": 2**62}], boot="x"),
+    document(0, [{**WORST, "produce_limit": 1e308}], boot="x"),
+    document(0, [WORST], boot="x", time_ms=253_402_300_799_000),
+]
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_a_report_of_a_period_with_hostile_documents_is_made(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    write_jsonl(folder / "edge.jsonl", [*HONEST, *REFUSED[:3], "{" * 1000, *ACCEPTED, *REFUSED[3:]])
+    told: list[str] = []
+    place = str(tmp_path / "warehouse")
+    ingestion = Ingestion(spark, place, told.append, lambda: BEGIN_MS + 3_600_000)
+    ingest.run(files.stream(spark, str(folder), 1000), ingestion, str(tmp_path / "checkpoint"), None)
+    rows = len(HONEST) + 3 * 1000 + 4
+    assert ingestion.total == Tally(documents=len(HONEST) + len(ACCEPTED), rows=rows, rejected=7)
+    rejected = [line for line in told if line.startswith("rejected")]
+    assert [line.partition(": ")[2].rpartition("/")[2] for line in rejected] == [
+        "edge.jsonl, line 121: interval_ms is 4611686018427387904, and may be from 1 to 86400000",
+        "edge.jsonl, line 122: samples is 0, and may be from 1 to 1000",
+        "edge.jsonl, line 123: samples is 2147483647, and may be from 1 to 1000",
+    ]
+    quotas = tmp_path / "proposed.yaml"
+    quotas.write_text("quotas: [{entity: {user: {default: true}}, producer_byte_rate: 1000}]\n", encoding="utf-8")
+    for command in (
+        ["report", "--out", str(tmp_path / "out")],
+        ["whatif", "--quotas", str(quotas), "--json"],
+        ["recommend", "--target", "p99 throttle < 100 ms", "--out", str(tmp_path / "new.yaml")],
+    ):
+        done = CliRunner().invoke(analyze, [command[0], "--warehouse", place, *command[1:]])
+        assert done.exit_code == 0, (command, done.output, done.exception)
+    clients = spark.read.parquet(f"{next((tmp_path / 'out').iterdir())}/talkers").collect()
+    sums = {each.user: each for each in clients}
+    assert (sums["alice"].bytes_in, sums["alice"].requests) == (120_000, 120)
+    assert sums["eve"].bytes_in == MOST_SUM
