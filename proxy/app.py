@@ -18,6 +18,7 @@ from proxy import __version__
 from proxy.admin import AdminServer
 from proxy.clock import now_ms
 from proxy.drain import drain
+from proxy.endings import Endings
 from proxy.failures import describe
 from proxy.identity.distinguished_name import rfc2253
 from proxy.identity.gssapi import Acceptor, Unread, acceptor
@@ -27,6 +28,7 @@ from proxy.identity.ssl_mapping import parse_rules
 from proxy.in_flight import Rules
 from proxy.lag import watch as watch_lag
 from proxy.listeners import Admission, Listener
+from proxy.places import Places
 from proxy.quota_file import QuotaFile
 from proxy.rejections import Rejections
 from proxy.reload import FileWatch
@@ -126,7 +128,14 @@ class App:
             clock=now_ms,
         )
         rules = self._rules()
-        admission = Admission(self._admits, settings.limits.authentication_timeout_s, self._stats, self._rejections)
+        limits = settings.limits
+        places = Places(
+            most=self._connections_limit,
+            most_of_ip=limits.connections_per_ip,
+            overrides=dict(limits.connections_per_ip_overrides.pairs),
+            most_before_request=limits.connections_before_request,
+        )
+        admission = Admission(places, limits, self._stats, self._rejections)
         if any(each.broker_host is not None for each in settings.listeners):
             ignore_undecodable_names()
         for each in settings.listeners:
@@ -149,6 +158,7 @@ class App:
         for cluster in self._routes.clusters:
             spawn(cluster.watch(), "ask for Metadata")
         spawn(self._tidy(), "drop what is idle")
+        spawn(Endings(self._listeners, limits, self._stats, now_ms).watch(), "end sessions that are over")
         spawn(watch_lag(self._stats.observe_lag), "measure event-loop lag")
         spawn(FileWatch([self._quotas.path], self._quotas.reload).run(), "watch the quota file")
         for listener in self._listeners:
@@ -237,9 +247,6 @@ class App:
         if room < 2:
             raise OSError(f"a limit of {hard} open files leaves no room for connections: raise it (ulimit -n)")
         return room // 2
-
-    def _admits(self) -> bool:
-        return self._stats.sessions.total() < self._connections_limit and not self._stopping.is_set()
 
     async def _reload(self) -> None:
         await self._quotas.load()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from config.settings import Limits
 from config.settings import Listener as ListenerSettings
 from config.units import Address
 from protocol.errors import Cause, ProtocolError
@@ -14,10 +15,12 @@ from protocol.locator import Endpoint
 from proxy.accepting import Acceptor
 from proxy.arrivals import Arrival, Arrivals, LeftEarly
 from proxy.clock import now_ms
-from proxy.cluster import Cluster
+from proxy.cluster import UNKNOWN, Broker, Cluster
 from proxy.failures import describe
+from proxy.first_request import is_request
 from proxy.identity.sasl import SaslRules
 from proxy.in_flight import CLIENT, Rules
+from proxy.places import FullError, Places
 from proxy.rejections import Rejections
 from proxy.session import Session
 from proxy.stats import Stats
@@ -32,10 +35,10 @@ log = structlog.get_logger("sluice.listener")
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What all listeners have in common: ``admits`` says whether one more connection may be taken."""
+    """What all listeners have in common."""
 
-    admits: Callable[[], bool]
-    authentication_timeout_s: float
+    places: Places
+    limits: Limits
     stats: Stats
     rejections: Rejections
 
@@ -71,10 +74,13 @@ class Listener:
             self.tls = ListenerTls(settings.tls, name_of, self._hosts if settings.broker_host is not None else None)
             self._stats.certificate_expiry_s[self.name] = self.tls.expires_at_s
         self._told: dict[int, tuple[bytes, int]] = {}
-        self._acceptor = Acceptor(self.name, self._take, self._not_accepted)
-        self._arrivals = Arrivals(settings, self.tls, admission.authentication_timeout_s, self._begin)
+        limits = admission.limits
+        self._acceptor = Acceptor(self.name, self._take, self._not_accepted, limits.socket_send_buffer_bytes)
+        self._arrivals = Arrivals(settings, self.tls, limits, self._begin, self._named, self._client_lost)
         self._arriving: dict[Arrival, asyncio.Task[None]] = {}
         self._deadlines: dict[Session, asyncio.TimerHandle] = {}
+        self._unnamed: dict[Session, tuple[Broker, BrokerEnd]] = {}
+        """Sessions whose broker's node id is not known yet."""
         self.sessions: set[Session] = set()
 
     # ------------------------------------------------------------------------------------------------- addresses
@@ -86,6 +92,8 @@ class Listener:
 
     def open_broker(self, node_id: int) -> None:
         """Be there for ``node_id``: its address takes connections when this returns."""
+        if self._unnamed:
+            spawn(self._name_brokers(), "name the brokers of bootstrap sessions")
         if node_id in self._told or not self._acceptor.open:
             return
         settings = self._settings
@@ -143,16 +151,26 @@ class Listener:
     # ------------------------------------------------------------------------------------------------- connections
 
     def _take(self, client: socket.socket, peer: Address, node_id: int | None) -> None:
-        if not self._admission.admits():
-            self._stats.connections[self.name, "refused_limit"] += 1
-            self._meters.refused += 1
-            client.close()
+        deadline_s = asyncio.get_running_loop().time() + self._admission.limits.authentication_timeout_s
+        arrival = Arrival(client, peer, node_id, deadline_s, self._crowd_out)
+        if self._arrivals.is_load_balancer(peer):
+            arrival.host = ""
+        try:
+            self._admission.places.enter(arrival)
+        except (FullError, ProtocolError) as error:
+            self._refuse(arrival, error)
             return
         self._stats.connections[self.name, "accepted"] += 1
         self._stats.sessions[self.name] += 1
-        deadline_s = asyncio.get_running_loop().time() + self._admission.authentication_timeout_s
-        arrival = Arrival(client, peer, node_id, deadline_s)
         self._arriving[arrival] = spawn(self._serve(arrival), "serve a client")
+
+    def _refuse(self, arrival: Arrival, error: FullError | ProtocolError) -> None:
+        arrival.client.close()
+        self._meters.refused += 1
+        if isinstance(error, ProtocolError):
+            self._reject(arrival, error)
+        else:
+            self._stats.connections[self.name, "refused_limit"] += 1
 
     def _not_accepted(self) -> None:
         self._stats.connections[self.name, "not_accepted"] += 1
@@ -166,28 +184,40 @@ class Listener:
         except (LeftEarly, OSError):
             self._stats.connections[self.name, "left_early"] += 1
         finally:
-            self._arriving.pop(arrival, None)
             if arrival.session is None:
-                self._stats.sessions[self.name] -= 1
-                if not arrival.taken:
-                    arrival.client.close()
+                self._give_up(arrival)
         if arrival.session is not None:
-            await self._connect(arrival.session, arrival.node_id)
+            await self._connect(arrival.session, arrival)
 
-    def _begin(self, arrival: Arrival, end: ClientEnd) -> Session | None:
-        if not self._acceptor.open:
-            return None
+    def _give_up(self, arrival: Arrival) -> None:
+        self._arriving.pop(arrival, None)
+        self._stats.sessions[self.name] -= 1
+        if not arrival.taken:
+            arrival.client.close()
+        if arrival.end is not None and arrival.end.is_open:
+            arrival.end.abort()
+        else:
+            self._client_lost(arrival)
+
+    def _named(self, arrival: Arrival, peer: Address) -> None:
+        self._admission.places.name(arrival, peer.host)
+
+    def _crowd_out(self, arrival: Arrival, error: ProtocolError) -> None:
+        self._meters.refused += 1
+        self._reject(arrival, error)
+        self._arriving[arrival].cancel()
+
+    def _begin(self, arrival: Arrival, end: ClientEnd, begun: bytes) -> Session | None:
+        """Make the session of a client whose first request has come, and was nothing else than that."""
         by_sasl = self._settings.authentication == "sasl"
+        if not is_request(begun, self._rules, authenticated=not by_sasl):
+            return None
         user = ANONYMOUS
         if self.tls is not None and end.tls is not None:
             if arrival.server_name is not None:
                 arrival.node_id = self._hosts.get(arrival.server_name.lower(), arrival.node_id)
-            try:
-                # With SASL it is SASL that says who the client is, as in Kafka: a certificate then only lets it in.
-                user = user if by_sasl else self.tls.user_of(end.tls)
-            except ProtocolError as error:
-                self._reject(arrival, error)
-                return None
+            # With SASL it is SASL that says who the client is, as in Kafka: a certificate then only lets it in.
+            user = user if by_sasl else self.tls.user_of(end.tls)
         session = Session(
             self._rules,
             end,
@@ -200,19 +230,26 @@ class Listener:
             authenticated=not by_sasl,
         )
         arrival.session = session
+        arrival.settle()
+        del self._arriving[arrival]
+        self._admission.places.settle(arrival)
         self.sessions.add(session)
         if by_sasl:
             loop = asyncio.get_running_loop()
             self._deadlines[session] = loop.call_at(arrival.deadline_s, self._overdue, session)
         return session
 
-    async def _connect(self, session: Session, node_id: int | None) -> None:
+    async def _connect(self, session: Session, arrival: Arrival) -> None:
         """Connect ``session`` to its broker, or on the bootstrap address to the first that takes the connection."""
-        for broker in self._cluster.candidates(node_id):
-            end = BrokerEnd(session)
+        if arrival.node_id is None:
+            await self._cluster.first_answer()
+        for broker in self._cluster.candidates(arrival.node_id):
+            end = BrokerEnd(session, lambda: self._end_lost(arrival))
+            arrival.open_ends += 1
             try:
                 await self._cluster.open(broker, end)
             except (OSError, TimeoutError) as error:
+                self._end_lost(arrival)
                 self._cluster.note_attempt(broker, error)
                 continue
             self._cluster.note_attempt(broker, None)
@@ -220,9 +257,39 @@ class Listener:
                 end.close()
             else:
                 session.connected(end, broker.node_id)
+                if broker.node_id == UNKNOWN:
+                    self._unnamed[session] = (broker, end)
+                    await self._name_brokers()
             return
         self._stats.connections[self.name, "broker_unreachable"] += 1
         session.close()
+
+    async def _name_brokers(self) -> None:
+        """Charge the sessions of bootstrap addresses for their brokers, as soon as these are known.
+
+        A session whose broker cannot be told from its address is closed after what is in flight: quotas are per
+        broker, and the next connection is to one that is known.
+        """
+        if not self._cluster.brokers:
+            return
+        for session, (bootstrap, end) in list(self._unnamed.items()):
+            node_id = await self._cluster.node_at(bootstrap, end.peer)
+            if self._unnamed.pop(session, None) is None:
+                continue  # closed meanwhile, or named
+            if node_id == UNKNOWN:
+                session.drain()
+            else:
+                session.requests.meet(node_id)
+
+    def _client_lost(self, arrival: Arrival) -> None:
+        arrival.settle()
+        self._end_lost(arrival)
+
+    def _end_lost(self, arrival: Arrival) -> None:
+        """Give the place to others once both descriptors are closed."""
+        arrival.open_ends -= 1
+        if not arrival.open_ends:
+            self._admission.places.leave(arrival)
 
     def _overdue(self, session: Session) -> None:
         self._deadlines.pop(session, None)
@@ -232,6 +299,7 @@ class Listener:
         if session in self.sessions:
             self.sessions.discard(session)
             self._stats.sessions[self.name] -= 1
+            self._unnamed.pop(session, None)
             deadline = self._deadlines.pop(session, None)
             if deadline is not None:
                 deadline.cancel()

@@ -11,6 +11,7 @@ from typing import Protocol, cast
 from protocol.errors import ProtocolError
 from proxy.clock import now_ms
 from proxy.in_flight import BROKER, CLIENT
+from proxy.kernel import LOST, Options, Tcp, bound_receive_buffer, keep_alive, look_at
 from proxy.session import Session
 
 HIGH_WATER_BYTES = 256 * 1024
@@ -22,7 +23,7 @@ TLS_WRITE_BYTES = 48 * 1024
 and each connection keeps a buffer of that size (fetch of 1 MiB: 1.2 times HAProxy's cost at once, 0.95 in parts)."""
 
 LINGER_S = 10.0
-"""How long a closed end may take to send what was written, and to end TLS, before it is cut off."""
+"""How long a closed end may take none of what was written, or not end TLS, before it is cut off."""
 
 
 class _TlsTransport(Protocol):
@@ -30,9 +31,12 @@ class _TlsTransport(Protocol):
 
 
 class _End(asyncio.Protocol):
-    """A ``Wire`` over an asyncio transport, safe to call whatever state the transport is in."""
+    """A ``Wire`` over an asyncio transport, safe to call whatever state the transport is in.
 
-    __slots__ = ("_cut_off", "_feed", "_lost", "_transport", "tls", "write")
+    ``on_lost`` is called when its socket is closed, however that came.
+    """
+
+    __slots__ = ("_cut_off", "_feed", "_lost", "_on_lost", "_transport", "tls", "write")
 
     _feed: Callable[[bytes, int], None]
     _transport: asyncio.Transport
@@ -41,10 +45,14 @@ class _End(asyncio.Protocol):
     tls: ssl.SSLObject | None
     write: Callable[[bytes], None]
 
+    def __init__(self, on_lost: Callable[[], None]) -> None:
+        self._on_lost = on_lost
+        self._lost = True  # it is not connected yet
+        self._cut_off = None
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
-        self._cut_off = None
         self._lost = False
         self.write = self._transport.write
         self.tls = transport.get_extra_info("ssl_object")
@@ -68,45 +76,105 @@ class _End(asyncio.Protocol):
         if not self._transport.is_closing():  # asyncio's TLS transport cannot be closed twice
             self._transport.close()
         if self._cut_off is None and (self.tls is not None or self._transport.get_write_buffer_size()):
-            self._cut_off = asyncio.get_running_loop().call_later(LINGER_S, self._transport.abort)
+            self._linger()
 
     def abort(self) -> None:
-        self._transport.abort()
+        if not self._lost:
+            self._transport.abort()
+
+    @property
+    def is_open(self) -> bool:
+        """It is connected, and its socket not closed yet."""
+        return not self._lost
+
+    def look(self) -> Tcp:
+        """Return what the kernel knows of this end."""
+        connection = None if self._lost else self._socket
+        return LOST if connection is None else look_at(connection)
+
+    @property
+    def _socket(self) -> Options | None:
+        """None when it is closed: uvloop's transport forgets it before it says that it is lost."""
+        return cast("Options | None", self._transport.get_extra_info("socket"))
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  a reset is as good as an end here
         self._lost = True
         if self._cut_off is not None:
             self._cut_off.cancel()
+        self._on_lost()
+
+    def _linger(self) -> None:
+        acked_bytes = self.look().acked_bytes
+        self._cut_off = asyncio.get_running_loop().call_later(LINGER_S, self._cut_off_unless_past, acked_bytes)
+
+    def _cut_off_unless_past(self, acked_bytes: int) -> None:
+        """Cut off a peer that has taken nothing since ``acked_bytes``."""
+        if self.look().acked_bytes > acked_bytes:
+            self._linger()
+        else:
+            self._transport.abort()
 
 
 class ClientEnd(_End):
-    """What a client is connected to. ``begin`` makes its session, or returns None to refuse it."""
+    """What a client is connected to.
 
-    __slots__ = ("_begin", "_session")
+    ``begin`` is given all that came so far and makes the session, or returns None where more has to come first. It
+    raises ProtocolError to refuse the client, which ``refused`` then tells.
+    """
 
-    def __init__(self, begin: Callable[["ClientEnd"], Session | None]) -> None:
+    __slots__ = ("_begin", "_begun", "_receive_buffer_bytes", "_session", "refused")
+
+    def __init__(
+        self,
+        begin: Callable[["ClientEnd", bytes], Session | None],
+        on_lost: Callable[[], None],
+        receive_buffer_bytes: int = -1,
+    ) -> None:
+        super().__init__(on_lost)
         self._begin = begin
+        self._begun = b""
         self._session: Session | None = None
+        self._receive_buffer_bytes = receive_buffer_bytes
+        self.refused: ProtocolError | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        self._feed = self._greet
         if self.tls is not None:
             self.write = self._write_encrypted
-        session = self._session = self._begin(self)
-        del self._begin  # it holds what brought the client here, which is over
-        if session is None:
-            self.abort()
-        else:
-            self._feed = session.requests.feed
 
     def data_received(self, data: bytes) -> None:
         try:
             self._feed(data, now_ms())
         except ProtocolError as error:
-            cast("Session", self._session).reject(CLIENT, error)
+            if self._session is not None:
+                self._session.reject(CLIENT, error)
+            else:
+                self.refused = error
+                self.abort()
+
+    def _greet(self, data: bytes, now_ms: int) -> None:
+        if self.refused is not None:
+            return
+        begun = self._begun + data
+        session = self._session = self._begin(self, begun)
+        if session is None:
+            self._begun = begun
+            return
+        del self._begin, self._begun  # they hold what brought the client here, which is over
+        self._feed = session.requests.feed
+        self._feed(begun, now_ms)
+
+    def bound_receive_buffer(self) -> None:
+        """Have the kernel receive no more than ``limits.socket_receive_buffer`` ahead of what is read, from now on."""
+        if self._receive_buffer_bytes > 0 and (connection := self._socket) is not None:
+            bound_receive_buffer(connection, self._receive_buffer_bytes)
+            self._receive_buffer_bytes = -1
 
     def eof_received(self) -> bool:
         self._finished()
+        if self.tls is not None and self._cut_off is None:
+            self._linger()
         # Without TLS answers may still be on their way, and the session closes this end. With TLS the transport is
         # closing already: asyncio's knows no half-close.
         return self.tls is None and self._session is not None and not self._session.closed
@@ -122,6 +190,8 @@ class ClientEnd(_End):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         if self.tls is not None and exc is None:
+            if self._session is not None and not self._session.closed:
+                self._session.client_blocked(False)  # what is written now goes nowhere
             self._finished()
         elif self._session is not None:
             self._session.close()
@@ -148,9 +218,21 @@ class BrokerEnd(_End):
 
     __slots__ = ("_session",)
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, on_lost: Callable[[], None]) -> None:
+        super().__init__(on_lost)
         self._session = session
         self._feed = session.answers.feed
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if (connection := self._socket) is not None:
+            keep_alive(connection)
+
+    @property
+    def peer(self) -> tuple[str, int]:
+        """Host and port that it is connected to, as numbers."""
+        name = self._transport.get_extra_info("peername")
+        return name[0], name[1]
 
     def data_received(self, data: bytes) -> None:
         try:
