@@ -162,7 +162,8 @@ class Listener:
             return
         self._stats.connections[self.name, "accepted"] += 1
         self._stats.sessions[self.name] += 1
-        self._arriving[arrival] = spawn(self._serve(arrival), "serve a client")
+        task = self._arriving[arrival] = spawn(self._serve(arrival), "serve a client")
+        task.add_done_callback(lambda _: self._served(arrival))  # also where it was cancelled before it began
 
     def _refuse(self, arrival: Arrival, error: FullError | ProtocolError) -> None:
         arrival.client.close()
@@ -183,14 +184,14 @@ class Listener:
             self._reject(arrival, error)
         except (LeftEarly, OSError):
             self._stats.connections[self.name, "left_early"] += 1
-        finally:
-            if arrival.session is None:
-                self._give_up(arrival)
         if arrival.session is not None:
             await self._connect(arrival.session, arrival)
 
-    def _give_up(self, arrival: Arrival) -> None:
-        self._arriving.pop(arrival, None)
+    def _served(self, arrival: Arrival) -> None:
+        """Close what is left of a connection that came to no session."""
+        if arrival.session is not None:
+            return
+        del self._arriving[arrival]
         self._stats.sessions[self.name] -= 1
         if not arrival.taken:
             arrival.client.close()
@@ -203,9 +204,11 @@ class Listener:
         self._admission.places.name(arrival, peer.host)
 
     def _crowd_out(self, arrival: Arrival, error: ProtocolError) -> None:
-        self._meters.refused += 1
-        self._reject(arrival, error)
-        self._arriving[arrival].cancel()
+        task = self._arriving.get(arrival)
+        if task is not None and not task.done():
+            self._meters.refused += 1
+            self._reject(arrival, error)
+            task.cancel()
 
     def _begin(self, arrival: Arrival, end: ClientEnd, begun: bytes) -> Session | None:
         """Make the session of a client whose first request has come, and was nothing else than that."""

@@ -24,7 +24,7 @@ from quotas.kinds import QuotaKind
 from tests.proxy.fake_broker import FakeBroker
 from tests.proxy.playbook import Play
 
-TIMEOUT_S = 8.0
+TIMEOUT_S = 30.0
 
 
 @contextmanager

@@ -321,6 +321,21 @@ async def test_silent_connections_cost_no_broker_and_leave_room(pki: Pki, encryp
         assert (len(proxy.places), proxy.places.before_request, len(one.connections)) == (5, 4, 2)
 
 
+async def test_a_flood_within_one_turn_of_the_loop_leaves_nothing_behind() -> None:
+    """Connections that make room before anybody has looked at them are closed, too."""
+    async with fake_broker() as one, front(one, limits={"connections_before_request": 3}) as proxy:
+        flood = [socket.create_connection(("127.0.0.1", proxy.bootstrap_port)) for _ in range(40)]
+        await until(37, lambda: proxy.rejected().get("connections_before_request", 0))
+        await until(3, proxy.stats.sessions.total)
+        for gone in flood[:37]:
+            gone.settimeout(TIMEOUT_S)
+            assert gone.recv(1) == b""
+        for each in flood:
+            each.close()
+        await until(0, lambda: len(proxy.places))
+        assert (proxy.stats.sessions.total(), proxy.listener._arriving) == (0, {})
+
+
 @pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "TLS"])
 async def test_one_address_may_have_so_many_and_no_more(pki: Pki, encrypted: bool) -> None:
     tls, context = (pki.settings(), pki.client()) if encrypted else (None, None)
