@@ -123,7 +123,7 @@ class Limits(Section):
     connections_before_request: Count = Field(
         1000,
         description="The most connections at once that have not sent a request yet, those in their TLS handshake among "
-        "them. Beyond it one is closed: the oldest of the address that has most of them.",
+        "them. Beyond it, those that are older than five seconds make room: the oldest of the address that has most.",
     )
     idle_s: Seconds = Field(
         600.0,

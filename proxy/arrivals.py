@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from config.listener import Listener as ListenerSettings
-from config.settings import Limits
 from config.units import Address
 from protocol.errors import Cause, ProtocolError
+from proxy.places import Place
 from proxy.proxy_protocol import MAX_HEADER_BYTES, Header, is_header, parse
 from proxy.session import Session
 from proxy.tls import HANDSHAKE, HANDSHAKE_RECORD, Handshake, ListenerTls, why_failed
@@ -32,104 +32,89 @@ class LeftEarly(Exception):  # noqa: N818  no error: health checks do it all day
 
 
 class Arrival(Handshake):
-    """One accepted connection: what there is of it until it has a session, and from then on whose place it is."""
+    """One accepted connection, until it has a session."""
 
     __slots__ = (
-        "_crowded_out",
+        "awaited",
         "deadline_s",
         "end",
-        "host",
+        "is_overdue",
         "node_id",
-        "open_ends",
         "peer",
+        "place",
         "session",
         "settled",
         "taken",
     )
 
-    def __init__(
-        self,
-        client: socket.socket,
-        peer: Address,
-        node_id: int | None,
-        deadline_s: float,
-        crowded_out: Callable[["Arrival", ProtocolError], None],
-    ) -> None:
+    place: Place
+
+    def __init__(self, client: socket.socket, peer: Address, node_id: int | None, deadline_s: float) -> None:
         super().__init__(client)
         self.peer = peer
         """The client: the socket's peer, or whom the PROXY header names."""
-        self.host = peer.host
         self.node_id = node_id
         """The broker that it wants, None for any."""
         self.deadline_s = deadline_s
         """On the loop's clock: when its first request has to be there, and it has to be authenticated."""
-        self._crowded_out = crowded_out
+        self.awaited = "PROXY protocol header"
+        self.is_overdue = False
         self.taken = False
         """A transport owns the socket."""
-        self.open_ends = 1
-        """How many descriptors it has: the client's, and later the broker's."""
         self.end: ClientEnd | None = None
         self.settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when it has a session, or will never have one."""
         self.session: Session | None = None
-
-    def make_room(self, error: ProtocolError) -> None:
-        """Go, before the first request: somebody else has its place."""
-        self._crowded_out(self, error)
 
     def settle(self) -> None:
         """Take note that it has a session now, or that its socket is closed."""
         if not self.settled.done():
             self.settled.set_result(None)
 
+    def end_lost(self) -> None:
+        """Take note that its socket is closed."""
+        self.settle()
+        self.place.end_lost()
+
 
 class Arrivals:
     """What the clients of one listener go through.
 
     ``begin`` is given what a client has said so far: it makes the session, returns None where more has to come first,
-    or raises ProtocolError. ``named`` is told whom a load balancer forwards, and may raise it, too; ``on_lost`` that a
-    client's socket is closed.
+    or raises ProtocolError. ``named`` is told whom a load balancer forwards, and may raise it, too.
     """
 
     def __init__(
         self,
         settings: ListenerSettings,
         tls: ListenerTls | None,
-        limits: Limits,
+        receive_buffer_bytes: int,
         begin: Callable[[Arrival, ClientEnd, bytes], Session | None],
         named: Callable[[Arrival, Address], None],
-        on_lost: Callable[[Arrival], None],
     ) -> None:
         self._networks = settings.proxy_protocol.networks if settings.proxy_protocol is not None else ()
         self._tls = tls
-        self._limits = limits
+        self._receive_buffer_bytes = receive_buffer_bytes
         self._begin = begin
         self._named = named
-        self._on_lost = on_lost
         self._handshakes = Pace(HANDSHAKES_IN_A_TURN)
 
     async def receive(self, arrival: Arrival) -> None:
         """Bring ``arrival`` to its session. Raises ProtocolError or LeftEarly where it does not come to one."""
-        awaited = "PROXY protocol header"
-        try:
-            async with asyncio.timeout_at(arrival.deadline_s):
-                if self.is_load_balancer(arrival.peer):
-                    header = await read_header(arrival.client)
-                    arrival.peer = header.source or arrival.peer
-                    self._named(arrival, arrival.peer)
-                if self._tls is None:
-                    arrival.taken = True
-                    await self._connect(arrival)
-                else:
-                    awaited = "TLS handshake"
-                    await self._secure(arrival, self._tls)
-                awaited = "request"
-                await arrival.settled
-                if arrival.session is None:
-                    raise (arrival.end and arrival.end.refused) or LeftEarly
-        except TimeoutError:
-            timeout_s = self._limits.authentication_timeout_s
-            raise ProtocolError(Cause.AUTHENTICATION_TIMEOUT, f"no {awaited} within {timeout_s:g} s") from None
+        if self.is_load_balancer(arrival.peer):
+            header = await read_header(arrival.client)
+            arrival.peer = header.source or arrival.peer
+            self._named(arrival, arrival.peer)
+        if self._tls is None:
+            arrival.taken = True
+            await self._connect(arrival)
+        else:
+            arrival.awaited = "TLS handshake"
+            await self._secure(arrival, self._tls)
+        arrival.awaited = "request"
+        await arrival.settled
+        if arrival.session is None:
+            raise (arrival.end and arrival.end.refused) or LeftEarly
 
     def is_load_balancer(self, peer: Address) -> bool:
         """Whether ``peer`` has to say by a PROXY header whom it forwards."""
@@ -160,8 +145,8 @@ class Arrivals:
     def _end(self, arrival: Arrival) -> ClientEnd:
         arrival.end = ClientEnd(
             lambda end, begun: self._begin(arrival, end, begun),
-            lambda: self._on_lost(arrival),
-            self._limits.socket_receive_buffer_bytes,
+            arrival,
+            self._receive_buffer_bytes,
         )
         return arrival.end
 

@@ -13,10 +13,11 @@ from typing import Final, Protocol, cast
 import structlog
 
 from config.settings import Limits
+from proxy.in_flight import Wire
 from proxy.kernel import Tcp
 from proxy.session import Session
 from proxy.stats import Stats
-from proxy.transports import LINGER_S, ClientEnd
+from proxy.transports import LINGER_S, BrokerEnd, ClientEnd
 
 log = structlog.get_logger("sluice.sessions")
 
@@ -34,13 +35,7 @@ class Ending(StrEnum):
     LOST = "lost"
 
 
-class Looked(Protocol):
-    """An end that the kernel can be asked about."""
-
-    def look(self) -> Tcp: ...
-
-
-class Place(Protocol):
+class Sessions(Protocol):
     """A listener, with the sessions made there."""
 
     @property
@@ -52,7 +47,7 @@ class Place(Protocol):
 class Endings:
     """Looks at the sessions of ``listeners`` and closes those that are over."""
 
-    def __init__(self, listeners: Sequence[Place], limits: Limits, stats: Stats, clock: Callable[[], int]) -> None:
+    def __init__(self, listeners: Sequence[Sessions], limits: Limits, stats: Stats, clock: Callable[[], int]) -> None:
         self._listeners = listeners
         self._idle_ms = round(limits.idle_s * 1000)
         self._unread_ms = round(limits.unread_s * 1000)
@@ -80,7 +75,9 @@ class Endings:
 
     def _look_at(self, name: str, session: Session, before: tuple[int, int] | None) -> None:
         now_ms = self._clock()
-        client = cast("Looked", session.client).look()
+        client = cast("ClientEnd", session.client).look()
+        if session.broker is not None:
+            cast("BrokerEnd", session.broker).keep_alive()
         since_ms = now_ms
         if session.unread or client.is_lost:
             if before is not None and before[0] == client.acked_bytes:
@@ -108,6 +105,6 @@ class Endings:
         return None
 
 
-def _is_gone(broker: object) -> bool:
+def _is_gone(broker: Wire | None) -> bool:
     """Whether a broker has closed its side, which is not noticed while nobody reads what it sends."""
-    return broker is not None and cast("Looked", broker).look().peer_finished
+    return broker is not None and cast("BrokerEnd", broker).look().peer_finished

@@ -20,7 +20,7 @@ from proxy.failures import describe
 from proxy.first_request import is_request
 from proxy.identity.sasl import SaslRules
 from proxy.in_flight import CLIENT, Rules
-from proxy.places import FullError, Places
+from proxy.places import FullError, Place, Places
 from proxy.rejections import Rejections
 from proxy.session import Session
 from proxy.stats import Stats
@@ -76,8 +76,10 @@ class Listener:
         self._told: dict[int, tuple[bytes, int]] = {}
         limits = admission.limits
         self._acceptor = Acceptor(self.name, self._take, self._not_accepted, limits.socket_send_buffer_bytes)
-        self._arrivals = Arrivals(settings, self.tls, limits, self._begin, self._named, self._client_lost)
+        self._arrivals = Arrivals(settings, self.tls, limits.socket_receive_buffer_bytes, self._begin, self._named)
         self._arriving: dict[Arrival, asyncio.Task[None]] = {}
+        """In the order of their deadlines."""
+        self._next_deadline: asyncio.TimerHandle | None = None
         self._deadlines: dict[Session, asyncio.TimerHandle] = {}
         self._unnamed: dict[Session, tuple[Broker, BrokerEnd]] = {}
         """Sessions whose broker's node id is not known yet."""
@@ -131,6 +133,8 @@ class Listener:
     def close(self) -> None:
         """Take no further connection, and cut off those that have no session yet; sessions go on."""
         self._acceptor.close()
+        if self._next_deadline is not None:
+            self._next_deadline.cancel()
         for task in self._arriving.values():
             task.cancel()
 
@@ -151,12 +155,13 @@ class Listener:
     # ------------------------------------------------------------------------------------------------- connections
 
     def _take(self, client: socket.socket, peer: Address, node_id: int | None) -> None:
-        deadline_s = asyncio.get_running_loop().time() + self._admission.limits.authentication_timeout_s
-        arrival = Arrival(client, peer, node_id, deadline_s, self._crowd_out)
-        if self._arrivals.is_load_balancer(peer):
-            arrival.host = ""
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        deadline_s = now_s + self._admission.limits.authentication_timeout_s
+        arrival = Arrival(client, peer, node_id, deadline_s)
+        host = "" if self._arrivals.is_load_balancer(peer) else peer.host
         try:
-            self._admission.places.enter(arrival)
+            arrival.place = self._admission.places.enter(host, now_s, lambda error: self._crowd_out(arrival, error))
         except (FullError, ProtocolError) as error:
             self._refuse(arrival, error)
             return
@@ -164,6 +169,8 @@ class Listener:
         self._stats.sessions[self.name] += 1
         task = self._arriving[arrival] = spawn(self._serve(arrival), "serve a client")
         task.add_done_callback(lambda _: self._served(arrival))  # also where it was cancelled before it began
+        if self._next_deadline is None:
+            self._next_deadline = loop.call_at(deadline_s, self._end_overdue)
 
     def _refuse(self, arrival: Arrival, error: FullError | ProtocolError) -> None:
         arrival.client.close()
@@ -172,6 +179,18 @@ class Listener:
             self._reject(arrival, error)
         else:
             self._stats.connections[self.name, "refused_limit"] += 1
+
+    def _end_overdue(self) -> None:
+        """One timer for all: few connections ever come to their deadline, and those in the order in which they came."""
+        loop = asyncio.get_running_loop()
+        self._next_deadline = None
+        for arrival, task in self._arriving.items():
+            if arrival.deadline_s > loop.time():
+                self._next_deadline = loop.call_at(arrival.deadline_s, self._end_overdue)
+                return
+            if not arrival.is_overdue:
+                arrival.is_overdue = True
+                task.cancel()
 
     def _not_accepted(self) -> None:
         self._stats.connections[self.name, "not_accepted"] += 1
@@ -184,8 +203,13 @@ class Listener:
             self._reject(arrival, error)
         except (LeftEarly, OSError):
             self._stats.connections[self.name, "left_early"] += 1
+        except asyncio.CancelledError:
+            if not arrival.is_overdue:
+                raise
+            within = f"within {self._admission.limits.authentication_timeout_s:g} s"
+            self._reject(arrival, ProtocolError(Cause.AUTHENTICATION_TIMEOUT, f"no {arrival.awaited} {within}"))
         if arrival.session is not None:
-            await self._connect(arrival.session, arrival)
+            await self._connect(arrival.session, arrival.place, arrival.node_id)
 
     def _served(self, arrival: Arrival) -> None:
         """Close what is left of a connection that came to no session."""
@@ -198,10 +222,10 @@ class Listener:
         if arrival.end is not None and arrival.end.is_open:
             arrival.end.abort()
         else:
-            self._client_lost(arrival)
+            arrival.end_lost()
 
     def _named(self, arrival: Arrival, peer: Address) -> None:
-        self._admission.places.name(arrival, peer.host)
+        self._admission.places.name(arrival.place, peer.host)
 
     def _crowd_out(self, arrival: Arrival, error: ProtocolError) -> None:
         task = self._arriving.get(arrival)
@@ -235,24 +259,25 @@ class Listener:
         arrival.session = session
         arrival.settle()
         del self._arriving[arrival]
-        self._admission.places.settle(arrival)
+        end.holder = arrival.place
+        self._admission.places.settle(arrival.place)
         self.sessions.add(session)
         if by_sasl:
             loop = asyncio.get_running_loop()
             self._deadlines[session] = loop.call_at(arrival.deadline_s, self._overdue, session)
         return session
 
-    async def _connect(self, session: Session, arrival: Arrival) -> None:
+    async def _connect(self, session: Session, place: Place, node_id: int | None) -> None:
         """Connect ``session`` to its broker, or on the bootstrap address to the first that takes the connection."""
-        if arrival.node_id is None:
+        if node_id is None:
             await self._cluster.first_answer()
-        for broker in self._cluster.candidates(arrival.node_id):
-            end = BrokerEnd(session, lambda: self._end_lost(arrival))
-            arrival.open_ends += 1
+        for broker in self._cluster.candidates(node_id):
+            end = BrokerEnd(session, place)
+            place.open_ends += 1
             try:
                 await self._cluster.open(broker, end)
             except (OSError, TimeoutError) as error:
-                self._end_lost(arrival)
+                place.end_lost()
                 self._cluster.note_attempt(broker, error)
                 continue
             self._cluster.note_attempt(broker, None)
@@ -283,16 +308,6 @@ class Listener:
                 session.drain()
             else:
                 session.requests.meet(node_id)
-
-    def _client_lost(self, arrival: Arrival) -> None:
-        arrival.settle()
-        self._end_lost(arrival)
-
-    def _end_lost(self, arrival: Arrival) -> None:
-        """Give the place to others once both descriptors are closed."""
-        arrival.open_ends -= 1
-        if not arrival.open_ends:
-            self._admission.places.leave(arrival)
 
     def _overdue(self, session: Session) -> None:
         self._deadlines.pop(session, None)

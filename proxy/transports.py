@@ -30,13 +30,18 @@ class _TlsTransport(Protocol):
     def set_read_buffer_limits(self, high: int, low: int) -> None: ...
 
 
+class Holder(Protocol):
+    """Whose descriptor an end has."""
+
+    def end_lost(self) -> None:
+        """Take note that it is closed, however that came."""
+        ...
+
+
 class _End(asyncio.Protocol):
-    """A ``Wire`` over an asyncio transport, safe to call whatever state the transport is in.
+    """A ``Wire`` over an asyncio transport, safe to call whatever state the transport is in."""
 
-    ``on_lost`` is called when its socket is closed, however that came.
-    """
-
-    __slots__ = ("_cut_off", "_feed", "_lost", "_on_lost", "_transport", "tls", "write")
+    __slots__ = ("_cut_off", "_feed", "_lost", "_transport", "holder", "tls", "write")
 
     _feed: Callable[[bytes, int], None]
     _transport: asyncio.Transport
@@ -45,8 +50,8 @@ class _End(asyncio.Protocol):
     tls: ssl.SSLObject | None
     write: Callable[[bytes], None]
 
-    def __init__(self, on_lost: Callable[[], None]) -> None:
-        self._on_lost = on_lost
+    def __init__(self, holder: Holder) -> None:
+        self.holder = holder
         self._lost = True  # it is not connected yet
         self._cut_off = None
 
@@ -101,7 +106,7 @@ class _End(asyncio.Protocol):
         self._lost = True
         if self._cut_off is not None:
             self._cut_off.cancel()
-        self._on_lost()
+        self.holder.end_lost()
 
     def _linger(self) -> None:
         acked_bytes = self.look().acked_bytes
@@ -127,10 +132,10 @@ class ClientEnd(_End):
     def __init__(
         self,
         begin: Callable[["ClientEnd", bytes], Session | None],
-        on_lost: Callable[[], None],
+        holder: Holder,
         receive_buffer_bytes: int = -1,
     ) -> None:
-        super().__init__(on_lost)
+        super().__init__(holder)
         self._begin = begin
         self._begun = b""
         self._session: Session | None = None
@@ -216,16 +221,18 @@ class ClientEnd(_End):
 class BrokerEnd(_End):
     """What connects a session to its broker."""
 
-    __slots__ = ("_session",)
+    __slots__ = ("_is_kept_alive", "_session")
 
-    def __init__(self, session: Session, on_lost: Callable[[], None]) -> None:
-        super().__init__(on_lost)
+    def __init__(self, session: Session, holder: Holder) -> None:
+        super().__init__(holder)
         self._session = session
         self._feed = session.answers.feed
+        self._is_kept_alive = False
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        if (connection := self._socket) is not None:
+    def keep_alive(self) -> None:
+        """Have the kernel ask whether the broker is there: not from the beginning, for most that is short is busy."""
+        if not self._is_kept_alive and (connection := self._socket) is not None:
+            self._is_kept_alive = True
             keep_alive(connection)
 
     @property

@@ -98,7 +98,7 @@ async def mute(broker: FakeBroker, client: Deaf, session: Session) -> None:
 async def look_until_over(proxy: Front) -> None:
     """Look until nothing is left: no session, and no place taken by its descriptors."""
     async with asyncio.timeout(TIMEOUT_S):
-        while len(proxy.places) or proxy.listener.sessions:
+        while proxy.places.taken or proxy.listener.sessions:
             await proxy.endings.look()
             proxy.play.loop.advance(STEP_MS)
             await asyncio.sleep(0.005)
@@ -183,7 +183,7 @@ async def test_tls_that_is_over_ends_without_anybody_looking(
         await block(proxy, broker, client, session)
         await act(client, broker)
         async with asyncio.timeout(TIMEOUT_S):
-            while len(proxy.places):
+            while proxy.places.taken:
                 await asyncio.sleep(0.005)
 
 

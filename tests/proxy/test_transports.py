@@ -73,6 +73,13 @@ class Feeding:
         self.fed += data
 
 
+class Holding:
+    lost = 0
+
+    def end_lost(self) -> None:
+        self.lost += 1
+
+
 class FakeSession:
     closed = False
 
@@ -93,7 +100,7 @@ class FakeSession:
 
 def connected(transport: Transport) -> tuple[ClientEnd, FakeSession]:
     session = FakeSession()
-    end = ClientEnd(lambda _end, _begun: cast("Session", session), lambda: None)
+    end = ClientEnd(lambda _end, _begun: cast("Session", session), Holding())
     end.connection_made(cast("asyncio.BaseTransport", transport))
     end.data_received(b"request")
     assert session.requests.fed == b"request"
@@ -201,7 +208,7 @@ async def test_when_tls_is_lost_while_answers_wait_they_wait_no_longer() -> None
 
 async def test_there_is_no_session_before_the_first_request_and_a_client_may_be_refused_by_it() -> None:
     said: list[bytes] = []
-    lost: list[bool] = []
+    holding = Holding()
 
     def begin(_: ClientEnd, begun: bytes) -> None:
         said.append(begun)
@@ -209,7 +216,7 @@ async def test_there_is_no_session_before_the_first_request_and_a_client_may_be_
             raise ProtocolError(Cause.UNKNOWN_API, "no")
 
     transport = Transport(tls=True)
-    end = ClientEnd(begin, lambda: lost.append(True))
+    end = ClientEnd(begin, holding)
     end.abort()  # before it is connected
     end.connection_made(cast("asyncio.BaseTransport", transport))
     for byte in (b"a", b"b", b"c", b"d"):
@@ -221,4 +228,4 @@ async def test_there_is_no_session_before_the_first_request_and_a_client_may_be_
     end.pause_writing()
     end.resume_writing()
     end.connection_lost(None)
-    assert (lost, end.is_open, end.look()) == ([True], False, LOST)
+    assert (holding.lost, end.is_open, end.look()) == (1, False, LOST)
