@@ -35,22 +35,31 @@ class Arrival(Handshake):
     """One accepted connection, until it has a session."""
 
     __slots__ = (
+        "_on_lost",
         "awaited",
         "deadline_s",
         "end",
-        "is_overdue",
+        "is_dismissed",
         "node_id",
         "peer",
         "place",
         "session",
-        "settled",
         "taken",
+        "task",
     )
 
     place: Place
 
-    def __init__(self, client: socket.socket, peer: Address, node_id: int | None, deadline_s: float) -> None:
+    def __init__(
+        self,
+        client: socket.socket,
+        peer: Address,
+        node_id: int | None,
+        deadline_s: float,
+        on_lost: Callable[["Arrival"], None],
+    ) -> None:
         super().__init__(client)
+        self._on_lost = on_lost
         self.peer = peer
         """The client: the socket's peer, or whom the PROXY header names."""
         self.node_id = node_id
@@ -58,23 +67,24 @@ class Arrival(Handshake):
         self.deadline_s = deadline_s
         """On the loop's clock: when its first request has to be there, and it has to be authenticated."""
         self.awaited = "PROXY protocol header"
-        self.is_overdue = False
+        self.is_dismissed = False
         self.taken = False
         """A transport owns the socket."""
+        self.task: asyncio.Task[None] | None = None
+        """What brings it to its transport, until that is done."""
         self.end: ClientEnd | None = None
-        self.settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when it has a session, or will never have one."""
         self.session: Session | None = None
 
-    def settle(self) -> None:
-        """Take note that it has a session now, or that its socket is closed."""
-        if not self.settled.done():
-            self.settled.set_result(None)
+    @property
+    def waits(self) -> bool:
+        """It is connected, and its first request is yet to come."""
+        return self.session is None and self.end is not None and self.end.is_open
 
     def end_lost(self) -> None:
         """Take note that its socket is closed."""
-        self.settle()
         self.place.end_lost()
+        if self.task is None and self.session is None:
+            self._on_lost(self)
 
 
 class Arrivals:
@@ -100,7 +110,7 @@ class Arrivals:
         self._handshakes = Pace(HANDSHAKES_IN_A_TURN)
 
     async def receive(self, arrival: Arrival) -> None:
-        """Bring ``arrival`` to its session. Raises ProtocolError or LeftEarly where it does not come to one."""
+        """Bring ``arrival`` to its transport. Raises ProtocolError or LeftEarly where it does not come to one."""
         if self.is_load_balancer(arrival.peer):
             header = await read_header(arrival.client)
             arrival.peer = header.source or arrival.peer
@@ -112,9 +122,6 @@ class Arrivals:
             arrival.awaited = "TLS handshake"
             await self._secure(arrival, self._tls)
         arrival.awaited = "request"
-        await arrival.settled
-        if arrival.session is None:
-            raise (arrival.end and arrival.end.refused) or LeftEarly
 
     def is_load_balancer(self, peer: Address) -> bool:
         """Whether ``peer`` has to say by a PROXY header whom it forwards."""

@@ -77,7 +77,7 @@ class Listener:
         limits = admission.limits
         self._acceptor = Acceptor(self.name, self._take, self._not_accepted, limits.socket_send_buffer_bytes)
         self._arrivals = Arrivals(settings, self.tls, limits.socket_receive_buffer_bytes, self._begin, self._named)
-        self._arriving: dict[Arrival, asyncio.Task[None]] = {}
+        self._arriving: dict[Arrival, None] = {}
         """In the order of their deadlines."""
         self._next_deadline: asyncio.TimerHandle | None = None
         self._deadlines: dict[Session, asyncio.TimerHandle] = {}
@@ -135,8 +135,8 @@ class Listener:
         self._acceptor.close()
         if self._next_deadline is not None:
             self._next_deadline.cancel()
-        for task in self._arriving.values():
-            task.cancel()
+        for arrival in list(self._arriving):
+            self._dismiss(arrival)
 
     async def reload_tls(self) -> None:
         """Load certificate, key and authorities again; what cannot be loaded leaves the old ones in force."""
@@ -158,7 +158,7 @@ class Listener:
         loop = asyncio.get_running_loop()
         now_s = loop.time()
         deadline_s = now_s + self._admission.limits.authentication_timeout_s
-        arrival = Arrival(client, peer, node_id, deadline_s)
+        arrival = Arrival(client, peer, node_id, deadline_s, self._gone)
         host = "" if self._arrivals.is_load_balancer(peer) else peer.host
         try:
             arrival.place = self._admission.places.enter(host, now_s, lambda error: self._crowd_out(arrival, error))
@@ -167,8 +167,9 @@ class Listener:
             return
         self._stats.connections[self.name, "accepted"] += 1
         self._stats.sessions[self.name] += 1
-        task = self._arriving[arrival] = spawn(self._serve(arrival), "serve a client")
-        task.add_done_callback(lambda _: self._served(arrival))  # also where it was cancelled before it began
+        self._arriving[arrival] = None
+        task = arrival.task = spawn(self._receive(arrival), "receive a client")
+        task.add_done_callback(lambda _: self._received(arrival))  # also where it was cancelled before it began
         if self._next_deadline is None:
             self._next_deadline = loop.call_at(deadline_s, self._end_overdue)
 
@@ -184,60 +185,70 @@ class Listener:
         """One timer for all: few connections ever come to their deadline, and those in the order in which they came."""
         loop = asyncio.get_running_loop()
         self._next_deadline = None
-        for arrival, task in self._arriving.items():
+        within = f"within {self._admission.limits.authentication_timeout_s:g} s"
+        for arrival in list(self._arriving):
             if arrival.deadline_s > loop.time():
                 self._next_deadline = loop.call_at(arrival.deadline_s, self._end_overdue)
                 return
-            if not arrival.is_overdue:
-                arrival.is_overdue = True
-                task.cancel()
+            error = ProtocolError(Cause.AUTHENTICATION_TIMEOUT, f"no {arrival.awaited} {within}")
+            self._dismiss(arrival, error)
 
     def _not_accepted(self) -> None:
         self._stats.connections[self.name, "not_accepted"] += 1
 
-    async def _serve(self, arrival: Arrival) -> None:
-        """Bring a client to its session, and the session to its broker."""
+    async def _receive(self, arrival: Arrival) -> None:
+        """Bring a client to its transport; its first request then brings it to its session."""
         try:
             await self._arrivals.receive(arrival)
         except ProtocolError as error:
+            arrival.is_dismissed = True
             self._reject(arrival, error)
         except (LeftEarly, OSError):
-            self._stats.connections[self.name, "left_early"] += 1
-        except asyncio.CancelledError:
-            if not arrival.is_overdue:
-                raise
-            within = f"within {self._admission.limits.authentication_timeout_s:g} s"
-            self._reject(arrival, ProtocolError(Cause.AUTHENTICATION_TIMEOUT, f"no {arrival.awaited} {within}"))
-        if arrival.session is not None:
-            await self._connect(arrival.session, arrival.place, arrival.node_id)
+            pass
 
-    def _served(self, arrival: Arrival) -> None:
-        """Close what is left of a connection that came to no session."""
-        if arrival.session is not None:
+    def _received(self, arrival: Arrival) -> None:
+        arrival.task = None
+        if arrival.waits and arrival.is_dismissed and arrival.end is not None:
+            arrival.end.abort()
+        elif arrival.session is None and not arrival.waits:
+            self._gone(arrival)
+
+    def _dismiss(self, arrival: Arrival, error: ProtocolError | None = None) -> None:
+        """Close a connection that has no session yet, for ``error`` or because the proxy stops."""
+        if arrival.is_dismissed:
             return
+        arrival.is_dismissed = True
+        if error is not None:
+            self._reject(arrival, error)
+        if arrival.task is not None:
+            arrival.task.cancel()
+        elif arrival.end is not None:
+            arrival.end.abort()
+
+    def _gone(self, arrival: Arrival) -> None:
+        """Forget a connection that came to no session."""
         del self._arriving[arrival]
         self._stats.sessions[self.name] -= 1
         if not arrival.taken:
             arrival.client.close()
-        if arrival.end is not None and arrival.end.is_open:
-            arrival.end.abort()
-        else:
-            arrival.end_lost()
+        if arrival.end is not None and arrival.end.refused is not None:
+            self._reject(arrival, arrival.end.refused)
+        elif not arrival.is_dismissed:
+            self._stats.connections[self.name, "left_early"] += 1
+        arrival.place.end_lost()
 
     def _named(self, arrival: Arrival, peer: Address) -> None:
         self._admission.places.name(arrival.place, peer.host)
 
     def _crowd_out(self, arrival: Arrival, error: ProtocolError) -> None:
-        task = self._arriving.get(arrival)
-        if task is not None and not task.done():
+        if arrival in self._arriving:
             self._meters.refused += 1
-            self._reject(arrival, error)
-            task.cancel()
+            self._dismiss(arrival, error)
 
     def _begin(self, arrival: Arrival, end: ClientEnd, begun: bytes) -> Session | None:
         """Make the session of a client whose first request has come, and was nothing else than that."""
         by_sasl = self._settings.authentication == "sasl"
-        if not is_request(begun, self._rules, authenticated=not by_sasl):
+        if arrival.is_dismissed or not is_request(begun, self._rules, authenticated=not by_sasl):
             return None
         user = ANONYMOUS
         if self.tls is not None and end.tls is not None:
@@ -257,7 +268,6 @@ class Listener:
             authenticated=not by_sasl,
         )
         arrival.session = session
-        arrival.settle()
         del self._arriving[arrival]
         end.holder = arrival.place
         self._admission.places.settle(arrival.place)
@@ -265,6 +275,7 @@ class Listener:
         if by_sasl:
             loop = asyncio.get_running_loop()
             self._deadlines[session] = loop.call_at(arrival.deadline_s, self._overdue, session)
+        spawn(self._connect(session, arrival.place, arrival.node_id), "connect to a broker")
         return session
 
     async def _connect(self, session: Session, place: Place, node_id: int | None) -> None:
