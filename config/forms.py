@@ -13,14 +13,17 @@ from config.nodes import Mapping, Scalar
 from config.problems import InvalidValue, explained
 from config.units import (
     Address,
+    IpNumbers,
     Network,
     parse_address,
     parse_advertised,
+    parse_buffer,
     parse_bytes,
     parse_duration_ms,
     parse_duration_s,
     parse_flag,
     parse_host_template,
+    parse_ip_numbers,
     parse_name,
     parse_network,
     parse_path,
@@ -93,11 +96,13 @@ BrokerAddress = Annotated[Address, Written("host:port", parse_reachable)]
 IpNetwork = Annotated[Network, Written("an IP network", parse_network)]
 Brokers = Annotated[BrokerPorts, Written("node ids and ports", parse_broker_ports, takes=Mapping)]
 Bytes = Annotated[int, Written("a size", parse_bytes, positive=True)]
+BufferBytes = Annotated[int, Written("a size or -1", parse_buffer)]
 Milliseconds = Annotated[int, Written("a duration", parse_duration_ms, positive=True)]
 Seconds = Annotated[float, Written("a duration", parse_duration_s, positive=True)]
 SecondsOrZero = Annotated[float, Written("a duration", parse_duration_s)]
 Count = Annotated[int, Written("a whole number", parse_whole, positive=True)]
 CountOrZero = Annotated[int, Written("a whole number", parse_whole)]
+NumbersByIp = Annotated[IpNumbers, Written("IP addresses and numbers", parse_ip_numbers, takes=Mapping)]
 Flag = Annotated[bool, Written("true or false", parse_flag)]
 FilePath = Annotated[Path, Written("a path", parse_path), AfterValidator(_beside_the_configuration)]
 

@@ -68,6 +68,8 @@ def _default(name: str, field: FieldInfo) -> str:
     value = field.default
     if value is None:
         return "null"
+    if value == -1:
+        return "-1"
     if name.endswith("_bytes"):
         return _with_unit(value, {unit: size for unit, size in BYTE_UNITS.items() if "i" in unit})
     if name.endswith(("_ms", "_s")):

@@ -12,6 +12,7 @@ from config.brokers import PortClaim, find_claimed_twice
 from config.cluster import BrokerSasl, BrokerTls, Cluster, Route
 from config.forms import (
     BindAddress,
+    BufferBytes,
     Bytes,
     Count,
     CountOrZero,
@@ -19,13 +20,14 @@ from config.forms import (
     Flag,
     Given,
     Milliseconds,
+    NumbersByIp,
     Seconds,
     SecondsOrZero,
     Section,
 )
 from config.listener import ClientTls, Kerberos, Listener, ListenerSasl, ProxyProtocol
 from config.problems import InvalidValue, InvalidValues
-from config.units import Address
+from config.units import Address, IpNumbers
 from config.usage import Usage, UsageFiles, UsageTopic
 
 __all__ = [
@@ -112,8 +114,8 @@ class Limits(Section):
     authentication_timeout_s: Seconds = Field(
         30.0,
         alias="authentication_timeout",
-        description="How long a client may take from its connection on until it is authenticated: for the PROXY "
-        "protocol, TLS and, on listeners with `authentication: sasl`, SASL together.",
+        description="How long a client may take from its connection on: for the PROXY protocol, TLS, its first "
+        "request and, on listeners with `authentication: sasl`, SASL together.",
     )
     response_bytes: Bytes = Field(256 * 2**20, alias="response", description="The largest response of a broker.")
     gathered_bytes: Bytes = Field(
@@ -131,6 +133,44 @@ class Limits(Section):
     )
     connections: Count | None = Field(
         None, description="The most client connections at once; without it, what the descriptor limit leaves room for."
+    )
+    connections_per_ip: CountOrZero | None = Field(
+        None,
+        description="The most connections at once from one IP address: `max.connections.per.ip`. Without it, half of "
+        "what all may have. Behind `proxy_protocol`, the address is the one that its header names.",
+    )
+    connections_per_ip_overrides: NumbersByIp = Field(
+        IpNumbers(),
+        description='IP addresses that may have another number, as in `{"10.0.0.5": 100}`: '
+        "`max.connections.per.ip.overrides`. Host names are not looked up.",
+    )
+    connections_before_request: Count = Field(
+        1000,
+        description="The most connections at once that have not sent a request yet, those in their TLS handshake among "
+        "them. Beyond it, those that are older than five seconds make room: the oldest of the address that has most.",
+    )
+    idle_s: Seconds = Field(
+        600.0,
+        alias="idle",
+        description="How long a connection may be idle before it is closed: `connections.max.idle.ms`. One that the "
+        "proxy throttles is not idle, unless its client has closed its side.",
+    )
+    unread_s: Seconds = Field(
+        30.0,
+        alias="unread",
+        description="How long a client may take no byte of the responses that wait for it before it is cut off; where "
+        "the broker is seen to have closed meanwhile, ten seconds.",
+    )
+    socket_receive_buffer_bytes: BufferBytes = Field(
+        100 * 2**10,
+        alias="socket_receive_buffer",
+        description="SO_RCVBUF of a client's connection from its first throttle on: `socket.receive.buffer.bytes`. "
+        "Until then, and always with -1, the kernel chooses.",
+    )
+    socket_send_buffer_bytes: BufferBytes = Field(
+        -1,
+        alias="socket_send_buffer",
+        description="SO_SNDBUF of clients' connections: `socket.send.buffer.bytes`. With -1 the kernel chooses.",
     )
 
 

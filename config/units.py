@@ -6,13 +6,14 @@ Every function takes the text and returns the value, or raises InvalidValue with
 import contextlib
 import ipaddress
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
 from config.nodes import Scalar
-from config.problems import InvalidValue
+from config.problems import InvalidValue, InvalidValues
 
 BYTE_UNITS: Final = {
     "": 1,
@@ -55,6 +56,16 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+@dataclass(frozen=True, slots=True)
+class IpNumbers:
+    """A number for each of some IP addresses."""
+
+    pairs: tuple[tuple[str, int], ...] = ()
+
+    def __str__(self) -> str:
+        return "{" + ", ".join(f'"{ip}": {number}' for ip, number in self.pairs) + "}"
+
+
 def parse_whole(text: str) -> int:
     """Return a whole number, not negative."""
     match = _QUANTITY.fullmatch(text)
@@ -74,6 +85,14 @@ def parse_number(text: str) -> float:
 def parse_bytes(text: str) -> int:
     """Return bytes: ``1048576``, ``1MiB`` (2^20), ``1MB`` (10^6)."""
     return _quantity(text, BYTE_UNITS, "a size", "a whole number of bytes", "10MiB, 10MB or 10485760")
+
+
+def parse_buffer(text: str) -> int:
+    """Return the size of a socket's buffer, or -1 where the kernel is to choose, as a broker has it."""
+    size = -1 if text == "-1" else parse_bytes(text)
+    if size == 0:
+        raise InvalidValue("0 is too small", "write a size, or -1 for what the kernel chooses")
+    return size
 
 
 def parse_duration_ms(text: str) -> int:
@@ -194,6 +213,22 @@ def parse_network(text: str) -> Network:
     return network
 
 
+def parse_ip_numbers(written: Mapping[str, object]) -> IpNumbers:
+    """Return what ``{"10.0.0.5": 100}`` says; raise InvalidValues with every wrong pair."""
+    numbers: dict[str, int] = {}
+    wrong = InvalidValues()
+    for key, value in written.items():
+        with wrong.at(key):
+            ip = _parse_ip(key)
+            if not isinstance(value, str):
+                raise InvalidValue("must be a whole number")
+            if ip in numbers:
+                raise InvalidValue(f"{key} stands there already, written otherwise", "write each address once")
+            numbers[ip] = parse_whole(value)
+    wrong.raise_if_any()
+    return IpNumbers(tuple(numbers.items()))
+
+
 def parse_path(text: str) -> Path:
     """Return a path as it stands."""
     if not text or "\0" in text:
@@ -260,6 +295,14 @@ def _quantity(text: str, units: dict[str, int], what: str, whole: str, examples:
     if value.denominator != 1:
         raise InvalidValue(f"{text!r} is not {whole}", "use a smaller unit")
     return value.numerator
+
+
+def _parse_ip(text: str) -> str:
+    try:
+        ip = ipaddress.ip_address(text)
+    except ValueError:
+        raise InvalidValue(f"{text!r} is not an IP address", "host names are not looked up here") from None
+    return str(getattr(ip, "ipv4_mapped", None) or ip)
 
 
 def _require_ipv6(text: str) -> None:

@@ -31,6 +31,8 @@ class Cause(StrEnum):
     PROXY_PROTOCOL_NOT_ALLOWED = "proxy_protocol_not_allowed"
     AUTHENTICATION_TIMEOUT = "authentication_timeout"
     HELD_TOO_LONG = "held_too_long"
+    CONNECTIONS_PER_IP = "connections_per_ip"
+    CONNECTIONS_BEFORE_REQUEST = "connections_before_request"
 
 
 class ProtocolError(Exception):

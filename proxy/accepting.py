@@ -16,6 +16,7 @@ import structlog
 
 from config.units import Address
 from proxy.faults import contained
+from proxy.kernel import prepare_listening
 from proxy.proxy_protocol import address
 from proxy.tasks import later, on_readable
 
@@ -34,8 +35,9 @@ Take = Callable[[socket.socket, Address, int | None], None]
 class Acceptor:
     """Accepts for one listener. ``on_failure`` is called whenever it could not, as for want of descriptors."""
 
-    def __init__(self, name: str, take: Take, on_failure: Callable[[], None]) -> None:
+    def __init__(self, name: str, take: Take, on_failure: Callable[[], None], send_buffer_bytes: int = -1) -> None:
         self._name = name
+        self._send_buffer_bytes = send_buffer_bytes
         self._take = take
         self._on_failure = on_failure
         self._listening: set[socket.socket] = set()
@@ -50,7 +52,7 @@ class Acceptor:
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         ):
             try:
-                listening = _bind(family, kind, protocol, where)
+                listening = _bind(family, kind, protocol, where, self._send_buffer_bytes)
             except OSError as error:
                 if error.errno not in _NO_SUCH_FAMILY:
                     raise
@@ -105,12 +107,13 @@ class Acceptor:
         later(_PAUSE_S, "accept again", self._watch, listening, node_id, otherwise=once_more)
 
 
-def _bind(family: int, kind: int, protocol: int, where: tuple[object, ...]) -> socket.socket:
+def _bind(family: int, kind: int, protocol: int, where: tuple[object, ...], send_buffer_bytes: int) -> socket.socket:
     bound = socket.socket(family, kind, protocol)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        prepare_listening(bound, send_buffer_bytes)
         bound.bind(where)
         bound.listen(_BACKLOG)
         bound.setblocking(False)

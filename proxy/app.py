@@ -20,7 +20,9 @@ from protocol.produce_topics import MOST_VERSION
 from proxy import __version__, faults, logs
 from proxy.admin import AdminServer
 from proxy.clock import now_ms
+from proxy.connection_places import Places
 from proxy.drain import drain
+from proxy.endings import Endings
 from proxy.failed_logins import FailedLogins
 from proxy.failures import describe
 from proxy.faults import contained
@@ -150,7 +152,14 @@ class App:
         )
         self._quotas.on_applied = lambda: self._throttling.reconsider(now_ms())
         rules = self._rules()
-        admission = Admission(self._admits, settings.limits.authentication_timeout_s, self._stats, self._rejections)
+        limits = settings.limits
+        places = Places(
+            most=self._connections_limit,
+            most_of_ip=limits.connections_per_ip,
+            overrides=dict(limits.connections_per_ip_overrides.pairs),
+            most_before_request=limits.connections_before_request,
+        )
+        admission = Admission(places, limits, self._stats, self._rejections)
         if any(each.broker_host is not None for each in settings.listeners):
             ignore_undecodable_names()
         for each in settings.listeners:
@@ -173,6 +182,7 @@ class App:
         for cluster in self._routes.clusters:
             cluster.watch()
         every(_TIDY_EVERY_S, self._tidy, "drop what is idle")
+        Endings(self._listeners, limits, self._stats, now_ms).watch()
         watch_lag(self._stats.observe_lag)
         FileWatch([self._quotas.path], self._quotas.reload).run("watch the quota file")
         for listener in self._listeners:
@@ -283,9 +293,6 @@ class App:
         if room < 2:
             raise OSError(f"a limit of {hard} open files leaves no room for connections: raise it (ulimit -n)")
         return room // 2
-
-    def _admits(self) -> bool:
-        return self._stats.sessions.total() < self._connections_limit
 
     def _on_reload_signal(self) -> None:
         if not self._reload_waits:  # one that waits for the one under way will see this change, too

@@ -1,8 +1,9 @@
 """Which brokers there are and where: learned from every answer that names them, and from our own Metadata."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -91,6 +92,7 @@ class Cluster:
         self._bootstrap = [Broker(UNKNOWN, address.host, address.port) for address in route.bootstrap]
         self._turn = 0
         self._refused = False
+        self._asked = asyncio.Event()
         self.brokers: dict[int, Broker] = {}
         self.error: str | None = "no broker has answered yet"
         """Why the last refresh failed; None when it did not."""
@@ -127,6 +129,27 @@ class Cluster:
         turn = self._turn % len(brokers)
         ordered = brokers[turn:] + brokers[:turn]
         return sorted(ordered, key=lambda broker: not broker.reachable)
+
+    async def first_answer(self) -> None:
+        """Wait until the brokers are known, or were asked in vain: quotas are per broker, from the first byte on."""
+        if not self.can_ask or self._asked.is_set():
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._connect_timeout_s):
+                await self._asked.wait()
+
+    async def node_at(self, bootstrap: Broker, peer: tuple[str, int]) -> int:
+        """Return the node id of the broker at a bootstrap address that led to ``peer``, UNKNOWN if it cannot be told.
+
+        It is the one that advertises the address, or else the only one whose advertised host leads to the same peer.
+        Where a load balancer stands before the brokers, none does.
+        """
+        brokers = list(self.brokers.values())
+        for broker in brokers:
+            if (broker.host.lower(), broker.port) == (bootstrap.host.lower(), bootstrap.port):
+                return broker.node_id
+        found = [broker.node_id for broker in brokers if broker.port == peer[1] and peer[0] in await _ips(broker.host)]
+        return found[0] if len(found) == 1 else UNKNOWN
 
     def note_attempt(self, broker: Broker, error: BaseException | None) -> None:
         """Remember whether ``broker`` could be connected to; each change of that is one log line."""
@@ -201,6 +224,12 @@ class Cluster:
     async def refresh(self) -> None:
         """Ask one broker after the other for Metadata until one answers; without a login, whether they are there."""
         try:
+            await self._refresh()
+        finally:
+            self._asked.set()
+
+    async def _refresh(self) -> None:
+        try:
             if self.can_ask:
                 self.learn(await self.ask(which_brokers))
             else:
@@ -254,6 +283,14 @@ class Cluster:
             broker.silent = False
             self.note_attempt(broker, error)
             broker.silent = isinstance(error, TimeoutError)
+
+
+async def _ips(host: str) -> set[str]:
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return set()
+    return {str(where[0]) for *_, where in found}
 
 
 async def which_brokers(connection: BrokerConnection) -> Sequence[Endpoint]:

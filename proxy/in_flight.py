@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from protocol.errors import ProtocolError
+from protocol.errors import Cause, ProtocolError
 from protocol.sasl import SASL_AUTHENTICATE
 from protocol.table import SPECS, key_version
 from proxy.serving import Served
@@ -35,6 +35,12 @@ class Wire(Protocol):
     def resume_reading(self) -> None: ...
     def close(self) -> None: ...
     def abort(self) -> None: ...
+
+
+class ClientWire(Wire, Protocol):
+    """A client's end."""
+
+    def bound_receive_buffer(self) -> None: ...
 
 
 class Rules:
@@ -94,6 +100,12 @@ class Rules:
         """Calls back when others have had their turn (``Turns``): nothing long is done at once."""
         self.protected_topics = protected_topics
         """Nobody produces to them through the proxy."""
+
+    def unserved(self, key_version: int) -> ProtocolError:
+        """Return why an API version that is not in the table is refused."""
+        api_key, api_version = key_version >> 16, key_version & 0xFFFF
+        cause = Cause.UNSUPPORTED_VERSION if api_key in self.advertised else Cause.UNKNOWN_API
+        return ProtocolError(cause, f"api key {api_key} version {api_version} is not served")
 
 
 def dropped(data: bytes) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 
 import structlog
 
+from config.settings import Limits
 from config.settings import Listener as ListenerSettings
 from config.units import Address
 from protocol.errors import Cause, ProtocolError
@@ -15,8 +16,10 @@ from protocol.locator import Endpoint
 from proxy.accepting import Acceptor
 from proxy.arrivals import Arrival, Arrivals, LeftEarly
 from proxy.clock import now_ms
-from proxy.cluster import Cluster
+from proxy.cluster import UNKNOWN, Broker, Cluster
+from proxy.connection_places import FullError, Place, Places
 from proxy.failures import describe
+from proxy.first_request import is_request
 from proxy.identity.sasl import SaslRules
 from proxy.in_flight import CLIENT, Rules
 from proxy.rejections import Rejections
@@ -35,10 +38,10 @@ _MAX_SHOWN_IDS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What all listeners have in common: ``admits`` says whether one more connection may be taken."""
+    """What all listeners have in common."""
 
-    admits: Callable[[], bool]
-    authentication_timeout_s: float
+    places: Places
+    limits: Limits
     stats: Stats
     rejections: Rejections
 
@@ -76,10 +79,15 @@ class Listener:
         self._told: dict[int, tuple[bytes, int]] = {}
         self._served: set[int] = set()
         """Those of them that clients can come to."""
-        self._acceptor = Acceptor(self.name, self._take, self._not_accepted)
-        self._arrivals = Arrivals(settings, self.tls, admission.authentication_timeout_s, self._begin)
-        self._arriving: dict[Arrival, asyncio.Task[None]] = {}
+        limits = admission.limits
+        self._acceptor = Acceptor(self.name, self._take, self._not_accepted, limits.socket_send_buffer_bytes)
+        self._arrivals = Arrivals(settings, self.tls, limits.socket_receive_buffer_bytes, self._begin, self._named)
+        self._arriving: dict[Arrival, None] = {}
+        """In the order of their deadlines."""
+        self._next_deadline: asyncio.TimerHandle | None = None
         self._deadlines: dict[Session, asyncio.TimerHandle] = {}
+        self._unnamed: dict[Session, tuple[Broker, BrokerEnd]] = {}
+        """Sessions whose broker's node id is not known yet."""
         self.sessions: set[Session] = set()
 
     # ------------------------------------------------------------------------------------------------- addresses
@@ -94,6 +102,8 @@ class Listener:
 
         While the proxy is stopping nobody listens any more, but what clients are told is the same: the next one will.
         """
+        if self._unnamed:
+            spawn(self._name_brokers(), "name the brokers of bootstrap sessions")
         if node_id in self._told:
             return
         settings = self._settings
@@ -144,8 +154,10 @@ class Listener:
     def close(self) -> None:
         """Take no further connection, and cut off those that have no session yet; sessions go on."""
         self._acceptor.close()
-        for task in self._arriving.values():
-            task.cancel()
+        if self._next_deadline is not None:
+            self._next_deadline.cancel()
+        for arrival in list(self._arriving):
+            self._dismiss(arrival)
 
     async def reload_tls(self) -> None:
         """Load certificate, key and authorities again; what cannot be loaded leaves the old ones in force."""
@@ -164,59 +176,110 @@ class Listener:
     # ------------------------------------------------------------------------------------------------- connections
 
     def _take(self, client: socket.socket, peer: Address, node_id: int | None) -> None:
-        if not self._admission.admits():
-            self._stats.connections[self.name, "refused_limit"] += 1
-            self._meters.refused += 1
-            client.close()
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        deadline_s = now_s + self._admission.limits.authentication_timeout_s
+        arrival = Arrival(client, peer, node_id, deadline_s, self._gone)
+        host = "" if self._arrivals.is_load_balancer(peer) else peer.host
+        try:
+            arrival.place = self._admission.places.enter(host, now_s, lambda error: self._crowd_out(arrival, error))
+        except (FullError, ProtocolError) as error:
+            self._refuse(arrival, error)
             return
         self._stats.connections[self.name, "accepted"] += 1
         self._stats.sessions[self.name] += 1
-        deadline_s = asyncio.get_running_loop().time() + self._admission.authentication_timeout_s
-        arrival = Arrival(client, peer, node_id, deadline_s)
-        self._arriving[arrival] = spawn(self._serve(arrival), "serve a client")
+        self._arriving[arrival] = None
+        task = arrival.task = spawn(self._receive(arrival), "receive a client")
+        task.add_done_callback(lambda _: self._received(arrival))  # also where it was cancelled before it began
+        if self._next_deadline is None:
+            self._watch_deadline(deadline_s - now_s)
+
+    def _refuse(self, arrival: Arrival, error: FullError | ProtocolError) -> None:
+        arrival.client.close()
+        self._meters.refused += 1
+        if isinstance(error, ProtocolError):
+            self._reject(arrival, error)
+        else:
+            self._stats.connections[self.name, "refused_limit"] += 1
+
+    def _watch_deadline(self, left_s: float) -> None:
+        self._next_deadline = later(left_s, "arrivals are overdue", self._end_overdue)
+
+    def _end_overdue(self) -> None:
+        """One timer for all: few connections ever come to their deadline, and those in the order in which they came."""
+        loop = asyncio.get_running_loop()
+        self._next_deadline = None
+        within = f"within {self._admission.limits.authentication_timeout_s:g} s"
+        for arrival in list(self._arriving):
+            if arrival.deadline_s > loop.time():
+                self._watch_deadline(arrival.deadline_s - loop.time())
+                return
+            error = ProtocolError(Cause.AUTHENTICATION_TIMEOUT, f"no {arrival.awaited} {within}")
+            self._dismiss(arrival, error)
 
     def _not_accepted(self) -> None:
         self._stats.connections[self.name, "not_accepted"] += 1
 
-    async def _serve(self, arrival: Arrival) -> None:
-        """Bring a client to its session, and the session to its broker."""
-        try:
-            await self._receive(arrival)
-            if arrival.session is not None:
-                await self._connect(arrival.session, arrival.node_id)
-        except BaseException:
-            if arrival.session is not None:  # nobody else would end it
-                arrival.session.abort()
-            raise
-
     async def _receive(self, arrival: Arrival) -> None:
+        """Bring a client to its transport; its first request then brings it to its session."""
         try:
             await self._arrivals.receive(arrival)
         except ProtocolError as error:
+            arrival.is_dismissed = True
             self._reject(arrival, error)
         except (LeftEarly, OSError):
-            self._stats.connections[self.name, "left_early"] += 1
-        finally:
-            self._arriving.pop(arrival, None)
-            if arrival.session is None:
-                self._stats.sessions[self.name] -= 1
-                if not arrival.taken:
-                    arrival.client.close()
+            pass
 
-    def _begin(self, arrival: Arrival, end: ClientEnd) -> Session | None:
-        if not self._acceptor.open:
-            return None
+    def _received(self, arrival: Arrival) -> None:
+        arrival.task = None
+        if arrival.waits and arrival.is_dismissed and arrival.end is not None:
+            arrival.end.abort()
+        elif arrival.session is None and not arrival.waits:
+            self._gone(arrival)
+
+    def _dismiss(self, arrival: Arrival, error: ProtocolError | None = None) -> None:
+        """Close a connection that has no session yet, for ``error`` or because the proxy stops."""
+        if arrival.is_dismissed:
+            return
+        arrival.is_dismissed = True
+        if error is not None:
+            self._reject(arrival, error)
+        if arrival.task is not None:
+            arrival.task.cancel()
+        elif arrival.end is not None:
+            arrival.end.abort()
+
+    def _gone(self, arrival: Arrival) -> None:
+        """Forget a connection that came to no session."""
+        del self._arriving[arrival]
+        self._stats.sessions[self.name] -= 1
+        if not arrival.taken:
+            arrival.client.close()
+        if arrival.end is not None and arrival.end.refused is not None:
+            self._reject(arrival, arrival.end.refused)
+        elif not arrival.is_dismissed:
+            self._stats.connections[self.name, "left_early"] += 1
+        arrival.place.end_lost()
+
+    def _named(self, arrival: Arrival, peer: Address) -> None:
+        self._admission.places.name(arrival.place, peer.host)
+
+    def _crowd_out(self, arrival: Arrival, error: ProtocolError) -> None:
+        if arrival in self._arriving:
+            self._meters.refused += 1
+            self._dismiss(arrival, error)
+
+    def _begin(self, arrival: Arrival, end: ClientEnd, begun: bytes) -> Session | None:
+        """Make the session of a client whose first request has come, and was nothing else than that."""
         by_sasl = self._settings.authentication == "sasl"
+        if arrival.is_dismissed or not is_request(begun, self._rules, authenticated=not by_sasl):
+            return None
         user = ANONYMOUS
         if self.tls is not None and end.tls is not None:
             if arrival.server_name is not None:
                 arrival.node_id = self._hosts.get(arrival.server_name.lower(), arrival.node_id)
-            try:
-                # With SASL it is SASL that says who the client is, as in Kafka: a certificate then only lets it in.
-                user = user if by_sasl else self.tls.user_of(end.tls)
-            except ProtocolError as error:
-                self._reject(arrival, error)
-                return None
+            # With SASL it is SASL that says who the client is, as in Kafka: a certificate then only lets it in.
+            user = user if by_sasl else self.tls.user_of(end.tls)
         session = Session(
             self._rules,
             end,
@@ -234,16 +297,31 @@ class Listener:
                 left_s, "authentication is overdue", self._overdue, session, otherwise=session.abort
             )
         arrival.session = session
+        del self._arriving[arrival]
+        end.holder = arrival.place
+        self._admission.places.settle(arrival.place)
         self.sessions.add(session)
+        spawn(self._connect_or_end(session, arrival.place, arrival.node_id), "connect to a broker")
         return session
 
-    async def _connect(self, session: Session, node_id: int | None) -> None:
+    async def _connect_or_end(self, session: Session, place: Place, node_id: int | None) -> None:
+        try:
+            await self._connect(session, place, node_id)
+        except BaseException:
+            session.abort()  # nobody else would end it
+            raise
+
+    async def _connect(self, session: Session, place: Place, node_id: int | None) -> None:
         """Connect ``session`` to its broker, or on the bootstrap address to the first that takes the connection."""
+        if node_id is None:
+            await self._cluster.first_answer()
         for broker in self._cluster.candidates(node_id):
-            end = BrokerEnd(session)
+            end = BrokerEnd(session, place)
+            place.open_ends += 1
             try:
                 await self._cluster.open(broker, end)
             except (OSError, TimeoutError) as error:
+                place.end_lost()
                 self._cluster.note_attempt(broker, error)
                 continue
             self._cluster.note_attempt(broker, None)
@@ -251,9 +329,29 @@ class Listener:
                 end.close()
             else:
                 session.connected(end, broker.node_id)
+                if broker.node_id == UNKNOWN:
+                    self._unnamed[session] = (broker, end)
+                    await self._name_brokers()
             return
         self._stats.connections[self.name, "broker_unreachable"] += 1
         session.close()
+
+    async def _name_brokers(self) -> None:
+        """Charge the sessions of bootstrap addresses for their brokers, as soon as these are known.
+
+        A session whose broker cannot be told from its address is closed after what is in flight: quotas are per
+        broker, and the next connection is to one that is known.
+        """
+        if not self._cluster.brokers:
+            return
+        for session, (bootstrap, end) in list(self._unnamed.items()):
+            node_id = await self._cluster.node_at(bootstrap, end.peer)
+            if self._unnamed.pop(session, None) is None:
+                continue  # closed meanwhile, or named
+            if node_id == UNKNOWN:
+                session.drain()
+            else:
+                session.requests.meet(node_id)
 
     def _overdue(self, session: Session) -> None:
         self._deadlines.pop(session, None)
@@ -263,6 +361,7 @@ class Listener:
         if session in self.sessions:
             self.sessions.discard(session)
             self._stats.sessions[self.name] -= 1
+            self._unnamed.pop(session, None)
             deadline = self._deadlines.pop(session, None)
             if deadline is not None:
                 deadline.cancel()

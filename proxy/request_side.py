@@ -39,7 +39,7 @@ _MAX_AT_ONCE = 256
 _unpack = REQUEST_HEAD.unpack_from
 _LEAST_BYTES = REQUEST_HEAD.size - 4
 _MAX_SMALL_FRAME_BYTES = 64 * 1024
-_GSSAPI_TOKEN = 0x60
+GSSAPI_TOKEN = 0x60
 """What a GSSAPI token begins with (RFC 2743 §3.1); no api key does."""
 
 
@@ -278,7 +278,7 @@ class RequestSide(RequestReader):
         key_version: int = head[1]
         correlation_id: int = head[2]
         api_key, api_version = key_version >> 16, key_version & 0xFFFF
-        if api_key >> 8 == _GSSAPI_TOKEN and self.restricted and self._sasl.state is State.NONE:
+        if api_key >> 8 == GSSAPI_TOKEN and self.restricted and self._sasl.state is State.NONE:
             self._forward(chunk, start, position)
             self.splitter.hold(chunk, position, 0)
             self._sasl.begin_without_handshake()
@@ -286,8 +286,7 @@ class RequestSide(RequestReader):
             return -1
         newest = self._rules.advertised.get(API_VERSIONS_KEY, (0, 0))[1]
         if api_key != API_VERSIONS_KEY or not newest < api_version < 0x8000:
-            cause = Cause.UNSUPPORTED_VERSION if api_key in self._rules.advertised else Cause.UNKNOWN_API
-            raise ProtocolError(cause, f"api key {api_key} version {api_version} is not served")
+            raise self._rules.unserved(key_version)
         if size > _MAX_SMALL_FRAME_BYTES:
             raise ProtocolError(Cause.HEADER_TOO_LARGE, f"ApiVersions request of {size} bytes")
         end = position + 4 + size

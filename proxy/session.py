@@ -12,7 +12,7 @@ from protocol.errors import Cause, ProtocolError
 from proxy.answer_side import Advertise, AnswerSide
 from proxy.faults import contained
 from proxy.identity.sasl import SaslObserver, SaslRules
-from proxy.in_flight import BROKER, CLIENT, InFlight, Rules, Wire, dropped
+from proxy.in_flight import BROKER, CLIENT, ClientWire, InFlight, Rules, Wire, dropped
 from proxy.reasons import (
     ANSWERING,
     BACKPRESSURE,
@@ -59,7 +59,7 @@ class Session:
     def __init__(
         self,
         rules: Rules,
-        client: Wire,
+        client: ClientWire,
         advertise: Advertise,
         on_closed: Callable[["Session"], None],
         *,
@@ -189,6 +189,31 @@ class Session:
         if self._broker is not None:
             self._broker.abort()
 
+    @property
+    def client(self) -> ClientWire:
+        """The client's end."""
+        return self._client
+
+    @property
+    def broker(self) -> Wire | None:
+        """The broker's end; None before there is one."""
+        return self._broker
+
+    @property
+    def held(self) -> bool:
+        """It is the proxy that makes the client wait: such a session is not idle."""
+        return bool(self.requests.reasons & (THROTTLED | IN_LINE | MIDWAY))
+
+    @property
+    def unread(self) -> bool:
+        """The client does not take what was written for it."""
+        return self._client_blocked
+
+    @property
+    def finished(self) -> bool:
+        """The client has closed its side in good order; what it sent is still worked on."""
+        return bool(self.requests.reasons & FINISHED)
+
     # ------------------------------------------------------------------------------------------- authentication
 
     @property
@@ -233,6 +258,7 @@ class Session:
                 self._forget_mute()
                 self._mute_kind, self._mute_end_ms = bound.kind, end_ms
                 self._mute_handle = throttling.mute(bound.kind, self, end_ms)
+                self._client.bound_receive_buffer()
                 self.requests.stop(THROTTLED | ANSWERING)
         return told_ms
 

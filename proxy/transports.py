@@ -13,6 +13,7 @@ from protocol.errors import ProtocolError
 from proxy.clock import now_ms
 from proxy.faults import contained, note
 from proxy.in_flight import BROKER, CLIENT
+from proxy.kernel import LOST, Options, Tcp, bound_receive_buffer, keep_alive, look_at
 from proxy.session import Session
 from proxy.tasks import later
 
@@ -28,7 +29,7 @@ TLS_WRITE_BYTES = 48 * 1024
 and each connection keeps a buffer of that size (fetch of 1 MiB: 1.2 times HAProxy's cost at once, 0.95 in parts)."""
 
 LINGER_S = 10.0
-"""How long a closed end may take to send what was written, and to end TLS, before it is cut off."""
+"""How long a closed end may take none of what was written, or not end TLS, before it is cut off."""
 
 
 _EndT = TypeVar("_EndT", bound="_End")
@@ -52,10 +53,18 @@ class _TlsTransport(Protocol):
     def set_read_buffer_limits(self, high: int, low: int) -> None: ...
 
 
+class Holder(Protocol):
+    """Whose descriptor an end has."""
+
+    def end_lost(self) -> None:
+        """Take note that it is closed, however that came."""
+        ...
+
+
 class _End(asyncio.Protocol):
     """A ``Wire`` over an asyncio transport, safe to call whatever state the transport is in."""
 
-    __slots__ = ("_cut_off", "_feed", "_lost", "_session", "_transport", "tls", "write")
+    __slots__ = ("_cut_off", "_feed", "_lost", "_session", "_transport", "holder", "tls", "write")
 
     _feed: Callable[[bytes, int], None]
     _session: Session | None
@@ -65,11 +74,15 @@ class _End(asyncio.Protocol):
     tls: ssl.SSLObject | None
     write: Callable[[bytes], None]
 
+    def __init__(self, holder: Holder) -> None:
+        self.holder = holder
+        self._lost = True  # it is not connected yet
+        self._cut_off = None
+
     @_alone
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
-        self._cut_off = None
         self._lost = False
         self.write = self._transport.write
         self.tls = transport.get_extra_info("ssl_object")
@@ -93,15 +106,45 @@ class _End(asyncio.Protocol):
         if not self._transport.is_closing():  # asyncio's TLS transport cannot be closed twice
             self._transport.close()
         if self._cut_off is None and (self.tls is not None or self._transport.get_write_buffer_size()):
-            self._cut_off = later(LINGER_S, "cut off what lingers", self._transport.abort)
+            self._linger()
 
     def abort(self) -> None:
-        self._transport.abort()
+        if not self._lost:
+            self._transport.abort()
+
+    @property
+    def is_open(self) -> bool:
+        """It is connected, and its socket not closed yet."""
+        return not self._lost
+
+    def look(self) -> Tcp:
+        """Return what the kernel knows of this end."""
+        connection = None if self._lost else self._socket
+        return LOST if connection is None else look_at(connection)
+
+    @property
+    def _socket(self) -> Options | None:
+        """None when it is closed: uvloop's transport forgets it before it says that it is lost."""
+        return cast("Options | None", self._transport.get_extra_info("socket"))
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  a reset is as good as an end here
         self._lost = True
         if self._cut_off is not None:
             self._cut_off.cancel()
+        self.holder.end_lost()
+
+    def _linger(self) -> None:
+        acked_bytes = self.look().acked_bytes
+        self._cut_off = later(
+            LINGER_S, "cut off what lingers", self._cut_off_unless_past, acked_bytes, otherwise=self._transport.abort
+        )
+
+    def _cut_off_unless_past(self, acked_bytes: int) -> None:
+        """Cut off a peer that has taken nothing since ``acked_bytes``."""
+        if self.look().acked_bytes > acked_bytes:
+            self._linger()
+        else:
+            self._transport.abort()
 
     def failed(self, where: str, error: Exception) -> None:
         """Take a fault of ours: this session ends, and no other notices."""
@@ -112,37 +155,69 @@ class _End(asyncio.Protocol):
 
 
 class ClientEnd(_End):
-    """What a client is connected to. ``begin`` makes its session, or returns None to refuse it."""
+    """What a client is connected to.
 
-    __slots__ = ("_begin",)
+    ``begin`` is given all that came so far and makes the session, or returns None where more has to come first. It
+    raises ProtocolError to refuse the client, which ``refused`` then tells.
+    """
 
-    def __init__(self, begin: Callable[["ClientEnd"], Session | None]) -> None:
+    __slots__ = ("_begin", "_begun", "_receive_buffer_bytes", "refused")
+
+    def __init__(
+        self,
+        begin: Callable[["ClientEnd", bytes], Session | None],
+        holder: Holder,
+        receive_buffer_bytes: int = -1,
+    ) -> None:
+        super().__init__(holder)
         self._begin = begin
+        self._begun = b""
         self._session = None
+        self._receive_buffer_bytes = receive_buffer_bytes
+        self.refused: ProtocolError | None = None
 
     @_alone
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        self._feed = self._greet
         if self.tls is not None:
             self.write = self._write_encrypted
-        session = self._session = self._begin(self)
-        del self._begin  # it holds what brought the client here, which is over
-        if session is None:
-            self.abort()
-        else:
-            self._feed = session.requests.feed
 
     def data_received(self, data: bytes) -> None:
         try:
             self._feed(data, now_ms())
         except ProtocolError as error:
-            contained("reject", cast("Session", self._session).reject, CLIENT, error, otherwise=self.abort)
+            if self._session is not None:
+                contained("reject", self._session.reject, CLIENT, error, otherwise=self.abort)
+            else:
+                self.refused = error
+                self.abort()
         except Exception as error:  # noqa: BLE001  as _alone does, without a call for each chunk
             self.failed("ClientEnd.data_received", error)
+
+    def _greet(self, data: bytes, now_ms: int) -> None:
+        if self.refused is not None:
+            return
+        begun = self._begun + data
+        session = self._session = self._begin(self, begun)
+        if session is None:
+            self._begun = begun
+            return
+        del self._begin, self._begun  # they hold what brought the client here, which is over
+        self._feed = session.requests.feed
+        self._feed(begun, now_ms)
+
+    def bound_receive_buffer(self) -> None:
+        """Have the kernel receive no more than ``limits.socket_receive_buffer`` ahead of what is read, from now on."""
+        if self._receive_buffer_bytes > 0 and (connection := self._socket) is not None:
+            bound_receive_buffer(connection, self._receive_buffer_bytes)
+            self._receive_buffer_bytes = -1
 
     @_alone
     def eof_received(self) -> bool:
         self._finished()
+        if self.tls is not None and self._cut_off is None:
+            self._linger()
         # Without TLS answers may still be on their way, and the session closes this end. With TLS the transport is
         # closing already: asyncio's knows no half-close.
         return self.tls is None and self._session is not None and not self._session.closed
@@ -161,6 +236,8 @@ class ClientEnd(_End):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         if self.tls is not None and exc is None:
+            if self._session is not None and not self._session.closed:
+                self._session.client_blocked(False)  # what is written now goes nowhere
             self._finished()
         elif self._session is not None:
             self._session.close()
@@ -185,13 +262,27 @@ class ClientEnd(_End):
 class BrokerEnd(_End):
     """What connects a session to its broker."""
 
-    __slots__ = ()
+    __slots__ = ("_is_kept_alive",)
 
     _session: Session
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, holder: Holder) -> None:
+        super().__init__(holder)
         self._session = session
         self._feed = session.answers.feed
+        self._is_kept_alive = False
+
+    def keep_alive(self) -> None:
+        """Have the kernel ask whether the broker is there: not from the beginning, for most that is short is busy."""
+        if not self._is_kept_alive and (connection := self._socket) is not None:
+            self._is_kept_alive = True
+            keep_alive(connection)
+
+    @property
+    def peer(self) -> tuple[str, int]:
+        """Host and port that it is connected to, as numbers."""
+        name = self._transport.get_extra_info("peername")
+        return name[0], name[1]
 
     def data_received(self, data: bytes) -> None:
         try:

@@ -107,6 +107,8 @@ class Waits:
         self._since_ms = now_ms
         self._place = throttling.line_of(bound).join(self, cost, now_ms, self._kept)
         self._kept = None
+        if what is not What.ANSWER:
+            self._session.client.bound_receive_buffer()  # what the client sends behind it waits with the client
         throttling.note_wait(bound)
         meter.note_wait(bound.kind, 1, now_ms)
         latest_ms = self._latest_ms()

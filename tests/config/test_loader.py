@@ -44,7 +44,18 @@ EVERYTHING = dedent(
       window: {samples: 3, size: 2s}
       max_delay: 1.5s
     limits:
-      {request: 1MiB, request_before_authentication: 1KiB, authentication_timeout: 9s, response: 2MB, connections: 7}
+      request: 1MiB
+      request_before_authentication: 1KiB
+      authentication_timeout: 9s
+      response: 2MB
+      connections: 7
+      connections_per_ip: 3
+      connections_per_ip_overrides: {"10.0.0.5": 0, "::ffff:10.0.0.6": 5, "2001:DB8::0": 6}
+      connections_before_request: 4
+      idle: 1h
+      unread: 9s
+      socket_receive_buffer: -1
+      socket_send_buffer: 64KiB
     kafka: {fetch_max_version: 12, share_groups: true}
     admin: {bind: "0.0.0.0:9404", max_entities: 0}
     drain: {timeout: 0s}
@@ -98,9 +109,31 @@ def test_every_setting_can_be_written(file: Path) -> None:
     limits = settings.limits
     assert (limits.request_bytes, limits.request_before_authentication_bytes) == (2**20, 2**10)
     assert (limits.authentication_timeout_s, limits.response_bytes, limits.connections) == (9, 2_000_000, 7)
+    assert (limits.connections_per_ip, limits.connections_before_request) == (3, 4)
+    assert str(limits.connections_per_ip_overrides) == '{"10.0.0.5": 0, "10.0.0.6": 5, "2001:db8::": 6}'
+    assert (limits.idle_s, limits.unread_s) == (3600, 9)
+    assert (limits.socket_receive_buffer_bytes, limits.socket_send_buffer_bytes) == (-1, 2**16)
     assert (settings.kafka.fetch_max_version, settings.kafka.share_groups) == (12, True)
     assert (str(settings.admin.bind), settings.admin.max_entities) == ("0.0.0.0:9404", 0)
     assert (settings.drain.timeout_s, settings.log.level, settings.log.format) == (0, "debug", "console")
+
+
+def test_what_is_wrong_with_the_limits_of_addresses_and_buffers(file: Path) -> None:
+    content = """\
+        limits:
+          connections_per_ip_overrides: {ab.cd: 1, "10.0.0.1": x, "10.0.0.2": [], "::1": 1, "0::1": 1}
+          socket_send_buffer: 0
+          socket_receive_buffer: -2
+        """
+    said = problems(file, GOOD + dedent(content))
+    assert [line.partition("limits.")[2] for line in said] == [
+        "connections_per_ip_overrides.ab.cd: 'ab.cd' is not an IP address; host names are not looked up here",
+        "connections_per_ip_overrides.10.0.0.1: 'x' is not a whole number; write digits only, without a leading zero",
+        "connections_per_ip_overrides.10.0.0.2: must be a whole number",
+        "connections_per_ip_overrides.0::1: 0::1 stands there already, written otherwise; write each address once",
+        "socket_send_buffer: 0 is too small; write a size, or -1 for what the kernel chooses",
+        "socket_receive_buffer: '-2' is not a size; write it like 10MiB, 10MB or 10485760",
+    ]
 
 
 def test_every_problem_is_told_at_once(file: Path) -> None:

@@ -1,6 +1,7 @@
 """A stand-in for a broker on a real socket: it answers Metadata v1 with what it was told, and echoes the rest."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from struct import pack, unpack_from
@@ -55,6 +56,16 @@ class FakeBroker:
         for writer in ended:
             writer.close()
         return ended
+
+    def reset(self) -> None:
+        """Reset every connection: what was still to be sent is lost."""
+        for writer in self.connections:
+            if writer.is_closing():
+                continue
+            connection = writer.get_extra_info("socket")
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, pack("ii", 1, 0))
+            writer.transport.abort()
+        self.connections.clear()
 
 
 @asynccontextmanager

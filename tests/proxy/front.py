@@ -8,11 +8,14 @@ from contextlib import asynccontextmanager, contextmanager
 
 from config.brokers import BrokerPorts
 from config.cluster import Route
+from config.settings import Limits
 from config.settings import Listener as ListenerSettings
 from config.units import Address
 from proxy import tasks
 from proxy.clock import now_ms
 from proxy.cluster import Cluster
+from proxy.connection_places import Places
+from proxy.endings import Endings
 from proxy.identity.distinguished_name import rfc2253
 from proxy.listeners import Admission, Listener
 from proxy.rejections import Rejections
@@ -37,7 +40,8 @@ def free_ports(count: int) -> Iterator[list[int]]:
 class Front:
     """A listener in front of fake brokers; node ids 1 and 2 have ports, others have none.
 
-    ``settings`` are further settings of the listener, None for none; with ``broker_host`` brokers have no ports.
+    ``limits`` are those of ``Limits`` by their names in Python, ``settings`` further settings of the listener, None for
+    none; with ``broker_host`` brokers have no ports.
     """
 
     def __init__(
@@ -46,12 +50,12 @@ class Front:
         ports: list[int],
         limit: int = 100,
         authentication_timeout_s: float = TIMEOUT_S,
+        limits: Mapping[str, object] | None = None,
         name_of: Callable[[bytes], str] | None = None,
         quotas: Mapping[QuotaKind, float] | None = None,
         **settings: object,
     ) -> None:
         self.stats = Stats()
-        self.limit = limit
         self.play = Play(quotas)
         self.bootstrap_port, self.port_1, self.port_2 = ports
         route = Route(bootstrap=tuple(Address("127.0.0.1", port) for port in bootstrap))
@@ -63,12 +67,14 @@ class Front:
         given = {key: value for key, value in settings.items() if value is not None}
         rejections = Rejections(self.stats)
         self.play.rules.on_rejected = lambda side, error, peer: rejections.note(side, error, peer, now_ms())
-        admission = Admission(
-            lambda: self.stats.sessions.total() < self.limit,
-            authentication_timeout_s,
-            self.stats,
-            rejections,
+        self.limits = Limits.model_validate({"authentication_timeout_s": authentication_timeout_s, **(limits or {})})
+        self.places = Places(
+            most=limit,
+            most_of_ip=self.limits.connections_per_ip or limit + 1,
+            overrides=dict(self.limits.connections_per_ip_overrides.pairs),
+            most_before_request=self.limits.connections_before_request,
         )
+        admission = Admission(self.places, self.limits, self.stats, rejections)
         self.listener = Listener(
             ListenerSettings.model_validate(fixed | given),
             self.cluster,
@@ -78,6 +84,7 @@ class Front:
             name_of or rfc2253,
             admission,
         )
+        self.endings = Endings([self.listener], self.limits, self.stats, self.play.loop.clock)
 
     def _on_broker(self, node_id: int) -> None:
         self.listener.open_broker(node_id)
@@ -96,11 +103,13 @@ class Front:
 
 @asynccontextmanager
 async def front(*brokers: FakeBroker, **options: object) -> AsyncIterator[Front]:
-    """Options are those of ``Front``."""
+    """Options are those of ``Front``; with ``known=False`` the brokers are not asked who they are."""
+    known = options.pop("known", True)
     with free_ports(3) as ports:
         front = Front([broker.port for broker in brokers] or [1], ports, **options)  # type: ignore[arg-type]  # see above
     front.listener.open_bootstrap()
-    await front.cluster.refresh()
+    if known:
+        await front.cluster.refresh()
     try:
         yield front
     finally:

@@ -32,6 +32,7 @@ class FakeWire:
         self.paused = False
         self.closed = False
         self.aborted = False
+        self.bounded = False
 
     def write(self, data: bytes) -> None:
         assert not self.closed
@@ -48,6 +49,9 @@ class FakeWire:
 
     def abort(self) -> None:
         self.aborted = True
+
+    def bound_receive_buffer(self) -> None:
+        self.bounded = True
 
     def take(self) -> bytes:
         """Return everything written since the last call."""

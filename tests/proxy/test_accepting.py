@@ -11,16 +11,17 @@ from structlog.testing import capture_logs
 from config.units import Address
 from proxy import accepting
 from proxy.accepting import Acceptor
+from proxy.kernel import KEEPALIVE
 from tests.proxy.front import TIMEOUT_S, free_ports
 
 pytestmark = pytest.mark.asyncio
 
 
 class Taken:
-    def __init__(self) -> None:
+    def __init__(self, send_buffer_bytes: int = -1) -> None:
         self.connections: list[tuple[socket.socket, Address, int | None]] = []
         self.failures = 0
-        self.acceptor = Acceptor("PLAIN", self._take, self._fail)
+        self.acceptor = Acceptor("PLAIN", self._take, self._fail, send_buffer_bytes)
 
     def _take(self, client: socket.socket, peer: Address, node_id: int | None) -> None:
         self.connections.append((client, peer, node_id))
@@ -69,6 +70,19 @@ async def test_every_connection_is_handed_on_with_its_peer_and_broker() -> None:
     assert not any(client.getblocking() for client, _, _ in taken.connections)
     for client in clients:
         client.close()
+    taken.close()
+
+
+async def test_connections_are_kept_alive_and_have_the_send_buffer_that_was_set() -> None:
+    taken = Taken(send_buffer_bytes=30_000)
+    with free_ports(1) as (port,):
+        taken.acceptor.listen("127.0.0.1", port, None)
+    with socket.create_connection(("127.0.0.1", port)):
+        await taken.until(1)
+        ((accepted, _, _),) = taken.connections
+        assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert [accepted.getsockopt(socket.IPPROTO_TCP, option) for option, _ in KEEPALIVE] == [60, 15, 4]
+        assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 60_000  # the kernel doubles it
     taken.close()
 
 

@@ -3,6 +3,8 @@
 import asyncio
 import itertools
 import socket
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from ipaddress import ip_network
 
 import pytest
@@ -11,8 +13,9 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from config.listener import ProxyProtocol
+from config.units import IpNumbers
 from protocol.errors import ProtocolError
-from proxy.arrivals import LeftEarly, read_header
+from proxy.arrivals import LeftEarly, Pace, read_header
 from proxy.drain import drain
 from proxy.proxy_protocol import V2_SIGNATURE
 from tests.proxy.fake_broker import fake_broker
@@ -135,7 +138,8 @@ async def test_a_health_check_is_no_error(pki: Pki, options: dict[str, object]) 
                     while proxy.stats.sessions.total() or proxy.stats.connections["PLAIN", "accepted"] < 3:
                         await asyncio.sleep(0.005)
                 assert proxy.rejected() == {}
-                assert proxy.stats.connections["PLAIN", "left_early"] == (3 if options else 0)
+                assert proxy.stats.connections["PLAIN", "left_early"] == 3
+                assert len(one.requests) == len(one.connections) == 1, "the proxy's own"
         assert [line for line in logs if line["log_level"] in ("warning", "error")] == []
 
 
@@ -268,19 +272,140 @@ async def test_sasl_has_the_same_deadline() -> None:
 async def test_who_is_authenticated_or_gone_has_no_deadline_any_more() -> None:
     async with fake_broker() as one:
         one.padding = 2  # as an empty ApiVersions answer has
-        options = {"authentication": "sasl", "authentication_timeout_s": 0.1}
+        options = {"authentication": "sasl", "authentication_timeout_s": 0.6}
         async with front(one, **options) as proxy:
             async with client(proxy.bootstrap_port) as leaving:
                 await leaving.ask(request(18, 0, 1))
             async with client(proxy.bootstrap_port) as staying:
                 await staying.ask(list_offsets(1))  # answered: the broker demands nothing of this client
-                await asyncio.sleep(0.15)
+                await asyncio.sleep(0.7)
                 await staying.ask(list_offsets(2))
             assert proxy.rejected() == {}
             assert proxy.listener._deadlines == {}
 
 
+@pytest.mark.parametrize("first", [b"", list_offsets(1)[:13]], ids=["silence", "half a head"])
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "TLS"])
+async def test_a_first_request_has_the_same_deadline(pki: Pki, first: bytes, encrypted: bool) -> None:
+    tls, context = (pki.settings(), pki.client()) if encrypted else (None, None)
+    async with fake_broker() as one, front(one, tls=tls, authentication_timeout_s=0.3) as proxy:
+        async with client(proxy.bootstrap_port, context) as waiting:
+            waiting.writer.write(first)
+            assert await waiting.closed()
+        await proxy.until_rejected("authentication_timeout")
+        assert len(one.connections) == 1, "the proxy's own"
+
+
 # ---------------------------------------------------------------------------------------------------- limits and drain
+
+
+async def until(number: int, taken: Callable[[], int]) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
+        while taken() != number:
+            await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "TLS"])
+async def test_silent_connections_cost_no_broker_and_leave_room(pki: Pki, encrypted: bool) -> None:
+    """The oldest goes, of the address that has most of them: who speaks at once is served."""
+    tls, context = (pki.settings(), pki.client()) if encrypted else (None, None)
+    async with fake_broker() as one, AsyncExitStack() as stack:
+        proxy = await stack.enter_async_context(front(one, tls=tls, limits={"connections_before_request": 5}))
+        proxy.places.grace_s = 0.0
+        silent = [await stack.enter_async_context(client(proxy.bootstrap_port)) for _ in range(20)]
+        await until(15, lambda: proxy.rejected().get("connections_before_request", 0))
+        for gone in silent[:15]:
+            assert await gone.closed()
+        assert (proxy.places.taken, proxy.places.before_request, len(one.connections)) == (5, 5, 1)
+        speaking = await stack.enter_async_context(client(proxy.bootstrap_port, context))
+        await speaking.ask(list_offsets(1))
+        assert (proxy.places.taken, proxy.places.before_request, len(one.connections)) == (5, 4, 2)
+
+
+async def test_a_flood_within_one_turn_of_the_loop_leaves_nothing_behind() -> None:
+    """Connections that make room before anybody has looked at them are closed, too."""
+    async with fake_broker() as one, front(one, limits={"connections_before_request": 3}) as proxy:
+        proxy.places.grace_s = 0.0
+        flood = [socket.create_connection(("127.0.0.1", proxy.bootstrap_port)) for _ in range(40)]
+        await until(37, lambda: proxy.rejected().get("connections_before_request", 0))
+        await until(3, proxy.stats.sessions.total)
+        for gone in flood[:37]:
+            gone.settimeout(TIMEOUT_S)
+            assert gone.recv(1) == b""
+        for each in flood:
+            each.close()
+        await until(0, lambda: proxy.places.taken)
+        assert (proxy.stats.sessions.total(), proxy.listener._arriving) == (0, {})
+
+
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "TLS"])
+async def test_one_address_may_have_so_many_and_no_more(pki: Pki, encrypted: bool) -> None:
+    tls, context = (pki.settings(), pki.client()) if encrypted else (None, None)
+    async with fake_broker() as one, AsyncExitStack() as stack:
+        proxy = await stack.enter_async_context(front(one, tls=tls, limits={"connections_per_ip": 2}))
+        first = await stack.enter_async_context(client(proxy.bootstrap_port, context))
+        await first.ask(list_offsets(1))
+        second = await stack.enter_async_context(client(proxy.bootstrap_port))
+        await until(2, lambda: proxy.places.taken)
+        async with client(proxy.bootstrap_port) as third:
+            assert await third.closed()
+        assert proxy.rejected() == {"connections_per_ip": 1}
+        second.writer.close()
+        await until(1, lambda: proxy.places.taken)
+        async with client(proxy.bootstrap_port, context) as again:
+            await again.ask(list_offsets(2))
+
+
+async def test_behind_a_load_balancer_an_address_is_the_one_that_it_names() -> None:
+    limits = {"connections_per_ip": 2, "connections_per_ip_overrides": IpNumbers((("192.0.2.7", 1),))}
+    async with fake_broker() as one, AsyncExitStack() as stack:
+        proxy = await stack.enter_async_context(front(one, proxy_protocol=TRUSTED, limits=limits))
+        seven = await stack.enter_async_context(client(proxy.bootstrap_port, first=V1))
+        await seven.ask(list_offsets(1))
+        for header in (V2, V6):
+            async with client(proxy.bootstrap_port, first=header) as another:
+                assert await another.closed()
+        for number in (1, 2):
+            other = V1.replace(b"192.0.2.7", b"192.0.2.8")
+            eight = await stack.enter_async_context(client(proxy.bootstrap_port, first=other))
+            await eight.ask(list_offsets(number))
+        assert proxy.rejected() == {"connections_per_ip": 2}
+
+
+async def test_a_place_is_taken_until_the_descriptors_are_closed() -> None:
+    async with fake_broker() as one:
+        one.padding = 100_000
+        async with front(one) as proxy, client(proxy.bootstrap_port) as slow:
+            for number in range(100):
+                slow.writer.write(list_offsets(number))
+            await until(1, lambda: len(proxy.listener.sessions))
+            (session,) = proxy.listener.sessions
+            await until(1, lambda: session._client_blocked)
+            session.close()
+            assert (len(proxy.listener.sessions), proxy.places.taken) == (0, 1)
+            slow.writer.transport.abort()
+            await until(0, lambda: proxy.places.taken)
+
+
+async def test_so_many_handshakes_begin_in_a_turn_and_the_rest_in_order() -> None:
+    pace = Pace(2)
+    passed: list[int] = []
+
+    async def handshake(number: int) -> None:
+        await pace.turn()
+        passed.append(number)
+
+    tasks = [asyncio.ensure_future(handshake(number)) for number in range(7)]
+    counts = []
+    await asyncio.sleep(0)
+    tasks[3].cancel()
+    while len(passed) < 6:
+        counts.append(len(passed))
+        await asyncio.sleep(0)
+    assert passed == [0, 1, 2, 4, 5, 6]
+    assert max(later - earlier for earlier, later in itertools.pairwise([0, *counts, 6])) <= 2
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await pace.turn()
 
 
 async def test_handshakes_count_for_the_limit(pki: Pki) -> None:

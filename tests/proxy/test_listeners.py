@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections.abc import Callable
 from struct import unpack_from
 
 import pytest
@@ -10,7 +11,7 @@ from structlog.testing import capture_logs
 from proxy.drain import drain
 from tests.proxy.fake_broker import fake_broker
 from tests.proxy.front import TIMEOUT_S, Front, client, free_ports, front
-from tests.proxy.playbook import list_offsets, produce, request
+from tests.proxy.playbook import PRODUCER, list_offsets, produce, request
 
 pytestmark = pytest.mark.asyncio
 
@@ -110,6 +111,7 @@ async def test_a_broker_that_is_down_closes_only_its_own_sessions_and_is_logged_
                 assert await to_two.closed()
                 for _ in range(3):
                     async with client(proxy.port_2) as again:
+                        again.writer.write(list_offsets(1))
                         assert await again.closed()
                 await to_one.ask(list_offsets(2))
                 assert proxy.stats.connections["PLAIN", "broker_unreachable"] == 3
@@ -123,6 +125,67 @@ async def test_the_bootstrap_port_goes_to_a_broker_that_is_up() -> None:
             for number in range(4):
                 async with client(proxy.bootstrap_port) as asking:
                     await asking.ask(list_offsets(number))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def charged_brokers(proxy: Front) -> set[int]:
+    return {usage.broker for usage in proxy.play.engine.usage(proxy.play.loop.now_ms)}
+
+
+async def test_who_comes_before_the_brokers_are_known_waits_and_is_charged_for_his_broker() -> None:
+    """A second full quota, that of no broker, cannot be had by being early."""
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        one.padding = 4
+        async with front(one, known=False, quotas={PRODUCER: 1024}) as proxy, client(proxy.bootstrap_port) as early:
+            early.writer.write(produce(1, 20_000))
+            await until(lambda: len(proxy.listener.sessions) == 1)
+            assert one.requests == []
+            await proxy.cluster.refresh()
+            await early.ask(b"")
+            assert charged_brokers(proxy) == {1}
+
+
+@pytest.mark.parametrize("advertised", ["127.0.0.1", "localhost"])
+async def test_when_the_broker_of_a_session_is_known_it_is_charged_for_it(advertised: str) -> None:
+    """Without a login of its own the proxy learns the brokers from what they answer to clients."""
+    async with (
+        fake_broker() as one,
+        front(one, known=False, quotas={PRODUCER: 1024}) as proxy,
+        client(proxy.bootstrap_port) as early,
+    ):
+        proxy.cluster.can_ask = False
+        await early.ask(list_offsets(1))
+        (session,) = proxy.listener.sessions
+        one.brokers = {1: (advertised, one.port), 2: (advertised, one.port + 1)}
+        await early.ask(METADATA)
+        await until(lambda: not proxy.listener._unnamed)
+        one.padding = 4
+        await early.ask(produce(2, 20_000))
+        assert charged_brokers(proxy) == {1}
+        assert not session.closed
+
+
+async def test_a_session_whose_broker_cannot_be_told_is_closed_after_its_answers_once_others_are_known() -> None:
+    async with (
+        fake_broker() as balancer,
+        fake_broker() as one,
+        front(balancer, known=False) as proxy,
+        client(proxy.bootstrap_port) as early,
+    ):
+        proxy.cluster.can_ask = False
+        balancer.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", 1)}
+        assert len(await early.ask(METADATA)) > 20
+        assert await early.closed()
+        for number in range(4):
+            async with client(proxy.bootstrap_port) as again:
+                await again.ask(list_offsets(number))
+        assert len(one.requests) == 4
 
 
 async def test_above_the_limit_connections_are_refused_and_counted() -> None:

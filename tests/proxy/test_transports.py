@@ -1,11 +1,14 @@
 """What the ends of a session do in the states of a transport that real sockets seldom show; see test_tls.py, too."""
 
 import asyncio
+import sys
 from typing import cast
 
 import pytest
 
+from protocol.errors import Cause, ProtocolError
 from proxy import transports
+from proxy.kernel import LOST
 from proxy.session import Session
 from proxy.transports import TLS_WRITE_BYTES, ClientEnd
 
@@ -19,10 +22,15 @@ class Transport:
         self.told: list[str] = []
         self.closing = False
         self.pending_bytes = pending_bytes
+        self.acked_bytes = 0
         self._tls = object() if tls else None
 
     def get_extra_info(self, name: str) -> object:
-        return self._tls if name == "ssl_object" else None
+        return self._tls if name == "ssl_object" else self
+
+    def getsockopt(self, level: int, option: int, size: int) -> bytes:
+        """Show how much the peer has taken: ``acked_bytes`` in a tcp_info."""
+        return bytes(120) + self.acked_bytes.to_bytes(8, sys.byteorder)
 
     def set_write_buffer_limits(self, high: int) -> None:
         pass
@@ -58,16 +66,30 @@ class Transport:
 
 
 class Feeding:
+    def __init__(self) -> None:
+        self.fed = b""
+
     def feed(self, data: bytes, now_ms: int) -> None:
-        raise AssertionError
+        self.fed += data
+
+
+class Holding:
+    lost = 0
+
+    def end_lost(self) -> None:
+        self.lost += 1
 
 
 class FakeSession:
     closed = False
-    requests = Feeding()
 
     def __init__(self) -> None:
+        self.requests = Feeding()
         self.finished = 0
+        self.blocked: bool | None = None
+
+    def client_blocked(self, blocked: bool) -> None:
+        self.blocked = blocked
 
     def client_finished(self) -> None:
         self.finished += 1
@@ -78,8 +100,10 @@ class FakeSession:
 
 def connected(transport: Transport) -> tuple[ClientEnd, FakeSession]:
     session = FakeSession()
-    end = ClientEnd(lambda _: cast("Session", session))
+    end = ClientEnd(lambda _end, _begun: cast("Session", session), Holding())
     end.connection_made(cast("asyncio.BaseTransport", transport))
+    end.data_received(b"request")
+    assert session.requests.fed == b"request"
     transport.told.clear()
     return end, session
 
@@ -154,12 +178,54 @@ async def test_a_closed_end_is_cut_off_after_a_while_unless_it_has_ended(
         end.close()
 
 
-async def test_a_refused_client_is_cut_off() -> None:
+async def test_a_closed_end_that_still_takes_what_was_written_is_not_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transports, "LINGER_S", 0.0)
+    transport = Transport(tls=False, pending_bytes=5)
+
+    def take_more(level: int, option: int, size: int) -> bytes:
+        transport.acked_bytes += looks.pop() if looks else 0
+        return Transport.getsockopt(transport, level, option, size)
+
+    looks = [1, 1, 1]
+    monkeypatch.setattr(transport, "getsockopt", take_more)
+    end, _ = connected(transport)
+    end.close()
+    while looks:
+        assert transport.told == ["close"]
+        await asyncio.sleep(0)
+    while transport.told == ["close"]:
+        await asyncio.sleep(0)
+    assert transport.told == ["close", "abort"]
+
+
+async def test_when_tls_is_lost_while_answers_wait_they_wait_no_longer() -> None:
+    end, session = connected(Transport(tls=True))
+    end.pause_writing()
+    assert session.blocked
+    end.connection_lost(None)
+    assert session.blocked is False
+
+
+async def test_there_is_no_session_before_the_first_request_and_a_client_may_be_refused_by_it() -> None:
+    said: list[bytes] = []
+    holding = Holding()
+
+    def begin(_: ClientEnd, begun: bytes) -> None:
+        said.append(begun)
+        if len(begun) > 2:
+            raise ProtocolError(Cause.UNKNOWN_API, "no")
+
     transport = Transport(tls=True)
-    end = ClientEnd(lambda _: None)
+    end = ClientEnd(begin, holding)
+    end.abort()  # before it is connected
     end.connection_made(cast("asyncio.BaseTransport", transport))
+    for byte in (b"a", b"b", b"c", b"d"):
+        end.data_received(byte)
+    assert said == [b"a", b"ab", b"abc"]
+    assert end.refused is not None
     assert transport.told == ["read ahead at most 1", "abort"]
     assert end.eof_received() is False
     end.pause_writing()
     end.resume_writing()
     end.connection_lost(None)
+    assert (holding.lost, end.is_open, end.look()) == (1, False, LOST)
