@@ -27,6 +27,7 @@ from tests.harness.wire import Address
 
 CHUNK_BYTES: Final = 1 << 18
 STOP_TIMEOUT_S: Final = 10.0
+SETTLING_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +77,13 @@ class ConnectionWatch:
     async def _close(self) -> None:
         for server in self._servers:
             server.close()
-        await self._settle()  # who was accepted a moment ago becomes a relay
-        for relay, writer in self._relays.items():
-            relay.cancel()
-            writer.transport.abort()  # also of a relay that has not begun yet
-        await asyncio.gather(*self._relays, return_exceptions=True)
-        await self._settle()  # the last transports close
-
-    @staticmethod
-    async def _settle() -> None:
-        for _ in range(10):
-            await asyncio.sleep(0)
+        await asyncio.sleep(SETTLING_S)  # who was accepted a moment ago becomes a relay
+        while self._relays:
+            for relay, writer in self._relays.items():
+                relay.cancel()
+                writer.transport.abort()  # also of a relay that has not begun yet
+            await asyncio.gather(*self._relays, return_exceptions=True)
+            await asyncio.sleep(SETTLING_S)  # the last transports close
 
     def _acceptor(self, node: Node, endpoint: Endpoint) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]:
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

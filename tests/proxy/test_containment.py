@@ -481,10 +481,12 @@ async def test_a_usage_file_that_fails_to_be_completed_is_completed_later(
     sabotage = Sabotage(monkeypatch, *wheres)
     sink = FileSink(tmp_path, "one", "boot", rotate_bytes=1 << 20, rotate_s=0.0, keep_bytes=1 << 30)
 
-    async def completed() -> bool:
+    async def both_met() -> bool:
         await sink.write(Document(0, 1, b"{}"))
-        return sabotage.met and sink._file is None  # complete, whatever failed before
+        return sabotage.met
 
-    await until(completed)
+    await until(both_met)
+    await sink.write(Document(0, 1, b"{}"))
+    await until(lambda: sink._file is None)  # complete, whatever failed before
     assert [sabotage.counted(where) for where in wheres] == [1, 1]
     await sink.close()
