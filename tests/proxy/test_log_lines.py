@@ -20,6 +20,11 @@ AT_MOST_S = 30.0
 """Nothing here waits for it: it ends a test that would hang."""
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.log_lines._LAST_WORDS_S", AT_MOST_S)
+
+
 class Pipe:
     """A pipe that is full, and what comes out of it once somebody reads."""
 
