@@ -20,6 +20,11 @@ AT_MOST_S = 30.0
 """Nothing here waits for it: it ends a test that would hang."""
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.log_lines._LAST_WORDS_S", AT_MOST_S)
+
+
 class Pipe:
     """A pipe that is full, and what comes out of it once somebody reads."""
 
@@ -192,8 +197,9 @@ def test_events_without_end_are_one() -> None:
     assert sum(of_ours) == MAX_EVENTS - 1 + BURST
 
 
-def test_a_flood_of_one_event_with_long_names_is_a_few_lines_and_is_counted() -> None:
+def test_a_flood_of_one_event_with_long_names_is_a_few_lines_and_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """300 connections, each with a name of its own of 32 KiB, wrote 55 MB in less than a second."""
+    monkeypatch.setattr("proxy.logs.now_ms", FakeLoop().clock)
     stream = io.StringIO()
     logs.configure("info", "json", stream)
     try:
