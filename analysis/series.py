@@ -4,6 +4,7 @@ A *series* is what a throttle held up as one while it was recorded; the seconds 
 the quotas that are looked at. NumPy alone, on arrays of rows.
 """
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
@@ -215,11 +216,13 @@ class Stretch:
         course = self._high if high else self._low
         whole: Outcome | None = None
         carry: Carry | None = None
-        for begin in range(0, recorded.seconds, _PIECE_S):
-            end = min(begin + _PIECE_S, recorded.seconds)
+        end = 0
+        while end < recorded.seconds:
+            begin, end = end, min(end + _PIECE_S, recorded.seconds)
             sent = course.sent_bytes(begin, end)
             if whole is not None and not sent.any() and (carry is None or _quiet(carry)):
                 carry = None
+                end = max(end, min(course.next_second(end) // _PIECE_S * _PIECE_S, recorded.seconds))
                 continue
             demand = Demand(
                 sent,
@@ -245,6 +248,11 @@ class _Course:
         self._column = np.repeat(np.arange(len(units)), lengths)[order]
         self._sent_bytes = cells.sent_bytes[index][order]
         self._units = len(units)
+
+    def next_second(self, since: int) -> int:
+        """Return the first second from there on in which anything was sent; where there is none, one beyond all."""
+        at = int(np.searchsorted(self._second, since))
+        return int(self._second[at]) if at < len(self._second) else sys.maxsize
 
     def sent_bytes(self, begin: int, end: int) -> Floats:
         """Return [second, unit] of the seconds from ``begin`` to ``end``."""

@@ -30,7 +30,7 @@ from analysis.series import Cells, Recorded, Rows
 from analysis.sources import files
 from analysis.whatif import Replay
 from quotas.rate import Window
-from tests.analysis.records import BEGIN, BEGIN_MS, Document, document, row, write_jsonl
+from tests.analysis.records import BEGIN_MS, Document, document, row, write_jsonl
 
 HUGE = [2**53, 2**62, 2**63 - 1, 2**63, 2**64 - 1, 2**64, 10**30, -1, -(2**63)]
 SAID = {field.name: field for field in HEADER if field.type != TEXT and field.name != "time_ms"}
@@ -192,6 +192,7 @@ REFUSED = [
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(600)
 def test_a_report_of_a_period_with_hostile_documents_is_made(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "files"
     folder.mkdir()
@@ -210,17 +211,14 @@ def test_a_report_of_a_period_with_hostile_documents_is_made(spark: SparkSession
     ]
     quotas = tmp_path / "proposed.yaml"
     quotas.write_text("quotas: [{entity: {user: {default: true}}, producer_byte_rate: 1000}]\n", encoding="utf-8")
-    since = ["--from", f"{BEGIN:%Y-%m-%dT%H:%M:%S}"]
     for command in (
         ["report", "--out", str(tmp_path / "out")],
-        ["report", "--out", str(tmp_path / "of-hours"), *since],
         ["whatif", "--quotas", str(quotas), "--json"],
-        ["whatif", "--quotas", str(quotas), "--json", *since],
-        ["recommend", "--target", "p99 throttle < 100 ms", "--out", str(tmp_path / "new.yaml"), *since],
+        ["recommend", "--target", "p99 throttle < 100 ms", "--out", str(tmp_path / "new.yaml")],
     ):
         done = CliRunner().invoke(analyze, [command[0], "--warehouse", place, *command[1:]])
         assert done.exit_code == 0, (command, done.output, done.exception)
-    clients = spark.read.parquet(f"{next((tmp_path / 'of-hours').iterdir())}/talkers").collect()
+    clients = spark.read.parquet(f"{next((tmp_path / 'out').iterdir())}/talkers").collect()
     sums = {each.user: each for each in clients}
     assert (sums["alice"].bytes_in, sums["alice"].requests) == (120_000, 120)
     assert sums["eve"].bytes_in == MOST_SUM

@@ -148,3 +148,18 @@ def test_held_up_until_the_recording_ended() -> None:
     muted_s = np.zeros_like(sent)
     muted_s[90:, 1] = 1
     assert recorded_of(sent, muted_s).answers == (Answer.EXACT, Answer.UNKNOWN)
+
+
+def test_years_in_which_nothing_was_sent_take_no_time() -> None:
+    """Also between two throttles: neither the replay nor the demand at most goes through them second by second."""
+    seconds = 10**9
+    burst = np.full(20, 3 * MB)
+    second = np.concatenate((np.arange(20), np.arange(20) + seconds - 20))
+    sent, muted_ms = np.tile(burst, 2), np.full(40, 500.0)
+    found = Rows(np.zeros(40, dtype=np.intp), second * 1000, np.full(40, 1000), sent, muted_ms)
+    recorded = Recorded.of(Cells.of(found), np.zeros(1, dtype=np.intp), np.full(1, 400.0), seconds)
+    (stretch,) = recorded.stretches(np.arange(1), 1)
+    for high in (False, True):
+        outcome = stretch.replay(np.array([[MB]]), WINDOW, high=high)
+        assert outcome.demand_bytes[0, 0] == pytest.approx(sent.sum())
+        assert outcome.seconds == seconds
