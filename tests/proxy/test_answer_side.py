@@ -4,6 +4,10 @@ from struct import pack, unpack_from
 
 import pytest
 
+from protocol.api_versions import advertised_limits
+from protocol.fetch import NO_SESSION, empty_answer
+from protocol.table import SPECS, key_version
+from proxy.serving import serve
 from tests.proxy.playbook import (
     KIB,
     Play,
@@ -11,6 +15,8 @@ from tests.proxy.playbook import (
     fetch_answer,
     fetch_quota,
     frame,
+    heartbeat,
+    heartbeat_answer,
     list_offsets,
     list_offsets_answer,
     produce,
@@ -130,3 +136,96 @@ class TestAddresses:
         answers = list_offsets_answer(8) + self.answer(9, b"kafka-1", 9092) + list_offsets_answer(10)
         out = b"".join(play.from_broker(answers[at : at + step]) for at in range(0, len(answers), step))
         assert out == list_offsets_answer(8) + self.answer(9, b"proxy.example", 9101) + list_offsets_answer(10)
+
+
+class TestShareFetch:
+    """KIP-932, charged to the fetch quota as in Kafka; served where ``kafka.share_groups`` says so."""
+
+    @staticmethod
+    def play() -> Play:
+        play = fetch_quota()
+        limits = advertised_limits(share_groups=True)
+        play.rules.served = play.session.requests._served = serve(limits, "mute")
+        return play
+
+    @staticmethod
+    def share_fetch(correlation_id: int, max_bytes: int) -> bytes:
+        head = pack(">hhih", 78, 1, correlation_id, 3) + b"app" + b"\0"
+        return frame(head + b"\2g\2m" + pack(">iiiiii", 0, 500, 1, max_bytes, 100, 100) + b"\1\1\0")
+
+    @staticmethod
+    def answer(correlation_id: int, records: int) -> bytes:
+        """No error, one topic of one partition with records, and no addresses."""
+        size = bytes([(records + 1) & 0x7F | 0x80, (records + 1) >> 7 & 0x7F | 0x80, (records + 1) >> 14])
+        partition = pack(">ih", 0, 0) + b"\0" + pack(">h", 0) + b"\0" + pack(">ii", -1, -1) + b"\0" + size
+        body = pack(">ih", 0, 0) + b"\0" + pack(">i", 0) + b"\2" + bytes(16) + b"\2" + partition + bytes(records)
+        return frame(pack(">i", correlation_id) + b"\0" + body + b"\1\0\0" + b"\1\0")
+
+    def test_it_is_lowered_charged_and_told(self) -> None:
+        play = self.play()
+        assert play.from_client(self.share_fetch(1, 10**6)) == self.share_fetch(1, 10 * KIB)
+        told = play.from_broker(self.answer(1, 20 * KIB))
+        assert unpack_from(">i", told, 9)[0] > 9000
+        assert play.client.paused
+        (usage,) = play.engine.usage(play.loop.now_ms)
+        assert usage.charged_total == len(told) - 5
+
+    def test_it_waits_and_is_never_answered_for_the_broker(self) -> None:
+        """It may acknowledge what was delivered, and only the broker can take that."""
+        play = self.play()
+        play.from_client(heartbeat(1))
+        play.from_broker(heartbeat_answer(1))
+        play.from_client(self.share_fetch(2, 10**6))
+        play.from_broker(self.answer(2, 30 * KIB))
+        assert play.from_client(self.share_fetch(3, 10**6)) == b""
+        play.loop.advance(15_000)
+        assert play.client.take() == play.broker.take() == b""
+        play.loop.advance(10_000)
+        assert play.broker.take() != b""
+
+
+class TestAnsweredWithNothing:
+    """A Fetch that has waited as long as clients wait."""
+
+    @pytest.mark.parametrize("version", [0, 1, 3, 4, 7, 11])
+    def test_an_answer_as_a_broker_gives_over_its_quota(self, version: int) -> None:
+        play = fetch_quota()
+        play.rules.served = play.session.requests._served = serve({1: (0, 17), 12: (0, 4)}, "mute")
+        play.from_client(heartbeat(1))
+        play.from_broker(heartbeat_answer(1))
+        play.from_client(fetch(2))
+        play.from_broker(fetch_answer(2, 50 * KIB))
+        assert play.from_client(fetch(3, version=version) + heartbeat(4)) == b""
+        play.loop.advance(7_900)
+        assert play.client.take() == b""
+        play.loop.advance(200)
+        answer = play.client.take()
+        told_ms = unpack_from(">i", answer, 8)[0] if version else 0
+        assert answer == empty_answer(SPECS[key_version(1, version)], 3, told_ms, NO_SESSION)
+        assert told_ms == (1000 if version else 0)
+        assert play.broker.take() == heartbeat(4)
+
+    def test_within_a_session_the_client_is_told_to_begin_another(self) -> None:
+        play = fetch_quota()
+        play.from_client(heartbeat(1))
+        play.from_broker(heartbeat_answer(1))
+        play.from_client(fetch(2))
+        play.from_broker(fetch_answer(2, 50 * KIB))
+        incremental = request(1, 11, 3, pack(">iiiibiiiih", -1, 500, 1, 1000, 0, 77, 5, 0, 0, 0))
+        play.from_client(incremental)
+        play.loop.advance(8_100)
+        answer = play.client.take()
+        assert unpack_from(">hi", answer, 12) == (71, 0)
+        assert play.broker.take() == b""
+
+    def test_a_client_that_has_closed_its_half_is_answered_at_once(self) -> None:
+        play = fetch_quota()
+        play.from_client(heartbeat(1))
+        play.from_broker(heartbeat_answer(1))
+        play.from_client(fetch(2))
+        play.from_broker(fetch_answer(2, 50 * KIB))
+        play.from_client(fetch(3))
+        play.session.client_finished()
+        assert play.client.take() != b""
+        assert play.client.closed
+        assert play.broker.take() == b""

@@ -1,0 +1,53 @@
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quotas.imagined import PATIENCE_MS, Imagined
+from quotas.rate import Rate, Window
+
+WINDOW = Window()
+
+
+def test_until_the_first_throttle_it_is_the_rate_itself() -> None:
+    imagined, rate = Imagined[str](WINDOW, 100.0), Rate(WINDOW, 100.0)
+    for now_ms in range(0, 5000, 100):
+        imagined.arrive(15.0, "app", now_ms)
+        assert [throttle.throttle_ms for throttle in imagined.settle(now_ms)] == (
+            [throttle_ms] if (throttle_ms := rate.charge(15.0, now_ms)) else []
+        )
+
+
+def test_what_comes_within_a_throttle_is_charged_when_that_is_over() -> None:
+    imagined = Imagined[str](WINDOW, 100.0)
+    imagined.arrive(1100.0, "a", 0)
+    imagined.arrive(100.0, "b", 10)
+    (first,) = imagined.settle(10)
+    assert (first.whose, first.throttle_ms, first.at_ms) == ("a", 1000, 0)
+    assert imagined.settle(999) == []
+    (second,) = imagined.settle(1500)
+    assert (second.whose, second.at_ms) == ("b", 1000)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3000), st.floats(0, 5000)), max_size=60), st.floats(1, 1000))
+def test_throttles_follow_each_other_and_end(demand: list[tuple[int, float]], limit: float) -> None:
+    imagined = Imagined[int](WINDOW, limit)
+    now_ms, begun = 0, []
+    for number, (pause_ms, size) in enumerate(demand):
+        now_ms += pause_ms
+        imagined.arrive(size, number, now_ms)
+        begun += imagined.settle(now_ms)
+    begun += imagined.settle(now_ms + 10**12)
+    assert imagined.over(now_ms + 2 * 10**12)
+    for before, after in pairwise(begun):
+        assert before.at_ms + before.throttle_ms <= after.at_ms
+        assert before.whose < after.whose
+    assert all(throttle.at_ms <= now_ms + PATIENCE_MS for throttle in begun)
+
+
+def test_a_great_many_that_wait_are_as_one() -> None:
+    imagined = Imagined[str](WINDOW, 10.0)
+    for number in range(5000):
+        imagined.arrive(1.0, "app", number)
+    assert len(imagined._waiting) == 1000
+    assert sum(size for size, _, _ in imagined._waiting) == 5000
