@@ -17,7 +17,7 @@ from protocol.errors import Cause, ProtocolError
 from proxy.connection_places import Place
 from proxy.proxy_protocol import MAX_HEADER_BYTES, Header, is_header, parse
 from proxy.session import Session
-from proxy.tasks import on_readable
+from proxy.tasks import later, on_readable
 from proxy.tls import HANDSHAKE, HANDSHAKE_RECORD, Handshake, ListenerTls, why_failed
 from proxy.transports import ClientEnd
 
@@ -176,7 +176,7 @@ class Pace:
         """Wait until it is this caller's turn."""
         if not self._begun:
             self._begun = True
-            asyncio.get_running_loop().call_soon(self._next)
+            later(0.0, "begin TLS handshakes", self._next, otherwise=self._restart)
         if self._passed < self._in_a_turn and not self._waiting:
             self._passed += 1
             return
@@ -193,7 +193,11 @@ class Pace:
                 self._passed += 1
         self._begun = bool(self._passed)
         if self._begun:
-            asyncio.get_running_loop().call_soon(self._next)
+            later(0.0, "begin TLS handshakes", self._next, otherwise=self._restart)
+
+    def _restart(self) -> None:
+        """Let the next ones go after all: to let them go has failed."""
+        later(0.0, "begin TLS handshakes", self._next)
 
 
 async def read_header(client: socket.socket) -> Header:

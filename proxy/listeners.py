@@ -25,7 +25,7 @@ from proxy.in_flight import CLIENT, Rules
 from proxy.rejections import Rejections
 from proxy.session import Session
 from proxy.stats import Stats
-from proxy.tasks import later, spawn
+from proxy.tasks import AFTER_FAULT_S, later, spawn
 from proxy.tls import ListenerTls
 from proxy.transports import BrokerEnd, ClientEnd
 from proxy.usage import ListenerMeters
@@ -203,7 +203,11 @@ class Listener:
             self._stats.connections[self.name, "refused_limit"] += 1
 
     def _watch_deadline(self, left_s: float) -> None:
-        self._next_deadline = later(left_s, "arrivals are overdue", self._end_overdue)
+        self._next_deadline = later(left_s, "arrivals are overdue", self._end_overdue, otherwise=self._watch_again)
+
+    def _watch_again(self) -> None:
+        """Look again in a while: to look has failed, and no other connection would set the timer."""
+        self._watch_deadline(AFTER_FAULT_S)
 
     def _end_overdue(self) -> None:
         """One timer for all: few connections ever come to their deadline, and those in the order in which they came."""

@@ -313,12 +313,18 @@ class Session:
 
     def _next_requests(self) -> None:
         """Go on with requests that came too many at once, now that others have had their turn."""
+        contained("a session's turn", self._take_turn, otherwise=self.abort)
+
+    def _take_turn(self) -> None:
         now_ms = self.rules.clock()
         self._go(TURN, now_ms)
         self.answered(now_ms)
 
     def _next_slice(self) -> None:
         """Go on with a long answer, likewise."""
+        contained("a session's turn", self._walk_on, otherwise=self.abort)
+
+    def _walk_on(self) -> None:
         if self.closed:
             return
         try:

@@ -3,6 +3,8 @@
 from collections import deque
 from collections.abc import Callable
 
+from proxy.faults import contained
+
 Call = Callable[[], None]
 
 
@@ -26,9 +28,7 @@ class Turns:
             self._call_soon(self._next)
 
     def _next(self) -> None:
-        try:
-            self._waiting[0]()
-        finally:
-            self._waiting.popleft()
-            if self._waiting:
-                self._call_soon(self._next)
+        contained("a turn", self._waiting[0])  # what is nobody's turn ends nobody else's
+        self._waiting.popleft()
+        if self._waiting:
+            self._call_soon(self._next)

@@ -32,7 +32,7 @@ def test_rate_is_that_of_whole_windows_behind_the_first() -> None:
 def test_marks_leave_room_for_one_request() -> None:
     found = outcome(quantum=22_000)
     assert found.mark(2) == pytest.approx(1.1 + 1.0)
-    assert found.first_mark() == pytest.approx(11.0 + 22.0)
+    assert found.first_mark() == pytest.approx(11.0 + 2.0 + 22.0)
 
 
 def test_who_gets_nothing_has_no_rate() -> None:

@@ -436,3 +436,21 @@ async def test_a_drain_cuts_off_who_has_no_session_yet(pki: Pki, first: bytes) -
             assert await greeting.closed()
         assert proxy.rejected() == {}
         assert proxy.stats.sessions.total() == 0
+
+
+async def test_handshakes_go_on_after_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    pace = Pace(1)
+    go_on = pace._next
+    left = [1]
+
+    def fail_once() -> None:
+        if left:
+            left.clear()
+            raise KeyError
+        go_on()
+
+    monkeypatch.setattr(pace, "_next", fail_once)
+    async with asyncio.timeout(TIMEOUT_S):
+        for _ in range(5):
+            await pace.turn()
+    assert not left

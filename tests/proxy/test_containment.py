@@ -18,7 +18,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.loader import load_settings
-from proxy import accepting, app, cluster, reload, tasks, transports
+from proxy import accepting, app, cluster, endings, listeners, reload, tasks, transports
 from proxy.app import App
 from proxy.arrivals import Arrival
 from proxy.cluster import NoAnswerError
@@ -29,7 +29,7 @@ from proxy.usage_records import Document
 from tests.proxy.fake_broker import FakeBroker, fake_broker
 from tests.proxy.front import TIMEOUT_S, Client, Front, client, end_background, free_ports, front
 from tests.proxy.pki import Pki
-from tests.proxy.playbook import list_offsets
+from tests.proxy.playbook import handshake, list_offsets
 from tests.proxy.sabotage import Sabotage, calls, fail, places, sources
 
 pytestmark = pytest.mark.asyncio
@@ -43,6 +43,14 @@ ELSEWHERE = {
     "render metrics": "test_containment.py::test_a_page_that_fails_is_there_the_next_time",
     "open a broker's port": "test_routes.py::test_a_listener_that_fails_to_open_a_port_keeps_no_other_from_it",
     "complete a usage file": "test_containment.py::test_a_usage_file_that_fails_to_be_completed_is_completed_later",
+    "name the brokers of bootstrap sessions": "test_listeners.py::test_who_cannot_be_named_is_named_with_the_next",
+    "look at a session": "test_endings.py::test_a_session_that_cannot_be_looked_at_is_the_only_one_that_ends",
+    "forget clients that are gone": "test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
+    "line": "test_waits.py::test_a_line_that_cannot_be_dissolved_keeps_no_other_from_it",
+    "turn": "test_waits.py::test_a_session_that_fails_at_its_turn_is_the_only_one_that_ends",
+    "a turn": "test_turns.py::test_one_that_fails_does_not_keep_the_next_from_its_turn",
+    "a session's turn": "test_waits.py::test_a_session_that_fails_after_others_had_their_turn_ends",
+    "begin TLS handshakes": "test_arrivals.py::test_handshakes_go_on_after_a_fault",
     "a usage file is due": "test_containment.py::test_a_usage_file_that_fails_to_be_completed_is_completed_later",
 }
 
@@ -70,7 +78,8 @@ async def test_what_goes_on_for_ever_does_so_by_every_or_contains_each_round() -
     loops = ((file, node) for file, tree in sources() for node in ast.walk(tree) if isinstance(node, ast.While))
     called = [(file, {name for name, _ in calls(loop)}) for file, loop in loops]
     found = {file for file, names in called if names & {"sleep", "wait"} and "attempt" not in names}
-    assert found == {"drain.py", "usage_shipping.py"}  # it has a deadline; every error is another try
+    # It has a deadline; every error is another try; it is a thread that only writes.
+    assert found == {"drain.py", "usage_shipping.py", "log_lines.py"}
 
 
 async def test_every_place_has_its_fault_here() -> None:
@@ -88,6 +97,7 @@ JOBS = (places("every", "run") | places("attempt")) - {
     "load files again",
     "ship the last usage records",
     "close the admin port",
+    "forget clients that are gone",
 }
 CONFIG = """\
 cluster: {{name: test, bootstrap: ["127.0.0.1:{broker}"], refresh: 50ms}}
@@ -170,6 +180,7 @@ async def test_every_job_goes_on_after_its_fault(tmp_path: Path, pki: Pki, monke
     monkeypatch.setattr(tasks, "AFTER_FAULT_S", 0.01)
     monkeypatch.setattr(app, "_TIDY_EVERY_S", 0.02)
     monkeypatch.setattr(cluster, "_PROBE_S", 0.02)
+    monkeypatch.setattr(endings, "ROUND_S", 0.02)
     monkeypatch.setattr(cluster, "_RETRY_S", 0.02)
     monkeypatch.setattr(reload, "POLL_S", 0.02)
     sabotage = Sabotage(monkeypatch, *JOBS)
@@ -261,10 +272,19 @@ async def accept_again(scene: Scene) -> None:
 
 
 async def overdue(scene: Scene) -> None:
-    async with front(scene.broker, authentication="sasl", authentication_timeout_s=0.05) as other:
+    async with front(scene.broker, authentication="sasl", authentication_timeout_s=0.3) as other:
+        async with client(other.port_1) as asking:
+            await asking.ask(handshake(1, "PLAIN"))
+            assert await asking.closed()
+        await until(lambda: not other.listener.sessions and not other.stats.sessions.total())
+
+
+async def arrivals_overdue(scene: Scene) -> None:
+    scene.monkeypatch.setattr(listeners, "AFTER_FAULT_S", 0.01)
+    async with front(scene.broker, authentication_timeout_s=0.05) as other:
         async with client(other.port_1) as silent:
             assert await silent.closed()
-        await until(lambda: not other.listener.sessions and not other.stats.sessions.total())
+        await until(lambda: not other.stats.sessions.total())
 
 
 async def first_byte(scene: Scene) -> None:
@@ -306,10 +326,12 @@ SCENES: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "accept": Scene.newcomer,
     "accept again": accept_again,
     "take a connection": Scene.refused,
-    "serve a client": Scene.without_broker,
+    "receive a client": Scene.refused,
+    "connect to a broker": Scene.without_broker,
     "reject": Scene.nonsense,
     "Session.close": Scene.newcomer,
     "authentication is overdue": overdue,
+    "arrivals are overdue": arrivals_overdue,
     "wake who waits for a first byte": first_byte,
     "cut off what lingers": lingering,
     "ask a broker": asked_in_vain,
@@ -334,13 +356,15 @@ async def scene(monkeypatch: pytest.MonkeyPatch, pki: Pki, *wheres: str) -> Asyn
 
 @pytest.mark.parametrize("where", SCENES)
 async def test_a_fault_of_one_is_nobody_else_s(monkeypatch: pytest.MonkeyPatch, pki: Pki, where: str) -> None:
-    brings_its_own = where in ("serve a client", "ask a broker")
+    brings_its_own = where in ("connect to a broker", "ask a broker")
     async with scene(monkeypatch, pki, *([] if brings_its_own else [where])) as played:
         await SCENES[where](played)
         await until(lambda: played.sabotage.met and played.sabotage.counted(where))
 
 
-async def test_a_client_whose_arrival_fails_after_its_session_began(monkeypatch: pytest.MonkeyPatch, pki: Pki) -> None:
+async def test_a_client_whose_arrival_fails_after_its_transport_was_there_is_served(
+    monkeypatch: pytest.MonkeyPatch, pki: Pki
+) -> None:
     async with scene(monkeypatch, pki) as played:
         receive = played.proxy.listener._arrivals.receive
 
@@ -350,8 +374,8 @@ async def test_a_client_whose_arrival_fails_after_its_session_began(monkeypatch:
 
         with monkeypatch.context() as patch:
             patch.setattr(played.proxy.listener._arrivals, "receive", then_fail)
-            await played.refused()
-        assert played.sabotage.counted("serve a client") == 1
+            await played.newcomer()
+        assert played.sabotage.counted("receive a client") == 1
 
 
 # -------------------------------------------------------------------------------------------- callbacks of transports
@@ -443,7 +467,7 @@ async def test_a_session_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch, pk
         with monkeypatch.context() as patch:
             patch.setattr(played.proxy.listener._arrivals, "_begin", fail)
             await played.refused()
-        assert played.sabotage.counted("ClientEnd.connection_made") == 1
+        assert played.sabotage.counted("ClientEnd.data_received") == 1
 
 
 # ------------------------------------------------------------------------------------------------------ what is left

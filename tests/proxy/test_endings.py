@@ -173,20 +173,6 @@ async def test_who_closes_and_does_not_read_is_cut_off(
         await look_until_over(proxy)
 
 
-@pytest.mark.parametrize("act", [goodbye, goodbye_and_finish])
-async def test_tls_that_is_over_ends_without_anybody_looking(
-    pki: Pki, act: Act, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With TLS there is no half-close: who has said goodbye gets what was written, if he takes it."""
-    monkeypatch.setattr(transports, "LINGER_S", 0.02)
-    async with served(pki, encrypted=True) as (proxy, broker, client, session):
-        await block(proxy, broker, client, session)
-        await act(client, broker)
-        async with asyncio.timeout(TIMEOUT_S):
-            while proxy.places.taken:
-                await asyncio.sleep(0.005)
-
-
 async def test_who_half_closes_and_reads_gets_every_answer(pki: Pki) -> None:
     async with served(pki, encrypted=False) as (proxy, broker, client, session):
         await block(proxy, broker, client, session)
@@ -269,3 +255,23 @@ async def test_a_broker_that_hangs_keeps_no_session_for_ever(
         await client.send(list_offsets(2))
         client.finish()
         await look_until_over(proxy)
+
+
+async def test_a_session_that_cannot_be_looked_at_is_the_only_one_that_ends(
+    pki: Pki, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(pki, encrypted=False) as (proxy, _, _, session), deaf(proxy.port_1) as other:
+        await other.send(list_offsets(1))
+        await other.receive(12)
+        look_at = proxy.endings._look_at
+
+        def fail_for_one(name: str, looked_at: Session, seen: tuple[int, int] | None) -> None:
+            if looked_at is session:
+                raise KeyError
+            look_at(name, looked_at, seen)
+
+        monkeypatch.setattr(proxy.endings, "_look_at", fail_for_one)
+        await proxy.endings.look()
+        assert session.closed
+        await other.send(list_offsets(2))
+        await other.receive(12)

@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy.drain import drain
+from proxy.faults import counts
 from tests.proxy.fake_broker import fake_broker
 from tests.proxy.front import TIMEOUT_S, Front, client, free_ports, front
 from tests.proxy.playbook import PRODUCER, list_offsets, produce, request
@@ -267,3 +268,27 @@ async def test_a_bootstrap_port_that_is_taken_is_named() -> None:
         pytest.raises(OSError, match=rf"PLAIN.*{proxy.bootstrap_port}"),
     ):
         proxy.listener.open_bootstrap()
+
+
+async def test_who_cannot_be_named_is_named_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To find the node ids of bootstrap sessions fails: nobody else notices, and each further broker is another try."""
+    async with fake_broker() as one, front(one) as proxy:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        await proxy.cluster.refresh()
+        tried = []
+
+        async def fail() -> None:
+            tried.append(1)
+            raise KeyError
+
+        monkeypatch.setattr(proxy.listener, "_unnamed", {"a session": ()})
+        monkeypatch.setattr(proxy.listener, "_name_brokers", fail)
+        before = counts["name the brokers of bootstrap sessions"]
+        for node_id in (70, 71):
+            proxy.listener.open_broker(node_id)
+            await asyncio.sleep(0.01)
+        assert len(tried) == 2
+        assert counts["name the brokers of bootstrap sessions"] == before + 2
+        async with client(proxy.port_1) as asking:
+            await asking.ask(list_offsets(1))
+        monkeypatch.undo()

@@ -16,6 +16,8 @@ from tests.proxy.playbook import (
     frame,
     handshake,
     handshake_answer,
+    heartbeat,
+    heartbeat_answer,
     list_offsets,
     list_offsets_answer,
     produce,
@@ -24,7 +26,8 @@ from tests.proxy.playbook import (
     throttle_of,
 )
 
-SLOW_ALICE = Policy({Entity(user="alice"): {PRODUCER: 1024}})
+SLOW_BYTES_PER_S = 1024
+SLOW_ALICE = Policy({Entity(user="alice"): {PRODUCER: SLOW_BYTES_PER_S}})
 ALICE = b"\0alice\0alice-secret"
 HUGE = 50_000
 
@@ -72,35 +75,57 @@ def test_a_mute_ends_in_time_for_the_reauthentication(lifetime_ms: int) -> None:
     assert play.from_client(handshake(4, "PLAIN")) == handshake(4, "PLAIN")
 
 
+def reauthenticate(play: Play, lifetime_ms: int) -> None:
+    play.from_client(handshake(5, "PLAIN"))
+    play.from_broker(handshake_answer(5))
+    play.from_client(authenticate(6, ALICE))
+    play.from_broker(authenticate_answer(6, lifetime_ms=lifetime_ms))
+
+
 def test_what_was_not_delayed_before_it_is_delayed_after_the_reauthentication() -> None:
     play = logged_in(10_000)
-    begin_ms = play.loop.now_ms
-    play.from_client(produce(3, 2 * HUGE))  # worth some ninety seconds
-    play.from_broker(produce_answer(3))
-    rounds = 0
-    while play.loop.now_ms < begin_ms + 60_000:
-        while play.client.paused:
-            play.loop.advance(100)
-        if play.loop.now_ms > begin_ms + 60_000:
-            break
-        play.from_client(handshake(5, "PLAIN"))
-        play.from_broker(handshake_answer(5))
-        play.from_client(authenticate(6, ALICE))
-        play.from_broker(authenticate_answer(6, lifetime_ms=10_000))
-        assert play.client.paused
-        rounds += 1
-    assert 6 <= rounds <= 7
-    assert not play.session.closed
-
-
-def test_what_passes_between_the_deadline_and_the_reauthentication_is_told_no_throttle() -> None:
-    play = logged_in(10_000)
-    play.from_client(produce(3, 10 * HUGE))
+    play.from_client(produce(3, HUGE))
     play.from_broker(produce_answer(3))
     play.loop.advance(9_600)
-    play.from_client(produce(4, 10))
-    assert throttle_of(play.from_broker(produce_answer(4))) == 0
-    assert not play.client.paused
+    owed_ms = play.engine.resolve("alice", "app", PRODUCER, 1).owed_ms(play.loop.now_ms)
+    assert owed_ms > 20_000
+    reauthenticate(play, 100_000)
+    assert play.from_client(produce(7, 10)) == b""
+    play.loop.advance(owed_ms - 1)
+    assert play.broker.take() == b""
+    play.loop.advance(1)
+    assert play.broker.take() == produce(7, 10)
+
+
+@pytest.mark.parametrize(("left_ms", "goes"), [(2_500, True), (3_500, False)])
+def test_a_produce_that_waits_at_the_deadline_goes_if_little_is_owed(left_ms: int, goes: bool) -> None:
+    play = logged_in(60_000)
+    play.from_client(heartbeat(3))  # so that it is not muted: its next Produce waits by itself
+    play.from_broker(heartbeat_answer(3))
+    play.loop.advance(play.session.sasl.deadline_ms - play.loop.now_ms - 10_000)
+    play.from_client(produce(4, 10 * SLOW_BYTES_PER_S + (10_000 + left_ms) * SLOW_BYTES_PER_S // 1000))
+    play.from_broker(produce_answer(4))
+    assert play.from_client(produce(5, 10)) == b""
+    play.loop.advance(9_990)
+    assert play.broker.take() == b""
+    play.loop.advance(20)
+    assert play.broker.take() == (produce(5, 10) if goes else b"")
+    assert [error.cause for _, error in play.rejected] == ([] if goes else ["held_too_long"])
+    if goes:  # and what it took is owed, too
+        play.from_broker(produce_answer(5))
+        reauthenticate(play, 60_000)
+        assert play.from_client(produce(7, 10)) == b""
+
+
+def test_nothing_passes_for_free_between_the_deadline_and_the_reauthentication() -> None:
+    play = logged_in(10_000)
+    play.from_client(produce(3, HUGE))
+    play.from_broker(produce_answer(3))
+    play.loop.advance(9_600)
+    assert play.from_client(produce(4, 10)) == b""
+    play.loop.advance(10)
+    assert play.broker.take() == b""
+    assert [error.cause for _, error in play.rejected] == ["held_too_long"]
 
 
 def test_a_lifetime_that_a_failed_login_announces_is_none() -> None:
