@@ -4,10 +4,16 @@ A claim is not a use. What a Produce announces is charged on its header where th
 it never came is taken back; where it has not, each part is charged when it comes.
 """
 
+from typing import Final
+
 from proxy.in_flight import Entry
 from proxy.usage import Meter
 from quotas.engine import Bound
 from quotas.rate import Sample
+
+COMING_MS: Final = 100
+"""How long others wait for a request to come that is more than its quota has left, before what has come of it says how
+long. A claim that nothing follows keeps them no longer."""
 
 
 class Body:

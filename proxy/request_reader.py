@@ -10,7 +10,7 @@ from protocol.errors import Cause, ProtocolError
 from protocol.fetch import NO_SESSION, empty_answer, fetch_session
 from protocol.frames import REQUEST_HEAD, FrameSplitter, Head
 from protocol.headers import fetch_limits_offset, has_fetch_limits, produce_acks, request_body_offset
-from proxy.body import Body
+from proxy.body import COMING_MS, Body
 from proxy.identity.sasl import SaslObserver
 from proxy.in_flight import InFlight, Rules
 from proxy.names import client_id
@@ -215,6 +215,7 @@ class RequestReader:
         as_it_comes = missing > 0 and throttle_ms > 0
         if as_it_comes:
             bound.take_back(missing, bound.mark)
+            bound.live.owe(min(throttle_ms, COMING_MS), now_ms)
             throttle_ms = 0
         elif throttle_ms:
             throttle_ms = self._throttle(bound, meter, throttle_ms, now_ms)
@@ -231,6 +232,8 @@ class RequestReader:
         if missing > 0:
             self._body = Body(meter, bound, None if as_it_comes else bound.mark, entry)
             self._body.count(-missing)
+            if as_it_comes and bound.live.streamer is None:
+                bound.live.streamer = self._body
 
     def _wait_for_turn(self) -> None:
         """Go on when others have had their turn."""

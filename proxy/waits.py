@@ -19,7 +19,7 @@ from quotas.line import Place
 if TYPE_CHECKING:
     from proxy.session import Session
 
-LENIENCE_MS = 3000
+LENIENCE_MS = 1000
 """Up to this debt goes what cannot wait any longer: a client's re-authentication stands behind it, or a ShareFetch has
 waited as long as clients wait. With more than that owed it could be the way around the quota."""
 

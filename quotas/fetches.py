@@ -6,8 +6,6 @@ what the quota has left, which its max_bytes is lowered to. Nothing has to be th
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from quotas.throttle import INT32_MAX
-
 if TYPE_CHECKING:
     from quotas.bound import Bound
 
@@ -33,7 +31,7 @@ class Grant(NamedTuple):
 class Fetches:
     """The fetches of one counter that are under way, by who sent them: one each."""
 
-    __slots__ = ("_bound", "_grants", "_least", "_set_aside", "sharers")
+    __slots__ = ("_batch", "_bound", "_grants", "_least", "_set_aside", "_was_cut", "sharers")
 
     def __init__(self, bound: "Bound") -> None:
         self._bound = bound
@@ -41,6 +39,10 @@ class Fetches:
         self._set_aside = 0.0
         self._least: float = _FIRST_LEAST_BYTES
         """What is expected of a Fetch whatever it is granted: learned from answers, a broker sends whole batches."""
+        self._batch = 0
+        """The last batch that came alone, with what stands around it; 0 before there was one."""
+        self._was_cut = False
+        """An answer was as long as it might be: its last batch is perhaps a part of one."""
         self.sharers = 0
         """Connections that fetch under this counter."""
 
@@ -58,11 +60,20 @@ class Fetches:
         """Let the Fetch of ``who`` go and return the most that it may ask for, of what it asks for."""
         limit = self._bound.limit or 0.0
         share = max(self._left(now_ms), limit * _SLICE_S) / max(self.sharers, 1)
-        max_bytes = min(asked_bytes, max(int(min(share, INT32_MAX)), 1))
+        max_bytes = asked_bytes if asked_bytes <= share else self._whole_batches(int(share))
         grant = Grant(max_bytes, max(max_bytes, self._least), now_ms)
         self._grants[who] = grant
         self._set_aside += grant.set_aside
         return max_bytes
+
+    def _whole_batches(self, share: int) -> int:
+        """Return what to ask for of a share, so that no part of a batch comes: clients throw parts away.
+
+        A broker cuts what it sends at max_bytes, but sends one whole batch however small that is.
+        """
+        if self._batch:
+            return share // self._batch * self._batch if share >= 2 * self._batch else 1
+        return 1 if self._was_cut else max(share, 1)
 
     def covers(self, who: object, size: int) -> bool:
         """Whether an answer of that size was set aside for ``who``, and still is."""
@@ -72,6 +83,10 @@ class Fetches:
     def answered(self, who: object, size: int) -> None:
         """Take note of an answer that is now charged."""
         grant = self._grants.get(who)
+        if grant is not None and size > _EMPTY_BYTES and (grant.max_bytes == 1 or size > 1.5 * grant.max_bytes):
+            self._batch = size
+        elif grant is not None and size > grant.max_bytes:
+            self._was_cut = True
         if grant is not None and size > grant.max_bytes:
             self._least = max(self._least * 0.75, size)
         elif _EMPTY_BYTES < size < self._least:

@@ -153,7 +153,7 @@ class Outcome:
     def mark(self, windows: int) -> float:
         """The most that `rate` may be: a request more or less does not count, however large against the quota.
 
-        Nor do the three seconds' worth that logins may bring forward.
+        Nor does the second's worth that logins may bring forward, and what it brings with it.
         """
         login_s = 3.0 if self.counter.login is not None else 0.0
         return 1.1 + (self.counter.quantum / self.counter.limit + login_s) / (windows * WINDOW_S)

@@ -1,4 +1,4 @@
-"""What waits for its turn, and what a fault of ours does there; test_crowds.py and test_hostile_peers.py have the law."""
+"""What waits for its turn, and what a fault of ours does there. The law: test_crowds.py, test_hostile_peers.py."""
 
 from unittest.mock import patch
 
