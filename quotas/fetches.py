@@ -16,6 +16,8 @@ _SLICE_S: Final = 0.25
 """With nothing left and no debt, all sharers together get so many seconds' worth: so far beyond it do they go."""
 _FIRST_LEAST_BYTES: Final = 1 << 20
 """What a Fetch may bring however small its max_bytes is: one batch, and a broker takes batches of 1 MiB."""
+_PROBE_EACH: Final = 16
+"""One in so many that are lowered asks for a single batch, to see how large they are now."""
 _EMPTY_BYTES: Final = 512
 """An answer of no more says nothing about batches."""
 
@@ -31,7 +33,7 @@ class Grant(NamedTuple):
 class Fetches:
     """The fetches of one counter that are under way, by who sent them: one each."""
 
-    __slots__ = ("_batch", "_bound", "_grants", "_least", "_set_aside", "_was_cut", "sharers")
+    __slots__ = ("_batch", "_bound", "_grants", "_least", "_lowered", "_set_aside", "_was_cut", "sharers")
 
     def __init__(self, bound: "Bound") -> None:
         self._bound = bound
@@ -41,6 +43,7 @@ class Fetches:
         """What is expected of a Fetch whatever it is granted: learned from answers, a broker sends whole batches."""
         self._batch = 0
         """The last batch that came alone, with what stands around it; 0 before there was one."""
+        self._lowered = 0
         self._was_cut = False
         """An answer was as long as it might be: its last batch is perhaps a part of one."""
         self.sharers = 0
@@ -71,9 +74,12 @@ class Fetches:
 
         A broker cuts what it sends at max_bytes, but sends one whole batch however small that is.
         """
-        if self._batch:
-            return share // self._batch * self._batch if share >= 2 * self._batch else 1
-        return 1 if self._was_cut else max(share, 1)
+        self._lowered += 1
+        if self._was_cut and (not self._batch or self._lowered % _PROBE_EACH == 0):
+            return 1
+        if not self._batch:
+            return max(share, 1)
+        return share // self._batch * self._batch if share >= 2 * self._batch else 1
 
     def covers(self, who: object, size: int) -> bool:
         """Whether an answer of that size was set aside for ``who``, and still is."""
@@ -83,8 +89,8 @@ class Fetches:
     def answered(self, who: object, size: int) -> None:
         """Take note of an answer that is now charged."""
         grant = self._grants.get(who)
-        if grant is not None and size > _EMPTY_BYTES and (grant.max_bytes == 1 or size > 1.5 * grant.max_bytes):
-            self._batch = size
+        if grant is not None and (grant.max_bytes == 1 or size > 1.5 * grant.max_bytes):
+            self._batch = max(size, _EMPTY_BYTES)
         elif grant is not None and size > grant.max_bytes:
             self._was_cut = True
         if grant is not None and size > grant.max_bytes:

@@ -1,3 +1,5 @@
+import pytest
+
 from quotas.engine import Bound, Engine
 from quotas.entities import Entity
 from quotas.fetches import SET_ASIDE_MS
@@ -90,3 +92,37 @@ def test_who_leaves_sets_nothing_aside() -> None:
     bound.fetches.forget("a")
     assert bound.may_go(1) == 1
     assert bound.fetches.grant("b", 1 << 30, 1) == ALLOWANCE
+
+
+def broker(max_bytes: int, batch: int, overhead: int = 80) -> int:
+    """Return the size of an answer from a log of such batches: cut at max_bytes, but never less than one."""
+    return max(max_bytes, batch) + overhead
+
+
+@pytest.mark.parametrize("batch", [150, 2_000, 9_000, 16_384, 300_000, 2_000_000])
+def test_little_of_what_is_sent_is_a_part_of_a_batch(batch: int) -> None:
+    bound, now_ms, sent, whole = counter(), 0, 0, 0
+    while now_ms < 300_000:
+        now_ms = bound.may_go(now_ms)
+        max_bytes = bound.fetches.grant("a", 50_000_000, now_ms)
+        size = broker(max_bytes, batch)
+        sent += size
+        whole += (size - 80) // batch * batch
+        fetched(bound, "a", size, now_ms)
+        now_ms += 5
+    assert sent <= (now_ms / 1000 + 12) * LIMIT + batch
+    assert whole >= 0.9 * sent
+    assert sent >= 0.9 * now_ms / 1000 * LIMIT
+
+
+def test_tiny_batches_come_many_at_a_time_also_after_nothing_came() -> None:
+    bound = counter()
+    for number in range(64):
+        max_bytes = bound.fetches.grant("a", 50_000_000, 20_000 * number)
+        size = broker(max_bytes, 150) if number % 3 else 90
+        fetched(bound, "a", size, 20_000 * number)
+    asked = []
+    for number in range(64, 96):
+        asked.append(bound.fetches.grant("a", 50_000_000, 20_000 * number))
+        fetched(bound, "a", broker(asked[-1], 150), 20_000 * number)
+    assert asked.count(1) <= 2
