@@ -336,6 +336,7 @@ class App:
             gone=self._engine.take_gone(),
             clients=clients,
             delay_queue=self._throttling.queue_sizes(),
+            fetches_answered_empty=self._throttling.answered_empty,
             requests=requests,
             sessions=dict(stats.sessions),
             connections=dict(stats.connections),

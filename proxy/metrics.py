@@ -138,7 +138,9 @@ def _quotas(snapshot: Snapshot) -> Iterator[Metric]:
     why = [] if error is None else [((label(error, _MAX_ERROR_BYTES),), 1)]
     yield _gauge("sluice_quota_reload_error_info", "Why the last load failed.", ("error",), why)
     muted = (((kind,), size) for kind, size in snapshot.delay_queue.items())
-    yield _gauge("sluice_delay_queue_size", "Connections muted now.", ("kind",), muted)
+    yield _gauge("sluice_delay_queue_size", "Connections that are muted or wait in line now.", ("kind",), muted)
+    empty = [((), snapshot.fetches_answered_empty)]
+    yield _counter("sluice_fetches_answered_empty", "Fetches answered with nothing after max_hold.", (), empty)
 
 
 def _clients(clients: ClientSeries) -> Iterator[Metric]:

@@ -73,6 +73,7 @@ class Snapshot:
     clients: list[tuple[str, str, Traffic]]
     """User, client-id and what went through since the last snapshot."""
     delay_queue: dict[QuotaKind, int]
+    fetches_answered_empty: int
     requests: list[int]
     """By api key."""
     sessions: dict[str, int]

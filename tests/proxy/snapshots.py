@@ -13,6 +13,7 @@ EMPTY = Snapshot(
     gone=[],
     clients=[],
     delay_queue=dict.fromkeys(QuotaKind, 0),
+    fetches_answered_empty=0,
     requests=[0] * 128,
     sessions={"PLAIN": 0},
     connections={("PLAIN", "accepted"): 0},
