@@ -57,11 +57,11 @@ class QuotaFile:
             self.policy = loaded.policy
         change = self._engine.apply(self.policy, now_ms())
         self.on_applied()
-        if self.loaded_at_s:  # at the start everything is new
-            await asyncio.to_thread(_log_changes, old, self.policy)
-        self.loaded_at_s = wall_s()
+        is_first, self.loaded_at_s = not self.loaded_at_s, wall_s()
         self._stats.reloads["ok"] += 1
         self._stats.reload_error = None
+        if not is_first:  # at the start everything is new
+            await asyncio.to_thread(_log_changes, old, self.policy)
         for warning in loaded.warnings[:_MAX_LOGGED_PROBLEMS]:
             log.warning("quotas", problem=str(warning))
         if len(loaded.warnings) > _MAX_LOGGED_PROBLEMS:

@@ -18,7 +18,7 @@ from tests.proxy.playbook import (
     produce_answer,
 )
 
-SECONDS = 120
+SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
