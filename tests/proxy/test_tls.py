@@ -357,7 +357,7 @@ async def test_the_expiry_is_that_of_the_first_to_expire(pki: Pki) -> None:
 
 @pytest.mark.parametrize("with_close_notify", [True, False], ids=["close_notify", "FIN alone"])
 async def test_what_a_throttle_held_back_is_forwarded_when_the_client_is_gone(
-    pki: Pki, with_close_notify: bool, caplog: pytest.LogCaptureFixture
+    pki: Pki, with_close_notify: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requests = [produce(1, 20_000, acks=0), produce(2, 20_000, acks=0), *map(list_offsets, range(10))]
 
@@ -372,6 +372,7 @@ async def test_what_a_throttle_held_back_is_forwarded_when_the_client_is_gone(
         return tls
 
     async with fake_broker() as one, front(one, tls=pki.settings(), quotas={PRODUCER: 1024}) as proxy:
+        monkeypatch.setattr(transports, "now_ms", proxy.play.loop.clock)  # what comes in parts comes at one time
         one.answers_produce = False
         before = len(one.requests)
         leaving = await asyncio.to_thread(send_and_finish, proxy.bootstrap_port)
