@@ -88,6 +88,7 @@ class Bound(Rate):
         "_level_ms",
         "_live",
         "_until_ms",
+        "debtor",
         "key",
         "line",
         "rule",
@@ -110,6 +111,8 @@ class Bound(Rate):
         """Those who wait, once there was somebody."""
         self.streamer: object | None = None
         """Whose request is coming in that is more than the limit has left: one at a time, the others wait for it."""
+        self.debtor: object | None = None
+        """Whose request has brought the debt, as far as somebody cares to say."""
         self._fetches: Fetches | None = None
         self._until_ms = AT_ONCE
         """When the longest throttle time is over that a charge has asked for."""

@@ -153,10 +153,14 @@ class Outcome:
     def mark(self, windows: int) -> float:
         """The most that `rate` may be: a request more or less does not count, however large against the quota.
 
-        Nor does the second's worth that logins may bring forward, and what it brings with it.
+        Nor does what logins may bring forward.
         """
-        login_s = 3.0 if self.counter.login is not None else 0.0
-        return 1.1 + (self.counter.quantum / self.counter.limit + login_s) / (windows * WINDOW_S)
+        return 1.1 + (self.counter.quantum / self.counter.limit + self._brought_forward_s) / (windows * WINDOW_S)
+
+    @property
+    def _brought_forward_s(self) -> float:
+        """What deadlines of re-authentication may bring forward, and the request that comes with it."""
+        return 4.0 if self.counter.login is not None else 0.0
 
     def first(self) -> float:
         """Bytes of the first ten seconds, in seconds' worth of the quota."""
@@ -171,7 +175,7 @@ class Outcome:
         That is an allowance at once, and up to two seconds' worth more within the first ten seconds, because the time
         that it is taken over goes up and down between ten seconds and eleven.
         """
-        return WINDOW_S + 2.0 + self.counter.quantum / self.counter.limit
+        return WINDOW_S + 2.0 + self._brought_forward_s + self.counter.quantum / self.counter.limit
 
     def _rate(self, windows: int) -> float:
         if self.series.is_empty():
