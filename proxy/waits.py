@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from proxy.session import Session
 
 LENIENCE_MS = 3000
-"""Up to this debt, or one window's of its own making, goes what cannot wait any longer: a client's re-authentication stands behind it, or a ShareFetch has
-waited as long as clients wait. With more than that owed it could be the way around the quota."""
+"""Up to this debt, or one window's of its own making, goes what cannot wait any longer: a client's re-authentication
+stands behind it, or a ShareFetch has waited as long as clients wait. With more it could be the way around the quota."""
 
 _AGAIN_MS = 100
 """Until a Fetch that cannot be answered yet is looked at again: an answer before it is still to come."""
