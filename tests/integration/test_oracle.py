@@ -97,23 +97,29 @@ def long(old_cluster: KafkaCluster) -> Comparisons:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_same_as_the_newest_broker(short: Comparisons, kind: Kind) -> None:
-    _assert_same(short[kind.name])
+    _assert_same(short[kind.name], is_told_all=kind.api == "produce")
 
 
 @pytest.mark.matrix
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_same_as_the_old_broker_with_the_default_window(long: Comparisons, kind: Kind) -> None:
-    _assert_same(long[kind.name])
+    _assert_same(long[kind.name], is_told_all=kind.api == "produce")
 
 
-def _assert_same(comparison: Comparison) -> None:
+def _assert_same(comparison: Comparison, *, is_told_all: bool) -> None:
     assert comparison.own.errors == comparison.proxied.errors == []
     own_rate, rate = comparison.rates()
     own_share, share = comparison.shares()
-    assert rate == pytest.approx(own_rate, rel=TOLERANCE)
+    # Several connections leak at the broker: less than that is allowed, down to the quota itself.
+    assert rate == pytest.approx(min(own_rate, LIMIT_BYTES_PER_S), rel=TOLERANCE) or rate == pytest.approx(
+        own_rate, rel=TOLERANCE
+    )
     assert own_share > 0.5
-    assert share == pytest.approx(own_share, abs=TOLERANCE)
+    if is_told_all:
+        assert share == pytest.approx(own_share, abs=TOLERANCE)
+    else:  # a Fetch also waits before it is sent, and is told less
+        assert share <= own_share + TOLERANCE
 
 
 def _compare(cluster: KafkaCluster, samples: int, windows: int) -> Comparisons:
