@@ -33,7 +33,7 @@ format: $(VENV)/.installed  ## rewrite the sources in the house format
 	$(BIN)/ruff check --fix-only $(PACKAGES)
 	$(BIN)/ruff format $(PACKAGES)
 
-test-unit: $(VENV)/.installed  ## the tests that need no broker (under a minute)
+test-unit: $(VENV)/.installed  ## the tests that need no broker (two to three minutes on two cores)
 	$(BIN)/pytest -n auto $(UNIT)
 
 coverage: $(VENV)/.installed  ## what the unit tests do not reach (measuring it takes as long again as the tests)
