@@ -247,7 +247,6 @@ class Session:
         throttling = self.rules.throttling
         counter = bound.live
         counter.owe(throttle_ms, now_ms)
-        counter.debtor = self._waits
         throttle_ms = throttling.allow(counter.owed_ms(now_ms))
         throttling.note(bound, throttle_ms)
         meter.note_throttle(bound.kind, throttle_ms, now_ms)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from proxy.session import Session
 
 LENIENCE_MS = 3000
-"""Up to this debt, or one window's of its own making, goes what cannot wait any longer: a client's re-authentication
-stands behind it, or a ShareFetch has waited as long as clients wait. With more it could be the way around the quota."""
+"""So far beyond a window's worth goes what cannot wait any longer: a client's re-authentication stands behind it, or a
+ShareFetch has waited as long as clients wait. It stays owed, so that all connections together get it once."""
 
 _AGAIN_MS = 100
 """Until a Fetch that cannot be answered yet is looked at again: an answer before it is still to come."""
@@ -145,7 +145,7 @@ class Waits:
         elif self.what is What.FETCH and session.requests.answerable:
             if not self._answer_empty(bound, now_ms):
                 self._alarm = throttling.wake(self, now_ms + _AGAIN_MS)
-        elif bound.owed_ms(now_ms) <= (bound.window.keep_ms if bound.debtor is self else LENIENCE_MS):
+        elif bound.beyond_ms(now_ms) <= LENIENCE_MS:
             self._go(now_ms, turn=True)
         elif now_ms < session.sasl.deadline_ms:
             self._alarm = throttling.wake(self, now_ms + throttling.window_ms)
