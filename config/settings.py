@@ -55,6 +55,12 @@ __all__ = [
 ]
 
 
+MOST_SAMPLES = 1000
+MOST_SAMPLE_MS = 3_600_000
+MOST_WINDOW_MS = 86_400_000
+"""What `sluice analyze` takes of a usage record (``analysis.schema``): longer windows are nowhere in use."""
+
+
 class FileStore(Section):
     """Quotas in a YAML file, loaded again on SIGHUP and when it changes."""
 
@@ -65,10 +71,28 @@ class FileStore(Section):
 class Window(Section):
     """How usage is measured, as `quota.window.num` and `quota.window.size.seconds` of a broker."""
 
-    samples: Count = Field(11, description="How many samples are kept: `quota.window.num`.")
+    samples: Count = Field(11, description="How many samples are kept: `quota.window.num`. At most 1000.")
     size_ms: Milliseconds = Field(
-        1000, alias="size", description="How long one sample lasts: `quota.window.size.seconds`."
+        1000,
+        alias="size",
+        description="How long one sample lasts: `quota.window.size.seconds`. At most 1h; all samples together, 1d.",
     )
+
+    @field_validator("samples")
+    @classmethod
+    def _few_enough(cls, samples: int) -> int:
+        if samples > MOST_SAMPLES:
+            raise InvalidValue(f"{samples} samples are too many", f"{MOST_SAMPLES} is the most")
+        return samples
+
+    @field_validator("size_ms")
+    @classmethod
+    def _short_enough(cls, size_ms: int, info: ValidationInfo) -> int:
+        if size_ms > MOST_SAMPLE_MS:
+            raise InvalidValue("is too long for one sample", "1h is the most")
+        if size_ms * info.data.get("samples", 1) > MOST_WINDOW_MS:
+            raise InvalidValue("makes the window of all samples too long", "together they may last 1d")
+        return size_ms
 
 
 class Quotas(Section):

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from quotas.throttle import INT32_MAX, clamp_ms, throttle_ms
+from quotas.throttle import clamp_ms, throttle_ms
 
 AT_ONCE: Final = -(2**62)
 _NEVER: Final = 2**62
@@ -224,10 +224,3 @@ class Rate:
                 due_ms = min(due_ms, sample.last_ms + keep_ms)
         self._due_ms = due_ms
         self._headroom = math.inf if self._limit is None else self._window.allowance(self._limit) - rest
-
-    def cap(self) -> int | None:
-        """Return the most that one fetch may ask for, in bytes: the allowance as int32; None without a limit."""
-        if self._limit is None:
-            return None
-        allowance = self._window.allowance(self._limit)
-        return int(min(allowance, INT32_MAX)) if allowance >= 0 else 0

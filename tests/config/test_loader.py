@@ -173,6 +173,19 @@ def test_every_problem_is_told_at_once(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("window", "problem"),
+    [
+        ("{samples: 1001}", "samples: 1001 samples are too many; 1000 is the most"),
+        ("{size: 61m}", "size: is too long for one sample; 1h is the most"),
+        ("{samples: 25, size: 1h}", "size: makes the window of all samples too long; together they may last 1d"),
+    ],
+)
+def test_windows_are_those_that_usage_records_can_say(file: Path, window: str, problem: str) -> None:
+    (found,) = problems(file, GOOD.replace("quotas: {", f"quotas: {{window: {window}, "))
+    assert found.endswith(f"quotas.window.{problem}")
+
+
+@pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
         ('"127.0.0.1:19092", "[::1]:19093"', "", [":1:34: cluster.bootstrap: is empty; write at least one broker"]),

@@ -155,7 +155,6 @@ def test_before_its_samples_began_elapsed_windows_truncate_towards_zero(now_ms: 
 def test_without_a_limit_all_is_measured_and_nothing_throttled() -> None:
     rate = Rate(Window())
     assert rate.charge(1e12, 0) == 0
-    assert rate.cap() is None
     rate.set_limit(1)
     assert rate.charge(0, 0) == 2**31 - 1  # Kafka would wrap
 
@@ -163,22 +162,6 @@ def test_without_a_limit_all_is_measured_and_nothing_throttled() -> None:
 @pytest.mark.parametrize("limit", [math.nan, math.inf])
 def test_limits_that_are_no_limit(limit: float) -> None:
     assert Rate(Window(), limit).charge(1e9, 0) == 0
-
-
-@pytest.mark.parametrize(
-    ("limit", "window", "cap"),
-    [
-        (250.0, Window(), 2500),
-        (10.0, Window(4, 1000), 30),
-        (0.25, Window(2, 2000), 0),
-        (1e9, Window(), 2**31 - 1),
-        (math.inf, Window(), 2**31 - 1),
-        (math.nan, Window(), 0),
-        (5.0, Window(1, 1000), 0),
-    ],
-)
-def test_the_fetch_cap_is_what_may_be_used_at_once(limit: float, window: Window, cap: int) -> None:
-    assert Rate(window, limit).cap() == cap
 
 
 @pytest.mark.parametrize(("samples", "size_ms"), [(0, 1000), (11, 0), (-1, 1000)])

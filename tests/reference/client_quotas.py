@@ -87,9 +87,10 @@ class FetchSizes:
 
 
 def fetch_sizes(window: Window, quota: float | None, max_bytes: int, min_bytes: int, broker_max: int) -> FetchSizes:
-    cap = Rate(window, quota).cap()
-    most = min(max_bytes, broker_max, INT32_MAX if cap is None else cap)
-    return FetchSizes(None if quota is None else window.allowance(quota), most, min(min_bytes, most))
+    allowance = None if quota is None else window.allowance(quota)
+    cap = INT32_MAX if allowance is None else int(min(allowance, INT32_MAX))
+    most = min(max_bytes, broker_max, cap)
+    return FetchSizes(allowance, most, min(min_bytes, most))
 
 
 class Mutations:
