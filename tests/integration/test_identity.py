@@ -38,7 +38,7 @@ UNANSWERED = {login for login in ALL if login.kind is JAVA_0 or (login.kind is A
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """What one client each did, by the name of its login, and the proxy's metrics behind it all."""
+    """What one client each did, by the name of its login, and the proxy's metrics at the end."""
 
     series: dict[str, Series]
     results: dict[str, Result]
@@ -127,10 +127,11 @@ def _run(secure: SecureCluster, guarded: Guarded, logins: Sequence[Login]) -> Ru
         for name, client in clients.items():
             series = meters[name].series
             client.wait_for(lambda _, series=series: series.has_steady_rate(), "its rate was measured", LONGEST_S)  # type: ignore[misc]
+        metrics = guarded.sluice.metrics()  # while every counter is in use: one that is not is forgotten
         for client in clients.values():
             client.ask_to_stop()
         results = {name: client.result() for name, client in clients.items()}
-        return Runs({name: meter.series for name, meter in meters.items()}, results, guarded.sluice.metrics())
+        return Runs({name: meter.series for name, meter in meters.items()}, results, metrics)
 
 
 def _producer(secure: SecureCluster, guarded: Guarded, login: Login, topic: str) -> ClientProcess:
