@@ -10,12 +10,12 @@ from config.problems import ConfigError, InvalidValue
 from config.settings import Settings
 from config.units import EVERY_INTERFACE, Address, parse_reachable
 from proxy.checks.report import check
-from proxy.clock import wall_s
 from proxy.doctor.behind import Behind, look_behind
 from proxy.doctor.client import Client, client_for, load_client
 from proxy.doctor.findings import Findings
 from proxy.doctor.front import BEHIND_TLS, Front
 from proxy.doctor.properties import ClientConfigError
+from proxy.runtime.clock import wall_s
 
 
 @dataclass(frozen=True, slots=True)

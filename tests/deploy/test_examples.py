@@ -14,7 +14,7 @@ import yaml
 from config.loader import load_settings
 from config.settings import Drain, UsageFiles
 from proxy.checks.report import Report, check
-from proxy.identity.ssl_mapping import parse_rules
+from proxy.identity.certificates.ssl_mapping import parse_rules
 from quotas.stores.file import load
 from tests.proxy.checks.secure import NOW_S, secret, show
 
@@ -148,7 +148,7 @@ def test_the_unit_has_a_place_for_usage_files_and_an_end_of_every_stop() -> None
 
 def test_alerts_use_metrics_that_exist() -> None:
     rules = (DEPLOY / "alerts.yml").read_text()
-    exported = (ROOT / "proxy" / "metrics.py").read_text()
+    exported = (ROOT / "proxy" / "admin" / "metrics.py").read_text()
     names = {re.sub("_(total|bucket)$", "", name) for name in re.findall(r"\bsluice_\w+", rules)}
     assert names
     assert [name for name in names if f'"{name}"' not in exported] == []

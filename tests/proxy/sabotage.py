@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import pytest
 
-from proxy import faults, tasks
+from proxy.runtime import faults, tasks
 
-SOURCES: Final = Path(tasks.__file__).parent
+SOURCES: Final = Path(tasks.__file__).parents[1]
 
 # Where each of them takes the name of the place.
 _NAMED: Final = {
@@ -57,7 +57,7 @@ def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
 
 
 def places(*by: str) -> set[str]:
-    """Return the names of all places that are handed to these functions of ``proxy.tasks`` and ``proxy.faults``."""
+    """Return the names of all places that are handed to these functions of ``tasks`` and ``faults``."""
     found = set()
     for _, tree in sources():
         for name, call in calls(tree):

@@ -18,14 +18,18 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.loader import load_settings
-from proxy import accepting, app, cluster, endings, listeners, reload, tasks, transports
+from proxy import app
 from proxy.app import App
-from proxy.arrivals import Arrival
-from proxy.cluster import NoAnswerError
-from proxy.session import Session
-from proxy.transports import BrokerEnd, ClientEnd
-from proxy.usage_files import FileSink
-from proxy.usage_records import Document
+from proxy.brokers import cluster
+from proxy.brokers.cluster import NoAnswerError
+from proxy.edge import accepting, endings, listeners, transports
+from proxy.edge.arrivals import Arrival
+from proxy.edge.transports import BrokerEnd, ClientEnd
+from proxy.runtime import file_watch as reload
+from proxy.runtime import tasks
+from proxy.session.session import Session
+from proxy.usage.files import FileSink
+from proxy.usage.records import Document
 from tests.proxy.fake_broker import FakeBroker, fake_broker
 from tests.proxy.front import TIMEOUT_S, Client, Front, client, end_background, free_ports, front
 from tests.proxy.pki import Pki
@@ -69,7 +73,7 @@ async def test_only_tasks_asks_the_loop_to_run_something() -> None:
     asks = {"create_task", "ensure_future", "call_later", "call_at", "call_soon", "call_soon_threadsafe"}
     asks |= {"add_reader", "add_writer", "add_signal_handler", "TaskGroup", "run_in_executor"}
     found = {(file, name) for file, tree in sources() for name, _ in calls(tree) if name in asks}
-    assert {(file, name) for file, name in found if file != "tasks.py"} == set()
+    assert {(file, name) for file, name in found if file != "runtime/tasks.py"} == set()
     assert len(found) == 4
 
 
@@ -79,7 +83,7 @@ async def test_what_goes_on_for_ever_does_so_by_every_or_contains_each_round() -
     called = [(file, {name for name, _ in calls(loop)}) for file, loop in loops]
     found = {file for file, names in called if names & {"sleep", "wait"} and "attempt" not in names}
     # It has a deadline; every error is another try; it is a thread that only writes.
-    assert found == {"drain.py", "usage_shipping.py", "log_lines.py"}
+    assert found == {"edge/drain.py", "usage/shipping.py", "runtime/log_lines.py"}
 
 
 async def test_every_place_has_its_fault_here() -> None:
@@ -413,7 +417,7 @@ async def test_no_protocol_has_callbacks_that_are_missed() -> None:
             for base in node.bases
         )
     }
-    assert subclasses == {("transports.py", "_End")}
+    assert subclasses == {("edge/transports.py", "_End")}
 
 
 @pytest.mark.parametrize("where", [name for name, method in CALLED.items() if method is not None])
