@@ -28,7 +28,7 @@ from proxy.edge.drain import drain
 from proxy.edge.endings import Endings
 from proxy.edge.listeners import Admission, Listener
 from proxy.edge.rejections import Rejections
-from proxy.edge.routes import Routes, Way
+from proxy.edge.routes import ClusterView, Routes
 from proxy.edge.stats import Snapshot, Stats
 from proxy.edge.tls import ignore_undecodable_names
 from proxy.identity.certificates.distinguished_name import rfc2253
@@ -164,10 +164,10 @@ class App:
         if any(each.broker_host is not None for each in settings.listeners):
             ignore_undecodable_names()
         for each in settings.listeners:
-            way = self._routes.of(each)
-            sasl, meters = self._sasl_rules(each, way), self._usage.meters_of(each.name)
-            listener = Listener(each, way.cluster, rules, sasl, meters, _certificate_names(each), admission)
-            way.listeners.append(listener)
+            view = self._routes.of(each)
+            sasl, meters = self._sasl_rules(each, view), self._usage.meters_of(each.name)
+            listener = Listener(each, view.cluster, rules, sasl, meters, _certificate_names(each), admission)
+            view.listeners.append(listener)
             self._listeners.append(listener)
         for listener in self._listeners:
             listener.open_bootstrap()
@@ -267,7 +267,7 @@ class App:
             protected_topics=self._usage.protected_topics,
         )
 
-    def _sasl_rules(self, listener: ListenerSettings, way: Way) -> SaslRules:
+    def _sasl_rules(self, listener: ListenerSettings, view: ClusterView) -> SaslRules:
         def ended(mechanism: str, succeeded: bool, peer: str, claimed: str | None) -> None:
             outcome = "succeeded" if succeeded else "failed"
             self._stats.authentications[listener.name, mechanism, outcome] += 1
@@ -279,7 +279,7 @@ class App:
         if kerberos is not None:
             self._acceptors[listener.name] = acceptor(kerberos)
         mechanisms = Mechanisms(listener.sasl.sub_claim, self._acceptors.get(listener.name))
-        return SaslRules(mechanisms.begin, way.owner_of, ended)
+        return SaslRules(mechanisms.begin, view.owner_of, ended)
 
     def _connections_by_descriptors(self) -> int:
         """Raise the soft descriptor limit to the hard one, and leave two descriptors for each connection.
@@ -296,7 +296,7 @@ class App:
         return room // 2
 
     def _on_reload_signal(self) -> None:
-        if not self._reload_waits:  # one that waits for the one under way will see this change, too
+        if not self._reload_waits:  # one that waits for the one under view will see this change, too
             self._reload_waits = True
             spawn(self._reload(), "load files again")
 

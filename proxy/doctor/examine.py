@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from config.client_properties import ClientConfigError
 from config.listener import Listener
 from config.loader import load_settings
 from config.problems import ConfigError, InvalidValue
@@ -14,7 +15,6 @@ from proxy.doctor.behind import Behind, look_behind
 from proxy.doctor.client import Client, client_for, load_client
 from proxy.doctor.findings import Findings
 from proxy.doctor.front import BEHIND_TLS, Front
-from proxy.doctor.properties import ClientConfigError
 from proxy.runtime.clock import wall_s
 
 

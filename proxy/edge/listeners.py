@@ -355,7 +355,7 @@ class Listener:
             if node_id == UNKNOWN:
                 session.drain()
             else:
-                session.requests.meet(node_id)
+                session.requests.set_broker(node_id)
 
     def _overdue(self, session: Session) -> None:
         self._deadlines.pop(session, None)

@@ -72,7 +72,7 @@ class Brokers:
         password = await asyncio.to_thread(read_password, sasl.password_file)
         return Login(bootstrap, context, sasl.mechanism, sasl.username, password)
 
-    async def knock(self) -> None:
+    async def check_reachable(self) -> None:
         """Ask whether one can be used. Raises SinkError with what is wrong and what to do, and OSError as ``login``."""
         cluster = Cluster(
             self._settings.name,

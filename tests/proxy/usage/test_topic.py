@@ -84,11 +84,11 @@ async def _open() -> None:
     """A broker that can be used."""
 
 
-def sink(login: Login | None = None, knock: Any = _open) -> TopicSink:
+def sink(login: Login | None = None, check_reachable: Any = _open) -> TopicSink:
     async def ready() -> Login:
         return login or Login(("a:1", "b:2"), None)
 
-    return TopicSink(TOPIC, ready, knock, "edge-1")
+    return TopicSink(TOPIC, ready, check_reachable, "edge-1")
 
 
 def test_documents_go_to_the_topic_keyed_by_the_instance() -> None:
@@ -143,11 +143,11 @@ def test_a_producer_that_cannot_start_is_ended() -> None:
 
 
 def test_brokers_that_cannot_be_used_say_why_and_no_producer_is_made() -> None:
-    async def knock() -> None:
+    async def check_reachable() -> None:
         raise SinkError("no broker can be used: a:1: refused the login")
 
     with pytest.raises(SinkError, match="refused the login"):
-        asyncio.run(sink(knock=knock).write(document(0)))
+        asyncio.run(sink(check_reachable=check_reachable).write(document(0)))
     assert not FakeProducer.made
 
 
