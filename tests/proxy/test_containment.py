@@ -39,22 +39,22 @@ from tests.proxy.sabotage import Sabotage, calls, fail, places, sources
 pytestmark = pytest.mark.asyncio
 
 ELSEWHERE = {
-    "throttle over": "test_throttling.py::test_a_session_that_fails_leaves_the_others_that_are_due_alone",
+    "throttle over": "session/test_throttling.py::test_a_session_that_fails_leaves_the_others_that_are_due_alone",
     "delay queue": "test_containment.py::test_a_delay_queue_that_fails_is_looked_at_again",
-    "event loop": "test_tasks.py::test_what_reaches_the_loop_is_counted_unless_it_is_a_connection_s_end",
+    "event loop": "runtime/test_tasks.py::test_what_reaches_the_loop_is_counted_unless_it_is_a_connection_s_end",
     "tell the owner of a token": "identity/test_delegation_tokens.py::test_who_cannot_take_an_owner_is_alone_in_that",
     "ask for delegation tokens": "identity/test_delegation_tokens.py::test_a_question_that_fails_is_not_the_last",
     "render metrics": "test_containment.py::test_a_page_that_fails_is_there_the_next_time",
-    "open a broker's port": "test_routes.py::test_a_listener_that_fails_to_open_a_port_keeps_no_other_from_it",
+    "open a broker's port": "edge/test_routes.py::test_a_listener_that_fails_to_open_a_port_keeps_no_other_from_it",
     "complete a usage file": "test_containment.py::test_a_usage_file_that_fails_to_be_completed_is_completed_later",
-    "name the brokers of bootstrap sessions": "test_listeners.py::test_who_cannot_be_named_is_named_with_the_next",
-    "look at a session": "test_endings.py::test_a_session_that_cannot_be_looked_at_is_the_only_one_that_ends",
-    "forget clients that are gone": "test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
-    "line": "test_waits.py::test_a_line_that_cannot_be_dissolved_keeps_no_other_from_it",
-    "turn": "test_waits.py::test_a_session_that_fails_at_its_turn_is_the_only_one_that_ends",
-    "a turn": "test_turns.py::test_one_that_fails_does_not_keep_the_next_from_its_turn",
-    "a session's turn": "test_waits.py::test_a_session_that_fails_after_others_had_their_turn_ends",
-    "begin TLS handshakes": "test_arrivals.py::test_handshakes_go_on_after_a_fault",
+    "name the brokers of bootstrap sessions": "edge/test_listeners.py::test_who_cannot_be_named_is_named_with_the_next",
+    "look at a session": "edge/test_endings.py::test_a_session_that_cannot_be_looked_at_is_the_only_one_that_ends",
+    "forget clients that are gone": "runtime/test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
+    "line": "session/test_waits.py::test_a_line_that_cannot_be_dissolved_keeps_no_other_from_it",
+    "turn": "session/test_waits.py::test_a_session_that_fails_at_its_turn_is_the_only_one_that_ends",
+    "a turn": "runtime/test_turns.py::test_one_that_fails_does_not_keep_the_next_from_its_turn",
+    "a session's turn": "session/test_waits.py::test_a_session_that_fails_after_others_had_their_turn_ends",
+    "begin TLS handshakes": "edge/test_arrivals.py::test_handshakes_go_on_after_a_fault",
     "a usage file is due": "test_containment.py::test_a_usage_file_that_fails_to_be_completed_is_completed_later",
 }
 
