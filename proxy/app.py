@@ -34,7 +34,7 @@ from proxy.edge.tls import ignore_undecodable_names
 from proxy.identity.certificates.distinguished_name import rfc2253
 from proxy.identity.certificates.ssl_mapping import parse_rules
 from proxy.identity.failed_logins import FailedLogins
-from proxy.identity.kerberos.gssapi import Acceptor, Unread, acceptor
+from proxy.identity.kerberos.gssapi import GssapiAcceptor, Unread, acceptor
 from proxy.identity.mechanisms.known import Mechanisms
 from proxy.identity.sasl import SaslRules
 from proxy.runtime import faults, logs
@@ -117,7 +117,7 @@ class App:
         self._cut_off = 0
         self._tables: list[dict[int, Served]] = []
         self._listeners: list[Listener] = []
-        self._acceptors: dict[str, Acceptor] = {}
+        self._acceptors: dict[str, GssapiAcceptor] = {}
         self._routes = Routes(settings)
         self._usage = UsageService(settings, self._engine, window)
 

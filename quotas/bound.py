@@ -53,7 +53,7 @@ class Gone(NamedTuple):
     counted: Counted
 
 
-class Usage(NamedTuple):
+class CounterState(NamedTuple):
     """What one counter stood at; ``rate`` is in the unit of ``limit``, over the window of enforcement."""
 
     kind: QuotaKind
@@ -291,11 +291,11 @@ class Bound(Rate):
         if waited_ms:
             self.note_throttle(waited_ms)
 
-    def usage(self, now_ms: int) -> Usage | None:
+    def usage(self, now_ms: int) -> CounterState | None:
         """Return what this counter stands at; None when it has no limit."""
         if self.limit is None or self.rule is None:
             return None
-        return Usage(
+        return CounterState(
             *self.key,
             self.rule,
             self.limit,

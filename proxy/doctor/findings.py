@@ -28,7 +28,7 @@ class Finding:
         return f"{self.status:<5} {self.check:<12} {said}"
 
 
-class Findings:
+class DoctorFindings:
     """All of them, in the order in which they were found."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 from proxy.usage.records import Document
 from proxy.usage.shipping import RefusedError, SinkError
 from proxy.usage.topic_creation import Topic, ensure
-from proxy.usage.topic_login import Login
+from proxy.usage.topic_login import TopicLogin
 
 _CLOSE_S: Final = 1.0
 _MAX_DOCUMENT_BYTES: Final = 4 * 2**20
@@ -32,7 +32,7 @@ class TopicSink:
     def __init__(
         self,
         topic: Topic,
-        login: Callable[[], Awaitable[Login]],
+        login: Callable[[], Awaitable[TopicLogin]],
         check_reachable: Callable[[], Awaitable[None]],
         instance: str,
     ) -> None:
