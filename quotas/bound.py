@@ -1,8 +1,9 @@
 """One counter under one quota kind, as a session holds it."""
 
 from math import ceil, inf
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from quotas.counted import NOTHING, Counted, CounterKey, CounterState
 from quotas.entities import Entity
 from quotas.fetches import Fetches
 from quotas.kinds import QuotaKind
@@ -14,58 +15,6 @@ if TYPE_CHECKING:
     from quotas.engine import Counters
 
 FOREVER_S: Final = INT32_MAX / 1000
-
-
-FOLDED: Final = "other"
-"""The user and the client-id under which counters are summed up that are too many to be told apart."""
-
-
-class CounterKey(NamedTuple):
-    """What tells one counter from another; user and client_id are tags, "" where that part plays no role."""
-
-    kind: QuotaKind
-    user: str
-    client_id: str
-    broker: int
-
-
-class Counted(NamedTuple):
-    """What only grows: the charged units (bytes for byte rates), throttled requests, milliseconds of throttle."""
-
-    charged: float = 0.0
-    throttled: int = 0
-    throttle_ms: int = 0
-
-    def plus(self, other: "Counted") -> "Counted":
-        return Counted(
-            self.charged + other.charged, self.throttled + other.throttled, self.throttle_ms + other.throttle_ms
-        )
-
-
-_NOTHING: Final = Counted()
-
-
-class Gone(NamedTuple):
-    """What a counter has counted that is there no more, and whose limit held for it."""
-
-    key: CounterKey
-    entity: Entity
-    counted: Counted
-
-
-class CounterState(NamedTuple):
-    """What one counter stood at; ``rate`` is in the unit of ``limit``, over the window of enforcement."""
-
-    kind: QuotaKind
-    user: str
-    client_id: str
-    broker: int
-    entity: Entity
-    limit: float
-    rate: float
-    charged_total: float
-    throttled_total: int
-    throttle_ms_total: int
 
 
 class Bound(Rate):
@@ -117,7 +66,7 @@ class Bound(Rate):
         """What was recorded and not yet made good by the limit: a bucket that leaks T a second, at ``_level_ms``."""
         self._level_ms = AT_ONCE
         self._counted = 0.0
-        self._handed_over = _NOTHING
+        self._handed_over = NOTHING
         self._counters = counters
         self._live: Bound | None = None
 
@@ -312,7 +261,7 @@ class Bound(Rate):
         """
         before, charged = self._handed_over, self.recorded_total
         if self.throttled_total == before.throttled and charged <= before.charged:
-            return _NOTHING
+            return NOTHING
         now = Counted(max(charged, before.charged), self.throttled_total, self.throttle_ms_total)
         self._handed_over = now
         return Counted(

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from quotas.bound import FOLDED, Bound, Counted, CounterKey, CounterState, Gone, Inert
+from quotas.bound import Bound, Inert
+from quotas.counted import FOLDED, Counted, CounterKey, CounterState, Gone
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.names import OTHER, Room
