@@ -113,21 +113,13 @@ class Bound(Rate):
         """Return for how long the counter is still in debt, 0 if it is not."""
         if self._limit is None:
             return 0
-        return max(self._until_ms - now_ms, self.beyond_ms(now_ms), 0)
-
-    def beyond_ms(self, now_ms: int) -> int:
-        """Return how long the limit needs for what went beyond it and its window's worth, 0 if nothing did.
-
-        Kafka's throttle time may be longer: it spreads a burst over the time that the rate is taken over.
-        """
-        if self._limit is None:
-            return 0
+        debt_ms = self._until_ms - now_ms
         self._drain(now_ms)
         # One window of N samples, where Kafka allows N - 1 and what has gone by of the next: never the stricter one.
         beyond = self._level - self._limit * (self._window.keep_ms / 1000)
-        if beyond <= 0:
-            return 0
-        return ceil(min(beyond / self._limit, FOREVER_S) * 1000) if self._limit else INT32_MAX
+        if beyond > 0:
+            debt_ms = max(debt_ms, ceil(min(beyond / self._limit, FOREVER_S) * 1000) if self._limit else INT32_MAX)
+        return max(debt_ms, 0)
 
     @property
     def waiting_ms(self) -> int:

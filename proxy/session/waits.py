@@ -20,9 +20,9 @@ from quotas.line import Place
 if TYPE_CHECKING:
     from proxy.session.session import Session
 
-LENIENCE_MS = 3000
-"""So far beyond a window's worth goes what cannot wait any longer: a client's re-authentication stands behind it, or a
-ShareFetch has waited as long as clients wait. It stays owed, so that all connections together get it once."""
+LENIENCE_MS = 4000
+"""Up to this debt goes what cannot wait any longer: a client's re-authentication stands behind it, or a ShareFetch has
+waited as long as clients wait. It stays owed, so all connections of a counter together get it once."""
 
 _AGAIN_MS = 100
 """Until a Fetch that cannot be answered yet is looked at again: an answer before it is still to come."""
@@ -146,7 +146,7 @@ class Waits:
         elif self.what is What.FETCH and session.requests.answerable:
             if not self._answer_empty(bound, now_ms):
                 self._alarm = throttling.wake(self, now_ms + _AGAIN_MS)
-        elif bound.beyond_ms(now_ms) <= LENIENCE_MS:
+        elif bound.owed_ms(now_ms) <= LENIENCE_MS:
             self._go(now_ms, turn=True)
         elif now_ms < session.sasl.deadline_ms:
             self._alarm = throttling.wake(self, now_ms + throttling.window_ms)
