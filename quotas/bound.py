@@ -29,6 +29,7 @@ class Bound(Rate):
     """
 
     __slots__ = (
+        "_ahead_ms",
         "_counted",
         "_counters",
         "_fetches",
@@ -62,6 +63,8 @@ class Bound(Rate):
         self._fetches: Fetches | None = None
         self._until_ms = AT_ONCE
         """When the longest throttle time is over that a charge has asked for."""
+        self._ahead_ms = AT_ONCE
+        """When the limit has made good what went within a debt."""
         self._level = 0.0
         """What was recorded and not yet made good by the limit: a bucket that leaks T a second, at ``_level_ms``."""
         self._level_ms = AT_ONCE
@@ -109,11 +112,23 @@ class Bound(Rate):
         self._until_ms = max(self._until_ms, now_ms + throttle_ms)
         self.shut = True
 
+    def bring_forward(self, cost: float, now_ms: int, most_ms: int) -> bool:
+        """Let a request that is charged ``cost`` go within a debt, if no more than ``most_ms`` worth has gone so.
+
+        It is a debt by itself. Kafka's throttle time forgets what is a window old: who went ahead again and again would
+        get what he may owe on top of the quota, each window anew.
+        """
+        if not self._limit or self._ahead_ms > now_ms + most_ms:
+            return False
+        self._ahead_ms = max(self._ahead_ms, now_ms) + ceil(cost / self._limit * 1000)
+        self.shut = True
+        return True
+
     def owed_ms(self, now_ms: int) -> int:
         """Return for how long the counter is still in debt, 0 if it is not."""
         if self._limit is None:
             return 0
-        debt_ms = self._until_ms - now_ms
+        debt_ms = max(self._until_ms, self._ahead_ms) - now_ms
         self._drain(now_ms)
         # One window of N samples, where Kafka allows N - 1 and what has gone by of the next: never the stricter one.
         beyond = self._level - self._limit * (self._window.keep_ms / 1000)
@@ -168,7 +183,7 @@ class Bound(Rate):
 
     def rejudge(self, now_ms: int) -> None:
         """Take another limit for what is owed too: who waits goes on as soon as the new one allows it."""
-        self._until_ms = AT_ONCE
+        self._until_ms = self._ahead_ms = AT_ONCE
         if self._limit is not None and (throttle_ms := self.check(now_ms)):
             self.owe(throttle_ms, now_ms)
 

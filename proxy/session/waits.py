@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from proxy.session.session import Session
 
 LENIENCE_MS = 4000
-"""Up to this debt goes what cannot wait any longer: a client's re-authentication stands behind it, or a ShareFetch has
-waited as long as clients wait. It stays owed, so all connections of a counter together get it once."""
+"""So much goes within a debt, of all connections of a counter together, because a client's re-authentication stands
+behind it. The counter owes it."""
+
+_NEARLY_MS = 1000
+"""Up to this debt goes a ShareFetch that has waited as long as clients wait."""
 
 _AGAIN_MS = 100
 """Until a Fetch that cannot be answered yet is looked at again: an answer before it is still to come."""
@@ -43,7 +46,19 @@ class What(IntEnum):
 class Waits:
     """The turns of one session. One thing of it waits at a time for each side."""
 
-    __slots__ = ("_alarm", "_bound", "_kept", "_meter", "_place", "_session", "_shares", "_since_ms", "_turn", "what")
+    __slots__ = (
+        "_alarm",
+        "_bound",
+        "_cost",
+        "_kept",
+        "_meter",
+        "_place",
+        "_session",
+        "_shares",
+        "_since_ms",
+        "_turn",
+        "what",
+    )
 
     def __init__(self, session: "Session") -> None:
         self._session = session
@@ -54,6 +69,7 @@ class Waits:
         self._kept: Place | None = None
         self._alarm: Alarm | None = None
         self._since_ms = 0
+        self._cost = 0.0
         self._turn = False
         """What has waited may go now, whatever is owed."""
         self._shares: Bound | None = None
@@ -106,6 +122,7 @@ class Waits:
         self._bound = bound
         self._meter = meter
         self._since_ms = now_ms
+        self._cost = cost
         self._place = throttling.line_of(bound).join(self, cost, now_ms, self._kept)
         self._kept = None
         if what is not What.ANSWER:
@@ -146,12 +163,17 @@ class Waits:
         elif self.what is What.FETCH and session.requests.answerable:
             if not self._answer_empty(bound, now_ms):
                 self._alarm = throttling.wake(self, now_ms + _AGAIN_MS)
-        elif bound.owed_ms(now_ms) <= LENIENCE_MS:
+        elif self._may_go_early(bound, now_ms):
             self._go(now_ms, turn=True)
         elif now_ms < session.sasl.deadline_ms:
             self._alarm = throttling.wake(self, now_ms + throttling.window_ms)
         else:
             session.reject(CLIENT, ProtocolError(Cause.HELD_TOO_LONG, "waits for its quota beyond its own deadline"))
+
+    def _may_go_early(self, bound: Bound, now_ms: int) -> bool:
+        if self.what in (What.FETCH, What.ANSWER):
+            return bound.owed_ms(now_ms) <= _NEARLY_MS
+        return bound.bring_forward(self._cost, now_ms, LENIENCE_MS)
 
     def abort(self) -> None:
         """End the session: to go on has failed (called by the delay queue)."""

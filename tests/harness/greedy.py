@@ -152,11 +152,8 @@ class Outcome:
         return self._rate(windows) / self.counter.limit
 
     def mark(self, windows: int) -> float:
-        """The most that `rate` may be: a request more or less does not count, however large against the quota.
-
-        Nor does what logins may bring forward.
-        """
-        return 1.1 + (self.counter.quantum / self.counter.limit + self._brought_forward_s) / (windows * WINDOW_S)
+        """The most that `rate` may be: a request more or less does not count, however large against the quota."""
+        return 1.1 + self.counter.quantum / self.counter.limit / (windows * WINDOW_S)
 
     @property
     def _brought_forward_s(self) -> float:
