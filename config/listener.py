@@ -123,7 +123,7 @@ class Listener(Section):
     name: Name = Field(description="The listener's name, in logs and metrics.")
     bind: BindAddress = Field(description="The address that the listener binds; clients use it as `bootstrap.servers`.")
     advertise: Host = Field(
-        description="The host that is advertised to clients for every broker. It must resolve to this proxy. With "
+        description="The host that is advertised to clients for every broker. It must lead to this proxy. With "
         "`broker_host`, it is the host in `bootstrap.servers`.",
     )
     tls: Given[ClientTls] = None

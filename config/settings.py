@@ -120,7 +120,7 @@ class Quotas(Section):
     max_hold_ms: Milliseconds = Field(
         8000,
         alias="max_hold",
-        description="The longest that a Fetch waits for its turn. It then gets the empty answer that a broker gives "
+        description="The longest that a Fetch waits for its turn. It then gets the empty response that a broker gives "
         "to one over its quota. Keep it below the clients' request timeout: franz-go 10 s, Java 30 s.",
     )
 
@@ -237,8 +237,8 @@ class Drain(Section):
     delay_s: SecondsOrZero = Field(
         3.0,
         alias="delay",
-        description="How long, after SIGTERM, only `/readyz` changes (to 503) and all else goes on: the time that "
-        "load balancers and Kubernetes need to stop sending clients here. SIGINT (Ctrl-C) skips it.",
+        description="How long Sluice keeps serving after SIGTERM while `/readyz` answers 503: the time that load "
+        "balancers and Kubernetes need to stop sending clients here. SIGINT (Ctrl-C) skips it.",
     )
     timeout_s: SecondsOrZero = Field(
         30.0,

@@ -22,7 +22,7 @@ class UsageTopic(Section):
     retention_ms: Milliseconds = Field(
         168 * 3_600_000,
         alias="retention",
-        description="The `retention.ms` it is created with. Choose longer than ingestion may ever be down.",
+        description="The `retention.ms` it is created with. Choose a longer time than ingestion may ever be down.",
     )
     protect: Flag = Field(
         True,
