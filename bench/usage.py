@@ -25,9 +25,9 @@ from aiokafka import AIOKafkaConsumer
 from bench.machine import describe_machine
 from bench.targets import Cores
 from config.loader import load_settings
-from proxy import logs
-from proxy.clock import monotonic_s
-from proxy.usage_service import UsageService
+from proxy.runtime import logs
+from proxy.runtime.clock import monotonic_s
+from proxy.usage.service import UsageService
 from quotas.engine import Engine, Window
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind

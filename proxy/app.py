@@ -17,38 +17,39 @@ from config.settings import Listener as ListenerSettings
 from config.settings import Settings
 from protocol.api_versions import advertised_limits
 from protocol.produce_topics import MOST_VERSION
-from proxy import __version__, faults, logs
-from proxy.admin import AdminServer
-from proxy.clock import now_ms
-from proxy.connection_places import Places
-from proxy.drain import drain
-from proxy.endings import Endings
-from proxy.failed_logins import FailedLogins
-from proxy.failures import describe
-from proxy.faults import contained
-from proxy.identity.distinguished_name import rfc2253
-from proxy.identity.gssapi import Acceptor, Unread, acceptor
-from proxy.identity.mechanisms import Mechanisms
+from proxy import __version__
+from proxy.runtime import faults, logs
+from proxy.admin.server import AdminServer
+from proxy.runtime.clock import now_ms
+from proxy.edge.connection_places import Places
+from proxy.edge.drain import drain
+from proxy.edge.endings import Endings
+from proxy.identity.failed_logins import FailedLogins
+from proxy.brokers.failures import describe
+from proxy.runtime.faults import contained
+from proxy.identity.certificates.distinguished_name import rfc2253
+from proxy.identity.kerberos.gssapi import Acceptor, Unread, acceptor
+from proxy.identity.mechanisms.known import Mechanisms
 from proxy.identity.sasl import SaslRules
-from proxy.identity.ssl_mapping import parse_rules
-from proxy.in_flight import Rules
-from proxy.lag import watch as watch_lag
-from proxy.listeners import Admission, Listener
-from proxy.quota_file import QuotaFile
-from proxy.rejections import Rejections
-from proxy.reload import FileWatch
-from proxy.routes import Routes, Way
-from proxy.serving import Served, serve
-from proxy.session import Session
-from proxy.settings_file import SettingsFile
-from proxy.slices import in_slices
-from proxy.stats import Snapshot, Stats
-from proxy.tasks import AFTER_FAULT_S, attempt, every, later, on_loop_error, on_signal, spawn
-from proxy.throttling import Throttling
-from proxy.tls import ignore_undecodable_names
-from proxy.turns import Turns
-from proxy.usage_service import UsageService
-from proxy.whoami import identify
+from proxy.identity.certificates.ssl_mapping import parse_rules
+from proxy.session.in_flight import Rules
+from proxy.runtime.lag import watch as watch_lag
+from proxy.edge.listeners import Admission, Listener
+from proxy.control.quota_file import QuotaFile
+from proxy.edge.rejections import Rejections
+from proxy.runtime.file_watch import FileWatch
+from proxy.edge.routes import Routes, Way
+from proxy.session.serving import Served, serve
+from proxy.session.session import Session
+from proxy.control.settings_file import SettingsFile
+from proxy.runtime.slices import in_slices
+from proxy.edge.stats import Snapshot, Stats
+from proxy.runtime.tasks import AFTER_FAULT_S, attempt, every, later, on_loop_error, on_signal, spawn
+from proxy.session.throttling import Throttling
+from proxy.edge.tls import ignore_undecodable_names
+from proxy.runtime.turns import Turns
+from proxy.usage.service import UsageService
+from proxy.admin.whoami import identify
 from quotas.engine import Engine, Window
 from quotas.policy import Policy
 

@@ -47,9 +47,10 @@ def cli() -> None:
 def run(config_path: Path) -> None:
     """Run the proxy until SIGTERM; SIGHUP loads quotas and certificates again."""
     settings, document = _loaded(config_path)
-    from proxy import app, logs
+    from proxy import app
+    from proxy.runtime import logs
     from proxy.checks import configuration
-    from proxy.clock import wall_s
+    from proxy.runtime.clock import wall_s
 
     findings = configuration.look(settings, document, wall_s())
     if unusable := configuration.unusable(findings):
@@ -72,7 +73,7 @@ def check(config_path: Path | None, quota_file: Path | None, *, as_json: bool) -
     QUOTAS is a quota file to look at by itself; with --config, instead of the one that the configuration names.
     """
     from proxy.checks import report
-    from proxy.clock import wall_s
+    from proxy.runtime.clock import wall_s
 
     if config_path is not None:
         found = report.check(config_path, wall_s(), quota_file)
@@ -93,7 +94,7 @@ def check(config_path: Path | None, quota_file: Path | None, *, as_json: bool) -
 @click.option("--live", is_flag=True, help="Ask whether it runs (/livez), not whether it serves (/readyz).")
 def health(config_path: Path | None, url: str | None, *, live: bool) -> None:
     """Ask a running proxy how it is: exit 0 if it is well, else print why and exit 1."""
-    from proxy.health import admin_url, ask
+    from proxy.checks.health import admin_url, ask
 
     if (config_path is None) == (url is None):
         raise click.UsageError("give either --config or --url")

@@ -107,7 +107,7 @@ class Line:
             self._serving = False
 
     def throttle_over(self, now_ms: int) -> None:
-        """Look again: the moment has come that was asked for (``proxy.throttling.Muted``)."""
+        """Look again: the moment has come that was asked for (``proxy.session.throttling.Muted``)."""
         self._asked_ms = now_ms
         self.serve(now_ms)
 

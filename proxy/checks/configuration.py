@@ -11,10 +11,10 @@ from config.problems import NO_VARIABLES, InvalidValue, Problem, Steps, holds_a_
 from config.settings import BrokerSasl, Kerberos, Listener, Route, Settings
 from proxy.checks.findings import Finding, Findings, Severity
 from proxy.checks.tls import look_at_broker_tls, look_at_client_tls
-from proxy.identity import keytab
-from proxy.identity.gssapi import acceptor
-from proxy.identity.kerberos_name import parse_rules
-from proxy.login import LoginError, read_password
+from proxy.identity.kerberos import keytab
+from proxy.identity.kerberos.gssapi import acceptor
+from proxy.identity.kerberos.name import parse_rules
+from proxy.brokers.login import LoginError, read_password
 
 _WITH_PATTERNS: Final = frozenset(("principal_mapping_rules", "principal_to_local_rules"))
 

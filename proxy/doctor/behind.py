@@ -11,12 +11,12 @@ from config.units import Address
 from protocol.errors import ProtocolError
 from protocol.locator import Endpoint
 from protocol.requests import WHICH_VERSIONS
-from proxy.broker_connection import connect
-from proxy.broker_tls import broker_context
-from proxy.cluster import which_brokers
+from proxy.brokers.connection import connect
+from proxy.brokers.tls import broker_context
+from proxy.brokers.cluster import which_brokers
 from proxy.doctor.findings import Findings
-from proxy.failures import describe
-from proxy.login import Login, LoginError
+from proxy.brokers.failures import describe
+from proxy.brokers.login import Login, LoginError
 
 TIMEOUT_S: Final = 5.0
 ERRORS: Final = (OSError, TimeoutError, EOFError, ProtocolError)

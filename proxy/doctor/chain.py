@@ -10,8 +10,8 @@ from cryptography.x509 import Certificate, load_der_x509_certificate
 from config.listener import Listener
 from config.problems import InvalidValue
 from config.units import Address
-from proxy.broker_connection import connect
-from proxy.certificates import covers, days_left, name_of, names_in, out_of_order, read_certificates
+from proxy.brokers.connection import connect
+from proxy.edge.certificates import covers, days_left, name_of, names_in, out_of_order, read_certificates
 from proxy.doctor.findings import Findings
 
 SOON_DAYS: Final = 30

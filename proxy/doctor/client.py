@@ -9,7 +9,7 @@ from typing import Final
 from config.listener import Listener
 from proxy.doctor.credentials import Credentials, credentials_of
 from proxy.doctor.properties import ClientConfigError, parse_properties
-from proxy.failures import Fixes
+from proxy.brokers.failures import Fixes
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 OF_CLIENT: Final = Fixes(

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from proxy.doctor.jaas import parse_jaas
 from proxy.doctor.properties import ClientConfigError
-from proxy.login import Exchange
+from proxy.brokers.login import Exchange
 
 _BY_PASSWORD: Final = {
     "PLAIN": "PlainLoginModule",
@@ -34,7 +34,7 @@ class Credentials:
 
     def exchange(self) -> Exchange:
         """Return the mechanism for one login."""
-        from proxy.exchanges import bearer_exchange, password_exchange
+        from proxy.brokers.exchanges import bearer_exchange, password_exchange
 
         if self.mechanism == "OAUTHBEARER":
             return bearer_exchange(self.secret)

@@ -10,7 +10,7 @@ from config.problems import ConfigError, InvalidValue
 from config.settings import Settings
 from config.units import EVERY_INTERFACE, Address, parse_reachable
 from proxy.checks.report import check
-from proxy.clock import wall_s
+from proxy.runtime.clock import wall_s
 from proxy.doctor.behind import Behind, look_behind
 from proxy.doctor.client import Client, client_for, load_client
 from proxy.doctor.findings import Findings

@@ -12,10 +12,10 @@ import structlog
 
 from protocol.answers import Token, read_tokens
 from protocol.requests import WHICH_TOKENS
-from proxy.broker_connection import BrokerConnection
-from proxy.clock import monotonic_s
-from proxy.faults import contained
-from proxy.tasks import attempt, spawn
+from proxy.brokers.connection import BrokerConnection
+from proxy.runtime.clock import monotonic_s
+from proxy.runtime.faults import contained
+from proxy.runtime.tasks import attempt, spawn
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ _REASONS: Final = {
 
 
 class Asks(Protocol):
-    """Puts a question to a broker: ``proxy.cluster.Cluster``."""
+    """Puts a question to a broker: ``proxy.brokers.cluster.Cluster``."""
 
     async def ask(self, question: Callable[[BrokerConnection], Awaitable[T]]) -> T:
         """Raises OSError where no broker answers."""

@@ -29,9 +29,9 @@ from protocol.sasl import (
     handshake_mechanism,
 )
 from protocol.table import ApiSpec
-from proxy.identity.mechanism import Mechanism
+from proxy.identity.mechanisms.mechanism import Mechanism
 from proxy.identity.principal import confirmed, token_holder, unread
-from proxy.throttling import NO_DEADLINE
+from proxy.session.throttling import NO_DEADLINE
 from quotas.entities import ANONYMOUS
 from quotas.names import counted_as
 

@@ -14,7 +14,7 @@ import yaml
 from config.loader import load_settings
 from config.settings import Drain, UsageFiles
 from proxy.checks.report import Report, check
-from proxy.identity.ssl_mapping import parse_rules
+from proxy.identity.certificates.ssl_mapping import parse_rules
 from quotas.stores.file import load
 from tests.proxy.checks.secure import NOW_S, secret, show
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from proxy.identity.keytab import principals
+from proxy.identity.kerberos.keytab import principals
 from tests.harness.clients.tasks import Security
 from tests.harness.ports import LOOPBACK, free_port
 from tests.harness.process import Program

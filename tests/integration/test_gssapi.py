@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from config.listener import Kerberos
-from proxy.identity.gssapi import Unread, acceptor
-from proxy.identity.kerberos_token import is_ap_req
+from proxy.identity.kerberos.gssapi import Unread, acceptor
+from proxy.identity.kerberos.token import is_ap_req
 from tests.harness import sasl
 from tests.harness.broker import BrokerListener
 from tests.harness.clients.kinds import JAVA_0, JAVA_1, JAVA_2, JAVA_4, KAFKA_PYTHON, ClientKind

@@ -9,7 +9,7 @@ import pytest
 
 from config.cluster import BrokerSasl, BrokerTls, Route
 from config.units import Address
-from proxy.cluster import Cluster
+from proxy.brokers.cluster import Cluster
 from proxy.identity.delegation_tokens import TokenOwners
 from tests.harness.sasl import create_delegation_token, log_in_scram
 from tests.harness.secure import MTLS, NODE_IDS, PROXY_USER, SASL, SASL_TLS, SecureCluster

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from random import Random
 from struct import unpack_from
 
-from proxy.session import Session
-from proxy.usage import ListenerMeters
+from proxy.session.session import Session
+from proxy.usage.meters import ListenerMeters
 from quotas.kinds import QuotaKind
 from tests.proxy.playbook import CONSUMER, PRODUCER, FakeWire, Play, fetch, fetch_answer, produce, produce_answer
 

@@ -11,16 +11,16 @@ from config.cluster import Route
 from config.settings import Limits
 from config.settings import Listener as ListenerSettings
 from config.units import Address
-from proxy import tasks
-from proxy.clock import now_ms
-from proxy.cluster import Cluster
-from proxy.connection_places import Places
-from proxy.endings import Endings
-from proxy.identity.distinguished_name import rfc2253
-from proxy.listeners import Admission, Listener
-from proxy.rejections import Rejections
-from proxy.stats import Stats
-from proxy.usage import ListenerMeters
+from proxy.runtime import tasks
+from proxy.runtime.clock import now_ms
+from proxy.brokers.cluster import Cluster
+from proxy.edge.connection_places import Places
+from proxy.edge.endings import Endings
+from proxy.identity.certificates.distinguished_name import rfc2253
+from proxy.edge.listeners import Admission, Listener
+from proxy.edge.rejections import Rejections
+from proxy.edge.stats import Stats
+from proxy.usage.meters import ListenerMeters
 from quotas.kinds import QuotaKind
 from tests.proxy.fake_broker import FakeBroker
 from tests.proxy.playbook import Play

@@ -6,13 +6,13 @@ from struct import pack, unpack_from
 from protocol.api_versions import advertised_limits
 from protocol.errors import ProtocolError
 from protocol.locator import Endpoint
-from proxy.identity.mechanisms import Mechanisms
+from proxy.identity.mechanisms.known import Mechanisms
 from proxy.identity.sasl import SaslRules
-from proxy.in_flight import Rules
-from proxy.serving import serve
-from proxy.session import Session
-from proxy.throttling import Throttling, Timer
-from proxy.usage import ListenerMeters, Meters
+from proxy.session.in_flight import Rules
+from proxy.session.serving import serve
+from proxy.session.session import Session
+from proxy.session.throttling import Throttling, Timer
+from proxy.usage.meters import ListenerMeters, Meters
 from quotas.engine import Engine, Window
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind

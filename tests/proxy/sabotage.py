@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from proxy import faults, tasks
+from proxy.runtime import faults, tasks
 
 SOURCES: Final = Path(tasks.__file__).parent
 
@@ -57,7 +57,7 @@ def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
 
 
 def places(*by: str) -> set[str]:
-    """Return the names of all places that are handed to these functions of ``proxy.tasks`` and ``proxy.faults``."""
+    """Return the names of all places that are handed to these functions of ``proxy.runtime.tasks`` and ``proxy.runtime.faults``."""
     found = set()
     for _, tree in sources():
         for name, call in calls(tree):

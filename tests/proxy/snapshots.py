@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from proxy.stats import LAG_BUCKETS_S, Snapshot
+from proxy.edge.stats import LAG_BUCKETS_S, Snapshot
 from quotas.engine import Counted, Usage
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind

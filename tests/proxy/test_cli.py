@@ -222,7 +222,7 @@ def test_run_refuses_what_it_could_not_run_with(tmp_path: Path) -> None:
 
 def test_run_reports_what_others_will_refuse_and_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.app.run", lambda *_: 3)
-    monkeypatch.setattr("proxy.logs.configure", lambda *_: None)
+    monkeypatch.setattr("proxy.runtime.logs.configure", lambda *_: None)
     with structlog.testing.capture_logs() as logged:
         assert sluice("run", "-c", write_expired(tmp_path)).exit_code == 3
     assert [(entry["log_level"], "expired" in entry["problem"]) for entry in logged] == [
@@ -239,7 +239,7 @@ def test_run_hands_over_to_the_program(config: Path, monkeypatch: pytest.MonkeyP
         return 3
 
     monkeypatch.setattr("proxy.app.run", run)
-    monkeypatch.setattr("proxy.logs.configure", lambda *setting: calls.append(setting))
+    monkeypatch.setattr("proxy.runtime.logs.configure", lambda *setting: calls.append(setting))
     assert sluice("run", "-c", config).exit_code == 3
     assert calls[0] == ("info", "auto")
     assert calls[1] == (load_settings(config), config)

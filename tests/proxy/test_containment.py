@@ -18,14 +18,17 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.loader import load_settings
-from proxy import accepting, app, cluster, endings, listeners, reload, tasks, transports
+from proxy import app
+from proxy.brokers import cluster
+from proxy.edge import accepting, endings, listeners, transports
+from proxy.runtime import file_watch as reload, tasks
 from proxy.app import App
-from proxy.arrivals import Arrival
-from proxy.cluster import NoAnswerError
-from proxy.session import Session
-from proxy.transports import BrokerEnd, ClientEnd
-from proxy.usage_files import FileSink
-from proxy.usage_records import Document
+from proxy.edge.arrivals import Arrival
+from proxy.brokers.cluster import NoAnswerError
+from proxy.session.session import Session
+from proxy.edge.transports import BrokerEnd, ClientEnd
+from proxy.usage.files import FileSink
+from proxy.usage.records import Document
 from tests.proxy.fake_broker import FakeBroker, fake_broker
 from tests.proxy.front import TIMEOUT_S, Client, Front, client, end_background, free_ports, front
 from tests.proxy.pki import Pki

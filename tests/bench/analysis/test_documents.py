@@ -10,7 +10,7 @@ import pytest
 
 from bench.analysis.documents import SUMS, Generated, World, generate
 from bench.analysis.population import INSTANCES
-from proxy.usage_records import COLUMNS
+from proxy.usage.records import COLUMNS
 from quotas.stores.file import load
 
 WORLD = World("small", clients=400, rows_per_s=150, rows=20_000)

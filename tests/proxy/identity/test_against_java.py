@@ -11,9 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from config.problems import InvalidValue
-from proxy.identity import java_regex, kerberos_name, ssl_mapping
-from proxy.identity.distinguished_name import rfc2253
-from proxy.identity.java_replacement import found
+from proxy.identity.certificates import ssl_mapping
+from proxy.identity.java import regex as java_regex
+from proxy.identity.kerberos import name as kerberos_name
+from proxy.identity.certificates.distinguished_name import rfc2253
+from proxy.identity.java.replacement import found
 from proxy.identity.mapping_rule import NoMatchingRule
 from tests.harness.clients.java import OPTIONS
 from tests.harness.jars import NEWEST_BROKER, classpath

@@ -6,8 +6,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from protocol.requests import WHICH_TOKENS, Request
-from proxy import faults
-from proxy.broker_connection import BrokerConnection
+from proxy.runtime import faults
+from proxy.brokers.connection import BrokerConnection
 from proxy.identity import delegation_tokens
 from proxy.identity.delegation_tokens import ATTEMPTS, TokenOwners
 from tests.protocol.encode import encode_frame

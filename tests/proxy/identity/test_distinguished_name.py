@@ -9,7 +9,7 @@ from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.identity.distinguished_name import rfc2253
+from proxy.identity.certificates.distinguished_name import rfc2253
 from tests.proxy.identity.certificates import attribute, certificate, name, tlv
 
 CN, O, UID, EMAIL = "550403", "55040a", "0992268993f22c640101", "2a864886f70d010901"  # noqa: E741  the attribute's name

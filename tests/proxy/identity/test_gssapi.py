@@ -9,9 +9,9 @@ import structlog
 
 from config.listener import Kerberos
 from config.problems import InvalidValue
-from proxy.identity.gssapi import Acceptor, Unread, UnreadableToken, acceptor
-from proxy.identity.kerberos_name import parse_rules
-from proxy.identity.mechanism import Claim
+from proxy.identity.kerberos.gssapi import Acceptor, Unread, UnreadableToken, acceptor
+from proxy.identity.kerberos.name import parse_rules
+from proxy.identity.mechanisms.mechanism import Claim
 from tests.proxy.identity.kerberos import ap_req, keytab
 
 TOKEN = ap_req()

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.identity import java_characters as characters
-from proxy.identity.java_characters import Characters
+from proxy.identity.java import characters
+from proxy.identity.java.characters import Characters
 
 POINTS = st.integers(0, 0x10FFFF)
 SETS = st.lists(st.tuples(POINTS, st.integers(0, 200))).map(

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.problems import InvalidValue
-from proxy.identity.java_regex import compiled, translate
+from proxy.identity.java.regex import compiled, translate
 
 # What Java 17's Pattern.matcher(text).matches() says, and its groups.
 MATCHES: list[tuple[str, str, list[str | None] | None]] = [

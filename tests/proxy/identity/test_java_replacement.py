@@ -3,7 +3,7 @@ import re
 import pytest
 
 from config.problems import InvalidValue
-from proxy.identity.java_replacement import parse_replacement, replace_all, replace_first
+from proxy.identity.java.replacement import parse_replacement, replace_all, replace_first
 
 
 def replaced(pattern: str, replacement: str, text: str) -> tuple[str, str]:

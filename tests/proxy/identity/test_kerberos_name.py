@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.problems import InvalidValue
-from proxy.identity.kerberos_name import parse_rules
+from proxy.identity.kerberos.name import parse_rules
 from proxy.identity.mapping_rule import NoMatchingRule
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.identity.kerberos_token import is_ap_req
+from proxy.identity.kerberos.token import is_ap_req
 from tests.proxy.identity.kerberos import ENCRYPTED, ap_req, element, field, framed, request, ticket
 
 TOKEN = ap_req()

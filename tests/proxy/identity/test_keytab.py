@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.problems import InvalidValue
-from proxy.identity.keytab import _entries, principals
+from proxy.identity.kerberos.keytab import _entries, principals
 from tests.proxy.identity.kerberos import keytab
 
 TWO = keytab("kafka/b1.example.com@EXAMPLE.COM", "alice@EXAMPLE.COM")

@@ -2,11 +2,11 @@ import gc
 
 import pytest
 
-from proxy.identity.mechanism import Claim, Mechanism
-from proxy.identity.mechanisms import Mechanisms, UnreadGssapi
-from proxy.identity.oauthbearer import OAuthBearer
-from proxy.identity.plain import Plain
-from proxy.identity.scram import Scram
+from proxy.identity.mechanisms.mechanism import Claim, Mechanism
+from proxy.identity.mechanisms.known import Mechanisms, UnreadGssapi
+from proxy.identity.mechanisms.oauthbearer import OAuthBearer
+from proxy.identity.mechanisms.plain import Plain
+from proxy.identity.mechanisms.scram import Scram
 from tests.proxy.identity.test_oauthbearer import jwt, message
 
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.identity.mechanism import Claim
-from proxy.identity.oauthbearer import OAuthBearer, parse_client_first, principal_name
+from proxy.identity.mechanisms.mechanism import Claim
+from proxy.identity.mechanisms.oauthbearer import OAuthBearer, parse_client_first, principal_name
 
 
 def section(value: object) -> str:

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.identity.mechanism import Claim
-from proxy.identity.plain import Plain, claimed_user
+from proxy.identity.mechanisms.mechanism import Claim
+from proxy.identity.mechanisms.plain import Plain, claimed_user
 
 
 @pytest.mark.parametrize(

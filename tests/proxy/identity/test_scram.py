@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.identity.mechanism import Claim
-from proxy.identity.scram import ClientFirst, Scram, parse_client_first
+from proxy.identity.mechanisms.mechanism import Claim
+from proxy.identity.mechanisms.scram import ClientFirst, Scram, parse_client_first
 
 
 @pytest.mark.parametrize(

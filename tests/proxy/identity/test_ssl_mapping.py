@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from config.problems import InvalidValue
 from proxy.identity.mapping_rule import NoMatchingRule
-from proxy.identity.ssl_mapping import parse_rules
+from proxy.identity.certificates.ssl_mapping import parse_rules
 
 
 # What Kafka 4.3.1's SslPrincipalMapper gives.

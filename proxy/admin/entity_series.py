@@ -1,0 +1,94 @@
+"""What the series of quota entities say.
+
+Counters of the engine live as long as the engine needs them; what Prometheus reads has to live longer. So they hand
+over what they have counted, each unit once, also those that go, and the totals are kept here: a series never goes
+backwards because the counter behind it expired, was made anew, or changed between ``other`` and a place of its own.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from proxy.runtime.names import label
+from proxy.admin.places import Names, Places
+from quotas.engine import Counted, Gone, Usage
+from quotas.entities import Default, Entity
+from quotas.kinds import QuotaKind
+
+
+class Series:
+    """One kind at one broker, of one entity or of ``other``. Where several are summed up: the sum of their rates,
+    the highest ratio, no limit.
+    """
+
+    __slots__ = ("limit", "live", "rate", "ratio", "rule", "totals")
+
+    def __init__(self) -> None:
+        self.totals = Counted()
+        self.forget()
+
+    def forget(self) -> None:
+        """Empty the gauges: they hold for one snapshot only."""
+        self.live = False
+        self.rate = 0.0
+        self.ratio = 0.0
+        self.limit = 0.0
+        self.rule: Entity | None = None
+
+    def show(self, usage: Usage) -> None:
+        """Set the gauges."""
+        self.live = True
+        self.rate += usage.rate
+        # A limit of 0 comes from ZooKeeper only; any use of it is infinitely much.
+        ratio = usage.rate / usage.limit if usage.limit else float("inf") if usage.rate else 0.0
+        self.ratio = max(self.ratio, ratio)
+        self.limit = usage.limit
+        self.rule = usage.entity
+
+
+class EntitySeries:
+    """The series of all quota entities, at most ``max_entities`` of them by name: those that have a quota by name, of
+    the others that come in one snapshot the most throttled, then the busiest.
+    """
+
+    def __init__(self, max_entities: int) -> None:
+        self._places: Places[dict[tuple[QuotaKind, int], Series]] = Places(max_entities, dict)
+
+    @property
+    def folded(self) -> int:
+        """Entities of the last snapshot that are shown as ``other``."""
+        return self._places.folded
+
+    def update(self, taken: Iterable[tuple[Usage, Counted]], gone: Iterable[Gone] = ()) -> None:
+        """Take over what the engine's counters stand at and have counted since; of those that are gone, the latter."""
+        for _, place in self._places:
+            for series in place.values():
+                series.forget()
+        live = [(Names(label(usage.user), label(usage.client_id)), usage, counted) for usage, counted in taken]
+        late = [(Names(label(each.key.user), label(each.key.client_id)), each, each.counted) for each in gone]
+        demand: dict[Names, tuple[int, float]] = {}
+        by_name: set[Names] = set()
+        limited = chain(
+            ((names, usage.entity, counted) for names, usage, counted in live),
+            ((names, each.entity, counted) for names, each, counted in late),
+        )
+        for names, entity, counted in limited:
+            throttle_ms, charged = demand.get(names, (0, 0.0))
+            demand[names] = (throttle_ms + counted.throttle_ms, charged + counted.charged)
+            if Default.DEFAULT not in (entity.user, entity.client_id):
+                by_name.add(names)
+        self._places.seat(demand, by_name)
+        for names, usage, counted in live:
+            self._count(names, usage.kind, usage.broker, counted).show(usage)
+        for names, each, counted in late:
+            self._count(names, each.key.kind, each.key.broker, counted)
+
+    def _count(self, names: Names, kind: QuotaKind, broker: int, counted: Counted) -> Series:
+        series = self._places[names].setdefault((kind, broker), Series())
+        series.totals = series.totals.plus(counted)
+        return series
+
+    def __iter__(self) -> Iterator[tuple[Names, QuotaKind, int, Series]]:
+        """Every series: its entity, quota kind and broker; ``other`` comes last, once there was need of it."""
+        for names, place in self._places:
+            for (kind, broker), series in place.items():
+                yield names, kind, broker, series

@@ -1,0 +1,253 @@
+"""From a snapshot to Prometheus text.
+
+Rendering takes long where there are many entities, so it runs in a thread, away from the event loop: a renderer
+touches nothing but its own state and the snapshot it was given. ``docs/metrics.md`` says what each family means.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, chain
+from typing import Final
+
+from prometheus_client import ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.registry import Collector
+
+from protocol.errors import Cause
+from protocol.table import SPECS
+from proxy.admin.client_series import ClientSeries
+from proxy.admin.entity_series import EntitySeries
+from proxy.runtime.names import label
+from proxy.admin.places import OTHER, Names
+from proxy.edge.stats import LAG_BUCKETS_S, Snapshot
+from quotas.kinds import QuotaKind
+
+CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
+
+_MAX_ERROR_BYTES: Final = 1024
+_ENTITY_LABELS: Final = ("kind", "user", "client_id", "broker")
+_SIDES: Final = ("client", "broker")
+_OUTCOMES: Final = ("ok", "failed")
+_MODES: Final = ("enforce", "shadow", "off")
+
+# The kinds that count bytes, and which way they go. Other kinds have other units: they get families of their own.
+_DIRECTIONS: Final = {QuotaKind.PRODUCER_BYTE_RATE: "produce", QuotaKind.CONSUMER_BYTE_RATE: "fetch"}
+
+Row = tuple[tuple[str, ...], float]
+"""The label values of a series, in the order of its family's labels, and what it stands at."""
+
+
+class Renderer:
+    """Renders one snapshot after another; one thread at a time may call it."""
+
+    def __init__(self, max_entities: int) -> None:
+        self._entities = EntitySeries(max_entities)
+        self._clients = ClientSeries(max_entities)
+        self._process = ProcessCollector(registry=None)
+
+    def render(self, snapshot: Snapshot) -> bytes:
+        """Return ``snapshot`` in the exposition format that ``CONTENT_TYPE`` names."""
+        self._entities.update(snapshot.usage, snapshot.gone)
+        self._clients.update(snapshot.clients)
+        families = chain(
+            _entities(self._entities),
+            _quotas(snapshot),
+            _clients(self._clients),
+            _traffic(snapshot),
+            _shipping(snapshot),
+            _program(snapshot),
+        )
+        return generate_latest(_Families(chain(families, self._process.collect())))
+
+
+class _Families(Collector):
+    """What is to be written, in the shape that ``generate_latest`` takes."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def _entities(entities: EntitySeries) -> Iterator[Metric]:
+    """One family after the other: all of them at once would be many objects, and a long halt to collect them."""
+    yield _gauge(
+        "sluice_quota_limit_bytes_per_second",
+        "Quota in force, and the rule that won.",
+        (*_ENTITY_LABELS, "rule"),
+        (
+            ((kind, *names, _broker(broker), label(series.rule.describe())), series.limit)
+            for names, kind, broker, series in entities
+            if kind in _DIRECTIONS and series.rule is not None and names != OTHER
+        ),
+    )
+    yield _gauge(
+        "sluice_quota_usage_bytes_per_second",
+        "Rate over the window of enforcement.",
+        _ENTITY_LABELS,
+        (
+            ((kind, *names, _broker(broker)), series.rate)
+            for names, kind, broker, series in entities
+            if kind in _DIRECTIONS and series.live
+        ),
+    )
+    yield _gauge(
+        "sluice_quota_usage_ratio",
+        "Rate over the window of enforcement, divided by the quota.",
+        _ENTITY_LABELS,
+        (((kind, *names, _broker(broker)), series.ratio) for names, kind, broker, series in entities if series.live),
+    )
+    yield _counter(
+        "sluice_quota_throttle_seconds",
+        "Throttle time given to requests; in shadow, what would have been given.",
+        _ENTITY_LABELS,
+        (
+            ((kind, *names, _broker(broker)), series.totals.throttle_ms / 1000)
+            for names, kind, broker, series in entities
+        ),
+    )
+    yield _counter(
+        "sluice_quota_throttled_responses",
+        "Requests that were given a throttle time; in shadow, that would have been given one.",
+        _ENTITY_LABELS,
+        (((kind, *names, _broker(broker)), series.totals.throttled) for names, kind, broker, series in entities),
+    )
+    yield _counter(
+        "sluice_quota_bytes",
+        "Bytes charged: of produce requests, of fetch responses.",
+        ("direction", *_ENTITY_LABELS[1:]),
+        (
+            ((_DIRECTIONS[kind], *names, _broker(broker)), series.totals.charged)
+            for names, kind, broker, series in entities
+            if kind in _DIRECTIONS
+        ),
+    )
+    yield _number("sluice_quota_entities_folded", "Entities summed up as other, for want of a place.", entities.folded)
+
+
+def _quotas(snapshot: Snapshot) -> Iterator[Metric]:
+    modes = (((mode,), mode == snapshot.mode) for mode in _MODES)
+    yield _gauge("sluice_quota_mode", "1 for the mode that quotas are in, 0 for the others.", ("mode",), modes)
+    yield _number("sluice_quotas_configured", "Quotas of the last good load.", snapshot.quotas_configured)
+    loaded_at_s = [((), snapshot.quotas_loaded_at_s)] if snapshot.quotas_loaded_at_s else []
+    yield _gauge("sluice_quota_loaded_timestamp_seconds", "Unix time of the last good load.", (), loaded_at_s)
+    reloads = (((outcome,), snapshot.reloads.get(outcome, 0)) for outcome in _OUTCOMES)
+    yield _counter("sluice_quota_reloads", "Loads of the quota store.", ("outcome",), reloads)
+    error = snapshot.reload_error
+    why = [] if error is None else [((label(error, _MAX_ERROR_BYTES),), 1)]
+    yield _gauge("sluice_quota_reload_error_info", "Why the last load failed.", ("error",), why)
+    muted = (((kind,), size) for kind, size in snapshot.delay_queue.items())
+    yield _gauge("sluice_delay_queue_size", "Connections that are muted or wait in line now.", ("kind",), muted)
+    empty = [((), snapshot.fetches_answered_empty)]
+    yield _counter("sluice_fetches_answered_empty", "Fetches answered with nothing after max_hold.", (), empty)
+
+
+def _clients(clients: ClientSeries) -> Iterator[Metric]:
+    sizes = (
+        ((direction, *names), number)
+        for names, traffic in clients
+        for direction, number in (("in", traffic.bytes_in), ("out", traffic.bytes_out))
+    )
+    yield _counter("sluice_client_bytes", "Bytes of a client.", ("direction", *Names._fields), sizes)
+    requests = ((names, traffic.requests) for names, traffic in clients)
+    yield _counter("sluice_client_requests", "Requests of a client.", Names._fields, requests)
+    yield _number("sluice_clients_folded", "Clients summed up as other, for want of a place.", clients.folded)
+
+
+def _traffic(snapshot: Snapshot) -> Iterator[Metric]:
+    sessions = (((listener,), number) for listener, number in snapshot.sessions.items())
+    yield _gauge("sluice_sessions", "Client connections open now.", ("listener",), sessions)
+    yield _counter(
+        "sluice_connections", "Client connections that came.", ("listener", "outcome"), snapshot.connections.items()
+    )
+    yield _number("sluice_connections_limit", "Client connections allowed at once.", snapshot.connections_limit)
+    yield _counter("sluice_requests", "Requests of clients.", ("api",), _requests(snapshot.requests))
+    yield _counter(
+        "sluice_authentications",
+        "SASL authentications that ended.",
+        ("listener", "mechanism", "outcome"),
+        snapshot.authentications.items(),
+    )
+    yield _counter(
+        "sluice_gssapi_unread",
+        "First tokens of GSSAPI that showed no user.",
+        ("listener", "cause"),
+        snapshot.gssapi_unread.items(),
+    )
+    rejected = (((side, cause), snapshot.rejected.get((side, cause), 0)) for side in _SIDES for cause in Cause)
+    yield _counter("sluice_frames_rejected", "Frames refused, each with its connection.", ("side", "cause"), rejected)
+    yield _gauge(
+        "sluice_certificate_expiry_timestamp_seconds",
+        "Unix time at which the first certificate of a listener's chain expires.",
+        ("listener",),
+        (((listener,), at_s) for listener, at_s in snapshot.certificate_expiry_s.items()),
+    )
+    yield _counter(
+        "sluice_certificate_reloads",
+        "Loads of a listener's TLS files after the first.",
+        ("listener", "outcome"),
+        (
+            ((listener, outcome), snapshot.certificate_reloads.get((listener, outcome), 0))
+            for listener in snapshot.certificate_expiry_s
+            for outcome in _OUTCOMES
+        ),
+    )
+    reachable = (((_broker(node_id),), up) for node_id, up in sorted(snapshot.brokers.items()))
+    yield _gauge("sluice_broker_reachable", "1 if the last connection to it could be made.", ("broker",), reachable)
+
+
+def _shipping(snapshot: Snapshot) -> Iterator[Metric]:
+    shipping = snapshot.shipping
+    if shipping is None:
+        return
+    rows = ((("shipped",), shipping.shipped_rows), (("dropped",), shipping.dropped_rows))
+    yield _counter("sluice_usage_rows", "Rows of usage records.", ("outcome",), rows)
+    documents = ((("shipped",), shipping.shipped_documents), (("dropped",), shipping.dropped_documents))
+    yield _counter("sluice_usage_documents", "Documents of usage records.", ("outcome",), documents)
+    yield _number("sluice_usage_buffer_bytes", "Usage records that wait to be shipped.", shipping.buffered_bytes)
+    why = [] if shipping.error is None else [((label(shipping.error, _MAX_ERROR_BYTES),), 1)]
+    yield _gauge("sluice_usage_error_info", "Why usage records cannot be shipped.", ("error",), why)
+
+
+def _program(snapshot: Snapshot) -> Iterator[Metric]:
+    yield _number("sluice_ready", "1 if clients can be served, as /readyz says.", snapshot.ready)
+    errors = (((label(where),), number) for where, number in snapshot.internal_errors.items())
+    yield _counter("sluice_internal_errors", "Faults of Sluice's own, contained.", ("where",), errors)
+    bounds = (*map(str, LAG_BUCKETS_S), "+Inf")
+    lag = HistogramMetricFamily("sluice_event_loop_lag_seconds", "How late the event loop called back.")
+    lag.add_metric((), list(zip(bounds, accumulate(snapshot.lag_counts), strict=True)), snapshot.lag_sum_s)
+    yield lag
+    lost = (((cause,), number) for cause, number in snapshot.log_dropped.items())
+    yield _counter("sluice_log_dropped", "Lines of the log that were not written.", ("cause",), lost)
+    info = snapshot.info
+    yield _gauge("sluice_build_info", "1, labelled with what is running.", tuple(info), [(tuple(info.values()), 1)])
+
+
+def _requests(by_api_key: Sequence[int]) -> Iterator[Row]:
+    """Every API that clients may use, also before its first request: a counter has to be seen at zero to grow."""
+    names = {spec.api_key: spec.name for spec in SPECS.values() if spec.advertised}
+    return (((name,), by_api_key[api_key]) for api_key, name in sorted(names.items()))
+
+
+def _broker(node_id: int) -> str:
+    """A bootstrap connection knows no node id."""
+    return str(node_id) if node_id >= 0 else "bootstrap"
+
+
+def _number(name: str, documentation: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, documentation, value=value)
+
+
+def _gauge(name: str, documentation: str, labels: Sequence[str], rows: Iterable[Row]) -> Metric:
+    family = GaugeMetricFamily(name, documentation, labels=labels)
+    for values, number in rows:
+        family.add_metric(values, number)
+    return family
+
+
+def _counter(name: str, documentation: str, labels: Sequence[str], rows: Iterable[Row]) -> Metric:
+    family = CounterMetricFamily(name, documentation, labels=labels)
+    for values, number in rows:
+        family.add_metric(values, number)
+    return family

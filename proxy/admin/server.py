@@ -1,0 +1,127 @@
+"""The admin port: plain HTTP for Prometheus and orchestrators, and ``/whoami`` for people."""
+
+import asyncio
+import gc
+import json
+import os
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from aiohttp import web
+
+from config.units import Address
+from proxy.runtime.faults import note
+from proxy.admin.metrics import CONTENT_TYPE, Renderer
+from proxy.edge.stats import Snapshot
+from proxy.runtime.tasks import spawn
+from proxy.admin.whoami import Identity
+
+METHODS: Final = ("GET", "HEAD")
+
+# A scrape has a short line and a few short headers; nothing here reads a body.
+_MAX_LINE_BYTES: Final = 2048
+_MAX_HEADER_BYTES: Final = 8190
+_STOP_TIMEOUT_S: Final = 1.0
+
+
+class AdminServer:
+    """Serves on ``bind`` between ``start`` and ``stop``.
+
+    ``snapshot`` is called on the loop, once for all scrapes that wait at that moment; ``ready`` returns the
+    reasons why the proxy is not ready to serve, none when it is; ``identify`` returns who the client at ``host:port``
+    is, None if there is no such connection.
+    """
+
+    def __init__(
+        self,
+        bind: Address,
+        snapshot: Callable[[], Awaitable[Snapshot]],
+        ready: Callable[[], list[str]],
+        identify: Callable[[str], Identity | None],
+        max_entities: int,
+    ) -> None:
+        self._bind = bind
+        self._snapshot = snapshot
+        self._ready = ready
+        self._identify = identify
+        self._renderer = Renderer(max_entities)
+        self._rendering: asyncio.Task[bytes] | None = None
+        self._paths: dict[str, Callable[[web.BaseRequest], Awaitable[web.Response]]] = {
+            "/metrics": self._metrics,
+            "/livez": self._livez,
+            "/readyz": self._readyz,
+            "/whoami": self._whoami,
+        }
+        self._runner = web.ServerRunner(
+            web.Server(self._answer, access_log=None, max_line_size=_MAX_LINE_BYTES, max_field_size=_MAX_HEADER_BYTES),
+            shutdown_timeout=_STOP_TIMEOUT_S,
+        )
+
+    async def start(self) -> None:
+        """Listen. Raises OSError, naming the setting and the address, where that cannot be."""
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, self._bind.host or None, self._bind.port).start()
+        except OSError as error:
+            await self._runner.cleanup()
+            # asyncio's own text repeats the address; a name that does not resolve has a negative errno.
+            reason = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else error.strerror
+            raise OSError(f"admin.bind {self._bind}: {reason}") from error
+
+    async def stop(self) -> None:
+        """Close the port, once the answers under way are out (within a second)."""
+        await self._runner.cleanup()
+
+    async def _answer(self, request: web.BaseRequest) -> web.Response:
+        answer = self._paths.get(request.path)
+        if answer is None:
+            return _text(404, ["not found; there are:", *self._paths])
+        if request.method not in METHODS:
+            return _text(405, [f"{request.method} is not for {request.path}"], Allow=", ".join(METHODS))
+        try:
+            return await answer(request)
+        except Exception as error:  # noqa: BLE001  one page that cannot be shown says nothing of the others
+            note(f"admin {request.path}", error)
+            return _text(500, ["internal error: the log says which"])
+
+    async def _metrics(self, _: web.BaseRequest) -> web.Response:
+        if self._rendering is None or self._rendering.done():
+            self._rendering = spawn(self._render(), "render metrics")
+        # Shielded: a scraper that gives up must not take the rendering from the others that wait for it.
+        text = await asyncio.shield(self._rendering)
+        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
+
+    async def _render(self) -> bytes:
+        # A flood of clients makes a snapshot of many objects, which live until it is rendered: to look in between for
+        # those that can be collected would halt the loop several times for nothing.
+        gc.disable()
+        try:
+            return await asyncio.to_thread(self._renderer.render, await self._snapshot())
+        finally:
+            gc.enable()
+
+    async def _livez(self, _: web.BaseRequest) -> web.Response:
+        return _text(200, ["ok"])
+
+    async def _readyz(self, request: web.BaseRequest) -> web.Response:
+        reasons = [" ".join(reason.splitlines()) for reason in self._ready()]
+        status = 503 if reasons else 200
+        if "application/json" in request.headers.get("Accept", ""):
+            return web.Response(
+                status=status,
+                text=json.dumps({"ready": not reasons, "reasons": reasons}),
+                content_type="application/json",
+            )
+        return _text(status, reasons or ["ready"])
+
+    async def _whoami(self, request: web.BaseRequest) -> web.Response:
+        peer = request.query.get("peer", "")
+        identity = self._identify(peer) if peer else None
+        if identity is None:
+            said = f"no client connection from {peer!a}" if peer else "the address is missing"
+            return _text(404, [f"{said}: ask for /whoami?peer=HOST:PORT, the client's end as the proxy sees it"])
+        return web.Response(text=json.dumps(identity), content_type="application/json")
+
+
+def _text(status: int, lines: list[str], **headers: str) -> web.Response:
+    return web.Response(status=status, text="\n".join(lines) + "\n", headers=headers)

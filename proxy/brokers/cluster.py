@@ -1,0 +1,302 @@
+"""Which brokers there are and where: learned from every answer that names them, and from our own Metadata."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import structlog
+
+from config.cluster import Route
+from protocol.errors import ProtocolError
+from protocol.locator import Endpoint, locate
+from protocol.requests import WHICH_BROKERS, WHICH_VERSIONS
+from proxy.brokers.connection import BrokerConnection, connect, open_transport
+from proxy.brokers.tls import BrokerTls
+from proxy.brokers.failures import describe
+from proxy.runtime.faults import note
+from proxy.brokers.login import Login, LoginError
+from proxy.runtime.file_watch import FileWatch
+from proxy.runtime.tasks import every, spawn
+
+T = TypeVar("T")
+
+log = structlog.get_logger("sluice.cluster")
+
+UNKNOWN = -1
+"""The node id of a bootstrap address, until Metadata has named it."""
+
+_PROBE_S: Final = 5.0
+"""How often brokers that cannot be reached are tried; the others are once in each refresh."""
+_PROBES_AT_ONCE: Final = 16
+_RETRY_S: Final = 1.0
+_RETRY_LOGIN_S: Final = 10.0
+"""After a refused login: each attempt is a line in the brokers' logs, and may lock the user."""
+
+
+@dataclass(slots=True)
+class Broker:
+    """One broker, at the address that this cluster's listener advertises."""
+
+    node_id: int
+    host: str
+    port: int
+    reachable: bool = True
+    """Whether the last connection attempt succeeded."""
+    silent: bool = False
+    """It was there and did not answer the proxy itself: that it takes a session's connection then proves nothing."""
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class NoAnswerError(ConnectionError):
+    """No broker gave an answer; the text says what each of them did instead."""
+
+    def __init__(self, text: str, *, refused: bool) -> None:
+        super().__init__(text)
+        self.refused = refused
+        """The login was refused: to try again soon does not help."""
+
+
+class Cluster:
+    """The brokers behind the proxy, by node id, on the listener of theirs that ``route`` leads to.
+
+    ``on_broker`` is called for a node id seen for the first time, before anybody is told of it. Where the brokers
+    demand SASL and the route has no login, they cannot be asked who they are: then they are learned from what they
+    answer to clients alone (docs/decisions/0011). Raises OSError where the files for TLS cannot be loaded.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        route: Route,
+        on_broker: Callable[[int], None],
+        *,
+        refresh_s: float,
+        connect_timeout_s: float,
+        demands_sasl: bool = False,
+        tls: BrokerTls | None = None,
+    ) -> None:
+        """``tls`` is that of the route, where it is there already."""
+        self.name = name
+        self._on_broker = on_broker
+        self._refresh_s = refresh_s
+        self._connect_timeout_s = connect_timeout_s
+        self._tls = BrokerTls(route.tls) if tls is None and route.tls is not None else tls
+        self._login = Login(route.sasl) if route.sasl is not None else None
+        self.can_ask = self._login is not None or not demands_sasl
+        """Whether brokers answer the proxy itself more than which versions they speak."""
+        self._bootstrap = [Broker(UNKNOWN, address.host, address.port) for address in route.bootstrap]
+        self._turn = 0
+        self._refused = False
+        self._asked = asyncio.Event()
+        self.brokers: dict[int, Broker] = {}
+        self.error: str | None = "no broker has answered yet"
+        """Why the last refresh failed; None when it did not."""
+
+    @property
+    def why_not_ready(self) -> str | None:
+        """Why no client can be served; None when one can. Once brokers are known, each may go and come back."""
+        return None if self.brokers else self.error
+
+    # ----------------------------------------------------------------------------------------------- who is where
+
+    def learn(self, endpoints: Sequence[Endpoint]) -> None:
+        """Take in the broker addresses of an answer; a broker that moved is followed."""
+        for endpoint in endpoints:
+            if endpoint.node_id < 0 or not endpoint.host:
+                continue  # "no coordinator" is written as node -1 at an empty host
+            host = endpoint.host.decode("utf-8", "replace")
+            known = self.brokers.get(endpoint.node_id)
+            if known is None:
+                self.brokers[endpoint.node_id] = Broker(endpoint.node_id, host, endpoint.port)
+                log.info("broker found", broker=endpoint.node_id, address=f"{host}:{endpoint.port}")
+                self._on_broker(endpoint.node_id)
+            elif (known.host, known.port) != (host, endpoint.port):
+                log.info("broker moved", broker=endpoint.node_id, address=f"{host}:{endpoint.port}", was=str(known))
+                known.host, known.port = host, endpoint.port
+
+    def candidates(self, node_id: int | None) -> list[Broker]:
+        """Return where a connection for ``node_id`` may go, best first; None: any broker, in turn."""
+        if node_id is not None:
+            known = self.brokers.get(node_id)
+            return [] if known is None else [known]
+        brokers = list(self.brokers.values()) or self._bootstrap
+        self._turn += 1
+        turn = self._turn % len(brokers)
+        ordered = brokers[turn:] + brokers[:turn]
+        return sorted(ordered, key=lambda broker: not broker.reachable)
+
+    async def first_answer(self) -> None:
+        """Wait until the brokers are known, or were asked in vain: quotas are per broker, from the first byte on."""
+        if not self.can_ask or self._asked.is_set():
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._connect_timeout_s):
+                await self._asked.wait()
+
+    async def node_at(self, bootstrap: Broker, peer: tuple[str, int]) -> int:
+        """Return the node id of the broker at a bootstrap address that led to ``peer``, UNKNOWN if it cannot be told.
+
+        It is the one that advertises the address, or else the only one whose advertised host leads to the same peer.
+        Where a load balancer stands before the brokers, none does.
+        """
+        brokers = list(self.brokers.values())
+        for broker in brokers:
+            if (broker.host.lower(), broker.port) == (bootstrap.host.lower(), bootstrap.port):
+                return broker.node_id
+        found = [broker.node_id for broker in brokers if broker.port == peer[1] and peer[0] in await _ips(broker.host)]
+        return found[0] if len(found) == 1 else UNKNOWN
+
+    def note_attempt(self, broker: Broker, error: BaseException | None) -> None:
+        """Remember whether ``broker`` could be connected to; each change of that is one log line."""
+        if error is None and broker.silent:
+            return
+        if error is None and not broker.reachable:
+            log.info("broker reachable again", broker=broker.node_id, address=str(broker))
+        elif error is not None and broker.reachable:
+            log.error(
+                "broker unreachable: its connections are closed, those to others go on",
+                broker=broker.node_id,
+                address=str(broker),
+                error=describe(error),
+            )
+        broker.reachable = error is None
+
+    async def open(self, broker: Broker, protocol: asyncio.BaseProtocol) -> None:
+        """Connect a session's ``protocol`` to ``broker``, through TLS where the route has it.
+
+        Raises OSError (an ssl.SSLError is one) and TimeoutError: what ``note_attempt`` takes.
+        """
+        context = self._tls.context if self._tls is not None else None
+        async with asyncio.timeout(self._connect_timeout_s):
+            await open_transport(protocol, broker.host, broker.port, context)
+
+    # ------------------------------------------------------------------------------------ the proxy's own questions
+
+    def watch(self) -> None:
+        """Ask for Metadata, now and at every refresh interval, sooner while it fails; and see which brokers are there.
+
+        The files of TLS are followed.
+        """
+        if self._tls is not None and self._tls.files:
+            FileWatch(self._tls.files, self._tls.load).run("watch the TLS files for brokers")
+        every(self._pause_s, self._look, "ask for Metadata")
+        every(_PROBE_S, self._probe_unreachable, "probe unreachable brokers")
+
+    def _pause_s(self) -> float:
+        if self.error is None:
+            return self._refresh_s
+        return _RETRY_LOGIN_S if self._refused else _RETRY_S
+
+    async def _look(self) -> None:
+        await self.refresh()
+        if self.error is None:
+            await self.probe(list(self.brokers.values()))
+
+    async def _probe_unreachable(self) -> None:
+        await self.probe([broker for broker in self.brokers.values() if not broker.reachable])
+
+    async def probe(self, brokers: Sequence[Broker]) -> None:
+        """Ask each of ``brokers`` which versions it speaks, which takes no login, and note whether it answers."""
+        room = asyncio.Semaphore(_PROBES_AT_ONCE)
+
+        async def one(broker: Broker) -> None:
+            async with room:
+                await self._probe(broker)
+
+        if brokers:
+            await asyncio.wait([spawn(one(broker), "probe a broker") for broker in brokers])
+
+    async def _probe(self, broker: Broker) -> None:
+        context = self._tls.context if self._tls is not None else None
+        try:
+            async with asyncio.timeout(self._connect_timeout_s), connect(broker.host, broker.port, context) as asking:
+                await _is_there(asking)
+        except (OSError, TimeoutError, EOFError) as error:
+            self._note_own_attempt(broker, error)
+        else:
+            self._note_own_attempt(broker, None)
+
+    async def refresh(self) -> None:
+        """Ask one broker after the other for Metadata until one answers; without a login, whether they are there."""
+        try:
+            await self._refresh()
+        finally:
+            self._asked.set()
+
+    async def _refresh(self) -> None:
+        try:
+            if self.can_ask:
+                self.learn(await self.ask(which_brokers))
+            else:
+                await self.ask(_is_there)
+        except NoAnswerError as error:
+            if str(error) != self.error:
+                event = "no broker answers Metadata" if self.can_ask else "no broker answers ApiVersions"
+                log.error(event, cluster=self.name, tried=str(error))
+            self.error = str(error)
+            self._refused = error.refused
+            return
+        if self.error is not None and self.can_ask:
+            log.info("cluster known", cluster=self.name, brokers=sorted(self.brokers))
+        elif self.error is not None:
+            log.info(
+                "cluster there; without a login for the proxy, clients' answers say which brokers", cluster=self.name
+            )
+        self.error = None
+
+    async def ask(self, question: Callable[[BrokerConnection], Awaitable[T]]) -> T:
+        """Put ``question`` to one broker after the other, logged in, until one answers. Raises NoAnswerError."""
+        failures: list[str] = []
+        for broker in [*self.candidates(None), *(self._bootstrap if self.brokers else [])]:
+            try:
+                async with asyncio.timeout(self._connect_timeout_s), self._connected(broker) as connection:
+                    answer = await question(connection)
+            except LoginError as error:  # and so by all brokers, for all have the same users
+                self._note_own_attempt(broker, None)
+                raise NoAnswerError("; ".join([*failures, f"{broker}: {error}"]), refused=True) from None
+            except (OSError, TimeoutError, EOFError, ProtocolError) as error:
+                failures.append(f"{broker}: {describe(error)}")
+                self._note_own_attempt(broker, error)
+            except Exception as error:  # noqa: BLE001  what one broker says must not keep the others from being asked
+                note("ask a broker", error)
+                failures.append(f"{broker}: internal error: {describe(error)}")
+            else:
+                self._note_own_attempt(broker, None)
+                return answer
+        raise NoAnswerError("; ".join(failures), refused=False)
+
+    @asynccontextmanager
+    async def _connected(self, broker: Broker) -> AsyncIterator[BrokerConnection]:
+        context = self._tls.context if self._tls is not None else None
+        async with connect(broker.host, broker.port, context) as connection:
+            if self._login is not None:
+                await self._login.perform(connection)
+            yield connection
+
+    def _note_own_attempt(self, broker: Broker, error: BaseException | None) -> None:
+        if broker.node_id != UNKNOWN:
+            broker.silent = False
+            self.note_attempt(broker, error)
+            broker.silent = isinstance(error, TimeoutError)
+
+
+async def _ips(host: str) -> set[str]:
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return set()
+    return {str(where[0]) for *_, where in found}
+
+
+async def which_brokers(connection: BrokerConnection) -> Sequence[Endpoint]:
+    """Ask a broker for the addresses of all."""
+    return locate(WHICH_BROKERS.spec, await connection.ask(WHICH_BROKERS)).endpoints
+
+
+async def _is_there(connection: BrokerConnection) -> None:
+    await connection.ask(WHICH_VERSIONS)

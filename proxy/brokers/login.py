@@ -1,0 +1,101 @@
+"""Logging in to a broker by SASL, as a client does: SaslHandshake v1, then a mechanism's tokens in SaslAuthenticate.
+
+There is no re-authentication (KIP-368): a connection of the proxy's own lives for one question.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Final, Protocol
+
+from config.cluster import BrokerSasl
+from protocol.answers import read_authentication, read_handshake
+from protocol.requests import sasl_authenticate, sasl_handshake
+from proxy.brokers.connection import BrokerConnection
+
+_UNSUPPORTED_MECHANISM: Final = 33
+_ILLEGAL_STATE: Final = 34
+_REFUSED: Final = 58
+_MAX_ROUNDS: Final = 8
+_MAX_QUOTED: Final = 200
+
+
+class LoginError(ConnectionError):
+    """A login that failed; the text says what to do, and holds nothing of the password."""
+
+
+class Exchange(Protocol):
+    """The client's side of a SASL mechanism (``exchanges.py``)."""
+
+    def auth_bytes(self) -> bytes: ...
+
+    def receive(self, auth_bytes: bytes) -> None: ...
+
+    def is_done(self) -> bool: ...
+
+
+class Login:
+    """The proxy's own user. Its password is read at each login, so that a new one needs no restart."""
+
+    def __init__(self, settings: BrokerSasl) -> None:
+        # Imported here: a tenth of a second at start, and only where there is a login.
+        from proxy.brokers.exchanges import password_exchange
+
+        self._exchange = password_exchange
+        self._settings = settings
+
+    async def perform(self, connection: BrokerConnection) -> None:
+        """Authenticate ``connection``. Raises as ``log_in``."""
+        settings = self._settings
+        exchange = self._exchange(settings.mechanism, settings.username, read_password(settings.password_file))
+        await log_in(connection, settings.mechanism, exchange, f"user {settings.username}")
+
+
+async def log_in(connection: BrokerConnection, mechanism: str, exchange: Exchange, who: str) -> None:
+    """Authenticate ``connection``; ``who`` says in errors whose login it was. Raises LoginError, OSError, EOFError."""
+    handshake = read_handshake(await connection.ask(sasl_handshake(mechanism)))
+    if handshake.error_code == _UNSUPPORTED_MECHANISM:
+        offered = ", ".join(_clean(name) for name in handshake.mechanisms) or "none"
+        raise LoginError(f"does not take {mechanism}, only {offered}: choose the mechanism among them")
+    if handshake.error_code == _ILLEGAL_STATE:
+        raise LoginError("does not use SASL on this listener: connect to another one, or without a login")
+    if handshake.error_code:
+        raise LoginError(f"refused SaslHandshake with error {handshake.error_code}")
+    for _ in range(_MAX_ROUNDS):
+        answer = read_authentication(await connection.ask(sasl_authenticate(exchange.auth_bytes())))
+        if answer.error_code == _REFUSED:
+            said = _clean(answer.error_message) or "no reason given"
+            raise LoginError(f"refused the login of {who} by {mechanism}: {said}")
+        if answer.error_code:
+            raise LoginError(f"broke off the login of {who} by {mechanism} with error {answer.error_code}")
+        await _receive(exchange, answer.token, mechanism)
+        if exchange.is_done():
+            return
+    raise LoginError(f"does not come to an end with {mechanism}")
+
+
+async def _receive(exchange: Exchange, token: bytes, mechanism: str) -> None:
+    try:
+        # SCRAM computes thousands of hashes here, as many as the broker says.
+        await asyncio.to_thread(exchange.receive, token)
+    except (ValueError, LookupError):  # their texts may quote the exchange
+        raise LoginError(
+            f"gave an answer that {mechanism} does not accept: it has not shown that it knows this user's password"
+        ) from None
+
+
+def read_password(path: Path) -> str:
+    """Return the password in the file, without the line end behind it. Raises LoginError."""
+    try:
+        text = path.read_bytes().decode()
+    except OSError as error:
+        raise LoginError(f"password_file {path}: {(error.strerror or str(error)).lower()}") from None
+    except UnicodeDecodeError:
+        raise LoginError(f"password_file {path}: is not UTF-8") from None
+    password = text.removesuffix("\n").removesuffix("\r")
+    if not password:
+        raise LoginError(f"password_file {path}: is empty: write the password into it")
+    return password
+
+
+def _clean(text: str) -> str:
+    return " ".join(text.split())[:_MAX_QUOTED]

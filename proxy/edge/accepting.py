@@ -1,0 +1,123 @@
+"""Listening sockets: connections are taken as they come and handed on at once.
+
+asyncio's own servers are not used, for three reasons: a PROXY header has to be read before TLS begins, the SSLContext
+has to be another after a certificate was replaced, and out of descriptors uvloop's accepts and closes without a word,
+asyncio's in a busy loop. What that costs, and why there is no second way for plaintext: docs/decisions/0013.
+"""
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import structlog
+
+from config.units import Address
+from proxy.runtime.faults import contained
+from proxy.edge.kernel import prepare_listening
+from proxy.edge.proxy_protocol import address
+from proxy.runtime.tasks import later, on_readable
+
+log = structlog.get_logger("sluice.listener")
+
+_BACKLOG: Final = 1024
+_BATCH: Final = 64
+"""Connections taken in one turn of the loop: a storm of them must not stop everybody else's traffic."""
+_NO_SUCH_FAMILY: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+_PAUSE_S: Final = 1.0
+
+Take = Callable[[socket.socket, Address, int | None], None]
+"""(socket, address of its peer, node id it was accepted for): owns the socket from then on."""
+
+
+class Acceptor:
+    """Accepts for one listener. ``on_failure`` is called whenever it could not, as for want of descriptors."""
+
+    def __init__(self, name: str, take: Take, on_failure: Callable[[], None], send_buffer_bytes: int = -1) -> None:
+        self._name = name
+        self._send_buffer_bytes = send_buffer_bytes
+        self._take = take
+        self._on_failure = on_failure
+        self._listening: set[socket.socket] = set()
+        self._failing = False
+        self.open = True
+
+    def listen(self, host: str, port: int, node_id: int | None) -> None:
+        """Listen on every address of ``host``, at once: bind and listen do not wait. Raises OSError."""
+        failure: OSError | None = None
+        opened = 0
+        for family, kind, protocol, _, where in socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        ):
+            try:
+                listening = _bind(family, kind, protocol, where, self._send_buffer_bytes)
+            except OSError as error:
+                if error.errno not in _NO_SUCH_FAMILY:
+                    raise
+                failure = error  # a name with an IPv6 address too, on a machine without IPv6
+                continue
+            opened += 1
+            self._listening.add(listening)
+            self._watch(listening, node_id)
+        if failure is not None and not opened:
+            raise failure
+
+    def close(self) -> None:
+        """Take no further connection."""
+        self.open = False
+        loop = asyncio.get_running_loop()
+        for listening in self._listening:
+            loop.remove_reader(listening)
+            listening.close()
+        self._listening.clear()
+
+    def _watch(self, listening: socket.socket, node_id: int | None) -> None:
+        if listening in self._listening:
+            on_readable(listening, "accept", self._accept, listening, node_id)
+
+    def _accept(self, listening: socket.socket, node_id: int | None) -> None:
+        for _ in range(_BATCH):
+            try:
+                client, peer = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._pause(listening, node_id, error)
+                return
+            client.setblocking(False)
+            self._failing = False
+            contained("take a connection", self._taken, client, peer, node_id, otherwise=client.close)
+
+    def _taken(self, client: socket.socket, peer: tuple[str, int], node_id: int | None) -> None:
+        self._take(client, address(peer[0], peer[1]), node_id)
+
+    def _pause(self, listening: socket.socket, node_id: int | None, error: OSError) -> None:
+        """Look again in a while: the connection stays where it is, in the backlog."""
+        self._on_failure()
+        if not self._failing:
+            log.error("cannot accept connections, trying again", listener=self._name, error=str(error))
+        self._failing = True
+        asyncio.get_running_loop().remove_reader(listening)
+        self._watch_later(listening, node_id)
+
+    def _watch_later(self, listening: socket.socket, node_id: int | None) -> None:
+        once_more = partial(self._watch_later, listening, node_id)
+        later(_PAUSE_S, "accept again", self._watch, listening, node_id, otherwise=once_more)
+
+
+def _bind(family: int, kind: int, protocol: int, where: tuple[object, ...], send_buffer_bytes: int) -> socket.socket:
+    bound = socket.socket(family, kind, protocol)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        prepare_listening(bound, send_buffer_bytes)
+        bound.bind(where)
+        bound.listen(_BACKLOG)
+        bound.setblocking(False)
+    except OSError:
+        bound.close()
+        raise
+    return bound

@@ -1,0 +1,240 @@
+"""From an accepted connection to its first request: the PROXY header, then TLS, then the request, within one deadline.
+
+The first bytes are looked at before anything is spent on a connection: what is not TLS never reaches OpenSSL, and has
+a cause of its own. Nothing that a client sent is ever quoted: before TLS it may well be a password.
+"""
+
+import asyncio
+import ipaddress
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from config.listener import Listener as ListenerSettings
+from config.units import Address
+from protocol.errors import Cause, ProtocolError
+from proxy.edge.connection_places import Place
+from proxy.edge.proxy_protocol import MAX_HEADER_BYTES, Header, is_header, parse
+from proxy.session.session import Session
+from proxy.runtime.tasks import later, on_readable
+from proxy.edge.tls import HANDSHAKE, HANDSHAKE_RECORD, Handshake, ListenerTls, why_failed
+from proxy.edge.transports import ClientEnd
+
+_PEEKED_BYTES: Final = 16
+HANDSHAKES_IN_A_TURN: Final = 8
+"""TLS handshakes begun in one turn of the loop."""
+_LONGER_THAN_OURS_S: Final = 3600.0
+"""The loop's own limit for a handshake: one that never comes before ours."""
+
+
+class LeftEarly(Exception):  # noqa: N818  no error: health checks do it all day
+    """The client closed the connection before its first request was there."""
+
+
+class Arrival(Handshake):
+    """One accepted connection, until it has a session."""
+
+    __slots__ = (
+        "_on_lost",
+        "awaited",
+        "deadline_s",
+        "end",
+        "is_dismissed",
+        "node_id",
+        "peer",
+        "place",
+        "session",
+        "taken",
+        "task",
+    )
+
+    place: Place
+
+    def __init__(
+        self,
+        client: socket.socket,
+        peer: Address,
+        node_id: int | None,
+        deadline_s: float,
+        on_lost: Callable[["Arrival"], None],
+    ) -> None:
+        super().__init__(client)
+        self._on_lost = on_lost
+        self.peer = peer
+        """The client: the socket's peer, or whom the PROXY header names."""
+        self.node_id = node_id
+        """The broker that it wants, None for any."""
+        self.deadline_s = deadline_s
+        """On the loop's clock: when its first request has to be there, and it has to be authenticated."""
+        self.awaited = "PROXY protocol header"
+        self.is_dismissed = False
+        self.taken = False
+        """A transport owns the socket."""
+        self.task: asyncio.Task[None] | None = None
+        """What brings it to its transport, until that is done."""
+        self.end: ClientEnd | None = None
+        self.session: Session | None = None
+
+    @property
+    def waits(self) -> bool:
+        """It is connected, and its first request is yet to come."""
+        return self.session is None and self.end is not None and self.end.is_open
+
+    def end_lost(self) -> None:
+        """Take note that its socket is closed."""
+        self.place.end_lost()
+        if self.task is None and self.session is None:
+            self._on_lost(self)
+
+
+class Arrivals:
+    """What the clients of one listener go through.
+
+    ``begin`` is given what a client has said so far: it makes the session, returns None where more has to come first,
+    or raises ProtocolError. ``named`` is told whom a load balancer forwards, and may raise it, too.
+    """
+
+    def __init__(
+        self,
+        settings: ListenerSettings,
+        tls: ListenerTls | None,
+        receive_buffer_bytes: int,
+        begin: Callable[[Arrival, ClientEnd, bytes], Session | None],
+        named: Callable[[Arrival, Address], None],
+    ) -> None:
+        self._networks = settings.proxy_protocol.networks if settings.proxy_protocol is not None else ()
+        self._tls = tls
+        self._receive_buffer_bytes = receive_buffer_bytes
+        self._begin = begin
+        self._named = named
+        self._handshakes = Pace(HANDSHAKES_IN_A_TURN)
+
+    async def receive(self, arrival: Arrival) -> None:
+        """Bring ``arrival`` to its transport. Raises ProtocolError or LeftEarly where it does not come to one."""
+        if self.is_load_balancer(arrival.peer):
+            header = await read_header(arrival.client)
+            arrival.peer = header.source or arrival.peer
+            self._named(arrival, arrival.peer)
+        if self._tls is None:
+            arrival.taken = True
+            await self._connect(arrival)
+        else:
+            arrival.awaited = "TLS handshake"
+            await self._secure(arrival, self._tls)
+        arrival.awaited = "request"
+
+    def is_load_balancer(self, peer: Address) -> bool:
+        """Whether ``peer`` has to say by a PROXY header whom it forwards."""
+        if not self._networks:
+            return False
+        ip = ipaddress.ip_address(peer.host.partition("%")[0])
+        return any(ip in network for network in self._networks)
+
+    async def _secure(self, arrival: Arrival, tls: ListenerTls) -> None:
+        first = await _peek(arrival.client, _PEEKED_BYTES)
+        if not first:
+            raise LeftEarly
+        if is_header(first):
+            raise ProtocolError(Cause.PROXY_PROTOCOL_NOT_ALLOWED, "a PROXY protocol header where none is allowed")
+        if not first.startswith(HANDSHAKE_RECORD[: len(first)]):
+            raise ProtocolError(Cause.NOT_TLS, "no TLS where TLS is expected: is the client's security.protocol right?")
+        await self._handshakes.turn()
+        HANDSHAKE.set(arrival)
+        arrival.taken = True
+        try:
+            await self._connect(arrival, ssl=tls.context, ssl_handshake_timeout=_LONGER_THAN_OURS_S)
+        except (OSError, ValueError) as error:  # ValueError: a certificate that ssl cannot show as a dictionary
+            raise why_failed(error, arrival) from error
+
+    async def _connect(self, arrival: Arrival, **tls: Any) -> None:
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: self._end(arrival), arrival.client, **tls)
+
+    def _end(self, arrival: Arrival) -> ClientEnd:
+        arrival.end = ClientEnd(
+            lambda end, begun: self._begin(arrival, end, begun),
+            arrival,
+            self._receive_buffer_bytes,
+        )
+        return arrival.end
+
+
+class Pace:
+    """Lets so many pass in each turn of the loop, first come, first served.
+
+    A handshake costs the loop a millisecond. All clients come at once where a proxy was started again; those that
+    are served already must not wait until the last of them is through.
+    """
+
+    def __init__(self, in_a_turn: int) -> None:
+        self._in_a_turn = in_a_turn
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._passed = 0
+        self._begun = False
+
+    async def turn(self) -> None:
+        """Wait until it is this caller's turn."""
+        if not self._begun:
+            self._begun = True
+            later(0.0, "begin TLS handshakes", self._next, otherwise=self._restart)
+        if self._passed < self._in_a_turn and not self._waiting:
+            self._passed += 1
+            return
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        await waiting
+
+    def _next(self) -> None:
+        self._passed = 0
+        while self._waiting and self._passed < self._in_a_turn:
+            first = self._waiting.popleft()
+            if not first.done():  # else it was cancelled
+                first.set_result(None)
+                self._passed += 1
+        self._begun = bool(self._passed)
+        if self._begun:
+            later(0.0, "begin TLS handshakes", self._next, otherwise=self._restart)
+
+    def _restart(self) -> None:
+        """Let the next ones go after all: to let them go has failed."""
+        later(0.0, "begin TLS handshakes", self._next)
+
+
+async def read_header(client: socket.socket) -> Header:
+    """Read the PROXY header and not a byte beyond it. Raises ProtocolError for anything else, or LeftEarly."""
+    begun = b""
+    while True:
+        peeked = await _peek(client, MAX_HEADER_BYTES)
+        if not peeked and begun:
+            raise ProtocolError(Cause.PROXY_PROTOCOL_INVALID, "the connection ends within the PROXY protocol header")
+        if not peeked:
+            raise LeftEarly
+        header = parse(begun + peeked)
+        # Of an incomplete header all is taken: what stays would make the socket readable for ever.
+        client.recv(len(peeked) if header is None else header.length_bytes - len(begun))
+        if header is not None:
+            return header
+        begun += peeked
+
+
+async def _peek(client: socket.socket, most_bytes: int) -> bytes:
+    """Wait for bytes and return them unread, b"" at the end of the stream. Raises LeftEarly if it is reset."""
+    loop = asyncio.get_running_loop()
+    while True:
+        readable = loop.create_future()
+        on_readable(client, "wake who waits for a first byte", _wake, readable)
+        try:
+            await readable
+        finally:
+            loop.remove_reader(client)
+        try:
+            return client.recv(most_bytes, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            continue
+        except OSError:
+            raise LeftEarly from None
+
+
+def _wake(readable: asyncio.Future[None]) -> None:
+    if not readable.done():
+        readable.set_result(None)

@@ -1,0 +1,27 @@
+"""Whether what a client says first is Kafka: nothing is spent on it before, no session and no broker."""
+
+from protocol.frames import REQUEST_HEAD, FrameSplitter
+from proxy.session.in_flight import Rules
+from proxy.session.request_side import GSSAPI_TOKEN
+from proxy.session.serving import API_VERSIONS_KEY
+
+
+def is_request(begun: bytes, rules: Rules, *, authenticated: bool) -> bool:
+    """Whether ``begun`` holds the head of a request that is served; False where more has to come first.
+
+    Raises ProtocolError if it begins with anything else. On listeners that demand SASL, tokens without a head may
+    come first (GSSAPI of Kafka 0.9).
+    """
+    limit = rules.request_limit if authenticated else rules.unauthenticated_request_limit
+    _, _, heads = FrameSplitter(REQUEST_HEAD, limit).split(begun)
+    if not heads:
+        return False
+    key_version: int = heads[0][1]
+    api_key = key_version >> 16
+    if (
+        key_version not in rules.served
+        and api_key != API_VERSIONS_KEY
+        and (authenticated or api_key >> 8 != GSSAPI_TOKEN)
+    ):
+        raise rules.unserved(key_version)
+    return True

@@ -1,0 +1,375 @@
+"""Where clients connect: a bootstrap address, and for each broker a port or a host name that clients are told."""
+
+import asyncio
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from config.settings import Limits
+from config.settings import Listener as ListenerSettings
+from config.units import Address
+from protocol.errors import Cause, ProtocolError
+from protocol.locator import Endpoint
+from proxy.edge.accepting import Acceptor
+from proxy.edge.arrivals import Arrival, Arrivals, LeftEarly
+from proxy.runtime.clock import now_ms
+from proxy.brokers.cluster import UNKNOWN, Broker, Cluster
+from proxy.edge.connection_places import FullError, Place, Places
+from proxy.brokers.failures import describe
+from proxy.edge.first_request import is_request
+from proxy.identity.sasl import SaslRules
+from proxy.session.in_flight import CLIENT, Rules
+from proxy.edge.rejections import Rejections
+from proxy.session.session import Session
+from proxy.edge.stats import Stats
+from proxy.runtime.tasks import AFTER_FAULT_S, later, spawn
+from proxy.edge.tls import ListenerTls
+from proxy.edge.transports import BrokerEnd, ClientEnd
+from proxy.usage.meters import ListenerMeters
+from quotas.entities import ANONYMOUS
+
+log = structlog.get_logger("sluice.listener")
+
+_MAX_SHOWN_IDS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What all listeners have in common."""
+
+    places: Places
+    limits: Limits
+    stats: Stats
+    rejections: Rejections
+
+
+class Listener:
+    """One bootstrap address and one address per broker, with the sessions made there.
+
+    ``name_of`` makes users of certificates (``ListenerTls``). Raises OSError where the files for TLS cannot be loaded.
+    """
+
+    def __init__(
+        self,
+        settings: ListenerSettings,
+        cluster: Cluster,
+        rules: Rules,
+        sasl: SaslRules,
+        meters: ListenerMeters,
+        name_of: Callable[[bytes], str],
+        admission: Admission,
+    ) -> None:
+        self.name = settings.name
+        self._settings = settings
+        self._cluster = cluster
+        self._rules = rules
+        self._sasl = sasl
+        self._meters = meters
+        self._admission = admission
+        self._stats = admission.stats
+        self._hosts: dict[str, int | None] = {settings.advertise.lower(): None}
+        """What clients name in TLS (SNI): with one port for all brokers, it says which of them they want."""
+        self.tls: ListenerTls | None = None
+        if settings.tls is not None:
+            self.tls = ListenerTls(settings.tls, name_of, self._hosts if settings.broker_host is not None else None)
+            self._stats.certificate_expiry_s[self.name] = self.tls.expires_at_s
+        self._told: dict[int, tuple[bytes, int]] = {}
+        self._served: set[int] = set()
+        """Those of them that clients can come to."""
+        limits = admission.limits
+        self._acceptor = Acceptor(self.name, self._take, self._not_accepted, limits.socket_send_buffer_bytes)
+        self._arrivals = Arrivals(settings, self.tls, limits.socket_receive_buffer_bytes, self._begin, self._named)
+        self._arriving: dict[Arrival, None] = {}
+        """In the order of their deadlines."""
+        self._next_deadline: asyncio.TimerHandle | None = None
+        self._deadlines: dict[Session, asyncio.TimerHandle] = {}
+        self._unnamed: dict[Session, tuple[Broker, BrokerEnd]] = {}
+        """Sessions whose broker's node id is not known yet."""
+        self.sessions: set[Session] = set()
+
+    # ------------------------------------------------------------------------------------------------- addresses
+
+    def advertise(self, endpoints: Sequence[Endpoint]) -> Mapping[int, tuple[bytes, int]]:
+        """Learn the brokers of an answer and return what this listener's clients are told instead."""
+        self._cluster.learn(endpoints)
+        return self._told
+
+    def open_broker(self, node_id: int) -> None:
+        """Be there for ``node_id``: its address takes connections when this returns.
+
+        While the proxy is stopping nobody listens any more, but what clients are told is the same: the next one will.
+        """
+        if self._unnamed:
+            spawn(self._name_brokers(), "name the brokers of bootstrap sessions")
+        if node_id in self._told:
+            return
+        settings = self._settings
+        if settings.broker_host is not None:
+            host = settings.broker_host.replace("{node_id}", str(node_id))
+            self._hosts[host.lower()] = node_id
+            self._served.add(node_id)
+            self._told[node_id] = (host.encode(), settings.bind.port)
+            return
+        port = settings.brokers.port_of(node_id) if settings.brokers is not None else None
+        if port is None:
+            # A client that is told the broker's own address escapes. A name that says what is missing stands in
+            # the client's own log, and only this broker cannot be reached (RFC 2606: .invalid never resolves).
+            self._told[node_id] = (f"node-id-{node_id}-has-no-port-in-sluice.invalid".encode(), settings.bind.port)
+            log.error(
+                "no port for broker: clients of this listener cannot reach it",
+                listener=self.name,
+                broker=node_id,
+                fix=f"add the node id to brokers of listener {self.name}",
+            )
+            return
+        try:
+            if self._acceptor.open:
+                self._acceptor.listen(settings.bind.host, port, node_id)
+        except OSError as error:
+            log.error("cannot listen for broker", listener=self.name, broker=node_id, port=port, error=describe(error))
+        else:
+            self._served.add(node_id)
+        self._told[node_id] = (settings.advertise.encode(), port)
+
+    @property
+    def why_not_ready(self) -> str | None:
+        """Why no client of this listener can reach any broker; None when one can, or no broker is known yet."""
+        if self._served or not self._told:
+            return None
+        ids = ", ".join(map(str, sorted(self._told)[:_MAX_SHOWN_IDS]))
+        more = "" if len(self._told) <= _MAX_SHOWN_IDS else f" and {len(self._told) - _MAX_SHOWN_IDS} more"
+        return f"no broker has a port here: see that its brokers name the node ids {ids}{more}, at ports that are free"
+
+    def open_bootstrap(self) -> None:
+        """Listen on the bootstrap address. Raises OSError with the address in its text."""
+        bind = self._settings.bind
+        try:
+            self._acceptor.listen(bind.host, bind.port, None)
+        except OSError as error:
+            raise OSError(f"listener {self.name}: cannot bind {bind}: {describe(error)}") from error
+
+    def close(self) -> None:
+        """Take no further connection, and cut off those that have no session yet; sessions go on."""
+        self._acceptor.close()
+        if self._next_deadline is not None:
+            self._next_deadline.cancel()
+        for arrival in list(self._arriving):
+            self._dismiss(arrival)
+
+    async def reload_tls(self) -> None:
+        """Load certificate, key and authorities again; what cannot be loaded leaves the old ones in force."""
+        if self.tls is None:
+            return
+        try:
+            await self.tls.load()
+        except (OSError, ValueError) as error:
+            self._stats.certificate_reloads[self.name, "failed"] += 1
+            log.error("certificate not loaded, the old one stays in force", listener=self.name, error=str(error))
+            return
+        self._stats.certificate_reloads[self.name, "ok"] += 1
+        self._stats.certificate_expiry_s[self.name] = self.tls.expires_at_s
+        log.info("certificate loaded", listener=self.name, files=[str(path) for path in self.tls.files])
+
+    # ------------------------------------------------------------------------------------------------- connections
+
+    def _take(self, client: socket.socket, peer: Address, node_id: int | None) -> None:
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        deadline_s = now_s + self._admission.limits.authentication_timeout_s
+        arrival = Arrival(client, peer, node_id, deadline_s, self._gone)
+        host = "" if self._arrivals.is_load_balancer(peer) else peer.host
+        try:
+            arrival.place = self._admission.places.enter(host, now_s, lambda error: self._crowd_out(arrival, error))
+        except (FullError, ProtocolError) as error:
+            self._refuse(arrival, error)
+            return
+        self._stats.connections[self.name, "accepted"] += 1
+        self._stats.sessions[self.name] += 1
+        self._arriving[arrival] = None
+        task = arrival.task = spawn(self._receive(arrival), "receive a client")
+        task.add_done_callback(lambda _: self._received(arrival))  # also where it was cancelled before it began
+        if self._next_deadline is None:
+            self._watch_deadline(deadline_s - now_s)
+
+    def _refuse(self, arrival: Arrival, error: FullError | ProtocolError) -> None:
+        arrival.client.close()
+        self._meters.refused += 1
+        if isinstance(error, ProtocolError):
+            self._reject(arrival, error)
+        else:
+            self._stats.connections[self.name, "refused_limit"] += 1
+
+    def _watch_deadline(self, left_s: float) -> None:
+        self._next_deadline = later(left_s, "arrivals are overdue", self._end_overdue, otherwise=self._watch_again)
+
+    def _watch_again(self) -> None:
+        """Look again in a while: to look has failed, and no other connection would set the timer."""
+        self._watch_deadline(AFTER_FAULT_S)
+
+    def _end_overdue(self) -> None:
+        """One timer for all: few connections ever come to their deadline, and those in the order in which they came."""
+        loop = asyncio.get_running_loop()
+        self._next_deadline = None
+        within = f"within {self._admission.limits.authentication_timeout_s:g} s"
+        for arrival in list(self._arriving):
+            if arrival.deadline_s > loop.time():
+                self._watch_deadline(arrival.deadline_s - loop.time())
+                return
+            error = ProtocolError(Cause.AUTHENTICATION_TIMEOUT, f"no {arrival.awaited} {within}")
+            self._dismiss(arrival, error)
+
+    def _not_accepted(self) -> None:
+        self._stats.connections[self.name, "not_accepted"] += 1
+
+    async def _receive(self, arrival: Arrival) -> None:
+        """Bring a client to its transport; its first request then brings it to its session."""
+        try:
+            await self._arrivals.receive(arrival)
+        except ProtocolError as error:
+            arrival.is_dismissed = True
+            self._reject(arrival, error)
+        except (LeftEarly, OSError):
+            pass
+
+    def _received(self, arrival: Arrival) -> None:
+        arrival.task = None
+        if arrival.waits and arrival.is_dismissed and arrival.end is not None:
+            arrival.end.abort()
+        elif arrival.session is None and not arrival.waits:
+            self._gone(arrival)
+
+    def _dismiss(self, arrival: Arrival, error: ProtocolError | None = None) -> None:
+        """Close a connection that has no session yet, for ``error`` or because the proxy stops."""
+        if arrival.is_dismissed:
+            return
+        arrival.is_dismissed = True
+        if error is not None:
+            self._reject(arrival, error)
+        if arrival.task is not None:
+            arrival.task.cancel()
+        elif arrival.end is not None:
+            arrival.end.abort()
+
+    def _gone(self, arrival: Arrival) -> None:
+        """Forget a connection that came to no session."""
+        del self._arriving[arrival]
+        self._stats.sessions[self.name] -= 1
+        if not arrival.taken:
+            arrival.client.close()
+        if arrival.end is not None and arrival.end.refused is not None:
+            self._reject(arrival, arrival.end.refused)
+        elif not arrival.is_dismissed:
+            self._stats.connections[self.name, "left_early"] += 1
+        arrival.place.end_lost()
+
+    def _named(self, arrival: Arrival, peer: Address) -> None:
+        self._admission.places.name(arrival.place, peer.host)
+
+    def _crowd_out(self, arrival: Arrival, error: ProtocolError) -> None:
+        if arrival in self._arriving:
+            self._meters.refused += 1
+            self._dismiss(arrival, error)
+
+    def _begin(self, arrival: Arrival, end: ClientEnd, begun: bytes) -> Session | None:
+        """Make the session of a client whose first request has come, and was nothing else than that."""
+        by_sasl = self._settings.authentication == "sasl"
+        if arrival.is_dismissed or not is_request(begun, self._rules, authenticated=not by_sasl):
+            return None
+        user = ANONYMOUS
+        if self.tls is not None and end.tls is not None:
+            if arrival.server_name is not None:
+                arrival.node_id = self._hosts.get(arrival.server_name.lower(), arrival.node_id)
+            # With SASL it is SASL that says who the client is, as in Kafka: a certificate then only lets it in.
+            user = user if by_sasl else self.tls.user_of(end.tls)
+        session = Session(
+            self._rules,
+            end,
+            self.advertise,
+            self._closed,
+            sasl=self._sasl,
+            meters=self._meters,
+            peer=str(arrival.peer),
+            user=user,
+            authenticated=not by_sasl,
+        )
+        if by_sasl:
+            left_s = arrival.deadline_s - asyncio.get_running_loop().time()
+            self._deadlines[session] = later(
+                left_s, "authentication is overdue", self._overdue, session, otherwise=session.abort
+            )
+        arrival.session = session
+        del self._arriving[arrival]
+        end.holder = arrival.place
+        self._admission.places.settle(arrival.place)
+        self.sessions.add(session)
+        spawn(self._connect_or_end(session, arrival.place, arrival.node_id), "connect to a broker")
+        return session
+
+    async def _connect_or_end(self, session: Session, place: Place, node_id: int | None) -> None:
+        try:
+            await self._connect(session, place, node_id)
+        except BaseException:
+            session.abort()  # nobody else would end it
+            raise
+
+    async def _connect(self, session: Session, place: Place, node_id: int | None) -> None:
+        """Connect ``session`` to its broker, or on the bootstrap address to the first that takes the connection."""
+        if node_id is None:
+            await self._cluster.first_answer()
+        for broker in self._cluster.candidates(node_id):
+            end = BrokerEnd(session, place)
+            place.open_ends += 1
+            try:
+                await self._cluster.open(broker, end)
+            except (OSError, TimeoutError) as error:
+                place.end_lost()
+                self._cluster.note_attempt(broker, error)
+                continue
+            self._cluster.note_attempt(broker, None)
+            if session.closed:
+                end.close()
+            else:
+                session.connected(end, broker.node_id)
+                if broker.node_id == UNKNOWN:
+                    self._unnamed[session] = (broker, end)
+                    await self._name_brokers()
+            return
+        self._stats.connections[self.name, "broker_unreachable"] += 1
+        session.close()
+
+    async def _name_brokers(self) -> None:
+        """Charge the sessions of bootstrap addresses for their brokers, as soon as these are known.
+
+        A session whose broker cannot be told from its address is closed after what is in flight: quotas are per
+        broker, and the next connection is to one that is known.
+        """
+        if not self._cluster.brokers:
+            return
+        for session, (bootstrap, end) in list(self._unnamed.items()):
+            node_id = await self._cluster.node_at(bootstrap, end.peer)
+            if self._unnamed.pop(session, None) is None:
+                continue  # closed meanwhile, or named
+            if node_id == UNKNOWN:
+                session.drain()
+            else:
+                session.requests.meet(node_id)
+
+    def _overdue(self, session: Session) -> None:
+        self._deadlines.pop(session, None)
+        session.overdue()
+
+    def _closed(self, session: Session) -> None:
+        if session in self.sessions:
+            self.sessions.discard(session)
+            self._stats.sessions[self.name] -= 1
+            self._unnamed.pop(session, None)
+            deadline = self._deadlines.pop(session, None)
+            if deadline is not None:
+                deadline.cancel()
+
+    def _reject(self, arrival: Arrival, error: ProtocolError) -> None:
+        about = arrival.server_name if error.cause is Cause.UNKNOWN_SNI else None
+        self._admission.rejections.note(CLIENT, error, str(arrival.peer), now_ms(), about=about)

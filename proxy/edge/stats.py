@@ -1,0 +1,105 @@
+"""Plain counters that the data path raises, and the snapshot of them that metrics are rendered from.
+
+Counting is adding to an int on the loop; rendering happens elsewhere, from a ``Snapshot`` that shares nothing
+mutable with the loop.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass, field
+
+from protocol.errors import Cause
+from proxy.usage.meters import Traffic
+from proxy.usage.shipping import Shipping
+from quotas.engine import Counted, Gone, Usage
+from quotas.kinds import QuotaKind
+
+LAG_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+
+
+class Stats:
+    """Everything a worker counts, by the labels it is exported with."""
+
+    __slots__ = (
+        "authentications",
+        "certificate_expiry_s",
+        "certificate_reloads",
+        "connections",
+        "lag_counts",
+        "lag_sum_s",
+        "rejected",
+        "reload_error",
+        "reloads",
+        "sessions",
+    )
+
+    def __init__(self) -> None:
+        self.sessions: Counter[str] = Counter()
+        """Open now, by listener; those whose TLS handshake is under way are among them."""
+        self.connections: Counter[tuple[str, str]] = Counter()
+        """By (listener, outcome): accepted, refused_limit, not_accepted; of the accepted also left_early,
+        broker_unreachable."""
+        self.authentications: Counter[tuple[str, str, str]] = Counter()
+        """Seen to end, by (listener, mechanism that the broker accepted, outcome: succeeded or failed)."""
+        self.rejected: Counter[tuple[str, Cause]] = Counter()
+        """Frames, and what came before the first one, by (side: client or broker, cause)."""
+        self.certificate_expiry_s: dict[str, float] = {}
+        """Unix time by listener: when the first certificate of its chain expires."""
+        self.certificate_reloads: Counter[tuple[str, str]] = Counter()
+        """Loads of a listener's TLS files after the first one, by (listener, outcome: ok, failed)."""
+        self.reloads: Counter[str] = Counter()
+        """Loads of the quota store, by outcome: ok, failed."""
+        self.reload_error: str | None = None
+        """The first problem of the last load, if it failed; None when it did not."""
+        self.lag_counts = [0] * (len(LAG_BUCKETS_S) + 1)
+        self.lag_sum_s = 0.0
+
+    def observe_lag(self, lag_s: float) -> None:
+        """Count one measurement of how late the event loop called back."""
+        self.lag_counts[bisect_left(LAG_BUCKETS_S, lag_s)] += 1
+        self.lag_sum_s += lag_s
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What one scrape shows: copies, so that it can be rendered in another thread."""
+
+    mode: str
+    """Of quotas: enforce, shadow, off."""
+    usage: list[tuple[Usage, Counted]]
+    """What counters stand at, and what they have counted since the last snapshot."""
+    gone: list[Gone]
+    """What counters have counted since then that are there no more."""
+    clients: list[tuple[str, str, Traffic]]
+    """User, client-id and what went through since the last snapshot."""
+    delay_queue: dict[QuotaKind, int]
+    fetches_answered_empty: int
+    requests: list[int]
+    """By api key."""
+    sessions: dict[str, int]
+    connections: dict[tuple[str, str], int]
+    authentications: dict[tuple[str, str, str], int]
+    gssapi_unread: dict[tuple[str, str], int]
+    """By listener, of those with a keytab, and cause."""
+    rejected: dict[tuple[str, Cause], int]
+    certificate_expiry_s: dict[str, float]
+    certificate_reloads: dict[tuple[str, str], int]
+    reloads: dict[str, int]
+    reload_error: str | None
+    quotas_configured: int
+    quotas_loaded_at_s: float
+    """Wall time of the last good load; 0.0 before the first."""
+    ready: bool
+    internal_errors: dict[str, int]
+    """Faults of our own, by the place in the program."""
+    brokers: dict[int, bool]
+    """Node id → whether the last connection attempt to it succeeded."""
+    connections_limit: int
+    lag_counts: list[int]
+    lag_sum_s: float
+    log_dropped: dict[str, int]
+    """Lines, by cause."""
+    shipping: Shipping | None = None
+    """Of usage records; None where none are taken."""
+    info: dict[str, str] = field(default_factory=dict)
+    """Labels of ``sluice_build_info``."""

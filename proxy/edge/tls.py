@@ -1,0 +1,202 @@
+"""TLS to clients: what they are shown, whom they are believed to be, and why a handshake failed."""
+
+import asyncio
+import ssl
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from contextvars import ContextVar
+from pathlib import Path
+from socket import socket
+from typing import Final, cast
+
+from cryptography import x509
+
+from config.listener import ClientTls
+from protocol.errors import Cause, ProtocolError
+from proxy.brokers.tls import load_own_certificate
+from proxy.identity.principal import confirmed
+from quotas.entities import ANONYMOUS
+from quotas.names import counted_as
+
+_VERIFY: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+
+HANDSHAKE_RECORD: Final = b"\x16\x03"
+"""How every TLS connection begins: a record of the type handshake, version 3.x."""
+
+# OpenSSL's reasons, by what they say about the client. Alerts are what it said itself.
+_CAUSES: Final = {
+    "UNSUPPORTED_PROTOCOL": Cause.TLS_VERSION,
+    "VERSION_TOO_LOW": Cause.TLS_VERSION,
+    "TLSV1_ALERT_PROTOCOL_VERSION": Cause.TLS_VERSION,
+    "NO_SHARED_CIPHER": Cause.TLS_CIPHER,
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": Cause.CLIENT_CERTIFICATE_MISSING,
+    "CERTIFICATE_VERIFY_FAILED": Cause.CLIENT_CERTIFICATE_INVALID,
+    "TLSV1_ALERT_UNKNOWN_CA": Cause.CERTIFICATE_REFUSED,
+    "SSLV3_ALERT_BAD_CERTIFICATE": Cause.CERTIFICATE_REFUSED,
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": Cause.CERTIFICATE_REFUSED,
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": Cause.CERTIFICATE_REFUSED,
+    "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": Cause.CERTIFICATE_REFUSED,
+}
+
+
+class Handshake:
+    """One client's handshake, as far as OpenSSL's callbacks have to know it."""
+
+    __slots__ = ("client", "server_name")
+
+    def __init__(self, client: socket) -> None:
+        self.client = client
+        self.server_name: str | None = None
+        """The host that the client wants to reach (SNI)."""
+
+
+HANDSHAKE: Final[ContextVar[Handshake]] = ContextVar("HANDSHAKE")
+"""The handshake of the task that called ``connect_accepted_socket``; transports keep the context they are made in."""
+
+
+class ListenerTls:
+    """The SSLContext of one listener. ``load`` replaces it: for handshakes to come, those made stay as they are.
+
+    ``name_of`` makes the user of a certificate's DER, or raises ValueError where it names none. ``hosts`` is what
+    clients may call the listener (SNI), in lower case; None: anything. It may grow. Raises OSError as ``load`` does.
+    """
+
+    def __init__(
+        self, settings: ClientTls, name_of: Callable[[bytes], str], hosts: Mapping[str, int | None] | None
+    ) -> None:
+        self._settings = settings
+        self._name_of = name_of
+        self._hosts = hosts
+        ca = (settings.client_ca,) if settings.client_ca is not None else ()
+        self.files: tuple[Path, ...] = (settings.certificate, settings.key, *ca)
+        self.context, self.expires_at_s = self._made()
+        """What new handshakes use; and when the first certificate of its chain expires, in Unix time."""
+
+    async def load(self) -> None:
+        """Read the files again. Raises OSError with the file and the reason; then the old context stays in force."""
+        self.context, self.expires_at_s = await asyncio.to_thread(self._made)
+
+    def user_of(self, tls: ssl.SSLObject) -> str:
+        """Return the user whom the client's certificate names. Raises ProtocolError if it names none."""
+        der = tls.getpeercert(binary_form=True)
+        if der is None:
+            return ANONYMOUS
+        try:
+            return confirmed(counted_as(self._name_of(der)))
+        except ValueError as error:
+            raise ProtocolError(Cause.PRINCIPAL_MAPPING, f"no user for the client's certificate: {error}") from error
+
+    def _made(self) -> tuple[ssl.SSLContext, float]:
+        context = client_context(self._settings)
+        if self._hosts is not None:
+            context.sni_callback = self._named
+        chain = x509.load_pem_x509_certificates(self._settings.certificate.read_bytes())
+        return context, min(certificate.not_valid_after_utc.timestamp() for certificate in chain)
+
+    def _named(self, tls: ssl.SSLObject | ssl.SSLSocket, name: str | None, context: ssl.SSLContext) -> int | None:
+        del tls, context
+        HANDSHAKE.get().server_name = name
+        if name is None or (self._hosts is not None and name.lower() in self._hosts):
+            return None
+        return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
+
+
+def client_context(settings: ClientTls) -> ssl.SSLContext:
+    """Return a context to serve clients with. Raises OSError with the setting and the file in its text.
+
+    Sessions are resumed by tickets whose keys are this context's own: none outlives a change of the authorities. What
+    is resumed has the certificate that was verified, and its user (RFC 5077: a ticket holds the whole session). With
+    TLS 1.2 it keeps its host name too: RFC 6066 §3 forbids clients to resume under another.
+    """
+    context = _Context(ssl.PROTOCOL_TLS_SERVER)
+    context.sslobject_class = _ServerSide
+    context.minimum_version = _VERSIONS[settings.minimum_version]
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    context.num_tickets = 1  # of OpenSSL's two; a Kafka client opens one connection to an address at a time
+    if settings.ciphers is not None:
+        try:
+            context.set_ciphers(settings.ciphers)
+        except ssl.SSLError as error:
+            raise OSError(f"tls.ciphers {settings.ciphers!r}: OpenSSL knows none of them") from error
+    load_own_certificate(context, settings.certificate, settings.key)
+    if settings.client_ca is not None:
+        try:
+            context.load_verify_locations(settings.client_ca)
+        except OSError as error:
+            said = "holds no certificate in PEM form" if isinstance(error, ssl.SSLError) else error.strerror
+            raise OSError(f"tls.client_ca {settings.client_ca}: {said}") from error
+        # Java takes every certificate of a truststore for an anchor, OpenSSL by itself only roots.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.verify_mode = _VERIFY[settings.client_authentication]
+    return context
+
+
+def ignore_undecodable_names() -> None:
+    """Keep quiet about host names (SNI) that are not ASCII: each would be a traceback on stderr, from any stranger.
+
+    ssl hands what it cannot decode to ``sys.unraisablehook``, and fails the handshake: that is counted and logged.
+    """
+    otherwise = sys.unraisablehook
+
+    def hook(unraisable: "sys.UnraisableHookArgs") -> None:
+        if not (isinstance(unraisable.exc_value, UnicodeDecodeError) and isinstance(unraisable.object, bytes)):
+            otherwise(unraisable)
+
+    sys.unraisablehook = hook
+
+
+class _ServerSide(ssl.SSLObject):
+    """Sends the alert that says why a handshake failed: asyncio and uvloop close without sending it."""
+
+    outgoing: ssl.MemoryBIO
+
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError:
+            with suppress(OSError):  # it is gone, or takes nothing any more
+                HANDSHAKE.get().client.send(self.outgoing.read())
+            raise
+
+
+class _Context(ssl.SSLContext):
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        tls = cast("_ServerSide", super().wrap_bio(incoming, outgoing, server_side, server_hostname, session))
+        tls.outgoing = outgoing
+        return tls
+
+
+def why_failed(error: OSError | ValueError, handshake: Handshake) -> ProtocolError:
+    """Return whose fault a failed handshake was and what is wrong with it."""
+    if not isinstance(error, ssl.SSLError):
+        if isinstance(error, OSError):
+            return ProtocolError(Cause.TLS_HANDSHAKE, "the client closed the connection during the TLS handshake")
+        return ProtocolError(Cause.CLIENT_CERTIFICATE_INVALID, f"the client's certificate cannot be read: {error}")
+    reason = error.reason or str(error)
+    if reason == "CALLBACK_FAILED":
+        name = handshake.server_name
+        said = "that is not ASCII" if name is None else repr(name)
+        return ProtocolError(
+            Cause.UNKNOWN_SNI, f"the client wants to reach a host {said}, which is neither advertise nor a broker's"
+        )
+    cause = _CAUSES.get(reason, Cause.TLS_HANDSHAKE)
+    match cause:
+        case Cause.CERTIFICATE_REFUSED:
+            return ProtocolError(cause, f"the client does not accept the listener's certificate: {reason}")
+        case Cause.CLIENT_CERTIFICATE_INVALID:
+            said = getattr(error, "verify_message", reason)
+            return ProtocolError(cause, f"the client's certificate cannot be verified: {said}")
+        case Cause.CLIENT_CERTIFICATE_MISSING:
+            return ProtocolError(cause, "the client shows no certificate, which is required here")
+    return ProtocolError(cause, f"TLS handshake failed: {reason}")

@@ -1,0 +1,110 @@
+r"""``ssl.principal.mapping.rules`` (KIP-371): from a certificate's subject to the user, as ``SslPrincipalMapper``.
+
+Rules are separated by commas. ``DEFAULT`` takes any subject and keeps it; ``RULE:pattern/replacement/``, with ``L`` or
+``U`` behind it, takes a subject that the whole pattern matches. The first that takes it decides. As in Kafka, all
+matches in the subject are then replaced: ``RULE:(.*)/$1x/`` appends twice, the second time for the empty one behind it.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from config.problems import InvalidValue
+from proxy.identity.java import regex as java_regex
+from proxy.identity.java.replacement import Replacement, parse_replacement, replace_all
+from proxy.identity.mapping_rule import Case, NoMatchingRule, telling
+
+# RULE_SPLITTER of SslPrincipalMapper. A dot of Java's ends at more line ends than one of Python's.
+_DOT: Final = r"[^\n\r\x85\u2028\u2029]"
+_TEXT: Final = rf"(?:\\{_DOT}|[^\\/])*"
+_RULE: Final = re.compile(
+    rf"\s*(?P<rule>(?P<default>DEFAULT)|RULE:(?P<pattern>{_TEXT})/(?P<to>{_TEXT})/(?P<case>[LU]?)(?P<more>{_DOT}*?)"
+    rf"|{_DOT}*?)\s*(?:,\s*|\Z)",
+    re.ASCII,
+)
+_REFERENCE: Final = re.compile(r"\$([0-9]+)")
+_MAX_INT: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    pattern: re.Pattern[str]
+    replacement: Replacement
+    case: Case
+
+    def user(self, name: str) -> str | None:
+        if self.pattern.fullmatch(name) is None:
+            return None
+        return self.case.of(replace_all(self.pattern, self.replacement, name))
+
+
+class _Default:
+    __slots__ = ()
+
+    def user(self, name: str) -> str | None:
+        return name
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Parsed rules."""
+
+    _rules: tuple[_Rule | _Default, ...]
+
+    def user(self, name: str) -> str:
+        """Return the user for a distinguished name as RFC 2253 writes it. Raises NoMatchingRule."""
+        for rule in self._rules:
+            user = rule.user(name)
+            if user is not None:
+                return user
+        raise NoMatchingRule(name)
+
+
+def parse_rules(text: str) -> Rules:
+    """Read the setting. Raises InvalidValue for what Kafka refuses, at its start or at the first name that matches.
+
+    An empty text is no rule at all, and refuses every name.
+    """
+    rules: list[_Rule | _Default] = []
+    at = 0
+    text = text.strip()
+    for match in _RULE.finditer(text):
+        if match.start() != at:  # Kafka passes over it in silence
+            raise InvalidValue(f"there is no comma behind {text[at : match.start()]!r}", "separate rules by commas")
+        at = match.end()
+        if match["default"] is not None:
+            rules.append(_Default())
+        elif match["pattern"] is not None and not match["more"]:
+            with telling(match["rule"]):
+                rules.append(_rule(match["pattern"], match["to"], Case(match["case"])))
+        elif match["rule"]:
+            raise InvalidValue(
+                f"{match['rule']!r} is no rule", "write DEFAULT or RULE:pattern/replacement/ with L or U behind it"
+            )
+    return Rules(tuple(rules))
+
+
+def _rule(pattern: str, replacement: str, case: Case) -> _Rule:
+    compiled = java_regex.compiled(pattern)
+    return _Rule(compiled, parse_replacement(_literal_references(replacement, compiled.groups), compiled), case)
+
+
+def _literal_references(replacement: str, groups: int) -> str:
+    r"""Put a backslash before each ``$n`` that names no group, as ``escapeLiteralBackReferences`` does.
+
+    It does nothing if there is no group, and looks for the second and later ones where they stood before: what then
+    comes out is Kafka's, and mostly an error.
+    """
+    if not groups:
+        return replacement
+    escaped = replacement
+    for reference in _REFERENCE.finditer(replacement):
+        digits = reference[1]
+        number = int(digits[:11])
+        if number > _MAX_INT:
+            raise InvalidValue(f"${digits} is too large a number for a group")
+        while number > groups and number >= 10:
+            number //= 10
+        if number > groups and not digits.startswith("0"):
+            escaped = f"{escaped[: reference.start()]}\\{escaped[reference.start() :]}"
+    return escaped

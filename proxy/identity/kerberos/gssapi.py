@@ -1,0 +1,182 @@
+"""GSSAPI (Kerberos 5), observed: a client's first token holds its ticket, and the service's key opens it.
+
+A copy of that token goes to the Kerberos library as if it were the broker, and what the library would answer is thrown
+away; docs/decisions/0010-gssapi.md says why that gives the broker's own reading and nothing else. The name is a claim,
+as that of any mechanism: who has stolen the token shows it too, and cannot do the broker's next step.
+
+Needs the extra ``kafka-sluice[gssapi]``, which is imported where a keytab is configured and nowhere else.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from config.listener import Kerberos
+from config.problems import InvalidValue
+from proxy.identity.kerberos.name import parse_rules
+from proxy.identity.kerberos.token import is_ap_req
+from proxy.identity.kerberos.keytab import principals
+from proxy.identity.mapping_rule import NoMatchingRule
+from proxy.identity.mechanisms.mechanism import Claim
+from proxy.identity.mechanisms.known import UnreadGssapi
+
+if TYPE_CHECKING:
+    from gssapi.raw import GSSError
+
+log = structlog.get_logger("sluice.gssapi")
+
+_MAX_LOGGED: Final = 32
+"""Different reasons that are logged: some quote what a client has sent, and there is no end to what that can be."""
+_MAX_REASON_CHARS: Final = 300
+
+# RFC 4120 §7.5.9, as krb5 numbers its errors: the ticket is for a service, or for a version of its key, not held here.
+_KRB5_ERRORS: Final = 2529638912
+_NO_KEY: Final = frozenset(_KRB5_ERRORS + code for code in (35, 44, 45))
+
+
+class Unread(StrEnum):
+    """Why a client's first token shows no user."""
+
+    NOT_KERBEROS = "not_kerberos"
+    NO_KEY = "no_key"
+    REFUSED = "refused"
+    UNUSUAL_NAME = "unusual_name"
+    NO_RULE = "no_rule"
+
+
+class UnreadableToken(Exception):  # noqa: N818  it is what the token is
+    """A token that names nobody; the text says why, and quotes at most names."""
+
+    def __init__(self, cause: Unread, reason: str) -> None:
+        super().__init__(reason)
+        self.cause = cause
+        self.reason = reason[:_MAX_REASON_CHARS]
+
+
+class Gssapi(UnreadGssapi):
+    """One exchange, with the principal of its first token: the broker takes it from no other."""
+
+    __slots__ = ("_acceptor",)
+
+    def __init__(self, acceptor: "Acceptor") -> None:
+        super().__init__()
+        self._acceptor: Acceptor | None = acceptor
+
+    def from_client(self, token: bytes) -> None:
+        """Read the first token; the others are about layers of security that Kafka does not use."""
+        if self._acceptor is not None:
+            user = self._acceptor.user_of(token)
+            self._acceptor = None
+            self.claim = Claim(user) if user is not None else None
+
+
+class Acceptor:
+    """Makes the observers of one listener. ``open_token`` returns the principal of a token as krb5 writes it, or
+    raises UnreadableToken; ``name_of`` makes the user of it, or raises NoMatchingRule.
+    """
+
+    def __init__(self, keytab: Path, open_token: Callable[[bytes], bytes], name_of: Callable[[str], str]) -> None:
+        self.unread: Counter[Unread] = Counter()
+        self._keytab = keytab
+        self._open_token = open_token
+        self._name_of = name_of
+        self._logged: set[str] = set()
+
+    def __call__(self) -> Gssapi:
+        return Gssapi(self)
+
+    def user_of(self, token: bytes) -> str | None:
+        """Return the user whom a first token names; None, counted and once for each reason logged, if it does not."""
+        try:
+            return self._read(token)
+        except UnreadableToken as unreadable:
+            self.unread[unreadable.cause] += 1
+            if unreadable.reason not in self._logged and len(self._logged) < _MAX_LOGGED:
+                self._logged.add(unreadable.reason)
+                self._log(unreadable)
+            return None
+
+    def _read(self, token: bytes) -> str:
+        if not is_ap_req(token):
+            raise UnreadableToken(Unread.NOT_KERBEROS, "the first token is not an AP-REQ of Kerberos 5")
+        principal = _plain_text(self._open_token(token))
+        try:
+            return self._name_of(principal)
+        except NoMatchingRule as error:
+            raise UnreadableToken(Unread.NO_RULE, str(error)) from None
+
+    def _log(self, unreadable: UnreadableToken) -> None:
+        try:
+            held = ", ".join(principals(self._keytab))
+        except InvalidValue as invalid:
+            held = invalid.message
+        log.warning(
+            "the user of a GSSAPI client cannot be read; it is counted as sluice:GSSAPI",
+            cause=unreadable.cause,
+            reason=unreadable.reason,
+            keytab=str(self._keytab),
+            keys_of=held,
+        )
+
+
+def acceptor(settings: Kerberos) -> Acceptor:
+    """Return what makes the observers of a listener. A keytab that changes is in force with the next token.
+
+    Raises InvalidValue if the keytab, the rules or the extra is not what it takes.
+    """
+    rules = parse_rules(settings.principal_to_local_rules, settings.default_realm)
+    principals(settings.keytab)
+    return Acceptor(settings.keytab, _opener(settings.keytab), rules.user)
+
+
+def _plain_text(principal: bytes) -> str:
+    """Return a principal that krb5 and Java write alike: Java does not escape a slash within a component."""
+    try:
+        text = principal.decode("utf-8")
+    except UnicodeDecodeError:
+        raise UnreadableToken(Unread.UNUSUAL_NAME, "a principal that is not UTF-8") from None
+    if "\\" in text:
+        raise UnreadableToken(Unread.UNUSUAL_NAME, f"a principal that must be escaped: {text}")
+    return text
+
+
+def _opener(keytab: Path) -> Callable[[bytes], bytes]:
+    """Return what decrypts first tokens. krb5 reads the file at every token, asks no server and writes nothing."""
+    try:
+        from gssapi import MechType, raw
+    except ImportError as error:
+        raise InvalidValue(
+            f"GSSAPI cannot be read: {error}",
+            "install the extra, kafka-sluice[gssapi], or leave out kerberos: its users are then sluice:GSSAPI",
+        ) from None
+    # No replay cache: that is the broker's, and this one would be a file of the machine's, shared with whom it may be.
+    store = {b"keytab": b"FILE:" + bytes(keytab), b"rcache": b"none:"}
+    try:
+        held = raw.acquire_cred_from(store, mechs=[MechType.kerberos], usage="accept").creds
+    except raw.GSSError as error:
+        raise InvalidValue(
+            f"{keytab} cannot be used: {_said(error)}", "compare it with what `klist -k` shows"
+        ) from None
+
+    def open_token(token: bytes) -> bytes:
+        try:
+            accepted = raw.accept_sec_context(token, held)
+            name: bytes = raw.display_name(accepted.initiator_name, name_type=False).name
+        except raw.GSSError as error:
+            raise UnreadableToken(
+                Unread.NO_KEY if error.min_code in _NO_KEY else Unread.REFUSED, _said(error)
+            ) from None
+        return name
+
+    return open_token
+
+
+def _said(error: "GSSError") -> str:
+    """Return what krb5 says of an error of its own, which names the service and the key; else all there is."""
+    if error.min_code < _KRB5_ERRORS:
+        return str(error)
+    return "; ".join(error.get_all_statuses(error.min_code, False))

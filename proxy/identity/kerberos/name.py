@@ -1,0 +1,130 @@
+"""``sasl.kerberos.principal.to.local.rules``: from a Kerberos principal to the user, as ``KerberosShortNamer``.
+
+A principal is ``first[/second]@REALM``. ``DEFAULT`` takes the first component if the realm is the default realm.
+``RULE:[n:format](match)s/from/to/g`` with ``/L`` or ``/U`` behind it takes principals of n components: in the format
+``$0`` is the realm and ``$1`` the first component; what it gives must match as a whole; then ``from`` is replaced, with
+``g`` everywhere. The first rule that takes it decides. A result with ``/`` or ``@`` in it refuses the principal.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from config.problems import InvalidValue
+from proxy.identity.java import regex as java_regex
+from proxy.identity.java.replacement import Replacement, parse_replacement, replace_all, replace_first
+from proxy.identity.mapping_rule import Case, NoMatchingRule, telling
+
+_PRINCIPAL: Final = re.compile(r"(?P<first>[^/@]*)(?:/(?P<second>[^/@]*))?@(?P<realm>[^/@]*)")
+_RULE: Final = re.compile(
+    r"DEFAULT|RULE:\[(?P<components>[0-9]{0,9}):(?P<format>[^\]]*)\](?:\((?P<match>[^)]*)\))?"
+    r"(?:s/(?P<from>[^/]*)/(?P<to>[^/]*)/(?P<everywhere>g)?)?/?(?P<case>[LU])?"
+)
+_PARAMETER: Final = re.compile(r"\$([0-9]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Substitution:
+    pattern: re.Pattern[str]
+    to: Replacement
+    everywhere: bool
+
+    def applied(self, text: str) -> str:
+        return (replace_all if self.everywhere else replace_first)(self.pattern, self.to, text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    components: int
+    format: tuple[str | int, ...]
+    """Literal texts, and numbers of components; 0 is the realm."""
+    match: re.Pattern[str] | None
+    substitution: _Substitution | None
+    case: Case
+
+    def user(self, parts: Sequence[str]) -> str | None:
+        """Return the user for the realm and the components, None if the rule does not take them."""
+        if len(parts) - 1 != self.components:
+            return None
+        name = "".join(part if isinstance(part, str) else parts[part] for part in self.format)
+        if self.match is not None and self.match.fullmatch(name) is None:
+            return None
+        if self.substitution is not None:
+            name = self.substitution.applied(name)
+        if "/" in name or "@" in name:
+            raise NoMatchingRule(name, "a rule left / or @ in it")
+        return self.case.of(name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Default:
+    realm: str
+
+    def user(self, parts: Sequence[str]) -> str | None:
+        return parts[1] if parts[0] == self.realm else None
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Parsed rules."""
+
+    _rules: tuple[_Rule | _Default, ...]
+
+    def user(self, principal: str) -> str:
+        """Return the user for a principal; one without a realm is kept as it is. Raises NoMatchingRule."""
+        if "@" not in principal:
+            return principal
+        match = _PRINCIPAL.fullmatch(principal)
+        if match is None:
+            raise NoMatchingRule(principal, "no name of one or two components and a realm")
+        parts = [part for part in match.group("realm", "first", "second") if part is not None]
+        for rule in self._rules:
+            user = rule.user(parts)
+            if user is not None:
+                return user
+        raise NoMatchingRule(principal)
+
+
+def parse_rules(rules: Sequence[str], default_realm: str) -> Rules:
+    """Read the setting, one rule a text. Raises InvalidValue for what Kafka refuses, then or whenever it is applied.
+
+    Kafka has DEFAULT for no setting at all; no rule here refuses every principal with a realm.
+    """
+    return Rules(tuple(_rule(rule, default_realm) for rule in rules))
+
+
+def _rule(text: str, default_realm: str) -> _Rule | _Default:
+    match = _RULE.fullmatch(text)
+    if match is None:
+        raise InvalidValue(f"{text!r} is no rule", "write DEFAULT or RULE:[n:format](match)s/from/to/g, and /L or /U")
+    if match["format"] is None:
+        return _Default(default_realm)
+    with telling(text):
+        if not match["components"]:
+            raise InvalidValue("says not for how many components it is", "write [1:…] or [2:…]")
+        components = int(match["components"])
+        return _Rule(
+            components,
+            _format(match["format"], components),
+            None if match["match"] is None else java_regex.compiled(match["match"]),
+            None if match["from"] is None else _substitution(match),
+            Case(match["case"] or ""),
+        )
+
+
+def _format(text: str, components: int) -> tuple[str | int, ...]:
+    parts: list[str | int] = []
+    at = 0
+    for parameter in _PARAMETER.finditer(text):
+        number = int(parameter[1]) if 0 < len(parameter[1]) < 10 else components + 1
+        if number > components:
+            raise InvalidValue(f"{parameter[0]} in the format is none of its components", f"$0 to ${components} are")
+        parts += (text[at : parameter.start()], number)
+        at = parameter.end()
+    return (*parts, text[at:])
+
+
+def _substitution(rule: re.Match[str]) -> _Substitution:
+    pattern = java_regex.compiled(rule["from"])
+    return _Substitution(pattern, parse_replacement(rule["to"], pattern), everywhere=rule["everywhere"] is not None)

@@ -1,0 +1,114 @@
+"""SASL OAUTHBEARER (RFC 7628), as Kafka's ``OAuthBearerClientInitialResponse`` reads it, and the name in its token.
+
+The token's signature is not verified here: what it says is a claim, and it is the broker that verifies it.
+"""
+
+import json
+import re
+from base64 import b64decode
+from dataclasses import dataclass, field
+from typing import Final
+
+from proxy.identity.mechanisms import sasl_name
+from proxy.identity.mechanisms.mechanism import Claim
+
+_CLIENT_FIRST: Final = re.compile(
+    rb"n,(?:a=(?P<authzid>%s))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x20-\x7e\t\r\n]+\x01)*)\x01" % sasl_name.PATTERN
+)
+_AUTH: Final = re.compile(rb"(?P<scheme>[A-Za-z0-9_]+) +(?P<token>[-_~+/.A-Za-z0-9]+=*)")
+_JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
+"""What ``String.trim`` takes away."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFirst:
+    """What the client's first message says."""
+
+    token: str = field(repr=False)
+    authzid: str
+    """As it was sent, empty if it was not."""
+
+
+def parse_client_first(message: bytes) -> ClientFirst:
+    """Read the client's first message. Raises ValueError where Kafka does, and quotes nothing of it."""
+    match = _CLIENT_FIRST.fullmatch(message)
+    if match is None:
+        raise ValueError("not an OAUTHBEARER client first message")
+    authzid = match["authzid"] or b""
+    sasl_name.check(authzid)
+    pairs = dict(pair.split(b"=", 1) for pair in match["pairs"].split(b"\x01") if pair)
+    if b"auth" not in pairs:
+        raise ValueError("'auth' is not specified")
+    auth = _AUTH.fullmatch(pairs[b"auth"])
+    if auth is None or auth["scheme"].lower() != b"bearer":
+        raise ValueError("'auth' is not a scheme Bearer and a token")
+    return ClientFirst(auth["token"].decode("ascii"), authzid.decode("ascii"))
+
+
+def principal_name(token: str, claim_name: str) -> str | None:
+    """Return the name in a JWT's claim ``claim_name``; None if it is not a JWT, or says no name in it.
+
+    Names are trimmed as Kafka's ``BrokerJwtValidator`` does, but for unsecured tokens: ``OAuthBearerUnsecuredJws``
+    takes those as they are. What it makes of names that are no strings, and of lone surrogates, are no names here.
+    """
+    sections = token.split(".")
+    if len(sections) != 3:
+        return None
+    name = _json_object(sections[1]).get(claim_name)
+    if not isinstance(name, str):
+        return None
+    trimmed = name.strip(_JAVA_BLANKS)
+    if trimmed and trimmed != name and _json_object(sections[0]).get("alg") != "none":
+        name = trimmed
+    return name if trimmed and _is_unicode(name) else None
+
+
+def _json_object(section: str) -> dict[str, object]:
+    """Return the JSON object that a section of a JWT is, an empty one if it is none."""
+    try:
+        text = b64decode(section + "=" * (-len(section) % 4), altchars=b"-_", validate=True).decode()
+        value = json.loads(text)
+    except (ValueError, RecursionError):  # binascii.Error and UnicodeDecodeError are ValueErrors
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _is_unicode(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class OAuthBearer:
+    """A ``Mechanism``. Of a token it keeps the name in the claim, and nothing else.
+
+    A refusal leaves the exchange open, and the broker's ``OAuthBearerSaslServer`` then takes another first message:
+    the claim is always that of the one token that is being answered.
+    """
+
+    __slots__ = ("_claim_name", "_unanswered", "claim")
+
+    def __init__(self, claim_name: str) -> None:
+        self._claim_name = claim_name
+        self._unanswered = 0
+        self.claim: Claim | None = None
+
+    def from_client(self, token: bytes) -> None:
+        """Take a message; while another one is unanswered, whose answer comes next is not for us to guess."""
+        self._unanswered += 1
+        self.claim = self._claim_in(token) if self._unanswered == 1 else None
+
+    def from_broker(self, token: bytes) -> bool:
+        """Success is an empty token; one that is not is the refusal, in JSON and without an error code."""
+        self._unanswered -= 1
+        return not token
+
+    def _claim_in(self, message: bytes) -> Claim | None:
+        try:
+            first = parse_client_first(message)
+        except ValueError:
+            return None
+        name = principal_name(first.token, self._claim_name)
+        return None if name is None or first.authzid not in ("", name) else Claim(name)

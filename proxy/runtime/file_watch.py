@@ -1,0 +1,49 @@
+"""Noticing that files have another content: written in place, renamed over, or behind a swapped symlink (Kubernetes).
+
+It asks for the file's identity four times a second, which follows every symlink and works on any file system;
+docs/decisions/0005 says why not inotify.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from proxy.runtime.tasks import every
+
+POLL_S = 0.25
+
+_Identity = tuple[int, int, int, int, int] | None
+
+
+class FileWatch:
+    """Calls ``reload`` once whenever a file behind ``paths`` is another, or says something else, than before."""
+
+    def __init__(self, paths: Sequence[Path], reload: Callable[[], Awaitable[None]]) -> None:
+        self._paths = paths
+        self._reload = reload
+        self._seen = self._identities()
+
+    def run(self, name: str) -> None:
+        """Look from now on; ``name`` is the job's."""
+        every(POLL_S, self.check, name)
+
+    async def check(self) -> None:
+        """Look once. Files that are still being written are left to the next look."""
+        identities = self._identities()
+        if identities == self._seen:
+            return
+        await asyncio.sleep(POLL_S / 5)
+        if identities == self._identities():
+            self._seen = identities
+            await self._reload()
+
+    def _identities(self) -> list[_Identity]:
+        return [_identity(path) for path in self._paths]
+
+
+def _identity(path: Path) -> _Identity:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

@@ -1,0 +1,177 @@
+"""Logs on stderr: one event a line, whatever a client-id contains, of bounded length, and not too many of one event.
+
+JSON for machines, and a form of its own for people: structlog's console and logfmt renderers let escape sequences and
+bidirectional controls through, with which a client's name could rewrite the terminal it is shown on.
+"""
+
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Final, Literal, TextIO
+
+import structlog
+from structlog.typing import EventDict, WrappedLogger
+
+from proxy.runtime.clock import now_ms, wall_s
+from proxy.runtime.log_lines import LogWriter, Seldom
+from proxy.runtime.names import label
+
+LEVELS: Final = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+MAX_VALUE_BYTES: Final = 1024
+MAX_EXCEPTION_BYTES: Final = 16 * 1024
+"""What is longer is cut, and a digest shows what is the same."""
+_CONTINUED: Final = "\n    | "  # what begins a line that is not an event of its own
+
+
+class _Current:
+    """Where lines go now, and how many they may be."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.writer = LogWriter(stream, _say_dropped)
+        self.seldom = Seldom(now_ms)
+
+
+_current: _Current | None = None
+
+
+def configure(
+    level: Literal["debug", "info", "warning", "error"],
+    format: Literal["auto", "json", "console"],  # noqa: A002  the setting's name
+    stream: TextIO | None = None,
+) -> None:
+    """Send what structlog and the logging of libraries have to say to ``stream``, stderr unless given."""
+    global _current  # noqa: PLW0603  as structlog's own configuration, there is one for the process
+    stream = stream or sys.stderr
+    people = format == "console" or (format == "auto" and stream.isatty())
+    _current = current = _Current(stream)
+    structlog.configure(
+        processors=[
+            current.seldom,
+            structlog.processors.add_log_level,
+            structlog.processors.format_exc_info,
+            _bounded,
+            _stamped,
+            render_console if people else render_json,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        logger_factory=lambda name="sluice": _Logger(name, current.writer),
+        cache_logger_on_first_use=True,
+    )
+    # Libraries speak up from warning on: their info is about requests, and the proxy has metrics for those.
+    logging.basicConfig(level=max(LEVELS[level], logging.WARNING), handlers=[_FromLibraries()], force=True)
+    logging.captureWarnings(capture=True)
+
+
+@contextmanager
+def written_apart() -> Iterator[None]:
+    """Write lines by a thread meanwhile: no reader of theirs can hold up the event loop."""
+    if (current := _current) is None:
+        yield
+        return
+    current.writer.start()
+    try:
+        yield
+    finally:
+        flush(of_all=True)
+        current.writer.stop()
+
+
+def flush(*, of_all: bool = False) -> None:
+    """Say of events that came too often and then no more how many were left out. To be called every now and then."""
+    if _current is not None:
+        for name, event, number in _current.seldom.take_left_out(of_all=of_all):
+            structlog.get_logger("sluice.log").warning("lines left out", of=name, said=event, number=number)
+
+
+def dropped() -> dict[str, int]:
+    """Return how many lines were not written, by cause: nobody took them, or they were too many of one event."""
+    if _current is None:
+        return {"unread": 0, "repeated": 0}
+    return {"unread": _current.writer.dropped, "repeated": _current.seldom.left_out}
+
+
+def _say_dropped(number: int) -> None:
+    structlog.get_logger("sluice.log").warning("lines dropped: nobody took them", number=number)
+
+
+def render_json(logger: WrappedLogger, method: str, event: EventDict) -> str:
+    """One JSON object; everything outside ASCII is escaped."""
+    del logger, method
+    try:
+        return json.dumps(event, default=str, allow_nan=False)
+    except (TypeError, ValueError):
+        # A key that is no text, a number that is no JSON number: better shown as Python shows it than not at all.
+        return json.dumps({key: value if isinstance(value, str) else repr(value) for key, value in event.items()})
+
+
+def render_console(logger: WrappedLogger, method: str, event: EventDict) -> str:
+    """``12:34:56.789 warning  sluice.cluster  no broker answers  cluster=demo``; texts as Python quotes them."""
+    del logger, method
+    head = (event.pop(key) for key in ("timestamp", "level", "logger", "event"))
+    exception = event.pop("exception", None)
+    timestamp, level, name, message = head
+    fields = "".join(f" {_shown(key)}={_shown(value)}" for key, value in event.items())
+    line = f"{timestamp} {level:7} {name}: {_printable(str(message))}{fields}"
+    if exception:
+        line += "".join(_CONTINUED + _printable(below) for below in str(exception).splitlines())
+    return line
+
+
+def _bounded(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    """Cut what is long. Texts of what is no text are looked at too, and left as they are where they are short."""
+    del logger, method
+    for key, value in event.items():
+        if value is None or isinstance(value, int | float):
+            continue
+        text = value if isinstance(value, str) else str(value)
+        most = MAX_EXCEPTION_BYTES if key == "exception" else MAX_VALUE_BYTES
+        if len(text) > most // 4:
+            cut = label(text, most)
+            if len(cut) < len(text):
+                event[key] = cut
+    return event
+
+
+def _stamped(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    """Put what every event has in front: time (ISO 8601, UTC), level, logger, event."""
+    del method
+    stamp = datetime.fromtimestamp(wall_s(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    head = {"timestamp": stamp, "level": event.pop("level"), "logger": logger.name, "event": event.pop("event")}
+    return {**head, **event}
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    plain = text.isprintable() and text and not any(character in " =\"'\\" for character in text)
+    return text if plain or (text.isprintable() and not isinstance(value, str)) else repr(text)
+
+
+def _printable(text: str) -> str:
+    """Return the text with what moves a cursor, ends a line or turns its direction written as an escape."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+class _Logger:
+    """What rendered lines are given to; structlog calls the method of the level."""
+
+    __slots__ = ("critical", "debug", "error", "info", "name", "warning")
+
+    def __init__(self, name: str, writer: LogWriter) -> None:
+        self.name = name
+        self.debug = self.info = self.warning = self.error = self.critical = writer.write
+
+
+class _FromLibraries(logging.Handler):
+    """Passes on what libraries say through ``logging``."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        log = structlog.get_logger(record.name)
+        log.log(record.levelno, record.getMessage(), exc_info=record.exc_info)

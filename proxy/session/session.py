@@ -1,0 +1,346 @@
+"""One client connection and the one broker connection behind it.
+
+A session joins its two sides (``request_side``, ``answer_side``): it applies a throttle to both, passes
+back-pressure across, and decides when the pair is over. It has no await and no socket, and the transports have no
+``if`` about Kafka.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from protocol.errors import Cause, ProtocolError
+from proxy.session.answer_side import Advertise, AnswerSide
+from proxy.runtime.faults import contained
+from proxy.identity.sasl import SaslObserver, SaslRules
+from proxy.session.in_flight import BROKER, CLIENT, ClientWire, InFlight, Rules, Wire, dropped
+from proxy.session.reasons import (
+    ANSWERING,
+    BACKPRESSURE,
+    CONNECTING,
+    CROWDED,
+    DRAINING,
+    FINISHED,
+    HELD_UP,
+    IN_LINE,
+    MIDWAY,
+    THROTTLED,
+    TURN,
+    UNTAKEN,
+)
+from proxy.session.request_side import MAX_IN_FLIGHT, RequestSide
+from proxy.session.throttling import Alarm
+from proxy.usage.meters import ListenerMeters, Meter
+from proxy.session.waits import Waits, What
+from quotas.engine import Bound
+from quotas.kinds import QuotaKind
+
+
+class Session:
+    """The life of one connection pair: connecting, forwarding, finishing."""
+
+    __slots__ = (
+        "_broker",
+        "_client",
+        "_client_blocked",
+        "_in_flight",
+        "_mute_end_ms",
+        "_mute_handle",
+        "_mute_kind",
+        "_on_closed",
+        "_waits",
+        "answers",
+        "closed",
+        "peer",
+        "requests",
+        "rules",
+        "sasl",
+    )
+
+    def __init__(
+        self,
+        rules: Rules,
+        client: ClientWire,
+        advertise: Advertise,
+        on_closed: Callable[["Session"], None],
+        *,
+        sasl: SaslRules,
+        meters: ListenerMeters,
+        peer: str,
+        user: str,
+        authenticated: bool,
+    ) -> None:
+        self.rules = rules
+        self._client = client
+        self._broker: Wire | None = None
+        self._on_closed = on_closed
+        self.peer = peer
+        self.closed = False
+        self._client_blocked = False
+        self._mute_kind = QuotaKind.PRODUCER_BYTE_RATE
+        self._mute_end_ms = 0
+        self._mute_handle: Alarm | None = None
+        self._waits = Waits(self)
+        self._in_flight: InFlight = deque()
+        self.sasl = SaslObserver(sasl, peer, self._identified, self._read_tokens)
+        self.requests = RequestSide(
+            rules,
+            client,
+            self._in_flight,
+            self._throttle,
+            self._waits,
+            self._is_idle,
+            self._next_requests,
+            self.sasl,
+            meters,
+            user=user,
+        )
+        self.answers = AnswerSide(
+            rules,
+            client,
+            self._in_flight,
+            self.requests,
+            self.sasl,
+            advertise,
+            self._throttle,
+            self._waits,
+            self.answered,
+            self._next_slice,
+        )
+        if not authenticated:
+            self.requests.restrict()
+        self.requests.stop(CONNECTING)
+
+    # ------------------------------------------------------------------------------------------------ connections
+
+    def connected(self, broker: Wire, broker_id: int) -> None:
+        """Forward to ``broker`` from now on, what was kept meanwhile first. Node id -1: not known yet."""
+        self._broker = broker
+        self.requests.connected(broker, broker_id)
+        self.answers.connected(broker)
+        now_ms = self.rules.clock()
+        self._go(CONNECTING, now_ms)
+        self.answered(now_ms)  # the client may have finished, or a drain begun, in the meantime
+
+    def client_blocked(self, blocked: bool) -> None:
+        """Take the client's back-pressure: while it reads no answers, none are made, and it is not read either."""
+        self._client_blocked = blocked
+        if blocked:
+            self.answers.stop(BACKPRESSURE)
+            self.requests.stop(UNTAKEN)
+        else:
+            now_ms = self.rules.clock()
+            self.answers.go(BACKPRESSURE)
+            self._go(UNTAKEN, now_ms)
+            self.answered(now_ms)
+
+    def broker_blocked(self, blocked: bool) -> None:
+        """Take the broker's back-pressure: while it reads no requests, none are read from the client."""
+        if blocked:
+            self.requests.stop(BACKPRESSURE)
+        else:
+            self._go(BACKPRESSURE, self.rules.clock())
+
+    def client_finished(self) -> None:
+        """Take the client's half-close: what it asked for is still answered, then the pair is closed."""
+        if self.requests.splitter.remaining:  # the request under way will never be complete
+            self.close()
+            return
+        self.requests.stop(FINISHED)
+        now_ms = self.rules.clock()
+        self._waits.client_finished(now_ms)
+        self.answered(now_ms)
+
+    def drain(self) -> None:
+        """Take no further request; close when what is in flight has been answered."""
+        self.requests.stop(DRAINING)
+        self.answered(self.rules.clock())
+
+    def reject(self, side: str, error: ProtocolError) -> None:
+        """Close because ``side`` broke the protocol: every client knows what to do with a closed connection."""
+        if not self.closed:
+            self.rules.on_rejected(side, error, self.peer)
+            self.close()
+
+    def close(self) -> None:
+        """Close both ends; what was already forwarded is still sent."""
+        if self.closed:
+            return
+        self.closed = True
+        # The last resort of everything that fails elsewhere: each step is taken, whatever became of the one before.
+        contained("Session.close", self._forget_mute)
+        contained("Session.close", self._waits.leave, self.rules.clock())
+        contained("Session.close", self.requests.leave)
+        self.requests.write = self.answers.write = dropped
+        contained("Session.close", self._client.close)
+        if self._broker is not None:
+            contained("Session.close", self._broker.close)
+        self._on_closed(self)
+
+    def broker_lost(self) -> None:
+        """Take the broker's close."""
+        if not self.closed:
+            self.sasl.refused()
+            self.close()
+
+    def abort(self) -> None:
+        """Cut both ends off, with what was still to be sent."""
+        self.close()
+        self._client.abort()
+        if self._broker is not None:
+            self._broker.abort()
+
+    @property
+    def client(self) -> ClientWire:
+        """The client's end."""
+        return self._client
+
+    @property
+    def broker(self) -> Wire | None:
+        """The broker's end; None before there is one."""
+        return self._broker
+
+    @property
+    def held(self) -> bool:
+        """It is the proxy that makes the client wait: such a session is not idle."""
+        return bool(self.requests.reasons & (THROTTLED | IN_LINE | MIDWAY))
+
+    @property
+    def unread(self) -> bool:
+        """The client does not take what was written for it."""
+        return self._client_blocked
+
+    @property
+    def finished(self) -> bool:
+        """The client has closed its side in good order; what it sent is still worked on."""
+        return bool(self.requests.reasons & FINISHED)
+
+    # ------------------------------------------------------------------------------------------- authentication
+
+    @property
+    def authenticated(self) -> bool:
+        """The client has proved who it is, as far as its listener demands that."""
+        return not self.requests.restricted
+
+    def overdue(self) -> None:
+        """Close the connection of a client that has not authenticated itself in time."""
+        if not self.authenticated:
+            self.reject(CLIENT, ProtocolError(Cause.AUTHENTICATION_TIMEOUT, "not authenticated in time"))
+
+    def _identified(self, user: str) -> None:
+        self.requests.identify(user)
+        if self.sasl.authenticated:
+            self.requests.lift_restriction()
+
+    def _read_tokens(self, raw: bool) -> None:
+        self.requests.read_tokens(raw)
+        self.answers.read_tokens(raw)
+
+    # --------------------------------------------------------------------------------------------------- throttles
+
+    def _throttle(self, bound: Bound, meter: Meter, throttle_ms: int, now_ms: int) -> int:
+        """Let the counter owe what the engine computed, and mute for it; returns what the client is to be told.
+
+        That is when its next request could go: after those that wait already. A ceiling and a deadline for a
+        re-authentication shorten what this connection waits, not what the counter owes. A connection with group or
+        transaction traffic is not muted: its next Produce or Fetch waits by itself.
+        """
+        throttling = self.rules.throttling
+        counter = bound.live
+        counter.owe(throttle_ms, now_ms)
+        throttle_ms = throttling.allow(counter.owed_ms(now_ms))
+        throttling.note(bound, throttle_ms)
+        meter.note_throttle(bound.kind, throttle_ms, now_ms)
+        room_ms = max(self.sasl.deadline_ms - now_ms, 0)
+        told_ms = min(throttling.allow(throttle_ms + counter.waiting_ms), room_ms)
+        if told_ms > 0 and not self.requests.coordinates:
+            end_ms = now_ms + min(throttle_ms, room_ms)
+            if self._mute_handle is None or end_ms > self._mute_end_ms:
+                self._forget_mute()
+                self._mute_kind, self._mute_end_ms = bound.kind, end_ms
+                self._mute_handle = throttling.mute(bound.kind, self, end_ms)
+                self._client.bound_receive_buffer()
+                self.requests.stop(THROTTLED | ANSWERING)
+        return told_ms
+
+    def throttle_over(self, now_ms: int) -> None:
+        """Send what was held back and read again (called by the delay queue)."""
+        self._mute_handle = None
+        self.requests.reasons &= ~THROTTLED
+        try:
+            self.answers.release(now_ms)
+        except ProtocolError as error:
+            self.reject(BROKER, error)
+        if self._mute_handle is None:  # what was held back may have muted anew
+            self._go(THROTTLED, now_ms)
+        self.answered(now_ms)
+
+    def turn(self, what: What, now_ms: int) -> None:
+        """Go on with what waited for its turn under its quota."""
+        if what is What.ANSWER:
+            try:
+                self.answers.turn(now_ms)
+            except ProtocolError as error:
+                self.reject(BROKER, error)
+        else:
+            self._go(MIDWAY if what is What.BODY else IN_LINE, now_ms)
+        self.answered(now_ms)
+
+    def answer_empty(self, throttle_ms: int, now_ms: int) -> None:
+        """Answer the Fetch that waits as a broker answers one over its quota: with nothing."""
+        self._client.write(self.requests.answer_empty(throttle_ms))
+        self._go(IN_LINE, now_ms)
+        self.answered(now_ms)
+
+    def answered(self, now_ms: int) -> None:
+        """See whether what waited for the answers in flight may go on: a mute, a drain, a half-close."""
+        requests = self.requests
+        if self.closed or self._client_blocked:
+            return
+        if requests.reasons & CROWDED and len(self._in_flight) <= MAX_IN_FLIGHT // 2:
+            self._go(CROWDED, now_ms)
+        if requests.reasons & ANSWERING and not requests.reasons & THROTTLED and self.answers.idle:
+            self._go(ANSWERING, now_ms)
+        if not self.answers.idle or self.closed:
+            return
+        if requests.reasons & DRAINING:
+            if not requests.splitter.remaining:
+                self.close()
+        elif requests.reasons & FINISHED and not requests.reasons & HELD_UP:
+            self.close()
+
+    def _is_idle(self) -> bool:
+        return self.answers.idle
+
+    def _next_requests(self) -> None:
+        """Go on with requests that came too many at once, now that others have had their turn."""
+        contained("a session's turn", self._take_turn, otherwise=self.abort)
+
+    def _take_turn(self) -> None:
+        now_ms = self.rules.clock()
+        self._go(TURN, now_ms)
+        self.answered(now_ms)
+
+    def _next_slice(self) -> None:
+        """Go on with a long answer, likewise."""
+        contained("a session's turn", self._walk_on, otherwise=self.abort)
+
+    def _walk_on(self) -> None:
+        if self.closed:
+            return
+        try:
+            self.answers.walk_on(self.rules.clock())
+        except ProtocolError as error:
+            self.reject(BROKER, error)
+
+    def _go(self, reasons: int, now_ms: int) -> None:
+        if self.closed:
+            return
+        try:
+            self.requests.go(reasons, now_ms)
+        except ProtocolError as error:
+            self.reject(CLIENT, error)
+
+    def _forget_mute(self) -> None:
+        if self._mute_handle is not None:
+            self.rules.throttling.unmute(self._mute_kind, self._mute_handle)
+            self._mute_handle = None

@@ -1,0 +1,210 @@
+"""From a throttle time to connections that wait: mode, ceilings, and delay queues with one timer each."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import structlog
+
+from proxy.runtime.faults import contained
+from proxy.usage.meters import Meter
+from quotas.delay_queue import DelayQueue, Handle
+from quotas.engine import Bound
+from quotas.imagined import Imagined
+from quotas.kinds import QuotaKind
+from quotas.line import Line
+
+log = structlog.get_logger("sluice.throttle")
+
+NO_DEADLINE: Final = 2**62
+"""Of a connection that need not re-authenticate; in ms, and later than any clock."""
+
+
+class Muted(Protocol):
+    """What waits in a delay queue: a session that is not read from until its throttle time is over, or a line."""
+
+    def throttle_over(self, now_ms: int) -> None:
+        """Read again, unless another reason forbids it."""
+        ...
+
+    def abort(self) -> None:
+        """End: to be read again has failed."""
+        ...
+
+
+Alarm = Handle[Muted]
+
+
+class Timer(Protocol):
+    """A call that may be cancelled (asyncio.TimerHandle)."""
+
+    def cancel(self) -> None: ...
+
+
+class Throttling:
+    """Applies what the engine computed: ``enforce`` mutes and holds, ``shadow`` only counts, ``off`` never asks.
+
+    ``call_later(delay_s, callback)`` and ``clock`` are the loop's; nothing else here knows that there is one.
+    """
+
+    def __init__(
+        self,
+        *,
+        mode: str,
+        window_ms: int,
+        max_delay_ms: int | None,
+        max_hold_ms: int,
+        call_later: Callable[[float, Callable[[], None]], Timer],
+        clock: Callable[[], int],
+    ) -> None:
+        self._mode = mode
+        self.window_ms = window_ms
+        self.max_delay_ms = max_delay_ms
+        """The most that any one throttle may delay."""
+        self.max_hold_ms = max_hold_ms
+        """The most that a Fetch may wait before it is answered with nothing."""
+        self._call_later = call_later
+        self._clock = clock
+        self._queues: dict[QuotaKind, DelayQueue[Muted]] = {kind: DelayQueue() for kind in QuotaKind}
+        self._alarms: DelayQueue[Muted] = DelayQueue()
+        """Of lines, and of what waits in them no longer than that."""
+        self._timers: dict[int, tuple[int, Timer]] = {}
+        self._lines: dict[Line, Alarm] = {}
+        """The lines in which somebody waits."""
+        self._waiting: Counter[QuotaKind] = Counter()
+        self._imagined: dict[Bound, Imagined[Meter]] = {}
+        """In shadow: what would become of each counter with a limit."""
+        self.answered_empty = 0
+        """Fetches that were answered with nothing."""
+
+    @property
+    def enforces(self) -> bool:
+        """Whether what is allowed is also applied."""
+        return self._mode == "enforce"
+
+    def note(self, bound: Bound, throttle_ms: int) -> None:
+        """Count a throttle given, or in shadow one that would have been, under ``bound``."""
+        if bound.throttled_total == 0:
+            self._log_first(bound, throttle_ms)
+        bound.note_throttle(throttle_ms)
+
+    def allow(self, throttle_ms: int) -> int:
+        """Return the most of ``throttle_ms`` that may be applied at once; the rest stays owed."""
+        return throttle_ms if self.max_delay_ms is None else min(throttle_ms, self.max_delay_ms)
+
+    # ------------------------------------------------------------------------------------------------ shadow
+
+    def imagine(self, bound: Bound, meter: Meter, size: int, now_ms: int) -> None:
+        """Count in shadow what would have become of ``size`` bytes charged to ``bound``."""
+        bound = bound.live
+        if bound.limit is None or self._mode != "shadow":
+            return
+        imagined = self._imagined.get(bound)
+        if imagined is None:
+            imagined = self._imagined[bound] = Imagined(bound.window, bound.limit)
+        imagined.limit(bound.limit)
+        imagined.arrive(size, meter, now_ms)
+        self._settle(bound, imagined, now_ms)
+
+    def _settle(self, bound: Bound, imagined: Imagined[Meter], now_ms: int) -> None:
+        for meter, throttle_ms, at_ms in imagined.settle(now_ms):
+            self.note(bound, throttle_ms)
+            meter.note_throttle(bound.kind, throttle_ms, now_ms, at_ms)
+
+    # ------------------------------------------------------------------------------------------------- mutes
+
+    def mute(self, kind: QuotaKind, session: Muted, end_ms: int) -> Alarm:
+        """Call ``session.throttle_over`` at ``end_ms``; the handle is for ``unmute``."""
+        queue = self._queues[kind]
+        handle = queue.add(end_ms, session)
+        self._arm(queue)
+        return handle
+
+    def unmute(self, kind: QuotaKind, handle: Alarm) -> None:
+        """Forget a mute before its time: the connection is gone, or muted for longer."""
+        self._queues[kind].discard(handle)
+
+    def queue_sizes(self) -> dict[QuotaKind, int]:
+        """Return how many connections are muted or wait in line now, by the quota kind that keeps them."""
+        return {kind: len(queue) + self._waiting[kind] for kind, queue in self._queues.items()}
+
+    # ------------------------------------------------------------------------------------------------- lines
+
+    def line_of(self, bound: Bound) -> Line:
+        """Return the line of a counter, its live bound."""
+        if bound.line is None:
+            bound.line = Line(bound.may_go, self.alarm)
+        return bound.line
+
+    def alarm(self, line: Line, moment_ms: int) -> None:
+        """Let ``line`` look again at that moment, or earlier."""
+        armed = self._lines.get(line)
+        if armed is not None:
+            if armed.waiting and armed.end_ms <= moment_ms:
+                return
+            self._alarms.discard(armed)
+        self._lines[line] = self.wake(line, moment_ms)
+
+    def wake(self, sleeper: Muted, moment_ms: int) -> Alarm:
+        """Call ``sleeper.throttle_over`` at that moment; the handle is for ``unwake``."""
+        handle = self._alarms.add(moment_ms, sleeper)
+        self._arm(self._alarms)
+        return handle
+
+    def unwake(self, handle: Alarm) -> None:
+        """Forget a call before its time."""
+        self._alarms.discard(handle)
+
+    def reconsider(self, now_ms: int) -> None:
+        """Let everybody who waits ask again: other limits are in force."""
+        for line in list(self._lines):
+            contained("line", line.dissolve, now_ms)
+
+    def tidy(self, now_ms: int) -> None:
+        """Forget the lines in which nobody waits, and in shadow count what would have happened until now."""
+        self._lines = {line: alarm for line, alarm in self._lines.items() if line or alarm.waiting}
+        for bound, imagined in list(self._imagined.items()):
+            self._settle(bound, imagined, now_ms)
+            if imagined.over(now_ms):
+                del self._imagined[bound]
+
+    def note_wait(self, bound: Bound) -> None:
+        """Count one that begins to wait."""
+        self._waiting[bound.kind] += 1
+
+    def note_waited(self, bound: Bound, waited_ms: int) -> None:
+        """Count one that has waited so long."""
+        self._waiting[bound.kind] -= 1
+        bound.note_wait(waited_ms)
+
+    # ------------------------------------------------------------------------------------------------ timers
+
+    def _arm(self, queue: DelayQueue[Muted]) -> None:
+        end_ms = queue.next_end()
+        armed = self._timers.get(id(queue))
+        if end_ms is None or (armed is not None and armed[0] <= end_ms):
+            return
+        if armed is not None:
+            armed[1].cancel()
+        delay_s = max(0, end_ms - self._clock()) / 1000
+        self._timers[id(queue)] = (end_ms, self._call_later(delay_s, lambda: self._release(queue)))
+
+    def _release(self, queue: DelayQueue[Muted]) -> None:
+        self._timers.pop(id(queue), None)
+        now_ms = self._clock()
+        for item in queue.due(now_ms):
+            contained("throttle over", item.throttle_over, now_ms, otherwise=item.abort)
+        self._arm(queue)
+
+    def _log_first(self, bound: Bound, throttle_ms: int) -> None:
+        log.info(
+            "first throttle",
+            kind=bound.kind.value,
+            user=bound.user,
+            client_id=bound.client_id,
+            broker=bound.broker,
+            rule=bound.rule.describe() if bound.rule else None,
+            limit=bound.limit,
+            throttle_time_ms=throttle_ms,
+            mode=self._mode,
+        )

@@ -1,0 +1,216 @@
+"""What of a session waits for its turn under a counter in debt, for how long at the most, and what happens then.
+
+Waiting takes a place in the counter's line (``quotas.line``). It ends before its turn where that would break the
+client: a Fetch is then answered as a broker answers one that is over its quota, with nothing; anything else goes,
+and what it takes stays owed.
+"""
+
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from protocol.errors import Cause, ProtocolError
+from proxy.runtime.faults import contained
+from proxy.session.in_flight import CLIENT
+from proxy.session.throttling import NO_DEADLINE, Alarm, Throttling
+from proxy.usage.meters import Meter
+from quotas.engine import Bound
+from quotas.line import Place
+
+if TYPE_CHECKING:
+    from proxy.session.session import Session
+
+LENIENCE_MS = 3000
+"""So far beyond a window's worth goes what cannot wait any longer: a client's re-authentication stands behind it, or a
+ShareFetch has waited as long as clients wait. It stays owed, so that all connections together get it once."""
+
+_AGAIN_MS = 100
+"""Until a Fetch that cannot be answered yet is looked at again: an answer before it is still to come."""
+
+
+class What(IntEnum):
+    """What waits."""
+
+    NOTHING = 0
+    REQUEST = 1
+    FETCH = 2
+    """A request too, that can be answered with nothing."""
+    BODY = 3
+    """The rest of a request that is more than its limit has left."""
+    ANSWER = 4
+
+
+class Waits:
+    """The turns of one session. One thing of it waits at a time for each side."""
+
+    __slots__ = ("_alarm", "_bound", "_kept", "_meter", "_place", "_session", "_shares", "_since_ms", "_turn", "what")
+
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+        self.what = What.NOTHING
+        self._bound: Bound | None = None
+        self._meter: Meter | None = None
+        self._place: Place | None = None
+        self._kept: Place | None = None
+        self._alarm: Alarm | None = None
+        self._since_ms = 0
+        self._turn = False
+        """What has waited may go now, whatever is owed."""
+        self._shares: Bound | None = None
+        """The counter whose limit this connection's fetches share."""
+
+    @property
+    def _throttling(self) -> Throttling:
+        return self._session.rules.throttling
+
+    # ----------------------------------------------------------------------------------------------- asking
+
+    def ask(self, what: What, bound: Bound, meter: Meter, cost: float, now_ms: int) -> bool:
+        """Whether ``what`` may go now; if not it waits, and the session is told when its turn has come."""
+        if self._turn:
+            self._turn = False
+            return True
+        bound = bound.live
+        if not bound.line and bound.may_go(now_ms) <= now_ms:
+            return True
+        self._wait(what, bound, meter, cost, now_ms)
+        return False
+
+    def grant(self, bound: Bound, asked_bytes: int, now_ms: int) -> int:
+        """Let a Fetch go and return what it may ask for."""
+        bound = bound.live
+        if self._shares is not bound:
+            self._share(bound)
+        return bound.fetches.grant(self, asked_bytes, now_ms)
+
+    def may_answer(self, bound: Bound, meter: Meter, size: int, now_ms: int) -> bool:
+        """Whether an answer may be charged and passed on. One larger than what was set aside waits like a request."""
+        if bound.limit is None or not self._throttling.enforces:
+            return True
+        bound = bound.live
+        fetches = bound.fetches
+        if self._turn or fetches.covers(self, size) or not bound.owed_ms(now_ms):
+            self._turn = False
+            fetches.answered(self, size)
+            if bound.line:
+                self._throttling.alarm(bound.line, now_ms)
+            return True
+        fetches.forget(self)
+        self._wait(What.ANSWER, bound, meter, size, now_ms)
+        return False
+
+    def _wait(self, what: What, bound: Bound, meter: Meter, cost: float, now_ms: int) -> None:
+        throttling = self._throttling
+        bound.shut = True
+        self.what = what
+        self._bound = bound
+        self._meter = meter
+        self._since_ms = now_ms
+        self._place = throttling.line_of(bound).join(self, cost, now_ms, self._kept)
+        self._kept = None
+        if what is not What.ANSWER:
+            self._session.client.bound_receive_buffer()  # what the client sends behind it waits with the client
+        throttling.note_wait(bound)
+        meter.note_wait(bound.kind, 1, now_ms)
+        latest_ms = self._latest_ms()
+        if latest_ms < NO_DEADLINE:
+            self._alarm = throttling.wake(self, max(latest_ms, now_ms))
+
+    def _latest_ms(self) -> int:
+        latest_ms = self._session.sasl.deadline_ms
+        throttling = self._throttling
+        if throttling.max_delay_ms is not None:
+            latest_ms = min(latest_ms, self._since_ms + throttling.max_delay_ms)
+        if self.what in (What.FETCH, What.ANSWER):
+            latest_ms = min(latest_ms, self._since_ms + throttling.max_hold_ms)
+        return latest_ms
+
+    # ------------------------------------------------------------------------------------------- how it ends
+
+    def admitted(self, now_ms: int) -> None:
+        """Take the turn (called by the line)."""
+        self._go(now_ms, turn=True)
+
+    def sent_on(self, now_ms: int) -> None:
+        """Ask again (called by a line that is dissolved)."""
+        self._go(now_ms, turn=False)
+
+    def throttle_over(self, now_ms: int) -> None:
+        """Wait no longer, though the turn has not come (called by the delay queue)."""
+        self._alarm = None
+        session, throttling, bound = self._session, self._throttling, self._bound
+        if bound is None:
+            return
+        if throttling.max_delay_ms is not None and now_ms - self._since_ms >= throttling.max_delay_ms:
+            self._go(now_ms, turn=True)
+        elif self.what is What.FETCH and session.requests.answerable:
+            if not self._answer_empty(bound, now_ms):
+                self._alarm = throttling.wake(self, now_ms + _AGAIN_MS)
+        elif bound.beyond_ms(now_ms) <= LENIENCE_MS:
+            self._go(now_ms, turn=True)
+        elif now_ms < session.sasl.deadline_ms:
+            self._alarm = throttling.wake(self, now_ms + throttling.window_ms)
+        else:
+            session.reject(CLIENT, ProtocolError(Cause.HELD_TOO_LONG, "waits for its quota beyond its own deadline"))
+
+    def abort(self) -> None:
+        """End the session: to go on has failed (called by the delay queue)."""
+        self._session.abort()
+
+    def client_finished(self, now_ms: int) -> None:
+        """Let nothing be fetched for a client that has most likely gone: it has closed its half."""
+        if self.what is What.FETCH and self._bound is not None and self._session.requests.answerable:
+            self._answer_empty(self._bound, now_ms)
+
+    def _answer_empty(self, bound: Bound, now_ms: int) -> bool:
+        """Answer a whole Fetch as the broker would, with nothing; False while an answer before it is still to come.
+
+        Its place is kept, so that the client's next one goes as soon as this one would have.
+        """
+        if not self._session.answers.idle:
+            return False
+        throttling = self._throttling
+        throttle_ms = min(max(bound.owed_ms(now_ms), 1), throttling.window_ms)
+        kept = self._end(now_ms, keep=True)
+        throttling.answered_empty += 1
+        self._session.answer_empty(throttle_ms, now_ms)
+        self._kept = kept
+        return True
+
+    def _go(self, now_ms: int, *, turn: bool) -> None:
+        what = self.what
+        self._kept = self._end(now_ms, keep=True)
+        self._turn = turn
+        contained("turn", self._session.turn, what, now_ms, otherwise=self._session.abort)
+        self._turn = False  # one that is not taken at once is lost: what else holds the session may last
+
+    def _end(self, now_ms: int, *, keep: bool = False) -> Place | None:
+        place, bound, meter = self._place, self._bound, self._meter
+        self.what = What.NOTHING
+        self._place = self._bound = self._meter = None
+        if self._alarm is not None:
+            self._throttling.unwake(self._alarm)
+            self._alarm = None
+        if bound is not None and meter is not None:
+            waited_ms = now_ms - self._since_ms
+            self._throttling.note_waited(bound, waited_ms)
+            meter.note_wait(bound.kind, -1, now_ms, waited_ms)
+        if place is not None:
+            place.line.leave(place, now_ms, keep=keep)
+        return place
+
+    def leave(self, now_ms: int) -> None:
+        """Wait for nothing any more: the connection is gone."""
+        self._end(now_ms)
+        if self._shares is not None:
+            shared = self._shares
+            self._share(None)
+            if shared.line:
+                self._throttling.alarm(shared.line, now_ms)
+
+    def _share(self, bound: Bound | None) -> None:
+        if self._shares is not None:
+            self._shares.fetches.forget(self)
+            self._shares.fetches.sharers -= 1
+        self._shares = bound
+        if bound is not None:
+            bound.fetches.sharers += 1

@@ -1,0 +1,169 @@
+"""Usage records in files: one document a line. A file takes its name when it is complete, so that whoever reads by
+name never sees half of one.
+"""
+
+import asyncio
+import os
+from contextlib import suppress
+from fcntl import LOCK_EX, LOCK_NB, flock
+from io import FileIO
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import structlog
+
+from proxy.runtime.tasks import later, spawn
+from proxy.usage.records import Document
+from proxy.usage.shipping import SinkError
+
+log = structlog.get_logger("sluice.usage")
+
+_UNFINISHED: Final = ".part"
+_FINISHED: Final = ".jsonl"
+_BLOCK_BYTES: Final = 64 * 1024
+_FILE_MODE: Final = 0o600
+_DIRECTORY_MODE: Final = 0o700
+"""Who uses what is for nobody else's eyes, whatever the umask says."""
+
+
+class FileSink:
+    """Files ``<instance>-<boot>-<number>.jsonl`` in a directory.
+
+    A file is complete at ``rotate_bytes`` or ``rotate_s``, whichever is first; of the instance's own files the oldest
+    go when all of them exceed ``keep_bytes``. All work on the disk is done in a thread.
+    """
+
+    def __init__(
+        self, directory: Path, instance: str, boot: str, *, rotate_bytes: int, rotate_s: float, keep_bytes: int
+    ) -> None:
+        self._directory = directory
+        self._instance = instance
+        self._stem = f"{_file_name(instance)}-{boot}"
+        self._rotate_bytes = rotate_bytes
+        self._rotate_s = rotate_s
+        self._keep_bytes = keep_bytes
+        self._number = 0
+        self._file: FileIO | None = None
+        self._path = directory
+        self._prepared = False
+        self._lock = asyncio.Lock()
+        self._due: asyncio.TimerHandle | None = None
+        """When the file under way is complete by its age; also when nothing more is written."""
+
+    async def write(self, document: Document) -> None:
+        """Append a line. Raises SinkError."""
+        async with self._lock:
+            try:
+                await asyncio.to_thread(self._write, document.value)
+            except OSError as error:
+                raise SinkError(f"{self._directory}: {error.strerror or error}") from error
+            if self._file is None:
+                self._forget_age()
+            elif self._due is None:
+                self._due = later(self._rotate_s, "a usage file is due", self._complete, otherwise=self._forget_age)
+
+    async def close(self) -> None:
+        """Complete the file under way."""
+        async with self._lock:
+            self._forget_age()
+            try:
+                await asyncio.to_thread(self._finish)
+            except OSError as error:
+                log.error("usage file left incomplete", path=str(self._path), error=error.strerror or str(error))
+
+    def _complete(self) -> None:
+        self._due = None
+        spawn(self.close(), "complete a usage file")
+
+    def _forget_age(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+
+    def _write(self, line: bytes) -> None:
+        if not self._prepared:
+            self._prepare()
+        if self._file is None:
+            self._path = self._directory / f"{self._stem}-{self._number:06}{_UNFINISHED}"
+            self._number += 1
+            self._file = FileIO(self._path, "w", opener=_create)
+            flock(self._file, LOCK_EX)
+        at = self._file.tell()
+        left = memoryview(line + b"\n")
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError:
+            # Half a line, on a full disk, would be half a document: it is tried again from where it began.
+            with suppress(OSError):
+                self._file.seek(at)
+                self._file.truncate()
+            raise
+        if at + len(line) >= self._rotate_bytes:
+            self._finish()
+
+    def _prepare(self) -> None:
+        """Make the directory, and complete what a process that was killed has left."""
+        if not self._directory.is_dir():
+            self._directory.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
+            self._directory.chmod(_DIRECTORY_MODE)
+        for left in self._directory.glob(f"{_file_name(self._instance)}-*{_UNFINISHED}"):
+            _complete(left)
+        self._prepared = True
+
+    def _finish(self) -> None:
+        if self._file is None:
+            return
+        with self._file:  # locked until it has its name
+            self._file = None
+            self._path.rename(self._path.with_suffix(_FINISHED))
+        self._remove_oldest()
+
+    def _remove_oldest(self) -> None:
+        files = [
+            (status.st_mtime, status.st_size, entry.path)
+            for entry in os.scandir(self._directory)
+            if entry.name.startswith(f"{_file_name(self._instance)}-") and entry.name.endswith(_FINISHED)
+            for status in (entry.stat(),)
+        ]
+        kept_bytes = sum(size for _, size, _ in files)
+        for _, size, path in sorted(files):
+            if kept_bytes <= self._keep_bytes:
+                break
+            kept_bytes -= size
+            Path(path).unlink(missing_ok=True)
+            log.warning("oldest usage file removed", path=path, keep_bytes=self._keep_bytes)
+
+
+def _create(path: str, flags: int) -> int:
+    """Open a file that its owner alone reads and writes: from its first moment on, and whatever the umask leaves."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC, _FILE_MODE)
+    os.fchmod(descriptor, _FILE_MODE)
+    return descriptor
+
+
+def _complete(left: Path) -> None:
+    """Give a file its name if nobody writes it any more, without the half line that a kill may have left."""
+    with left.open("r+b") as file:
+        try:
+            flock(file, LOCK_EX | LOCK_NB)
+        except OSError:
+            return  # of a process that is still stopping
+        file.truncate(_whole_lines_bytes(file))
+    left.rename(left.with_suffix(_FINISHED))
+
+
+def _whole_lines_bytes(file: BinaryIO) -> int:
+    end = file.seek(0, os.SEEK_END)
+    while end:
+        begin = max(end - _BLOCK_BYTES, 0)
+        file.seek(begin)
+        newline = file.read(end - begin).rfind(b"\n")
+        if newline >= 0:
+            return begin + newline + 1
+        end = begin
+    return 0
+
+
+def _file_name(instance: str) -> str:
+    return "".join(character if character.isalnum() or character in "._" else "_" for character in instance)

@@ -1,0 +1,221 @@
+"""Usage records on their way: taken every interval, buffered within a bound, handed to a sink one after the other.
+
+Nothing here is waited for by the data path. While the sink is down the buffer fills, and then the oldest documents
+go, exactly counted.
+"""
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from copy import copy
+from math import ceil
+from typing import Final, Protocol
+
+import structlog
+
+from proxy.runtime.clock import monotonic_s, now_ms, wall_s
+from proxy.runtime.tasks import attempt, spawn
+from proxy.usage.records import Document, Recorder
+
+log = structlog.get_logger("sluice.usage")
+
+_FIRST_RETRY_S: Final = 0.5
+_LAST_RETRY_S: Final = 15.0
+_LONGEST_INTERVAL_MS: Final = 86_400_000
+"""As long as readers believe: what a process counted that stood still for longer is of its last day."""
+
+
+class SinkError(Exception):
+    """A document could not be kept; the text says why and what to do. The same document may be tried again."""
+
+
+class RefusedError(SinkError):
+    """A document that will never be kept, however often it is tried."""
+
+
+class Sink(Protocol):
+    """Where documents are kept."""
+
+    async def write(self, document: Document) -> None:
+        """Return when the document is kept. Raises SinkError, RefusedError."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything, soon and without an error; what was written stays."""
+        ...
+
+
+class Shipping:
+    """How shipping stands, for the metrics."""
+
+    __slots__ = ("buffered_bytes", "dropped_documents", "dropped_rows", "error", "shipped_documents", "shipped_rows")
+
+    def __init__(self) -> None:
+        self.shipped_documents = 0
+        self.shipped_rows = 0
+        self.dropped_documents = 0
+        self.dropped_rows = 0
+        self.buffered_bytes = 0
+        self.error: str | None = None
+        """Why the last attempt failed; None when it did not."""
+
+    def drop(self, document: Document) -> None:
+        """Count a document that is lost."""
+        self.dropped_documents += 1
+        self.dropped_rows += document.rows
+
+
+class Buffer:
+    """Documents that wait, oldest first: at most ``most_bytes`` of them, or else the oldest are dropped."""
+
+    def __init__(self, most_bytes: int, shipping: Shipping) -> None:
+        self._most_bytes = most_bytes
+        self._documents: deque[Document] = deque()
+        self._shipping = shipping
+        self._filled = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._under_way: Document | None = None
+
+    def put(self, document: Document) -> None:
+        """Add the newest."""
+        self._documents.append(document)
+        self._shipping.buffered_bytes += len(document.value)
+        while self._shipping.buffered_bytes > self._most_bytes and len(self._documents) > 1:
+            self._shipping.drop(self._pop())
+        self._filled.set()
+        self._empty.clear()
+
+    async def get(self) -> Document:
+        """Wait for the oldest and take it out; ``done`` says that it is settled."""
+        while not self._documents:
+            self._filled.clear()
+            await self._filled.wait()
+        self._under_way = self._pop()
+        return self._under_way
+
+    def done(self) -> None:
+        """The document that was taken out is kept elsewhere, or lost and counted."""
+        self._under_way = None
+        if not self._documents:
+            self._empty.set()
+
+    async def emptied(self) -> None:
+        """Wait until all are settled."""
+        await self._empty.wait()
+
+    def give_up(self) -> None:
+        """Drop, and count, whatever is not settled."""
+        left = [*self._documents] if self._under_way is None else [self._under_way, *self._documents]
+        for document in left:
+            self._shipping.drop(document)
+
+    def _pop(self) -> Document:
+        document = self._documents.popleft()
+        self._shipping.buffered_bytes -= len(document.value)
+        return document
+
+
+class Shipper:
+    """Takes a record every ``interval_s`` and ships what there is."""
+
+    def __init__(
+        self, recorder: Recorder, sink: Sink, shipping: Shipping, *, interval_s: float, buffer_bytes: int
+    ) -> None:
+        self._recorder = recorder
+        self._sink = sink
+        self._shipping = shipping
+        self._interval_s = interval_s
+        self._buffer = Buffer(buffer_bytes, shipping)
+        self._taken_ms = now_ms()
+        self._stopping = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin; ``stop`` ends it."""
+        self._taken_ms = now_ms()
+        self._tasks = [spawn(self._collect(), "take usage records"), spawn(self._pump(), "ship usage records")]
+
+    async def stop(self, timeout_s: float) -> None:
+        """Take the last record and ship what there is, for at most ``timeout_s``; the rest is lost, and is counted."""
+        collecting, pumping = self._tasks
+        self._stopping.set()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.wait(
+                    (collecting,)
+                )  # not cancelled: in the middle it has taken what is in no document yet
+                await self._buffer.emptied()
+        except TimeoutError:
+            shipping, lost = self._shipping, copy(self._shipping)
+            self._buffer.give_up()
+            log.error(
+                "usage records lost at the stop",
+                documents=shipping.dropped_documents - lost.dropped_documents,
+                rows=shipping.dropped_rows - lost.dropped_rows,
+            )
+        pumping.cancel()
+        await self._sink.close()
+
+    async def _collect(self) -> None:
+        due_s = monotonic_s()
+        while True:
+            # After a stall one longer interval, not many empty ones; and the old beat again.
+            due_s += self._interval_s * max(1, ceil((monotonic_s() - due_s) / self._interval_s))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(due_s - monotonic_s()):
+                    await self._stopping.wait()
+            await attempt("take usage records", self._take)
+            if self._stopping.is_set():
+                return
+
+    async def _take(self) -> None:
+        taken_ms = now_ms()
+        interval_ms = min(max(taken_ms - self._taken_ms, 1), _LONGEST_INTERVAL_MS)
+        self._taken_ms = taken_ms
+        begin_ms = round(wall_s() * 1000) - interval_ms
+        for document in self._recorder.take(taken_ms, begin_ms, interval_ms):
+            if document is not None:
+                self._buffer.put(document)
+            await asyncio.sleep(0)
+
+    async def _pump(self) -> None:
+        while True:
+            document = await self._buffer.get()
+            if not await attempt("ship usage records", lambda document=document: self._settle(document)):  # type: ignore[misc]
+                self._shipping.drop(document)
+            self._buffer.done()
+
+    async def _settle(self, document: Document) -> None:
+        try:
+            await self._ship(document)
+        except RefusedError as error:
+            self._shipping.drop(document)
+            log.error("usage record refused", error=str(error), seq=document.seq, rows=document.rows)
+        else:
+            self._shipping.shipped_documents += 1
+            self._shipping.shipped_rows += document.rows
+
+    async def _ship(self, document: Document) -> None:
+        retry_s = _FIRST_RETRY_S
+        while True:
+            try:
+                await self._sink.write(document)
+            except RefusedError:
+                raise
+            except SinkError as error:
+                self._failed(str(error))
+            except Exception as error:  # noqa: BLE001  whatever a client library makes of a broker, records wait
+                self._failed(f"{type(error).__name__}: {error}")
+            else:
+                if self._shipping.error is not None:
+                    log.info("usage records are shipped again", dropped_documents=self._shipping.dropped_documents)
+                self._shipping.error = None
+                return
+            await asyncio.sleep(retry_s)
+            retry_s = min(retry_s * 2, _LAST_RETRY_S)
+
+    def _failed(self, why: str) -> None:
+        if self._shipping.error is None:
+            log.error("usage records cannot be shipped, they are buffered", error=why)
+        self._shipping.error = why

@@ -1,0 +1,106 @@
+"""How the brokers of the usage topic are reached: TLS and login, for each try as the files then are.
+
+What is slow about it is done in a thread, and once for each change of the files: a topic that is away is tried again
+every few seconds, and no client has to wait for that.
+"""
+
+import asyncio
+import ssl
+from dataclasses import dataclass
+from typing import Any, Final
+
+from config.cluster import Cluster as ClusterSettings
+from proxy.brokers.tls import BrokerTls
+from proxy.brokers.cluster import Cluster, NoAnswerError, which_brokers
+from proxy.brokers.login import read_password
+from proxy.runtime.file_watch import FileWatch
+from proxy.usage.shipping import SinkError
+
+_CLIENT_ID: Final = "sluice-usage"
+_REQUEST_TIMEOUT_MS: Final = 10_000
+_RETRY_MS: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """How the brokers are reached."""
+
+    bootstrap: tuple[str, ...]
+    tls: ssl.SSLContext | None
+    mechanism: str | None = None
+    username: str | None = None
+    password: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Login({self.bootstrap}, {self.mechanism}, {self.username})"
+
+    def options(self) -> dict[str, Any]:
+        """Return the arguments that clients of aiokafka take."""
+        options: dict[str, Any] = {
+            "bootstrap_servers": list(self.bootstrap),
+            "client_id": _CLIENT_ID,
+            "request_timeout_ms": _REQUEST_TIMEOUT_MS,
+            "retry_backoff_ms": _RETRY_MS,
+            "ssl_context": self.tls,
+            "security_protocol": f"{'SASL_' if self.mechanism else ''}{'SSL' if self.tls else 'PLAINTEXT'}",
+        }
+        if self.mechanism:
+            options |= {
+                "sasl_mechanism": self.mechanism,
+                "sasl_plain_username": self.username,
+                "sasl_plain_password": self.password,
+            }
+        return options
+
+
+class Brokers:
+    """The brokers that the proxy's own login leads to."""
+
+    def __init__(self, settings: ClusterSettings) -> None:
+        self._settings = settings
+        self._tls: BrokerTls | None = None
+        self._watch: FileWatch | None = None
+
+    async def login(self) -> Login:
+        """Return how to reach them now. Raises OSError where files cannot be read; who renews them restarts nothing."""
+        settings = self._settings
+        tls, sasl = await self._renewed(), settings.sasl
+        context = tls.context if tls is not None else None
+        bootstrap = tuple(str(address) for address in settings.bootstrap)
+        if sasl is None:
+            return Login(bootstrap, context)
+        password = await asyncio.to_thread(read_password, sasl.password_file)
+        return Login(bootstrap, context, sasl.mechanism, sasl.username, password)
+
+    async def knock(self) -> None:
+        """Ask whether one can be used. Raises SinkError with what is wrong and what to do, and OSError as ``login``."""
+        cluster = Cluster(
+            self._settings.name,
+            self._settings,
+            on_broker=lambda _: None,
+            refresh_s=self._settings.refresh_s,
+            connect_timeout_s=self._settings.connect_timeout_s,
+            tls=await self._renewed(),
+        )
+        try:
+            await cluster.ask(which_brokers)
+        except NoAnswerError as error:
+            raise SinkError(f"no broker can be used: {error}") from error
+
+    async def _renewed(self) -> BrokerTls | None:
+        """Return what verifies brokers, by the files as they are now; files that are broken change nothing."""
+        settings = self._settings.tls
+        if settings is None:
+            return None
+        if self._tls is None:
+            paths = [path for path in (settings.ca, settings.certificate, settings.key) if path is not None]
+            watch = FileWatch(paths, self._load)  # before they are read: what comes later is a change
+            self._tls = await asyncio.to_thread(BrokerTls, settings)
+            self._watch = watch
+        elif self._watch is not None:
+            await self._watch.check()
+        return self._tls
+
+    async def _load(self) -> None:
+        if self._tls is not None:
+            await self._tls.load()

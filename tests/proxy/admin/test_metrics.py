@@ -1,0 +1,312 @@
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from protocol.errors import Cause
+from proxy.admin.metrics import Renderer
+from proxy.edge.stats import LAG_BUCKETS_S, Snapshot, Stats
+from proxy.usage.meters import Traffic
+from proxy.usage.shipping import Shipping
+from quotas.entities import Default, Entity
+from quotas.kinds import QuotaKind
+from tests.proxy.snapshots import EMPTY, PRODUCE, shows
+
+DOCUMENTED = re.compile(r"^\| `(sluice_\w+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
+LABELS = {
+    *("kind", "user", "client_id", "broker", "rule", "direction", "listener", "outcome", "api", "side", "cause"),
+    *("mechanism", "error", "where", "mode", "version", "python", "loop", "le"),
+}
+
+FETCH = PRODUCE._replace(kind=QuotaKind.CONSUMER_BYTE_RATE, client_id="", user="alice", entity=Entity(user="alice"))
+SHIPPING = Shipping()
+SHIPPING.shipped_rows, SHIPPING.dropped_rows, SHIPPING.error = 70, 30, "topic sluice-usage: away"
+EVERYTHING = replace(
+    shows(PRODUCE, FETCH, PRODUCE._replace(client_id="more", broker=-1)),
+    mode="shadow",
+    clients=[("alice", "app", Traffic(700, 300, 9))],
+    authentications={("SASL", "PLAIN", "failed"): 2},
+    gssapi_unread={("SASL", "no_key"): 1, ("SASL", "refused"): 0},
+    rejected={("client", Cause.BAD_HEADER): 3},
+    certificate_expiry_s={"TLS": 1_800_000_000.0},
+    certificate_reloads={("TLS", "failed"): 1},
+    reloads={"ok": 2, "failed": 1},
+    reload_error="quotas.yaml:3:1: quotas: not a list",
+    shipping=SHIPPING,
+    ready=False,
+    internal_errors={"throttle over": 2},
+    info={"version": "0.1.0", "python": "3.11.7", "loop": "uvloop"},
+)
+
+
+def render(snapshot: Snapshot, max_entities: int = 2000) -> str:
+    return Renderer(max_entities).render(snapshot).decode()
+
+
+def samples(text: str) -> list[Sample]:
+    return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+
+
+def values(text: str, name: str) -> dict[tuple[str, ...], float]:
+    """Return the values of one metric by its label values, in the order of the labels' names."""
+    return {
+        tuple(sample.labels[key] for key in sorted(sample.labels)): sample.value
+        for sample in samples(text)
+        if sample.name == name
+    }
+
+
+def test_an_entity_with_a_quota() -> None:
+    text = render(shows(PRODUCE))
+    whose = {"kind": "producer_byte_rate", "user": "", "client_id": "greedy", "broker": "1"}
+    shown = {sample.name: sample for sample in samples(text) if "client_id" in sample.labels}
+    rule = {"rule": "client-id=greedy"}
+    assert shown.pop("sluice_quota_limit_bytes_per_second").labels == whose | rule
+    assert shown.pop("sluice_quota_bytes_total").labels == {
+        "direction": "produce",
+        "user": "",
+        "client_id": "greedy",
+        "broker": "1",
+    }
+    assert all(sample.labels == whose for sample in shown.values())
+    assert {name: sample.value for name, sample in shown.items()} == {
+        "sluice_quota_usage_bytes_per_second": 500.0,
+        "sluice_quota_usage_ratio": 0.5,
+        "sluice_quota_throttle_seconds_total": 1.5,
+        "sluice_quota_throttled_responses_total": 2.0,
+    }
+    assert values(text, "sluice_quota_limit_bytes_per_second") == {
+        ("1", "greedy", "producer_byte_rate", "client-id=greedy", ""): 1000.0
+    }
+    assert values(text, "sluice_quota_bytes_total") == {("1", "greedy", "produce", ""): 5000.0}
+
+
+def test_the_rule_is_the_quota_that_won_and_not_the_client() -> None:
+    text = render(shows(PRODUCE._replace(entity=Entity(client_id=Default.DEFAULT))))
+    assert 'rule="client-id=<default>"' in text
+
+
+def test_bytes_of_consumers_are_fetched() -> None:
+    assert values(render(shows(FETCH)), "sluice_quota_bytes_total") == {("1", "", "fetch", "alice"): 5000.0}
+
+
+def test_a_kind_of_another_unit_has_no_bytes() -> None:
+    text = render(shows(PRODUCE._replace(kind=QuotaKind.REQUEST_PERCENTAGE)))
+    assert values(text, "sluice_quota_usage_ratio") == {("1", "greedy", "request_percentage", ""): 0.5}
+    assert not values(text, "sluice_quota_limit_bytes_per_second")
+    assert not values(text, "sluice_quota_usage_bytes_per_second")
+    assert not values(text, "sluice_quota_bytes_total")
+
+
+def test_others_have_no_limit() -> None:
+    text = render(shows(PRODUCE, PRODUCE._replace(client_id="b", rate=900.0)), max_entities=0)
+    other = ("1", "other", "producer_byte_rate", "other")
+    assert values(text, "sluice_quota_usage_bytes_per_second") == {other: 1400.0}
+    assert values(text, "sluice_quota_usage_ratio") == {other: 0.9}
+    assert not values(text, "sluice_quota_limit_bytes_per_second")
+    assert values(text, "sluice_quota_entities_folded") == {(): 2.0}
+
+
+def test_a_counter_stays_when_its_entity_is_idle_and_its_gauges_go() -> None:
+    renderer = Renderer(10)
+    renderer.render(shows(PRODUCE))
+    text = renderer.render(EMPTY).decode()
+    assert values(text, "sluice_quota_bytes_total") == {("1", "greedy", "produce", ""): 5000.0}
+    assert not values(text, "sluice_quota_usage_bytes_per_second")
+    assert not values(text, "sluice_quota_limit_bytes_per_second")
+
+
+@pytest.mark.parametrize(
+    "client_id",
+    [
+        "a\nb",
+        'say "hi"',
+        "back\\slash",
+        "\\n",
+        "größe 漢字 🎈",
+        "\x00\x1b[31m\r\t",
+        "a,b}{c=",
+        "\u2028",
+        "#",
+        " ",
+        "-1",
+    ],
+)
+def test_any_client_id_is_read_back_as_it_was(client_id: str) -> None:
+    text = render(shows(PRODUCE._replace(client_id=client_id, entity=Entity(client_id=client_id))))
+    assert ("1", client_id, "produce", "") in values(text, "sluice_quota_bytes_total")
+
+
+@pytest.mark.parametrize("client_id", ["\udc80", "a\ud800", "x" * 32_767, "\udfff" * 32_767])
+def test_a_client_id_that_cannot_be_a_label_becomes_one(client_id: str) -> None:
+    text = render(shows(PRODUCE._replace(client_id=client_id, entity=Entity(client_id=client_id))))
+    ((_, shown, _, _),) = values(text, "sluice_quota_bytes_total")
+    assert 0 < len(shown) <= 128
+    assert len(text) < 20_000
+
+
+def test_series_are_never_there_twice() -> None:
+    usage = [PRODUCE._replace(client_id=name) for name in ("\udc80", "\\udc80", "other", "b")]
+    usage += [one._replace(user="other") for one in usage]
+    text = render(shows(*usage))
+    keys = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
+    assert len(keys) == len(set(keys))
+
+
+def test_at_most_max_entities_are_labelled() -> None:
+    text = render(shows(*(PRODUCE._replace(client_id=f"c{number}") for number in range(25))), max_entities=20)
+    assert len(values(text, "sluice_quota_bytes_total")) == 21
+    assert values(text, "sluice_quota_entities_folded") == {(): 5.0}
+
+
+def test_a_bootstrap_connection_has_no_node_id() -> None:
+    assert 'broker="bootstrap"' in render(shows(PRODUCE._replace(broker=-1)))
+
+
+def test_requests_by_the_names_of_the_apis_and_from_zero_on() -> None:
+    requests = [0] * 128
+    requests[0], requests[1] = 7, 9
+    counts = values(render(replace(EMPTY, requests=requests)), "sluice_requests_total")
+    assert counts["Produce",] == 7.0
+    assert counts["Fetch",] == 9.0
+    assert counts["Metadata",] == 0.0
+
+
+def test_clients_with_and_without_a_quota_by_what_they_sent_and_got() -> None:
+    clients = [("alice", "app", Traffic(700, 300, 9)), ("alice", "app", Traffic(1, 1, 1)), ("", "x" * 256, Traffic())]
+    text = render(replace(EMPTY, clients=clients), max_entities=1)
+    assert values(text, "sluice_client_bytes_total") == {
+        ("app", "in", "alice"): 701.0,
+        ("app", "out", "alice"): 301.0,
+    }
+    assert values(text, "sluice_client_requests_total") == {("app", "alice"): 10.0}
+    assert values(text, "sluice_clients_folded") == {(): 1.0}
+
+
+def test_the_mode_that_quotas_are_in() -> None:
+    assert values(render(EVERYTHING), "sluice_quota_mode") == {("enforce",): 0.0, ("shadow",): 1.0, ("off",): 0.0}
+
+
+def test_lines_of_the_log_that_were_not_written_by_cause() -> None:
+    text = render(replace(EMPTY, log_dropped={"unread": 3, "repeated": 0}))
+    assert values(text, "sluice_log_dropped_total") == {("unread",): 3.0, ("repeated",): 0.0}
+
+
+def test_authentications_by_listener_mechanism_and_outcome() -> None:
+    assert values(render(EVERYTHING), "sluice_authentications_total") == {("SASL", "PLAIN", "failed"): 2.0}
+
+
+def test_gssapi_tokens_that_showed_no_user_by_cause_from_zero_on() -> None:
+    counts = values(render(EVERYTHING), "sluice_gssapi_unread_total")
+    assert counts == {("no_key", "SASL"): 1.0, ("refused", "SASL"): 0.0}
+
+
+def test_certificates_by_listener() -> None:
+    text = render(EVERYTHING)
+    assert values(text, "sluice_certificate_expiry_timestamp_seconds") == {("TLS",): 1.8e9}
+    assert values(text, "sluice_certificate_reloads_total") == {("TLS", "ok"): 0.0, ("TLS", "failed"): 1.0}
+
+
+def test_usage_records_shipped_and_dropped_and_nothing_where_there_are_none() -> None:
+    text = render(EVERYTHING)
+    assert values(text, "sluice_usage_rows_total") == {("shipped",): 70.0, ("dropped",): 30.0}
+    assert values(text, "sluice_usage_error_info") == {("topic sluice-usage: away",): 1.0}
+    assert "sluice_usage" not in render(EMPTY)
+
+
+def test_readiness_and_what_went_wrong_inside() -> None:
+    assert [values(render(each), "sluice_ready") for each in (EMPTY, EVERYTHING)] == [{(): 1.0}, {(): 0.0}]
+    assert values(render(EVERYTHING), "sluice_internal_errors_total") == {("throttle over",): 2.0}
+
+
+def test_rejected_frames_by_side_and_cause_from_zero_on() -> None:
+    counts = values(render(EVERYTHING), "sluice_frames_rejected_total")
+    assert counts.pop(("bad_header", "client")) == 3.0
+    assert set(counts.values()) == {0.0}
+    assert len(counts) == 2 * len(Cause) - 1
+
+
+def test_the_error_of_the_last_load_is_there_while_it_lasts() -> None:
+    text = render(EVERYTHING)
+    assert values(text, "sluice_quota_reload_error_info") == {("quotas.yaml:3:1: quotas: not a list",): 1.0}
+    assert values(text, "sluice_quota_reloads_total") == {("ok",): 2.0, ("failed",): 1.0}
+    assert not values(render(EMPTY), "sluice_quota_reload_error_info")
+    assert values(render(EMPTY), "sluice_quota_reloads_total") == {("ok",): 1.0, ("failed",): 0.0}
+
+
+def test_before_the_first_load_there_is_no_time_of_it() -> None:
+    assert not values(render(replace(EMPTY, quotas_loaded_at_s=0.0)), "sluice_quota_loaded_timestamp_seconds")
+    assert values(render(EMPTY), "sluice_quota_loaded_timestamp_seconds") == {(): 1.7e9}
+
+
+def test_lag_is_a_histogram() -> None:
+    stats = Stats()
+    for lag_s in (0.0005, 0.0015, 0.04, 60.0):
+        stats.observe_lag(lag_s)
+    text = render(replace(EMPTY, lag_counts=list(stats.lag_counts), lag_sum_s=stats.lag_sum_s))
+    buckets = values(text, "sluice_event_loop_lag_seconds_bucket")
+    assert [buckets[str(bound),] for bound in LAG_BUCKETS_S] == [1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3]
+    assert buckets["+Inf",] == 4
+    assert values(text, "sluice_event_loop_lag_seconds_count") == {(): 4.0}
+    assert values(text, "sluice_event_loop_lag_seconds_sum") == {(): pytest.approx(60.042)}
+
+
+def test_brokers_sessions_queues_and_what_runs() -> None:
+    snapshot = replace(
+        EVERYTHING,
+        brokers={5: False, 1: True},
+        sessions={"PLAIN": 4},
+        connections={("PLAIN", "accepted"): 6, ("PLAIN", "refused_limit"): 1},
+        delay_queue={QuotaKind.PRODUCER_BYTE_RATE: 2},
+        quotas_configured=3,
+    )
+    text = render(snapshot)
+    assert values(text, "sluice_broker_reachable") == {("1",): 1.0, ("5",): 0.0}
+    assert values(text, "sluice_sessions") == {("PLAIN",): 4.0}
+    assert values(text, "sluice_connections_total") == {("PLAIN", "accepted"): 6.0, ("PLAIN", "refused_limit"): 1.0}
+    assert values(text, "sluice_connections_limit") == {(): 10_000.0}
+    assert values(text, "sluice_delay_queue_size") == {("producer_byte_rate",): 2.0}
+    assert values(text, "sluice_quotas_configured") == {(): 3.0}
+    assert values(text, "sluice_build_info") == {("uvloop", "3.11.7", "0.1.0"): 1.0}
+
+
+def test_the_process_is_measured_too() -> None:
+    assert values(render(EMPTY), "process_cpu_seconds_total")
+
+
+def test_what_is_documented_is_what_is_rendered() -> None:
+    families = {family.name: family for family in text_string_to_metric_families(render(EVERYTHING))}
+    rendered = {
+        (
+            family.name + "_total" * (family.type == "counter"),
+            family.type,
+            frozenset(key for sample in family.samples for key in sample.labels) - {"le"},
+        )
+        for family in families.values()
+        if family.name.startswith("sluice_")
+    }
+    page = Path(__file__).parents[2] / "docs" / "metrics.md"
+    documented = {
+        (name, kind, frozenset(re.findall(r"`(\w+)`", labels)))
+        for name, kind, labels in DOCUMENTED.findall(page.read_text(encoding="utf-8"))
+    }
+    assert documented == rendered
+
+
+def test_the_labels_are_the_words_that_the_design_knows() -> None:
+    used = {key for sample in samples(render(EVERYTHING)) if sample.name.startswith("sluice_") for key in sample.labels}
+    assert used <= LABELS
+
+
+@pytest.mark.integration
+def test_promtool_has_nothing_to_say() -> None:
+    promtool = shutil.which("promtool")
+    assert promtool is not None, "promtool is missing; on Debian, type: apt-get install prometheus"
+    text = Renderer(1).render(EVERYTHING)
+    done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

@@ -1,0 +1,203 @@
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+
+from config.units import Address
+from proxy.admin.server import AdminServer
+from proxy.edge.stats import Snapshot
+from proxy.admin.whoami import Identity
+from tests.harness.ports import free_ports
+from tests.proxy.snapshots import EMPTY, PRODUCE, shows
+
+pytestmark = pytest.mark.asyncio
+
+
+class Served:
+    """An admin server of a proxy that is as the test says."""
+
+    def __init__(self, port: int) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self.reasons: list[str] = []
+        self.snapshots = 0
+        self.clients: dict[str, Identity] = {}
+        self.server = AdminServer(Address("127.0.0.1", port), self.snapshot, lambda: self.reasons, self.clients.get, 10)
+
+    async def snapshot(self) -> Snapshot:
+        self.snapshots += 1
+        return shows(PRODUCE)
+
+
+async def empty() -> Snapshot:
+    return EMPTY
+
+
+async def broken() -> Snapshot:
+    raise ZeroDivisionError
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[tuple[Served, aiohttp.ClientSession]]:
+    served = Served(free_ports(1))
+    await served.server.start()
+    try:
+        async with aiohttp.ClientSession(served.url) as client:
+            yield served, client
+    finally:
+        await served.server.stop()
+
+
+async def test_metrics() -> None:
+    async with serving() as (_, client), client.get("/metrics") as answer:
+        assert answer.status == 200
+        assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+        assert 'client_id="greedy"' in await answer.text()
+
+
+async def test_alive() -> None:
+    async with serving() as (_, client), client.get("/livez") as answer:
+        assert (answer.status, await answer.text()) == (200, "ok\n")
+
+
+async def test_ready() -> None:
+    async with serving() as (_, client), client.get("/readyz") as answer:
+        assert (answer.status, await answer.text()) == (200, "ready\n")
+
+
+async def test_not_ready_says_why() -> None:
+    async with serving() as (served, client):
+        served.reasons = ["stopping", "cluster demo: no broker\nanswers"]
+        async with client.get("/readyz") as answer:
+            assert (answer.status, await answer.text()) == (503, "stopping\ncluster demo: no broker answers\n")
+
+
+async def test_readiness_as_json() -> None:
+    async with serving() as (served, client):
+        for reasons in ([], ["stopping"]):
+            served.reasons = reasons
+            async with client.get("/readyz", headers={"Accept": "application/json"}) as answer:
+                assert answer.status == (503 if reasons else 200)
+                assert json.loads(await answer.text()) == {"ready": not reasons, "reasons": reasons}
+
+
+async def test_who_a_client_is() -> None:
+    async with serving() as (served, client):
+        served.clients["127.0.0.1:5"] = {
+            "listener": "SASL",
+            "peer": "127.0.0.1:5",
+            "user": "żółw",
+            "authenticated": True,
+            "mechanism": "PLAIN",
+        }
+        async with client.get("/whoami", params={"peer": "127.0.0.1:5"}) as answer:
+            assert (answer.status, await answer.json()) == (200, served.clients["127.0.0.1:5"])
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("", "the address is missing"),
+        ("?peer=", "the address is missing"),
+        ("?peer=127.0.0.1:6", "no client connection from '127.0.0.1:6'"),
+        ("?peer=%1b%0a", r"no client connection from '\x1b\n'"),
+    ],
+)
+async def test_nobody_is_told_so(query: str, said: str) -> None:
+    async with serving() as (_, client), client.get(f"/whoami{query}") as answer:
+        assert answer.status == 404
+        assert (await answer.text()).startswith(f"{said}: ask for /whoami?peer=HOST:PORT")
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/livez", "/readyz"])
+async def test_head_answers_without_a_body(path: str) -> None:
+    async with serving() as (_, client), client.head(path) as answer:
+        assert answer.status == 200
+        assert int(answer.headers["Content-Length"]) > 0
+        assert await answer.read() == b""
+
+
+@pytest.mark.parametrize("path", ["/", "/metric", "/metrics/", "/livez/x", "/%00"])
+async def test_anything_else_is_not_found_and_says_what_there_is(path: str) -> None:
+    async with serving() as (_, client), client.get(path) as answer:
+        assert answer.status == 404
+        assert {"/metrics", "/livez", "/readyz"} < set((await answer.text()).splitlines())
+
+
+async def test_nothing_can_be_written() -> None:
+    async with serving() as (served, client), client.post("/metrics", data=b"x" * 100_000) as answer:
+        assert answer.status == 405
+        assert answer.headers["Allow"] == "GET, HEAD"
+        assert served.snapshots == 0
+
+
+async def test_long_request_lines_and_headers_are_refused() -> None:
+    async with serving() as (_, client):
+        async with client.get("/livez?" + "x" * 10_000) as answer:
+            assert answer.status == 400
+        async with client.get("/livez", headers={"X": "x" * 20_000}) as answer:
+            assert answer.status == 400
+        async with client.get("/livez") as answer:
+            assert answer.status == 200
+
+
+async def test_scrapes_at_the_same_time_share_one_rendering(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def render(renderer: object, snapshot: Snapshot) -> bytes:
+        assert threading.current_thread() is not threading.main_thread()
+        begun.set()
+        assert go_on.wait(10)
+        return b"rendered"
+
+    monkeypatch.setattr("proxy.admin.server.Renderer.render", render)
+    async with serving() as (served, client):
+        waiting = [asyncio.create_task(_read(client)) for _ in range(5)]
+        await asyncio.to_thread(begun.wait, 10)
+        async with client.get("/livez") as answer:
+            assert answer.status == 200, "the loop turns while metrics are rendered"
+        go_on.set()
+        assert await asyncio.gather(*waiting) == [b"rendered"] * 5
+        shared = served.snapshots
+        assert shared < 5
+        assert await _read(client) == b"rendered"
+        assert served.snapshots == shared + 1
+
+
+async def test_a_failed_rendering_is_an_error_and_the_next_one_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving() as (served, client):
+        monkeypatch.setattr(served.server, "_snapshot", broken)
+        async with client.get("/metrics") as answer:
+            assert answer.status == 500
+        monkeypatch.setattr(served.server, "_snapshot", empty)
+        async with client.get("/metrics") as answer:
+            assert answer.status == 200
+
+
+async def test_a_port_that_is_taken_is_named() -> None:
+    async with serving() as (served, _):
+        port = int(served.url.rpartition(":")[2])
+        with pytest.raises(OSError, match=rf"^admin\.bind 127\.0\.0\.1:{port}: address already in use$"):
+            await Served(port).server.start()
+
+
+async def test_a_host_that_is_not_ours_is_named() -> None:
+    server = AdminServer(Address("192.0.2.1", 9404), empty, list, lambda _: None, 10)
+    with pytest.raises(OSError, match=r"admin\.bind 192\.0\.2\.1:9404: cannot assign requested address"):
+        await server.start()
+
+
+async def test_stop_frees_the_port() -> None:
+    served = Served(free_ports(1))
+    for _ in range(2):
+        await served.server.start()
+        await served.server.stop()
+        served = Served(int(served.url.rpartition(":")[2]))
+
+
+async def _read(client: aiohttp.ClientSession) -> bytes:
+    async with client.get("/metrics") as answer:
+        return await answer.read()

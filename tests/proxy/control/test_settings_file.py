@@ -1,0 +1,57 @@
+"""What SIGHUP says of sluice.yaml: what waits for a restart, or what is wrong; and no value of it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from config.loader import load_settings
+from proxy.control.settings_file import SettingsFile
+
+pytestmark = pytest.mark.asyncio
+
+GOOD = """\
+cluster: {name: demo, bootstrap: ["127.0.0.1:9092"], sasl: {mechanism: PLAIN, username: own-user, password_file: pw}}
+listeners:
+  - {name: A, bind: "127.0.0.1:1000", advertise: a.example, brokers: {"1": "1001"}}
+quotas: {store: {path: quotas.yaml}}
+"""
+
+
+async def said(folder: Path, text: str) -> list[Any]:
+    file = folder / "sluice.yaml"
+    (folder / "pw").write_text("canary")
+    (folder / "pw").chmod(0o600)
+    file.write_text(GOOD)
+    running = SettingsFile(file, load_settings(file))
+    file.write_text(text)
+    with capture_logs() as logs:
+        await running.compare()
+    return logs
+
+
+async def test_nothing_of_what_runs_already(tmp_path: Path) -> None:
+    assert await said(tmp_path, "# in other words\n" + GOOD) == []
+
+
+async def test_what_needs_a_restart_is_named_without_its_value(tmp_path: Path) -> None:
+    (line,) = await said(tmp_path, GOOD.replace("own-user", "another-user").replace("1001", "1002"))
+    assert (line["log_level"], line["settings"]) == ("warning", ["cluster.sasl.username", "listeners[0].brokers"])
+    assert "another-user" not in str(line)
+
+
+async def test_a_mistake_is_an_error_with_its_line(tmp_path: Path) -> None:
+    (line,) = await said(tmp_path, GOOD.replace("127.0.0.1:1000", "127.0.0.1:port"))
+    assert (line["log_level"], "sluice.yaml:3:" in line["problem"]) == ("error", True)
+    assert "listeners[0].bind" in line["problem"]
+
+
+async def test_a_file_that_it_names_and_that_cannot_be_used_is_an_error_too(tmp_path: Path) -> None:
+    (line,) = await said(tmp_path, GOOD.replace("password_file: pw", "password_file: gone"))
+    assert (line["log_level"], "sluice.yaml:1:" in line["problem"], "gone" in line["problem"]) == ("error", True, True)
+
+
+async def test_a_file_full_of_mistakes_is_a_bounded_number_of_lines(tmp_path: Path) -> None:
+    lines = await said(tmp_path, GOOD + "".join(f"key{number}: 1\n" for number in range(100)))
+    assert (len(lines), lines[-1]["further_problems"]) == (21, 80)

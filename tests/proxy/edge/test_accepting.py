@@ -1,0 +1,130 @@
+import asyncio
+import os
+import resource
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from structlog.testing import capture_logs
+
+from config.units import Address
+from proxy.edge import accepting
+from proxy.edge.accepting import Acceptor
+from proxy.edge.kernel import KEEPALIVE
+from tests.proxy.front import TIMEOUT_S, free_ports
+
+pytestmark = pytest.mark.asyncio
+
+
+class Taken:
+    def __init__(self, send_buffer_bytes: int = -1) -> None:
+        self.connections: list[tuple[socket.socket, Address, int | None]] = []
+        self.failures = 0
+        self.acceptor = Acceptor("PLAIN", self._take, self._fail, send_buffer_bytes)
+
+    def _take(self, client: socket.socket, peer: Address, node_id: int | None) -> None:
+        self.connections.append((client, peer, node_id))
+
+    def _fail(self) -> None:
+        self.failures += 1
+
+    async def until(self, number: int) -> None:
+        async with asyncio.timeout(TIMEOUT_S):
+            while len(self.connections) < number:
+                await asyncio.sleep(0.005)
+
+    def close(self) -> None:
+        self.acceptor.close()
+        for client, _, _ in self.connections:
+            client.close()
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    """Let the process open no further file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(name) for name in os.listdir("/proc/self/fd"))  # noqa: PTH208  names alone are wanted
+    spare = [os.dup(0)]
+    while spare[-1] < highest:
+        spare.append(os.dup(0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (spare[-1] + 1, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for descriptor in spare:
+            os.close(descriptor)
+
+
+async def test_every_connection_is_handed_on_with_its_peer_and_broker() -> None:
+    taken = Taken()
+    with free_ports(2) as (any_broker, broker_7):
+        taken.acceptor.listen("127.0.0.1", any_broker, None)
+        taken.acceptor.listen("127.0.0.1", broker_7, 7)
+    clients = [socket.create_connection(("127.0.0.1", port)) for port in [any_broker] + 100 * [broker_7]]
+    await taken.until(101)
+    assert {(str(peer), node_id) for _, peer, node_id in taken.connections} == {
+        ("{}:{}".format(*client.getsockname()), None if client is clients[0] else 7) for client in clients
+    }
+    assert not any(client.getblocking() for client, _, _ in taken.connections)
+    for client in clients:
+        client.close()
+    taken.close()
+
+
+async def test_connections_are_kept_alive_and_have_the_send_buffer_that_was_set() -> None:
+    taken = Taken(send_buffer_bytes=30_000)
+    with free_ports(1) as (port,):
+        taken.acceptor.listen("127.0.0.1", port, None)
+    with socket.create_connection(("127.0.0.1", port)):
+        await taken.until(1)
+        ((accepted, _, _),) = taken.connections
+        assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert [accepted.getsockopt(socket.IPPROTO_TCP, option) for option, _ in KEEPALIVE] == [60, 15, 4]
+        assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 60_000  # the kernel doubles it
+    taken.close()
+
+
+async def test_after_close_nothing_listens() -> None:
+    taken = Taken()
+    with free_ports(1) as (port,):
+        taken.acceptor.listen("127.0.0.1", port, None)
+    taken.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
+
+
+async def test_out_of_descriptors_connections_wait_and_are_taken_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accepting, "_PAUSE_S", 0.05)
+    taken = Taken()
+    with free_ports(1) as (port,):
+        taken.acceptor.listen("127.0.0.1", port, None)
+    clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(3)]
+    with capture_logs() as logs, no_descriptors():
+        async with asyncio.timeout(TIMEOUT_S):
+            while taken.failures < 2:
+                await asyncio.sleep(0.005)
+    assert taken.connections == []
+    assert taken.failures < 10, "it does not spin"
+    assert [line["event"] for line in logs] == ["cannot accept connections, trying again"]
+    await taken.until(3)
+    for client in clients:
+        client.close()
+    taken.close()
+
+
+async def test_a_pause_that_ends_after_close_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accepting, "_PAUSE_S", 0.01)
+    taken = Taken()
+    with free_ports(1) as (port,):
+        taken.acceptor.listen("127.0.0.1", port, None)
+    waiting = socket.create_connection(("127.0.0.1", port))
+    with no_descriptors():
+        async with asyncio.timeout(TIMEOUT_S):
+            while not taken.failures:
+                await asyncio.sleep(0.001)
+        taken.close()
+    await asyncio.sleep(0.05)
+    assert taken.connections == []
+    waiting.close()

@@ -1,0 +1,456 @@
+"""What clients say before their first frame, over real sockets: PROXY headers, garbage, nothing at all."""
+
+import asyncio
+import itertools
+import socket
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from ipaddress import ip_network
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from config.listener import ProxyProtocol
+from config.units import IpNumbers
+from protocol.errors import ProtocolError
+from proxy.edge.arrivals import LeftEarly, Pace, read_header
+from proxy.edge.drain import drain
+from proxy.edge.proxy_protocol import V2_SIGNATURE
+from tests.proxy.fake_broker import fake_broker
+from tests.proxy.front import TIMEOUT_S, Front, client, front
+from tests.proxy.pki import Pki
+from tests.proxy.playbook import list_offsets, request
+
+pytestmark = pytest.mark.asyncio
+
+TRUSTED = ProxyProtocol(networks=(ip_network("127.0.0.0/8"),))
+ELSEWHERE = ProxyProtocol(networks=(ip_network("10.0.0.0/8"),))
+V1 = b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 9092\r\n"
+V2 = V2_SIGNATURE + b"\x21\x11\0\x0f" + bytes([192, 0, 2, 7, 198, 51, 100, 1]) + b"\xdc\x04\x23\x84" + b"\x04\0\0"
+V6 = V2_SIGNATURE + b"\x21\x21\0\x24" + bytes(10) + b"\xff\xff\xc0\0\2\7" + bytes(16) + b"\xdc\x04\x23\x84"
+LOCAL = V2_SIGNATURE + b"\x20\0\0\0"
+UNKNOWN = b"PROXY UNKNOWN\r\n"
+SOURCE = "192.0.2.7:56324"
+
+
+def only_peer(proxy: Front) -> str:
+    (session,) = proxy.listener.sessions
+    return session.peer
+
+
+# ---------------------------------------------------------------------------------------------------- PROXY protocol
+
+
+@pytest.mark.parametrize("header", [V1, V2, V6], ids=["v1", "v2", "v2, an IPv4 address as IPv6"])
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "TLS"])
+async def test_the_header_says_who_the_client_is(pki: Pki, header: bytes, encrypted: bool) -> None:
+    tls, context = (pki.settings(), pki.client()) if encrypted else (None, None)
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        async with (
+            front(one, proxy_protocol=TRUSTED, tls=tls) as proxy,
+            client(proxy.port_1, context, first=header) as asking,
+        ):
+            assert await asking.ask(list_offsets(7)) == b"\0\0\0\7" + bytes(4)
+            assert only_peer(proxy) == SOURCE
+
+
+@pytest.mark.parametrize("header", [LOCAL, UNKNOWN], ids=["LOCAL", "UNKNOWN"])
+async def test_a_connection_of_the_load_balancers_own_keeps_its_address(header: bytes) -> None:
+    async with (
+        fake_broker() as one,
+        front(one, proxy_protocol=TRUSTED) as proxy,
+        client(proxy.bootstrap_port, first=header) as asking,
+    ):
+        await asking.ask(list_offsets(1))
+        assert only_peer(proxy) == "{}:{}".format(*asking.writer.get_extra_info("sockname"))
+
+
+async def test_a_request_in_one_segment_with_the_header() -> None:
+    async with (
+        fake_broker() as one,
+        front(one, proxy_protocol=TRUSTED) as proxy,
+        client(proxy.bootstrap_port, first=V2 + list_offsets(7)) as asking,
+    ):
+        assert await asking.ask(b"") == b"\0\0\0\7" + bytes(4)
+
+
+@pytest.mark.parametrize("first", [list_offsets(1), b"\x16\x03\x01\x02\0", b"GET / HTTP/1.1\r\n\r\n"])
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "TLS"])
+async def test_from_a_listed_network_the_header_is_required(pki: Pki, first: bytes, encrypted: bool) -> None:
+    tls = pki.settings() if encrypted else None
+    async with fake_broker() as one, front(one, proxy_protocol=TRUSTED, tls=tls) as proxy:
+        async with client(proxy.bootstrap_port, first=first) as asking:
+            assert await asking.closed()
+        await proxy.until_rejected("proxy_protocol_missing")
+
+
+async def test_a_header_that_is_wrong() -> None:
+    async with fake_broker() as one, front(one, proxy_protocol=TRUSTED) as proxy:
+        async with client(proxy.bootstrap_port, first=b"PROXY TCP4 not-an-address\r\n") as asking:
+            assert await asking.closed()
+        await proxy.until_rejected("proxy_protocol_invalid")
+
+
+async def test_a_header_that_ends_early() -> None:
+    async with fake_broker() as one, front(one, proxy_protocol=TRUSTED) as proxy:
+        async with client(proxy.bootstrap_port, first=V2[:20]):
+            pass
+        await proxy.until_rejected("proxy_protocol_invalid")
+
+
+@pytest.mark.parametrize("header", [V1, V2], ids=["v1", "v2"])
+@pytest.mark.parametrize("protocol", [ELSEWHERE, None], ids=["not from here", "from nowhere"])
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "TLS"])
+async def test_from_elsewhere_a_header_is_refused(
+    pki: Pki, header: bytes, protocol: ProxyProtocol | None, encrypted: bool
+) -> None:
+    tls = pki.settings() if encrypted else None
+    async with fake_broker() as one, front(one, proxy_protocol=protocol, tls=tls) as proxy:
+        async with client(proxy.bootstrap_port, first=header) as asking:
+            assert await asking.closed()
+        await proxy.until_rejected("proxy_protocol_not_allowed")
+
+
+async def test_from_elsewhere_clients_are_served_directly(pki: Pki) -> None:
+    async with (
+        fake_broker() as one,
+        front(one, proxy_protocol=ELSEWHERE, tls=pki.settings()) as proxy,
+        client(proxy.bootstrap_port, pki.client()) as asking,
+    ):
+        await asking.ask(list_offsets(1))
+        assert only_peer(proxy).startswith("127.0.0.1:")
+
+
+@pytest.mark.parametrize("options", [{"proxy_protocol": TRUSTED}, {"tls": None}, {}], ids=["PROXY", "TLS", "plain"])
+async def test_a_health_check_is_no_error(pki: Pki, options: dict[str, object]) -> None:
+    if "tls" in options:
+        options = {"tls": pki.settings()}
+    async with fake_broker() as one:
+        with capture_logs() as logs:
+            async with front(one, **options) as proxy:
+                for _ in range(3):
+                    async with client(proxy.bootstrap_port):
+                        pass
+                async with asyncio.timeout(TIMEOUT_S):
+                    while proxy.stats.sessions.total() or proxy.stats.connections["PLAIN", "accepted"] < 3:
+                        await asyncio.sleep(0.005)
+                assert proxy.rejected() == {}
+                assert proxy.stats.connections["PLAIN", "left_early"] == 3
+                assert len(one.requests) == len(one.connections) == 1, "the proxy's own"
+        assert [line for line in logs if line["log_level"] in ("warning", "error")] == []
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from([V1, V2, V6, LOCAL, UNKNOWN]), st.lists(st.integers(0, 60), max_size=5), st.binary(max_size=100))
+async def test_the_header_is_read_exactly_however_it_is_cut(header: bytes, cuts: list[int], behind: bytes) -> None:
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    try:
+        reading = asyncio.ensure_future(read_header(near))
+        data = header + behind
+        borders = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
+        for start, end in itertools.pairwise(borders):
+            far.send(data[start:end])
+            for _ in range(4):
+                await asyncio.sleep(0)
+        async with asyncio.timeout(TIMEOUT_S):
+            assert (await reading).length_bytes == len(header)
+        far.shutdown(socket.SHUT_WR)
+        assert b"".join(iter(lambda: near.recv(1000), b"")) == behind
+    finally:
+        near.close()
+        far.close()
+
+
+@settings(max_examples=150)
+@given(st.sampled_from([b"", b"PROXY ", b"PROXY TCP4 ", V2_SIGNATURE, V2[:14]]), st.binary(max_size=60))
+async def test_any_bytes_are_a_header_or_refused(beginning: bytes, rest: bytes) -> None:
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    try:
+        far.send(beginning + rest + b" ")
+        far.close()
+        async with asyncio.timeout(TIMEOUT_S):
+            try:
+                header = await read_header(near)
+            except (ProtocolError, LeftEarly):
+                return
+        left = b"".join(iter(lambda: near.recv(1000), b""))
+        assert header.length_bytes + len(left) == len(beginning + rest) + 1
+    finally:
+        near.close()
+
+
+# ---------------------------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize("first", [list_offsets(1), b"GET / HTTP/1.1\r\n\r\n", b"\x80", b"\x16\x04\x01", b"\0"])
+async def test_garbage_on_a_tls_port(pki: Pki, first: bytes) -> None:
+    async with fake_broker() as one, front(one, tls=pki.settings()) as proxy:
+        async with client(proxy.bootstrap_port, first=first) as asking:
+            assert await asking.closed()
+        await proxy.until_rejected("not_tls")
+
+
+@pytest.mark.parametrize("first", [b"\x16\x03\x01\x00\x05hello", b"\x16\x03\x03\xff\xff" + bytes(100)])
+async def test_garbage_that_begins_like_tls(pki: Pki, first: bytes) -> None:
+    async with fake_broker() as one, front(one, tls=pki.settings()) as proxy:
+        async with client(proxy.bootstrap_port, first=first) as asking:
+            await asyncio.wait_for(asking._reader.read(), TIMEOUT_S)  # perhaps an alert, then the end
+        await proxy.until_rejected("tls_handshake")
+
+
+async def test_tls_on_a_plain_port(pki: Pki) -> None:
+    async with fake_broker() as one, front(one) as proxy:
+        with pytest.raises(OSError):  # noqa: PT011  a reset, an end within the handshake: the loop's choice
+            async with client(proxy.bootstrap_port, pki.client()):
+                pass
+        await proxy.until_rejected("tls_on_plaintext")
+
+
+async def test_a_client_that_leaves_in_the_handshake(pki: Pki) -> None:
+    async with fake_broker() as one, front(one, tls=pki.settings()) as proxy:
+        async with client(proxy.bootstrap_port, first=b"\x16\x03\x01\x02\0\x01"):
+            pass
+        await proxy.until_rejected("tls_handshake")
+
+
+async def test_what_a_client_sent_is_not_quoted(pki: Pki) -> None:
+    secret = b"\0alice\0canary-secret"
+    async with fake_broker() as one:
+        with capture_logs() as logs:
+            for options in ({"tls": pki.settings()}, {"proxy_protocol": TRUSTED}):
+                async with front(one, **options) as proxy:
+                    async with client(proxy.bootstrap_port, first=request(36, 1, 1, secret)) as asking:
+                        assert await asking.closed()
+                    async with client(proxy.bootstrap_port, first=b"PROXY TCP4 canary-secret 1 2 3\r\n") as asking:
+                        assert await asking.closed()
+        assert any(line["event"] == "connection closed" for line in logs)
+        assert "canary" not in repr(logs)
+
+
+# ----------------------------------------------------------------------------------------------------------- deadlines
+
+
+@pytest.mark.parametrize("first", [b"", b"\x16\x03\x01\x02\0\x01\0\x01\xfc"], ids=["silence", "half a hello"])
+async def test_a_tls_handshake_has_a_deadline(pki: Pki, first: bytes) -> None:
+    async with fake_broker() as one, front(one, tls=pki.settings(), authentication_timeout_s=0.05) as proxy:
+        async with client(proxy.bootstrap_port, first=first) as waiting:
+            assert await waiting.closed()
+        await proxy.until_rejected("authentication_timeout")
+
+
+async def test_a_client_that_drips_bytes_gains_no_time(pki: Pki) -> None:
+    """The deadline is absolute: an idle timer would start again with every byte."""
+    options = {"tls": pki.settings(), "proxy_protocol": TRUSTED, "authentication_timeout_s": 0.2}
+    async with fake_broker() as one, front(one, **options) as proxy:
+        async with client(proxy.bootstrap_port) as dripping:
+            closing = asyncio.ensure_future(dripping.closed())
+            for byte in b"PROXY UNKNOWN " + b"x" * 80:
+                if closing.done():
+                    break
+                dripping.writer.write(bytes([byte]))
+                await asyncio.sleep(0.01)
+            assert await closing
+        await proxy.until_rejected("authentication_timeout")
+
+
+async def test_sasl_has_the_same_deadline() -> None:
+    async with fake_broker() as one:
+        one.padding = 2  # as an empty ApiVersions answer has
+        options = {"authentication": "sasl", "authentication_timeout_s": 0.1}
+        async with front(one, **options) as proxy, client(proxy.bootstrap_port) as waiting:
+            await waiting.ask(request(18, 0, 1))
+            assert await waiting.closed()
+            await proxy.until_rejected("authentication_timeout")
+            assert proxy.listener._deadlines == {}
+
+
+async def test_who_is_authenticated_or_gone_has_no_deadline_any_more() -> None:
+    async with fake_broker() as one:
+        one.padding = 2  # as an empty ApiVersions answer has
+        options = {"authentication": "sasl", "authentication_timeout_s": 0.6}
+        async with front(one, **options) as proxy:
+            async with client(proxy.bootstrap_port) as leaving:
+                await leaving.ask(request(18, 0, 1))
+            async with client(proxy.bootstrap_port) as staying:
+                await staying.ask(list_offsets(1))  # answered: the broker demands nothing of this client
+                await asyncio.sleep(0.7)
+                await staying.ask(list_offsets(2))
+            assert proxy.rejected() == {}
+            assert proxy.listener._deadlines == {}
+
+
+@pytest.mark.parametrize("first", [b"", list_offsets(1)[:13]], ids=["silence", "half a head"])
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "TLS"])
+async def test_a_first_request_has_the_same_deadline(pki: Pki, first: bytes, encrypted: bool) -> None:
+    tls, context = (pki.settings(), pki.client()) if encrypted else (None, None)
+    async with fake_broker() as one, front(one, tls=tls, authentication_timeout_s=0.3) as proxy:
+        async with client(proxy.bootstrap_port, context) as waiting:
+            waiting.writer.write(first)
+            assert await waiting.closed()
+        await proxy.until_rejected("authentication_timeout")
+        assert len(one.connections) == 1, "the proxy's own"
+
+
+# ---------------------------------------------------------------------------------------------------- limits and drain
+
+
+async def until(number: int, taken: Callable[[], int]) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
+        while taken() != number:
+            await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "TLS"])
+async def test_silent_connections_cost_no_broker_and_leave_room(pki: Pki, encrypted: bool) -> None:
+    """The oldest goes, of the address that has most of them: who speaks at once is served."""
+    tls, context = (pki.settings(), pki.client()) if encrypted else (None, None)
+    async with fake_broker() as one, AsyncExitStack() as stack:
+        proxy = await stack.enter_async_context(front(one, tls=tls, limits={"connections_before_request": 5}))
+        proxy.places.grace_s = 0.0
+        silent = [await stack.enter_async_context(client(proxy.bootstrap_port)) for _ in range(20)]
+        await until(15, lambda: proxy.rejected().get("connections_before_request", 0))
+        for gone in silent[:15]:
+            assert await gone.closed()
+        assert (proxy.places.taken, proxy.places.before_request, len(one.connections)) == (5, 5, 1)
+        speaking = await stack.enter_async_context(client(proxy.bootstrap_port, context))
+        await speaking.ask(list_offsets(1))
+        assert (proxy.places.taken, proxy.places.before_request, len(one.connections)) == (5, 4, 2)
+
+
+async def test_a_flood_within_one_turn_of_the_loop_leaves_nothing_behind() -> None:
+    """Connections that make room before anybody has looked at them are closed, too."""
+    async with fake_broker() as one, front(one, limits={"connections_before_request": 3}) as proxy:
+        proxy.places.grace_s = 0.0
+        flood = [socket.create_connection(("127.0.0.1", proxy.bootstrap_port)) for _ in range(40)]
+        await until(37, lambda: proxy.rejected().get("connections_before_request", 0))
+        await until(3, proxy.stats.sessions.total)
+        for gone in flood[:37]:
+            gone.settimeout(TIMEOUT_S)
+            assert gone.recv(1) == b""
+        for each in flood:
+            each.close()
+        await until(0, lambda: proxy.places.taken)
+        assert (proxy.stats.sessions.total(), proxy.listener._arriving) == (0, {})
+
+
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "TLS"])
+async def test_one_address_may_have_so_many_and_no_more(pki: Pki, encrypted: bool) -> None:
+    tls, context = (pki.settings(), pki.client()) if encrypted else (None, None)
+    async with fake_broker() as one, AsyncExitStack() as stack:
+        proxy = await stack.enter_async_context(front(one, tls=tls, limits={"connections_per_ip": 2}))
+        first = await stack.enter_async_context(client(proxy.bootstrap_port, context))
+        await first.ask(list_offsets(1))
+        second = await stack.enter_async_context(client(proxy.bootstrap_port))
+        await until(2, lambda: proxy.places.taken)
+        async with client(proxy.bootstrap_port) as third:
+            assert await third.closed()
+        assert proxy.rejected() == {"connections_per_ip": 1}
+        second.writer.close()
+        await until(1, lambda: proxy.places.taken)
+        async with client(proxy.bootstrap_port, context) as again:
+            await again.ask(list_offsets(2))
+
+
+async def test_behind_a_load_balancer_an_address_is_the_one_that_it_names() -> None:
+    limits = {"connections_per_ip": 2, "connections_per_ip_overrides": IpNumbers((("192.0.2.7", 1),))}
+    async with fake_broker() as one, AsyncExitStack() as stack:
+        proxy = await stack.enter_async_context(front(one, proxy_protocol=TRUSTED, limits=limits))
+        seven = await stack.enter_async_context(client(proxy.bootstrap_port, first=V1))
+        await seven.ask(list_offsets(1))
+        for header in (V2, V6):
+            async with client(proxy.bootstrap_port, first=header) as another:
+                assert await another.closed()
+        for number in (1, 2):
+            other = V1.replace(b"192.0.2.7", b"192.0.2.8")
+            eight = await stack.enter_async_context(client(proxy.bootstrap_port, first=other))
+            await eight.ask(list_offsets(number))
+        assert proxy.rejected() == {"connections_per_ip": 2}
+
+
+async def test_a_place_is_taken_until_the_descriptors_are_closed() -> None:
+    async with fake_broker() as one:
+        one.padding = 100_000
+        async with front(one) as proxy, client(proxy.bootstrap_port) as slow:
+            for number in range(100):
+                slow.writer.write(list_offsets(number))
+            await until(1, lambda: len(proxy.listener.sessions))
+            (session,) = proxy.listener.sessions
+            await until(1, lambda: session._client_blocked)
+            session.close()
+            assert (len(proxy.listener.sessions), proxy.places.taken) == (0, 1)
+            slow.writer.transport.abort()
+            await until(0, lambda: proxy.places.taken)
+
+
+async def test_so_many_handshakes_begin_in_a_turn_and_the_rest_in_order() -> None:
+    pace = Pace(2)
+    passed: list[int] = []
+
+    async def handshake(number: int) -> None:
+        await pace.turn()
+        passed.append(number)
+
+    tasks = [asyncio.ensure_future(handshake(number)) for number in range(7)]
+    counts = []
+    await asyncio.sleep(0)
+    tasks[3].cancel()
+    while len(passed) < 6:
+        counts.append(len(passed))
+        await asyncio.sleep(0)
+    assert passed == [0, 1, 2, 4, 5, 6]
+    assert max(later - earlier for earlier, later in itertools.pairwise([0, *counts, 6])) <= 2
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await pace.turn()
+
+
+async def test_handshakes_count_for_the_limit(pki: Pki) -> None:
+    async with (
+        fake_broker() as one,
+        front(one, tls=pki.settings(), limit=1) as proxy,
+        client(proxy.bootstrap_port, first=b"\x16\x03"),
+    ):
+        async with asyncio.timeout(TIMEOUT_S):
+            while not proxy.stats.sessions.total():
+                await asyncio.sleep(0.005)
+        async with client(proxy.bootstrap_port) as second:
+            assert await second.closed()
+        assert proxy.stats.connections["PLAIN", "refused_limit"] == 1
+
+
+@pytest.mark.parametrize("first", [b"", b"\x16\x03\x01\x02\0\x01", V1, V1 + b"\x16\x03\x01\x02\0\x01"])
+async def test_a_drain_cuts_off_who_has_no_session_yet(pki: Pki, first: bytes) -> None:
+    protocol = TRUSTED if first.startswith(b"PROXY") else None
+    async with fake_broker() as one, front(one, tls=pki.settings(), proxy_protocol=protocol) as proxy:
+        async with client(proxy.bootstrap_port, first=first) as greeting:
+            async with asyncio.timeout(TIMEOUT_S):
+                while not proxy.stats.sessions.total():
+                    await asyncio.sleep(0.005)
+            await asyncio.sleep(0.02)
+            proxy.listener.close()
+            assert await drain(list(proxy.listener.sessions), TIMEOUT_S) == 0
+            assert await greeting.closed()
+        assert proxy.rejected() == {}
+        assert proxy.stats.sessions.total() == 0
+
+
+async def test_handshakes_go_on_after_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    pace = Pace(1)
+    go_on = pace._next
+    left = [1]
+
+    def fail_once() -> None:
+        if left:
+            left.clear()
+            raise KeyError
+        go_on()
+
+    monkeypatch.setattr(pace, "_next", fail_once)
+    async with asyncio.timeout(TIMEOUT_S):
+        for _ in range(5):
+            await pace.turn()
+    assert not left

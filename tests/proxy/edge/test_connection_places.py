@@ -1,0 +1,117 @@
+"""Who gets a place, who is refused, and who has to make room."""
+
+import pytest
+
+from protocol.errors import Cause, ProtocolError
+from proxy.edge.connection_places import GRACE_S, FullError, Places
+
+
+class Guest:
+    def __init__(self, taken: Places, host: str, now_s: float = 0.0) -> None:
+        self.why: Cause | None = None
+        self.place = taken.enter(host, now_s, self.make_room)
+
+    def make_room(self, error: ProtocolError) -> None:
+        self.why = error.cause
+
+
+def places(
+    most: int = 100, most_of_ip: int | None = 100, before_request: int = 100, overrides: dict[str, int] | None = None
+) -> Places:
+    return Places(most=most, most_of_ip=most_of_ip, overrides=overrides or {}, most_before_request=before_request)
+
+
+def enter(taken: Places, *hosts: str, settled: bool = False, now_s: float = 0.0) -> list[Guest]:
+    guests = []
+    for host in hosts:
+        guests.append(Guest(taken, host, now_s))
+        if settled:
+            taken.settle(guests[-1].place)
+    return guests
+
+
+def test_of_one_address_there_are_half_at_most_unless_it_is_said() -> None:
+    taken = places(most=10, most_of_ip=None)
+    enter(taken, *["10.0.0.1"] * 5, settled=True)
+    with pytest.raises(ProtocolError, match="connections_per_ip") as refused:
+        Guest(taken, "10.0.0.1")
+    assert refused.value.cause is Cause.CONNECTIONS_PER_IP
+    enter(taken, *["10.0.0.2"] * 5, settled=True)
+    assert taken.taken == 10
+
+
+def test_an_address_may_have_a_number_of_its_own() -> None:
+    taken = places(most_of_ip=1, overrides={"10.0.0.1": 3, "10.0.0.9": 0})
+    enter(taken, *["10.0.0.1"] * 3)
+    for host in ("10.0.0.1", "10.0.0.9"):
+        with pytest.raises(ProtocolError):
+            Guest(taken, host)
+
+
+def test_a_place_is_given_back_once() -> None:
+    taken = places(most_of_ip=2)
+    first, _ = enter(taken, "10.0.0.1", "10.0.0.1")
+    first.place.end_lost()
+    first.place.end_lost()
+    assert taken.taken == taken.before_request == 1
+    enter(taken, "10.0.0.1")
+    with pytest.raises(ProtocolError):
+        Guest(taken, "10.0.0.1")
+
+
+def test_the_oldest_of_the_address_with_most_of_them_makes_room() -> None:
+    taken = places(before_request=4)
+    crowd = enter(taken, "10.0.0.1", "10.0.0.2", "10.0.0.2", "10.0.0.3")
+    newcomers = enter(taken, "10.0.0.4", "10.0.0.4", now_s=GRACE_S)
+    assert [guest.why for guest in crowd] == [
+        Cause.CONNECTIONS_BEFORE_REQUEST,  # with one each, the oldest
+        Cause.CONNECTIONS_BEFORE_REQUEST,  # of the address that had two
+        None,
+        None,
+    ]
+    assert [guest.why for guest in newcomers] == [None, None]
+    assert taken.taken == taken.before_request == 4
+
+
+def test_in_a_storm_those_that_have_just_come_stay_and_all_that_are_too_many_go_later() -> None:
+    taken = places(before_request=2)
+    storm = enter(taken, "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", now_s=1.0)
+    assert taken.before_request == 4
+    enter(taken, "10.0.0.5", now_s=1.0 + GRACE_S)
+    assert [guest.why is None for guest in storm] == [False, False, False, True]
+    assert taken.before_request == 2
+
+
+def test_who_has_sent_a_request_makes_room_for_nobody() -> None:
+    taken = places(most=3, before_request=2)
+    served = enter(taken, *["10.0.0.1"] * 3, settled=True)
+    with pytest.raises(FullError):
+        Guest(taken, "10.0.0.2")
+    assert [guest.why for guest in served] == [None] * 3
+
+
+def test_silent_connections_take_no_place_from_others_when_all_are_taken() -> None:
+    taken = places(most=4)
+    enter(taken, "10.0.0.1", settled=True)
+    silent = enter(taken, *["10.0.0.2"] * 3)
+    with pytest.raises(FullError):  # they have just come
+        Guest(taken, "10.0.0.3", GRACE_S - 0.1)
+    enter(taken, "10.0.0.3", now_s=GRACE_S)
+    assert [guest.why is None for guest in silent] == [False, True, True]
+    with pytest.raises(FullError):  # an address does not push out its own, or another with as few
+        Guest(taken, "10.0.0.2", GRACE_S)
+    assert taken.taken == 4
+
+
+def test_behind_a_load_balancer_the_named_address_counts() -> None:
+    taken = places(most_of_ip=1)
+    first, second, third = enter(taken, "", "", "")
+    taken.name(first.place, "10.0.0.1")
+    with pytest.raises(ProtocolError):
+        taken.name(second.place, "10.0.0.1")
+    second.place.end_lost()
+    third.place.end_lost()
+    taken.name(third.place, "10.0.0.2")  # it had to make room meanwhile
+    assert (taken.taken, taken.before_request) == (1, 1)
+    first.place.end_lost()
+    enter(taken, "10.0.0.1")

@@ -1,0 +1,44 @@
+"""What may come first, and what may not: nothing is spent on it before it is known for a request."""
+
+import pytest
+
+from protocol.errors import Cause, ProtocolError
+from proxy.edge.first_request import is_request
+from tests.proxy.playbook import Play, list_offsets, produce, request
+
+RULES = Play().rules
+
+
+@pytest.mark.parametrize("first", [list_offsets(1), produce(1, 500_000), request(18, 0, 1), request(18, 99, 1)])
+def test_its_head_is_enough(first: bytes) -> None:
+    assert [is_request(first[:end], RULES, authenticated=True) for end in (0, 3, 13, 14, len(first))] == [
+        False,
+        False,
+        False,
+        True,
+        True,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first", "cause"),
+    [
+        (b"\x16\x03\x01\x02", Cause.TLS_ON_PLAINTEXT),
+        (b"GET / HTTP/1.1\r\n", Cause.FRAME_TOO_LARGE),
+        (b"\0\0\0\1", Cause.FRAME_TOO_SHORT),
+        (request(99, 0, 1), Cause.UNKNOWN_API),
+        (request(0, 99, 1), Cause.UNSUPPORTED_VERSION),
+        (b"\0\0\0\x20\x60\x1e" + bytes(30), Cause.UNKNOWN_API),
+    ],
+)
+def test_anything_else_is_refused(first: bytes, cause: Cause) -> None:
+    with pytest.raises(ProtocolError) as refused:
+        is_request(first, RULES, authenticated=True)
+    assert refused.value.cause is cause
+
+
+def test_where_sasl_is_demanded_a_token_may_come_first_and_requests_are_small() -> None:
+    assert is_request(b"\0\0\0\x20\x60\x1e" + bytes(30), RULES, authenticated=False)
+    with pytest.raises(ProtocolError) as refused:
+        is_request(produce(1, 2000), RULES, authenticated=False)
+    assert refused.value.cause is Cause.FRAME_TOO_LARGE

@@ -1,0 +1,458 @@
+"""TLS to clients, over real sockets: who is let in, as whom, to which broker, and why not."""
+
+import asyncio
+import datetime
+import os
+import socket
+import ssl
+import sys
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import trustme
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+from structlog.testing import capture_logs
+
+from proxy.edge import transports
+from proxy.edge.tls import client_context, ignore_undecodable_names
+from tests.proxy.fake_broker import fake_broker
+from tests.proxy.front import TIMEOUT_S, Front, client, front
+from tests.proxy.pki import Pki
+from tests.proxy.playbook import PRODUCER, heartbeat, list_offsets, produce
+
+pytestmark = pytest.mark.asyncio
+
+VERSIONS = pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])
+SNI = {"advertise": "boot.kafka.test", "broker_host": "B{node_id}.kafka.test"}
+
+
+def only_user(proxy: Front) -> str:
+    (session,) = proxy.listener.sessions
+    return session.requests.user
+
+
+def common_name(der: bytes) -> str:
+    (name,) = x509.load_der_x509_certificate(der).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(name.value)
+
+
+async def refused(proxy: Front, tls: ssl.SSLContext, cause: str, name: str = "127.0.0.1") -> str:
+    """Connect, be refused for ``cause``, and return how OpenSSL calls the alert that the client got or gave."""
+
+    def connect() -> str:
+        # Not by the loop: as clients too, asyncio and uvloop keep their alerts to themselves.
+        try:
+            with (
+                socket.create_connection(("127.0.0.1", proxy.bootstrap_port), TIMEOUT_S) as plain,
+                tls.wrap_socket(plain, server_hostname=name) as encrypted,
+            ):
+                encrypted.sendall(list_offsets(1))
+                return "closed" if encrypted.recv(1) == b"" else "served"
+        except ssl.SSLError as error:
+            return error.reason
+        except OSError:
+            return "reset"
+
+    said = await asyncio.to_thread(connect)
+    await proxy.until_rejected(cause)
+    return said
+
+
+# ---------------------------------------------------------------------------------------------------------- handshakes
+
+
+@VERSIONS
+async def test_a_client_without_a_certificate_is_anonymous(pki: Pki, version: ssl.TLSVersion) -> None:
+    context = pki.client()
+    context.minimum_version = context.maximum_version = version
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        async with front(one, tls=pki.settings()) as proxy, client(proxy.port_1, context) as asking:
+            assert await asking.ask(list_offsets(7)) == b"\0\0\0\7" + bytes(4)
+            assert only_user(proxy) == "ANONYMOUS"
+            (session,) = proxy.listener.sessions
+            assert session.peer == "{}:{}".format(*asking.writer.get_extra_info("sockname"))
+
+
+@VERSIONS
+@pytest.mark.parametrize("wanted", ["requested", "required"])
+async def test_a_certificate_names_the_user(pki: Pki, version: ssl.TLSVersion, wanted: str) -> None:
+    context = pki.client("alice")
+    context.minimum_version = context.maximum_version = version
+    async with fake_broker() as one:
+        settings = pki.settings(client_authentication=wanted)
+        async with front(one, tls=settings) as proxy, client(proxy.bootstrap_port, context) as asking:
+            await asking.ask(list_offsets(1))
+            assert only_user(proxy).startswith("CN=alice,")
+
+
+async def test_one_may_do_without_a_certificate_that_is_only_requested(pki: Pki) -> None:
+    async with fake_broker() as one:
+        settings = pki.settings(client_authentication="requested")
+        async with front(one, tls=settings) as proxy, client(proxy.bootstrap_port, pki.client()) as asking:
+            await asking.ask(list_offsets(1))
+            assert only_user(proxy) == "ANONYMOUS"
+
+
+async def test_with_sasl_a_certificate_lets_in_and_names_nobody(pki: Pki) -> None:
+    async with fake_broker() as one:
+        options = {"tls": pki.settings(client_authentication="required"), "authentication": "sasl"}
+        async with front(one, **options) as proxy, client(proxy.bootstrap_port, pki.client("alice")) as asking:
+            await asking.ask(list_offsets(1))
+            assert only_user(proxy) == "ANONYMOUS"
+
+
+async def test_a_name_of_ours_is_nobodys(pki: Pki) -> None:
+    settings = pki.settings(client_authentication="required")
+    async with fake_broker() as one, front(one, tls=settings, name_of=common_name) as proxy:
+        async with client(proxy.bootstrap_port, pki.client("alice")) as asking:
+            await asking.ask(list_offsets(1))
+            assert only_user(proxy) == "alice"
+        async with asyncio.timeout(TIMEOUT_S):
+            while proxy.listener.sessions:
+                await asyncio.sleep(0.005)
+        async with client(proxy.bootstrap_port, pki.client("sluice:token:abc")) as asking:
+            await asking.ask(list_offsets(1))
+            assert only_user(proxy) == "sluice:reserved"
+
+
+async def test_a_certificate_that_names_nobody_is_refused(pki: Pki) -> None:
+    def nobody(der: bytes) -> str:
+        raise ValueError("no rule fits")
+
+    settings = pki.settings(client_authentication="required")
+    async with fake_broker() as one, front(one, tls=settings, name_of=nobody) as proxy:
+        await refused(proxy, pki.client("alice"), "principal_mapping")
+
+
+async def test_what_is_wrong_with_a_client_is_counted_and_said_to_it(pki: Pki) -> None:
+    required = pki.settings(client_authentication="required")
+    foreign = pki.client("alice", ca=trustme.CA())
+    distrustful = ssl.create_default_context()
+    old = pki.client("alice")
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+    weak = pki.client("alice")
+    weak.maximum_version = ssl.TLSVersion.TLSv1_2
+    weak.set_ciphers("AES128-SHA")
+    modern = pki.settings(client_authentication="required", minimum_version="TLSv1.3")
+    cases = [
+        (required, pki.client(), "client_certificate_missing", "TLSV13_ALERT_CERTIFICATE_REQUIRED"),
+        (required, foreign, "client_certificate_invalid", "TLSV1_ALERT_UNKNOWN_CA"),
+        (required, weak, "tls_cipher", "SSLV3_ALERT_HANDSHAKE_FAILURE"),
+        (modern, old, "tls_version", "TLSV1_ALERT_PROTOCOL_VERSION"),
+        (required, distrustful, "certificate_refused", "CERTIFICATE_VERIFY_FAILED"),  # its own alert, that is
+    ]
+    for settings, context, cause, alert in cases:
+        async with fake_broker() as one, front(one, tls=settings) as proxy:
+            assert await refused(proxy, context, cause) == alert
+
+
+async def test_a_cipher_that_the_operator_chose(pki: Pki) -> None:
+    context = pki.client()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    settings = pki.settings(ciphers="ECDHE-ECDSA-CHACHA20-POLY1305")
+    async with fake_broker() as one, front(one, tls=settings) as proxy, client(proxy.bootstrap_port, context) as asking:
+        assert asking.writer.get_extra_info("cipher")[0] == "ECDHE-ECDSA-CHACHA20-POLY1305"
+
+
+async def test_nothing_is_compressed_or_negotiated_again(pki: Pki) -> None:
+    context = client_context(pki.settings())
+    assert context.options & ssl.OP_NO_COMPRESSION
+    assert context.options & ssl.OP_NO_RENEGOTIATION
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+
+
+# ---------------------------------------------------------------------------------------------------------- resumption
+
+
+def resumed(port: int, context: ssl.SSLContext, names: list[str]) -> list[bool]:
+    """Connect under one name after the other with the first one's session; returns whether it was resumed."""
+    session = None
+    reused = []
+    for name in names:
+        with (
+            socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as plain,
+            context.wrap_socket(plain, server_hostname=name, session=session) as tls,
+        ):
+            tls.sendall(list_offsets(1))
+            assert len(tls.recv(100)) == 12
+            session = session or tls.session
+            reused.append(bool(tls.session_reused))
+    return reused
+
+
+@VERSIONS
+async def test_a_resumed_session_has_its_user_and_its_broker(pki: Pki, version: ssl.TLSVersion) -> None:
+    context = pki.client("alice")
+    context.minimum_version = context.maximum_version = version
+    users: list[str] = []
+    async with fake_broker() as one, fake_broker() as two:
+        one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", two.port)}
+        settings = pki.settings(client_authentication="required")
+        async with front(one, tls=settings, **SNI) as proxy:
+            begin = proxy.listener._arrivals._begin
+
+            def noted(arrival: object, end: transports.ClientEnd, begun: bytes) -> object:
+                session = begin(arrival, end, begun)  # type: ignore[arg-type]  # an Arrival
+                assert session is not None
+                users.append(session.requests.user)
+                return session
+
+            proxy.listener._arrivals._begin = noted  # type: ignore[assignment]  # the same with a witness
+            names = ["b2.kafka.test", "b2.kafka.test", "b2.kafka.test"]
+            assert await asyncio.to_thread(resumed, proxy.bootstrap_port, context, names) == [False, True, True]
+            assert len(two.requests) == 3
+            assert [user.split(",")[0] for user in users] == ["CN=alice"] * 3
+
+
+async def test_no_session_outlives_a_change_of_the_authorities(pki: Pki) -> None:
+    context = pki.client("alice")
+    async with fake_broker() as one, front(one, tls=pki.settings(client_authentication="required")) as proxy:
+        names = ["127.0.0.1"]
+        assert await asyncio.to_thread(resumed, proxy.bootstrap_port, context, names * 2) == [False, True]
+        trustme.CA().cert_pem.write_to_path(pki.ca_file)
+        await proxy.listener.reload_tls()
+        await refused(proxy, context, "client_certificate_invalid")
+
+
+# ----------------------------------------------------------------------------------------------------------------- SNI
+
+
+async def test_a_host_for_each_broker_on_one_port(pki: Pki) -> None:
+    context = pki.client()
+    async with fake_broker() as one, fake_broker() as two:
+        one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", two.port)}
+        async with front(one, tls=pki.settings(), **SNI) as proxy:
+            before = len(one.requests)
+            async with client(proxy.bootstrap_port, context, "b2.KAFKA.test") as to_two:
+                await to_two.ask(list_offsets(1))
+            assert (len(one.requests) - before, len(two.requests)) == (0, 1)
+            async with client(proxy.bootstrap_port, context, "B1.kafka.test") as to_one:
+                await to_one.ask(list_offsets(1))
+            assert (len(one.requests) - before, len(two.requests)) == (1, 1)
+            assert proxy.listener.advertise([]) == {
+                1: (b"B1.kafka.test", proxy.bootstrap_port),
+                2: (b"B2.kafka.test", proxy.bootstrap_port),
+            }
+
+
+async def test_the_advertised_host_or_none_is_any_broker(pki: Pki) -> None:
+    nameless = pki.client()
+    nameless.check_hostname = False
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        async with front(one, tls=pki.settings(), **SNI) as proxy:
+            for context, name in ((pki.client(), "BOOT.kafka.test"), (nameless, "127.0.0.1")):  # an address is no SNI
+                async with client(proxy.bootstrap_port, context, name) as asking:
+                    await asking.ask(list_offsets(1))
+
+
+@pytest.mark.parametrize("name", ["b3.kafka.test", "b01.kafka.test", "b1.kafka.test.example", "other.kafka.test"])
+async def test_an_unknown_host_is_told_so_and_logged(pki: Pki, name: str) -> None:
+    context = pki.client()
+    context.check_hostname = False
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        with capture_logs() as logs:
+            async with front(one, tls=pki.settings(), **SNI) as proxy:
+                assert await refused(proxy, context, "unknown_sni", name) == "TLSV1_UNRECOGNIZED_NAME"
+        (line,) = [line for line in logs if line["event"] == "connection closed"]
+        assert repr(name) in line["error"]
+
+
+async def test_a_host_that_is_not_ascii_is_refused_without_a_traceback(
+    pki: Pki, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", seen.append)
+    ignore_undecodable_names()
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    hello = pki.client().wrap_bio(incoming, outgoing, server_hostname="abcdefgh")
+    with pytest.raises(ssl.SSLWantReadError):
+        hello.do_handshake()
+    async with fake_broker() as one, front(one, tls=pki.settings(), **SNI) as proxy:
+        first = outgoing.read().replace(b"abcdefgh", b"ab\xffdefgh")
+        async with client(proxy.bootstrap_port, first=first) as asking:
+            assert not await asking.closed()  # an alert comes first
+            await proxy.until_rejected("unknown_sni")
+    assert seen == []
+    sys.unraisablehook(SimpleNamespace(exc_value=ValueError("a bug"), object=None))
+    assert len(seen) == 1
+
+
+# -------------------------------------------------------------------------------------------------------------- reload
+
+
+def served(port: int, pki: Pki) -> bytes:
+    return ssl.get_server_certificate(("127.0.0.1", port)).encode()
+
+
+async def test_new_files_are_served_and_old_connections_go_on(pki: Pki) -> None:
+    async with (
+        fake_broker() as one,
+        front(one, tls=pki.settings()) as proxy,
+        client(proxy.bootstrap_port, pki.client()) as old,
+    ):
+        await old.ask(list_offsets(1))
+        before = await asyncio.to_thread(served, proxy.bootstrap_port, pki)
+        pki.issue("127.0.0.1")
+        await proxy.listener.reload_tls()
+        after = await asyncio.to_thread(served, proxy.bootstrap_port, pki)
+        assert before != after
+        assert after.strip() in pki.certificate.read_bytes()
+        await old.ask(list_offsets(2))
+    assert proxy.stats.certificate_reloads == {("PLAIN", "ok"): 1}
+
+
+def _another_key(pki: Pki) -> None:
+    pki.ca.issue_cert("x").private_key_pem.write_to_path(pki.key)
+
+
+BROKEN = {
+    "key of another": (_another_key, "does not belong"),
+    "certificate gone": (lambda pki: pki.certificate.unlink(), "tls.crt: no such file"),
+    "key gone": (lambda pki: pki.key.unlink(), "tls.key: no such file"),
+    "no PEM": (lambda pki: pki.certificate.write_text("hello"), "tls.crt"),
+    "empty": (lambda pki: pki.key.write_bytes(b""), "tls.key"),
+    "no authority": (lambda pki: pki.ca_file.write_text("hello"), "ca.pem: holds no certificate"),
+    "authority gone": (lambda pki: pki.ca_file.unlink(), "ca.pem"),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+async def test_broken_files_leave_the_old_ones_in_force(pki: Pki, how: str) -> None:
+    break_it, reason = BROKEN[how]
+    settings = pki.settings(client_authentication="requested")
+    context = pki.client()
+    async with fake_broker() as one, front(one, tls=settings) as proxy:
+        assert proxy.listener.tls is not None
+        before = proxy.listener.tls.context, proxy.listener.tls.expires_at_s
+        break_it(pki)
+        with capture_logs() as logs:
+            await proxy.listener.reload_tls()
+        assert (proxy.listener.tls.context, proxy.listener.tls.expires_at_s) == before
+        assert proxy.stats.certificate_reloads == {("PLAIN", "failed"): 1}
+        (line,) = [line for line in logs if "the old one stays in force" in line["event"]]
+        assert reason in line["error"]
+        async with client(proxy.bootstrap_port, context) as asking:
+            await asking.ask(list_offsets(1))
+        with pytest.raises(OSError, match=reason):
+            client_context(settings)
+
+
+async def test_the_expiry_is_that_of_the_first_to_expire(pki: Pki) -> None:
+    ends = datetime.datetime(2030, 1, 2, tzinfo=datetime.UTC)
+    issued = pki.ca.issue_cert("127.0.0.1", not_after=ends)
+    pki.certificate.write_bytes(issued.cert_chain_pems[0].bytes() + pki.ca.cert_pem.bytes())
+    issued.private_key_pem.write_to_path(pki.key)
+    async with front(tls=pki.settings()) as proxy:
+        assert proxy.stats.certificate_expiry_s == {"PLAIN": ends.timestamp()}
+
+
+# ------------------------------------------------------------------------------------------- moving bytes through TLS
+
+
+@pytest.mark.parametrize("with_close_notify", [True, False], ids=["close_notify", "FIN alone"])
+async def test_what_a_throttle_held_back_is_forwarded_when_the_client_is_gone(
+    pki: Pki, with_close_notify: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests = [produce(1, 20_000, acks=0), produce(2, 20_000, acks=0), *map(list_offsets, range(10))]
+
+    def send_and_finish(port: int) -> ssl.SSLSocket:
+        tls = pki.client().wrap_socket(socket.create_connection(("127.0.0.1", port)), server_hostname="127.0.0.1")
+        tls.sendall(b"".join(requests))
+        if with_close_notify:
+            tls.settimeout(0.05)
+            with suppress(TimeoutError):  # it is not answered while the proxy does not read
+                tls.unwrap()
+        socket.socket.shutdown(tls, socket.SHUT_WR)
+        return tls
+
+    async with fake_broker() as one, front(one, tls=pki.settings(), quotas={PRODUCER: 1024}) as proxy:
+        monkeypatch.setattr(transports, "now_ms", proxy.play.loop.clock)  # what comes in parts comes at one time
+        one.answers_produce = False
+        before = len(one.requests)
+        leaving = await asyncio.to_thread(send_and_finish, proxy.bootstrap_port)
+        async with asyncio.timeout(TIMEOUT_S):
+            while len(one.requests) == before:
+                await asyncio.sleep(0.005)
+            await asyncio.sleep(0.05)
+            assert len(one.requests) == before + 1
+            while proxy.listener.sessions:
+                proxy.play.loop.advance(10**9)
+                await asyncio.sleep(0.005)
+        leaving.close()
+        assert [len(request) + 4 for request in one.requests[before:]] == [len(request) for request in requests]
+    assert caplog.records == [], "answers are not written to a connection that is over"
+
+
+async def test_a_client_that_is_not_read_is_not_read_ahead(pki: Pki) -> None:
+    """Requests behind a mute stay with the client: nothing is lost when it closes, and memory is bounded."""
+    async with (
+        fake_broker() as one,
+        front(one, tls=pki.settings()) as proxy,
+        client(proxy.bootstrap_port, pki.client()) as pushing,
+    ):
+        await pushing.ask(list_offsets(1))
+        (session,) = proxy.listener.sessions
+        session.requests.stop(2)  # as a throttle does
+        total = 40
+        for number in range(total):
+            pushing.writer.write(heartbeat(number) if number % 2 else produce(number, 500_000))
+        await asyncio.sleep(0.1)
+        assert pushing.writer.transport.get_write_buffer_size() > 2_000_000
+        session.requests.go(2, proxy.play.loop.now_ms)
+        for number in range(total):
+            answer = await pushing.ask(b"")
+            assert int.from_bytes(answer[:4], "big") == number
+
+
+async def test_a_slow_reader_stops_the_broker_and_loses_nothing(pki: Pki) -> None:
+    async with fake_broker() as one, front(one, tls=pki.settings()) as proxy:
+        one.padding = 100_000
+        async with client(proxy.bootstrap_port, pki.client()) as slow:
+            total = 200
+            for number in range(total):
+                slow.writer.write(list_offsets(number))
+            async with asyncio.timeout(TIMEOUT_S):
+                while not proxy.listener.sessions or not next(iter(proxy.listener.sessions))._client_blocked:
+                    await asyncio.sleep(0.005)
+            for number in range(total):
+                answer = await slow.ask(b"")
+                assert int.from_bytes(answer[:4], "big") == number
+
+
+async def test_a_client_that_never_ends_tls_is_cut_off(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transports, "LINGER_S", 0.05)
+    async with fake_broker() as one, front(one, tls=pki.settings()) as proxy:
+        silent = await asyncio.to_thread(asked, proxy.bootstrap_port, pki.client())
+        (session,) = proxy.listener.sessions
+        transport = session._client._transport  # type: ignore[attr-defined]  # a ClientEnd
+        descriptor = os.fstat(transport.get_extra_info("socket").fileno())
+        session.close()
+        async with asyncio.timeout(TIMEOUT_S):
+            while _is_open(descriptor):
+                await asyncio.sleep(0.005)
+        silent.close()
+
+
+def asked(port: int, context: ssl.SSLContext) -> ssl.SSLSocket:
+    """Connect, ask and take the answer; from then on nobody reads."""
+    tls = context.wrap_socket(socket.create_connection(("127.0.0.1", port), TIMEOUT_S), server_hostname="127.0.0.1")
+    tls.sendall(list_offsets(1))
+    assert len(tls.recv(100)) == 12
+    return tls
+
+
+def _is_open(status: os.stat_result) -> bool:
+    """Tell whether some descriptor of this process is that socket."""
+    for name in Path("/proc/self/fd").iterdir():
+        try:
+            if name.stat().st_ino == status.st_ino:
+                return True
+        except OSError:
+            continue
+    return False

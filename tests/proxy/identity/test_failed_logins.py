@@ -1,0 +1,56 @@
+from structlog.testing import capture_logs
+
+from proxy.identity.failed_logins import FailedLogins
+from proxy.runtime.once_a_minute import INTERVAL_MS
+from tests.proxy.playbook import Play, authenticate, authenticate_answer, frame, handshake, handshake_answer
+
+
+def note(logins: FailedLogins, user: str | None, peer: str, now_ms: int = 0) -> list[dict[str, object]]:
+    with capture_logs() as logs:
+        logins.note("SASL", "PLAIN", user, peer, now_ms)
+    return [dict(line) for line in logs]
+
+
+def test_one_line_a_minute_for_each_host() -> None:
+    logins = FailedLogins()
+    (line,) = note(logins, "alice", "10.0.0.1:5")
+    assert (line["event"], line["claimed_user"], line["peer"]) == ("login failed", "alice", "10.0.0.1:5")
+    assert (line["listener"], line["mechanism"]) == ("SASL", "PLAIN")
+    assert note(logins, "bob", "10.0.0.1:6") == []
+    assert len(note(logins, None, "10.0.0.2:6")) == 1
+    with capture_logs() as logs:
+        logins.flush(INTERVAL_MS)
+    assert [(each["event"], each["of"], each["number"]) for each in logs] == [("more logins failed", "10.0.0.1", 1)]
+    assert len(note(logins, "alice", "10.0.0.1:7", INTERVAL_MS)) == 1
+
+
+def test_a_name_of_any_length_is_cut() -> None:
+    (line,) = note(FailedLogins(), "ü" * 100_000, "10.0.0.1:5")
+    assert len(str(line["claimed_user"])) <= 128
+
+
+def test_who_was_claimed_is_told_with_the_outcome() -> None:
+    for error_code in (0, 58):
+        play = Play(authenticated=False)
+        play.from_client(handshake(1, "PLAIN"))
+        play.from_broker(handshake_answer(1))
+        play.from_client(authenticate(2, b"\0alice\0secret"))
+        play.from_broker(authenticate_answer(2, error_code=error_code))
+        assert play.outcomes == [("PLAIN", not error_code)]
+        assert play.claimed == ["alice"]
+
+
+def test_and_with_a_raw_exchange_that_the_broker_ends() -> None:
+    play = Play(authenticated=False)
+    play.from_client(handshake(1, "PLAIN", version=0))
+    play.from_broker(handshake_answer(1))
+    play.from_client(frame(b"\0alice\0secret"))
+    play.session.broker_lost()
+    assert (play.outcomes, play.claimed) == ([("PLAIN", False)], ["alice"])
+
+
+def test_nobody_where_no_mechanism_was_accepted() -> None:
+    play = Play(authenticated=False)
+    play.from_client(handshake(1, "OTHER"))
+    play.from_broker(handshake_answer(1, 33))
+    assert (play.outcomes, play.claimed) == ([("none accepted", False)], [None])

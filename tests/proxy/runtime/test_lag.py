@@ -1,0 +1,49 @@
+import asyncio
+
+import pytest
+
+from proxy.runtime import clock
+from proxy.runtime.lag import watch
+
+
+class SlowClock:
+    """Stands still, but for the steps that a test takes."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+
+async def observed(monkeypatch: pytest.MonkeyPatch, slept_s: list[float], every_s: float) -> list[float]:
+    """Let ``watch`` sleep for so many seconds each time, and return what it observed."""
+    times = SlowClock()
+    lags: list[float] = []
+    done = asyncio.Event()
+    real_sleep = asyncio.sleep
+
+    async def sleep(delay_s: float) -> None:
+        assert delay_s == every_s
+        if not slept_s:
+            done.set()
+            await asyncio.Event().wait()
+        times.now_s += slept_s.pop(0)
+        await real_sleep(0)
+
+    monkeypatch.setattr(clock, "monotonic_s", times.monotonic_s)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    task = watch(lags.append, every_s)
+    await done.wait()
+    task.cancel()
+    return lags
+
+
+@pytest.mark.asyncio
+async def test_lag_is_what_a_sleep_took_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await observed(monkeypatch, [0.5, 0.75, 1.5], 0.5) == [0.0, 0.25, 1.0]
+
+
+@pytest.mark.asyncio
+async def test_a_timer_that_fires_early_is_not_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await observed(monkeypatch, [0.499], 0.5) == [0.0]

@@ -1,0 +1,137 @@
+"""A Produce to the topic of usage records closes the connection, wherever in it the name is and however it comes."""
+
+from collections.abc import Sequence
+from struct import pack
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config.usage import UsageTopic
+from protocol.errors import Cause, ProtocolError
+from protocol.produce_topics import MOST_VERSION
+from proxy.session.protected_topics import Guard
+from tests.protocol.test_produce_topics import body_of
+from tests.proxy.playbook import Play, fetch, heartbeat, list_offsets, produce, produce_answer, request
+
+TOPIC = "sluice-usage"
+
+
+def play_of(*topics: str) -> Play:
+    play = Play(connected=False)
+    play.rules.protected_topics = frozenset(topic.encode() for topic in topics)
+    play.session.connected(play.broker, 1)
+    return play
+
+
+def produce_to(correlation_id: int, *topics: str, version: int = 7, records: int = 100) -> bytes:
+    body = body_of(version, [(topic, [bytes(records)]) for topic in topics])
+    return request(0, version, correlation_id, (b"\0" if version >= 9 else b"") + body)
+
+
+@pytest.mark.parametrize("version", range(MOST_VERSION + 1))
+def test_a_produce_to_it_closes_the_pair_and_is_no_request_at_the_broker(version: int) -> None:
+    for topics in ((TOPIC,), ("other", "another", TOPIC), (TOPIC, "other")):
+        play = play_of(TOPIC)
+        assert play.from_client(list_offsets(1)) == list_offsets(1)
+        assert play.from_client(produce_to(2, *topics, version=version)) == b""
+        assert [(side, error.cause) for side, error in play.rejected] == [("client", Cause.PROTECTED_TOPIC)]
+        assert "sluice-usage" in str(play.rejected[0][1])
+        assert (play.session.closed, play.client.closed, play.broker.closed) == (True, True, True)
+
+
+@pytest.mark.parametrize("version", [2, 3, 8, 9, MOST_VERSION])
+def test_wherever_it_is_cut_the_broker_never_has_all_of_it(version: int) -> None:
+    data = heartbeat(1) + produce_to(2, "other", TOPIC, version=version)
+    for cut in range(1, len(data)):
+        play = play_of(TOPIC)
+        passed = play.from_client(data[:cut])
+        if not play.session.closed:
+            passed += play.from_client(data[cut:])
+        assert play.session.closed
+        assert len(passed) < len(data) - 50
+        assert data.startswith(passed)
+    play = play_of(TOPIC)
+    passed = b""
+    for at in range(len(data)):
+        passed += play.from_client(data[at : at + 1])
+        if play.session.closed:
+            break
+    assert play.session.closed
+    assert data.startswith(passed)
+    assert len(passed) < len(data) - 50
+
+
+def test_behind_any_amount_of_records_of_others() -> None:
+    play = play_of(TOPIC)
+    data = produce_to(1, "other", TOPIC, records=400_000)
+    begun = 6 * 65_536
+    assert sum(len(play.from_client(data[at : at + 65_536])) for at in range(0, begun, 65_536)) == begun
+    assert not play.session.closed
+    assert play.from_client(data[begun:]) == b""
+    assert play.session.closed
+
+
+def test_all_else_passes_as_it_came() -> None:
+    requests = [
+        *(heartbeat(1), produce(2, 300), fetch(3), produce(4, 0), produce_to(5, "sluice", "usage", version=9)),
+        *(produce_to(6, "sluice-usage2", version=0), list_offsets(7), produce(8, 50, acks=0), produce(9, 0, version=3)),
+    ]
+    data = b"".join(requests)
+    for size in (1, 7, 64, len(data)):
+        play = play_of(TOPIC)
+        passed = b"".join(play.from_client(data[at : at + size]) for at in range(0, len(data), size))
+        assert passed == data
+        assert not play.rejected
+
+
+def test_without_protected_topics_nothing_stands_between() -> None:
+    play = Play()
+    assert play.session.requests.write == play.broker.write
+    assert play.from_client(produce_to(1, TOPIC)) == produce_to(1, TOPIC)
+    play = play_of("another")
+    assert play.from_client(produce_to(1, TOPIC)) == produce_to(1, TOPIC)
+    assert play.from_broker(produce_answer(1)) == produce_answer(1)
+
+
+def test_a_produce_that_cannot_be_read_is_not_forwarded_either() -> None:
+    play = play_of(TOPIC)
+    broken = request(0, 7, 1, pack(">hhiihsi", -1, 1, 1000, 2, 1, b"t", 0))
+    assert play.from_client(broken) == b""
+    assert [error.cause for _, error in play.rejected] == [Cause.BAD_BODY]
+
+
+def test_tokens_without_headers_are_no_requests() -> None:
+    forwarded: list[bytes] = []
+    raw = True
+    guard = Guard({TOPIC.encode()}, forwarded.append, lambda: raw)
+    token = produce_to(1, TOPIC)
+    for piece in (token, token[:5], token[5:], b"\0\0\0\0", b"\0\0\0\3\0\0\0"):
+        guard.write(piece)
+    raw = False
+    guard.write(heartbeat(2))
+    with pytest.raises(ProtocolError):
+        guard.write(token)
+    assert b"".join(forwarded) == token * 2 + b"\0\0\0\0\0\0\0\3\0\0\0" + heartbeat(2)
+
+
+@given(st.lists(st.sampled_from(["a", TOPIC, "b"]), max_size=4), st.sampled_from(range(MOST_VERSION + 1)), st.data())
+def test_in_any_pieces(topics: Sequence[str], version: int, data: Any) -> None:
+    stream = heartbeat(1) + produce_to(2, *topics, version=version) + list_offsets(3)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
+    forwarded: list[bytes] = []
+    guard = Guard({TOPIC.encode()}, forwarded.append, lambda: False)
+    refused = False
+    for begin, end in zip((0, *cuts), (*cuts, len(stream)), strict=True):
+        try:
+            guard.write(stream[begin:end])
+        except ProtocolError:
+            refused = True
+            break
+    assert refused == (TOPIC in topics)
+    assert refused or b"".join(forwarded) == stream
+
+
+def test_it_is_protected_unless_it_is_said_not_to_be() -> None:
+    assert UsageTopic().protect

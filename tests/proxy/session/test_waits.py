@@ -1,0 +1,89 @@
+"""What waits for its turn, and what a fault of ours does there. The law: test_crowds.py, test_hostile_peers.py."""
+
+from unittest.mock import patch
+
+from proxy.runtime.faults import counts
+from proxy.session.request_side import RequestSide
+from proxy.session.session import Session
+from proxy.usage.meters import ListenerMeters
+from quotas.line import Line
+from tests.proxy.playbook import KIB, FakeWire, Play, heartbeat, heartbeat_answer, produce, produce_quota
+
+
+class Another:
+    """One more connection of the same client."""
+
+    def __init__(self, play: Play) -> None:
+        self.play = play
+        self.client, self.broker = FakeWire(), FakeWire()
+        self.session = Session(
+            play.rules,
+            self.client,
+            lambda _: {},
+            lambda _: None,
+            sasl=play.sasl_rules,
+            meters=ListenerMeters(play.meters, "PLAIN"),
+            peer="10.0.0.2:6",
+            user="ANONYMOUS",
+            authenticated=True,
+        )
+        self.session.connected(self.broker, 1)
+
+    def send(self, data: bytes) -> bytes:
+        self.session.requests.feed(data, self.play.loop.now_ms)
+        return self.broker.take()
+
+
+def in_debt() -> Play:
+    """Two seconds of it."""
+    play = produce_quota()
+    play.from_client(produce(1, 12 * KIB))
+    return play
+
+
+def fail(*_: object) -> None:
+    raise KeyError
+
+
+def test_a_session_that_fails_at_its_turn_is_the_only_one_that_ends() -> None:
+    play = in_debt()
+    broken, fine = Another(play), Another(play)
+    assert broken.send(produce(1, 10)) == fine.send(produce(2, 10)) == b""
+    before = counts["turn"]
+    go = RequestSide.go
+
+    def fail_for_one(self: RequestSide, reasons: int, now_ms: int) -> None:
+        if self is broken.session.requests:
+            raise KeyError
+        go(self, reasons, now_ms)
+
+    with patch.object(RequestSide, "go", fail_for_one):
+        play.loop.advance(5_000)
+    assert counts["turn"] == before + 1
+    assert broken.session.closed
+    assert fine.broker.take() == produce(2, 10)
+    later = Another(play)
+    assert later.send(produce(3, 10)) == produce(3, 10)
+
+
+def test_a_session_that_fails_after_others_had_their_turn_ends() -> None:
+    play = produce_quota()
+    before = counts["a session's turn"]
+    with patch.object(play.session.requests.__class__, "go", fail):
+        play.session._next_requests()
+    assert counts["a session's turn"] == before + 1
+    assert play.session.closed
+
+
+def test_a_line_that_cannot_be_dissolved_keeps_no_other_from_it() -> None:
+    play = in_debt()
+    waiting = Another(play)
+    assert waiting.send(heartbeat(1)) == heartbeat(1)
+    waiting.session.answers.feed(heartbeat_answer(1), play.loop.now_ms)
+    assert waiting.send(produce(2, 10)) == b""
+    before = counts["line"]
+    with patch.object(Line, "dissolve", fail):
+        play.throttling.reconsider(play.loop.now_ms)
+    assert counts["line"] == before + 1
+    play.loop.advance(3_000)
+    assert waiting.broker.take() == produce(2, 10)

@@ -1,0 +1,199 @@
+"""Documents: every row once, however the interval is cut into documents, and with the limits in force."""
+
+import json
+from typing import Any
+
+import pytest
+
+from proxy.usage.meters import ListenerMeters, Meters
+from proxy.usage.records import COLUMNS, MAX_ROWS, Document, Origin, Recorder
+from quotas.engine import Engine, Window
+from quotas.entities import Default, Entity
+from quotas.kinds import QuotaKind
+from quotas.policy import Policy
+
+PRODUCER, CONSUMER = QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE
+ORIGIN = Origin("demo", "edge-1", "enforce", Window())
+
+
+class Worker:
+    def __init__(self, policy: Policy | None = None) -> None:
+        self.engine = Engine(policy or Policy())
+        self.meters = Meters(10**6)
+        self.listener = ListenerMeters(self.meters, "PLAIN")
+        self.lost = (0, 0)
+        self.recorder = Recorder(
+            ORIGIN, self.meters, [("PLAIN", self.listener)], self.engine, dropped=lambda: self.lost
+        )
+
+    def take(self, now_ms: int = 1000) -> list[dict[str, Any]]:
+        taken = self.recorder.take(now_ms, begin_ms=1_700_000_000_000 + now_ms, interval_ms=1000)
+        documents = [document for document in taken if document is not None]
+        assert all(isinstance(document, Document) for document in documents)
+        parsed: list[dict[str, Any]] = [json.loads(document.value) for document in documents]
+        assert [len(each["rows"]["user"]) for each in parsed] == [document.rows for document in documents]
+        return parsed
+
+
+def rows(document: dict[str, Any]) -> list[dict[str, Any]]:
+    columns = document["rows"]
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def test_a_row_has_every_column_and_says_what_was_counted() -> None:
+    worker = Worker(
+        Policy({Entity(user="alice"): {PRODUCER: 10_240.0}, Entity(client_id=Default.DEFAULT): {CONSUMER: 5.0}})
+    )
+    meter = worker.listener.find(1, "alice", "app")
+    meter.produce_requests, meter.produce_bytes, meter.other_requests, meter.other_bytes = 9, 52_000, 1, 100
+    meter.bytes_out, meter.request_time_ms, meter.connections, meter.connections_opened = 1200, 31, 2, 1
+    meter.note_throttle(PRODUCER, 420, now_ms=900)
+    [document] = worker.take(now_ms=1000)
+    [row] = rows(document)
+    assert tuple(row) == COLUMNS
+    assert row == {
+        "listener": "PLAIN",
+        "broker": 1,
+        "user": "alice",
+        "client_id": "app",
+        "bytes_in": 52_000 + 4 * 9 + 100,
+        "bytes_out": 1200,
+        "requests": 10,
+        "request_time_ms": 31,
+        "connections": 2,
+        "connections_opened": 1,
+        "connections_refused": 0,
+        "produce_bytes": 52_000,
+        "produce_requests": 9,
+        "produce_limit": 10_240.0,
+        "produce_rule": "user=alice",
+        "fetch_bytes": 0,
+        "fetch_requests": 0,
+        "fetch_limit": 5.0,
+        "fetch_rule": "client-id=<default>",
+        "produce_throttled": 1,
+        "produce_throttle_ms": 420,
+        "produce_muted_ms": 100,
+        "fetch_throttled": 0,
+        "fetch_throttle_ms": 0,
+        "fetch_muted_ms": 0,
+    }
+    head = {name: value for name, value in document.items() if name not in {"rows", "boot"}}
+    assert head == {
+        "v": 1,
+        "cluster": "demo",
+        "instance": "edge-1",
+        "seq": 0,
+        "time_ms": 1_700_000_001_000,
+        "interval_ms": 1000,
+        "mode": "enforce",
+        "samples": 11,
+        "sample_ms": 1000,
+        "dropped_documents": 0,
+        "dropped_rows": 0,
+    }
+
+
+@pytest.mark.parametrize("clients", [1, MAX_ROWS - 1, MAX_ROWS, MAX_ROWS + 1, 3 * MAX_ROWS + 7])
+def test_each_client_has_one_row_and_no_document_too_many(clients: int) -> None:
+    worker = Worker()
+    for number in range(clients):
+        worker.listener.find(1, f"user{number}", "app").other_requests = number + 1
+    documents = worker.take()
+    assert sorted(row["requests"] for document in documents for row in rows(document)) == list(range(1, clients + 1))
+    assert [document["seq"] for document in documents] == list(range(len(documents)))
+    assert max(len(rows(document)) for document in documents) <= MAX_ROWS
+    assert worker.take() == []
+
+
+def test_a_mute_goes_on_in_intervals_without_a_request_and_the_meter_stays_as_long() -> None:
+    worker = Worker()
+    worker.listener.find(1, "alice", "app").note_throttle(CONSUMER, 1500, now_ms=500)
+    muted = [rows(document)[0]["fetch_muted_ms"] for end_ms in (1000, 2000, 3000) for document in worker.take(end_ms)]
+    assert muted == [500, 1000]
+    assert len(worker.meters) == 0
+
+
+def test_a_client_that_is_connected_and_idle_keeps_its_meter() -> None:
+    worker = Worker()
+    held_by_a_session = worker.listener.find(1, "alice", "app")
+    assert worker.take() == []
+    assert len(worker.meters) == 1
+    assert worker.listener.find(1, "alice", "app") is held_by_a_session
+    del held_by_a_session
+    assert worker.take() == []
+    assert len(worker.meters) == 0
+
+
+def test_limits_follow_the_policy() -> None:
+    worker = Worker()
+    meter = worker.listener.find(1, "alice", "app")
+    limits = []
+    for policy in (Policy(), Policy({Entity(user="alice"): {PRODUCER: 7.0}}), Policy()):
+        worker.engine.apply(policy, 0)
+        meter.other_requests = 1
+        [document] = worker.take()
+        limits.append(rows(document)[0]["produce_limit"])
+    assert limits == [None, 7.0, None]
+
+
+def test_refused_connections_have_a_row_without_a_name() -> None:
+    worker = Worker()
+    worker.listener.refused = 3
+    [document] = worker.take()
+    [row] = rows(document)
+    assert (row["user"], row["client_id"], row["broker"], row["connections_refused"]) == (None, None, -1, 3)
+    assert row["produce_limit"] is None
+    assert worker.take() == []
+
+
+def test_what_was_lost_stands_in_the_next_document() -> None:
+    worker = Worker()
+    worker.lost = (2, 1700)
+    worker.listener.refused = 1
+    [document] = worker.take()
+    assert (document["dropped_documents"], document["dropped_rows"]) == (2, 1700)
+
+
+def test_names_of_any_kind() -> None:
+    worker = Worker()
+    names = ["", "a\nb", "ü", "\0", "<default>", "x" * 32_000, "\u2028\u202e"]
+    for name in names:
+        worker.listener.find(1, name, name).other_requests = 1
+    [document] = worker.take()
+    assert [row["client_id"] for row in rows(document)] == names
+
+
+def test_half_a_surrogate_pair_does_not_end_the_records() -> None:
+    worker = Worker()
+    worker.listener.find(1, "a\ud800b", "app").other_requests = 1
+    worker.listener.find(1, "\0\U0001f600", "app").other_requests = 1
+    [document] = worker.take()
+    assert [row["user"] for row in rows(document)] == ["a?b", "\0\U0001f600"]
+
+
+@pytest.mark.parametrize("name", ["x" * 32_767, "\0" * 32_767, "\u00fc" * 16_383])
+def test_documents_of_the_longest_names_are_split_and_stay_small(name: str) -> None:
+    """Brokers take batches of 1 MiB by default; these are the sizes before compression."""
+    worker = Worker(Policy({Entity(client_id=Default.DEFAULT): {PRODUCER: 1.0}}))
+    for number in range(40):
+        worker.listener.find(number, name, name).other_requests = number + 1
+    taken = [document for document in worker.recorder.take(1000, 0, 1000) if document is not None]
+    assert len(taken) > 1
+    assert max(len(document.value) for document in taken) < 2**20
+    found = [row["requests"] for document in taken for row in rows(json.loads(document.value))]
+    assert sorted(found) == list(range(1, 41))
+
+
+def test_the_wall_clock_may_be_set_back() -> None:
+    worker = Worker()
+    documents = []
+    for begin_ms in (5000, 6000, 2000, 3000):
+        worker.listener.find(1, "alice", "app").other_requests = 1
+        documents += [json.loads(each.value) for each in worker.recorder.take(0, begin_ms, 1000) if each is not None]
+    assert [document["seq"] for document in documents] == [0, 1, 2, 3]
+    assert [document["time_ms"] for document in documents] == [5000, 6000, 2000, 3000]
+
+
+def test_two_runs_have_two_boots() -> None:
+    assert Worker().recorder.boot != Worker().recorder.boot
