@@ -2,6 +2,7 @@ FROM python:3.11-slim AS build
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY deploy/constraints.txt deploy/
+COPY deploy/launcher deploy/launcher
 COPY analysis analysis
 COPY config config
 COPY protocol protocol

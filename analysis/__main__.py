@@ -1,6 +1,16 @@
 """``sluice analyze`` as a program of spark-submit."""
 
-from analysis.cli import analyze
+import sys
+from importlib import import_module
+from pathlib import Path
 
 if __name__ == "__main__":
+    # A program's own folder stands first in sys.path: here that is within the package. Its packages go there instead,
+    # before any others of their names (docs/decisions/0018).
+    home = Path(__file__).resolve().parents[1]
+    if not (home / "analysis").is_dir():  # YARN ships this file alone, beside an environment that has the package
+        home = import_module("kafka_sluice").HOME
+    sys.path[0] = str(home)
+    from analysis.cli import analyze
+
     analyze(prog_name="sluice analyze")

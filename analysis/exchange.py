@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from analysis.demand import Indices
 from analysis.parquet import encoded, plain
-from analysis.scan import Usage, Work
+from analysis.scan import UsageRows, Work
 
 PACKED: Final = pa.schema([("task", pa.int32()), ("rows", pa.binary())])
 """``rows`` are an Arrow stream of a table, for ``task``."""
@@ -82,7 +82,7 @@ class Exchange:
         return pa.concat_tables(tables) if tables else pa.table({})
 
 
-def exchange(usage: Usage, columns: Sequence[str], work: Work, tasks: int) -> Exchange:
+def exchange(usage: UsageRows, columns: Sequence[str], work: Work, tasks: int) -> Exchange:
     """Send what ``work`` makes of tables of rows, PACKED, to ``tasks`` tasks."""
     return Exchange(usage.scan(columns, work, PACKED), tasks)
 

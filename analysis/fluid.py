@@ -22,7 +22,7 @@ from analysis import histogram
 from analysis.demand import Arrivals, Bools, Demand, Indices, curve, gain, surge
 from analysis.histogram import BINS, EDGES_S, Floats
 from analysis.limits import limits_of
-from analysis.outcome import Carry, Outcome, Series, put, weighed
+from analysis.outcome import Carry, Outcome, StepSeries, put, weighed
 from quotas.rate import Window
 from quotas.throttle import excess
 
@@ -128,7 +128,7 @@ class _Replay:
         course = None
         if series:
             sent = np.broadcast_to(self.demand.sent_bytes[:, None], shape).copy()
-            course = Series(sent, np.zeros(shape), np.zeros(shape))
+            course = StepSeries(sent, np.zeros(shape), np.zeros(shape))
         if len(self.unit):
             begins = sorted(self.steps)
             for begin, end in zip(begins, [*begins[1:], self.seconds], strict=True):
@@ -139,7 +139,7 @@ class _Replay:
                 self._let_out(self.steps[begins[-1]][self.scenario, self.unit])
         return self._outcome(course)
 
-    def _slab(self, start: int, count: int, limit: Floats, course: Series | None) -> None:
+    def _slab(self, start: int, count: int, limit: Floats, course: StepSeries | None) -> None:
         first = self.lead + start
         arrived = self.arrived[first : first + count + 1, self.unit]
         self._advance(first, arrived, limit)
@@ -175,7 +175,7 @@ class _Replay:
                     overdue = self.arrived[first + second + 1 - patience_s, self.unit]
                     np.maximum(gone[second + 1], overdue, out=gone[second + 1])
 
-    def _measure(self, start: int, arrived: Floats, limit: Floats, course: Series | None) -> None:
+    def _measure(self, start: int, arrived: Floats, limit: Floats, course: StepSeries | None) -> None:
         count = len(arrived) - 1
         points = self.sent[: self.history + 1 + count]
         sent = np.diff(points[self.history :], axis=0)
@@ -243,7 +243,7 @@ class _Replay:
                 leaves = np.minimum(leaves, came + self.bounds.patience_s)
             histogram.add(self.delays, columns, leaves - came, piece)
 
-    def _outcome(self, course: Series | None) -> Outcome:
+    def _outcome(self, course: StepSeries | None) -> Outcome:
         """Put the columns among those that were never throttled: these passed as they came."""
         shape = self.before.waiting_bytes.shape
         demand = self.demand.sent_bytes

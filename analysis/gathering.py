@@ -51,7 +51,7 @@ Work = Callable[[Gathered], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Units:
     """Units, by number, and whose rows they are made of."""
 
     unit_of: Mapping[QuotaKind, Indices]
@@ -76,14 +76,14 @@ class Wanted:
             total += np.bincount(unit[chosen], most[chosen], self.units)
         return total
 
-    def only(self, units: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> "Wanted":
+    def only(self, units: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> "Units":
         """Return them without the others; the numbers stay."""
-        return Wanted(
+        return Units(
             {kind: np.where((unit >= 0) & units[unit], unit, -1) for kind, unit in self.unit_of.items()}, self.units
         )
 
 
-def gather(recording: Recording, wanted: Wanted, work: Work) -> pa.Table:
+def gather(recording: Recording, wanted: Units, work: Work) -> pa.Table:
     """Return all that ``work`` yields; without a column where that is nothing."""
     rows = wanted.sums(recording, "rows")
     if not rows.any():
@@ -126,7 +126,7 @@ class _Series:
     unit_of: Indices
 
     @classmethod
-    def of(cls, recording: Recording, wanted: Wanted) -> "_Series":
+    def of(cls, recording: Recording, wanted: Units) -> "_Series":
         of_client = {}
         unit_of = [np.arange(wanted.units)]
         numbers = wanted.units

@@ -27,7 +27,7 @@ class Carry:
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class StepSeries:
     """The course of a replay, each [second, scenario, unit]."""
 
     sent_bytes: Floats
@@ -59,7 +59,7 @@ class Outcome:
     delays: Floats
     """How long bytes wait until they are sent: for their own throttle and all those before them."""
     carry: Carry
-    series: Series | None = None
+    series: StepSeries | None = None
 
     @property
     def ever_throttled(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:

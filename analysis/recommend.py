@@ -12,7 +12,7 @@ import pyarrow as pa
 from analysis.censoring import Answer
 from analysis.demand import Indices
 from analysis.errors import AnalysisError
-from analysis.gathering import Gathered, Wanted, gather
+from analysis.gathering import Gathered, Units, gather
 from analysis.histogram import Floats
 from analysis.recording import Recording
 from analysis.report.words import rate
@@ -116,7 +116,7 @@ def recommend(recording: Recording, choices: Choices) -> list[Recommendation]:
     return _recommendations(recording, choices, units, wanted, figures)
 
 
-def _wanted(recording: Recording, choices: Choices) -> tuple[list[tuple[QuotaKind, Unit]], Wanted]:
+def _wanted(recording: Recording, choices: Choices) -> tuple[list[tuple[QuotaKind, Unit]], Units]:
     by_user, by_client = choices.per is not Per.CLIENT_ID, choices.per is not Per.USER
     units: list[tuple[QuotaKind, Unit]] = []
     unit_of: dict[QuotaKind, Indices] = {}
@@ -133,7 +133,7 @@ def _wanted(recording: Recording, choices: Choices) -> tuple[list[tuple[QuotaKin
     if not units:
         patterns = " or ".join(choices.entities)
         raise AnalysisError(f"nobody who used anything matches --entities {patterns}: names are of each {choices.per}")
-    return units, Wanted(unit_of, len(units))
+    return units, Units(unit_of, len(units))
 
 
 def _is_wanted(client: Client, choices: Choices) -> bool:
@@ -197,7 +197,7 @@ def _recommendations(
     recording: Recording,
     choices: Choices,
     units: Sequence[tuple[QuotaKind, Unit]],
-    wanted: Wanted,
+    wanted: Units,
     figures: Floats,
 ) -> list[Recommendation]:
     found = dict(zip(FIGURES, figures, strict=True))
@@ -245,7 +245,7 @@ def _refused(per: Per, user: str, client_id: str, active_s: float) -> str:
     return ""
 
 
-def _limits_now(recording: Recording, wanted: Wanted) -> list[set[tuple[str | None, float, float]]]:
+def _limits_now(recording: Recording, wanted: Units) -> list[set[tuple[str | None, float, float]]]:
     """Return [unit] the rules, and the least and most of their limits, that held for its clients."""
     found: list[set[tuple[str | None, float, float]]] = [set() for _ in range(wanted.units)]
     for kind, unit in wanted.unit_of.items():

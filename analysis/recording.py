@@ -13,7 +13,7 @@ from analysis.exchange import exchange
 from analysis.histogram import Floats
 from analysis.partials import Documents, Identities
 from analysis.rows import ENFORCE, IDENTITY
-from analysis.scan import Usage
+from analysis.scan import UsageRows
 from analysis.units import COLUMNS, Client
 from quotas.kinds import QuotaKind
 from quotas.rate import Window
@@ -103,7 +103,7 @@ class Used:
 class Recording:
     """The rows of a period, and whom they are about."""
 
-    usage: Usage
+    usage: UsageRows
     circumstances: Circumstances
     identities: Any
     """An Arrow table of IDENTITY, [client]."""
@@ -123,7 +123,7 @@ def cluster_and_instance(name: str) -> tuple[str, str]:
     return cluster, instance
 
 
-def read(usage: Usage, kinds: Iterable[QuotaKind] = KINDS) -> Recording:
+def read(usage: UsageRows, kinds: Iterable[QuotaKind] = KINDS) -> Recording:
     """Look at all rows twice, cheaply. Raises AnalysisError where there are none, or nobody used anything."""
     tasks = int(str(usage.spark.conf.get("spark.sql.shuffle.partitions")))
     documents = Documents(tasks)

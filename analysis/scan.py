@@ -27,7 +27,7 @@ Work = Callable[[Iterator[pa.Table]], Iterator[pa.Table]]
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class UsageRows:
     """The rows of a period, in the files that hold them."""
 
     files: DataFrame

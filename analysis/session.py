@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from analysis import workers
 from analysis.errors import AnalysisError
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def start(name: str, settings: SparkSettings = SparkSettings()) -> "SparkSession
     except PySparkRuntimeError as error:
         raise AnalysisError(_not_started(str(error))) from error
     _quiet()
+    workers.equip(session)
     for key, value in _ALWAYS.items():
         session.conf.set(key, value)
     return session
@@ -70,7 +72,12 @@ def under_spark_submit() -> bool:
 
 def _defaults(settings: SparkSettings) -> dict[str, str]:
     """Return what nobody but us would choose. Python workers must be this Python, with the packages that it has."""
-    defaults = {"spark.redaction.regex": _SECRETS, "spark.sql.redaction.options.regex": f"{_SECRETS}|url"}
+    defaults = {
+        "spark.redaction.regex": _SECRETS,
+        "spark.sql.redaction.options.regex": f"{_SECRETS}|url",
+        # A worker's working directory is no place to import from (docs/decisions/0018).
+        "spark.executorEnv.PYTHONSAFEPATH": "1",
+    }
     if under_spark_submit():
         return defaults if settings.master is None else {**defaults, "spark.master": settings.master}
     master = settings.master or "local[*]"

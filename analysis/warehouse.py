@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 
 from analysis.errors import AnalysisError
 from analysis.files import Folder
-from analysis.scan import Usage
+from analysis.scan import UsageRows
 
 USAGE: Final = "usage"
 REJECTED: Final = "rejected"
@@ -39,11 +39,11 @@ def create(spark: SparkSession, warehouse: str) -> None:
         folder.write(_MARK, json.dumps({"version": LAYOUT_VERSION}) + "\n")
 
 
-def usage(spark: SparkSession, warehouse: str, begin: datetime | None = None, end: datetime | None = None) -> Usage:
+def usage(spark: SparkSession, warehouse: str, begin: datetime | None = None, end: datetime | None = None) -> UsageRows:
     """Return the rows whose intervals begin in [begin, end), both aware; None: no bound.
 
     Raises AnalysisError where there is no warehouse, one of a version not known, or no file for the period; that no row
-    of the files is in it, is for the first who reads them to say (``Usage.nothing``).
+    of the files is in it, is for the first who reads them to say (``UsageRows.nothing``).
     """
     dates = _dates(spark, warehouse)
     first = f"date={begin.astimezone(UTC):%Y-%m-%d}" if begin else dates[0]
@@ -56,7 +56,7 @@ def usage(spark: SparkSession, warehouse: str, begin: datetime | None = None, en
         files = _of_hours(reader.load([f"{table}/{date}" for date in wanted]), begin, end)
         if not files.select("path").isEmpty():
             columns = ("path",) if Folder(spark, table).is_on_disk else ("path", "content")
-            return Usage(files.select(*columns), _unix_us(begin), _unix_us(end), nothing)
+            return UsageRows(files.select(*columns), _unix_us(begin), _unix_us(end), nothing)
     raise AnalysisError(nothing)
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from analysis import histogram
 from analysis.censoring import Answer, Known, throttled_bounds_s
 from analysis.demand import Indices
-from analysis.gathering import Gathered, Throttles, Wanted, gather
+from analysis.gathering import Gathered, Throttles, Units, gather
 from analysis.histogram import Floats
 from analysis.recording import Recording, cluster_and_instance
 from analysis.series import Recorded, Stretch
@@ -84,7 +84,7 @@ def _replayed(
     """Replay scenarios in which the same clients share counters."""
     first = alike[0][1]
     starts = dict(zip(first, np.cumsum([0, *(len(each.units) for each in first.values())]).tolist(), strict=False))
-    wanted = Wanted(
+    wanted = Units(
         {kind: np.where(each.index >= 0, each.index + starts[kind], -1) for kind, each in first.items()},
         sum(len(each.units) for each in first.values()),
     )
@@ -237,7 +237,7 @@ def _quantiles_s(throttles: Throttles, requests: Floats) -> Floats:
     return found
 
 
-def _untouched(recording: Recording, wanted: Wanted, scenarios: int) -> Floats:
+def _untouched(recording: Recording, wanted: Units, scenarios: int) -> Floats:
     """Return [figure, scenario, unit] as they are where nobody is ever throttled."""
     figures = np.zeros((len(FIGURES), scenarios, wanted.units))
     seconds = recording.circumstances.seconds
@@ -251,7 +251,7 @@ def _table(
     recording: Recording,
     scenarios: Sequence[Scenario],
     alike: Sequence[tuple[int, Mapping[QuotaKind, Assignment]]],
-    wanted: Wanted,
+    wanted: Units,
     figures: Floats,
 ) -> Any:
     """Return the figures with the names of what they are about."""

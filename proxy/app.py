@@ -18,38 +18,38 @@ from config.settings import Settings
 from protocol.api_versions import advertised_limits
 from protocol.produce_topics import MOST_VERSION
 from proxy import __version__
-from proxy.runtime import faults, logs
 from proxy.admin.server import AdminServer
-from proxy.runtime.clock import now_ms
+from proxy.admin.whoami import identify
+from proxy.brokers.failures import describe
+from proxy.control.quota_file import QuotaFile
+from proxy.control.settings_file import SettingsFile
 from proxy.edge.connection_places import Places
 from proxy.edge.drain import drain
 from proxy.edge.endings import Endings
-from proxy.identity.failed_logins import FailedLogins
-from proxy.brokers.failures import describe
-from proxy.runtime.faults import contained
+from proxy.edge.listeners import Admission, Listener
+from proxy.edge.rejections import Rejections
+from proxy.edge.routes import ClusterView, Routes
+from proxy.edge.stats import Snapshot, Stats
+from proxy.edge.tls import ignore_undecodable_names
 from proxy.identity.certificates.distinguished_name import rfc2253
-from proxy.identity.kerberos.gssapi import Acceptor, Unread, acceptor
+from proxy.identity.certificates.ssl_mapping import parse_rules
+from proxy.identity.failed_logins import FailedLogins
+from proxy.identity.kerberos.gssapi import GssapiAcceptor, Unread, acceptor
 from proxy.identity.mechanisms.known import Mechanisms
 from proxy.identity.sasl import SaslRules
-from proxy.identity.certificates.ssl_mapping import parse_rules
-from proxy.session.in_flight import Rules
-from proxy.runtime.lag import watch as watch_lag
-from proxy.edge.listeners import Admission, Listener
-from proxy.control.quota_file import QuotaFile
-from proxy.edge.rejections import Rejections
+from proxy.runtime import faults, logs
+from proxy.runtime.clock import now_ms
+from proxy.runtime.faults import contained
 from proxy.runtime.file_watch import FileWatch
-from proxy.edge.routes import Routes, Way
+from proxy.runtime.lag import watch as watch_lag
+from proxy.runtime.slices import in_slices
+from proxy.runtime.tasks import AFTER_FAULT_S, attempt, every, later, on_loop_error, on_signal, spawn
+from proxy.runtime.turns import Turns
+from proxy.session.in_flight import Rules
 from proxy.session.serving import Served, serve
 from proxy.session.session import Session
-from proxy.control.settings_file import SettingsFile
-from proxy.runtime.slices import in_slices
-from proxy.edge.stats import Snapshot, Stats
-from proxy.runtime.tasks import AFTER_FAULT_S, attempt, every, later, on_loop_error, on_signal, spawn
 from proxy.session.throttling import Throttling
-from proxy.edge.tls import ignore_undecodable_names
-from proxy.runtime.turns import Turns
 from proxy.usage.service import UsageService
-from proxy.admin.whoami import identify
 from quotas.engine import Engine, Window
 from quotas.policy import Policy
 
@@ -117,7 +117,7 @@ class App:
         self._cut_off = 0
         self._tables: list[dict[int, Served]] = []
         self._listeners: list[Listener] = []
-        self._acceptors: dict[str, Acceptor] = {}
+        self._acceptors: dict[str, GssapiAcceptor] = {}
         self._routes = Routes(settings)
         self._usage = UsageService(settings, self._engine, window)
 
@@ -164,10 +164,10 @@ class App:
         if any(each.broker_host is not None for each in settings.listeners):
             ignore_undecodable_names()
         for each in settings.listeners:
-            way = self._routes.of(each)
-            sasl, meters = self._sasl_rules(each, way), self._usage.meters_of(each.name)
-            listener = Listener(each, way.cluster, rules, sasl, meters, _certificate_names(each), admission)
-            way.listeners.append(listener)
+            view = self._routes.of(each)
+            sasl, meters = self._sasl_rules(each, view), self._usage.meters_of(each.name)
+            listener = Listener(each, view.cluster, rules, sasl, meters, _certificate_names(each), admission)
+            view.listeners.append(listener)
             self._listeners.append(listener)
         for listener in self._listeners:
             listener.open_bootstrap()
@@ -267,7 +267,7 @@ class App:
             protected_topics=self._usage.protected_topics,
         )
 
-    def _sasl_rules(self, listener: ListenerSettings, way: Way) -> SaslRules:
+    def _sasl_rules(self, listener: ListenerSettings, view: ClusterView) -> SaslRules:
         def ended(mechanism: str, succeeded: bool, peer: str, claimed: str | None) -> None:
             outcome = "succeeded" if succeeded else "failed"
             self._stats.authentications[listener.name, mechanism, outcome] += 1
@@ -279,7 +279,7 @@ class App:
         if kerberos is not None:
             self._acceptors[listener.name] = acceptor(kerberos)
         mechanisms = Mechanisms(listener.sasl.sub_claim, self._acceptors.get(listener.name))
-        return SaslRules(mechanisms.begin, way.owner_of, ended)
+        return SaslRules(mechanisms.begin, view.owner_of, ended)
 
     def _connections_by_descriptors(self) -> int:
         """Raise the soft descriptor limit to the hard one, and leave two descriptors for each connection.
@@ -296,7 +296,7 @@ class App:
         return room // 2
 
     def _on_reload_signal(self) -> None:
-        if not self._reload_waits:  # one that waits for the one under way will see this change, too
+        if not self._reload_waits:  # one that waits for the one under view will see this change, too
             self._reload_waits = True
             spawn(self._reload(), "load files again")
 

@@ -48,8 +48,8 @@ def run(config_path: Path) -> None:
     """Run the proxy until SIGTERM; SIGHUP loads quotas and certificates again."""
     settings, document = _loaded(config_path)
     from proxy import app
-    from proxy.runtime import logs
     from proxy.checks import configuration
+    from proxy.runtime import logs
     from proxy.runtime.clock import wall_s
 
     findings = configuration.look(settings, document, wall_s())
@@ -123,10 +123,10 @@ def doctor(
     config_path: Path, listener: str | None, command_config: Path | None, bootstrap: str | None, *, as_json: bool
 ) -> None:
     """Connect as a client would, and print what works and what to do about the rest: exit 1 if anything fails."""
-    from proxy.doctor.examine import Wanted, examine
+    from proxy.doctor.examine import Examination, examine
 
     try:
-        found = examine(Wanted(config_path, listener, command_config, bootstrap))
+        found = examine(Examination(config_path, listener, command_config, bootstrap))
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if as_json:

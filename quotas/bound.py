@@ -1,8 +1,9 @@
 """One counter under one quota kind, as a session holds it."""
 
 from math import ceil, inf
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from quotas.counted import NOTHING, Counted, CounterKey, CounterState
 from quotas.entities import Entity
 from quotas.fetches import Fetches
 from quotas.kinds import QuotaKind
@@ -14,58 +15,6 @@ if TYPE_CHECKING:
     from quotas.engine import Counters
 
 FOREVER_S: Final = INT32_MAX / 1000
-
-
-FOLDED: Final = "other"
-"""The user and the client-id under which counters are summed up that are too many to be told apart."""
-
-
-class CounterKey(NamedTuple):
-    """What tells one counter from another; user and client_id are tags, "" where that part plays no role."""
-
-    kind: QuotaKind
-    user: str
-    client_id: str
-    broker: int
-
-
-class Counted(NamedTuple):
-    """What only grows: the charged units (bytes for byte rates), throttled requests, milliseconds of throttle."""
-
-    charged: float = 0.0
-    throttled: int = 0
-    throttle_ms: int = 0
-
-    def plus(self, other: "Counted") -> "Counted":
-        return Counted(
-            self.charged + other.charged, self.throttled + other.throttled, self.throttle_ms + other.throttle_ms
-        )
-
-
-_NOTHING: Final = Counted()
-
-
-class Gone(NamedTuple):
-    """What a counter has counted that is there no more, and whose limit held for it."""
-
-    key: CounterKey
-    entity: Entity
-    counted: Counted
-
-
-class Usage(NamedTuple):
-    """What one counter stood at; ``rate`` is in the unit of ``limit``, over the window of enforcement."""
-
-    kind: QuotaKind
-    user: str
-    client_id: str
-    broker: int
-    entity: Entity
-    limit: float
-    rate: float
-    charged_total: float
-    throttled_total: int
-    throttle_ms_total: int
 
 
 class Bound(Rate):
@@ -80,6 +29,7 @@ class Bound(Rate):
     """
 
     __slots__ = (
+        "_ahead_ms",
         "_counted",
         "_counters",
         "_fetches",
@@ -113,11 +63,13 @@ class Bound(Rate):
         self._fetches: Fetches | None = None
         self._until_ms = AT_ONCE
         """When the longest throttle time is over that a charge has asked for."""
+        self._ahead_ms = AT_ONCE
+        """When the limit has made good what went within a debt."""
         self._level = 0.0
         """What was recorded and not yet made good by the limit: a bucket that leaks T a second, at ``_level_ms``."""
         self._level_ms = AT_ONCE
         self._counted = 0.0
-        self._handed_over = _NOTHING
+        self._handed_over = NOTHING
         self._counters = counters
         self._live: Bound | None = None
 
@@ -160,25 +112,29 @@ class Bound(Rate):
         self._until_ms = max(self._until_ms, now_ms + throttle_ms)
         self.shut = True
 
+    def bring_forward(self, cost: float, now_ms: int, most_ms: int) -> bool:
+        """Let a request that is charged ``cost`` go within a debt, if no more than ``most_ms`` worth has gone so.
+
+        It is a debt by itself. Kafka's throttle time forgets what is a window old: who went ahead again and again would
+        get what he may owe on top of the quota, each window anew.
+        """
+        if not self._limit or self._ahead_ms > now_ms + most_ms:
+            return False
+        self._ahead_ms = max(self._ahead_ms, now_ms) + ceil(cost / self._limit * 1000)
+        self.shut = True
+        return True
+
     def owed_ms(self, now_ms: int) -> int:
         """Return for how long the counter is still in debt, 0 if it is not."""
         if self._limit is None:
             return 0
-        return max(self._until_ms - now_ms, self.beyond_ms(now_ms), 0)
-
-    def beyond_ms(self, now_ms: int) -> int:
-        """Return how long the limit needs for what went beyond it and its window's worth, 0 if nothing did.
-
-        Kafka's throttle time may be longer: it spreads a burst over the time that the rate is taken over.
-        """
-        if self._limit is None:
-            return 0
+        debt_ms = max(self._until_ms, self._ahead_ms) - now_ms
         self._drain(now_ms)
         # One window of N samples, where Kafka allows N - 1 and what has gone by of the next: never the stricter one.
         beyond = self._level - self._limit * (self._window.keep_ms / 1000)
-        if beyond <= 0:
-            return 0
-        return ceil(min(beyond / self._limit, FOREVER_S) * 1000) if self._limit else INT32_MAX
+        if beyond > 0:
+            debt_ms = max(debt_ms, ceil(min(beyond / self._limit, FOREVER_S) * 1000) if self._limit else INT32_MAX)
+        return max(debt_ms, 0)
 
     @property
     def waiting_ms(self) -> int:
@@ -227,7 +183,7 @@ class Bound(Rate):
 
     def rejudge(self, now_ms: int) -> None:
         """Take another limit for what is owed too: who waits goes on as soon as the new one allows it."""
-        self._until_ms = AT_ONCE
+        self._until_ms = self._ahead_ms = AT_ONCE
         if self._limit is not None and (throttle_ms := self.check(now_ms)):
             self.owe(throttle_ms, now_ms)
 
@@ -291,11 +247,11 @@ class Bound(Rate):
         if waited_ms:
             self.note_throttle(waited_ms)
 
-    def usage(self, now_ms: int) -> Usage | None:
+    def usage(self, now_ms: int) -> CounterState | None:
         """Return what this counter stands at; None when it has no limit."""
         if self.limit is None or self.rule is None:
             return None
-        return Usage(
+        return CounterState(
             *self.key,
             self.rule,
             self.limit,
@@ -312,7 +268,7 @@ class Bound(Rate):
         """
         before, charged = self._handed_over, self.recorded_total
         if self.throttled_total == before.throttled and charged <= before.charged:
-            return _NOTHING
+            return NOTHING
         now = Counted(max(charged, before.charged), self.throttled_total, self.throttle_ms_total)
         self._handed_over = now
         return Counted(

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from quotas.bound import FOLDED, Bound, Counted, CounterKey, Gone, Inert, Usage
+from quotas.bound import Bound, Inert
+from quotas.counted import FOLDED, Counted, CounterKey, CounterState, Gone
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.names import OTHER, Room
@@ -11,7 +12,7 @@ from quotas.policy import Key, Policy, PolicyChange, differences
 from quotas.precedence import DEFAULT, level_of, limiting_key, tags_of
 from quotas.rate import Window
 
-__all__ = ["RATE_KINDS", "Bound", "Counted", "CounterKey", "Engine", "Gone", "Usage", "Window"]
+__all__ = ["RATE_KINDS", "Bound", "Counted", "CounterKey", "CounterState", "Engine", "Gone", "Window"]
 
 RATE_KINDS: Final = (QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE, QuotaKind.REQUEST_PERCENTAGE)
 """The kinds that are a sampled rate of a user and client-id, which is what the engine keeps counters of."""
@@ -118,13 +119,13 @@ class Counters:
             if self._limit(bound):
                 bound.rejudge(now_ms)
 
-    def usage(self, now_ms: int) -> Iterator[Usage]:
+    def usage(self, now_ms: int) -> Iterator[CounterState]:
         for bound in self._bounds.values():
             usage = bound.usage(now_ms)
             if usage is not None:
                 yield usage
 
-    def take(self, now_ms: int) -> Iterator[tuple[Usage, Counted]]:
+    def take(self, now_ms: int) -> Iterator[tuple[CounterState, Counted]]:
         for bound in [bound for bound in self._bounds.values() if bound.rule is not None]:
             usage = bound.usage(now_ms)
             if usage is not None:  # its limit may have gone meanwhile
@@ -263,11 +264,11 @@ class Engine:
             self.generation += 1
         return change
 
-    def usage(self, now_ms: int) -> list[Usage]:
+    def usage(self, now_ms: int) -> list[CounterState]:
         """Return what every counter with a limit stands at. Plain data, and a look only: no sample moves."""
         return [usage for counters in self._counters.values() for usage in counters.usage(now_ms)]
 
-    def take(self, now_ms: int) -> Iterator[tuple[Usage, Counted]]:
+    def take(self, now_ms: int) -> Iterator[tuple[CounterState, Counted]]:
         """Yield what every counter with a limit stands at, and what it has counted since it was taken last.
 
         It may be left off in between for as long as one likes: what comes or goes meanwhile is counted once, too.

@@ -54,7 +54,7 @@ def command(
         end = stored.bounds(running, warehouse)[1]
     if begin is None and end is not None:
         begin = end - _A_DAY
-    wanted = job.Wanted(begin, end, out or warehouse, prices, None if gap_s is None else round(gap_s * 1000))
+    wanted = job.ReportRequest(begin, end, out or warehouse, prices, None if gap_s is None else round(gap_s * 1000))
     made = job.run(stored.usage(running, warehouse, begin, end), wanted)
     click.echo(made.sentence)
     click.echo(made.html)

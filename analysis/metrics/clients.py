@@ -12,7 +12,7 @@ from analysis import hashes
 from analysis.arrays import DAY_MS, summed, times_ms, with_columns
 from analysis.exchange import exchange, packed, tasks_for
 from analysis.metrics.kinds import KINDS, NAMED_BY, counters, units
-from analysis.scan import Usage
+from analysis.scan import UsageRows
 from analysis.schema import FILE
 
 CLIENT: Final = (*NAMED_BY, *(f"{kind}_rule" for kind in KINDS))
@@ -41,7 +41,7 @@ _SCHEMA: Final = pa.schema(
 )
 
 
-def clients(usage: Usage, rows: int) -> DataFrame:
+def clients(usage: UsageRows, rows: int) -> DataFrame:
     """Return CLIENT, ``date``, SUMS, and of each kind the ``…_counter`` with ``…_unit_user`` and ``…_unit_client_id``.
 
     Every byte of the rows is in one of them. A client whose rule changed has a row for each. ``rows`` is how many there

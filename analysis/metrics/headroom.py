@@ -29,7 +29,7 @@ from analysis.exchange import exchange, packed, tasks_for
 from analysis.metrics import kinds
 from analysis.metrics.kinds import COUNTER, KINDS
 from analysis.metrics.period import Period
-from analysis.scan import Usage
+from analysis.scan import UsageRows
 
 PERCENTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 COUNTED: Final = ("kind", "counter")
@@ -66,7 +66,7 @@ def counters(clients: DataFrame) -> DataFrame:
     return reduce(DataFrame.unionByName, named).distinct()
 
 
-def headroom(usage: Usage, period: Period) -> DataFrame:
+def headroom(usage: UsageRows, period: Period) -> DataFrame:
     """Return COUNTED, ``date``, ``p50``, ``p95``, ``p99``, ``max``, ``over`` and ``limit``, of used over limit.
 
     A counter has a row for each date with use, and one without a date for the whole period. 1.0 is the quota. ``over``

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from analysis.arrays import ints, times_ms
 from analysis.metrics.kinds import KINDS
-from analysis.scan import Usage
+from analysis.scan import UsageRows
 from analysis.schema import FILE
 
 _SAME: Final = ("cluster", "instance", "broker", "user", "client_id", "mode")
@@ -24,7 +24,7 @@ _SCHEMA: Final = pa.schema(
 _READ: Final = ("time", "interval_ms", *_SAME, *(f"{kind}_{name}" for kind in KINDS for name in _OF_KIND))
 
 
-def muted(usage: Usage) -> DataFrame:
+def muted(usage: UsageRows) -> DataFrame:
     """Return a row for each interval, client and ``kind`` with any ``muted_ms``: as recorded, from ``begin_ms`` on.
 
     In mode ``shadow`` they would have been muted.

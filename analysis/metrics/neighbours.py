@@ -24,7 +24,7 @@ from analysis.arrays import ints, summed, times_ms
 from analysis.metrics.few import Few
 from analysis.metrics.period import Period
 from analysis.metrics.sums import total
-from analysis.scan import Usage
+from analysis.scan import UsageRows
 from analysis.schema import FILE
 
 MOMENT_S: Final = 10
@@ -56,7 +56,7 @@ def candidates(clients: DataFrame) -> DataFrame:
     return ranked.where(F.col("number") <= CANDIDATES).drop("bytes")
 
 
-def moments(usage: Usage, clients: DataFrame) -> DataFrame:
+def moments(usage: UsageRows, clients: DataFrame) -> DataFrame:
     """Return PLACE, ``moment`` (a number), the ``number`` of a candidate (null: all others), and their sums."""
     few = Few.of(clients.select(*CLIENT, "number").toArrow(), CLIENT, "number")
     return usage.scan(_READ, _Moments(few), _SCHEMA).groupBy(*_APART).agg(*(total(name).alias(name) for name in _SUMS))

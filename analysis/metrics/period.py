@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from analysis.arrays import ints, summed, times_ms
-from analysis.scan import Usage
+from analysis.scan import UsageRows
 
 MOST_STEPS: Final = 180
 """Of a plot over time: more are not seen on a screen."""
@@ -68,7 +68,7 @@ def step_of(moment: datetime, step_s: int) -> datetime:
     return datetime.fromtimestamp(moment.timestamp() // step_s * step_s, UTC)
 
 
-def look(usage: Usage) -> Period | None:
+def look(usage: UsageRows) -> Period | None:
     """Return what is there; None if there is no row."""
     found = usage.scan(_LOOKED_AT, _looked, _SEEN).toArrow().to_pylist()
     if not found:

@@ -12,7 +12,7 @@ from analysis.arrays import summed, times_ms
 from analysis.metrics.clients import SUMS
 from analysis.metrics.few import Few
 from analysis.metrics.sums import total
-from analysis.scan import Usage
+from analysis.scan import UsageRows
 
 CLIENT: Final = ("cluster", "user", "client_id")
 """Of refused connections the names are null: nobody has said yet who it is."""
@@ -34,7 +34,7 @@ def top(talkers: DataFrame, count: int) -> DataFrame:
     return named.orderBy(moved.desc(), *CLIENT).limit(count)
 
 
-def over_time(usage: Usage, found: DataFrame, count: int, step_s: int) -> DataFrame:
+def over_time(usage: UsageRows, found: DataFrame, count: int, step_s: int) -> DataFrame:
     """Return ``bytes_in`` and ``bytes_out`` of the top ``talkers`` in each step of time, and of all others as one.
 
     ``place`` counts from 0, the one that moves most; OTHERS have no CLIENT. ``step_s`` is when the step begins, in Unix

@@ -80,7 +80,7 @@ class Talker:
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class RateSeries:
     """Bytes in and out of one client in each step; ``label`` is None for all the others together."""
 
     label: str | None
@@ -140,7 +140,7 @@ class Charge:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class ReportFindings:
     clusters: Sequence[str]
     begin: datetime
     end: datetime
@@ -157,7 +157,7 @@ class Findings:
     episodes: Sequence[Episode] = ()
     headroom: Sequence[Headroom] = ()
     talkers: Sequence[Talker] = ()
-    series: Sequence[Series] = ()
+    series: Sequence[RateSeries] = ()
     neighbours: Sequence[Neighbour] = ()
     trends: Sequence[Trend] = ()
     days: int = 0

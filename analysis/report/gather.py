@@ -17,10 +17,10 @@ from analysis.report import words
 from analysis.report.findings import (
     Charge,
     Episode,
-    Findings,
     Headroom,
     Neighbour,
-    Series,
+    RateSeries,
+    ReportFindings,
     Talker,
     Throttled,
     Totals,
@@ -45,9 +45,9 @@ _WHO: Final = ("user", "client_id", "broker", "kind", "rule")
 Tables = dict[str, DataFrame]
 
 
-def gather(tables: Tables, period: Period, choices: Choices, place: str) -> Findings:
+def gather(tables: Tables, period: Period, choices: Choices, place: str) -> ReportFindings:
     """Return what a page shows of the tables; ``place`` is where they are."""
-    return Findings(
+    return ReportFindings(
         clusters=sorted(row.cluster for row in tables["talkers"].select("cluster").distinct().collect()),
         begin=period.begin,
         end=period.end,
@@ -133,7 +133,7 @@ def _talkers(found: DataFrame) -> list[Talker]:
     return [Talker(**_of(row, *Talker.__slots__)) for row in talkers.top(found, _TALKERS).collect()]
 
 
-def _series(over_time: DataFrame, period: Period) -> list[Series]:
+def _series(over_time: DataFrame, period: Period) -> list[RateSeries]:
     order = _numbered(period)
     labels: dict[int, str | None] = {talkers.OTHERS: None}
     layers: dict[int, list[float]] = {}
@@ -142,8 +142,8 @@ def _series(over_time: DataFrame, period: Period) -> list[Series]:
             labels[cell.place] = words.client(cell.user, cell.client_id)
         layers.setdefault(cell.place, [0.0] * len(order))[order[cell.step_s]] += cell.bytes_in + cell.bytes_out
     others = layers.pop(talkers.OTHERS, [])
-    named = [Series(labels[place], layers[place]) for place in sorted(layers)]
-    return [*named, Series(None, others)] if named and any(others) else named
+    named = [RateSeries(labels[place], layers[place]) for place in sorted(layers)]
+    return [*named, RateSeries(None, others)] if named and any(others) else named
 
 
 def _neighbours(tables: Tables) -> list[Neighbour]:

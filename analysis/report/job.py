@@ -19,14 +19,14 @@ from analysis.progress import Progress
 from analysis.report import page, tables
 from analysis.report.gather import gather
 from analysis.report.tables import Choices
-from analysis.scan import Usage
+from analysis.scan import UsageRows
 
 _ID: Final = "%Y%m%dT%H%M%SZ"
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ReportRequest:
     """A report: of which period, where to, and how. ``gap_ms`` None is the window of enforcement."""
 
     begin: datetime | None
@@ -44,7 +44,7 @@ class Made:
     """Where the page is."""
 
 
-def run(usage: Usage, wanted: Wanted) -> Made:
+def run(usage: UsageRows, wanted: ReportRequest) -> Made:
     """Make the report of ``usage``. A second one of the same period takes the place of the first."""
     with Progress(usage.spark, "report", steps=len(tables.NAMES) + 2) as progress:
         progress.step("looking at the period")
@@ -63,7 +63,7 @@ def run(usage: Usage, wanted: Wanted) -> Made:
     return Made(unescape(re.sub("<[^>]*>", "", page.answer(found))), f"{place}/report.html")
 
 
-def _gap_ms(period: Period, wanted: Wanted) -> int:
+def _gap_ms(period: Period, wanted: ReportRequest) -> int:
     return max(period.windows_ms) if wanted.gap_ms is None else wanted.gap_ms
 
 

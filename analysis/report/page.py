@@ -4,7 +4,7 @@ from html import escape
 from typing import Final
 
 from analysis.report import sections, words
-from analysis.report.findings import Findings
+from analysis.report.findings import ReportFindings
 from analysis.report.html import document
 
 _DOCS: Final = "docs/analysis-report.md"
@@ -15,7 +15,7 @@ _SOON: Final = 30
 """Days until a limit that are worth a word in the headline."""
 
 
-def render(found: Findings) -> str:
+def render(found: ReportFindings) -> str:
     """Return the HTML of a report."""
     clusters = ", ".join(words.plain(cluster) for cluster in found.clusters)
     title = f"{clusters}: {words.from_to(found.begin, found.end)} UTC"
@@ -34,7 +34,7 @@ def render(found: Findings) -> str:
     )
 
 
-def answer(found: Findings) -> str:
+def answer(found: ReportFindings) -> str:
     """Return, as HTML, the answer in a sentence."""
     totals = found.totals
     was = "would have been" if found.shadow else "was" if totals.throttled <= 1 else "were"
@@ -44,12 +44,12 @@ def answer(found: Findings) -> str:
     return f"<em>{clients}</em> {was} throttled, for {words.duration(totals.muted_ms / 1000)} in all."
 
 
-def _headline(found: Findings) -> str:
+def _headline(found: ReportFindings) -> str:
     css = "" if found.totals.throttled else " class=well"
     return f"<h1{css}>{answer(found)}</h1><p class=lead>{' '.join(_leads(found))}</p>"
 
 
-def _leads(found: Findings) -> list[str]:
+def _leads(found: ReportFindings) -> list[str]:
     said = []
     if found.throttled:
         worst = found.throttled[0]
@@ -73,7 +73,7 @@ def _leads(found: Findings) -> list[str]:
     return said
 
 
-def _tiles(found: Findings) -> str:
+def _tiles(found: ReportFindings) -> str:
     totals = found.totals
     tiles = [
         (words.duration(found.length.total_seconds()), "recorded", ""),
@@ -91,7 +91,7 @@ def _tiles(found: Findings) -> str:
     return f"<ul class=tiles>{items}</ul>"
 
 
-def _made(found: Findings) -> str:
+def _made(found: ReportFindings) -> str:
     rows = words.counted(found.totals.rows, "row")
     instances = words.counted(found.instances, "proxy instance")
     facts = {

@@ -5,13 +5,13 @@ from datetime import date
 from analysis.metrics.neighbours import MOMENT_S, PEAK_OVER_AVERAGE, PEAK_SHARE
 from analysis.metrics.trend import LEAST_DAYS
 from analysis.report import draw, words
-from analysis.report.findings import Findings, Headroom, Neighbour, Trend
+from analysis.report.findings import Headroom, Neighbour, ReportFindings, Trend
 from analysis.report.html import Cell, empty, key, line, rule, section, table, whose
 
 _EPOCH = date(1970, 1, 1).toordinal()
 
 
-def throttled(found: Findings) -> str:
+def throttled(found: ReportFindings) -> str:
     title = "Who was throttled" if not found.shadow else "Who would have been throttled"
     if not found.throttled:
         return empty("throttled", title, "Nobody: in this period no connection was muted, and no answer held back.")
@@ -37,7 +37,7 @@ def throttled(found: Findings) -> str:
     return section("throttled", title, says, legend, f"<div class=rows>{''.join(rows)}{axis}</div>", _episodes(found))
 
 
-def _episodes(found: Findings) -> str:
+def _episodes(found: ReportFindings) -> str:
     heads = [
         ("client", "user / client-id"),
         ("by which rule", "the quota that was exceeded"),
@@ -70,7 +70,7 @@ def _unless_enforced(mode: str) -> str:
     return "" if mode == "enforce" else f", {words.name(mode)}"
 
 
-def headroom(found: Findings) -> str:
+def headroom(found: ReportFindings) -> str:
     title = "How close to the limits"
     if not found.headroom:
         return empty("headroom", title, "No client that was active in this period had a limit.")
@@ -102,7 +102,7 @@ def _use(each: Headroom, scale: float) -> str:
     )
 
 
-def talkers(found: Findings) -> str:
+def talkers(found: ReportFindings) -> str:
     title = "Who moves most"
     moved = found.totals.bytes_in + found.totals.bytes_out
     if not moved:
@@ -146,7 +146,7 @@ def talkers(found: Findings) -> str:
     return section("talkers", title, says, legend, plot, f"<h3>Top talkers</h3>{table(heads, rows)}")
 
 
-def neighbours(found: Findings) -> str:
+def neighbours(found: ReportFindings) -> str:
     title = "Noisy neighbours"
     if not found.totals.muted_ms:
         return empty("neighbours", title, "Nobody was delayed in this period, so nobody's peaks can coincide with it.")
@@ -181,7 +181,7 @@ def _neighbour(each: Neighbour) -> str:
     )
 
 
-def trends(found: Findings) -> str:
+def trends(found: ReportFindings) -> str:
     title = "Where it is heading"
     if found.days < LEAST_DAYS:
         enough = (
@@ -221,7 +221,7 @@ def _trend(each: Trend) -> str:
     )
 
 
-def charges(found: Findings) -> str:
+def charges(found: ReportFindings) -> str:
     title = "What each user used"
     if not found.charges:
         return empty("chargeback", title, "Nobody used anything in this period.")

@@ -14,7 +14,7 @@ from analysis.metrics.headroom import COUNTED
 from analysis.metrics.period import Period
 from analysis.metrics.rates import Rates
 from analysis.report import draw
-from analysis.scan import Usage
+from analysis.scan import UsageRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Choices:
 class _Source:
     """What a table is made from: the rows, and the tables ``made`` before it."""
 
-    usage: Usage
+    usage: UsageRows
     period: Period
     choices: Choices
     made: dict[str, DataFrame]
@@ -60,7 +60,7 @@ NAMES: Final = tuple(_TABLES)
 
 
 def make(
-    usage: Usage, period: Period, place: str, choices: Choices, step: Callable[[str], None]
+    usage: UsageRows, period: Period, place: str, choices: Choices, step: Callable[[str], None]
 ) -> dict[str, DataFrame]:
     """Write all tables into the directory or URI ``place``, over those that are there, and return them by name.
 

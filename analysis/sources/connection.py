@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from analysis.errors import AnalysisError
-from analysis.sources.jaas import parse_jaas
-from analysis.sources.properties import parse_properties
+from config.client_properties import parse_properties
+from config.jaas import parse_jaas
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 BY_PASSWORD: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from proxy.runtime.names import label
 from proxy.admin.places import OTHER, Names, Places
+from proxy.runtime.names import label
 from proxy.usage.meters import Traffic
 
 

@@ -8,14 +8,14 @@ backwards because the counter behind it expired, was made anew, or changed betwe
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from proxy.runtime.names import label
 from proxy.admin.places import Names, Places
-from quotas.engine import Counted, Gone, Usage
+from proxy.runtime.names import label
+from quotas.engine import Counted, CounterState, Gone
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 
 
-class Series:
+class ShownEntity:
     """One kind at one broker, of one entity or of ``other``. Where several are summed up: the sum of their rates,
     the highest ratio, no limit.
     """
@@ -34,7 +34,7 @@ class Series:
         self.limit = 0.0
         self.rule: Entity | None = None
 
-    def show(self, usage: Usage) -> None:
+    def show(self, usage: CounterState) -> None:
         """Set the gauges."""
         self.live = True
         self.rate += usage.rate
@@ -51,14 +51,14 @@ class EntitySeries:
     """
 
     def __init__(self, max_entities: int) -> None:
-        self._places: Places[dict[tuple[QuotaKind, int], Series]] = Places(max_entities, dict)
+        self._places: Places[dict[tuple[QuotaKind, int], ShownEntity]] = Places(max_entities, dict)
 
     @property
     def folded(self) -> int:
         """Entities of the last snapshot that are shown as ``other``."""
         return self._places.folded
 
-    def update(self, taken: Iterable[tuple[Usage, Counted]], gone: Iterable[Gone] = ()) -> None:
+    def update(self, taken: Iterable[tuple[CounterState, Counted]], gone: Iterable[Gone] = ()) -> None:
         """Take over what the engine's counters stand at and have counted since; of those that are gone, the latter."""
         for _, place in self._places:
             for series in place.values():
@@ -82,12 +82,12 @@ class EntitySeries:
         for names, each, counted in late:
             self._count(names, each.key.kind, each.key.broker, counted)
 
-    def _count(self, names: Names, kind: QuotaKind, broker: int, counted: Counted) -> Series:
-        series = self._places[names].setdefault((kind, broker), Series())
+    def _count(self, names: Names, kind: QuotaKind, broker: int, counted: Counted) -> ShownEntity:
+        series = self._places[names].setdefault((kind, broker), ShownEntity())
         series.totals = series.totals.plus(counted)
         return series
 
-    def __iter__(self) -> Iterator[tuple[Names, QuotaKind, int, Series]]:
+    def __iter__(self) -> Iterator[tuple[Names, QuotaKind, int, ShownEntity]]:
         """Every series: its entity, quota kind and broker; ``other`` comes last, once there was need of it."""
         for names, place in self._places:
             for (kind, broker), series in place.items():

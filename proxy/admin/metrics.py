@@ -17,9 +17,9 @@ from protocol.errors import Cause
 from protocol.table import SPECS
 from proxy.admin.client_series import ClientSeries
 from proxy.admin.entity_series import EntitySeries
-from proxy.runtime.names import label
 from proxy.admin.places import OTHER, Names
 from proxy.edge.stats import LAG_BUCKETS_S, Snapshot
+from proxy.runtime.names import label
 from quotas.kinds import QuotaKind
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4

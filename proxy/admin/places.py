@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from quotas.bound import FOLDED
+from quotas.counted import FOLDED
 
 Kept = TypeVar("Kept")
 

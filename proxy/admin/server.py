@@ -10,11 +10,11 @@ from typing import Final
 from aiohttp import web
 
 from config.units import Address
-from proxy.runtime.faults import note
 from proxy.admin.metrics import CONTENT_TYPE, Renderer
-from proxy.edge.stats import Snapshot
-from proxy.runtime.tasks import spawn
 from proxy.admin.whoami import Identity
+from proxy.edge.stats import Snapshot
+from proxy.runtime.faults import note
+from proxy.runtime.tasks import spawn
 
 METHODS: Final = ("GET", "HEAD")
 

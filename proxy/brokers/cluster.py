@@ -14,10 +14,10 @@ from protocol.errors import ProtocolError
 from protocol.locator import Endpoint, locate
 from protocol.requests import WHICH_BROKERS, WHICH_VERSIONS
 from proxy.brokers.connection import BrokerConnection, connect, open_transport
-from proxy.brokers.tls import BrokerTls
 from proxy.brokers.failures import describe
+from proxy.brokers.login import BrokerLogin, LoginError
+from proxy.brokers.tls import BrokerTls
 from proxy.runtime.faults import note
-from proxy.brokers.login import Login, LoginError
 from proxy.runtime.file_watch import FileWatch
 from proxy.runtime.tasks import every, spawn
 
@@ -86,7 +86,7 @@ class Cluster:
         self._refresh_s = refresh_s
         self._connect_timeout_s = connect_timeout_s
         self._tls = BrokerTls(route.tls) if tls is None and route.tls is not None else tls
-        self._login = Login(route.sasl) if route.sasl is not None else None
+        self._login = BrokerLogin(route.sasl) if route.sasl is not None else None
         self.can_ask = self._login is not None or not demands_sasl
         """Whether brokers answer the proxy itself more than which versions they speak."""
         self._bootstrap = [Broker(UNKNOWN, address.host, address.port) for address in route.bootstrap]

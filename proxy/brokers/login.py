@@ -33,7 +33,7 @@ class Exchange(Protocol):
     def is_done(self) -> bool: ...
 
 
-class Login:
+class BrokerLogin:
     """The proxy's own user. Its password is read at each login, so that a new one needs no restart."""
 
     def __init__(self, settings: BrokerSasl) -> None:

@@ -9,12 +9,12 @@ from config.document import Document
 from config.nodes import Mapping, Node, Sequence
 from config.problems import NO_VARIABLES, InvalidValue, Problem, Steps, holds_a_variable
 from config.settings import BrokerSasl, Kerberos, Listener, Route, Settings
+from proxy.brokers.login import LoginError, read_password
 from proxy.checks.findings import Finding, Findings, Severity
 from proxy.checks.tls import look_at_broker_tls, look_at_client_tls
 from proxy.identity.kerberos import keytab
 from proxy.identity.kerberos.gssapi import acceptor
 from proxy.identity.kerberos.name import parse_rules
-from proxy.brokers.login import LoginError, read_password
 
 _WITH_PATTERNS: Final = frozenset(("principal_mapping_rules", "principal_to_local_rules"))
 

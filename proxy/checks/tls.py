@@ -11,11 +11,11 @@ from cryptography.x509 import Certificate, ObjectIdentifier
 from config.brokers import node_id_of
 from config.problems import InvalidValue, Steps
 from config.settings import BrokerTls, ClientTls, Listener
-from proxy.edge import certificates
 from proxy.brokers.tls import broker_context
 from proxy.checks.findings import Findings, Severity
-from proxy.identity.certificates.ssl_mapping import parse_rules
+from proxy.edge import certificates
 from proxy.edge.tls import client_context
+from proxy.identity.certificates.ssl_mapping import parse_rules
 
 SOON_DAYS: Final = 30
 

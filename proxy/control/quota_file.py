@@ -7,9 +7,9 @@ from pathlib import Path
 import structlog
 
 from config.problems import ConfigError
+from proxy.edge.stats import Stats
 from proxy.runtime.clock import now_ms, wall_s
 from proxy.runtime.names import label
-from proxy.edge.stats import Stats
 from quotas.engine import Engine
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind

@@ -11,12 +11,12 @@ from config.units import Address
 from protocol.errors import ProtocolError
 from protocol.locator import Endpoint
 from protocol.requests import WHICH_VERSIONS
-from proxy.brokers.connection import connect
-from proxy.brokers.tls import broker_context
 from proxy.brokers.cluster import which_brokers
-from proxy.doctor.findings import Findings
+from proxy.brokers.connection import connect
 from proxy.brokers.failures import describe
-from proxy.brokers.login import Login, LoginError
+from proxy.brokers.login import BrokerLogin, LoginError
+from proxy.brokers.tls import broker_context
+from proxy.doctor.findings import DoctorFindings
 
 TIMEOUT_S: Final = 5.0
 ERRORS: Final = (OSError, TimeoutError, EOFError, ProtocolError)
@@ -33,14 +33,14 @@ class Behind:
     """Node ids of those that are known, and did not answer."""
 
 
-async def look_behind(found: Findings, route: Route, *, demands_sasl: bool) -> Behind:
+async def look_behind(found: DoctorFindings, route: Route, *, demands_sasl: bool) -> Behind:
     """Ask each bootstrap broker for Metadata, after the proxy's login, and try every broker that is named."""
     try:
         context = broker_context(route.tls) if route.tls is not None else None
     except OSError as error:
         found.fail("brokers", str(error), "write that file")
         return Behind(reached=False)
-    login = Login(route.sasl) if route.sasl is not None else None
+    login = BrokerLogin(route.sasl) if route.sasl is not None else None
     blind = login is None and demands_sasl
     endpoints: dict[int, Endpoint] = {}
     answered: dict[Address, bool] = {}
@@ -63,10 +63,10 @@ async def look_behind(found: Findings, route: Route, *, demands_sasl: bool) -> B
 
 
 async def _ask(
-    found: Findings,
+    found: DoctorFindings,
     address: Address,
     context: ssl.SSLContext | None,
-    login: Login | None,
+    login: BrokerLogin | None,
     *,
     blind: bool,
     node_id: int | None = None,

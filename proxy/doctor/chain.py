@@ -11,8 +11,8 @@ from config.listener import Listener
 from config.problems import InvalidValue
 from config.units import Address
 from proxy.brokers.connection import connect
+from proxy.doctor.findings import DoctorFindings
 from proxy.edge.certificates import covers, days_left, name_of, names_in, out_of_order, read_certificates
-from proxy.doctor.findings import Findings
 
 SOON_DAYS: Final = 30
 _DER: Final = 2  # _ssl.ENCODING_DER
@@ -44,7 +44,7 @@ def _certificates(tls: ssl.SSLObject) -> list[Certificate]:
     return [load_der_x509_certificate(each.public_bytes(_DER)) for each in chain]
 
 
-def look_at_chain(found: Findings, chain: Chain, listener: Listener, now_s: float) -> None:
+def look_at_chain(found: DoctorFindings, chain: Chain, listener: Listener, now_s: float) -> None:
     """Say of each certificate whose it is and how long it lasts, and of the first whether it fits the hosts."""
     now = datetime.fromtimestamp(now_s, UTC)
     for certificate in chain.certificates:
@@ -67,7 +67,7 @@ def look_at_chain(found: Findings, chain: Chain, listener: Listener, now_s: floa
         _look_at_file(found, chain.certificates[0], listener)
 
 
-def _look_at_hosts(found: Findings, leaf: Certificate, listener: Listener) -> None:
+def _look_at_hosts(found: DoctorFindings, leaf: Certificate, listener: Listener) -> None:
     hosts = [listener.advertise]
     if listener.broker_host is not None:
         hosts = [listener.advertise, listener.broker_host.replace("{node_id}", "0")]
@@ -80,7 +80,7 @@ def _look_at_hosts(found: Findings, leaf: Certificate, listener: Listener) -> No
         found.ok("certificate", f"is for {names}: {', '.join(hosts)} is among them")
 
 
-def _look_at_file(found: Findings, leaf: Certificate, listener: Listener) -> None:
+def _look_at_file(found: DoctorFindings, leaf: Certificate, listener: Listener) -> None:
     try:
         own = read_certificates(listener.tls.certificate)[0] if listener.tls is not None else leaf
     except InvalidValue:

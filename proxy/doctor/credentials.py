@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from proxy.doctor.jaas import parse_jaas
-from proxy.doctor.properties import ClientConfigError
+from config.client_properties import ClientConfigError
+from config.jaas import parse_jaas
 from proxy.brokers.login import Exchange
 
 _BY_PASSWORD: Final = {

@@ -4,22 +4,22 @@ import asyncio
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from config.client_properties import ClientConfigError
 from config.listener import Listener
 from config.loader import load_settings
 from config.problems import ConfigError, InvalidValue
 from config.settings import Settings
 from config.units import EVERY_INTERFACE, Address, parse_reachable
 from proxy.checks.report import check
-from proxy.runtime.clock import wall_s
 from proxy.doctor.behind import Behind, look_behind
 from proxy.doctor.client import Client, client_for, load_client
-from proxy.doctor.findings import Findings
+from proxy.doctor.findings import DoctorFindings
 from proxy.doctor.front import BEHIND_TLS, Front
-from proxy.doctor.properties import ClientConfigError
+from proxy.runtime.clock import wall_s
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Examination:
     """What the command line asks for."""
 
     config_path: Path
@@ -30,9 +30,9 @@ class Wanted:
     """``host:port`` instead of the address that the configuration or the client's file names."""
 
 
-def examine(wanted: Wanted) -> Findings:
+def examine(wanted: Examination) -> DoctorFindings:
     """Look at everything that is asked for. Raises ValueError for a command line that fits no configuration."""
-    found = Findings()
+    found = DoctorFindings()
     settings = _configuration(found, wanted.config_path)
     if settings is None:
         return found
@@ -44,7 +44,7 @@ def examine(wanted: Wanted) -> Findings:
 
 
 async def _connect(
-    found: Findings, settings: Settings, listener: Listener, client: Client | None, place: Address | None
+    found: DoctorFindings, settings: Settings, listener: Listener, client: Client | None, place: Address | None
 ) -> None:
     async def look() -> Behind:
         route, demands_sasl = listener.cluster or settings.cluster, listener.authentication == "sasl"
@@ -61,7 +61,7 @@ async def _connect(
     await Front(found, listener, place, f"http://{admin}", client, wall_s()).examine(look)
 
 
-def _configuration(found: Findings, path: Path) -> Settings | None:
+def _configuration(found: DoctorFindings, path: Path) -> Settings | None:
     report = check(path, wall_s())
     for problem in report.problems:
         fix = problem.hint or ("correct it" if problem.line else "name the file with --config")
@@ -86,7 +86,7 @@ def _choose(listeners: tuple[Listener, ...], name: str | None) -> Listener:
     raise ValueError(f"{said}: give --listener with one of {', '.join(listener.name for listener in listeners)}")
 
 
-def _client(found: Findings, listener: Listener, path: Path | None) -> Client | None:
+def _client(found: DoctorFindings, listener: Listener, path: Path | None) -> Client | None:
     if path is None:
         return client_for(listener)
     try:
@@ -101,7 +101,7 @@ def _client(found: Findings, listener: Listener, path: Path | None) -> Client | 
     return client
 
 
-def _bootstrap(found: Findings, listener: Listener, given: str | None, client: Client | None) -> Address | None:
+def _bootstrap(found: DoctorFindings, listener: Listener, given: str | None, client: Client | None) -> Address | None:
     """Return where to connect; None, and it is told, where the client's file says nothing that could be used."""
     try:
         if given is not None:

@@ -28,7 +28,7 @@ class Finding:
         return f"{self.status:<5} {self.check:<12} {said}"
 
 
-class Findings:
+class DoctorFindings:
     """All of them, in the order in which they were found."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Findings:
         self._add(Status.FAIL, check, text, fix)
 
     def broken(self, check: str, text: str, why: str, fix: str) -> None:
-        """Fail because of an error: ``why`` is what ``proxy.brokers.failures.describe`` says of it, often with a better fix."""
+        """Fail because of an error: ``why`` is what ``failures.describe`` says of it, often with a better fix."""
         said, _, better = why.partition(": ")
         self.fail(check, f"{text}: {said}", better or fix)
 

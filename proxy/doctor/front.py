@@ -12,15 +12,15 @@ from config.listener import Listener
 from config.units import Address
 from protocol.locator import Endpoint
 from protocol.requests import WHICH_VERSIONS
-from proxy.checks import health
-from proxy.brokers.connection import BrokerConnection, connect
 from proxy.brokers.cluster import which_brokers
+from proxy.brokers.connection import BrokerConnection, connect
+from proxy.brokers.failures import describe
+from proxy.brokers.login import LoginError, log_in
+from proxy.checks import health
 from proxy.doctor.behind import ERRORS, TIMEOUT_S, Behind
 from proxy.doctor.chain import Chain, look_at_chain, served_chain
 from proxy.doctor.client import OF_CLIENT, Client
-from proxy.doctor.findings import Findings
-from proxy.brokers.failures import describe
-from proxy.brokers.login import LoginError, log_in
+from proxy.doctor.findings import DoctorFindings
 from quotas.entities import ANONYMOUS
 
 BEHIND_TLS: Final = ("versions", "login", "whoami", "advertised")
@@ -38,7 +38,7 @@ class StopError(Exception):
 class Front:
     """What is connected to, and how."""
 
-    found: Findings
+    found: DoctorFindings
     listener: Listener
     bootstrap: Address
     admin_url: str

@@ -15,9 +15,9 @@ from typing import Final
 import structlog
 
 from config.units import Address
-from proxy.runtime.faults import contained
 from proxy.edge.kernel import prepare_listening
 from proxy.edge.proxy_protocol import address
+from proxy.runtime.faults import contained
 from proxy.runtime.tasks import later, on_readable
 
 log = structlog.get_logger("sluice.listener")

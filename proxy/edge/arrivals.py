@@ -16,10 +16,10 @@ from config.units import Address
 from protocol.errors import Cause, ProtocolError
 from proxy.edge.connection_places import Place
 from proxy.edge.proxy_protocol import MAX_HEADER_BYTES, Header, is_header, parse
-from proxy.session.session import Session
-from proxy.runtime.tasks import later, on_readable
 from proxy.edge.tls import HANDSHAKE, HANDSHAKE_RECORD, Handshake, ListenerTls, why_failed
 from proxy.edge.transports import ClientEnd
+from proxy.runtime.tasks import later, on_readable
+from proxy.session.session import Session
 
 _PEEKED_BYTES: Final = 16
 HANDSHAKES_IN_A_TURN: Final = 8

@@ -13,13 +13,13 @@ from typing import Final, Protocol, cast
 import structlog
 
 from config.settings import Limits
-from proxy.runtime.faults import contained
-from proxy.session.in_flight import Wire
 from proxy.edge.kernel import Tcp
-from proxy.session.session import Session
 from proxy.edge.stats import Stats
-from proxy.runtime.tasks import every
 from proxy.edge.transports import LINGER_S, BrokerEnd, ClientEnd
+from proxy.runtime.faults import contained
+from proxy.runtime.tasks import every
+from proxy.session.in_flight import Wire
+from proxy.session.session import Session
 
 log = structlog.get_logger("sluice.sessions")
 

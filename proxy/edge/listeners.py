@@ -13,21 +13,21 @@ from config.settings import Listener as ListenerSettings
 from config.units import Address
 from protocol.errors import Cause, ProtocolError
 from protocol.locator import Endpoint
+from proxy.brokers.cluster import UNKNOWN, Broker, Cluster
+from proxy.brokers.failures import describe
 from proxy.edge.accepting import Acceptor
 from proxy.edge.arrivals import Arrival, Arrivals, LeftEarly
-from proxy.runtime.clock import now_ms
-from proxy.brokers.cluster import UNKNOWN, Broker, Cluster
 from proxy.edge.connection_places import FullError, Place, Places
-from proxy.brokers.failures import describe
 from proxy.edge.first_request import is_request
-from proxy.identity.sasl import SaslRules
-from proxy.session.in_flight import CLIENT, Rules
 from proxy.edge.rejections import Rejections
-from proxy.session.session import Session
 from proxy.edge.stats import Stats
-from proxy.runtime.tasks import AFTER_FAULT_S, later, spawn
 from proxy.edge.tls import ListenerTls
 from proxy.edge.transports import BrokerEnd, ClientEnd
+from proxy.identity.sasl import SaslRules
+from proxy.runtime.clock import now_ms
+from proxy.runtime.tasks import AFTER_FAULT_S, later, spawn
+from proxy.session.in_flight import CLIENT, Rules
+from proxy.session.session import Session
 from proxy.usage.meters import ListenerMeters
 from quotas.entities import ANONYMOUS
 
@@ -355,7 +355,7 @@ class Listener:
             if node_id == UNKNOWN:
                 session.drain()
             else:
-                session.requests.meet(node_id)
+                session.requests.set_broker(node_id)
 
     def _overdue(self, session: Session) -> None:
         self._deadlines.pop(session, None)

@@ -3,8 +3,8 @@
 import structlog
 
 from protocol.errors import Cause, ProtocolError
-from proxy.runtime.once_a_minute import OTHERS, OnceAMinute
 from proxy.edge.stats import Stats
+from proxy.runtime.once_a_minute import OTHERS, OnceAMinute
 
 log = structlog.get_logger("sluice.rejected")
 

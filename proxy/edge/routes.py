@@ -1,4 +1,4 @@
-"""Which way each listener's clients take to the brokers: most often one for all, sometimes one of a listener's own."""
+"""How each listener sees the brokers: most often one view for all, sometimes one of a listener's own."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -7,13 +7,13 @@ from config.cluster import Route
 from config.settings import Listener as ListenerSettings
 from config.settings import Settings
 from proxy.brokers.cluster import Cluster
-from proxy.runtime.faults import contained
-from proxy.identity.delegation_tokens import TokenOwners
 from proxy.edge.listeners import Listener
+from proxy.identity.delegation_tokens import TokenOwners
+from proxy.runtime.faults import contained
 
 
 @dataclass(slots=True)
-class Way:
+class ClusterView:
     """The brokers as one of their own listeners shows them, and the listeners of ours that lead there."""
 
     cluster: Cluster
@@ -27,22 +27,22 @@ class Way:
 
 
 class Routes:
-    """One ``Way`` for each distinct route of the configuration that a listener uses."""
+    """One ``ClusterView`` for each distinct route of the configuration that a listener uses."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._ways: dict[Route, Way] = {}
+        self._views: dict[Route, ClusterView] = {}
 
-    def of(self, listener: ListenerSettings) -> Way:
-        """Return the way of a listener, which others may share. Raises OSError where its TLS files cannot be loaded."""
+    def of(self, listener: ListenerSettings) -> ClusterView:
+        """Return the view that a listener has. Raises OSError where its TLS files cannot be loaded."""
         route = listener.cluster or self._settings.cluster
-        if route not in self._ways:
-            self._ways[route] = self._open(route, listener)
-        return self._ways[route]
+        if route not in self._views:
+            self._views[route] = self._open(route, listener)
+        return self._views[route]
 
     @property
     def clusters(self) -> Iterator[Cluster]:
-        return (way.cluster for way in self._ways.values())
+        return (view.cluster for view in self._views.values())
 
     def reachable(self) -> dict[int, bool]:
         """Return by node id whether the last connection could be made, on every route that knows the broker."""
@@ -52,7 +52,7 @@ class Routes:
                 reachable[node_id] = broker.reachable and reachable.get(node_id, True)
         return reachable
 
-    def _open(self, route: Route, listener: ListenerSettings) -> Way:
+    def _open(self, route: Route, listener: ListenerSettings) -> ClusterView:
         settings = self._settings.cluster
         cluster = Cluster(
             settings.name if listener.cluster is None else f"{settings.name} of listener {listener.name}",
@@ -66,8 +66,8 @@ class Routes:
                 if (each.cluster or settings) == route
             ),
         )
-        return Way(cluster, TokenOwners(cluster) if route.sasl is not None else None)
+        return ClusterView(cluster, TokenOwners(cluster) if route.sasl is not None else None)
 
     def _open_broker(self, route: Route, node_id: int) -> None:
-        for listener in self._ways[route].listeners:
+        for listener in self._views[route].listeners:
             contained("open a broker's port", listener.open_broker, node_id)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from protocol.errors import Cause
 from proxy.usage.meters import Traffic
 from proxy.usage.shipping import Shipping
-from quotas.engine import Counted, Gone, Usage
+from quotas.engine import Counted, CounterState, Gone
 from quotas.kinds import QuotaKind
 
 LAG_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
@@ -66,7 +66,7 @@ class Snapshot:
 
     mode: str
     """Of quotas: enforce, shadow, off."""
-    usage: list[tuple[Usage, Counted]]
+    usage: list[tuple[CounterState, Counted]]
     """What counters stand at, and what they have counted since the last snapshot."""
     gone: list[Gone]
     """What counters have counted since then that are there no more."""

@@ -10,12 +10,12 @@ from functools import wraps
 from typing import Protocol, TypeVar, TypeVarTuple, cast
 
 from protocol.errors import ProtocolError
+from proxy.edge.kernel import LOST, Options, Tcp, bound_receive_buffer, keep_alive, look_at
 from proxy.runtime.clock import now_ms
 from proxy.runtime.faults import contained, note
-from proxy.session.in_flight import BROKER, CLIENT
-from proxy.edge.kernel import LOST, Options, Tcp, bound_receive_buffer, keep_alive, look_at
-from proxy.session.session import Session
 from proxy.runtime.tasks import later
+from proxy.session.in_flight import BROKER, CLIENT
+from proxy.session.session import Session
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

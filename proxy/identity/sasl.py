@@ -31,7 +31,7 @@ from protocol.sasl import (
 from protocol.table import ApiSpec
 from proxy.identity.mechanisms.mechanism import Mechanism
 from proxy.identity.principal import confirmed, token_holder, unread
-from proxy.session.throttling import NO_DEADLINE
+from proxy.runtime.clock import NEVER_MS
 from quotas.entities import ANONYMOUS
 from quotas.names import counted_as
 
@@ -129,7 +129,7 @@ class SaslObserver:
         self.token_id: str | None = None
         """Of the delegation token that authenticated the connection."""
         self.session_lifetime_ms = 0
-        self.deadline_ms = NO_DEADLINE
+        self.deadline_ms = NEVER_MS
         """When no mute may last any more: the client then needs to re-authenticate."""
 
     @property
@@ -192,7 +192,7 @@ class SaslObserver:
     def _answered(self, token: bytes, now_ms: int) -> None:
         if self._exchange is not None and self._exchange.from_broker(token):
             lifetime_ms = self.session_lifetime_ms
-            self.deadline_ms = NO_DEADLINE
+            self.deadline_ms = NEVER_MS
             if lifetime_ms > 0:
                 self.deadline_ms = now_ms + lifetime_ms - min(lifetime_ms // 20, _REAUTHENTICATION_MS)
             self._succeed()
@@ -263,7 +263,7 @@ class SaslObserver:
         claimed = self._claimed
         self._over()
         self.state = State.FAILED
-        self.deadline_ms = NO_DEADLINE
+        self.deadline_ms = NEVER_MS
         self._rules.on_outcome(mechanism, False, self._peer, claimed)
         self._on_user(ANONYMOUS)
 

@@ -1,6 +1,10 @@
 """The one place that reads a clock; everywhere else time is an argument."""
 
 import time
+from typing import Final
+
+NEVER_MS: Final = 2**62
+"""A moment that no clock reaches: what has no deadline."""
 
 
 def now_ms() -> int:

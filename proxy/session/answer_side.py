@@ -1,6 +1,6 @@
 """From the broker to the client: answers matched to requests, fetches charged, throttles told, addresses rewritten.
 
-Of an answer only the correlation id is read, unless something is due (proxy.serving). Then either its first bytes
+Of an answer only the correlation id is read, unless something is due (``serving``). Then either its first bytes
 are enough (a Fetch is charged and told, and its records stream on), or the frame is gathered, changed and sent.
 Sans-I/O: bytes and time come in, bytes go out through a ``Wire``.
 """
@@ -22,8 +22,8 @@ from proxy.session.in_flight import SEEN, Entry, InFlight, Rules, Wire
 from proxy.session.reasons import RAW_TOKENS, THROTTLED, UNTIL_ANSWERED
 from proxy.session.request_side import RequestSide
 from proxy.session.serving import AUTHENTICATED, CHARGE, NEGOTIATE, PROVES, REWRITE, TELL
-from proxy.usage.meters import Meter
 from proxy.session.waits import Waits
+from proxy.usage.meters import Meter
 from quotas.engine import Bound
 
 Advertise = Callable[[Sequence[Endpoint]], Mapping[int, tuple[bytes, int]]]
@@ -160,7 +160,7 @@ class AnswerSide:
                 entry[6].bytes_out += 4 + size
                 entry[6].request_time_ms += now_ms - entry[7]
             if entry[1]:
-                start = self._attend(entry, chunk, start, position, size, now_ms)
+                start = self._act_on(entry, chunk, start, position, size, now_ms)
                 if start < 0:
                     return
             position += 4 + size
@@ -176,7 +176,7 @@ class AnswerSide:
 
     # ---------------------------------------------------------------------------- answers that need more than that
 
-    def _attend(self, entry: Entry, chunk: bytes, start: int, position: int, size: int, now_ms: int) -> int:
+    def _act_on(self, entry: Entry, chunk: bytes, start: int, position: int, size: int, now_ms: int) -> int:
         """Do what ``entry`` needs on its answer, which begins at ``position``.
 
         Returns where the bytes still to forward begin, or -1 when the answer was held: because what is needed of
@@ -229,7 +229,7 @@ class AnswerSide:
         return self._throttle(bound, meter, throttle_ms, now_ms) if throttle_ms else 0
 
     def _change(self, entry: Entry, chunk: bytes, start: int, position: int, size: int, now_ms: int) -> int:
-        """Forward an answer that had to be gathered, changed; returns as ``_attend`` does."""
+        """Forward an answer that had to be gathered, changed; returns as ``_act_on`` does."""
         _, actions, api, throttle_ms, *_ = entry
         if size > SLICE_BYTES and not actions & AUTHENTICATED:
             return self._rewrite(entry, chunk, start, position, size)
@@ -265,7 +265,7 @@ class AnswerSide:
     def _rewrite(self, entry: Entry, chunk: bytes, start: int, position: int, size: int) -> int:
         """Change a long answer; what cannot be done at once is done in turn, while the broker is not read.
 
-        Returns as ``_attend`` does. The rest of an answer that names brokers in front is forwarded as it comes.
+        Returns as ``_act_on`` does. The rest of an answer that names brokers in front is forwarded as it comes.
         """
         _, actions, api, throttle_ms, *_ = entry
         rewriting = self._rewriting

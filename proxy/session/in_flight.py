@@ -12,7 +12,7 @@ from proxy.session.throttling import Throttling
 from proxy.usage.meters import Meter
 from quotas.engine import Bound, Engine
 
-# correlation id · what the answer needs (proxy.serving) · how the version is served · throttle time of the
+# correlation id · what the answer needs (serving) · how the version is served · throttle time of the
 # request · when that is over · what the answer is charged to · whose use it is · when the request came, or SEEN.
 # A tuple, because one is made for every request.
 Entry = tuple[int, int, Served, int, int, Bound | None, Meter, int]

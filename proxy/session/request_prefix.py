@@ -17,10 +17,10 @@ MAX_KEPT_BYTES = 512
 _ACKS_BYTES, _LIMITS_BYTES = 2, 8
 
 
-class Prelude:
+class RequestPrefix:
     """The bytes from the client-id's length to the first field that is read, and what followed from them.
 
-    For Produce that field is acks, so a transactional id is in the prelude; for Fetch it is min_bytes and max_bytes.
+    For Produce that field is acks, so a transactional id is in the prefix; for Fetch it is min_bytes and max_bytes.
     Equal bytes read the same, so a request that begins as the last one did needs neither its header read nor its
     quota looked up: on the hot path that is one comparison instead of four calls.
     """
@@ -34,7 +34,7 @@ class Prelude:
         self.number = NONE
         """Of ``api``: api key << 16 | version; or NONE: the next one is read anew."""
         self.beginning = b""
-        """What a request of ``api`` has from AFTER_CORRELATION_ID on if this is its prelude."""
+        """What a request of ``api`` has from AFTER_CORRELATION_ID on if this is its prefix."""
         self.width = 0
         """Bytes from the frame's size to the field that is read, of which ``needed`` must be there."""
         self.needed = 0
@@ -48,7 +48,7 @@ class Prelude:
         self.number = NONE
 
     def find(self, api: Served, chunk: bytes, position: int, end: int, owner: tuple[str, int], engine: Engine) -> int:
-        """Return the offset of the field behind the prelude of the request at ``position``, or MORE.
+        """Return the offset of the field behind the prefix of the request at ``position``, or MORE.
 
         ``owner`` is (user, node id of the broker). Raises ProtocolError if the request ends within that field.
         """

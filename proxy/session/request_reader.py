@@ -10,15 +10,15 @@ from protocol.errors import Cause, ProtocolError
 from protocol.fetch import NO_SESSION, empty_answer, fetch_session
 from protocol.frames import REQUEST_HEAD, FrameSplitter, Head
 from protocol.headers import fetch_limits_offset, has_fetch_limits, produce_acks, request_body_offset
-from proxy.session.body import COMING_MS, Body
 from proxy.identity.sasl import SaslObserver
-from proxy.session.in_flight import InFlight, Rules
 from proxy.runtime.names import client_id
-from proxy.session.request_prefix import AFTER_CORRELATION_ID, MAX_KEPT_BYTES, MORE, Prelude
+from proxy.session.body import COMING_MS, Body
+from proxy.session.in_flight import InFlight, Rules
 from proxy.session.reasons import ANSWERING, IN_LINE, TURN
+from proxy.session.request_prefix import AFTER_CORRELATION_ID, MAX_KEPT_BYTES, MORE, RequestPrefix
 from proxy.session.serving import AUTHENTICATE, CHARGE, COORDINATE, FETCH, FETCH_KEY, LOOK_UP, PRODUCE, TELL, Served
-from proxy.usage.meters import NOBODY, ListenerMeters, Meter
 from proxy.session.waits import Waits, What
+from proxy.usage.meters import NOBODY, ListenerMeters, Meter
 from quotas.engine import Bound
 
 ACKS_0 = b"\0\0"
@@ -40,13 +40,13 @@ class RequestReader:
         "_client_id",
         "_counted",
         "_edits",
-        "_fetch_prelude",
+        "_fetch_prefix",
         "_in_flight",
         "_meter",
         "_meters",
         "_on_turn",
         "_owner",
-        "_produce_prelude",
+        "_produce_prefix",
         "_rules",
         "_sasl",
         "_served",
@@ -91,8 +91,8 @@ class RequestReader:
         self.coordinates = False
         """It carries group or transaction traffic."""
         self._edits: list[tuple[int, bytes]] = []
-        self._produce_prelude = Prelude(PRODUCE)
-        self._fetch_prelude = Prelude(FETCH)
+        self._produce_prefix = RequestPrefix(PRODUCE)
+        self._fetch_prefix = RequestPrefix(FETCH)
 
     # --------------------------------------------------------------------------------------------- one request
 
@@ -151,22 +151,22 @@ class RequestReader:
         end = position + 4 + head[0]
         if self.restricted:
             return self._pass(api, chunk, position, head, now_ms)
-        prelude = self._produce_prelude if api.on_request == PRODUCE else self._fetch_prelude
-        field = prelude.find(api, chunk, position, end, self._owner, self._rules.engine)
+        prefix = self._produce_prefix if api.on_request == PRODUCE else self._fetch_prefix
+        field = prefix.find(api, chunk, position, end, self._owner, self._rules.engine)
         if field == MORE:
             self.splitter.hold_more(chunk, position, head[0])
             return False
-        prelude.meter = self._meter
+        prefix.meter = self._meter
         if api.on_request == FETCH:
-            return self._lower(prelude, chunk, position, field, head, now_ms)
-        bound = prelude.bound
+            return self._lower(prefix, chunk, position, field, head, now_ms)
+        bound = prefix.bound
         size: int = head[0]
         acks_0 = chunk.startswith(ACKS_0, field)
         if not self._rules.throttling.enforces:
             throttle_ms = 0
             bound.charge(size, now_ms)
             self._rules.throttling.imagine(bound, self._meter, size, now_ms)
-            prelude.forget()  # the next one has to come by here too
+            prefix.forget()  # the next one has to come by here too
         elif bound.shut and not self._waits.ask(What.REQUEST, bound, self._meter, size, now_ms):
             return self._wait(chunk, position, IN_LINE)
         else:
@@ -174,7 +174,7 @@ class RequestReader:
         api.requests += 1
         self._meter.produce_requests += 1
         self._meter.produce_bytes += size
-        self._charged(prelude, head[2], throttle_ms, acks_0, end - len(chunk), now_ms)
+        self._charged(prefix, head[2], throttle_ms, acks_0, end - len(chunk), now_ms)
         return True
 
     def _wait(self, chunk: bytes, position: int, reason: int) -> bool:
@@ -205,13 +205,13 @@ class RequestReader:
         return True
 
     def _charged(
-        self, prelude: Prelude, correlation_id: int, throttle_ms: int, acks_0: bool, missing: int, now_ms: int
+        self, prefix: RequestPrefix, correlation_id: int, throttle_ms: int, acks_0: bool, missing: int, now_ms: int
     ) -> None:
         """Mute for what a charge asked for, and expect the answer that is to tell it.
 
         Of a request that is more than its quota has left only what has come is charged: ``missing`` is still to come.
         """
-        api, bound, meter = prelude.api, prelude.bound, prelude.meter
+        api, bound, meter = prefix.api, prefix.bound, prefix.meter
         as_it_comes = missing > 0 and throttle_ms > 0
         if as_it_comes:
             bound.take_back(missing, bound.mark)
@@ -240,9 +240,9 @@ class RequestReader:
         self.reasons |= TURN
         self._rules.later(self._on_turn)
 
-    def _lower(self, prelude: Prelude, chunk: bytes, position: int, field: int, head: Head, now_ms: int) -> bool:
+    def _lower(self, prefix: RequestPrefix, chunk: bytes, position: int, field: int, head: Head, now_ms: int) -> bool:
         """Let a Fetch go, with max_bytes and min_bytes lowered to what its quota has left (KAFKA-9677); or wait."""
-        bound, meter, api = prelude.bound, self._meter, prelude.api
+        bound, meter, api = prefix.bound, self._meter, prefix.api
         if bound.limit is not None and self._rules.throttling.enforces:
             if any(entry[1] & CHARGE for entry in self._in_flight):
                 return self._wait(chunk, position, ANSWERING)  # one at a time, so that pipelining gains nothing
@@ -314,10 +314,10 @@ class RequestReader:
 
     # ------------------------------------------------------------------------------------------- whose they are
 
-    def meet(self, broker_id: int) -> None:
+    def set_broker(self, broker_id: int) -> None:
         """Charge for the broker of that node id from now on (-1 while it is not known): quotas are per broker."""
         self._owner = (self._owner[0], broker_id)
-        self._forget_preludes()
+        self._forget_prefixes()
         self._client_id = NOBODY
 
     @property
@@ -328,7 +328,7 @@ class RequestReader:
     def identify(self, user: str) -> None:
         """Charge the requests that follow to ``user``; those in flight stay with whom they were charged to."""
         self._owner = (user, self._owner[1])
-        self._forget_preludes()
+        self._forget_prefixes()
         self._client_id = NOBODY
 
     @property
@@ -346,11 +346,11 @@ class RequestReader:
         """Take requests of any size that the limits allow."""
         self._served = self._rules.served
         self.splitter.limit = self._rules.request_limit
-        self._forget_preludes()
+        self._forget_prefixes()
 
-    def _forget_preludes(self) -> None:
-        self._produce_prelude.forget()
-        self._fetch_prelude.forget()
+    def _forget_prefixes(self) -> None:
+        self._produce_prefix.forget()
+        self._fetch_prefix.forget()
 
     def leave(self) -> None:
         """Take the connection, which is over, off its meter; nothing is charged that never came."""
@@ -358,7 +358,7 @@ class RequestReader:
             self._body.leave(self.splitter.remaining)
             self._body = None
         self._leave_meter()
-        self._produce_prelude.meter = self._fetch_prelude.meter = self._meters.nobody
+        self._produce_prefix.meter = self._fetch_prefix.meter = self._meters.nobody
 
     def _leave_meter(self) -> None:
         self._meter.connections -= 1

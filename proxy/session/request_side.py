@@ -11,10 +11,9 @@ from protocol.api_versions import unsupported_version_answer
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD, Head
 from protocol.sasl import raw_token_end
-from proxy.session.body import Body
 from proxy.identity.sasl import SaslObserver, State
+from proxy.session.body import Body
 from proxy.session.in_flight import RAW_TOKEN, InFlight, Rules, Wire, dropped
-from proxy.session.request_prefix import AFTER_CORRELATION_ID, NONE
 from proxy.session.protected_topics import Guard
 from proxy.session.reasons import (
     ANSWERING,
@@ -25,10 +24,11 @@ from proxy.session.reasons import (
     RAW_TOKENS,
     WITHIN,
 )
+from proxy.session.request_prefix import AFTER_CORRELATION_ID, NONE
 from proxy.session.request_reader import ACKS_0, RequestReader, Throttle
 from proxy.session.serving import API_VERSIONS_KEY, PRODUCE, TELL
-from proxy.usage.meters import ListenerMeters
 from proxy.session.waits import Waits, What
+from proxy.usage.meters import ListenerMeters
 
 MAX_IN_FLIGHT = 1024
 """A broker works on one request of a connection at a time, and the Java client sends five ahead."""
@@ -74,7 +74,7 @@ class RequestSide(RequestReader):
         self.write = broker.write
         if self._rules.protected_topics:
             self.write = Guard(self._rules.protected_topics, broker.write, lambda: self._sasl.raw).write
-        self.meet(broker_id)
+        self.set_broker(broker_id)
 
     # ------------------------------------------------------------------------------------------ the hot path
 
@@ -117,9 +117,9 @@ class RequestSide(RequestReader):
         list for each frame is a tenth of a small request; ``_take`` does the same for every frame there is.
         """
         end = len(data)
-        prelude = self._produce_prelude
-        number = prelude.number
-        if number != NONE and prelude.generation != self._rules.engine.generation:
+        prefix = self._produce_prefix
+        number = prefix.number
+        if number != NONE and prefix.generation != self._rules.engine.generation:
             number = NONE
         limit = self.splitter.limit
         in_flight = self._in_flight
@@ -133,27 +133,27 @@ class RequestSide(RequestReader):
             if not _LEAST_BYTES <= size <= limit:
                 break
             if key_version == number:
-                field = position + prelude.width
+                field = position + prefix.width
                 if (
                     field + 2 > end
-                    or prelude.bound.shut
-                    or prelude.width > size
-                    or not data.startswith(prelude.beginning, position + AFTER_CORRELATION_ID)
+                    or prefix.bound.shut
+                    or prefix.width > size
+                    or not data.startswith(prefix.beginning, position + AFTER_CORRELATION_ID)
                 ):
                     break
-                prelude.api.requests += 1
-                prelude.meter.produce_requests += 1
-                prelude.meter.produce_bytes += size
-                throttle_ms = prelude.bound.charge(size, now_ms)
+                prefix.api.requests += 1
+                prefix.meter.produce_requests += 1
+                prefix.meter.produce_bytes += size
+                throttle_ms = prefix.bound.charge(size, now_ms)
                 if throttle_ms or data.startswith(ACKS_0, field):
                     missing = position + 4 + size - end
                     self.splitter.remaining = max(missing, 0)  # a mute waits for the frame's end
-                    self._charged(prelude, correlation_id, throttle_ms, data.startswith(ACKS_0, field), missing, now_ms)
+                    self._charged(prefix, correlation_id, throttle_ms, data.startswith(ACKS_0, field), missing, now_ms)
                     if self.reasons & AT_BORDER:
                         return position + 4 + size
                 else:
                     in_flight.append(
-                        (correlation_id, prelude.api.on_answer, prelude.api, 0, 0, None, prelude.meter, now_ms)
+                        (correlation_id, prefix.api.on_answer, prefix.api, 0, 0, None, prefix.meter, now_ms)
                     )
             else:
                 api = served.get(key_version)
@@ -183,7 +183,7 @@ class RequestSide(RequestReader):
         """Count the last request, of which so much is still to come, as far as it has come."""
         entry = self._in_flight[-1]
         charged = entry[2].on_request == PRODUCE and not self.restricted
-        bound = self._produce_prelude.bound if charged else None
+        bound = self._produce_prefix.bound if charged else None
         self._body = Body(entry[6], bound, None if bound is None else bound.mark, entry)
         self._body.count(-missing)
 

@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Callable
 
 from protocol.errors import Cause, ProtocolError
-from proxy.session.answer_side import Advertise, AnswerSide
-from proxy.runtime.faults import contained
 from proxy.identity.sasl import SaslObserver, SaslRules
+from proxy.runtime.faults import contained
+from proxy.session.answer_side import Advertise, AnswerSide
 from proxy.session.in_flight import BROKER, CLIENT, ClientWire, InFlight, Rules, Wire, dropped
 from proxy.session.reasons import (
     ANSWERING,
@@ -29,8 +29,8 @@ from proxy.session.reasons import (
 )
 from proxy.session.request_side import MAX_IN_FLIGHT, RequestSide
 from proxy.session.throttling import Alarm
-from proxy.usage.meters import ListenerMeters, Meter
 from proxy.session.waits import Waits, What
+from proxy.usage.meters import ListenerMeters, Meter
 from quotas.engine import Bound
 from quotas.kinds import QuotaKind
 

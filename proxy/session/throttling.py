@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Protocol
 
 import structlog
 
@@ -15,9 +15,6 @@ from quotas.kinds import QuotaKind
 from quotas.line import Line
 
 log = structlog.get_logger("sluice.throttle")
-
-NO_DEADLINE: Final = 2**62
-"""Of a connection that need not re-authenticate; in ms, and later than any clock."""
 
 
 class Muted(Protocol):

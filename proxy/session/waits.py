@@ -9,9 +9,10 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from protocol.errors import Cause, ProtocolError
+from proxy.runtime.clock import NEVER_MS
 from proxy.runtime.faults import contained
 from proxy.session.in_flight import CLIENT
-from proxy.session.throttling import NO_DEADLINE, Alarm, Throttling
+from proxy.session.throttling import Alarm, Throttling
 from proxy.usage.meters import Meter
 from quotas.engine import Bound
 from quotas.line import Place
@@ -19,9 +20,12 @@ from quotas.line import Place
 if TYPE_CHECKING:
     from proxy.session.session import Session
 
-LENIENCE_MS = 3000
-"""So far beyond a window's worth goes what cannot wait any longer: a client's re-authentication stands behind it, or a
-ShareFetch has waited as long as clients wait. It stays owed, so that all connections together get it once."""
+LENIENCE_MS = 4000
+"""So much goes within a debt, of all connections of a counter together, because a client's re-authentication stands
+behind it. The counter owes it."""
+
+_NEARLY_MS = 1000
+"""Up to this debt goes a ShareFetch that has waited as long as clients wait."""
 
 _AGAIN_MS = 100
 """Until a Fetch that cannot be answered yet is looked at again: an answer before it is still to come."""
@@ -42,7 +46,19 @@ class What(IntEnum):
 class Waits:
     """The turns of one session. One thing of it waits at a time for each side."""
 
-    __slots__ = ("_alarm", "_bound", "_kept", "_meter", "_place", "_session", "_shares", "_since_ms", "_turn", "what")
+    __slots__ = (
+        "_alarm",
+        "_bound",
+        "_cost",
+        "_kept",
+        "_meter",
+        "_place",
+        "_session",
+        "_shares",
+        "_since_ms",
+        "_turn",
+        "what",
+    )
 
     def __init__(self, session: "Session") -> None:
         self._session = session
@@ -53,6 +69,7 @@ class Waits:
         self._kept: Place | None = None
         self._alarm: Alarm | None = None
         self._since_ms = 0
+        self._cost = 0.0
         self._turn = False
         """What has waited may go now, whatever is owed."""
         self._shares: Bound | None = None
@@ -105,6 +122,7 @@ class Waits:
         self._bound = bound
         self._meter = meter
         self._since_ms = now_ms
+        self._cost = cost
         self._place = throttling.line_of(bound).join(self, cost, now_ms, self._kept)
         self._kept = None
         if what is not What.ANSWER:
@@ -112,7 +130,7 @@ class Waits:
         throttling.note_wait(bound)
         meter.note_wait(bound.kind, 1, now_ms)
         latest_ms = self._latest_ms()
-        if latest_ms < NO_DEADLINE:
+        if latest_ms < NEVER_MS:
             self._alarm = throttling.wake(self, max(latest_ms, now_ms))
 
     def _latest_ms(self) -> int:
@@ -145,12 +163,17 @@ class Waits:
         elif self.what is What.FETCH and session.requests.answerable:
             if not self._answer_empty(bound, now_ms):
                 self._alarm = throttling.wake(self, now_ms + _AGAIN_MS)
-        elif bound.beyond_ms(now_ms) <= LENIENCE_MS:
+        elif self._may_go_early(bound, now_ms):
             self._go(now_ms, turn=True)
         elif now_ms < session.sasl.deadline_ms:
             self._alarm = throttling.wake(self, now_ms + throttling.window_ms)
         else:
             session.reject(CLIENT, ProtocolError(Cause.HELD_TOO_LONG, "waits for its quota beyond its own deadline"))
+
+    def _may_go_early(self, bound: Bound, now_ms: int) -> bool:
+        if self.what in (What.FETCH, What.ANSWER):
+            return bound.owed_ms(now_ms) <= _NEARLY_MS
+        return bound.bring_forward(self._cost, now_ms, LENIENCE_MS)
 
     def abort(self) -> None:
         """End the session: to go on has failed (called by the delay queue)."""

@@ -8,8 +8,8 @@ from config.usage import Usage
 from proxy.runtime.clock import now_ms
 from proxy.runtime.slices import in_slices
 from proxy.runtime.tasks import every
-from proxy.usage.meters import ListenerMeters, Meters
 from proxy.usage.files import FileSink
+from proxy.usage.meters import ListenerMeters, Meters
 from proxy.usage.records import Origin, Recorder
 from proxy.usage.shipping import Shipper, Shipping, Sink
 from proxy.usage.topic_login import Brokers
@@ -95,4 +95,4 @@ def _sink(usage: Usage, cluster: ClusterSettings, instance: str, boot: str) -> S
         usage.topic.name, usage.topic.partitions, usage.topic.replication_factor or -1, usage.topic.retention_ms
     )
     brokers = Brokers(cluster)
-    return TopicSink(topic, brokers.login, brokers.knock, instance)
+    return TopicSink(topic, brokers.login, brokers.check_reachable, instance)

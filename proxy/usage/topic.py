@@ -15,7 +15,7 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 from proxy.usage.records import Document
 from proxy.usage.shipping import RefusedError, SinkError
 from proxy.usage.topic_creation import Topic, ensure
-from proxy.usage.topic_login import Login
+from proxy.usage.topic_login import TopicLogin
 
 _CLOSE_S: Final = 1.0
 _MAX_DOCUMENT_BYTES: Final = 4 * 2**20
@@ -25,16 +25,20 @@ _MAX_DOCUMENT_BYTES: Final = 4 * 2**20
 class TopicSink:
     """A producer that is made when it is needed, and anew after a failure.
 
-    ``knock`` asks a broker whether it can be used, and raises SinkError with what is wrong and what to do: aiokafka
-    says no more than that it is "unable to bootstrap".
+    ``check_reachable`` asks a broker whether it can be used, and raises SinkError with what is wrong and what to do:
+    aiokafka says no more than that it is "unable to bootstrap".
     """
 
     def __init__(
-        self, topic: Topic, login: Callable[[], Awaitable[Login]], knock: Callable[[], Awaitable[None]], instance: str
+        self,
+        topic: Topic,
+        login: Callable[[], Awaitable[TopicLogin]],
+        check_reachable: Callable[[], Awaitable[None]],
+        instance: str,
     ) -> None:
         self._topic = topic
         self._login = login
-        self._knock = knock
+        self._check_reachable = check_reachable
         self._key = instance.encode("utf-8", "replace")
         self._producer: AIOKafkaProducer | None = None
         # Ten lines a second while a broker is down; what they say is in the errors here.
@@ -62,7 +66,7 @@ class TopicSink:
             await _stop(producer)
 
     async def _start(self) -> AIOKafkaProducer:
-        await self._knock()
+        await self._check_reachable()
         login = await self._login()
         producer = AIOKafkaProducer(
             **login.options(),

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from config.cluster import Cluster as ClusterSettings
-from proxy.brokers.tls import BrokerTls
 from proxy.brokers.cluster import Cluster, NoAnswerError, which_brokers
 from proxy.brokers.login import read_password
+from proxy.brokers.tls import BrokerTls
 from proxy.runtime.file_watch import FileWatch
 from proxy.usage.shipping import SinkError
 
@@ -22,7 +22,7 @@ _RETRY_MS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class TopicLogin:
     """How the brokers are reached."""
 
     bootstrap: tuple[str, ...]
@@ -32,7 +32,7 @@ class Login:
     password: str | None = None
 
     def __repr__(self) -> str:
-        return f"Login({self.bootstrap}, {self.mechanism}, {self.username})"
+        return f"TopicLogin({self.bootstrap}, {self.mechanism}, {self.username})"
 
     def options(self) -> dict[str, Any]:
         """Return the arguments that clients of aiokafka take."""
@@ -61,18 +61,18 @@ class Brokers:
         self._tls: BrokerTls | None = None
         self._watch: FileWatch | None = None
 
-    async def login(self) -> Login:
+    async def login(self) -> TopicLogin:
         """Return how to reach them now. Raises OSError where files cannot be read; who renews them restarts nothing."""
         settings = self._settings
         tls, sasl = await self._renewed(), settings.sasl
         context = tls.context if tls is not None else None
         bootstrap = tuple(str(address) for address in settings.bootstrap)
         if sasl is None:
-            return Login(bootstrap, context)
+            return TopicLogin(bootstrap, context)
         password = await asyncio.to_thread(read_password, sasl.password_file)
-        return Login(bootstrap, context, sasl.mechanism, sasl.username, password)
+        return TopicLogin(bootstrap, context, sasl.mechanism, sasl.username, password)
 
-    async def knock(self) -> None:
+    async def check_reachable(self) -> None:
         """Ask whether one can be used. Raises SinkError with what is wrong and what to do, and OSError as ``login``."""
         cluster = Cluster(
             self._settings.name,

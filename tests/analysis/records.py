@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from analysis.parquet import decode, encode, joined
-from analysis.scan import FILES, Usage
+from analysis.scan import FILES, UsageRows
 from analysis.schema import COLUMNS, FILE, ROWS
 
 BEGIN: Final = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -59,9 +59,9 @@ def usage_frame(spark: SparkSession, documents: Iterable[Document]) -> DataFrame
     return spark.createDataFrame([tuple(each[name] for name in ROWS.names) for each in stored(documents)], ROWS)
 
 
-def usage(spark: SparkSession, *files: Iterable[Document]) -> Usage:
+def usage(spark: SparkSession, *files: Iterable[Document]) -> UsageRows:
     """The same in files: what ``warehouse.usage`` returns."""
-    return Usage(spark.createDataFrame([("memory", file_of(documents)) for documents in files], FILES))
+    return UsageRows(spark.createDataFrame([("memory", file_of(documents)) for documents in files], FILES))
 
 
 def file_of(documents: Iterable[Document]) -> bytes:
@@ -76,7 +76,7 @@ def tables(columns: Sequence[str], *files: Iterable[Document], rows: int = 1_000
     return [joined([whole.slice(at, rows)]) for at in range(0, len(whole), rows)]
 
 
-def rows_of(usage: Usage) -> list[dict[str, Any]]:
+def rows_of(usage: UsageRows) -> list[dict[str, Any]]:
     """All columns of all rows, as FILE has them, in the order of ``in_order``."""
     return in_order(usage.scan(FILE.names, iter, FILE).toArrow().to_pylist())
 

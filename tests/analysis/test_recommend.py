@@ -14,7 +14,7 @@ from analysis.cli import analyze
 from analysis.errors import AnalysisError
 from analysis.fluid import replay
 from analysis.recommend import Choices, Need, Per, Recommendation, recommend
-from analysis.scan import Usage
+from analysis.scan import UsageRows
 from analysis.search import parse_target, smallest, with_headroom
 from proxy.cli import cli
 from quotas.kinds import QuotaKind
@@ -42,7 +42,7 @@ LOADS = (
 
 
 @pytest.fixture(scope="module")
-def rows(spark: SparkSession) -> Usage:
+def rows(spark: SparkSession) -> UsageRows:
     return usage(spark, documents(LOADS))
 
 
@@ -60,7 +60,7 @@ def the(found: Recommendation, kind: QuotaKind = PRODUCE) -> Need:
 
 
 @pytest.mark.parametrize("target", [THROTTLE, "p95 delay < 2 s", "throttled share < 10 %"])
-def test_it_is_enough_and_hardly_more(rows: Usage, target: str) -> None:
+def test_it_is_enough_and_hardly_more(rows: UsageRows, target: str) -> None:
     found = named(recommend(recording.read(rows), choices(target)))
     for user, drawn, kind in (("alice", LOADS[0], PRODUCE), ("bob", LOADS[2], PRODUCE), ("bob", LOADS[3], FETCH)):
         need = the(found[user, ""], kind)
@@ -74,7 +74,7 @@ def test_it_is_enough_and_hardly_more(rows: Usage, target: str) -> None:
         assert need.quota == with_headroom(need.needed)
 
 
-def test_the_broker_that_needs_most_decides(rows: Usage) -> None:
+def test_the_broker_that_needs_most_decides(rows: UsageRows) -> None:
     need = the(named(recommend(recording.read(rows), choices()))["alice", ""])
     assert need.unit.broker == 1
     assert need.now == "1.9 MiB/s by user=alice"
@@ -82,7 +82,9 @@ def test_the_broker_that_needs_most_decides(rows: Usage) -> None:
     assert need.p99 == np.sort(np.floor(LOADS[0].sent_bytes))[296]
 
 
-def test_how_the_rows_lie_changes_nothing(spark: SparkSession, rows: Usage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_the_rows_lie_changes_nothing(
+    spark: SparkSession, rows: UsageRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
     expected = recommend(recording.read(rows), choices())
     monkeypatch.setattr(exchange, "_LEAST_TASK_ROWS", 1)
     all_of_them = list(documents(LOADS))
@@ -90,7 +92,7 @@ def test_how_the_rows_lie_changes_nothing(spark: SparkSession, rows: Usage, monk
     assert recommend(recording.read(apart), choices()) == expected
 
 
-def test_nobody_is_dropped_in_silence(rows: Usage) -> None:
+def test_nobody_is_dropped_in_silence(rows: UsageRows) -> None:
     found = recommend(recording.read(rows), choices(per=Per.CLIENT_ID))
     assert [each.client_id for each in found] == sorted({load.client_id for load in LOADS})
     reasons = {each.client_id: each.refused for each in found if each.refused}
@@ -101,13 +103,13 @@ def test_nobody_is_dropped_in_silence(rows: Usage) -> None:
     assert reasons.keys() == {"", "sluice:other", "rare", "bursts"}
 
 
-def test_no_quota_is_below_the_floor(rows: Usage) -> None:
+def test_no_quota_is_below_the_floor(rows: UsageRows) -> None:
     tiny = named(recommend(recording.read(rows), choices(floor=5000.0)))["fred", ""]
     assert (the(tiny).quota, the(tiny).needed) == (5000, 0)
     assert the(named(recommend(recording.read(rows), choices(floor=1.0)))["fred", ""]).quota < 1000
 
 
-def test_only_some_entities(rows: Usage) -> None:
+def test_only_some_entities(rows: UsageRows) -> None:
     some = recommend(recording.read(rows), choices(per=Per.PAIR, entities=("alice/*", "*/reads")))
     assert named(some).keys() == {("alice", "app"), ("bob", "reads")}
     with pytest.raises(AnalysisError, match="nobody who used anything matches --entities zoe"):

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from analysis import parquet, scan
 from analysis.parquet import encode
-from analysis.scan import FILES, Usage
+from analysis.scan import FILES, UsageRows
 from analysis.schema import FILE
 from tests.analysis.records import BEGIN, document, in_order, row, rows_of, stored, usage
 
@@ -37,7 +37,7 @@ def test_a_period_within_a_file(spark: SparkSession, begin: int | None, end: int
     files = usage(spark, DOCUMENTS).files
     begin_us, end_us = (None if second is None else BEGIN_US + second * 1_000_000 for second in (begin, end))
     expected = DOCUMENTS[slice(begin or 0, end)]
-    assert rows_of(Usage(files, begin_us, end_us)) == in_order(stored(expected))
+    assert rows_of(UsageRows(files, begin_us, end_us)) == in_order(stored(expected))
 
 
 def test_what_a_worker_makes_of_it(spark: SparkSession) -> None:
@@ -64,4 +64,4 @@ def test_row_groups_are_joined_until_a_table_is_large(tables: pa.RecordBatch, mo
 def test_a_file_that_is_damaged_is_named(spark: SparkSession) -> None:
     files = spark.createDataFrame([("hdfs://nn/usage/part-1.parquet", b"PAR1 and nonsense")], FILES)
     with pytest.raises(PySparkException, match=r"AnalysisError: hdfs://nn/usage/part-1\.parquet: "):
-        rows_of(Usage(files))
+        rows_of(UsageRows(files))

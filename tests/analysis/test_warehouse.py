@@ -12,7 +12,7 @@ from analysis.files import Folder
 from analysis.known import Hour
 from analysis.parquet import encode
 from analysis.publishing import Publication
-from analysis.scan import Usage
+from analysis.scan import UsageRows
 from analysis.schema import FILE
 from tests.analysis.records import BEGIN, document, in_order, row, rows_of, stored, usage_frame
 
@@ -37,7 +37,7 @@ def filled(spark: SparkSession, warehouse: str) -> str:
     return warehouse
 
 
-def opened(usage: Usage) -> list[str]:
+def opened(usage: UsageRows) -> list[str]:
     """The hours whose files are opened."""
     paths = [str(each.path) for each in usage.files.select("path").collect()]
     return sorted({part for path in paths for part in path.split("/") if part.startswith("hour=")})
@@ -57,7 +57,7 @@ def test_workers_open_themselves_what_is_on_a_disk(spark: SparkSession, tmp_path
     assert usage.files.columns == ["path"]
     assert rows_of(usage) == in_order(stored(DOCUMENTS))
     sent = spark.read.format("binaryFile").load(f"{tmp_path}/*/usage/*/*/*").select("path", "content")
-    assert rows_of(Usage(sent)) == in_order(stored(DOCUMENTS))
+    assert rows_of(UsageRows(sent)) == in_order(stored(DOCUMENTS))
 
 
 def test_the_end_is_not_in_the_period(spark: SparkSession, filled: str) -> None:

@@ -15,7 +15,7 @@ from analysis.cli import analyze
 from analysis.errors import AnalysisError
 from analysis.fluid import replay
 from analysis.histogram import Floats
-from analysis.scan import Usage
+from analysis.scan import UsageRows
 from analysis.whatif import Scenario, WhatIf, whatif
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
@@ -59,11 +59,11 @@ CLOCK = Load("zoe", "clock", np.ones(SECONDS))
 TIGHT = Policy({EACH_CLIENT_ID: {PRODUCE: MB, FETCH: 1.2 * MB}})
 
 
-def rows_of(spark: SparkSession, loads: Sequence[Load] = LOADS, **fields: Any) -> Usage:
+def rows_of(spark: SparkSession, loads: Sequence[Load] = LOADS, **fields: Any) -> UsageRows:
     return usage(spark, documents(loads, **fields))
 
 
-def answer(rows: Usage, *policies: Policy) -> WhatIf:
+def answer(rows: UsageRows, *policies: Policy) -> WhatIf:
     return whatif(recording.read(rows), [Scenario(f"quotas-{n}", policy) for n, policy in enumerate(policies)])
 
 
@@ -80,12 +80,12 @@ def kind_of(load: Load) -> QuotaKind:
 
 
 @pytest.fixture(scope="module")
-def rows(spark: SparkSession) -> Usage:
+def rows(spark: SparkSession) -> UsageRows:
     return rows_of(spark)
 
 
 @pytest.fixture(scope="module")
-def found(rows: Usage) -> WhatIf:
+def found(rows: UsageRows) -> WhatIf:
     return answer(rows, TIGHT)
 
 
@@ -116,7 +116,7 @@ def test_the_job_says_what_the_kernel_says(found: WhatIf) -> None:
     assert verdicts == {"yes", "no"}
 
 
-def test_clients_that_share_a_counter_are_one(rows: Usage) -> None:
+def test_clients_that_share_a_counter_are_one(rows: UsageRows) -> None:
     """Per user: of alice's client-ids, but still of each broker and proxy by itself."""
     units = by_unit(answer(rows, Policy({EACH_USER: {PRODUCE: 1.3 * MB}})))
     assert ("edge-1", 1, PRODUCE.value, "alice", "") in units
@@ -134,7 +134,7 @@ def test_how_the_rows_lie_changes_nothing(found: WhatIf, spark: SparkSession, mo
             assert again[unit][name] == (pytest.approx(value) if isinstance(value, float) else value), (unit, name)
 
 
-def test_time_zones_change_nothing(spark: SparkSession, found: WhatIf, rows: Usage) -> None:
+def test_time_zones_change_nothing(spark: SparkSession, found: WhatIf, rows: UsageRows) -> None:
     spark.conf.set("spark.sql.session.timeZone", "America/St_Johns")
     try:
         assert by_unit(answer(rows, TIGHT)) == by_unit(found)
@@ -151,7 +151,7 @@ def test_proxies_beat_each_at_its_own_time(spark: SparkSession, found: WhatIf) -
         assert shifted[unit]["sent_bytes"] == pytest.approx(figures["sent_bytes"], abs=3 * MB)
 
 
-def test_scenarios_do_not_disturb_each_other(rows: Usage, found: WhatIf) -> None:
+def test_scenarios_do_not_disturb_each_other(rows: UsageRows, found: WhatIf) -> None:
     """Two that share counters in the same way go together; one that does not goes by itself."""
     half = Policy({EACH_CLIENT_ID: {PRODUCE: MB / 2, FETCH: MB / 2}})
     per_user = Policy({EACH_USER: {PRODUCE: MB}})

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any, Final
 
 from proxy.identity.certificates import ssl_mapping
+from proxy.identity.certificates.distinguished_name import rfc2253
 from proxy.identity.kerberos import name as kerberos_name
 from proxy.identity.mechanisms import oauthbearer, scram
-from proxy.identity.certificates.distinguished_name import rfc2253
 from tests.conformance.cases import EXACT, Case, difference
 from tests.conformance.model import Failure, Outcome, attempt
 

@@ -148,7 +148,7 @@ def test_the_unit_has_a_place_for_usage_files_and_an_end_of_every_stop() -> None
 
 def test_alerts_use_metrics_that_exist() -> None:
     rules = (DEPLOY / "alerts.yml").read_text()
-    exported = (ROOT / "proxy" / "metrics.py").read_text()
+    exported = (ROOT / "proxy" / "admin" / "metrics.py").read_text()
     names = {re.sub("_(total|bucket)$", "", name) for name in re.findall(r"\bsluice_\w+", rules)}
     assert names
     assert [name for name in names if f'"{name}"' not in exported] == []

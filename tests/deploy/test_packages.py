@@ -26,6 +26,7 @@ STRAYS = (
 )
 FOLDERS = (
     *(".", ".venv/lib", "bench/bin", "tests", "notes"),
+    *("deploy/launcher", "deploy/launcher/kafka_sluice"),
     *("analysis", "analysis/report", "config", "protocol", "protocol/generate", "proxy", "proxy/identity"),
     *(
         "quotas",
@@ -47,9 +48,19 @@ def tracked() -> set[str]:
     return {name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()}
 
 
+LAUNCHER = "deploy/launcher/"
+
+
 def packed(files: set[str]) -> set[str]:
-    """Return those of a wheel: the packages."""
-    return {name for name in files if name.split("/")[0] in PACKAGES}
+    """Return those of a wheel: the packages and the launcher."""
+    return {name for name in files if name.split("/")[0] in PACKAGES or name.startswith(LAUNCHER)}
+
+
+def installed_as(files: set[str]) -> set[str]:
+    """Return where they are then: all below one name."""
+    return {
+        name.removeprefix(LAUNCHER) if name.startswith(LAUNCHER) else f"kafka_sluice/{name}" for name in packed(files)
+    }
 
 
 @pytest.fixture(scope="module")
@@ -103,27 +114,56 @@ def test_the_sdist_holds_everything_that_is_installed_and_read(sdist: Path) -> N
 
 
 def test_the_wheel_of_the_sdist_holds_every_package_and_its_data(sdist: Path, tmp_path: Path) -> None:
-    assert names_in(build("wheel", sdist, tmp_path)) == packed(tracked())
+    assert names_in(build("wheel", sdist, tmp_path)) == installed_as(tracked())
 
 
 def test_the_wheel_of_the_tree_is_the_same(tree: Path, tmp_path: Path) -> None:
-    assert names_in(build("wheel", tree, tmp_path)) == packed(tracked())
+    assert names_in(build("wheel", tree, tmp_path)) == installed_as(tracked())
 
 
-def test_what_is_installed_from_the_sdist_runs(sdist: Path, tmp_path: Path) -> None:
-    wheel = build("wheel", sdist, tmp_path / "wheel")
-    installed = tmp_path / "installed"
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", str(installed)]
+@pytest.fixture(scope="module")
+def installed(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a user has who installs the wheel of the sdist, but for the libraries."""
+    folder = tmp_path_factory.mktemp("installed")
+    wheel = build("wheel", sdist, tmp_path_factory.mktemp("wheel"))
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", str(folder)]
     subprocess.run([*pip, str(wheel)], check=True, capture_output=True, timeout=120)
-    environment = {**os.environ, "PYTHONPATH": str(installed)}
-    where = "import proxy, protocol.table, analysis.report.page; print(proxy.__file__)"
-    for command, said in (
-        ([str(installed / "bin" / "sluice"), "--version"], f"sluice {PROJECT['project']['version']}"),
-        ([str(installed / "bin" / "sluice"), "check", str(sdist / "deploy" / "quotas.yaml")], "ok (4 quotas)"),
-        ([sys.executable, "-c", where], str(installed / "proxy" / "__init__.py")),
-    ):
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-        assert said in done.stdout, done.stderr
+    return folder
+
+
+@pytest.fixture
+def strange(tmp_path: Path) -> Path:
+    """A folder of somebody else's, with modules and packages of Sluice's names in it."""
+    for name in ("config.py", "quotas.py", "proxy/__init__.py", "protocol/__init__.py", "analysis/__init__.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"raise ImportError('the {name} of somebody else')")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["bin/sluice", "--version"], f"sluice {PROJECT['project']['version']}"),
+        (["bin/sluice", "check", str(ROOT / "deploy" / "quotas.yaml")], "ok (4 quotas)"),
+        (["bin/sluice", "analyze", "--help"], "recommend"),
+        ([sys.executable, "-m", "kafka_sluice", "--version"], f"sluice {PROJECT['project']['version']}"),
+        ([sys.executable, "kafka_sluice/analysis/__main__.py", "--help"], "recommend"),
+    ],
+    ids=lambda value: " ".join(map(os.path.basename, value)) if isinstance(value, list) else "",
+)
+def test_what_is_installed_runs_among_strangers_of_the_same_names(
+    installed: Path, strange: Path, command: list[str], said: str
+) -> None:
+    """The working directory and PYTHONPATH may hold a `config.py` or a `proxy/` of anybody's."""
+    program = [str(installed / part) if "/" in part and not part.startswith("/") else part for part in command]
+    environment = {**os.environ, "PYTHONPATH": f"{strange}{os.pathsep}{installed}"}
+    done = subprocess.run(program, cwd=strange, env=environment, capture_output=True, text=True, check=False)
+    assert said in done.stdout, done.stderr
+
+
+def test_one_name_is_installed(installed: Path) -> None:
+    found = {path.name for path in installed.iterdir() if path.suffix != ".dist-info"}
+    assert found == {"kafka_sluice", "bin"}
 
 
 def docker_pattern(line: str) -> re.Pattern[str]:
@@ -163,4 +203,4 @@ def test_the_context_of_the_image_is_enough_to_install_from(tree: Path, tmp_path
     for name in filter(let_in, tracked()):
         (tmp_path / "context" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "context" / name).write_bytes((tree / name).read_bytes())
-    assert names_in(build("wheel", tmp_path / "context", tmp_path / "wheel")) == packed(tracked())
+    assert names_in(build("wheel", tmp_path / "context", tmp_path / "wheel")) == installed_as(tracked())

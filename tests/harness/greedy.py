@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from proxy.session.waits import LENIENCE_MS
 from tests.harness.load import PRODUCE
 from tests.harness.measure import LEAD_S, SAMPLE_S, WINDOW_S, LogMeter, Series
 from tests.harness.sasl import log_in_plain
@@ -151,16 +152,13 @@ class Outcome:
         return self._rate(windows) / self.counter.limit
 
     def mark(self, windows: int) -> float:
-        """The most that `rate` may be: a request more or less does not count, however large against the quota.
-
-        Nor does what logins may bring forward.
-        """
-        return 1.1 + (self.counter.quantum / self.counter.limit + self._brought_forward_s) / (windows * WINDOW_S)
+        """The most that `rate` may be: a request more or less does not count, however large against the quota."""
+        return 1.1 + self.counter.quantum / self.counter.limit / (windows * WINDOW_S)
 
     @property
     def _brought_forward_s(self) -> float:
-        """What deadlines of re-authentication may bring forward, and the request that comes with it."""
-        return 4.0 if self.counter.login is not None else 0.0
+        """What deadlines of re-authentication may bring forward."""
+        return LENIENCE_MS / 1000 if self.counter.login is not None else 0.0
 
     def first(self) -> float:
         """Bytes of the first ten seconds, in seconds' worth of the quota."""

@@ -29,8 +29,8 @@ BURST_BYTES = 10 * THROTTLED_BYTES_PER_S
 FILLED_BYTES = 60_000
 # Five requests under way are less than what may go at a deadline: of more, a broker too closes the connection, because
 # it reads some of them when the lifetime is over.
-RECORD_BYTES = 15_000
-RECORDS = 64
+RECORD_BYTES = 12_000
+RECORDS = 80
 MECHANISMS = {
     KAFKA_PYTHON: "PLAIN",
     CONFLUENT: "SCRAM-SHA-512",

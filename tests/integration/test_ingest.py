@@ -4,7 +4,6 @@ import asyncio
 import signal
 import sys
 import sysconfig
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -129,7 +128,7 @@ def test_by_the_connector(cluster: KafkaCluster, usage_topic: str, tmp_path: Pat
 
 @pytest.mark.matrix
 def test_on_a_cluster(cluster: KafkaCluster, usage_topic: str, tmp_path: Path) -> None:
-    """Two workers, processes of their own, that have this package by --py-files alone; the driver too."""
+    """Two workers, processes of their own, that have this package from the session alone."""
     warehouse = tmp_path / "warehouse"
     submit = Submit(tmp_path)
     options = ["--bootstrap", cluster.bootstrap, "--topic", usage_topic, "--once", "--source", "python"]
@@ -151,11 +150,6 @@ class Submit:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._package = folder / "sluice.zip"
-        with zipfile.ZipFile(self._package, "w") as archive:
-            for name in ("analysis", "config", "quotas"):
-                for file in (ROOT / name).rglob("*.*"):
-                    archive.write(file, file.relative_to(ROOT))
         self._python = folder / "python"  # without the path of an editable install
         libraries = sysconfig.get_path("purelib")
         self._python.write_text(
@@ -170,7 +164,7 @@ class Submit:
         status, output = run(
             f"submitted-{command}",
             [
-                *(spark, "--master", "local-cluster[2,1,1024]", *conf, "--py-files", str(self._package)),
+                *(spark, "--master", "local-cluster[2,1,1024]", *conf),
                 *(str(ROOT / "analysis" / "__main__.py"), command, *arguments),
             ],
             self._folder,

@@ -11,15 +11,15 @@ from config.cluster import Route
 from config.settings import Limits
 from config.settings import Listener as ListenerSettings
 from config.units import Address
-from proxy.runtime import tasks
-from proxy.runtime.clock import now_ms
 from proxy.brokers.cluster import Cluster
 from proxy.edge.connection_places import Places
 from proxy.edge.endings import Endings
-from proxy.identity.certificates.distinguished_name import rfc2253
 from proxy.edge.listeners import Admission, Listener
 from proxy.edge.rejections import Rejections
 from proxy.edge.stats import Stats
+from proxy.identity.certificates.distinguished_name import rfc2253
+from proxy.runtime import tasks
+from proxy.runtime.clock import now_ms
 from proxy.usage.meters import ListenerMeters
 from quotas.kinds import QuotaKind
 from tests.proxy.fake_broker import FakeBroker

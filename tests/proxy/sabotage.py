@@ -12,7 +12,7 @@ import pytest
 
 from proxy.runtime import faults, tasks
 
-SOURCES: Final = Path(tasks.__file__).parent
+SOURCES: Final = Path(tasks.__file__).parents[1]
 
 # Where each of them takes the name of the place.
 _NAMED: Final = {
@@ -57,7 +57,7 @@ def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
 
 
 def places(*by: str) -> set[str]:
-    """Return the names of all places that are handed to these functions of ``proxy.runtime.tasks`` and ``proxy.runtime.faults``."""
+    """Return the names of all places that are handed to these functions of ``tasks`` and ``faults``."""
     found = set()
     for _, tree in sources():
         for name, call in calls(tree):

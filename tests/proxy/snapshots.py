@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from proxy.edge.stats import LAG_BUCKETS_S, Snapshot
-from quotas.engine import Counted, Usage
+from quotas.engine import Counted, CounterState
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 
@@ -36,7 +36,7 @@ EMPTY = Snapshot(
     info={"version": "0.1.0"},
 )
 
-PRODUCE = Usage(
+PRODUCE = CounterState(
     kind=QuotaKind.PRODUCER_BYTE_RATE,
     user="",
     client_id="greedy",
@@ -50,11 +50,11 @@ PRODUCE = Usage(
 )
 
 
-def shows(*usage: Usage) -> Snapshot:
+def shows(*usage: CounterState) -> Snapshot:
     """Return a snapshot of just these counters, whose totals have all been counted since the last one."""
     return replace(EMPTY, usage=[(one, counted(one)) for one in usage])
 
 
-def counted(usage: Usage) -> Counted:
+def counted(usage: CounterState) -> Counted:
     """Return the totals of a counter."""
     return Counted(usage.charged_total, usage.throttled_total, usage.throttle_ms_total)

@@ -19,14 +19,15 @@ from structlog.testing import capture_logs
 
 from config.loader import load_settings
 from proxy import app
-from proxy.brokers import cluster
-from proxy.edge import accepting, endings, listeners, transports
-from proxy.runtime import file_watch as reload, tasks
 from proxy.app import App
-from proxy.edge.arrivals import Arrival
+from proxy.brokers import cluster
 from proxy.brokers.cluster import NoAnswerError
-from proxy.session.session import Session
+from proxy.edge import accepting, endings, listeners, transports
+from proxy.edge.arrivals import Arrival
 from proxy.edge.transports import BrokerEnd, ClientEnd
+from proxy.runtime import file_watch as reload
+from proxy.runtime import tasks
+from proxy.session.session import Session
 from proxy.usage.files import FileSink
 from proxy.usage.records import Document
 from tests.proxy.fake_broker import FakeBroker, fake_broker
@@ -38,22 +39,22 @@ from tests.proxy.sabotage import Sabotage, calls, fail, places, sources
 pytestmark = pytest.mark.asyncio
 
 ELSEWHERE = {
-    "throttle over": "test_throttling.py::test_a_session_that_fails_leaves_the_others_that_are_due_alone",
+    "throttle over": "session/test_throttling.py::test_a_session_that_fails_leaves_the_others_that_are_due_alone",
     "delay queue": "test_containment.py::test_a_delay_queue_that_fails_is_looked_at_again",
-    "event loop": "test_tasks.py::test_what_reaches_the_loop_is_counted_unless_it_is_a_connection_s_end",
+    "event loop": "runtime/test_tasks.py::test_what_reaches_the_loop_is_counted_unless_it_is_a_connection_s_end",
     "tell the owner of a token": "identity/test_delegation_tokens.py::test_who_cannot_take_an_owner_is_alone_in_that",
     "ask for delegation tokens": "identity/test_delegation_tokens.py::test_a_question_that_fails_is_not_the_last",
     "render metrics": "test_containment.py::test_a_page_that_fails_is_there_the_next_time",
-    "open a broker's port": "test_routes.py::test_a_listener_that_fails_to_open_a_port_keeps_no_other_from_it",
+    "open a broker's port": "edge/test_routes.py::test_a_listener_that_fails_to_open_a_port_keeps_no_other_from_it",
     "complete a usage file": "test_containment.py::test_a_usage_file_that_fails_to_be_completed_is_completed_later",
-    "name the brokers of bootstrap sessions": "test_listeners.py::test_who_cannot_be_named_is_named_with_the_next",
-    "look at a session": "test_endings.py::test_a_session_that_cannot_be_looked_at_is_the_only_one_that_ends",
-    "forget clients that are gone": "test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
-    "line": "test_waits.py::test_a_line_that_cannot_be_dissolved_keeps_no_other_from_it",
-    "turn": "test_waits.py::test_a_session_that_fails_at_its_turn_is_the_only_one_that_ends",
-    "a turn": "test_turns.py::test_one_that_fails_does_not_keep_the_next_from_its_turn",
-    "a session's turn": "test_waits.py::test_a_session_that_fails_after_others_had_their_turn_ends",
-    "begin TLS handshakes": "test_arrivals.py::test_handshakes_go_on_after_a_fault",
+    "name the brokers of bootstrap sessions": "edge/test_listeners.py::test_who_cannot_be_named_is_named_with_the_next",
+    "look at a session": "edge/test_endings.py::test_a_session_that_cannot_be_looked_at_is_the_only_one_that_ends",
+    "forget clients that are gone": "runtime/test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
+    "line": "session/test_waits.py::test_a_line_that_cannot_be_dissolved_keeps_no_other_from_it",
+    "turn": "session/test_waits.py::test_a_session_that_fails_at_its_turn_is_the_only_one_that_ends",
+    "a turn": "runtime/test_turns.py::test_one_that_fails_does_not_keep_the_next_from_its_turn",
+    "a session's turn": "session/test_waits.py::test_a_session_that_fails_after_others_had_their_turn_ends",
+    "begin TLS handshakes": "edge/test_arrivals.py::test_handshakes_go_on_after_a_fault",
     "a usage file is due": "test_containment.py::test_a_usage_file_that_fails_to_be_completed_is_completed_later",
 }
 
@@ -72,7 +73,7 @@ async def test_only_tasks_asks_the_loop_to_run_something() -> None:
     asks = {"create_task", "ensure_future", "call_later", "call_at", "call_soon", "call_soon_threadsafe"}
     asks |= {"add_reader", "add_writer", "add_signal_handler", "TaskGroup", "run_in_executor"}
     found = {(file, name) for file, tree in sources() for name, _ in calls(tree) if name in asks}
-    assert {(file, name) for file, name in found if file != "tasks.py"} == set()
+    assert {(file, name) for file, name in found if file != "runtime/tasks.py"} == set()
     assert len(found) == 4
 
 
@@ -82,7 +83,7 @@ async def test_what_goes_on_for_ever_does_so_by_every_or_contains_each_round() -
     called = [(file, {name for name, _ in calls(loop)}) for file, loop in loops]
     found = {file for file, names in called if names & {"sleep", "wait"} and "attempt" not in names}
     # It has a deadline; every error is another try; it is a thread that only writes.
-    assert found == {"drain.py", "usage_shipping.py", "log_lines.py"}
+    assert found == {"edge/drain.py", "usage/shipping.py", "runtime/log_lines.py"}
 
 
 async def test_every_place_has_its_fault_here() -> None:
@@ -416,7 +417,7 @@ async def test_no_protocol_has_callbacks_that_are_missed() -> None:
             for base in node.bases
         )
     }
-    assert subclasses == {("transports.py", "_End")}
+    assert subclasses == {("edge/transports.py", "_End")}
 
 
 @pytest.mark.parametrize("where", [name for name, method in CALLED.items() if method is not None])

@@ -17,12 +17,12 @@ import structlog
 
 from config.listener import Kerberos
 from config.problems import InvalidValue
+from proxy.identity.kerberos.keytab import principals
 from proxy.identity.kerberos.name import parse_rules
 from proxy.identity.kerberos.token import is_ap_req
-from proxy.identity.kerberos.keytab import principals
 from proxy.identity.mapping_rule import NoMatchingRule
-from proxy.identity.mechanisms.mechanism import Claim
 from proxy.identity.mechanisms.known import UnreadGssapi
+from proxy.identity.mechanisms.mechanism import Claim
 
 if TYPE_CHECKING:
     from gssapi.raw import GSSError
@@ -62,9 +62,9 @@ class Gssapi(UnreadGssapi):
 
     __slots__ = ("_acceptor",)
 
-    def __init__(self, acceptor: "Acceptor") -> None:
+    def __init__(self, acceptor: "GssapiAcceptor") -> None:
         super().__init__()
-        self._acceptor: Acceptor | None = acceptor
+        self._acceptor: GssapiAcceptor | None = acceptor
 
     def from_client(self, token: bytes) -> None:
         """Read the first token; the others are about layers of security that Kafka does not use."""
@@ -74,7 +74,7 @@ class Gssapi(UnreadGssapi):
             self.claim = Claim(user) if user is not None else None
 
 
-class Acceptor:
+class GssapiAcceptor:
     """Makes the observers of one listener. ``open_token`` returns the principal of a token as krb5 writes it, or
     raises UnreadableToken; ``name_of`` makes the user of it, or raises NoMatchingRule.
     """
@@ -123,14 +123,14 @@ class Acceptor:
         )
 
 
-def acceptor(settings: Kerberos) -> Acceptor:
+def acceptor(settings: Kerberos) -> GssapiAcceptor:
     """Return what makes the observers of a listener. A keytab that changes is in force with the next token.
 
     Raises InvalidValue if the keytab, the rules or the extra is not what it takes.
     """
     rules = parse_rules(settings.principal_to_local_rules, settings.default_realm)
     principals(settings.keytab)
-    return Acceptor(settings.keytab, _opener(settings.keytab), rules.user)
+    return GssapiAcceptor(settings.keytab, _opener(settings.keytab), rules.user)
 
 
 def _plain_text(principal: bytes) -> str:

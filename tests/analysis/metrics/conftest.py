@@ -12,7 +12,7 @@ from analysis.metrics.clients import clients
 from analysis.metrics.headroom import headroom
 from analysis.metrics.muted import muted
 from analysis.metrics.period import Period, look
-from analysis.scan import FILES, Usage
+from analysis.scan import FILES, UsageRows
 from tests.analysis.metrics.recorded import documents
 from tests.analysis.records import file_of
 
@@ -25,7 +25,7 @@ FILES_OF_ROWS = 3
 class Both:
     """Rows as the analysis sees them, and the table ``rows`` of DuckDB over the same files."""
 
-    usage: Usage
+    usage: UsageRows
     period: Period
     duck: duckdb.DuckDBPyConnection
     clients: DataFrame
@@ -44,7 +44,7 @@ def both(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     for part in range(FILES_OF_ROWS):
         (folder / f"{part}.parquet").write_bytes(file_of(everything[part::FILES_OF_ROWS]))
     contents = [(str(path), path.read_bytes()) for path in sorted(folder.glob("*.parquet"))]
-    usage = Usage(spark.createDataFrame(contents, FILES).repartition(2).cache())
+    usage = UsageRows(spark.createDataFrame(contents, FILES).repartition(2).cache())
     period = look(usage)
     assert period is not None
     duck = duckdb.connect()

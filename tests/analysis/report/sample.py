@@ -7,10 +7,10 @@ from typing import Final
 from analysis.report.findings import (
     Charge,
     Episode,
-    Findings,
     Headroom,
     Neighbour,
-    Series,
+    RateSeries,
+    ReportFindings,
     Talker,
     Throttled,
     Totals,
@@ -36,8 +36,8 @@ NAMES: Final = (
 )
 
 
-def busy() -> Findings:
-    return Findings(
+def busy() -> ReportFindings:
+    return ReportFindings(
         clusters=["demo"],
         begin=BEGIN,
         end=BEGIN + timedelta(days=1),
@@ -113,10 +113,10 @@ def busy() -> Findings:
         ],
         series=[
             *(
-                Series(f"{user} / {client_id or '(no client-id)'}", _volume(number))
+                RateSeries(f"{user} / {client_id or '(no client-id)'}", _volume(number))
                 for number, (user, client_id) in enumerate(NAMES[:8])
             ),
-            Series(None, _volume(5)),
+            RateSeries(None, _volume(5)),
         ],
         neighbours=[
             Neighbour(
@@ -187,10 +187,10 @@ def busy() -> Findings:
     )
 
 
-def quiet() -> Findings:
+def quiet() -> ReportFindings:
     """Traffic of a minute, and nothing to complain of."""
     step = timedelta(seconds=1)
-    return Findings(
+    return ReportFindings(
         clusters=["demo"],
         begin=BEGIN,
         end=BEGIN + 60 * step,
@@ -203,7 +203,7 @@ def quiet() -> Findings:
         tables="report=1",
         totals=Totals(rows=60, clients=1, bytes_in=6000, bytes_out=600, requests=120),
         talkers=[Talker("alice", "app", 6000, 600, 120)],
-        series=[Series("alice / app", [110.0] * 60)],
+        series=[RateSeries("alice / app", [110.0] * 60)],
         charges=[Charge("alice", 6000, 600, 120, None)],
     )
 

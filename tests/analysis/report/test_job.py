@@ -14,9 +14,9 @@ from analysis.cli import analyze
 from analysis.metrics.chargeback import COLUMNS
 from analysis.metrics.rates import load
 from analysis.report import job, tables
-from analysis.report.findings import Findings
+from analysis.report.findings import ReportFindings
 from analysis.report.gather import gather
-from analysis.report.job import Made, Wanted
+from analysis.report.job import Made, ReportRequest
 from analysis.report.tables import Choices
 from tests.analysis.metrics.conftest import Both
 from tests.analysis.metrics.recorded import documents
@@ -32,7 +32,7 @@ RATES = "currency: EUR\nrates:\n  bytes_in: {per: 1MB, price: 2}\n  requests: {p
 class Reported:
     made: Made
     place: Path
-    found: Findings
+    found: ReportFindings
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +40,7 @@ def reported(both: Both, tmp_path_factory: pytest.TempPathFactory) -> Reported:
     folder = tmp_path_factory.mktemp("out")
     rates = folder / "rates.yaml"
     rates.write_text(RATES, encoding="utf-8")
-    made = job.run(both.usage, Wanted(None, None, str(folder), load(rates), None))
+    made = job.run(both.usage, ReportRequest(None, None, str(folder), load(rates), None))
     place = Path(made.html).parent
     frames = {name: both.usage.spark.read.parquet(str(place / name)) for name in tables.NAMES}
     return Reported(made, place, gather(frames, both.period, Choices(31_000, load(rates)), str(place)))

@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from analysis.report.findings import Findings, Totals
+from analysis.report.findings import ReportFindings, Totals
 from analysis.report.page import answer, render
 from tests.analysis.report.sample import SCRIPT, busy, quiet
 
@@ -43,12 +43,12 @@ class Reader(HTMLParser):
 
 
 @pytest.fixture(params=["busy", "quiet", "silent"])
-def found(request: pytest.FixtureRequest) -> Findings:
+def found(request: pytest.FixtureRequest) -> ReportFindings:
     silent = dataclasses.replace(quiet(), totals=Totals(rows=1, refused=1), talkers=[], series=[], charges=[])
     return {"busy": busy(), "quiet": quiet(), "silent": silent}[request.param]
 
 
-def test_a_page_is_well_formed_and_alone(found: Findings) -> None:
+def test_a_page_is_well_formed_and_alone(found: ReportFindings) -> None:
     page = Reader(render(found))
     assert page.open == []
     assert page.links == ["data:,"]
@@ -56,7 +56,7 @@ def test_a_page_is_well_formed_and_alone(found: Findings) -> None:
     assert not any(name.startswith("on") for name in page.attributes)
 
 
-def test_every_section_is_there_and_an_empty_one_says_why(found: Findings) -> None:
+def test_every_section_is_there_and_an_empty_one_says_why(found: ReportFindings) -> None:
     html = render(found)
     assert tuple(Reader(html).ids) == SECTIONS
     for section in re.findall(r"<section.*?</section>", html):

@@ -1,14 +1,16 @@
 """What is shown by name, what is summed up, and that no counter goes backwards."""
 
-from proxy.admin.entity_series import EntitySeries, Series
+from proxy.admin.entity_series import EntitySeries, ShownEntity
 from proxy.admin.places import OTHER, Names
-from quotas.engine import CounterKey, Gone, Usage
+from quotas.engine import CounterKey, CounterState, Gone
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 from tests.proxy.snapshots import PRODUCE, counted
 
 
-def client(name: str, charged: float = 0.0, *, throttle_ms: int = 0, rate: float = 0.0, broker: int = 1) -> Usage:
+def client(
+    name: str, charged: float = 0.0, *, throttle_ms: int = 0, rate: float = 0.0, broker: int = 1
+) -> CounterState:
     return PRODUCE._replace(
         client_id=name,
         entity=Entity(client_id=name),
@@ -20,7 +22,7 @@ def client(name: str, charged: float = 0.0, *, throttle_ms: int = 0, rate: float
     )
 
 
-def update(entities: EntitySeries, usage: list[Usage], gone: list[Usage] | None = None) -> None:
+def update(entities: EntitySeries, usage: list[CounterState], gone: list[CounterState] | None = None) -> None:
     """Take over counters that have counted since the last time what stands in them as totals."""
     entities.update(
         [(one, counted(one)) for one in usage],
@@ -28,7 +30,7 @@ def update(entities: EntitySeries, usage: list[Usage], gone: list[Usage] | None 
     )
 
 
-def by_name(entities: EntitySeries) -> dict[str, Series]:
+def by_name(entities: EntitySeries) -> dict[str, ShownEntity]:
     return {names.client_id: series for names, _, _, series in entities}
 
 

@@ -290,7 +290,7 @@ def test_what_is_documented_is_what_is_rendered() -> None:
         for family in families.values()
         if family.name.startswith("sluice_")
     }
-    page = Path(__file__).parents[2] / "docs" / "metrics.md"
+    page = Path(__file__).parents[3] / "docs" / "metrics.md"
     documented = {
         (name, kind, frozenset(re.findall(r"`(\w+)`", labels)))
         for name, kind, labels in DOCUMENTED.findall(page.read_text(encoding="utf-8"))

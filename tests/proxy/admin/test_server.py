@@ -9,8 +9,8 @@ import pytest
 
 from config.units import Address
 from proxy.admin.server import AdminServer
-from proxy.edge.stats import Snapshot
 from proxy.admin.whoami import Identity
+from proxy.edge.stats import Snapshot
 from tests.harness.ports import free_ports
 from tests.proxy.snapshots import EMPTY, PRODUCE, shows
 

@@ -1,8 +1,8 @@
-from proxy.doctor.findings import Findings
+from proxy.doctor.findings import DoctorFindings
 
 
 def test_a_line_says_what_and_what_to_do() -> None:
-    found = Findings()
+    found = DoctorFindings()
     found.ok("tcp", "there")
     found.warn("certificate", "soon", "renew it")
     found.skip("login", "nobody")
@@ -28,7 +28,7 @@ def test_a_line_says_what_and_what_to_do() -> None:
 
 
 def test_the_first_failure_is_named_in_the_end() -> None:
-    found = Findings()
+    found = DoctorFindings()
     found.ok("tcp", "there")
     assert (found.summary(), found.as_data()["first_failure"]) == ("", None)
     found.warn("certificate", "soon", "renew it")
@@ -39,13 +39,13 @@ def test_the_first_failure_is_named_in_the_end() -> None:
 
 
 def test_what_the_other_end_says_moves_no_cursor() -> None:
-    found = Findings()
+    found = DoctorFindings()
     found.fail("login", "no\x1b[2J\r\nentry \u202e", "a\tb")
     assert str(found.all[0]) == "FAIL  login        no?[2J entry ?: a b"
 
 
 def test_an_error_that_knows_its_own_fix_is_not_given_another() -> None:
-    found = Findings()
+    found = DoctorFindings()
     found.broken("tls", "no handshake", "has expired: renew it", "look around")
     found.broken("tls", "no handshake", "no answer in time", "look around")
     assert [(finding.text, finding.fix) for finding in found.all] == [

@@ -19,7 +19,7 @@ from config.listener import ClientTls, Listener
 from config.units import Address
 from proxy.doctor.behind import Behind, look_behind
 from proxy.doctor.client import Client, client_for, client_of
-from proxy.doctor.findings import Findings
+from proxy.doctor.findings import DoctorFindings
 from proxy.doctor.front import Front
 from tests.proxy.secure_broker import PASSWORD, USER, secure_broker
 
@@ -88,7 +88,7 @@ async def seen(
     listener: Listener, client: Client, admin_url: str = NOWHERE, behind: Behind | None = None
 ) -> dict[str, list[tuple[str, str]]]:
     """Return (status, text: fix) by check; ``behind`` is what was seen of the brokers."""
-    found = Findings()
+    found = DoctorFindings()
 
     async def look() -> Behind:
         if behind is not None and not behind.reached:
@@ -249,7 +249,7 @@ async def test_brokers_behind(tmp_path: Path) -> None:
             (Route(bootstrap=bootstrap), False, ["FAIL"], nobody),
             (Route(bootstrap=bootstrap, tls=BrokerTls(ca=tmp_path / "missing")), False, ["FAIL"], nobody),
         ]:
-            found = Findings()
+            found = DoctorFindings()
             behind = await look_behind(found, route, demands_sasl=demands)
             assert behind == expected_behind
             assert [finding.status.value for finding in found.all] == expected, found.all

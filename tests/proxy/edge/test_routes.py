@@ -5,10 +5,10 @@ import pytest
 
 from config.loader import load_settings
 from protocol.locator import Endpoint
-from proxy.runtime import faults
 from proxy.brokers.cluster import Broker
 from proxy.edge.listeners import Listener
 from proxy.edge.routes import Routes
+from proxy.runtime import faults
 
 CONFIG = """\
 cluster: {name: demo, bootstrap: ["127.0.0.1:9092"]}

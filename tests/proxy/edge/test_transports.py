@@ -9,8 +9,8 @@ import pytest
 from protocol.errors import Cause, ProtocolError
 from proxy.edge import transports
 from proxy.edge.kernel import LOST
-from proxy.session.session import Session
 from proxy.edge.transports import TLS_WRITE_BYTES, ClientEnd
+from proxy.session.session import Session
 
 pytestmark = pytest.mark.asyncio
 

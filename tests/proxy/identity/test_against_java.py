@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from config.problems import InvalidValue
 from proxy.identity.certificates import ssl_mapping
-from proxy.identity.java import regex as java_regex
-from proxy.identity.kerberos import name as kerberos_name
 from proxy.identity.certificates.distinguished_name import rfc2253
+from proxy.identity.java import regex as java_regex
 from proxy.identity.java.replacement import found
+from proxy.identity.kerberos import name as kerberos_name
 from proxy.identity.mapping_rule import NoMatchingRule
 from tests.harness.clients.java import OPTIONS
 from tests.harness.jars import NEWEST_BROKER, classpath

@@ -6,10 +6,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from protocol.requests import WHICH_TOKENS, Request
-from proxy.runtime import faults
 from proxy.brokers.connection import BrokerConnection
 from proxy.identity import delegation_tokens
 from proxy.identity.delegation_tokens import ATTEMPTS, TokenOwners
+from proxy.runtime import faults
 from tests.protocol.encode import encode_frame
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ import structlog
 
 from config.listener import Kerberos
 from config.problems import InvalidValue
-from proxy.identity.kerberos.gssapi import Acceptor, Unread, UnreadableToken, acceptor
+from proxy.identity.kerberos.gssapi import GssapiAcceptor, Unread, UnreadableToken, acceptor
 from proxy.identity.kerberos.name import parse_rules
 from proxy.identity.mechanisms.mechanism import Claim
 from tests.proxy.identity.kerberos import ap_req, keytab
@@ -38,10 +38,10 @@ class Library:
         return self.principal
 
 
-def accepting(library: Library, folder: Path, *rules: str) -> Acceptor:
+def accepting(library: Library, folder: Path, *rules: str) -> GssapiAcceptor:
     path = folder / "kafka.keytab"
     path.write_bytes(keytab("kafka/b1@EXAMPLE.COM", "kafka/b2@EXAMPLE.COM"))
-    return Acceptor(path, library, parse_rules(rules or ("DEFAULT",), REALM).user)
+    return GssapiAcceptor(path, library, parse_rules(rules or ("DEFAULT",), REALM).user)
 
 
 def test_principal_of_the_first_token_is_the_claim(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@ import gc
 
 import pytest
 
-from proxy.identity.mechanisms.mechanism import Claim, Mechanism
 from proxy.identity.mechanisms.known import Mechanisms, UnreadGssapi
+from proxy.identity.mechanisms.mechanism import Claim, Mechanism
 from proxy.identity.mechanisms.oauthbearer import OAuthBearer
 from proxy.identity.mechanisms.plain import Plain
 from proxy.identity.mechanisms.scram import Scram

@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.problems import InvalidValue
-from proxy.identity.mapping_rule import NoMatchingRule
 from proxy.identity.certificates.ssl_mapping import parse_rules
+from proxy.identity.mapping_rule import NoMatchingRule
 
 
 # What Kafka 4.3.1's SslPrincipalMapper gives.

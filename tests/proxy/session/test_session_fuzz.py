@@ -22,7 +22,7 @@ from tests.proxy.playbook import (
     request,
 )
 
-VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "frames.json").read_text(encoding="utf-8"))
+VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "frames.json").read_text(encoding="utf-8"))
 REQUESTS = [bytes.fromhex(case["hex"]) for case in VECTORS["requests"] if len(case["hex"]) < 5000]
 RESPONSES = [bytes.fromhex(case["hex"]) for case in VECTORS["responses"] if len(case["hex"]) < 5000]
 LOGINS = [[bytes.fromhex(step["hex"]) for step in case["steps"]] for case in VECTORS["sasl"]]

@@ -7,7 +7,8 @@ from sys import getsizeof
 import pytest
 
 from proxy.session.session import Session
-from proxy.usage.meters import ListenerMeters, Meter, MeterKey, Meters, Throttles
+from proxy.usage.meters import ListenerMeters, Meter, MeterKey, Meters
+from proxy.usage.throttles import Throttles
 from quotas.entities import Default, Entity
 from quotas.names import MAX_NAME_BYTES, OTHER
 from quotas.policy import Policy

@@ -8,7 +8,8 @@ from typing import cast
 
 import pytest
 
-from proxy.usage import files as usage_files, shipping as usage_shipping
+from proxy.usage import files as usage_files
+from proxy.usage import shipping as usage_shipping
 from proxy.usage.files import FileSink
 from proxy.usage.records import Document, Recorder
 from proxy.usage.shipping import Buffer, RefusedError, Shipper, Shipping, SinkError

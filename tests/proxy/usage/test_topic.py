@@ -13,7 +13,7 @@ from proxy.usage.records import Document
 from proxy.usage.shipping import RefusedError, SinkError
 from proxy.usage.topic import TopicSink
 from proxy.usage.topic_creation import Topic, ensure
-from proxy.usage.topic_login import Login
+from proxy.usage.topic_login import TopicLogin
 
 TOPIC = Topic("usage", 12, -1, 3_600_000)
 CONTROLLER, BROKER = 7, 3
@@ -84,11 +84,11 @@ async def _open() -> None:
     """A broker that can be used."""
 
 
-def sink(login: Login | None = None, knock: Any = _open) -> TopicSink:
-    async def ready() -> Login:
-        return login or Login(("a:1", "b:2"), None)
+def sink(login: TopicLogin | None = None, check_reachable: Any = _open) -> TopicSink:
+    async def ready() -> TopicLogin:
+        return login or TopicLogin(("a:1", "b:2"), None)
 
-    return TopicSink(TOPIC, ready, knock, "edge-1")
+    return TopicSink(TOPIC, ready, check_reachable, "edge-1")
 
 
 def test_documents_go_to_the_topic_keyed_by_the_instance() -> None:
@@ -143,11 +143,11 @@ def test_a_producer_that_cannot_start_is_ended() -> None:
 
 
 def test_brokers_that_cannot_be_used_say_why_and_no_producer_is_made() -> None:
-    async def knock() -> None:
+    async def check_reachable() -> None:
         raise SinkError("no broker can be used: a:1: refused the login")
 
     with pytest.raises(SinkError, match="refused the login"):
-        asyncio.run(sink(knock=knock).write(document(0)))
+        asyncio.run(sink(check_reachable=check_reachable).write(document(0)))
     assert not FakeProducer.made
 
 
@@ -165,7 +165,7 @@ def test_a_close_does_not_wait_for_a_producer_for_ever(monkeypatch: pytest.Monke
 
 
 def test_a_login_is_given_to_the_producer_and_shown_to_nobody() -> None:
-    login = Login(("a:1",), ssl.create_default_context(), "SCRAM-SHA-512", "proxy", "the password")
+    login = TopicLogin(("a:1",), ssl.create_default_context(), "SCRAM-SHA-512", "proxy", "the password")
     asyncio.run(sink(login).write(document(0)))
     options = FakeProducer.made[0].options
     assert (options["security_protocol"], options["sasl_mechanism"]) == ("SASL_SSL", "SCRAM-SHA-512")

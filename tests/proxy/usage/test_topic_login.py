@@ -45,7 +45,7 @@ def test_a_context_is_made_once_and_in_a_thread_however_often_it_is_tried(tmp_pa
     async def run() -> None:
         for _ in range(5):
             with pytest.raises(SinkError, match=r"no broker can be used: 127\.0\.0\.1:1"):
-                await brokers.knock()
+                await brokers.check_reachable()
             assert (await brokers.login()).tls is not None
 
     asyncio.run(run())
@@ -76,7 +76,7 @@ def test_files_that_are_not_there_are_looked_for_again(tmp_path: Path, made: lis
     async def run() -> None:
         for _ in range(2):
             with pytest.raises(OSError, match=r"tls\.ca .*ca\.pem"):
-                await brokers.knock()
+                await brokers.check_reachable()
         (tmp_path / "away.pem").rename(tmp_path / "ca.pem")
         assert (await brokers.login()).tls is not None
 

@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.doctor.jaas import parse_jaas
+from config.jaas import parse_jaas
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 

@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.doctor.properties import parse_properties
+from config.client_properties import parse_properties
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,14 @@ _END: Final = (";", True)
 _FLAGS: Final = frozenset(("required", "requisite", "sufficient", "optional"))
 
 
-class Login(NamedTuple):
+class LoginModule(NamedTuple):
     """A login module's class, without its package, and its options."""
 
     module: str
     options: dict[str, str]
 
 
-def parse_jaas(text: str) -> Login:
+def parse_jaas(text: str) -> LoginModule:
     """Return the module and the options. Raises ValueError, which never quotes the text: there is a password in it."""
     tokens = _tokens(text)
     words = [word for word, is_sign in tokens if not is_sign]
@@ -32,7 +32,7 @@ def parse_jaas(text: str) -> Login:
         raise ValueError('has options that are not written as name="value"')
     names, values = written[::3], written[2::3]
     options = {name: value for (name, _), (value, _) in zip(names, values, strict=True)}
-    return Login(words[0].rpartition(".")[2], options)
+    return LoginModule(words[0].rpartition(".")[2], options)
 
 
 def _tokens(text: str) -> list[tuple[str, bool]]:

@@ -1,0 +1,57 @@
+"""What counters have counted, and whose they are: plain values that leave the engine."""
+
+from typing import Final, NamedTuple
+
+from quotas.entities import Entity
+from quotas.kinds import QuotaKind
+
+FOLDED: Final = "other"
+"""The user and the client-id under which counters are summed up that are too many to be told apart."""
+
+
+class CounterKey(NamedTuple):
+    """What tells one counter from another; user and client_id are tags, "" where that part plays no role."""
+
+    kind: QuotaKind
+    user: str
+    client_id: str
+    broker: int
+
+
+class Counted(NamedTuple):
+    """What only grows: the charged units (bytes for byte rates), throttled requests, milliseconds of throttle."""
+
+    charged: float = 0.0
+    throttled: int = 0
+    throttle_ms: int = 0
+
+    def plus(self, other: "Counted") -> "Counted":
+        return Counted(
+            self.charged + other.charged, self.throttled + other.throttled, self.throttle_ms + other.throttle_ms
+        )
+
+
+NOTHING: Final = Counted()
+
+
+class Gone(NamedTuple):
+    """What a counter has counted that is there no more, and whose limit held for it."""
+
+    key: CounterKey
+    entity: Entity
+    counted: Counted
+
+
+class CounterState(NamedTuple):
+    """What one counter stood at; ``rate`` is in the unit of ``limit``, over the window of enforcement."""
+
+    kind: QuotaKind
+    user: str
+    client_id: str
+    broker: int
+    entity: Entity
+    limit: float
+    rate: float
+    charged_total: float
+    throttled_total: int
+    throttle_ms_total: int
