@@ -11,18 +11,18 @@ from config.units import Address
 
 
 class BrokerTls(Section):
-    """TLS to the brokers; without the section connections to them are plaintext."""
+    """TLS to the brokers. Without this section, connections to them are plaintext."""
 
     ca: FilePath | None = Field(
-        None, description="PEM file of the authorities that brokers are verified by; without it, the system's."
+        None, description="PEM file of the authorities that verify brokers. Default: the system's."
     )
     verify_hostname: Flag = Field(
         True,
-        description="Whether a broker's certificate must name the host it is connected by: "
-        "`ssl.endpoint.identification.algorithm`. Its chain is verified in any case.",
+        description="Whether a broker's certificate must match its host name: "
+        "`ssl.endpoint.identification.algorithm`. The chain is verified in any case.",
     )
     certificate: FilePath | None = Field(
-        None, description="PEM chain that the proxy shows to brokers: to them, every client is its subject."
+        None, description="PEM chain that the proxy presents to brokers. To them, every client is its subject."
     )
     key: FilePath | None = Field(None, validate_default=True, description="PEM key of `certificate`, not encrypted.")
 
@@ -36,20 +36,20 @@ class BrokerTls(Section):
 
 
 class BrokerSasl(Section):
-    """The proxy's own login, for Metadata and the owners of delegation tokens. Clients log in by themselves."""
+    """The proxy's own login, for Metadata and the owners of delegation tokens. Clients log in themselves."""
 
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(description="As `sasl.mechanism`.")
     username: Name = Field(description="The proxy's own user. For delegation tokens it needs DESCRIBE on their owners.")
     password_file: FilePath = Field(
-        description="A file that holds the password alone; a line end behind it does not count."
+        description="A file that contains only the password. A trailing newline is ignored."
     )
 
 
 class Route(Section):
-    """A listener of the brokers that is not the one in `cluster`: all three settings of `cluster` are replaced."""
+    """Another listener of the brokers than the one in `cluster`. It replaces all three settings of `cluster`."""
 
     bootstrap: tuple[BrokerAddress, ...] = Field(
-        description="Brokers to ask for the others, as in `bootstrap.servers`."
+        description="Brokers from which the others are discovered, as in `bootstrap.servers`."
     )
     tls: Given[BrokerTls] = None
     sasl: Given[BrokerSasl] = None
@@ -65,10 +65,8 @@ class Route(Section):
 class Cluster(Route):
     """The Kafka cluster behind the proxy."""
 
-    name: Name = Field(description="A name for the cluster; it stands in logs and metrics.")
-    refresh_s: Seconds = Field(
-        30.0, alias="refresh", description="How often the brokers' own addresses are asked for again."
-    )
+    name: Name = Field(description="A name for the cluster, used in logs and metrics.")
+    refresh_s: Seconds = Field(30.0, alias="refresh", description="How often the brokers' addresses are refreshed.")
     connect_timeout_s: Seconds = Field(
-        10.0, alias="connect_timeout", description="How long a connection to a broker may take to be made."
+        10.0, alias="connect_timeout", description="How long connecting to a broker may take."
     )

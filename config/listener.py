@@ -16,26 +16,27 @@ _DEFAULT_RULES: Final = "DEFAULT"
 
 
 class ClientTls(Section):
-    """TLS to clients; without the section the listener is plaintext."""
+    """TLS to clients. Without this section, the listener is plaintext."""
 
     certificate: FilePath = Field(
-        description="PEM chain that clients are shown, its own certificate first. Loaded again when it changes."
+        description="PEM chain presented to clients, the listener's own certificate first. It is reloaded when it "
+        "changes.",
     )
     key: FilePath = Field(description="PEM key of `certificate`, not encrypted.")
     client_authentication: Literal["none", "requested", "required"] = Field(
-        "none", description="Whether clients show a certificate, which then names the user: `ssl.client.auth`."
+        "none", description="Whether clients present a certificate, which then identifies the user: `ssl.client.auth`."
     )
     client_ca: FilePath | None = Field(
         None,
         validate_default=True,
-        description="PEM file of the authorities that client certificates are verified by.",
+        description="PEM file of the authorities that verify client certificates.",
     )
     principal_mapping_rules: Text = Field(
-        _DEFAULT_RULES, description="From a certificate's subject to the user: `ssl.principal.mapping.rules`."
+        _DEFAULT_RULES, description="Rules that map a certificate's subject to the user: `ssl.principal.mapping.rules`."
     )
     minimum_version: Literal["TLSv1.2", "TLSv1.3"] = Field("TLSv1.2", description="The oldest version offered.")
     ciphers: Text | None = Field(
-        None, description="Ciphers of TLS 1.2 in OpenSSL's notation; without it, OpenSSL's secure defaults."
+        None, description="TLS 1.2 ciphers in OpenSSL's notation. Default: OpenSSL's secure defaults."
     )
 
     @field_validator("client_ca")
@@ -72,15 +73,15 @@ def _require_client_certificates(info: ValidationInfo) -> None:
 
 
 class Kerberos(Section):
-    """Reading the principal of GSSAPI clients; needs the extra `kafka-sluice[gssapi]`."""
+    """Reads the principal of GSSAPI clients. Requires the extra `kafka-sluice[gssapi]`."""
 
     keytab: FilePath = Field(
-        description="Keys of the service principals that clients ask for: `kafka/` and the advertised hosts."
+        description="Keys of the service principals that clients request: `kafka/` and the advertised hosts."
     )
-    default_realm: Name = Field(description="The realm whose principals the rule `DEFAULT` shortens.")
+    default_realm: Name = Field(description="The realm that the rule `DEFAULT` strips from principals.")
     principal_to_local_rules: tuple[Text, ...] = Field(
         (_DEFAULT_RULES,),
-        description="From a Kerberos principal to the user: `sasl.kerberos.principal.to.local.rules`.",
+        description="Rules that map a Kerberos principal to the user: `sasl.kerberos.principal.to.local.rules`.",
     )
 
     @field_validator("principal_to_local_rules")
@@ -92,19 +93,20 @@ class Kerberos(Section):
 
 
 class ListenerSasl(Section):
-    """How the brokers behind this listener name the users of SASL."""
+    """How the brokers behind this listener name SASL users."""
 
     sub_claim: Name = Field(
-        "sub", description="The claim that names the user of OAUTHBEARER: `sasl.oauthbearer.sub.claim.name`."
+        "sub", description="The claim that names an OAUTHBEARER user: `sasl.oauthbearer.sub.claim.name`."
     )
     kerberos: Given[Kerberos] = None
 
 
 class ProxyProtocol(Section):
-    """Load balancers in front that say whom they forward: PROXY protocol v1 or v2, in front of TLS; else refused."""
+    """Load balancers that send the client's address: PROXY protocol v1 or v2, before TLS. Otherwise it is refused."""
 
     networks: tuple[IpNetwork, ...] = Field(
-        description="Where these load balancers are. From there the header is required, from elsewhere refused."
+        description="The networks of these load balancers. The header is required from there and refused from "
+        "elsewhere.",
     )
 
     @field_validator("networks")
@@ -116,30 +118,30 @@ class ProxyProtocol(Section):
 
 
 class Listener(Section):
-    """Where clients connect: one bootstrap address, and for each broker a port or a host name."""
+    """Where clients connect: one bootstrap address, and a port or a host name for each broker."""
 
     name: Name = Field(description="The listener's name, in logs and metrics.")
-    bind: BindAddress = Field(description="The address that clients use as `bootstrap.servers`.")
+    bind: BindAddress = Field(description="The address that the listener binds; clients use it as `bootstrap.servers`.")
     advertise: Host = Field(
-        description="The host that clients are told for every broker: it must lead to this proxy. With `broker_host` "
-        "it is the one in `bootstrap.servers`."
+        description="The host that is advertised to clients for every broker. It must lead to this proxy. With "
+        "`broker_host`, it is the host in `bootstrap.servers`.",
     )
     tls: Given[ClientTls] = None
     brokers: Brokers | None = Field(
         None,
-        description="Ranges of node ids and the ports that stand for them, of equal length: "
-        '`{"0-9": "9100-9109", "42": "9142"}`. Bound on the host of `bind`.',
+        description="Ranges of node ids and their ports, of equal length: "
+        '`{"0-9": "9100-9109", "42": "9142"}`. The ports are bound on the host of `bind`.',
     )
     broker_host: HostTemplate | None = Field(
         None,
         validate_default=True,
-        description="Instead of ports: the host that stands for a broker, as in `b{node_id}.kafka.example.com`, on "
-        "the one port of `bind`. Clients name it in TLS (SNI), so `tls` is needed and its certificate must fit.",
+        description="Instead of ports: the host name of each broker, as in `b{node_id}.kafka.example.com`, on the "
+        "port of `bind`. Clients send it in TLS (SNI), so `tls` is required and its certificate must match.",
     )
     authentication: Literal["none", "sasl"] = Field(
         "none",
-        description="`sasl` if the brokers behind it demand SASL: until a client is authenticated, its requests are "
-        "held to `limits.request_before_authentication` and it has `limits.authentication_timeout`.",
+        description="`sasl` if the brokers behind it require SASL. Until a client is authenticated, its requests are "
+        "limited to `limits.request_before_authentication` and it has `limits.authentication_timeout` to log in.",
     )
     sasl: ListenerSasl = ListenerSasl()
     proxy_protocol: Given[ProxyProtocol] = None

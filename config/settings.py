@@ -62,20 +62,21 @@ MOST_WINDOW_MS = 86_400_000
 
 
 class FileStore(Section):
-    """Quotas in a YAML file, loaded again on SIGHUP and when it changes."""
+    """Quotas in a YAML file, reloaded on SIGHUP and when it changes."""
 
     type: Literal["file"] = Field("file", description="The kind of store.")
-    path: FilePath = Field(description="The file, relative to the configuration file. It must be there at the start.")
+    path: FilePath = Field(description="The file, relative to the configuration file. It must exist at the start.")
 
 
 class Window(Section):
-    """How usage is measured, as `quota.window.num` and `quota.window.size.seconds` of a broker."""
+    """How usage is measured, like a broker's `quota.window.num` and `quota.window.size.seconds`."""
 
     samples: Count = Field(11, description="How many samples are kept: `quota.window.num`. At most 1000.")
     size_ms: Milliseconds = Field(
         1000,
         alias="size",
-        description="How long one sample lasts: `quota.window.size.seconds`. At most 1h; all samples together, 1d.",
+        description="How long one sample lasts: `quota.window.size.seconds`. At most 1h, and at most 1d for all "
+        "samples together.",
     )
 
     @field_validator("samples")
@@ -100,32 +101,32 @@ class Quotas(Section):
 
     store: FileStore = Field(description="Where quotas are kept.")
     mode: Literal["enforce", "shadow", "off"] = Field(
-        "enforce", description="`shadow` measures and reports what would be throttled and delays nothing."
+        "enforce", description="`shadow` measures and reports what would be throttled, and delays nothing."
     )
     response: Literal["mute", "delay", "auto"] = Field(
         "mute",
         description="`mute` answers at once and stops reading (KIP-219), as a broker does for all clients. `delay` "
-        "holds the response back (KIP-13): clients from before 2.0 that take throttle_time_ms for time that is over "
-        "then show it right, and time out where their batches are large against the quota. `auto` holds back for API "
-        "versions of such clients alone.",
+        "delays the response (KIP-13). Clients older than 2.0 treat throttle_time_ms as time that has already passed, "
+        "and report it correctly with `delay`; they time out where their batches are large relative to the quota. "
+        "`auto` delays only for the API versions of such clients.",
     )
     window: Window = Field(Window(), description="How usage is measured.")
     max_delay_ms: Milliseconds | None = Field(
         None,
         alias="max_delay",
-        description="The most that any one throttle may delay; without it there is no ceiling. What it cuts off stays "
-        "owed, but who has many connections gets one request through on each: it is a way around the quota.",
+        description="The longest that any one throttle may delay. Default: no ceiling. The rest stays owed, but a "
+        "client with many connections gets one request through on each, so a ceiling is a way around the quota.",
     )
     max_hold_ms: Milliseconds = Field(
         8000,
         alias="max_hold",
-        description="The most that a Fetch waits for its turn; it is then answered as a broker answers one over its "
-        "quota, with nothing. Less than clients wait for an answer: franz-go 10 s, Java 30 s.",
+        description="The longest that a Fetch waits for its turn. It then gets the empty response that a broker gives "
+        "to one over its quota. Keep it below the clients' request timeout: franz-go 10 s, Java 30 s.",
     )
 
 
 class Limits(Section):
-    """What one connection, and all of them together, may take."""
+    """Limits for one connection, and for all of them together."""
 
     request_bytes: Bytes = Field(
         100 * 2**20, alias="request", description="The largest request: `socket.request.max.bytes`."
@@ -138,58 +139,61 @@ class Limits(Section):
     authentication_timeout_s: Seconds = Field(
         30.0,
         alias="authentication_timeout",
-        description="How long a client may take from its connection on: for the PROXY protocol, TLS, its first "
+        description="How long a client may take, from its connection on, for the PROXY protocol, TLS, its first "
         "request and, on listeners with `authentication: sasl`, SASL together.",
     )
-    response_bytes: Bytes = Field(256 * 2**20, alias="response", description="The largest response of a broker.")
+    response_bytes: Bytes = Field(256 * 2**20, alias="response", description="The largest response from a broker.")
     gathered_bytes: Bytes = Field(
         8 * 2**20,
         alias="gathered",
-        description="The largest response that is held in memory whole because brokers are named anywhere in it: "
-        "FindCoordinator, DescribeCluster, Produce from version 10 on, ShareAcknowledge; of Metadata, the part up to "
-        "its last broker. With 8 MiB some 100,000 coordinators, or 200,000 partitions in one Produce.",
+        description="The largest response that is buffered whole because it may name brokers anywhere: "
+        "FindCoordinator, DescribeCluster, Produce from version 10 on, ShareAcknowledge, and the part of Metadata up "
+        "to its last broker. 8 MiB is enough for some 100,000 coordinators, or 200,000 partitions in one Produce.",
     )
     find_coordinator_bytes: Bytes = Field(
         2**20,
         alias="find_coordinator",
-        description="The largest FindCoordinator request; its answer is several times as large. With 1 MiB some "
-        "20,000 groups at once.",
+        description="The largest FindCoordinator request. Its response is several times as large. 1 MiB is enough for "
+        "some 20,000 groups at once.",
     )
     connections: Count | None = Field(
-        None, description="The most client connections at once; without it, what the descriptor limit leaves room for."
+        None,
+        description="The maximum number of client connections at once. Default: as many as the descriptor limit "
+        "allows.",
     )
     connections_per_ip: CountOrZero | None = Field(
         None,
-        description="The most connections at once from one IP address: `max.connections.per.ip`. Without it, half of "
-        "what all may have. Behind `proxy_protocol`, the address is the one that its header names.",
+        description="The maximum number of connections at once from one IP address: `max.connections.per.ip`. "
+        "Default: half of what all may have. Behind `proxy_protocol`, the address is the one in its header.",
     )
     connections_per_ip_overrides: NumbersByIp = Field(
         IpNumbers(),
-        description='IP addresses that may have another number, as in `{"10.0.0.5": 100}`: '
-        "`max.connections.per.ip.overrides`. Host names are not looked up.",
+        description='IP addresses with a different limit, as in `{"10.0.0.5": 100}`: '
+        "`max.connections.per.ip.overrides`. Host names are not resolved.",
     )
     connections_before_request: Count = Field(
         1000,
-        description="The most connections at once that have not sent a request yet, those in their TLS handshake among "
-        "them. Beyond it, those that are older than five seconds make room: the oldest of the address that has most.",
+        description="The maximum number of connections at once that have not sent a request yet, including those in "
+        "their TLS handshake. Beyond that, connections older than five seconds are closed: the oldest of the address "
+        "that has the most.",
     )
     idle_s: Seconds = Field(
         600.0,
         alias="idle",
-        description="How long a connection may be idle before it is closed: `connections.max.idle.ms`. One that the "
-        "proxy throttles is not idle, unless its client has closed its side.",
+        description="How long a connection may be idle before it is closed: `connections.max.idle.ms`. A throttled "
+        "connection is not idle, unless its client has closed its side.",
     )
     unread_s: Seconds = Field(
         30.0,
         alias="unread",
-        description="How long a client may take no byte of the responses that wait for it before it is cut off; where "
-        "the broker is seen to have closed meanwhile, ten seconds.",
+        description="How long a client may leave waiting responses unread, without taking a byte, before it is cut "
+        "off. Ten seconds once the broker is seen to have closed.",
     )
     socket_receive_buffer_bytes: BufferBytes = Field(
         100 * 2**10,
         alias="socket_receive_buffer",
         description="SO_RCVBUF of a client's connection from its first throttle on: `socket.receive.buffer.bytes`. "
-        "Until then, and always with -1, the kernel chooses.",
+        "Until then, and with -1 always, the kernel chooses.",
     )
     socket_send_buffer_bytes: BufferBytes = Field(
         -1,
@@ -203,13 +207,13 @@ class KafkaCompat(Section):
 
     fetch_max_version: CountOrZero | None = Field(
         15,
-        description="The highest version of Fetch that clients are offered. From 16 on, responses carry addresses "
-        "behind their records and are held in memory whole, up to `limits.response` for a connection.",
+        description="The highest version of Fetch that clients are offered. From version 16 on, responses carry "
+        "addresses after their records and are buffered whole, up to `limits.response` per connection.",
     )
     share_groups: Flag = Field(
         False,
-        description="Whether clients are offered the APIs of share groups (KIP-932), "
-        "whose responses are held in memory whole.",
+        description="Whether clients are offered the APIs of share groups (KIP-932), whose responses are buffered "
+        "whole.",
     )
 
 
@@ -217,34 +221,38 @@ class Admin(Section):
     """The HTTP port with `/metrics`, `/livez` and `/readyz`."""
 
     bind: BindAddress = Field(
-        Address("127.0.0.1", 9404), description="Where it listens. It has no authentication: keep it off the network."
+        Address("127.0.0.1", 9404),
+        description="Where it listens. It has no authentication, so keep it off the network.",
     )
     max_entities: CountOrZero = Field(
         2000,
-        description="The most quota entities, and clients, with metrics of their own; others are summed up as `other`.",
+        description="The maximum number of quota entities, and of clients, with metrics of their own. All others are "
+        "summed as `other`.",
     )
 
 
 class Drain(Section):
-    """Stopping: first what asks `/readyz` is told, then what is in flight is finished."""
+    """Stopping: `/readyz` changes first, then requests in flight are finished."""
 
     delay_s: SecondsOrZero = Field(
         3.0,
         alias="delay",
-        description="How long SIGTERM leaves everything as it is, but for `/readyz`, which answers 503: the time that "
-        "load balancers and Kubernetes need to send nobody here any more. SIGINT (Ctrl-C) does not wait.",
+        description="How long Sluice keeps serving after SIGTERM while `/readyz` answers 503: the time that load "
+        "balancers and Kubernetes need to stop sending clients here. SIGINT (Ctrl-C) skips it.",
     )
     timeout_s: SecondsOrZero = Field(
-        30.0, alias="timeout", description="How long what is in flight is then waited for before connections are cut."
+        30.0,
+        alias="timeout",
+        description="How long to wait after that for requests in flight before connections are cut.",
     )
 
 
 class Log(Section):
     """What the proxy writes to stderr."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field("info", description="The least level that is written.")
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="The lowest level that is written.")
     format: Literal["auto", "json", "console"] = Field(
-        "auto", description="`auto` writes for people on a terminal, and one JSON object a line elsewhere."
+        "auto", description="`auto` writes readable lines on a terminal, and one JSON object a line elsewhere."
     )
 
 

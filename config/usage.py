@@ -12,60 +12,66 @@ _MOST_INTERVAL_MS: Final = 3_600_000
 
 
 class UsageTopic(Section):
-    """A topic of the cluster, made if it is not there. The proxy's own login (`cluster.sasl`) has to be allowed to."""
+    """A topic of the cluster, created if it is missing. The proxy's own login (`cluster.sasl`) must be allowed to."""
 
     name: Name = Field("sluice-usage", description="The topic's name.")
-    partitions: Count = Field(12, description="How many partitions it is made with.")
+    partitions: Count = Field(12, description="How many partitions it is created with.")
     replication_factor: Count | None = Field(
-        None, description="How many replicas it is made with; without it, the brokers' `default.replication.factor`."
+        None, description="How many replicas it is created with. Default: the brokers' `default.replication.factor`."
     )
     retention_ms: Milliseconds = Field(
         168 * 3_600_000,
         alias="retention",
-        description="`retention.ms` it is made with: longer than analysis may ever be away.",
+        description="The `retention.ms` it is created with. Choose a longer time than ingestion may ever be down.",
     )
     protect: Flag = Field(
         True,
-        description="Whether clients of the proxy are kept from producing to it: their connection is closed. They are "
-        "then offered Produce up to version 12, because later ones have no names of topics. It does not replace ACLs.",
+        description="Whether clients of the proxy are prevented from producing to it: their connection is closed. "
+        "Clients are then offered Produce only up to version 12, because later versions carry no topic names. This "
+        "does not replace ACLs.",
     )
 
 
 class UsageFiles(Section):
-    """Files in a directory, one document a line; complete ones end in `.jsonl`."""
+    """Files in a directory, one document a line. Complete files end in `.jsonl`."""
 
     directory: FilePath = Field(
         Path("/var/lib/sluice/usage"),
-        description="Where they are written; the default fits deploy/sluice.service. It is made if it is not there, "
-        "with mode 0700; files have 0600, whatever the umask.",
+        description="Where they are written. The default fits deploy/sluice.service. A missing directory is created "
+        "with mode 0700. Files have mode 0600, whatever the umask.",
     )
     rotate_bytes: Bytes = Field(64 * 2**20, alias="rotate_size", description="The size at which a file is complete.")
-    rotate_s: Seconds = Field(60.0, alias="rotate_after", description="The age at which it is, at the latest.")
+    rotate_s: Seconds = Field(
+        60.0, alias="rotate_after", description="The age at which a file is complete, whatever its size."
+    )
     keep_bytes: Bytes = Field(
-        10 * 2**30, alias="keep", description="How much complete files may take together; the oldest go first."
+        10 * 2**30,
+        alias="keep",
+        description="How much space all complete files may take together. The oldest are deleted first.",
     )
 
 
 class Usage(Section):
-    """What each client used, shipped once an interval to a topic or to files, for `sluice analyze`."""
+    """What each client used, shipped once per interval to a topic or to files, for `sluice analyze`."""
 
     topic: Given[UsageTopic] = None
     files: Given[UsageFiles] = None
-    interval_ms: Milliseconds = Field(1000, alias="interval", description="How long the interval of a record is.")
+    interval_ms: Milliseconds = Field(1000, alias="interval", description="The interval that one record covers.")
     instance: Name | None = Field(
         None,
-        description="The name of this proxy in its records; different for each proxy of a cluster. "
-        "Without it, the host's name.",
+        description="The name of this proxy in its records. It must differ between the proxies of a cluster. Default: "
+        "the host name.",
     )
     buffer_bytes: Bytes = Field(
         64 * 2**20,
         alias="buffer",
-        description="How much may wait while the topic or the disk is away; beyond it the oldest is dropped, counted.",
+        description="How much may wait while the topic or the disk is unavailable. Beyond that, the oldest records "
+        "are dropped and counted.",
     )
     max_clients: Count = Field(
         100_000,
-        description="The most clients, by listener, broker, user and client-id, that are told apart at one time; "
-        "further ones of a user share the client-id `sluice:other`.",
+        description="The maximum number of clients (by listener, broker, user and client-id) tracked separately at "
+        "one time. Further clients of a user share the client-id `sluice:other`.",
     )
 
     @field_validator("interval_ms")
