@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil
 from statistics import fmean
 
 from tests.harness.clients.process import ClientProcess, Event
@@ -76,11 +77,16 @@ class GroupRun:
         return self.closing["told_mean_ms"], self.closing["told_most_ms"]
 
     def rate(self, windows: int, settled_s: float | None = None) -> float:
-        """Against the quota, over whole windows behind the first one of the settled group."""
-        begin_s = (self.settled_s if settled_s is None else settled_s) + WINDOW_S - LEAD_S
+        """Against the quota, over whole windows behind the first one, and behind the group's settling.
+
+        Bursts of a window each follow the first bytes, not the settling: the windows are counted from there.
+        """
+        settled_s = self.settled_s if settled_s is None else settled_s
+        begin_s = self.series.start_s() + WINDOW_S - LEAD_S
+        begin_s += max(ceil((settled_s - begin_s) / WINDOW_S), 0) * WINDOW_S
         if self.series.end_s() < begin_s + windows * WINDOW_S - 2 * REPORT_S:
-            raise ValueError(f"the group was settled too late, at {self.settled_s:.1f} s")
-        return self.series.trend(begin_s, begin_s + windows * WINDOW_S) / self.limit
+            raise ValueError(f"the group was settled too late, at {settled_s:.1f} s")
+        return self.series.rate(begin_s, begin_s + windows * WINDOW_S) / self.limit
 
     @property
     def first(self) -> float:
