@@ -6,7 +6,7 @@ import pytest
 
 from tests.harness.broker import GUARD_HOST
 from tests.harness.clients.java import run_tool
-from tests.harness.clients.kinds import CONFLUENT, JAVA_4, KAFKA_PYTHON, KINDS, ClientKind
+from tests.harness.clients.kinds import AIOKAFKA, CONFLUENT, JAVA_1, JAVA_4, KAFKA_PYTHON, KINDS, ClientKind
 from tests.harness.clients.process import ClientError
 from tests.harness.clients.tasks import Administer
 from tests.harness.guarded import Guarded, guarded_sluice
@@ -30,7 +30,8 @@ ALL = (
 )
 # `make test` runs these; what it leaves out, and all of it on the old broker, is the matrix.
 SHORT = {
-    *((operation, kind) for operation in (operations.under_quota, operations.transactional) for kind in KINDS),
+    *((operations.under_quota, kind) for kind in (AIOKAFKA, CONFLUENT, JAVA_1, JAVA_4, KAFKA_PYTHON)),
+    *((operations.transactional, kind) for kind in KINDS),
     *((operations.administration, kind) for kind in KINDS),
     (operations.idempotent, KAFKA_PYTHON),
     (operations.acks_none, CONFLUENT),
