@@ -83,11 +83,16 @@ def test_every_byte_of_the_wire_is_in_the_warehouse(runs: Runs) -> None:
 
 
 def test_recorded_mutes_are_those_that_clients_were_told(runs: Runs) -> None:
-    """What is measured rests on records; clients that count for themselves agree."""
+    """What is measured rests on records; clients that count for themselves agree.
+
+    A Fetch waits before it is sent, and its client is told no more than what is left when the answer goes.
+    """
     run = runs.proposed
     told = [each.throttled_share(run.begin_s, run.begin_s + runs.seconds) for each in run.loads]
-    muted = run.muted_s[: len(told)] / runs.seconds
-    assert told == pytest.approx(muted.tolist(), abs=0.02)
+    muted = (run.muted_s[: len(told)] / runs.seconds).tolist()
+    shares = list(zip(runs.stage.counters, told, muted, strict=False))
+    assert [share for share in shares if share[1] > share[2] + 0.02] == []
+    assert [share for share in shares if share[0].word == "produce" and share[1] < share[2] - 0.02] == []
 
 
 def test_what_is_predicted_is_what_is_measured(runs: Runs) -> None:
