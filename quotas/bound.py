@@ -112,17 +112,19 @@ class Bound(Rate):
         self._until_ms = max(self._until_ms, now_ms + throttle_ms)
         self.shut = True
 
-    def bring_forward(self, cost: float, now_ms: int, most_ms: int) -> bool:
-        """Let a request that is charged ``cost`` go within a debt, if no more than ``most_ms`` worth has gone so.
+    def may_bring_forward(self, now_ms: int, most_ms: int) -> bool:
+        """Whether a request may go within a debt: no more than ``most_ms`` worth of what has gone so is still owed."""
+        return bool(self._limit) and self._ahead_ms <= now_ms + most_ms
 
-        It is a debt by itself. Kafka's throttle time forgets what is a window old: who went ahead again and again would
-        get what he may owe on top of the quota, each window anew.
+    def bring_forward(self, value: float, now_ms: int) -> None:
+        """Owe what was charged within a debt, as a debt by itself. To be called with what came, not what was claimed.
+
+        Kafka's throttle time forgets what is a window old: a client that went ahead again and again would get what it
+        may owe on top of the quota, each window anew.
         """
-        if not self._limit or self._ahead_ms > now_ms + most_ms:
-            return False
-        self._ahead_ms = max(self._ahead_ms, now_ms) + ceil(cost / self._limit * 1000)
-        self.shut = True
-        return True
+        if self._limit:
+            self._ahead_ms = max(self._ahead_ms, now_ms) + ceil(value / self._limit * 1000)
+            self.shut = True
 
     def owed_ms(self, now_ms: int) -> int:
         """Return for how long the counter is still in debt, 0 if it is not."""

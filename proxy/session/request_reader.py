@@ -161,21 +161,29 @@ class RequestReader:
             return self._lower(prefix, chunk, position, field, head, now_ms)
         bound = prefix.bound
         size: int = head[0]
+        missing = end - len(chunk)
+        came = size - max(missing, 0)
         acks_0 = chunk.startswith(ACKS_0, field)
         if not self._rules.throttling.enforces:
             throttle_ms = 0
             bound.charge(size, now_ms)
             self._rules.throttling.imagine(bound, self._meter, size, now_ms)
             prefix.forget()  # the next one has to come by here too
-        elif bound.shut and not self._waits.ask(What.REQUEST, bound, self._meter, size, now_ms):
+        elif bound.shut and not self._waits.ask(What.REQUEST, bound, self._meter, came, now_ms):
             return self._wait(chunk, position, IN_LINE)
         else:
+            self._go_ahead(bound, came, now_ms)
             throttle_ms = bound.charge(size, now_ms)
         api.requests += 1
         self._meter.produce_requests += 1
         self._meter.produce_bytes += size
-        self._charged(prefix, head[2], throttle_ms, acks_0, end - len(chunk), now_ms)
+        self._charged(prefix, head[2], throttle_ms, acks_0, missing, now_ms)
         return True
+
+    def _go_ahead(self, bound: Bound, came: int, now_ms: int) -> None:
+        """Let the counter owe what came within a debt because a re-authentication stands behind it."""
+        if bound.shut and now_ms >= self._sasl.deadline_ms and (counter := bound.live).owed_ms(now_ms):
+            counter.bring_forward(came, now_ms)
 
     def _wait(self, chunk: bytes, position: int, reason: int) -> bool:
         """Keep the request at ``position``, and what follows, while ``reason`` holds."""

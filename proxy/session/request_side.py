@@ -193,6 +193,8 @@ class RequestSide(RequestReader):
         if body is None:
             return
         body.count(size)
+        if body.bound is not None:
+            self._go_ahead(body.bound, size, now_ms)
         throttle_ms = body.charge(size, now_ms)
         if finished:
             self._body = None
@@ -206,9 +208,7 @@ class RequestSide(RequestReader):
         if bound.streamer is None and not bound.owed_ms(now_ms):
             bound.streamer = body  # one is let through to its end; what it takes beyond the limit is owed by all
         bound.owe(throttle_ms, now_ms)
-        if bound.streamer is not body and not self._waits.ask(
-            What.BODY, bound, body.meter, self.splitter.remaining, now_ms
-        ):
+        if bound.streamer is not body and not self._waits.ask(What.BODY, bound, body.meter, size, now_ms):
             self.stop(MIDWAY)
 
     def _told(self, body: Body, throttle_ms: int, now_ms: int) -> None:

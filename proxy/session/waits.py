@@ -49,7 +49,6 @@ class Waits:
     __slots__ = (
         "_alarm",
         "_bound",
-        "_cost",
         "_kept",
         "_meter",
         "_place",
@@ -69,7 +68,6 @@ class Waits:
         self._kept: Place | None = None
         self._alarm: Alarm | None = None
         self._since_ms = 0
-        self._cost = 0.0
         self._turn = False
         """What has waited may go now, whatever is owed."""
         self._shares: Bound | None = None
@@ -82,7 +80,10 @@ class Waits:
     # ----------------------------------------------------------------------------------------------- asking
 
     def ask(self, what: What, bound: Bound, meter: Meter, cost: float, now_ms: int) -> bool:
-        """Whether ``what`` may go now; if not it waits, and the session is told when its turn has come."""
+        """Whether ``what`` may go now; if not it waits, and the session is told when its turn has come.
+
+        ``cost`` is what it will be charged, as far as that has come: others are told to wait for it.
+        """
         if self._turn:
             self._turn = False
             return True
@@ -122,7 +123,6 @@ class Waits:
         self._bound = bound
         self._meter = meter
         self._since_ms = now_ms
-        self._cost = cost
         self._place = throttling.line_of(bound).join(self, cost, now_ms, self._kept)
         self._kept = None
         if what is not What.ANSWER:
@@ -173,7 +173,7 @@ class Waits:
     def _may_go_early(self, bound: Bound, now_ms: int) -> bool:
         if self.what in (What.FETCH, What.ANSWER):
             return bound.owed_ms(now_ms) <= _NEARLY_MS
-        return bound.bring_forward(self._cost, now_ms, LENIENCE_MS)
+        return bound.live.may_bring_forward(now_ms, LENIENCE_MS)
 
     def abort(self) -> None:
         """End the session: to go on has failed (called by the delay queue)."""

@@ -132,6 +132,25 @@ def test_little_passes_between_the_deadline_and_the_reauthentication() -> None:
     assert [error.cause for _, error in play.rejected] == ["held_too_long"]
 
 
+def test_a_claim_at_the_deadline_is_owed_as_far_as_it_came() -> None:
+    """Sharers of the counter do not pay for 900 kB that never came."""
+    play = logged_in(10_000)
+    play.from_client(produce(3, HUGE))
+    play.from_broker(produce_answer(3))
+    play.loop.advance(9_600)
+    counter = play.engine.resolve("alice", "app", PRODUCER, 1)
+    owed_ms = counter.owed_ms(play.loop.now_ms)
+    claim = produce(4, 900_000)[:1000]
+    play.from_client(claim)
+    play.loop.advance(10)
+    assert play.broker.take() == claim
+    assert counter.owed_ms(play.loop.now_ms) <= owed_ms + 1000 * len(claim) // SLOW_BYTES_PER_S
+    rest = bytes(3 * SLOW_BYTES_PER_S)
+    play.from_client(rest)  # it has come: it is owed, and no more follows
+    play.from_client(rest)
+    assert counter.owed_ms(play.loop.now_ms) > owed_ms + 2000
+
+
 def test_a_lifetime_that_a_failed_login_announces_is_none() -> None:
     play = Play(authenticated=False, policy=SLOW_ALICE)
     play.from_client(handshake(1, "PLAIN"))

@@ -7,7 +7,18 @@ from proxy.session.request_side import RequestSide
 from proxy.session.session import Session
 from proxy.usage.meters import ListenerMeters
 from quotas.line import Line
-from tests.proxy.playbook import KIB, FakeWire, Play, heartbeat, heartbeat_answer, produce, produce_quota
+from tests.proxy.playbook import (
+    KIB,
+    PRODUCER,
+    FakeWire,
+    Play,
+    heartbeat,
+    heartbeat_answer,
+    produce,
+    produce_answer,
+    produce_quota,
+    throttle_of,
+)
 
 
 class Another:
@@ -87,3 +98,17 @@ def test_a_line_that_cannot_be_dissolved_keeps_no_other_from_it() -> None:
     assert counts["line"] == before + 1
     play.loop.advance(3_000)
     assert waiting.broker.take() == produce(2, 10)
+
+
+def test_what_a_client_only_claims_makes_nobody_wait() -> None:
+    """Headers wait for their turn, and nothing comes behind them: others are told to wait for what is there."""
+    play = in_debt()
+    honest, *claims = [Another(play) for _ in range(11)]
+    assert honest.send(produce(2, 12 * KIB)) == b""
+    for claim in claims:
+        assert claim.send(produce(1, 900 * KIB)[:100]) == b""
+    play.loop.advance(2_100)
+    assert honest.broker.take() == produce(2, 12 * KIB)
+    owed_ms = play.engine.resolve("", "app", PRODUCER, 1).owed_ms(play.loop.now_ms)
+    honest.session.answers.feed(produce_answer(2), play.loop.now_ms)
+    assert owed_ms <= throttle_of(honest.client.take()) <= owed_ms + 1_100
