@@ -17,7 +17,7 @@ A re-authentication (KIP-368) is an exchange that opens while AUTHENTICATED: the
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
 from protocol.errors import Cause, ProtocolError
 from protocol.sasl import (
@@ -85,16 +85,27 @@ class SaslRules:
         self.on_outcome = on_outcome
 
 
+class Observed(Protocol):
+    """The connection that an observer follows."""
+
+    def identified(self, user: str) -> None:
+        """Take another user from now on."""
+        ...
+
+    def read_tokens(self, raw: bool) -> None:
+        """Read SASL tokens without headers from now on, or requests again."""
+        ...
+
+
 class SaslObserver:
-    """One connection's SASL. ``on_user`` and ``on_raw`` are told of each change of the user and of raw framing."""
+    """One connection's SASL. ``observed`` is told of each change of the user and of raw framing."""
 
     __slots__ = (
         "_asked",
         "_asked_raw",
         "_began_raw",
         "_exchange",
-        "_on_raw",
-        "_on_user",
+        "_observed",
         "_open",
         "_peer",
         "_raw_tokens",
@@ -107,13 +118,10 @@ class SaslObserver:
         "token_id",
     )
 
-    def __init__(
-        self, rules: SaslRules, peer: str, on_user: Callable[[str], None], on_raw: Callable[[bool], None]
-    ) -> None:
+    def __init__(self, rules: SaslRules, peer: str, observed: Observed) -> None:
         self._rules = rules
         self._peer = peer
-        self._on_user = on_user
-        self._on_raw = on_raw
+        self._observed = observed
         self._asked = ""
         self._asked_raw = False
         self._began_raw = False
@@ -240,7 +248,7 @@ class SaslObserver:
     def _set_raw(self, *, raw: bool) -> None:
         if raw != self.raw:
             self.raw = raw
-            self._on_raw(raw)
+            self._observed.read_tokens(raw)
 
     # ---------------------------------------------------------------------------------------------- how it ends
 
@@ -252,11 +260,11 @@ class SaslObserver:
         self.state = State.AUTHENTICATED
         self._rules.on_outcome(mechanism, True, self._peer, claimed)
         if claim is None or not claim.name:
-            self._on_user(unread(mechanism))
+            self._observed.identified(unread(mechanism))
         elif claim.is_token:
-            self._on_user(self._holder(claim.name))
+            self._observed.identified(self._holder(claim.name))
         else:
-            self._on_user(confirmed(claim.name))
+            self._observed.identified(confirmed(claim.name))
 
     def _fail(self) -> None:
         mechanism = self.mechanism if self._open and self.mechanism else "none accepted"
@@ -265,7 +273,7 @@ class SaslObserver:
         self.state = State.FAILED
         self.deadline_ms = NEVER_MS
         self._rules.on_outcome(mechanism, False, self._peer, claimed)
-        self._on_user(ANONYMOUS)
+        self._observed.identified(ANONYMOUS)
 
     @property
     def _claimed(self) -> str | None:
@@ -279,12 +287,12 @@ class SaslObserver:
         self._set_raw(raw=False)
 
     def _holder(self, token_id: str) -> str:
-        """Return the owner of a delegation token if he is known already; if not, ``on_user`` is told when he is."""
+        """Return the owner of a delegation token if he is known already; if not, ``observed`` is told when he is."""
         self.token_id = token_id
 
         def found(owner: str) -> None:
             if self.token_id == token_id:
-                self._on_user(confirmed(counted_as(owner)))
+                self._observed.identified(confirmed(counted_as(owner)))
 
         owner = self._rules.owner_of(token_id, found)
         return token_holder(token_id) if owner is None else confirmed(counted_as(owner))

@@ -17,8 +17,8 @@ from protocol.overlay import ADDRESSES_FIRST, RECORDS
 from protocol.rewriting import Rewriting
 from protocol.sasl import raw_token_end
 from protocol.table import WALK, ApiSpec
-from proxy.identity.sasl import SaslObserver
-from proxy.session.in_flight import SEEN, Entry, InFlight, Rules, Wire
+from proxy.session.in_flight import SEEN, Entry, InFlight, Wire
+from proxy.session.pair import Pair
 from proxy.session.reasons import RAW_TOKENS, THROTTLED, UNTIL_ANSWERED
 from proxy.session.request_side import RequestSide
 from proxy.session.serving import AUTHENTICATED, CHARGE, NEGOTIATE, PROVES, REWRITE, TELL
@@ -50,47 +50,33 @@ class AnswerSide:
         "_advertise",
         "_broker",
         "_in_flight",
-        "_on_answered",
-        "_on_turn",
+        "_pair",
         "_paused_for",
         "_requests",
         "_rewriting",
         "_rules",
         "_sasl",
-        "_throttle",
         "_waits",
         "splitter",
         "write",
     )
 
     def __init__(
-        self,
-        rules: Rules,
-        client: Wire,
-        in_flight: InFlight,
-        requests: RequestSide,
-        sasl: SaslObserver,
-        advertise: Advertise,
-        throttle: Callable[[Bound, Meter, int, int], int],
-        waits: Waits,
-        on_answered: Callable[[int], None],
-        on_turn: Callable[[], None],
+        self, pair: Pair, in_flight: InFlight, waits: Waits, requests: RequestSide, advertise: Advertise
     ) -> None:
-        self._rules = rules
+        self._pair = pair
+        self._rules = pair.rules
         self._in_flight = in_flight
         self._requests = requests
-        self._sasl = sasl
+        self._sasl = pair.sasl
         self._advertise = advertise
-        self._throttle = throttle
         self._waits = waits
-        self._on_answered = on_answered
-        self._on_turn = on_turn
         self._rewriting: Rewriting | None = None
         """The long answer that stands first in line, under way or done."""
         self._broker: Wire | None = None
         self._paused_for = 0
-        self.splitter = FrameSplitter(RESPONSE_HEAD, rules.response_limit)
-        self.write: Callable[[bytes], None] = client.write
+        self.splitter = FrameSplitter(RESPONSE_HEAD, self._rules.response_limit)
+        self.write: Callable[[bytes], None] = pair.client.write
 
     # ------------------------------------------------------------------------------------------ the hot path
 
@@ -104,7 +90,7 @@ class AnswerSide:
                 splitter.remaining = remaining - count
                 self.write(data)
                 if count == remaining and self._requests.reasons & UNTIL_ANSWERED:
-                    self._on_answered(now_ms)
+                    self._pair.answered(now_ms)
                 return
         elif self._paused_for & _AT_BORDER:
             splitter.keep(data)
@@ -116,7 +102,7 @@ class AnswerSide:
             if position == len(data):
                 self.write(data)
                 if self._requests.reasons & UNTIL_ANSWERED:
-                    self._on_answered(now_ms)
+                    self._pair.answered(now_ms)
                 return
             splitter.remaining = position
         self._take(data, now_ms)
@@ -167,7 +153,7 @@ class AnswerSide:
         if start < len(chunk):
             self.write(chunk[start:] if start else chunk)
         if self._requests.reasons & UNTIL_ANSWERED:
-            self._on_answered(now_ms)
+            self._pair.answered(now_ms)
 
     @property
     def idle(self) -> bool:
@@ -226,7 +212,7 @@ class AnswerSide:
         if not throttling.enforces:
             throttling.imagine(bound, meter, charged, now_ms)
             return 0
-        return self._throttle(bound, meter, throttle_ms, now_ms) if throttle_ms else 0
+        return self._pair.throttle(bound, meter, throttle_ms, now_ms) if throttle_ms else 0
 
     def _change(self, entry: Entry, chunk: bytes, start: int, position: int, size: int, now_ms: int) -> int:
         """Forward an answer that had to be gathered, changed; returns as ``_act_on`` does."""
@@ -275,7 +261,7 @@ class AnswerSide:
             if not rewriting.advance():
                 self._rewriting = rewriting
                 self.stop(WALKED)
-                self._rules.later(self._on_turn)
+                self._rules.later(self._pair.next_slice)
                 return self._hold(entry, chunk, start, position, 0)
         self._rewriting = None
         if rewriting.needs_more:
@@ -293,7 +279,7 @@ class AnswerSide:
         if rewriting is None:
             return
         if not rewriting.advance():
-            self._rules.later(self._on_turn)
+            self._rules.later(self._pair.next_slice)
             return
         self._paused_for &= ~WALKED
         self.feed(b"", now_ms)
@@ -360,7 +346,7 @@ class AnswerSide:
         if not self._paused_for & _AT_BORDER and held:
             self.feed(b"", now_ms)
         elif self._requests.reasons & UNTIL_ANSWERED:
-            self._on_answered(now_ms)
+            self._pair.answered(now_ms)
 
     def release(self, now_ms: int) -> None:
         """Go on with an answer that was held back for its throttle time."""

@@ -3,22 +3,21 @@
 The stream they come in is the business of ``RequestSide``.
 """
 
-from collections.abc import Callable
 from struct import Struct
 
 from protocol.errors import Cause, ProtocolError
 from protocol.fetch import NO_SESSION, empty_answer, fetch_session
 from protocol.frames import REQUEST_HEAD, FrameSplitter, Head
 from protocol.headers import fetch_limits_offset, has_fetch_limits, produce_acks, request_body_offset
-from proxy.identity.sasl import SaslObserver
 from proxy.runtime.names import client_id
 from proxy.session.body import COMING_MS, Body
-from proxy.session.in_flight import InFlight, Rules
+from proxy.session.in_flight import InFlight
+from proxy.session.pair import Pair
 from proxy.session.reasons import ANSWERING, IN_LINE, TURN
 from proxy.session.request_prefix import AFTER_CORRELATION_ID, MAX_KEPT_BYTES, MORE, RequestPrefix
 from proxy.session.serving import AUTHENTICATE, CHARGE, COORDINATE, FETCH, FETCH_KEY, LOOK_UP, PRODUCE, TELL, Served
 from proxy.session.waits import Waits, What
-from proxy.usage.meters import NOBODY, ListenerMeters, Meter
+from proxy.usage.meters import NOBODY, ListenerMeters
 from quotas.engine import Bound
 
 ACKS_0 = b"\0\0"
@@ -27,9 +26,6 @@ _UNKNOWN_BROKER = -1
 _MAX_UNANSWERED = 1024
 _LIMITS = Struct(">ii")
 _INT32_MAX = 2**31 - 1
-
-Throttle = Callable[[Bound, Meter, int, int], int]
-"""(bound, meter, throttle time computed, now) → the throttle time applied."""
 
 
 class RequestReader:
@@ -44,13 +40,12 @@ class RequestReader:
         "_in_flight",
         "_meter",
         "_meters",
-        "_on_turn",
         "_owner",
+        "_pair",
         "_produce_prefix",
         "_rules",
         "_sasl",
         "_served",
-        "_throttle",
         "_unanswered",
         "_waits",
         "coordinates",
@@ -58,26 +53,15 @@ class RequestReader:
         "splitter",
     )
 
-    def __init__(
-        self,
-        rules: Rules,
-        in_flight: InFlight,
-        throttle: Throttle,
-        waits: Waits,
-        on_turn: Callable[[], None],
-        sasl: SaslObserver,
-        meters: ListenerMeters,
-        user: str,
-    ) -> None:
-        self._rules = rules
+    def __init__(self, pair: Pair, in_flight: InFlight, waits: Waits, meters: ListenerMeters, user: str) -> None:
+        self._pair = pair
+        rules = self._rules = pair.rules
         self._in_flight = in_flight
-        self._throttle = throttle
         self._waits = waits
         self._body: Body | None = None
         """Of the request under way, while its end is still to come."""
-        self._on_turn = on_turn
         self._unanswered = 0
-        self._sasl = sasl
+        self._sasl = pair.sasl
         self._served = rules.served
         self._owner = (user, _UNKNOWN_BROKER)
         self._meters = meters
@@ -226,7 +210,7 @@ class RequestReader:
             bound.live.owe(min(throttle_ms, COMING_MS), now_ms)
             throttle_ms = 0
         elif throttle_ms:
-            throttle_ms = self._throttle(bound, meter, throttle_ms, now_ms)
+            throttle_ms = self._pair.throttle(bound, meter, throttle_ms, now_ms)
         entry = None
         if not acks_0:  # with acks=0 no answer comes: the mute is all there is
             actions = api.on_answer | TELL if throttle_ms else api.on_answer
@@ -246,7 +230,7 @@ class RequestReader:
     def _wait_for_turn(self) -> None:
         """Go on when others have had their turn."""
         self.reasons |= TURN
-        self._rules.later(self._on_turn)
+        self._rules.later(self._pair.next_requests)
 
     def _lower(self, prefix: RequestPrefix, chunk: bytes, position: int, field: int, head: Head, now_ms: int) -> bool:
         """Let a Fetch go, with max_bytes and min_bytes lowered to what its quota has left (KAFKA-9677); or wait."""

@@ -11,9 +11,10 @@ from protocol.api_versions import unsupported_version_answer
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD, Head
 from protocol.sasl import raw_token_end
-from proxy.identity.sasl import SaslObserver, State
+from proxy.identity.sasl import State
 from proxy.session.body import Body
-from proxy.session.in_flight import RAW_TOKEN, InFlight, Rules, Wire, dropped
+from proxy.session.in_flight import RAW_TOKEN, InFlight, Wire, dropped
+from proxy.session.pair import Pair
 from proxy.session.protected_topics import Guard
 from proxy.session.reasons import (
     ANSWERING,
@@ -25,7 +26,7 @@ from proxy.session.reasons import (
     WITHIN,
 )
 from proxy.session.request_prefix import AFTER_CORRELATION_ID, NONE
-from proxy.session.request_reader import ACKS_0, RequestReader, Throttle
+from proxy.session.request_reader import ACKS_0, RequestReader
 from proxy.session.serving import API_VERSIONS_KEY, PRODUCE, TELL
 from proxy.session.waits import Waits, What
 from proxy.usage.meters import ListenerMeters
@@ -46,25 +47,11 @@ GSSAPI_TOKEN = 0x60
 class RequestSide(RequestReader):
     """What comes from one client, until it is with the broker."""
 
-    __slots__ = ("_client", "_is_idle", "_paused", "write")
+    __slots__ = ("_client", "_paused", "write")
 
-    def __init__(
-        self,
-        rules: Rules,
-        client: Wire,
-        in_flight: InFlight,
-        throttle: Throttle,
-        waits: Waits,
-        is_idle: Callable[[], bool],
-        on_turn: Callable[[], None],
-        sasl: SaslObserver,
-        meters: ListenerMeters,
-        *,
-        user: str,
-    ) -> None:
-        super().__init__(rules, in_flight, throttle, waits, on_turn, sasl, meters, user)
-        self._client = client
-        self._is_idle = is_idle
+    def __init__(self, pair: Pair, in_flight: InFlight, waits: Waits, meters: ListenerMeters, user: str) -> None:
+        super().__init__(pair, in_flight, waits, meters, user)
+        self._client = pair.client
         self._paused = False
         self.write: Callable[[bytes], None] = dropped
         """Where forwarded bytes go: the broker connection's ``write`` while there is one."""
@@ -202,7 +189,7 @@ class RequestSide(RequestReader):
         if body.bound is None or body.mark is not None or not throttle_ms:
             return
         if finished:
-            self._told(body, self._throttle(body.bound, body.meter, throttle_ms, now_ms), now_ms)
+            self._told(body, self._pair.throttle(body.bound, body.meter, throttle_ms, now_ms), now_ms)
             return
         bound = body.bound.live
         if bound.streamer is None and not bound.owed_ms(now_ms):
@@ -290,13 +277,13 @@ class RequestSide(RequestReader):
         if size > _MAX_SMALL_FRAME_BYTES:
             raise ProtocolError(Cause.HEADER_TOO_LARGE, f"ApiVersions request of {size} bytes")
         end = position + 4 + size
-        if end <= len(chunk) and self._is_idle():
+        if end <= len(chunk) and self._pair.idle:
             self._forward(chunk, start, position)
             self._client.write(unsupported_version_answer(correlation_id, newest))
             return end
         self.splitter.hold(chunk, position, 4 + size)
         self._forward(chunk, start, position)
-        if not self._is_idle():
+        if not self._pair.idle:
             self.stop(ANSWERING)
         return -1
 

@@ -81,31 +81,9 @@ class Session:
         self._mute_handle: Alarm | None = None
         self._waits = Waits(self)
         self._in_flight: InFlight = deque()
-        self.sasl = SaslObserver(sasl, peer, self._identified, self._read_tokens)
-        self.requests = RequestSide(
-            rules,
-            client,
-            self._in_flight,
-            self._throttle,
-            self._waits,
-            self._is_idle,
-            self._next_requests,
-            self.sasl,
-            meters,
-            user=user,
-        )
-        self.answers = AnswerSide(
-            rules,
-            client,
-            self._in_flight,
-            self.requests,
-            self.sasl,
-            advertise,
-            self._throttle,
-            self._waits,
-            self.answered,
-            self._next_slice,
-        )
+        self.sasl = SaslObserver(sasl, peer, self)
+        self.requests = RequestSide(self, self._in_flight, self._waits, meters, user)
+        self.answers = AnswerSide(self, self._in_flight, self._waits, self.requests, advertise)
         if not authenticated:
             self.requests.restrict()
         self.requests.stop(CONNECTING)
@@ -200,6 +178,16 @@ class Session:
         return self._broker
 
     @property
+    def idle(self) -> bool:
+        """Everything in flight has been answered, to the last byte."""
+        return self.answers.idle
+
+    @property
+    def answerable(self) -> bool:
+        """What waits for its turn is a Fetch, and there to its end."""
+        return self.requests.answerable
+
+    @property
     def held(self) -> bool:
         """It is the proxy that makes the client wait: such a session is not idle."""
         return bool(self.requests.reasons & (THROTTLED | IN_LINE | MIDWAY))
@@ -226,18 +214,20 @@ class Session:
         if not self.authenticated:
             self.reject(CLIENT, ProtocolError(Cause.AUTHENTICATION_TIMEOUT, "not authenticated in time"))
 
-    def _identified(self, user: str) -> None:
+    def identified(self, user: str) -> None:
+        """Charge what follows to ``user`` (called by the observer of SASL)."""
         self.requests.identify(user)
         if self.sasl.authenticated:
             self.requests.lift_restriction()
 
-    def _read_tokens(self, raw: bool) -> None:
+    def read_tokens(self, raw: bool) -> None:
+        """Read SASL tokens without headers from now on, or requests again (called likewise)."""
         self.requests.read_tokens(raw)
         self.answers.read_tokens(raw)
 
     # --------------------------------------------------------------------------------------------------- throttles
 
-    def _throttle(self, bound: Bound, meter: Meter, throttle_ms: int, now_ms: int) -> int:
+    def throttle(self, bound: Bound, meter: Meter, throttle_ms: int, now_ms: int) -> int:
         """Let the counter owe what the engine computed, and mute for it; returns what the client is to be told.
 
         That is when its next request could go: after those that wait already. A ceiling and a deadline for a
@@ -274,15 +264,15 @@ class Session:
             self._go(THROTTLED, now_ms)
         self.answered(now_ms)
 
-    def turn(self, what: What, now_ms: int) -> None:
+    def turn(self, what: int, now_ms: int) -> None:
         """Go on with what waited for its turn under its quota."""
-        if what is What.ANSWER:
+        if what == What.ANSWER:
             try:
                 self.answers.turn(now_ms)
             except ProtocolError as error:
                 self.reject(BROKER, error)
         else:
-            self._go(MIDWAY if what is What.BODY else IN_LINE, now_ms)
+            self._go(MIDWAY if what == What.BODY else IN_LINE, now_ms)
         self.answered(now_ms)
 
     def answer_empty(self, throttle_ms: int, now_ms: int) -> None:
@@ -308,10 +298,7 @@ class Session:
         elif requests.reasons & FINISHED and not requests.reasons & HELD_UP:
             self.close()
 
-    def _is_idle(self) -> bool:
-        return self.answers.idle
-
-    def _next_requests(self) -> None:
+    def next_requests(self) -> None:
         """Go on with requests that came too many at once, now that others have had their turn."""
         contained("a session's turn", self._take_turn, otherwise=self.abort)
 
@@ -320,7 +307,7 @@ class Session:
         self._go(TURN, now_ms)
         self.answered(now_ms)
 
-    def _next_slice(self) -> None:
+    def next_slice(self) -> None:
         """Go on with a long answer, likewise."""
         contained("a session's turn", self._walk_on, otherwise=self.abort)
 

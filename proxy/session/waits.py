@@ -6,19 +6,16 @@ and what it takes stays owed.
 """
 
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
 from protocol.errors import Cause, ProtocolError
 from proxy.runtime.clock import NEVER_MS
 from proxy.runtime.faults import contained
 from proxy.session.in_flight import CLIENT
+from proxy.session.pair import Pair
 from proxy.session.throttling import Alarm, Throttling
 from proxy.usage.meters import Meter
 from quotas.engine import Bound
 from quotas.line import Place
-
-if TYPE_CHECKING:
-    from proxy.session.session import Session
 
 LENIENCE_MS = 4000
 """So much goes within a debt, of all connections of a counter together, because a client's re-authentication stands
@@ -51,16 +48,16 @@ class Waits:
         "_bound",
         "_kept",
         "_meter",
+        "_pair",
         "_place",
-        "_session",
         "_shares",
         "_since_ms",
         "_turn",
         "what",
     )
 
-    def __init__(self, session: "Session") -> None:
-        self._session = session
+    def __init__(self, pair: Pair) -> None:
+        self._pair = pair
         self.what = What.NOTHING
         self._bound: Bound | None = None
         self._meter: Meter | None = None
@@ -75,7 +72,7 @@ class Waits:
 
     @property
     def _throttling(self) -> Throttling:
-        return self._session.rules.throttling
+        return self._pair.rules.throttling
 
     # ----------------------------------------------------------------------------------------------- asking
 
@@ -126,7 +123,7 @@ class Waits:
         self._place = throttling.line_of(bound).join(self, cost, now_ms, self._kept)
         self._kept = None
         if what is not What.ANSWER:
-            self._session.client.bound_receive_buffer()  # what the client sends behind it waits with the client
+            self._pair.client.bound_receive_buffer()  # what the client sends behind it waits with the client
         throttling.note_wait(bound)
         meter.note_wait(bound.kind, 1, now_ms)
         latest_ms = self._latest_ms()
@@ -134,7 +131,7 @@ class Waits:
             self._alarm = throttling.wake(self, max(latest_ms, now_ms))
 
     def _latest_ms(self) -> int:
-        latest_ms = self._session.sasl.deadline_ms
+        latest_ms = self._pair.sasl.deadline_ms
         throttling = self._throttling
         if throttling.max_delay_ms is not None:
             latest_ms = min(latest_ms, self._since_ms + throttling.max_delay_ms)
@@ -155,20 +152,20 @@ class Waits:
     def throttle_over(self, now_ms: int) -> None:
         """Wait no longer, though the turn has not come (called by the delay queue)."""
         self._alarm = None
-        session, throttling, bound = self._session, self._throttling, self._bound
+        pair, throttling, bound = self._pair, self._throttling, self._bound
         if bound is None:
             return
         if throttling.max_delay_ms is not None and now_ms - self._since_ms >= throttling.max_delay_ms:
             self._go(now_ms, turn=True)
-        elif self.what is What.FETCH and session.requests.answerable:
+        elif self.what is What.FETCH and pair.answerable:
             if not self._answer_empty(bound, now_ms):
                 self._alarm = throttling.wake(self, now_ms + _AGAIN_MS)
         elif self._may_go_early(bound, now_ms):
             self._go(now_ms, turn=True)
-        elif now_ms < session.sasl.deadline_ms:
+        elif now_ms < pair.sasl.deadline_ms:
             self._alarm = throttling.wake(self, now_ms + throttling.window_ms)
         else:
-            session.reject(CLIENT, ProtocolError(Cause.HELD_TOO_LONG, "waits for its quota beyond its own deadline"))
+            pair.reject(CLIENT, ProtocolError(Cause.HELD_TOO_LONG, "waits for its quota beyond its own deadline"))
 
     def _may_go_early(self, bound: Bound, now_ms: int) -> bool:
         if self.what in (What.FETCH, What.ANSWER):
@@ -177,11 +174,11 @@ class Waits:
 
     def abort(self) -> None:
         """End the session: to go on has failed (called by the delay queue)."""
-        self._session.abort()
+        self._pair.abort()
 
     def client_finished(self, now_ms: int) -> None:
         """Let nothing be fetched for a client that has most likely gone: it has closed its half."""
-        if self.what is What.FETCH and self._bound is not None and self._session.requests.answerable:
+        if self.what is What.FETCH and self._bound is not None and self._pair.answerable:
             self._answer_empty(self._bound, now_ms)
 
     def _answer_empty(self, bound: Bound, now_ms: int) -> bool:
@@ -189,13 +186,13 @@ class Waits:
 
         Its place is kept, so that the client's next one goes as soon as this one would have.
         """
-        if not self._session.answers.idle:
+        if not self._pair.idle:
             return False
         throttling = self._throttling
         throttle_ms = min(max(bound.owed_ms(now_ms), 1), throttling.window_ms)
         kept = self._end(now_ms, keep=True)
         throttling.answered_empty += 1
-        self._session.answer_empty(throttle_ms, now_ms)
+        self._pair.answer_empty(throttle_ms, now_ms)
         self._kept = kept
         return True
 
@@ -203,7 +200,7 @@ class Waits:
         what = self.what
         self._kept = self._end(now_ms, keep=True)
         self._turn = turn
-        contained("turn", self._session.turn, what, now_ms, otherwise=self._session.abort)
+        contained("turn", self._pair.turn, what, now_ms, otherwise=self._pair.abort)
         self._turn = False  # one that is not taken at once is lost: what else holds the session may last
 
     def _end(self, now_ms: int, *, keep: bool = False) -> Place | None:

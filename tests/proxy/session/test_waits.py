@@ -81,7 +81,7 @@ def test_a_session_that_fails_after_others_had_their_turn_ends() -> None:
     play = produce_quota()
     before = counts["a session's turn"]
     with patch.object(play.session.requests.__class__, "go", fail):
-        play.session._next_requests()
+        play.session.next_requests()
     assert counts["a session's turn"] == before + 1
     assert play.session.closed
 
