@@ -36,7 +36,7 @@ class Arrival(Handshake):
     """One accepted connection, until it has a session."""
 
     __slots__ = (
-        "_on_lost",
+        "_over",
         "awaited",
         "deadline_s",
         "end",
@@ -50,17 +50,12 @@ class Arrival(Handshake):
     )
 
     place: Place
+    task: asyncio.Task[None]
+    """What brings it from its socket to its broker."""
 
-    def __init__(
-        self,
-        client: socket.socket,
-        peer: Address,
-        node_id: int | None,
-        deadline_s: float,
-        on_lost: Callable[["Arrival"], None],
-    ) -> None:
+    def __init__(self, client: socket.socket, peer: Address, node_id: int | None, deadline_s: float) -> None:
         super().__init__(client)
-        self._on_lost = on_lost
+        self._over: asyncio.Future[None] | None = None
         self.peer = peer
         """The client: the socket's peer, or whom the PROXY header names."""
         self.node_id = node_id
@@ -71,21 +66,36 @@ class Arrival(Handshake):
         self.is_dismissed = False
         self.taken = False
         """A transport owns the socket."""
-        self.task: asyncio.Task[None] | None = None
-        """What brings it to its transport, until that is done."""
         self.end: ClientEnd | None = None
         self.session: Session | None = None
 
-    @property
-    def waits(self) -> bool:
-        """It is connected, and its first request is yet to come."""
-        return self.session is None and self.end is not None and self.end.is_open
+    async def first_request(self) -> None:
+        """Wait until its session is made, or its socket is closed."""
+        if self.session is None and self.end is not None and self.end.is_open:
+            self._over = asyncio.get_running_loop().create_future()
+            await self._over
+
+    def begin(self, session: Session) -> None:
+        """Take the session that its first request has made."""
+        self.session = session
+        self._wake()
 
     def end_lost(self) -> None:
         """Take note that its socket is closed."""
         self.place.end_lost()
-        if self.task is None and self.session is None:
-            self._on_lost(self)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._over is not None and not self._over.done():
+            self._over.set_result(None)
+
+    def dismiss(self) -> None:
+        """Cut it off: its task then comes to its end."""
+        self.is_dismissed = True
+        if self.end is not None and self.end.is_open:
+            self.end.abort()
+        else:
+            self.task.cancel()
 
 
 class Arrivals:
@@ -111,7 +121,10 @@ class Arrivals:
         self._handshakes = Pace(HANDSHAKES_IN_A_TURN)
 
     async def receive(self, arrival: Arrival) -> None:
-        """Bring ``arrival`` to its transport. Raises ProtocolError or LeftEarly where it does not come to one."""
+        """Bring ``arrival`` to its transport, and wait for what its first request brings it to.
+
+        Raises ProtocolError, LeftEarly or OSError where it does not come to a transport.
+        """
         if self.is_load_balancer(arrival.peer):
             header = await read_header(arrival.client)
             arrival.peer = header.source or arrival.peer
@@ -123,6 +136,7 @@ class Arrivals:
             arrival.awaited = "TLS handshake"
             await self._secure(arrival, self._tls)
         arrival.awaited = "request"
+        await arrival.first_request()
 
     def is_load_balancer(self, peer: Address) -> bool:
         """Whether ``peer`` has to say by a PROXY header whom it forwards."""

@@ -179,7 +179,7 @@ class Listener:
         loop = asyncio.get_running_loop()
         now_s = loop.time()
         deadline_s = now_s + self._admission.limits.authentication_timeout_s
-        arrival = Arrival(client, peer, node_id, deadline_s, self._gone)
+        arrival = Arrival(client, peer, node_id, deadline_s)
         host = "" if self._arrivals.is_load_balancer(peer) else peer.host
         try:
             arrival.place = self._admission.places.enter(host, now_s, lambda error: self._crowd_out(arrival, error))
@@ -189,8 +189,8 @@ class Listener:
         self._stats.connections[self.name, "accepted"] += 1
         self._stats.sessions[self.name] += 1
         self._arriving[arrival] = None
-        task = arrival.task = spawn(self._receive(arrival), "receive a client")
-        task.add_done_callback(lambda _: self._received(arrival))  # also where it was cancelled before it began
+        arrival.task = spawn(self._serve(arrival), "receive a client")
+        arrival.task.add_done_callback(lambda task: self._over(arrival, task))
         if self._next_deadline is None:
             self._watch_deadline(deadline_s - now_s)
 
@@ -224,8 +224,8 @@ class Listener:
     def _not_accepted(self) -> None:
         self._stats.connections[self.name, "not_accepted"] += 1
 
-    async def _receive(self, arrival: Arrival) -> None:
-        """Bring a client to its transport; its first request then brings it to its session."""
+    async def _serve(self, arrival: Arrival) -> None:
+        """Bring a client to its transport, and with its first request to its broker."""
         try:
             await self._arrivals.receive(arrival)
         except ProtocolError as error:
@@ -233,31 +233,31 @@ class Listener:
             self._reject(arrival, error)
         except (LeftEarly, OSError):
             pass
+        if arrival.session is not None and not arrival.session.closed:
+            await self._connect(arrival.session, arrival.place, arrival.node_id)
 
-    def _received(self, arrival: Arrival) -> None:
-        arrival.task = None
-        if arrival.waits and arrival.is_dismissed and arrival.end is not None:
-            arrival.end.abort()
-        elif arrival.session is None and not arrival.waits:
+    def _over(self, arrival: Arrival, task: asyncio.Task[None]) -> None:
+        """End what nobody else would; also where the task was cancelled before it began."""
+        if arrival.session is None:
             self._gone(arrival)
+        elif task.cancelled() or task.exception() is not None:
+            arrival.session.abort()
 
     def _dismiss(self, arrival: Arrival, error: ProtocolError | None = None) -> None:
         """Close a connection that has no session yet, for ``error`` or because the proxy stops."""
         if arrival.is_dismissed:
             return
-        arrival.is_dismissed = True
         if error is not None:
             self._reject(arrival, error)
-        if arrival.task is not None:
-            arrival.task.cancel()
-        elif arrival.end is not None:
-            arrival.end.abort()
+        arrival.dismiss()
 
     def _gone(self, arrival: Arrival) -> None:
         """Forget a connection that came to no session."""
         del self._arriving[arrival]
         self._stats.sessions[self.name] -= 1
-        if not arrival.taken:
+        if arrival.end is not None:
+            arrival.end.abort()
+        elif not arrival.taken:
             arrival.client.close()
         if arrival.end is not None and arrival.end.refused is not None:
             self._reject(arrival, arrival.end.refused)
@@ -300,20 +300,12 @@ class Listener:
             self._deadlines[session] = later(
                 left_s, "authentication is overdue", self._overdue, session, otherwise=session.abort
             )
-        arrival.session = session
+        arrival.begin(session)
         del self._arriving[arrival]
         end.holder = arrival.place
         self._admission.places.settle(arrival.place)
         self.sessions.add(session)
-        spawn(self._connect_or_end(session, arrival.place, arrival.node_id), "connect to a broker")
         return session
-
-    async def _connect_or_end(self, session: Session, place: Place, node_id: int | None) -> None:
-        try:
-            await self._connect(session, place, node_id)
-        except BaseException:
-            session.abort()  # nobody else would end it
-            raise
 
     async def _connect(self, session: Session, place: Place, node_id: int | None) -> None:
         """Connect ``session`` to its broker, or on the bootstrap address to the first that takes the connection."""

@@ -262,11 +262,6 @@ class Scene:
             asking.writer.write(bytes(100))
             assert await asking.closed()
 
-    async def without_broker(self) -> None:
-        with self.monkeypatch.context() as patch:
-            patch.setattr(self.proxy.listener, "_connect", fail)
-            await self.refused()
-
 
 async def accept_again(scene: Scene) -> None:
     scene.monkeypatch.setattr(accepting, "_PAUSE_S", 0.0)
@@ -331,7 +326,6 @@ SCENES: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "accept again": accept_again,
     "take a connection": Scene.refused,
     "receive a client": Scene.refused,
-    "connect to a broker": Scene.without_broker,
     "reject": Scene.nonsense,
     "Session.close": Scene.newcomer,
     "authentication is overdue": overdue,
@@ -360,13 +354,21 @@ async def scene(monkeypatch: pytest.MonkeyPatch, pki: Pki, *wheres: str) -> Asyn
 
 @pytest.mark.parametrize("where", SCENES)
 async def test_a_fault_of_one_is_nobody_else_s(monkeypatch: pytest.MonkeyPatch, pki: Pki, where: str) -> None:
-    brings_its_own = where in ("connect to a broker", "ask a broker")
+    brings_its_own = where == "ask a broker"
     async with scene(monkeypatch, pki, *([] if brings_its_own else [where])) as played:
         await SCENES[where](played)
         await until(lambda: played.sabotage.met and played.sabotage.counted(where))
 
 
-async def test_a_client_whose_arrival_fails_after_its_transport_was_there_is_served(
+async def test_a_client_whose_broker_cannot_be_asked_for_is_cut_off(monkeypatch: pytest.MonkeyPatch, pki: Pki) -> None:
+    async with scene(monkeypatch, pki) as played:
+        with monkeypatch.context() as patch:
+            patch.setattr(played.proxy.listener, "_connect", fail)
+            await played.refused()
+        assert played.sabotage.counted("receive a client") == 1
+
+
+async def test_a_client_whose_arrival_fails_after_its_transport_was_there_is_cut_off(
     monkeypatch: pytest.MonkeyPatch, pki: Pki
 ) -> None:
     async with scene(monkeypatch, pki) as played:
@@ -378,7 +380,7 @@ async def test_a_client_whose_arrival_fails_after_its_transport_was_there_is_ser
 
         with monkeypatch.context() as patch:
             patch.setattr(played.proxy.listener._arrivals, "receive", then_fail)
-            await played.newcomer()
+            await played.refused()
         assert played.sabotage.counted("receive a client") == 1
 
 
