@@ -89,7 +89,8 @@ class Places:
 
     def remove(self, place: Place) -> None:
         """Count ``place`` no more; called once, when it is left."""
-        self._leave_crowd(place)
+        if place.make_room is not None:
+            self._leave_crowd(place)
         self.taken -= 1
         self._numbers[place.host] -= 1
         if not self._numbers[place.host]:

@@ -13,10 +13,14 @@ def is_request(begun: bytes, rules: Rules, *, authenticated: bool) -> bool:
     come first (GSSAPI of Kafka 0.9).
     """
     limit = rules.request_limit if authenticated else rules.unauthenticated_request_limit
-    _, _, heads = FrameSplitter(REQUEST_HEAD, limit).split(begun)
+    if len(begun) >= REQUEST_HEAD.size:  # what follows decides the same, and says what is wrong
+        size, key_version, _, _ = REQUEST_HEAD.unpack_from(begun)
+        if key_version in rules.served and REQUEST_HEAD.size - 4 <= size <= limit:
+            return True
+    _, _, heads = FrameSplitter(REQUEST_HEAD, limit).split(begun, 1)
     if not heads:
         return False
-    key_version: int = heads[0][1]
+    key_version = heads[0][1]
     api_key = key_version >> 16
     if (
         key_version not in rules.served

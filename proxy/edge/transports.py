@@ -68,6 +68,7 @@ class _End(asyncio.Protocol):
 
     _feed: Callable[[bytes, int], None]
     _session: Session | None
+    """None before there is one, and again when this end is lost."""
     _transport: asyncio.Transport
     _cut_off: asyncio.TimerHandle | None
     _lost: bool
@@ -79,7 +80,6 @@ class _End(asyncio.Protocol):
         self._lost = True  # it is not connected yet
         self._cut_off = None
 
-    @_alone
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
@@ -132,6 +132,12 @@ class _End(asyncio.Protocol):
         if self._cut_off is not None:
             self._cut_off.cancel()
         self.holder.end_lost()
+
+    def _part(self, session: Session) -> None:
+        """Forget the session, so that what is over is freed without the collector."""
+        del self._feed
+        self._session = None
+        session.end_lost()
 
     def _linger(self) -> None:
         acked_bytes = self.look().acked_bytes
@@ -241,6 +247,8 @@ class ClientEnd(_End):
             self._finished()
         elif self._session is not None:
             self._session.close()
+        if self._session is not None:
+            self._part(self._session)
 
     def _finished(self) -> None:
         """The client has sent all that it wants to: what is held back of it is still worked on."""
@@ -264,8 +272,6 @@ class BrokerEnd(_End):
 
     __slots__ = ("_is_kept_alive",)
 
-    _session: Session
-
     def __init__(self, session: Session, holder: Holder) -> None:
         super().__init__(holder)
         self._session = session
@@ -278,6 +284,10 @@ class BrokerEnd(_End):
             self._is_kept_alive = True
             keep_alive(connection)
 
+    @_alone
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+
     @property
     def peer(self) -> tuple[str, int]:
         """Host and port that it is connected to, as numbers."""
@@ -288,19 +298,24 @@ class BrokerEnd(_End):
         try:
             self._feed(data, now_ms())
         except ProtocolError as error:
-            contained("reject", self._session.reject, BROKER, error, otherwise=self.abort)
+            if self._session is not None:
+                contained("reject", self._session.reject, BROKER, error, otherwise=self.abort)
         except Exception as error:  # noqa: BLE001  as _alone does, without a call for each chunk
             self.failed("BrokerEnd.data_received", error)
 
     @_alone
     def pause_writing(self) -> None:
-        self._session.broker_blocked(True)
+        if self._session is not None:
+            self._session.broker_blocked(True)
 
     @_alone
     def resume_writing(self) -> None:
-        self._session.broker_blocked(False)
+        if self._session is not None:
+            self._session.broker_blocked(False)
 
     @_alone
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._session.broker_lost()  # the client learns it by its own close
+        if self._session is not None:
+            self._session.broker_lost()  # the client learns it by its own close
+            self._part(self._session)

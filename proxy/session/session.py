@@ -43,6 +43,7 @@ class Session:
         "_client",
         "_client_blocked",
         "_in_flight",
+        "_is_over",
         "_mute_end_ms",
         "_mute_handle",
         "_mute_kind",
@@ -75,6 +76,7 @@ class Session:
         self._on_closed = on_closed
         self.peer = peer
         self.closed = False
+        self._is_over = False
         self._client_blocked = False
         self._mute_kind = QuotaKind.PRODUCER_BYTE_RATE
         self._mute_end_ms = 0
@@ -102,6 +104,8 @@ class Session:
     def client_blocked(self, blocked: bool) -> None:
         """Take the client's back-pressure: while it reads no answers, none are made, and it is not read either."""
         self._client_blocked = blocked
+        if self.closed:
+            return
         if blocked:
             self.answers.stop(BACKPRESSURE)
             self.requests.stop(UNTAKEN)
@@ -113,6 +117,8 @@ class Session:
 
     def broker_blocked(self, blocked: bool) -> None:
         """Take the broker's back-pressure: while it reads no requests, none are read from the client."""
+        if self.closed:
+            return
         if blocked:
             self.requests.stop(BACKPRESSURE)
         else:
@@ -159,6 +165,12 @@ class Session:
         if not self.closed:
             self.sasl.refused()
             self.close()
+
+    def end_lost(self) -> None:
+        """Let go of the parts of a session that is closed: nothing is left but they and it, which know each other."""
+        if self.closed and not self._is_over:
+            self._is_over = True
+            del self.requests, self.answers, self.sasl, self._waits
 
     def abort(self) -> None:
         """Cut both ends off, with what was still to be sent."""

@@ -400,6 +400,7 @@ CALLED = {
     "ClientEnd.pause_writing": "client_blocked",
     "ClientEnd.resume_writing": "client_blocked",
     "ClientEnd.connection_lost": "close",
+    "BrokerEnd.connection_made": None,
     "BrokerEnd.data_received": "feed",
     "BrokerEnd.pause_writing": "broker_blocked",
     "BrokerEnd.resume_writing": "broker_blocked",

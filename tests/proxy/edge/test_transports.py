@@ -97,6 +97,9 @@ class FakeSession:
     def close(self) -> None:
         self.closed = True
 
+    def end_lost(self) -> None:
+        pass
+
 
 def connected(transport: Transport) -> tuple[ClientEnd, FakeSession]:
     session = FakeSession()

@@ -1,0 +1,60 @@
+"""What is left of connections that are over: nothing that only the garbage collector would find.
+
+With TLS the library's own objects know each other, and what they were made in.
+"""
+
+import asyncio
+import gc
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from proxy.edge.arrivals import Arrival
+from proxy.edge.connection_places import Place
+from proxy.edge.transports import BrokerEnd, ClientEnd
+from proxy.identity.sasl import SaslObserver
+from proxy.session.answer_side import AnswerSide
+from proxy.session.request_side import RequestSide
+from proxy.session.session import Session
+from proxy.session.waits import Waits
+from tests.proxy.fake_broker import fake_broker
+from tests.proxy.front import TIMEOUT_S, client, front
+from tests.proxy.playbook import list_offsets
+
+pytestmark = pytest.mark.asyncio
+
+KINDS = (Arrival, Place, ClientEnd, BrokerEnd, Session, RequestSide, AnswerSide, Waits, SaslObserver)
+
+
+@pytest.fixture
+def collected_by_nobody() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def there() -> dict[str, int]:
+    """How many there are of each kind."""
+    counted = Counter(map(type, gc.get_objects()))
+    return {kind.__name__: counted[kind] for kind in KINDS}
+
+
+@pytest.mark.usefixtures("collected_by_nobody")
+@pytest.mark.parametrize("by", ["client", "broker"])
+async def test_connections_that_are_over_need_no_collector(by: str) -> None:
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        async with front(one) as proxy:
+            before = there()
+            for _ in range(3):
+                async with client(proxy.port_1) as asking:
+                    await asking.ask(list_offsets(7))
+                    assert there() != before
+                    if by == "broker":
+                        one.drop()
+                        assert await asking.closed()
+            async with asyncio.timeout(TIMEOUT_S):
+                while there() != before:
+                    await asyncio.sleep(0.01)
