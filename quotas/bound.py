@@ -154,7 +154,10 @@ class Bound(Rate):
         if self._fetches is not None:
             # A Produce goes when the throttle of the one before is over, as at a broker. A Fetch goes when Kafka's law
             # would let its answer pass now: for a new connection the time that the rate is taken over goes up and down.
-            return self._fetches.may_go(now_ms) if (again_ms := self.check(now_ms)) == 0 else now_ms + again_ms
+            if again_ms := self.check(now_ms):
+                return now_ms + again_ms
+            self.shut = bool(self.line)
+            return self._fetches.may_go(now_ms)
         self.shut = bool(self.line)
         return now_ms
 
@@ -170,6 +173,17 @@ class Bound(Rate):
         return min(
             self._window.allowance(self._limit) - used, self._limit * (self._window.keep_ms / 1000) - self._level
         )
+
+    def fits(self, value: float, now_ms: int) -> bool:
+        """Whether ``value`` may be recorded now without a debt, as far as a few additions can tell: True is certain.
+
+        To be called on the live bound.
+        """
+        if self.shut or self._limit is None or now_ms >= self._due_ms:
+            return False
+        sample = self._current
+        level = self._level + self._left + sample.sum - self._counted  # what was made good since is left out
+        return sample.sum + value <= self._headroom and level + value <= self._limit * (self._window.keep_ms / 1000)
 
     @property
     def fetches(self) -> Fetches:

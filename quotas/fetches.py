@@ -4,7 +4,7 @@ A Fetch is charged by its answer, and cannot be taken back. So what it may bring
 what the quota has left, which its max_bytes is lowered to. Nothing has to be thrown away, as at a broker.
 """
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from quotas.bound import Bound
@@ -22,16 +22,20 @@ _EMPTY_BYTES: Final = 512
 """An answer of no more says nothing about batches."""
 
 
-class Grant(NamedTuple):
-    """What one Fetch may bring."""
+class Grant:
+    """What a Fetch may bring; or several of one connection, of which none had to be lowered."""
 
-    max_bytes: int
-    set_aside: float
-    since_ms: int
+    __slots__ = ("fetches", "max_bytes", "set_aside", "since_ms")
+
+    def __init__(self, max_bytes: int, set_aside: float, since_ms: int) -> None:
+        self.max_bytes = max_bytes
+        self.set_aside = set_aside
+        self.since_ms = since_ms
+        self.fetches = 1
 
 
 class Fetches:
-    """The fetches of one counter that are under way, by who sent them: one each."""
+    """The fetches of one counter that are under way, by who sent them."""
 
     __slots__ = ("_batch", "_bound", "_grants", "_least", "_lowered", "_set_aside", "_was_cut", "sharers")
 
@@ -58,6 +62,26 @@ class Fetches:
         if not self._grants or self._left(now_ms) >= self._least:
             return now_ms
         return next(iter(self._grants.values())).since_ms + SET_ASIDE_MS
+
+    def grant_whole(self, who: object, asked_bytes: int, now_ms: int) -> bool:
+        """Let the Fetch of ``who`` go as it is where all sharers might ask for as much: most quotas are not in force.
+
+        The result is that of ``may_go`` and ``grant``, at a small part of the cost; False where those have to say.
+        """
+        set_aside = max(asked_bytes, self._least)
+        if not self._bound.fits(self._set_aside + set_aside * max(self.sharers, 1), now_ms):
+            return False
+        grant = self._grants.pop(who, None)  # and in again: they are in the order in which they lapse
+        if grant is None:
+            grant = Grant(asked_bytes, set_aside, now_ms)
+        else:
+            grant.max_bytes = max(asked_bytes, grant.max_bytes)
+            grant.set_aside += set_aside
+            grant.since_ms = now_ms
+            grant.fetches += 1
+        self._grants[who] = grant
+        self._set_aside += set_aside
+        return True
 
     def grant(self, who: object, asked_bytes: int, now_ms: int) -> int:
         """Let the Fetch of ``who`` go and return the most that it may ask for, of what it asks for."""
@@ -97,7 +121,13 @@ class Fetches:
             self._least = max(self._least * 0.75, size)
         elif _EMPTY_BYTES < size < self._least:
             self._least += (size - self._least) / 4
-        self.forget(who)
+        if grant is None or grant.fetches == 1:
+            self.forget(who)
+            return
+        part = grant.set_aside / grant.fetches
+        grant.set_aside -= part
+        grant.fetches -= 1
+        self._set_aside -= part
 
     def forget(self, who: object) -> None:
         """Set nothing aside for ``who`` any more."""

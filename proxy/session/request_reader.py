@@ -74,7 +74,7 @@ class RequestReader:
         self.reasons = 0
         self.coordinates = False
         """It carries group or transaction traffic."""
-        self._edits: list[tuple[int, bytes]] = []
+        self._edits: tuple[tuple[int, bytes], ...] = ()
         self._produce_prefix = RequestPrefix(PRODUCE)
         self._fetch_prefix = RequestPrefix(FETCH)
 
@@ -236,17 +236,16 @@ class RequestReader:
         """Let a Fetch go, with max_bytes and min_bytes lowered to what its quota has left (KAFKA-9677); or wait."""
         bound, meter, api = prefix.bound, self._meter, prefix.api
         if bound.limit is not None and self._rules.throttling.enforces:
-            if any(entry[1] & CHARGE for entry in self._in_flight):
-                return self._wait(chunk, position, ANSWERING)  # one at a time, so that pipelining gains nothing
-            if not self._waits.ask(What.FETCH, bound, meter, 0, now_ms):
-                return self._wait(chunk, position, IN_LINE)
-            if has_fetch_limits(api.spec):
-                min_bytes, max_bytes = _LIMITS.unpack_from(chunk, field)
+            lowers = has_fetch_limits(api.spec)
+            min_bytes, max_bytes = _LIMITS.unpack_from(chunk, field) if lowers else (0, _INT32_MAX)
+            if min_bytes > max_bytes or not self._waits.grant_whole(bound, max(max_bytes, 0), now_ms):
+                if any(entry[1] & CHARGE for entry in self._in_flight):
+                    return self._wait(chunk, position, ANSWERING)  # one at a time, so that pipelining gains nothing
+                if not self._waits.ask(What.FETCH, bound, meter, 0, now_ms):
+                    return self._wait(chunk, position, IN_LINE)
                 granted = self._waits.grant(bound, max(max_bytes, 0), now_ms)
-                if granted < max_bytes or granted < min_bytes:
-                    self._edits.append((field, _LIMITS.pack(min(min_bytes, granted), granted)))
-            else:
-                self._waits.grant(bound, _INT32_MAX, now_ms)
+                if lowers and (granted < max_bytes or granted < min_bytes):
+                    self._edits += ((field, _LIMITS.pack(min(min_bytes, granted), granted)),)
         meter.fetch_requests += 1
         self._expect(api, head, bound, now_ms)
         return True

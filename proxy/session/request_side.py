@@ -249,7 +249,7 @@ class RequestSide(RequestReader):
             edited = bytearray(chunk)
             for offset, replacement in self._edits:
                 edited[offset : offset + len(replacement)] = replacement
-            self._edits.clear()
+            self._edits = ()
             chunk = bytes(edited)
         self.write(chunk if start == 0 and stop == len(chunk) else chunk[start:stop])
 

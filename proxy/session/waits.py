@@ -90,6 +90,15 @@ class Waits:
         self._wait(what, bound, meter, cost, now_ms)
         return False
 
+    def grant_whole(self, bound: Bound, asked_bytes: int, now_ms: int) -> bool:
+        """Let a Fetch go as it is, where its quota is far from being in force."""
+        if self._turn:
+            return False  # it has waited: the turn is to be taken
+        bound = bound.live
+        if self._shares is not bound:
+            self._share(bound)
+        return bound.fetches.grant_whole(self, asked_bytes, now_ms)
+
     def grant(self, bound: Bound, asked_bytes: int, now_ms: int) -> int:
         """Let a Fetch go and return what it may ask for."""
         bound = bound.live
@@ -99,7 +108,7 @@ class Waits:
 
     def may_answer(self, bound: Bound, meter: Meter, size: int, now_ms: int) -> bool:
         """Whether an answer may be charged and passed on. One larger than what was set aside waits like a request."""
-        if bound.limit is None or not self._throttling.enforces:
+        if bound.limit is None or not self._pair.rules.throttling.enforces:
             return True
         bound = bound.live
         fetches = bound.fetches

@@ -126,3 +126,54 @@ def test_tiny_batches_come_many_at_a_time_also_after_nothing_came() -> None:
         asked.append(bound.fetches.grant("a", 50_000_000, 20_000 * number))
         fetched(bound, "a", broker(asked[-1], 150), 20_000 * number)
     assert asked.count(1) <= 2
+
+
+def test_where_all_might_ask_for_as_much_they_go_as_they_are() -> None:
+    bound = counter()
+    bound.charge(0, 0)
+    bound.fetches._least = 1000
+    bound.fetches.sharers = 4
+    assert not bound.fetches.grant_whole("a", ALLOWANCE // 4 + 1, 1)
+    assert bound.fetches.grant_whole("a", ALLOWANCE // 4, 1)
+
+
+def test_pipelined_fetches_are_set_aside_one_by_one_and_never_beyond_what_is_left() -> None:
+    bound = counter()
+    bound.charge(0, 0)
+    fetches = bound.fetches
+    fetches._least = 1000
+    asked = ALLOWANCE // 4
+    assert [fetches.grant_whole("a", asked, 1) for _ in range(6)] == [True] * 4 + [False] * 2
+    fetched(bound, "a", asked, 2)
+    assert not fetches.grant_whole("b", asked, 3)  # it came: it is charged instead
+    fetched(bound, "a", 600, 4)
+    assert fetches.grant_whole("b", asked - 600, 5)
+    fetches.forget("a")
+    fetches.forget("b")
+    assert fetches._set_aside == 0
+    assert fetches.grant_whole("b", ALLOWANCE - asked - 600, 6)
+
+
+def test_what_is_granted_whole_is_what_the_long_way_grants() -> None:
+    for size in (1, 1000, LIMIT, ALLOWANCE // 2, ALLOWANCE - 5000, ALLOWANCE - 1, ALLOWANCE):
+        short, long = counter(), counter()
+        for bound in (short, long):
+            bound.fetches._least = 100
+            bound.charge(2000, 0)
+        if short.fetches.grant_whole("a", size, 500):
+            assert long.may_go(500) == 500
+            assert long.fetches.grant("a", size, 500) == size
+            assert (short.fetches._set_aside, short.headroom(500)) == (long.fetches._set_aside, long.headroom(500))
+        else:
+            assert size > ALLOWANCE - 5000
+
+
+def test_in_debt_nothing_is_granted_whole() -> None:
+    bound = counter()
+    fetched(bound, "a", 2 * ALLOWANCE, 0)
+    assert not bound.fetches.grant_whole("a", 1, 1)
+    assert not bound.fetches.grant_whole("a", 1, 60_000)  # the window has to be rolled first
+    assert bound.may_go(60_000) == 60_000
+    bound.charge(1, 60_000)
+    bound.fetches._least = 100
+    assert bound.fetches.grant_whole("a", 1, 60_001)
