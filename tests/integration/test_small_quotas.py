@@ -74,6 +74,15 @@ Start = Callable[[Place, ExitStack], Run]
 
 
 @dataclass(frozen=True, slots=True)
+class Rate:
+    """Of a client, x its quota."""
+
+    used: float
+    earned: float
+    """Less what it had not used of the first window: who begins slowly may send it later."""
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     name: str
     quota: str
@@ -82,11 +91,14 @@ class Case:
     """What comes at once, at the least."""
     start: Start
 
-    def rate(self, run: Run, windows: int) -> float:
+    def rate(self, run: Run, windows: int) -> "Rate":
         """Against the quota, behind the first window."""
         series = run.series
-        begin_s = series.start_s() + WINDOW_S - LEAD_S
-        return series.rate(begin_s, begin_s + windows * WINDOW_S) / self.limit
+        start_s = series.start_s()
+        begin_s = start_s + WINDOW_S - LEAD_S
+        rate = series.rate(begin_s, begin_s + windows * WINDOW_S) / self.limit
+        short_s = max(WINDOW_S - series.bytes_at(begin_s) / self.limit, 0.0)
+        return Rate(rate, rate - short_s / (windows * WINDOW_S))
 
     def marks(self, windows: int) -> tuple[float, float]:
         """What `rate` may be, at the least and at the most: one request more falls into the span, or does not."""
@@ -234,7 +246,8 @@ def test_client_from_before_throttles_keeps_its_connections(long: Runs) -> None:
     lost, lost_own = _lost(sluice), _lost(own)
     print(f"{OLD.name}: {lost} NetworkExceptions / {lost_own + FEW} (broker {lost_own})")
     least, most = OLD.marks(LONG_WINDOWS)
-    assert least <= rate <= most
+    assert least <= rate.used
+    assert rate.earned <= most
     assert lost <= lost_own + FEW
 
 
@@ -246,7 +259,8 @@ def _assert_transactions(runs: Runs, case: Case, windows: int) -> None:
     print(f"{case.name}: {result.records} records committed, {len(result.errors)} errors / 0")
     assert result.errors == ()
     least, most = case.marks(windows)
-    assert least <= rate <= most
+    assert least <= rate.used
+    assert rate.earned <= most
 
 
 def _assert_progress(runs: Runs, case: Case, windows: int) -> None:
@@ -254,20 +268,24 @@ def _assert_progress(runs: Runs, case: Case, windows: int) -> None:
     run = runs["sluice", case.name]
     came = run.series.bytes_at(time.monotonic()) / case.quantum
     print(f"{case.name}: {came:.1f} messages / {case.least_messages(windows)} at the least; errors {run.load.errors}")
-    assert rate <= case.marks(windows)[1]
+    assert rate.earned <= case.marks(windows)[1]
     assert came >= case.least_messages(windows)
     assert run.load.errors == []
 
 
-def _print(runs: Runs, case: Case, windows: int) -> float:
+def _print(runs: Runs, case: Case, windows: int) -> Rate:
     """The proxy's rate."""
     rates = {}
     for side in SIDES:
         run = runs.get((side, case.name))
-        rates[side] = 0.0 if run is None or run.series.is_empty() else case.rate(run, windows)
+        rates[side] = Rate(0.0, 0.0) if run is None or run.series.is_empty() else case.rate(run, windows)
     marks = "{:.2f}-{:.2f}".format(*case.marks(windows))
-    print(f"{case.name}: {rates['sluice']:.2f} x quota / {marks} (broker {rates['own']:.2f})")
-    return rates["sluice"]
+    ours = rates["sluice"]
+    print(
+        f"{case.name}: {ours.used:.2f} x quota, {ours.earned:.2f} with the first window / {marks}"
+        f" (broker {rates['own'].used:.2f})"
+    )
+    return ours
 
 
 def _lost(run: Run) -> int:
