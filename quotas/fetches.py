@@ -105,10 +105,13 @@ class Fetches:
             return max(share, 1)
         return share // self._batch * self._batch if share >= 2 * self._batch else 1
 
-    def covers(self, who: object, size: int) -> bool:
-        """Whether an answer of that size was set aside for ``who``, and still is."""
+    def covered(self, who: object, size: int) -> bool:
+        """Take note of an answer that is now charged, if that much was set aside for ``who`` and still is."""
         grant = self._grants.get(who)
-        return grant is not None and size <= grant.set_aside
+        if grant is None or size > grant.set_aside:
+            return False
+        self.answered(who, size)
+        return True
 
     def answered(self, who: object, size: int) -> None:
         """Take note of an answer that is now charged."""

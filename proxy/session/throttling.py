@@ -55,6 +55,8 @@ class Throttling:
         clock: Callable[[], int],
     ) -> None:
         self._mode = mode
+        self.enforces = mode == "enforce"
+        """Whether what is allowed is also applied."""
         self.window_ms = window_ms
         self.max_delay_ms = max_delay_ms
         """The most that any one throttle may delay."""
@@ -73,11 +75,6 @@ class Throttling:
         """In shadow: what would become of each counter with a limit."""
         self.answered_empty = 0
         """Fetches that were answered with nothing."""
-
-    @property
-    def enforces(self) -> bool:
-        """Whether what is allowed is also applied."""
-        return self._mode == "enforce"
 
     def note(self, bound: Bound, throttle_ms: int) -> None:
         """Count a throttle given, or in shadow one that would have been, under ``bound``."""

@@ -112,15 +112,16 @@ class Waits:
             return True
         bound = bound.live
         fetches = bound.fetches
-        if self._turn or fetches.covers(self, size) or not bound.owed_ms(now_ms):
-            self._turn = False
+        if not fetches.covered(self, size):
+            if not self._turn and bound.owed_ms(now_ms):
+                fetches.forget(self)
+                self._wait(What.ANSWER, bound, meter, size, now_ms)
+                return False
             fetches.answered(self, size)
-            if bound.line:
-                self._throttling.alarm(bound.line, now_ms)
-            return True
-        fetches.forget(self)
-        self._wait(What.ANSWER, bound, meter, size, now_ms)
-        return False
+        self._turn = False
+        if bound.line:
+            self._throttling.alarm(bound.line, now_ms)
+        return True
 
     def _wait(self, what: What, bound: Bound, meter: Meter, cost: float, now_ms: int) -> None:
         throttling = self._throttling
