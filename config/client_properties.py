@@ -11,10 +11,6 @@ _SEPARATOR: Final = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
 
 
-class ClientConfigError(Exception):
-    """A client configuration that cannot be used; the text names the key and the fix, and quotes no value."""
-
-
 def parse_properties(text: str) -> dict[str, str]:
     """Return the keys and values of a file; a key that is written again counts as it stands last, as in Java."""
     properties: dict[str, str] = {}

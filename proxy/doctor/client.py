@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from config.client_properties import ClientConfigError, parse_properties
+from config.client_properties import parse_properties
 from config.listener import Listener
 from proxy.brokers.failures import Fixes
-from proxy.doctor.credentials import Credentials, credentials_of
+from proxy.doctor.credentials import ClientConfigError, Credentials, credentials_of
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 OF_CLIENT: Final = Fixes(

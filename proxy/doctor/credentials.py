@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from config.client_properties import ClientConfigError
 from config.jaas import parse_jaas
 from proxy.brokers.login import Exchange
 
@@ -20,6 +19,10 @@ _BY_PASSWORD: Final = {
 _BEARER: Final = "OAuthBearerLoginModule"
 _UNSECURED_CLAIM: Final = "unsecuredLoginStringClaim_"
 _UNSECURED_LIFETIME_S: Final = 3600
+
+
+class ClientConfigError(Exception):
+    """A client configuration that cannot be used; the text names the key and the fix, and quotes no value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ import asyncio
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from config.client_properties import ClientConfigError
 from config.listener import Listener
 from config.loader import load_settings
 from config.problems import ConfigError, InvalidValue
@@ -13,6 +12,7 @@ from config.units import EVERY_INTERFACE, Address, parse_reachable
 from proxy.checks.report import check
 from proxy.doctor.behind import Behind, look_behind
 from proxy.doctor.client import Client, client_for, load_client
+from proxy.doctor.credentials import ClientConfigError
 from proxy.doctor.findings import DoctorFindings
 from proxy.doctor.front import BEHIND_TLS, Front
 from proxy.runtime.clock import wall_s

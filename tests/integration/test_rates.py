@@ -8,6 +8,7 @@ requests and answers) is some 1 % of the bytes charged.
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
@@ -87,11 +88,7 @@ def runs(cluster: KafkaCluster, request: pytest.FixtureRequest) -> Iterator[Runs
         meters = {name: stack.enter_context(LogMeter(cluster.log_folder(topic))) for name, topic in topics.items()}
         for name, client in clients.items():
             seen = meters[name].series if name in meters else None
-            client.wait_for(
-                lambda client, seen=seen: (seen or _received(client)).has_steady_rate(),  # type: ignore[misc]
-                "its rate was measured",
-                LONGEST_S,
-            )
+            client.wait_for(partial(_is_measured, seen), "its rate was measured", LONGEST_S)
         for client in clients.values():
             client.ask_to_stop()
         results = {name: client.result(timeout_s=60) for name, client in clients.items()}
@@ -150,6 +147,10 @@ def _start(
     clients[PACED_PRODUCER] = stack.enter_context(KAFKA_PYTHON.run(pace))
     clients[PACED_CONSUMER] = stack.enter_context(CONFLUENT.run(follow))
     return clients
+
+
+def _is_measured(seen: Series | None, client: ClientProcess) -> bool:
+    return (seen or _received(client)).has_steady_rate()
 
 
 def _received(client: ClientProcess) -> Series:

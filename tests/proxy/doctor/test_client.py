@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from config.client_properties import ClientConfigError
 from proxy.doctor.client import Client, client_of, load_client
+from proxy.doctor.credentials import ClientConfigError
 
 JAAS = "org.apache.kafka.common.security"
 PLAIN = f'{JAAS}.plain.PlainLoginModule required username="alice" password="canary";'
