@@ -4,9 +4,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PACKAGES := proxy protocol quotas config analysis tests bench deploy
 UNIT := -m 'not integration and not matrix and not spark'
+OF_ANALYSIS := tests/analysis tests/bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit coverage test-spark test-integration test-all lint format bench bench-analysis table dist docs clean
+.PHONY: help setup demo test test-unit coverage test-analysis test-integration test-all lint format bench bench-analysis table dist docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -33,19 +34,20 @@ format: $(VENV)/.installed  ## rewrite the sources in the house format
 	$(BIN)/ruff check --fix-only $(PACKAGES)
 	$(BIN)/ruff format $(PACKAGES)
 
-test-unit: $(VENV)/.installed  ## the tests that need no broker (two to three minutes on two cores)
-	$(BIN)/pytest -n auto $(UNIT)
+test-unit: $(VENV)/.installed  ## the tests of the proxy that need no broker (a minute on two cores)
+	$(BIN)/pytest -n auto $(UNIT) $(OF_ANALYSIS:%=--ignore=%)
 
 coverage: $(VENV)/.installed  ## what the unit tests do not reach (measuring it takes as long again as the tests)
 	$(BIN)/pytest $(UNIT) --cov --cov-report=term-missing:skip-covered
 
-test-spark: setup  ## the tests that need Spark and no broker
+test-analysis: setup  ## those of the analysis and the benchmarks, with Spark
+	$(BIN)/pytest -n auto $(UNIT) $(OF_ANALYSIS)
 	$(BIN)/pytest --durations=15 -m 'spark and not integration and not matrix'
 
 test-integration: setup  ## one of each kind against real brokers
 	$(BIN)/pytest --durations=25 -m 'integration and not matrix'
 
-test: setup lint test-unit test-spark test-integration  ## everything
+test: setup lint test-unit test-analysis test-integration  ## everything
 
 test-all: test  ## and other examples of the unit tests, and the whole matrix of clients, brokers and long runs
 	$(BIN)/pytest -n auto $(UNIT) --hypothesis-profile=explore

@@ -48,13 +48,12 @@ async def test_connections_that_are_over_need_no_collector(by: str) -> None:
         one.brokers = {1: ("127.0.0.1", one.port)}
         async with front(one) as proxy:
             before = there()
-            for _ in range(3):
+            for _ in range(2):
                 async with client(proxy.port_1) as asking:
                     await asking.ask(list_offsets(7))
-                    assert there() != before
                     if by == "broker":
                         one.drop()
                         assert await asking.closed()
             async with asyncio.timeout(TIMEOUT_S):
                 while there() != before:
-                    await asyncio.sleep(0.01)
+                    await asyncio.sleep(0.05)
