@@ -68,7 +68,7 @@ def _require_client_certificates(info: ValidationInfo) -> None:
     """Refuse what would make an operator believe that client certificates are looked at."""
     if info.data.get("client_authentication") == "none":
         raise InvalidValue(
-            "has no effect: clients are asked for no certificate", "write client_authentication: required"
+            "has no effect: clients are not asked for a certificate", "write client_authentication: required"
         )
 
 

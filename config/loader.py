@@ -24,7 +24,7 @@ def load_with_document(path: Path) -> tuple[Settings, Document]:
     document = read_document(path, "write the sections cluster, listeners and quotas")
     if document.root.keys() == {"quotas"} and isinstance(document.root["quotas"], Sequence):
         own = "name it in quotas.store.path of a configuration"
-        raise ConfigError([document.problem((), InvalidValue("is a quota file, and no configuration", own))])
+        raise ConfigError([document.problem((), InvalidValue("is a quota file, not a configuration", own))])
     try:
         settings = Settings.model_validate(document.root, context=path.parent, by_alias=True, by_name=False)
     except ValidationError as error:
@@ -76,12 +76,12 @@ def _in_our_words(kind: str, found: object, steps: Steps, context: dict[str, Any
         case "model_type" if isinstance(found, Sequence):
             own_file = "write quotas into a file of their own, and its name as quotas.store.path"
             takes = f"it takes {', '.join(_keys(steps))}"
-            return InvalidValue("is a list, and must be a section", own_file if steps == ("quotas",) else takes)
+            return InvalidValue("must be a section, not a list", own_file if steps == ("quotas",) else takes)
         case "model_type":
             return InvalidValue("has no settings", f"it takes {', '.join(_keys(steps))}")
         case "tuple_type" if isinstance(found, Scalar) and "," in found:
             listed = ", ".join(f'"{part.strip()}"' for part in found.split(",") if part.strip())
-            return InvalidValue("must be a list, and is one text", f"write [{listed}]")
+            return InvalidValue("must be a list, not a single text", f"write [{listed}]")
         case "tuple_type":
             return InvalidValue("must be a list", "begin each item with `- `, or put [ ] around them")
     raise AssertionError(f"no words for {kind} at {field_path(steps)}")

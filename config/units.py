@@ -130,7 +130,7 @@ def parse_reachable(text: str) -> Address:
 def _host_and_port(text: str, with_host: str) -> tuple[str, int]:
     """Return what stands before the port, and the port; ``with_host`` is the fix where there is a port alone."""
     if text.strip() not in ("", text):
-        raise InvalidValue(f"{text!r} begins or ends with a blank", f"write {text.strip()}")
+        raise InvalidValue(f"{text!r} begins or ends with whitespace", f"write {text.strip()}")
     if (protocol := _PROTOCOL.match(text)) is not None:
         spoken = "" if protocol[1].upper() == "PLAINTEXT" else " (what is spoken there, the sections tls and sasl say)"
         fix = f"leave {protocol[1]}:// out: write {protocol[2].lstrip('*') or 'host:9092'}{spoken}"
@@ -223,7 +223,7 @@ def parse_ip_numbers(written: Mapping[str, object]) -> IpNumbers:
             if not isinstance(value, str):
                 raise InvalidValue("must be a whole number")
             if ip in numbers:
-                raise InvalidValue(f"{key} stands there already, written otherwise", "write each address once")
+                raise InvalidValue(f"{key} is there already, written differently", "write each address once")
             numbers[ip] = parse_whole(value)
     wrong.raise_if_any()
     return IpNumbers(tuple(numbers.items()))

@@ -12,7 +12,9 @@ _PROXY_PROTOCOL: Final = (int.from_bytes(b"PROX", "big"), int.from_bytes(b"\r\n\
 def foreign(size: int) -> ProtocolError | None:
     """Return what a frame size above the limit really is, None if nothing is known that begins so."""
     if size >> 16 in _TLS_RECORDS:
-        return ProtocolError(Cause.TLS_ON_PLAINTEXT, "TLS where plaintext is expected")
+        return ProtocolError(Cause.TLS_ON_PLAINTEXT, "TLS on a plaintext listener")
     if size in _PROXY_PROTOCOL:
-        return ProtocolError(Cause.PROXY_PROTOCOL_NOT_ALLOWED, "a PROXY protocol header where none is allowed")
+        return ProtocolError(
+            Cause.PROXY_PROTOCOL_NOT_ALLOWED, "a PROXY protocol header, which this listener does not allow"
+        )
     return None

@@ -150,5 +150,5 @@ class FrameSplitter:
                 Cause.FRAME_TOO_LARGE, f"frame of {size} bytes, the limit is {self.limit}"
             )
         return ProtocolError(
-            Cause.FRAME_TOO_SHORT, f"frame size {size}, the shortest frame here has {self._least} bytes"
+            Cause.FRAME_TOO_SHORT, f"frame size {size}, the shortest possible frame has {self._least} bytes"
         )

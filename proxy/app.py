@@ -205,7 +205,7 @@ class App:
     async def _stop(self) -> int:
         """Be not ready for a while, then take nobody, then finish; the admin port says so to the end."""
         log.info("stopping", delay_s=self._delay_s, drain_s=self._settings.drain.timeout_s)
-        self._finishing = spawn(self._finish(), "finish what is in flight")
+        self._finishing = spawn(self._finish(), "finish requests in flight")
         if self._hurried:
             self._finishing.cancel()
         await asyncio.wait((self._finishing,))

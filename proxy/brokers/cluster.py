@@ -159,7 +159,7 @@ class Cluster:
             log.info("broker reachable again", broker=broker.node_id, address=str(broker))
         elif error is not None and broker.reachable:
             log.error(
-                "broker unreachable: its connections are closed, those to others go on",
+                "broker unreachable: its connections are closed, those to other brokers continue",
                 broker=broker.node_id,
                 address=str(broker),
                 error=describe(error),
@@ -245,7 +245,8 @@ class Cluster:
             log.info("cluster known", cluster=self.name, brokers=sorted(self.brokers))
         elif self.error is not None:
             log.info(
-                "cluster there; without a login for the proxy, clients' answers say which brokers", cluster=self.name
+                "cluster reachable; the proxy has no login, so it learns the brokers from clients' responses",
+                cluster=self.name,
             )
         self.error = None
 

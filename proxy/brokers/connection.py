@@ -31,7 +31,7 @@ class BrokerConnection:
         head = await self._reader.readexactly(RESPONSE_HEAD.size)
         size, correlation_id = RESPONSE_HEAD.unpack(head)
         if not 4 <= size <= _MAX_ANSWER_BYTES or correlation_id != self._asked:
-            raise ConnectionError("does not answer as a Kafka broker: is this a listener without TLS?")
+            raise ConnectionError("does not respond like a Kafka broker: is this a listener without TLS?")
         return head + await self._reader.readexactly(size - 4)
 
     @property
@@ -83,7 +83,7 @@ async def open_transport(
         if context is None:
             raise
         raise ConnectionResetError(  # asyncio's own has no text
-            "closed the connection during the TLS handshake: is TLS spoken there, or a client certificate demanded?"
+            "closed the connection during the TLS handshake: does it speak TLS, or require a client certificate?"
         ) from error
     except ValueError as error:  # UnicodeError: a name that IDNA cannot encode, such as one with an empty label
         if isinstance(error, OSError):  # as the error of a certificate is, too

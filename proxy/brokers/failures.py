@@ -50,7 +50,7 @@ def describe(error: BaseException, fixes: Fixes = OF_SLUICE) -> str:
             return _of_tls(error, fixes)
         case EOFError():
             return (
-                "closed the connection without an answer: does this listener demand TLS, a client certificate or SASL?"
+                "closed the connection without a response: does the listener require TLS, a client certificate or SASL?"
             )
         case socket.gaierror():
             return f"{error}: correct the name, or what resolves it here"

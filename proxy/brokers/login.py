@@ -66,11 +66,11 @@ async def log_in(connection: BrokerConnection, mechanism: str, exchange: Exchang
             said = _clean(answer.error_message) or "no reason given"
             raise LoginError(f"refused the login of {who} by {mechanism}: {said}")
         if answer.error_code:
-            raise LoginError(f"broke off the login of {who} by {mechanism} with error {answer.error_code}")
+            raise LoginError(f"ended the login of {who} by {mechanism} with error {answer.error_code}")
         await _receive(exchange, answer.token, mechanism)
         if exchange.is_done():
             return
-    raise LoginError(f"does not come to an end with {mechanism}")
+    raise LoginError(f"does not complete the {mechanism} exchange")
 
 
 async def _receive(exchange: Exchange, token: bytes, mechanism: str) -> None:
@@ -79,7 +79,7 @@ async def _receive(exchange: Exchange, token: bytes, mechanism: str) -> None:
         await asyncio.to_thread(exchange.receive, token)
     except (ValueError, LookupError):  # their texts may quote the exchange
         raise LoginError(
-            f"gave an answer that {mechanism} does not accept: it has not shown that it knows this user's password"
+            f"sent a response that {mechanism} does not accept: it has not proved that it knows this user's password"
         ) from None
 
 

@@ -31,7 +31,7 @@ class SettingsFile:
             settings = await asyncio.to_thread(self._read)
         except ConfigError as error:
             for problem in error.problems[:_MAX_LOGGED]:
-                log.error("configuration not usable, what runs stays as it is", problem=str(problem))
+                log.error("configuration not usable: the settings in force stay", problem=str(problem))
             if len(error.problems) > _MAX_LOGGED:
                 log.error("configuration not usable", further_problems=len(error.problems) - _MAX_LOGGED)
             return

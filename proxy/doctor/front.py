@@ -170,7 +170,7 @@ class Front:
             self.found.fail("login", f"the broker {error}", "compare sasl.jaas.config with the brokers' users")
             raise StopError("login") from None
         except ERRORS as error:
-            self.found.broken("login", f"{who} by {mechanism}", describe(error), "see the brokers' log of that moment")
+            self.found.broken("login", f"{who} by {mechanism}", describe(error), "see the brokers' logs at that time")
             raise StopError("login") from None
         self.found.ok("login", f"{who} by {mechanism}")
 

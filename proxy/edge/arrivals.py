@@ -150,9 +150,11 @@ class Arrivals:
         if not first:
             raise LeftEarly
         if is_header(first):
-            raise ProtocolError(Cause.PROXY_PROTOCOL_NOT_ALLOWED, "a PROXY protocol header where none is allowed")
+            raise ProtocolError(
+                Cause.PROXY_PROTOCOL_NOT_ALLOWED, "a PROXY protocol header, which this listener does not allow"
+            )
         if not first.startswith(HANDSHAKE_RECORD[: len(first)]):
-            raise ProtocolError(Cause.NOT_TLS, "no TLS where TLS is expected: is the client's security.protocol right?")
+            raise ProtocolError(Cause.NOT_TLS, "plaintext on a TLS listener: is the client's security.protocol right?")
         await self._handshakes.turn()
         HANDSHAKE.set(arrival)
         arrival.taken = True

@@ -115,7 +115,7 @@ class Places:
         if host and self._numbers.get(host, 0) >= most:
             raise ProtocolError(
                 Cause.CONNECTIONS_PER_IP,
-                f"{most} connections from this address already: see limits.connections_per_ip",
+                f"this address has {most} connections already: see limits.connections_per_ip",
             )
 
     def _largest_crowd(self) -> dict[Place, None]:
@@ -133,7 +133,7 @@ class Places:
             make_room(
                 ProtocolError(
                     Cause.CONNECTIONS_BEFORE_REQUEST,
-                    "no request yet, and others need the place: see limits.connections_before_request",
+                    "sent no request yet, and its place is needed: see limits.connections_before_request",
                 )
             )
         return True

@@ -51,8 +51,8 @@ def parse(data: bytes) -> Header | None:
         return _version_2(data) if len(data) >= _V2_HEAD.size else None
     raise ProtocolError(
         Cause.PROXY_PROTOCOL_MISSING,
-        "no PROXY protocol header, which is required from this network: let the load balancer send it, "
-        "or take its network out of proxy_protocol.networks",
+        "no PROXY protocol header, and this network requires one: let the load balancer send it, "
+        "or remove its network from proxy_protocol.networks",
     )
 
 

@@ -102,7 +102,7 @@ class TokenOwners:
         if said:
             self.failures += 1
             if said != self.error:
-                log.error("owners of delegation tokens not known: their quotas do not count", error=said)
+                log.error("owners of delegation tokens unknown: their quotas are not applied", error=said)
             self.error = said
             return []
         self.error = None

@@ -135,12 +135,12 @@ class AnswerSide:
         in_flight = self._in_flight
         for size, correlation_id in heads:
             if not in_flight:
-                raise ProtocolError(Cause.UNEXPECTED_RESPONSE, f"answer {correlation_id} while nothing is in flight")
+                raise ProtocolError(Cause.UNEXPECTED_RESPONSE, f"response {correlation_id} with no request in flight")
             entry = in_flight.popleft()
             if entry[0] != correlation_id:
                 raise ProtocolError(
                     Cause.CORRELATION_MISMATCH,
-                    f"answer {correlation_id} while {entry[0]} ({entry[2].spec.name}) is due",
+                    f"response {correlation_id} while {entry[0]} ({entry[2].spec.name}) is expected",
                 )
             if entry[7] != SEEN:
                 entry[6].bytes_out += 4 + size
@@ -335,7 +335,7 @@ class AnswerSide:
             if wanted > len(held):
                 break
             if not self._in_flight:
-                raise ProtocolError(Cause.UNEXPECTED_RESPONSE, "raw SASL token while none is in flight")
+                raise ProtocolError(Cause.UNEXPECTED_RESPONSE, "raw SASL token with none in flight")
             self._in_flight.popleft()[6].bytes_out += wanted
             self._sasl.raw_answer(held[4:wanted], now_ms)
             self.write(held[:wanted])
@@ -381,5 +381,5 @@ class AnswerSide:
 def _too_long(spec: ApiSpec, size: int, limit: int) -> ProtocolError:
     return ProtocolError(
         Cause.FRAME_TOO_LARGE,
-        f"{spec} response of {size} bytes has to be held whole, and of such {limit} are the limit: limits.gathered",
+        f"{spec} response of {size} bytes has to be held in memory, and the limit is {limit}: limits.gathered",
     )

@@ -175,7 +175,7 @@ class Waits:
         elif now_ms < pair.sasl.deadline_ms:
             self._alarm = throttling.wake(self, now_ms + throttling.window_ms)
         else:
-            pair.reject(CLIENT, ProtocolError(Cause.HELD_TOO_LONG, "waits for its quota beyond its own deadline"))
+            pair.reject(CLIENT, ProtocolError(Cause.HELD_TOO_LONG, "still waits for its quota when its login ends"))
 
     def _may_go_early(self, bound: Bound, now_ms: int) -> bool:
         if self.what in (What.FETCH, What.ANSWER):

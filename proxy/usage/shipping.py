@@ -150,7 +150,7 @@ class Shipper:
             shipping, lost = self._shipping, copy(self._shipping)
             self._buffer.give_up()
             log.error(
-                "usage records lost at the stop",
+                "usage records lost at shutdown",
                 documents=shipping.dropped_documents - lost.dropped_documents,
                 rows=shipping.dropped_rows - lost.dropped_rows,
             )
@@ -209,7 +209,7 @@ class Shipper:
                 self._failed(f"{type(error).__name__}: {error}")
             else:
                 if self._shipping.error is not None:
-                    log.info("usage records are shipped again", dropped_documents=self._shipping.dropped_documents)
+                    log.info("shipping usage records again", dropped_documents=self._shipping.dropped_documents)
                 self._shipping.error = None
                 return
             await asyncio.sleep(retry_s)
@@ -217,5 +217,5 @@ class Shipper:
 
     def _failed(self, why: str) -> None:
         if self._shipping.error is None:
-            log.error("usage records cannot be shipped, they are buffered", error=why)
+            log.error("cannot ship usage records: buffering them", error=why)
         self._shipping.error = why

@@ -39,7 +39,7 @@ def _of_name(dimension: str, name: str) -> Iterator[tuple[str, str]]:
     if _QUOTING.sub("", name).casefold() in {"default", "default:true", "*"}:
         yield "is a name, and not the default", _FOR_ALL
     if name != name.strip():
-        yield "begins or ends with a blank, which is part of the name", f"write {name.strip()!r}"
+        yield "begins or ends with whitespace, which is part of the name", f"write {name.strip()!r}"
     if not name.isprintable():
         yield "holds a character that cannot be seen", "write the name anew, by hand"
     # The subject of a certificate may name a host with a wildcard, and is a user as it stands: CN=*.example.com.

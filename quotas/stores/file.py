@@ -189,7 +189,7 @@ def _kind(key: str, *, of_ip: bool) -> QuotaKind:
         owner = "a user or client-id" if of_ip else "an ip"
         raise InvalidValue(f"is a limit of {owner}", f"this entity takes {', '.join(known)}", of_key=True)
     if key in _DIMENSIONS:
-        raise InvalidValue("says whom the quota is for", f"write it as entity: {{{key}: ...}}", of_key=True)
+        raise InvalidValue("says who the quota is for", f"write it as entity: {{{key}: ...}}", of_key=True)
     raise InvalidValue("unknown limit", suggestion(key, ["entity", *known]), of_key=True)
 
 

@@ -79,9 +79,10 @@ def test_requested_needs_no_rules(file: Path) -> None:
             (":9:7: listeners[0].tls.client_ca: is missing; "
             "client_authentication: required needs the authorities to verify by")]),
         ("      client_authentication: required\n", "", [
-            (":11:18: listeners[0].tls.client_ca: has no effect: clients are asked for no certificate; "
+            (":11:18: listeners[0].tls.client_ca: has no effect: clients are not asked for a certificate; "
             "write client_authentication: required"),
-            (":12:32: listeners[0].tls.principal_mapping_rules: has no effect: clients are asked for no certificate; "
+            (":12:32: listeners[0].tls.principal_mapping_rules: has no effect: "
+             "clients are not asked for a certificate; "
             "write client_authentication: required")]),
         ("client_authentication: required", "client_authentication: require", [
             ":11:30: listeners[0].tls.client_authentication: 'require' is not known; did you mean required?"]),

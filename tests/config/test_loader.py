@@ -130,7 +130,7 @@ def test_what_is_wrong_with_the_limits_of_addresses_and_buffers(file: Path) -> N
         "connections_per_ip_overrides.ab.cd: 'ab.cd' is not an IP address; host names are not looked up here",
         "connections_per_ip_overrides.10.0.0.1: 'x' is not a whole number; write digits only, without a leading zero",
         "connections_per_ip_overrides.10.0.0.2: must be a whole number",
-        "connections_per_ip_overrides.0::1: 0::1 stands there already, written otherwise; write each address once",
+        "connections_per_ip_overrides.0::1: 0::1 is there already, written differently; write each address once",
         "socket_send_buffer: 0 is too small; write a size, or -1 for what the kernel chooses",
         "socket_receive_buffer: '-2' is not a size; write it like 10MiB, 10MB or 10485760",
     ]
@@ -192,7 +192,7 @@ def test_windows_are_those_that_usage_records_can_say(file: Path, window: str, p
         ('["127.0.0.1:19092", "[::1]:19093"]', "b:1", [
             ":1:34: cluster.bootstrap: must be a list; begin each item with `- `, or put [ ] around them"]),
         ('["127.0.0.1:19092", "[::1]:19093"]', '"b:1, c:2"', [
-            ':1:34: cluster.bootstrap: must be a list, and is one text; write ["b:1", "c:2"]']),
+            ':1:34: cluster.bootstrap: must be a list, not a single text; write ["b:1", "c:2"]']),
         ('"127.0.0.1:9092"', '[":9092"]', [
             ":3:25: listeners[0].bind: must be an address to bind; write it like 127.0.0.1:9092"]),
         ('"127.0.0.1:19092"', '"${BROKER}:9092"', [
@@ -202,10 +202,10 @@ def test_windows_are_those_that_usage_records_can_say(file: Path, window: str, p
             (":3:54: listeners[0].advertise: '{{ host }}' is not a host name or an IP address; "
             "no variables are expanded: write the value itself")]),
         ("{store: {type: file, path: quotas.yaml}}", "\n  - {entity: {user: a}, producer_byte_rate: 1MiB}", [
-            (":5:3: quotas: is a list, and must be a section; "
+            (":5:3: quotas: must be a section, not a list; "
             "write quotas into a file of their own, and its name as quotas.store.path")]),
         ("{store: {type: file, path: quotas.yaml}}", "{store: [], mode: off}", [
-            ":4:17: quotas.store: is a list, and must be a section; it takes type, path"]),
+            ":4:17: quotas.store: must be a section, not a list; it takes type, path"]),
         ("name: demo", "name: ", [":1:11: cluster.name: has no value; write a name, or leave the key out"]),
         ("path: quotas.yaml", "path: {}", [
             ":4:36: quotas.store.path: must be a path; write it like tls/key.pem"]),
@@ -232,7 +232,7 @@ def test_an_empty_configuration(file: Path) -> None:
 
 def test_a_quota_file_is_no_configuration(file: Path) -> None:
     assert problems(file, "quotas:\n  - {entity: {user: a}, producer_byte_rate: 1MiB}\n") == [
-        ":1:1: is a quota file, and no configuration; name it in quotas.store.path of a configuration"
+        ":1:1: is a quota file, not a configuration; name it in quotas.store.path of a configuration"
     ]
 
 

@@ -227,7 +227,7 @@ def read_response(case: Case) -> Facts:
         return {"frame": "still waiting for bytes"}
     due = case.get("expected_correlation_id", heads[0][1])
     if heads[0][1] != due:
-        raise ProtocolError(Cause.CORRELATION_MISMATCH, f"answer {heads[0][1]} while {due} is due")
+        raise ProtocolError(Cause.CORRELATION_MISMATCH, f"response {heads[0][1]} while {due} is expected")
     spec = SPECS[key_version(case["api_key"], case["api_version"])]
     if spec.api_key == API_VERSIONS:
         intersect(frame, spec, advertised_limits())

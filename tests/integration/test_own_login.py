@@ -84,7 +84,7 @@ def test_refusals_say_what_to_do(secure: SecureCluster, tmp_path: Path) -> None:
     wrongs: list[tuple[str, dict[str, Any], str]] = [
         (SASL, {"sasl": {**login, "password_file": str(wrong)}}, f"refused the login of user {PROXY_USER} by SCRAM"),
         (SASL_TLS, {"tls": {}}, "not signed by an authority that is trusted here: name that authority in tls.ca"),
-        (SASL_TLS, {"tls": None}, "demand TLS, a client certificate or SASL?"),
+        (SASL_TLS, {"tls": None}, "require TLS, a client certificate or SASL?"),
         (SASL, {"tls": {"ca": secure.authority.certificate}}, "closed the connection during the TLS handshake"),
         (MTLS, {"tls": {"ca": secure.authority.certificate}}, "set tls.certificate and tls.key"),
     ]
@@ -104,7 +104,7 @@ def test_without_a_login_a_broker_that_demands_sasl_is_there_and_no_more(secure:
 
     assert run(route(secure, SASL, sasl=None), seen) == (None, [])
     why, _ = run(route(secure, SASL, sasl=None), seen, demands_sasl=False)
-    assert "demand TLS, a client certificate or SASL?" in str(why)
+    assert "require TLS, a client certificate or SASL?" in str(why)
 
 
 def test_owners_of_delegation_tokens(secure: SecureCluster) -> None:

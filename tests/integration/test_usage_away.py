@@ -192,7 +192,7 @@ def test_a_minute_without_the_topic(cluster: KafkaCluster, usage_cluster: KafkaC
         dropped = {each.topic: each.dropped() for each in (roomy, tight)}
         assert roomy.process.stop() == tight.process.stop() == 0
         lines = tight.process.logs()  # each of them JSON: no library writes past the log
-    assert sum(line["event"] == "usage records cannot be shipped, they are buffered" for line in lines) == 1
+    assert sum(line["event"] == "cannot ship usage records: buffering them" for line in lines) == 1
 
     found = once(documents(usage_cluster.bootstrap, roomy.topic))
     assert (missing(found), dropped[roomy.topic]) == (0, (0, 0))

@@ -205,7 +205,7 @@ async def test_every_job_goes_on_after_its_fault(tmp_path: Path, pki: Pki, monke
 ENDS = {
     "stop": signal.SIGTERM,
     "load files again": signal.SIGHUP,
-    "finish what is in flight": signal.SIGTERM,
+    "finish requests in flight": signal.SIGTERM,
     "close a listener": signal.SIGTERM,
     "drain a session": signal.SIGTERM,
     "cut a session off": signal.SIGTERM,
@@ -220,7 +220,7 @@ async def test_it_ends_well_whatever_fails_at_the_end(
 ) -> None:
     async with fake_broker() as one, program(tmp_path, one) as running, client(running.port) as stuck:
         await stuck.ask(list_offsets(1))
-        one.silent = where in ("cut a session off", "finish what is in flight")
+        one.silent = where in ("cut a session off", "finish requests in flight")
         stuck.writer.write(list_offsets(2))
         sabotage = Sabotage(monkeypatch, where)
         os.kill(os.getpid(), ENDS[where])

@@ -148,8 +148,8 @@ async def test_a_host_name_need_not_be_verified_but_the_authority_always(certifi
 
 async def test_tls_and_plaintext_do_not_meet(certificates: Certificates) -> None:
     async with secure_broker() as plain, secure_broker(context=certificates.broker()) as broker:
-        assert "is TLS spoken there" in await refused(cluster_of(plain.port, tls=BrokerTls(ca=certificates.ca)))
-        assert "demand TLS, a client certificate or SASL?" in await refused(cluster_of(broker.port))
+        assert "does it speak TLS" in await refused(cluster_of(plain.port, tls=BrokerTls(ca=certificates.ca)))
+        assert "require TLS, a client certificate or SASL?" in await refused(cluster_of(broker.port))
 
 
 async def test_a_client_certificate_is_shown_where_it_is_demanded(certificates: Certificates) -> None:
@@ -273,14 +273,14 @@ async def test_without_a_login_brokers_that_demand_sasl_are_only_asked_whether_t
             await cluster.refresh()
         assert (cluster.why_not_ready, cluster.brokers, cluster.can_ask) == (None, {}, False)
         assert broker.asked == [API_VERSIONS] * 2
-        assert [line["event"].partition(";")[0] for line in logs] == ["cluster there"]
+        assert [line["event"].partition(";")[0] for line in logs] == ["cluster reachable"]
     assert "[Errno 111]" in await refused(cluster)
     assert cluster.why_not_ready == cluster.error
 
 
 async def test_brokers_that_demand_sasl_unexpectedly_are_named() -> None:
     async with secure_broker(password=PASSWORD) as broker:
-        assert "does this listener demand TLS, a client certificate or SASL?" in await refused(cluster_of(broker.port))
+        assert "does the listener require TLS, a client certificate or SASL?" in await refused(cluster_of(broker.port))
 
 
 # ------------------------------------------------------------------------------------------ names that are none, probes

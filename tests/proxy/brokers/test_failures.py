@@ -19,7 +19,7 @@ def tls_error(reason: str) -> ssl.SSLError:
     ("error", "said"),
     [
         (TimeoutError(), "no answer in time"),
-        (EOFError(), "does this listener demand TLS, a client certificate or SASL?"),
+        (EOFError(), "does the listener require TLS, a client certificate or SASL?"),
         (ConnectionResetError(), "ConnectionResetError"),
         (ConnectionError("as it is"), "as it is"),
         (

@@ -121,7 +121,7 @@ NO_WILDCARDS = (
     "is a name as it stands: Kafka's quotas know no wildcards; write a quota for each name, or {default: true}"
 )
 NO_VARIABLES = "is a name as it stands; no variables are expanded: write the value itself"
-WITH_BLANK = "begins or ends with a blank, which is part of the name; write 'app'"
+WITH_BLANK = "begins or ends with whitespace, which is part of the name; write 'app'"
 
 
 @pytest.mark.parametrize("dimension", ["user", "client-id"])
@@ -300,7 +300,7 @@ def test_an_empty_file_is_not_an_empty_list(file: Path) -> None:
         ("quotas:\n  - {entity: {user: [a, b]}, producer_byte_rate: 1MB}\n", [
             ":2:21: quotas[0].entity.user: must be one name; write a quota for each"]),
         ("quotas:\n  - {entity: {client-id: a}, user: b, producer_byte_rate: 1MB}\n", [
-            ":2:30: quotas[0].user: says whom the quota is for; write it as entity: {user: ...}"]),
+            ":2:30: quotas[0].user: says who the quota is for; write it as entity: {user: ...}"]),
         ('quotas:\n  - {entity: {user: a}, producer_byte_rate: "${RATE}"}\n', [
             (":2:45: quotas[0].producer_byte_rate: '${RATE}' is not a size; "
             "no variables are expanded: write the value itself")]),
