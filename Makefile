@@ -5,9 +5,10 @@ BIN    := $(VENV)/bin
 PACKAGES := proxy protocol quotas config analysis tests bench deploy
 UNIT := -m 'not integration and not matrix and not spark'
 OF_ANALYSIS := tests/analysis tests/bench
+PYTHONS := 3.12 3.13
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit coverage test-analysis test-integration test-all lint format bench bench-analysis table dist docs clean
+.PHONY: help setup demo test test-unit coverage test-analysis test-pythons test-integration test-all lint format bench bench-analysis table dist docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -47,9 +48,16 @@ test-analysis: setup  ## those of the analysis and the benchmarks, with Spark
 test-integration: setup  ## one of each kind against real brokers
 	$(BIN)/pytest --durations=25 -m 'integration and not matrix'
 
+test-pythons:  ## test-unit on the other versions of Python that pyproject.toml names, as far as they are there
+	@for version in $(PYTHONS); do \
+		if python$$version --version 2>/dev/null; then \
+			$(MAKE) test-unit PYTHON=python$$version VENV=.venv-$$version || exit 1; \
+		else echo "no python$$version here"; fi; \
+	done
+
 test: setup lint test-unit test-analysis test-integration  ## everything
 
-test-all: test  ## and other examples of the unit tests, and the whole matrix of clients, brokers and long runs
+test-all: test test-pythons  ## and other examples of the unit tests, and the whole matrix of clients, brokers and long runs
 	$(BIN)/pytest -n auto $(UNIT) --hypothesis-profile=explore
 	$(BIN)/pytest -m matrix
 
@@ -71,4 +79,4 @@ docs: $(VENV)/.installed  ## rewrite the tables of docs/configuration.md from th
 	$(BIN)/python -m config.reference
 
 clean:  ## what the commands above made, but not the jar cache
-	rm -rf $(VENV) build dist bench/bin .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
+	rm -rf $(VENV) $(PYTHONS:%=.venv-%) build dist bench/bin .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

@@ -45,7 +45,7 @@ from proxy.runtime.lag import watch as watch_lag
 from proxy.runtime.slices import in_slices
 from proxy.runtime.tasks import AFTER_FAULT_S, attempt, every, later, on_loop_error, on_signal, spawn
 from proxy.runtime.turns import Turns
-from proxy.session.in_flight import Rules
+from proxy.session.rules import Rules
 from proxy.session.serving import Served, serve
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling

@@ -1,8 +1,8 @@
 """Whether what a client says first is Kafka: nothing is spent on it before, no session and no broker."""
 
 from protocol.frames import REQUEST_HEAD, FrameSplitter
-from proxy.session.in_flight import Rules
 from proxy.session.request_side import GSSAPI_TOKEN
+from proxy.session.rules import Rules
 from proxy.session.serving import API_VERSIONS_KEY
 
 

@@ -26,8 +26,9 @@ from proxy.edge.transports import BrokerEnd, ClientEnd
 from proxy.identity.sasl import SaslRules
 from proxy.runtime.clock import now_ms
 from proxy.runtime.tasks import AFTER_FAULT_S, later, spawn
-from proxy.session.in_flight import CLIENT, Rules
+from proxy.session.rules import Rules
 from proxy.session.session import Session
+from proxy.session.wires import CLIENT
 from proxy.usage.meters import ListenerMeters
 from quotas.entities import ANONYMOUS
 

@@ -14,8 +14,8 @@ from proxy.edge.kernel import LOST, Options, Tcp, bound_receive_buffer, keep_ali
 from proxy.runtime.clock import now_ms
 from proxy.runtime.faults import contained, note
 from proxy.runtime.tasks import later
-from proxy.session.in_flight import BROKER, CLIENT
 from proxy.session.session import Session
+from proxy.session.wires import BROKER, CLIENT
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

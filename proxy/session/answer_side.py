@@ -17,12 +17,13 @@ from protocol.overlay import ADDRESSES_FIRST, RECORDS
 from protocol.rewriting import Rewriting
 from protocol.sasl import raw_token_end
 from protocol.table import WALK, ApiSpec
-from proxy.session.in_flight import SEEN, Entry, InFlight, Wire
+from proxy.session.in_flight import ACTIONS, API, CAME_MS, CORRELATION_ID, METER, SEEN, Entry, InFlight
 from proxy.session.pair import Pair
 from proxy.session.reasons import RAW_TOKENS, THROTTLED, UNTIL_ANSWERED
 from proxy.session.request_side import RequestSide
 from proxy.session.serving import AUTHENTICATED, CHARGE, NEGOTIATE, PROVES, REWRITE, TELL
 from proxy.session.waits import Waits
+from proxy.session.wires import Wire
 from proxy.usage.meters import Meter
 from quotas.engine import Bound
 
@@ -118,13 +119,12 @@ class AnswerSide:
         position = 0
         while end - position >= RESPONSE_HEAD.size and in_flight:
             size, correlation_id = _unpack(data, position)
-            entry = in_flight[0]
-            if entry[1] or entry[0] != correlation_id or not _LEAST_BYTES <= size <= limit:
+            due, actions, _, _, _, _, meter, came_ms = in_flight[0]
+            if actions or due != correlation_id or not _LEAST_BYTES <= size <= limit:
                 break
             in_flight.popleft()
-            meter = entry[6]
             meter.bytes_out += 4 + size
-            meter.request_time_ms += now_ms - entry[7]
+            meter.request_time_ms += now_ms - came_ms
             position += 4 + size
         return position
 
@@ -137,15 +137,15 @@ class AnswerSide:
             if not in_flight:
                 raise ProtocolError(Cause.UNEXPECTED_RESPONSE, f"response {correlation_id} with no request in flight")
             entry = in_flight.popleft()
-            if entry[0] != correlation_id:
+            if entry[CORRELATION_ID] != correlation_id:
                 raise ProtocolError(
                     Cause.CORRELATION_MISMATCH,
-                    f"response {correlation_id} while {entry[0]} ({entry[2].spec.name}) is expected",
+                    f"response {correlation_id} while {entry[CORRELATION_ID]} ({entry[API].spec.name}) is expected",
                 )
-            if entry[7] != SEEN:
-                entry[6].bytes_out += 4 + size
-                entry[6].request_time_ms += now_ms - entry[7]
-            if entry[1]:
+            if entry[CAME_MS] != SEEN:
+                entry[METER].bytes_out += 4 + size
+                entry[METER].request_time_ms += now_ms - entry[CAME_MS]
+            if entry[ACTIONS]:
                 start = self._act_on(entry, chunk, start, position, size, now_ms)
                 if start < 0:
                     return
@@ -305,7 +305,7 @@ class AnswerSide:
         return splice(frame, located, told_ms, self._advertise(located.endpoints))
 
     def _hold(self, entry: Entry, chunk: bytes, start: int, position: int, wanted: int) -> int:
-        self._in_flight.appendleft((*entry[:7], SEEN))
+        self._in_flight.appendleft((*entry[:CAME_MS], SEEN))
         self._write(chunk, start, position)
         self.splitter.hold(chunk, position, wanted)
         return -1
@@ -336,7 +336,7 @@ class AnswerSide:
                 break
             if not self._in_flight:
                 raise ProtocolError(Cause.UNEXPECTED_RESPONSE, "raw SASL token with none in flight")
-            self._in_flight.popleft()[6].bytes_out += wanted
+            self._in_flight.popleft()[METER].bytes_out += wanted
             self._sasl.raw_answer(held[4:wanted], now_ms)
             self.write(held[:wanted])
             held = held[wanted:]

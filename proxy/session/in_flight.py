@@ -1,21 +1,23 @@
-"""What the two sides of a session share: the requests in flight, the wires, and the rules of the worker."""
+"""Requests forwarded and not yet answered, as the two sides of a session share them."""
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Final
 
-from protocol.errors import Cause, ProtocolError
 from protocol.sasl import SASL_AUTHENTICATE
 from protocol.table import SPECS, key_version
-from proxy.session.serving import Served
-from proxy.session.throttling import Throttling
+from proxy.session.serving import TELL, Served
 from proxy.usage.meters import Meter
-from quotas.engine import Bound, Engine
+from quotas.engine import Bound
 
 # correlation id · what the answer needs (serving) · how the version is served · throttle time of the
 # request · when that is over · what the answer is charged to · whose use it is · when the request came, or SEEN.
 # A tuple, because one is made for every request.
 Entry = tuple[int, int, Served, int, int, Bound | None, Meter, int]
+CORRELATION_ID: Final = 0
+ACTIONS: Final = 1
+API: Final = 2
+METER: Final = 6
+CAME_MS: Final = 7
 SEEN = -1
 """The answer has begun to come, and has been counted."""
 InFlight = deque[Entry]
@@ -24,89 +26,16 @@ InFlight = deque[Entry]
 RAW_TOKEN = Served(SPECS[key_version(SASL_AUTHENTICATE, 0)], on_request=0, on_answer=0, delayed=False)
 """How a SASL token without a header (SaslHandshake v0) stands here; its answer has none either."""
 
-CLIENT, BROKER = "client", "broker"
+
+def expect(
+    correlation_id: int, api: Served, meter: Meter, now_ms: int, bound: Bound | None = None, throttle_ms: int = 0
+) -> Entry:
+    """Return what the answer to a request is to be met with; with ``throttle_ms``, which it is to tell."""
+    actions = api.on_answer | TELL if throttle_ms else api.on_answer
+    return (correlation_id, actions, api, throttle_ms, now_ms + throttle_ms, bound, meter, now_ms)
 
 
-class Wire(Protocol):
-    """One end of a connection, as asyncio's transports have it."""
-
-    def write(self, data: bytes) -> None: ...
-    def pause_reading(self) -> None: ...
-    def resume_reading(self) -> None: ...
-    def close(self) -> None: ...
-    def abort(self) -> None: ...
-
-
-class ClientWire(Wire, Protocol):
-    """A client's end."""
-
-    def bound_receive_buffer(self) -> None: ...
-
-
-class Rules:
-    """What all sessions of a worker share; set once, read on the hot path."""
-
-    __slots__ = (
-        "advertised",
-        "clock",
-        "engine",
-        "find_coordinator_limit",
-        "gathered_limit",
-        "later",
-        "on_rejected",
-        "protected_topics",
-        "request_limit",
-        "response_limit",
-        "served",
-        "served_before_authentication",
-        "throttling",
-        "unauthenticated_request_limit",
-    )
-
-    def __init__(
-        self,
-        *,
-        engine: Engine,
-        throttling: Throttling,
-        served: dict[int, Served],
-        served_before_authentication: dict[int, Served],
-        advertised: Mapping[int, tuple[int, int]],
-        request_limit: int,
-        unauthenticated_request_limit: int,
-        response_limit: int,
-        find_coordinator_limit: int,
-        gathered_limit: int,
-        clock: Callable[[], int],
-        on_rejected: Callable[[str, ProtocolError, str], None],
-        later: Callable[[Callable[[], None]], None],
-        protected_topics: frozenset[bytes] = frozenset(),
-    ) -> None:
-        self.engine = engine
-        self.throttling = throttling
-        self.served = served
-        self.served_before_authentication = served_before_authentication
-        self.advertised = advertised
-        """Version range by api key: what ApiVersions answers are cut down to."""
-        self.request_limit = request_limit
-        self.unauthenticated_request_limit = unauthenticated_request_limit
-        self.response_limit = response_limit
-        self.find_coordinator_limit = find_coordinator_limit
-        self.gathered_limit = gathered_limit
-        """Of answers that are held in memory whole; those with records have ``response_limit`` alone."""
-        self.clock = clock
-        self.on_rejected = on_rejected
-        """(side, error, peer): a side broke the protocol and its session is closed."""
-        self.later = later
-        """Calls back when others have had their turn (``Turns``): nothing long is done at once."""
-        self.protected_topics = protected_topics
-        """Nobody produces to them through the proxy."""
-
-    def unserved(self, key_version: int) -> ProtocolError:
-        """Return why an API version that is not in the table is refused."""
-        api_key, api_version = key_version >> 16, key_version & 0xFFFF
-        cause = Cause.UNSUPPORTED_VERSION if api_key in self.advertised else Cause.UNKNOWN_API
-        return ProtocolError(cause, f"api key {api_key} version {api_version} is not served")
-
-
-def dropped(data: bytes) -> None:
-    """Take bytes for a connection that is gone."""
+def tell(entry: Entry, throttle_ms: int, now_ms: int) -> Entry:
+    """Return ``entry`` with a throttle time that its answer is to tell."""
+    correlation_id, actions, api, _, _, bound, meter, came_ms = entry
+    return (correlation_id, actions | TELL, api, throttle_ms, now_ms + throttle_ms, bound, meter, came_ms)

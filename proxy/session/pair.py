@@ -4,7 +4,8 @@ from typing import Protocol
 
 from protocol.errors import ProtocolError
 from proxy.identity.sasl import SaslObserver
-from proxy.session.in_flight import ClientWire, Rules
+from proxy.session.rules import Rules
+from proxy.session.wires import ClientWire
 from proxy.usage.meters import Meter
 from quotas.engine import Bound
 

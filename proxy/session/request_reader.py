@@ -11,11 +11,11 @@ from protocol.frames import REQUEST_HEAD, FrameSplitter, Head
 from protocol.headers import fetch_limits_offset, has_fetch_limits, produce_acks, request_body_offset
 from proxy.runtime.names import client_id
 from proxy.session.body import COMING_MS, Body
-from proxy.session.in_flight import InFlight
+from proxy.session.in_flight import ACTIONS, InFlight, expect
 from proxy.session.pair import Pair
 from proxy.session.reasons import ANSWERING, IN_LINE, TURN
 from proxy.session.request_prefix import AFTER_CORRELATION_ID, MAX_KEPT_BYTES, MORE, RequestPrefix
-from proxy.session.serving import AUTHENTICATE, CHARGE, COORDINATE, FETCH, FETCH_KEY, LOOK_UP, PRODUCE, TELL, Served
+from proxy.session.serving import AUTHENTICATE, CHARGE, COORDINATE, FETCH, FETCH_KEY, LOOK_UP, PRODUCE, Served
 from proxy.session.waits import Waits, What
 from proxy.usage.meters import NOBODY, ListenerMeters
 from quotas.engine import Bound
@@ -105,7 +105,7 @@ class RequestReader:
         api.requests += 1
         self._meter.other_requests += 1
         self._meter.other_bytes += 4 + head[0]
-        self._in_flight.append((head[2], api.on_answer, api, 0, 0, bound, self._meter, now_ms))
+        self._in_flight.append(expect(head[2], api, self._meter, now_ms, bound))
 
     def _find_meter(self, api: Served, chunk: bytes, position: int, head: Head) -> bool:
         """Find the meter of a client-id that the last request did not have; False if it is not all there.
@@ -213,8 +213,7 @@ class RequestReader:
             throttle_ms = self._pair.throttle(bound, meter, throttle_ms, now_ms)
         entry = None
         if not acks_0:  # with acks=0 no answer comes: the mute is all there is
-            actions = api.on_answer | TELL if throttle_ms else api.on_answer
-            entry = (correlation_id, actions, api, throttle_ms, now_ms + throttle_ms, bound, meter, now_ms)
+            entry = expect(correlation_id, api, meter, now_ms, bound, throttle_ms)
             self._in_flight.append(entry)
         else:
             self._unanswered += 1  # no answer bounds how many of them come at once: a chunk has room for 10,000
@@ -239,7 +238,7 @@ class RequestReader:
             lowers = has_fetch_limits(api.spec)
             min_bytes, max_bytes = _LIMITS.unpack_from(chunk, field) if lowers else (0, _INT32_MAX)
             if min_bytes > max_bytes or not self._waits.grant_whole(bound, max(max_bytes, 0), now_ms):
-                if any(entry[1] & CHARGE for entry in self._in_flight):
+                if any(entry[ACTIONS] & CHARGE for entry in self._in_flight):
                     return self._wait(chunk, position, ANSWERING)  # one at a time, so that pipelining gains nothing
                 if not self._waits.ask(What.FETCH, bound, meter, 0, now_ms):
                     return self._wait(chunk, position, IN_LINE)

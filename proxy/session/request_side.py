@@ -13,7 +13,7 @@ from protocol.frames import REQUEST_HEAD, Head
 from protocol.sasl import raw_token_end
 from proxy.identity.sasl import State
 from proxy.session.body import Body
-from proxy.session.in_flight import RAW_TOKEN, InFlight, Wire, dropped
+from proxy.session.in_flight import API, METER, RAW_TOKEN, InFlight, expect, tell
 from proxy.session.pair import Pair
 from proxy.session.protected_topics import Guard
 from proxy.session.reasons import (
@@ -27,8 +27,9 @@ from proxy.session.reasons import (
 )
 from proxy.session.request_prefix import AFTER_CORRELATION_ID, NONE
 from proxy.session.request_reader import ACKS_0, RequestReader
-from proxy.session.serving import API_VERSIONS_KEY, PRODUCE, TELL
+from proxy.session.serving import API_VERSIONS_KEY, PRODUCE
 from proxy.session.waits import Waits, What
+from proxy.session.wires import Wire, dropped
 from proxy.usage.meters import ListenerMeters
 
 MAX_IN_FLIGHT = 1024
@@ -169,9 +170,9 @@ class RequestSide(RequestReader):
     def _begin_body(self, missing: int) -> None:
         """Count the last request, of which so much is still to come, as far as it has come."""
         entry = self._in_flight[-1]
-        charged = entry[2].on_request == PRODUCE and not self.restricted
+        charged = entry[API].on_request == PRODUCE and not self.restricted
         bound = self._produce_prefix.bound if charged else None
-        self._body = Body(entry[6], bound, None if bound is None else bound.mark, entry)
+        self._body = Body(entry[METER], bound, None if bound is None else bound.mark, entry)
         self._body.count(-missing)
 
     def _came(self, size: int, now_ms: int, *, finished: bool) -> None:
@@ -202,10 +203,7 @@ class RequestSide(RequestReader):
         """Let the answer to a request that was charged as it came tell its throttle time."""
         if not throttle_ms or body.entry is None or self._in_flight[-1] is not body.entry:
             return
-        correlation_id, actions, api, _, _, bound, meter, came_ms = body.entry
-        self._in_flight[-1] = (
-            correlation_id, actions | TELL, api, throttle_ms, now_ms + throttle_ms, bound, meter, came_ms,
-        )  # fmt: skip
+        self._in_flight[-1] = tell(body.entry, throttle_ms, now_ms)
 
     def _take(self, data: bytes, now_ms: int) -> None:
         """Take the frames of a chunk, from where the splitter says the first one begins; of very many some later."""
@@ -312,7 +310,7 @@ class RequestSide(RequestReader):
                 break
             sasl.raw_request(held[4:wanted])
             self._meter.other_bytes += wanted
-            self._in_flight.append((0, 0, RAW_TOKEN, 0, 0, None, self._meter, now_ms))
+            self._in_flight.append(expect(0, RAW_TOKEN, self._meter, now_ms))
             self.write(held[:wanted])
             held = held[wanted:]
             wanted = 0

@@ -12,7 +12,7 @@ from protocol.errors import Cause, ProtocolError
 from proxy.identity.sasl import SaslObserver, SaslRules
 from proxy.runtime.faults import contained
 from proxy.session.answer_side import Advertise, AnswerSide
-from proxy.session.in_flight import BROKER, CLIENT, ClientWire, InFlight, Rules, Wire, dropped
+from proxy.session.in_flight import InFlight
 from proxy.session.reasons import (
     ANSWERING,
     BACKPRESSURE,
@@ -28,8 +28,10 @@ from proxy.session.reasons import (
     UNTAKEN,
 )
 from proxy.session.request_side import MAX_IN_FLIGHT, RequestSide
+from proxy.session.rules import Rules
 from proxy.session.throttling import Alarm
 from proxy.session.waits import Waits, What
+from proxy.session.wires import BROKER, CLIENT, ClientWire, Wire, dropped
 from proxy.usage.meters import ListenerMeters, Meter
 from quotas.engine import Bound
 from quotas.kinds import QuotaKind

@@ -10,9 +10,9 @@ from enum import IntEnum
 from protocol.errors import Cause, ProtocolError
 from proxy.runtime.clock import NEVER_MS
 from proxy.runtime.faults import contained
-from proxy.session.in_flight import CLIENT
 from proxy.session.pair import Pair
 from proxy.session.throttling import Alarm, Throttling
+from proxy.session.wires import CLIENT
 from proxy.usage.meters import Meter
 from quotas.engine import Bound
 from quotas.line import Place

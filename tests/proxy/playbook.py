@@ -8,7 +8,7 @@ from protocol.errors import ProtocolError
 from protocol.locator import Endpoint
 from proxy.identity.mechanisms.known import Mechanisms
 from proxy.identity.sasl import SaslRules
-from proxy.session.in_flight import Rules
+from proxy.session.rules import Rules
 from proxy.session.serving import serve
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling, Timer

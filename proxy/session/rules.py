@@ -1,0 +1,73 @@
+"""What all sessions of a worker share."""
+
+from collections.abc import Callable, Mapping
+
+from protocol.errors import Cause, ProtocolError
+from proxy.session.serving import Served
+from proxy.session.throttling import Throttling
+from quotas.engine import Engine
+
+
+class Rules:
+    """What all sessions of a worker share; set once, read on the hot path."""
+
+    __slots__ = (
+        "advertised",
+        "clock",
+        "engine",
+        "find_coordinator_limit",
+        "gathered_limit",
+        "later",
+        "on_rejected",
+        "protected_topics",
+        "request_limit",
+        "response_limit",
+        "served",
+        "served_before_authentication",
+        "throttling",
+        "unauthenticated_request_limit",
+    )
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        throttling: Throttling,
+        served: dict[int, Served],
+        served_before_authentication: dict[int, Served],
+        advertised: Mapping[int, tuple[int, int]],
+        request_limit: int,
+        unauthenticated_request_limit: int,
+        response_limit: int,
+        find_coordinator_limit: int,
+        gathered_limit: int,
+        clock: Callable[[], int],
+        on_rejected: Callable[[str, ProtocolError, str], None],
+        later: Callable[[Callable[[], None]], None],
+        protected_topics: frozenset[bytes] = frozenset(),
+    ) -> None:
+        self.engine = engine
+        self.throttling = throttling
+        self.served = served
+        self.served_before_authentication = served_before_authentication
+        self.advertised = advertised
+        """Version range by api key: what ApiVersions answers are cut down to."""
+        self.request_limit = request_limit
+        self.unauthenticated_request_limit = unauthenticated_request_limit
+        self.response_limit = response_limit
+        self.find_coordinator_limit = find_coordinator_limit
+        self.gathered_limit = gathered_limit
+        """Of answers that are held in memory whole; those with records have ``response_limit`` alone."""
+        self.clock = clock
+        self.on_rejected = on_rejected
+        """(side, error, peer): a side broke the protocol and its session is closed."""
+        self.later = later
+        """Calls back when others have had their turn (``Turns``): nothing long is done at once."""
+        self.protected_topics = protected_topics
+        """Nobody produces to them through the proxy."""
+
+    def unserved(self, key_version: int) -> ProtocolError:
+        """Return why an API version that is not in the table is refused."""
+        api_key, api_version = key_version >> 16, key_version & 0xFFFF
+        cause = Cause.UNSUPPORTED_VERSION if api_key in self.advertised else Cause.UNKNOWN_API
+        return ProtocolError(cause, f"api key {api_key} version {api_version} is not served")
