@@ -64,8 +64,10 @@ class AdminServer:
             await web.TCPSite(self._runner, self._bind.host or None, self._bind.port).start()
         except OSError as error:
             await self._runner.cleanup()
-            # asyncio's own text repeats the address; a name that does not resolve has a negative errno.
+            # asyncio's own text repeats the address; a name that does not resolve has a negative errno, and where none
+            # of several addresses can be bound there is neither (Python 3.13).
             reason = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else error.strerror
+            reason = reason or str(error)
             raise OSError(f"admin.bind {self._bind}: {reason}") from error
 
     async def stop(self) -> None:
