@@ -85,6 +85,7 @@ class Fetches:
 
     def grant(self, who: object, asked_bytes: int, now_ms: int) -> int:
         """Let the Fetch of ``who`` go and return the most that it may ask for, of what it asks for."""
+        self.forget(who)  # what is left of an earlier one, as when the limit was away meanwhile
         limit = self._bound.limit or 0.0
         share = max(self._left(now_ms), limit * _SLICE_S) / max(self.sharers, 1)
         max_bytes = asked_bytes if asked_bytes <= share else self._whole_batches(int(share))

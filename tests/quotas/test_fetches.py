@@ -183,3 +183,14 @@ def test_in_debt_nothing_is_granted_whole() -> None:
     bound.charge(1, 60_000)
     bound.fetches._least = 100
     assert bound.fetches.grant_whole("a", 1, 60_001)
+
+
+def test_a_grant_that_no_answer_took_is_set_aside_once() -> None:
+    bound = counter()
+    bound.charge(0, 0)
+    bound.fetches._least = 100
+    assert bound.fetches.grant_whole("b", ALLOWANCE // 4, 1)
+    assert bound.fetches.grant_whole("a", ALLOWANCE // 4, 1)
+    bound.fetches.grant("a", 1000, 2)
+    bound.fetches.grant("a", 1000, 3)
+    assert bound.fetches._set_aside == sum(set_aside(bound, who) for who in ("a", "b"))
