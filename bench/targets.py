@@ -106,7 +106,7 @@ class Fleet:
         """Start a proxy of that name, and wait until it listens."""
         if name == DIRECT:
             return Target(DIRECT, self.generator.port)
-        port = free_ports(PORTS)
+        port = free_ports(PORTS)[0]
         folder = self.folder / f"{name}-{port}"
         folder.mkdir()
         identity = self.identity if variant.tls else None

@@ -1,12 +1,15 @@
 """Free ports on loopback.
 
 Taken below the range that the kernel gives to outgoing connections, so that no client can sit on a port between its
-choice and its use, and remembered, so that one process does not choose a port twice. Where to look is random: test runs
-beside each other seldom meet.
+choice and its use, and kept by a lock until the process ends, so that neither it nor another test run chooses them too.
 """
 
+import fcntl
+import os
 import random
 import socket
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -14,27 +17,44 @@ LOOPBACK: Final = "127.0.0.1"
 LOWEST: Final = 10_000
 ATTEMPTS: Final = 1_000
 
-_given: set[int] = set()
+_taken: set[int] = set()
 
 
 def free_port(host: str = LOOPBACK) -> int:
-    return free_ports(1, host)
+    return free_ports(1, host)[0]
 
 
-def free_ports(count: int, host: str = LOOPBACK) -> int:
-    """The first of `count` neighbouring ports that are all free."""
+def free_ports(count: int, host: str = LOOPBACK) -> range:
+    """Neighbouring ports, all of them free."""
     highest = _first_ephemeral() - count
     for _ in range(ATTEMPTS):
         first = random.randint(LOWEST, highest)
         ports = range(first, first + count)
-        if _given.isdisjoint(ports) and all(_is_free(host, port) for port in ports):
-            _given.update(ports)
-            return first
+        if all(_take(port) and _is_free(host, port) for port in ports):
+            return ports
     raise RuntimeError(f"no {count} neighbouring free ports on {host} between {LOWEST} and {highest + count}")
 
 
 def _first_ephemeral() -> int:
     return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()[0])
+
+
+def _take(port: int) -> bool:
+    """Take the port from every other test run; False when somebody has it."""
+    if port in _taken:
+        return False  # the kernel knows the locks of other processes, not of this one
+    try:
+        fcntl.lockf(_locks(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:
+        return False
+    _taken.add(port)
+    return True
+
+
+@cache
+def _locks() -> int:
+    """A file with a byte for each port, which is open as long as the process."""
+    return os.open(Path(tempfile.gettempdir()) / f"sluice-test-ports-{os.getuid()}", os.O_RDWR | os.O_CREAT, 0o600)
 
 
 def _is_free(host: str, port: int) -> bool:

@@ -238,9 +238,9 @@ class SluiceProcess:
 
 def _choose_addresses(node_ids: Sequence[int]) -> tuple[Address, dict[int, Address]]:
     """For bootstrap, and for each node."""
-    first = free_ports(len(node_ids) + 1)
-    brokers = {node_id: Address(LOOPBACK, first + 1 + index) for index, node_id in enumerate(sorted(node_ids))}
-    return Address(LOOPBACK, first), brokers
+    bind, *ports = free_ports(len(node_ids) + 1)
+    brokers = {node_id: Address(LOOPBACK, port) for node_id, port in zip(sorted(node_ids), ports, strict=True)}
+    return Address(LOOPBACK, bind), brokers
 
 
 def _listener_addresses(given: Mapping[str, Any], node_ids: Sequence[int]) -> ListenerAddresses:

@@ -24,8 +24,8 @@ admin: {{bind: "{host}:{admin}"}}
 
 
 def test_a_pipe_that_nobody_reads_stops_neither_the_proxy_nor_its_end(tmp_path: Path) -> None:
-    first = free_ports(4)
-    config = CONFIGURATION.format(host=LOOPBACK, port=first, broker=first + 1, admin=first + 2, nowhere=first + 3)
+    port, broker, admin, nowhere = free_ports(4)
+    config = CONFIGURATION.format(host=LOOPBACK, port=port, broker=broker, admin=admin, nowhere=nowhere)
     (tmp_path / "sluice.yaml").write_text(config, encoding="utf-8")
     (tmp_path / "quotas.yaml").write_text("quotas: []\n", encoding="utf-8")
     reading_end, writing_end = os.pipe()
@@ -36,7 +36,7 @@ def test_a_pipe_that_nobody_reads_stops_neither_the_proxy_nor_its_end(tmp_path: 
     command = [sys.executable, "-m", "proxy", "run", "-c", str(tmp_path / "sluice.yaml")]
     with subprocess.Popen(command, stderr=writing_end) as running:
         try:
-            wait_until(lambda: lives(first + 2), "a proxy that is alive", timeout_s=90.0)
+            wait_until(lambda: lives(admin), "a proxy that is alive", timeout_s=90.0)
             running.send_signal(signal.SIGTERM)
             assert running.wait(60) == 0
         finally:

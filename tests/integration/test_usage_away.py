@@ -71,14 +71,14 @@ class Apart:
     """A proxy whose clients go to `data` and whose usage goes to `usage` (the keys of the section `cluster`)."""
 
     def __init__(self, data: KafkaCluster, usage_cluster: dict[str, Any], usage: dict[str, Any]) -> None:
-        first = free_ports(2)
-        self.broker = Address(LOOPBACK, first + 1)
+        bind, broker = free_ports(2)
+        self.broker = Address(LOOPBACK, broker)
         self.topic = fresh_name("usage")
         listener = {
             "name": "DATA",
-            "bind": f"{LOOPBACK}:{first}",
+            "bind": f"{LOOPBACK}:{bind}",
             "advertise": LOOPBACK,
-            "brokers": {str(NODE_ID): str(first + 1)},
+            "brokers": {str(NODE_ID): str(broker)},
             "cluster": {"bootstrap": data.bootstrap.split(",")},
         }
         topic = {"name": self.topic, "partitions": 3, "replication_factor": 1}

@@ -3,8 +3,8 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 
 from config.brokers import BrokerPorts
 from config.cluster import Route
@@ -22,19 +22,11 @@ from proxy.runtime import tasks
 from proxy.runtime.clock import now_ms
 from proxy.usage.meters import ListenerMeters
 from quotas.kinds import QuotaKind
+from tests.harness.ports import free_ports
 from tests.proxy.fake_broker import FakeBroker
 from tests.proxy.playbook import Play
 
 TIMEOUT_S = 30.0
-
-
-@contextmanager
-def free_ports(count: int) -> Iterator[list[int]]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [bound.getsockname()[1] for bound in sockets]
-    for bound in sockets:
-        bound.close()
-    yield ports
 
 
 class Front:
@@ -47,7 +39,6 @@ class Front:
     def __init__(
         self,
         bootstrap: list[int],
-        ports: list[int],
         limit: int = 100,
         authentication_timeout_s: float = TIMEOUT_S,
         limits: Mapping[str, object] | None = None,
@@ -57,7 +48,7 @@ class Front:
     ) -> None:
         self.stats = Stats()
         self.play = Play(quotas)
-        self.bootstrap_port, self.port_1, self.port_2 = ports
+        self.bootstrap_port, self.port_1, self.port_2 = free_ports(3)
         route = Route(bootstrap=tuple(Address("127.0.0.1", port) for port in bootstrap))
         self.cluster = Cluster("test", route, self._on_broker, refresh_s=TIMEOUT_S, connect_timeout_s=TIMEOUT_S)
         if "broker_host" not in settings:
@@ -105,8 +96,7 @@ class Front:
 async def front(*brokers: FakeBroker, **options: object) -> AsyncIterator[Front]:
     """Options are those of ``Front``; with ``known=False`` the brokers are not asked who they are."""
     known = options.pop("known", True)
-    with free_ports(3) as ports:
-        front = Front([broker.port for broker in brokers] or [1], ports, **options)  # type: ignore[arg-type]  # see above
+    front = Front([broker.port for broker in brokers] or [1], **options)  # type: ignore[arg-type]  # see above
     front.listener.open_bootstrap()
     if known:
         await front.cluster.refresh()

@@ -14,8 +14,9 @@ from structlog.testing import capture_logs
 
 from config.loader import load_settings
 from proxy.app import App
+from tests.harness.ports import free_ports
 from tests.proxy.fake_broker import FakeBroker, fake_broker
-from tests.proxy.front import TIMEOUT_S, client, end_background, free_ports
+from tests.proxy.front import TIMEOUT_S, client, end_background
 from tests.proxy.pki import Pki
 from tests.proxy.playbook import list_offsets
 
@@ -34,9 +35,9 @@ QUOTAS = "quotas:\n  - {entity: {client-id: app}, producer_byte_rate: 1KiB}\n"
 
 class Running:
     def __init__(self, folder: Path, broker_port: int, mode: str, more: str) -> None:
-        with free_ports(3) as (self.bind, self.port, self.admin):
-            ports = {"bind": self.bind, "port": self.port, "admin": self.admin}
-            text = CONFIG.format(broker=broker_port, mode=mode, more=more, **ports)
+        self.bind, self.port, self.admin = free_ports(3)
+        ports = {"bind": self.bind, "port": self.port, "admin": self.admin}
+        text = CONFIG.format(broker=broker_port, mode=mode, more=more, **ports)
         self.quotas = folder / "quotas.yaml"
         self.quotas.write_text(QUOTAS)
         self.config = folder / "sluice.yaml"

@@ -30,8 +30,9 @@ from proxy.runtime import tasks
 from proxy.session.session import Session
 from proxy.usage.files import FileSink
 from proxy.usage.records import Document
+from tests.harness.ports import free_ports
 from tests.proxy.fake_broker import FakeBroker, fake_broker
-from tests.proxy.front import TIMEOUT_S, Client, Front, client, end_background, free_ports, front
+from tests.proxy.front import TIMEOUT_S, Client, Front, client, end_background, front
 from tests.proxy.pki import Pki
 from tests.proxy.playbook import handshake, list_offsets
 from tests.proxy.sabotage import Sabotage, calls, fail, places, sources
@@ -139,9 +140,7 @@ class Program:
 async def program(folder: Path, broker: FakeBroker) -> AsyncIterator[Program]:
     """The whole program, with everything that recurs."""
     broker.brokers = {1: ("127.0.0.1", broker.port)}
-    with free_ports(5) as ports:
-        names = ("bind", "port", "secure", "secure_port", "admin")
-        at = dict(zip(names, ports, strict=True))
+    at = dict(zip(("bind", "port", "secure", "secure_port", "admin"), free_ports(5), strict=True))
     file = folder / "sluice.yaml"
     file.write_text(CONFIG.format(broker=broker.port, **at))
     (folder / "quotas.yaml").write_text("quotas: []\n")

@@ -11,7 +11,7 @@ from config.units import Address
 from proxy.admin.server import AdminServer
 from proxy.admin.whoami import Identity
 from proxy.edge.stats import Snapshot
-from tests.harness.ports import free_ports
+from tests.harness.ports import free_port
 from tests.proxy.snapshots import EMPTY, PRODUCE, shows
 
 pytestmark = pytest.mark.asyncio
@@ -42,7 +42,7 @@ async def broken() -> Snapshot:
 
 @asynccontextmanager
 async def serving() -> AsyncIterator[tuple[Served, aiohttp.ClientSession]]:
-    served = Served(free_ports(1))
+    served = Served(free_port())
     await served.server.start()
     try:
         async with aiohttp.ClientSession(served.url) as client:
@@ -193,7 +193,7 @@ async def test_a_host_that_is_not_ours_is_named() -> None:
 
 
 async def test_stop_frees_the_port() -> None:
-    served = Served(free_ports(1))
+    served = Served(free_port())
     for _ in range(2):
         await served.server.start()
         await served.server.stop()

@@ -12,7 +12,8 @@ from config.units import Address
 from proxy.edge import accepting
 from proxy.edge.accepting import Acceptor
 from proxy.edge.kernel import KEEPALIVE
-from tests.proxy.front import TIMEOUT_S, free_ports
+from tests.harness.ports import free_port, free_ports
+from tests.proxy.front import TIMEOUT_S
 
 pytestmark = pytest.mark.asyncio
 
@@ -59,9 +60,9 @@ def no_descriptors() -> Iterator[None]:
 
 async def test_every_connection_is_handed_on_with_its_peer_and_broker() -> None:
     taken = Taken()
-    with free_ports(2) as (any_broker, broker_7):
-        taken.acceptor.listen("127.0.0.1", any_broker, None)
-        taken.acceptor.listen("127.0.0.1", broker_7, 7)
+    any_broker, broker_7 = free_ports(2)
+    taken.acceptor.listen("127.0.0.1", any_broker, None)
+    taken.acceptor.listen("127.0.0.1", broker_7, 7)
     clients = [socket.create_connection(("127.0.0.1", port)) for port in [any_broker] + 100 * [broker_7]]
     await taken.until(101)
     assert {(str(peer), node_id) for _, peer, node_id in taken.connections} == {
@@ -75,8 +76,8 @@ async def test_every_connection_is_handed_on_with_its_peer_and_broker() -> None:
 
 async def test_connections_are_kept_alive_and_have_the_send_buffer_that_was_set() -> None:
     taken = Taken(send_buffer_bytes=30_000)
-    with free_ports(1) as (port,):
-        taken.acceptor.listen("127.0.0.1", port, None)
+    port = free_port()
+    taken.acceptor.listen("127.0.0.1", port, None)
     with socket.create_connection(("127.0.0.1", port)):
         await taken.until(1)
         ((accepted, _, _),) = taken.connections
@@ -88,8 +89,8 @@ async def test_connections_are_kept_alive_and_have_the_send_buffer_that_was_set(
 
 async def test_after_close_nothing_listens() -> None:
     taken = Taken()
-    with free_ports(1) as (port,):
-        taken.acceptor.listen("127.0.0.1", port, None)
+    port = free_port()
+    taken.acceptor.listen("127.0.0.1", port, None)
     taken.close()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
@@ -98,8 +99,8 @@ async def test_after_close_nothing_listens() -> None:
 async def test_out_of_descriptors_connections_wait_and_are_taken_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accepting, "_PAUSE_S", 0.05)
     taken = Taken()
-    with free_ports(1) as (port,):
-        taken.acceptor.listen("127.0.0.1", port, None)
+    port = free_port()
+    taken.acceptor.listen("127.0.0.1", port, None)
     clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(3)]
     with capture_logs() as logs, no_descriptors():
         async with asyncio.timeout(TIMEOUT_S):
@@ -117,8 +118,8 @@ async def test_out_of_descriptors_connections_wait_and_are_taken_later(monkeypat
 async def test_a_pause_that_ends_after_close_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accepting, "_PAUSE_S", 0.01)
     taken = Taken()
-    with free_ports(1) as (port,):
-        taken.acceptor.listen("127.0.0.1", port, None)
+    port = free_port()
+    taken.acceptor.listen("127.0.0.1", port, None)
     waiting = socket.create_connection(("127.0.0.1", port))
     with no_descriptors():
         async with asyncio.timeout(TIMEOUT_S):

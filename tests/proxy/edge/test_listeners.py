@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from proxy.edge.drain import drain
 from proxy.runtime.faults import counts
 from tests.proxy.fake_broker import fake_broker
-from tests.proxy.front import TIMEOUT_S, Front, client, free_ports, front
+from tests.proxy.front import TIMEOUT_S, Front, client, front
 from tests.proxy.playbook import PRODUCER, list_offsets, produce, request
 
 pytestmark = pytest.mark.asyncio
@@ -244,8 +244,7 @@ async def test_a_refresh_that_fails_says_why_and_is_made_good_by_the_next() -> N
     async with fake_broker() as one:
         port = one.port
         one.brokers = {1: ("127.0.0.1", port)}
-        with free_ports(3) as ports:
-            proxy = Front([1, port], ports)
+        proxy = Front([1, port])
         with capture_logs() as logs:
             proxy.cluster._turn = -1
             await proxy.cluster.refresh()
@@ -261,8 +260,7 @@ async def test_a_refresh_that_fails_says_why_and_is_made_good_by_the_next() -> N
 
 
 async def test_a_bootstrap_port_that_is_taken_is_named() -> None:
-    with free_ports(3) as ports:
-        proxy = Front([1], ports)
+    proxy = Front([1])
     with (
         socket.create_server(("127.0.0.1", proxy.bootstrap_port)),
         pytest.raises(OSError, match=rf"PLAIN.*{proxy.bootstrap_port}"),
