@@ -6,8 +6,8 @@ from protocol.errors import ProtocolError
 from proxy.identity.sasl import SaslObserver
 from proxy.session.rules import Rules
 from proxy.session.wires import ClientWire
-from proxy.usage.meters import Meter
-from quotas.engine import Bound
+from proxy.usage.accounts import Account
+from quotas.kinds import QuotaKind
 
 
 class Pair(Protocol):
@@ -35,7 +35,7 @@ class Pair(Protocol):
         """What waits for its turn is a Fetch, and there to its end."""
         ...
 
-    def throttle(self, bound: Bound, meter: Meter, throttle_ms: int, now_ms: int) -> int:
+    def throttle(self, account: Account, kind: QuotaKind, throttle_ms: int, now_ms: int) -> int:
         """Apply the throttle time that was computed; returns what the client is to be told."""
         ...
 

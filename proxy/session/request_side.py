@@ -1,19 +1,23 @@
-"""From the client to the broker: headers read, produce charged, fetches capped, the client stopped when it must wait.
+"""From the client to the broker: headers read, gates asked, the client stopped when it must wait.
 
 Of a request only the header is read. A chunk of whole frames that need nothing is forwarded in one write, as it
 came. A client that must wait is stopped at a frame border: what it sent beyond stays in the splitter (bounded by
 the chunk) and its socket is not read. Sans-I/O: bytes and time come in, bytes go out through a ``Wire``.
+Whose a request is knows the ``Sender``, what it is charged the ``gates``.
 """
 
 from collections.abc import Callable
 
 from protocol.api_versions import unsupported_version_answer
 from protocol.errors import Cause, ProtocolError
-from protocol.frames import REQUEST_HEAD, Head
+from protocol.frames import REQUEST_HEAD, FrameSplitter, Head
+from protocol.headers import produce_acks, request_body_offset
 from protocol.sasl import raw_token_end
 from proxy.identity.sasl import State
 from proxy.session.body import Body
-from proxy.session.in_flight import API, METER, RAW_TOKEN, InFlight, expect, tell
+from proxy.session.gates.fetch import FetchGate, answerable
+from proxy.session.gates.produce import ACKS_0, ProduceGate
+from proxy.session.in_flight import ACCOUNT, API, RAW_TOKEN, InFlight, expect
 from proxy.session.pair import Pair
 from proxy.session.protected_topics import Guard
 from proxy.session.reasons import (
@@ -23,20 +27,21 @@ from proxy.session.reasons import (
     HELD_UP,
     MIDWAY,
     RAW_TOKENS,
+    TURN,
     WITHIN,
 )
-from proxy.session.request_prefix import AFTER_CORRELATION_ID, NONE
-from proxy.session.request_reader import ACKS_0, RequestReader
-from proxy.session.serving import API_VERSIONS_KEY, PRODUCE
-from proxy.session.waits import Waits, What
+from proxy.session.request_prefix import NONE
+from proxy.session.sender import AFTER_CORRELATION_ID, MORE, UNREAD, Sender
+from proxy.session.serving import API_VERSIONS_KEY, AUTHENTICATE, COORDINATE, FETCH, LOOK_UP, PRODUCE, Served
 from proxy.session.wires import Wire, dropped
-from proxy.usage.meters import ListenerMeters
 
 MAX_IN_FLIGHT = 1024
 """A broker works on one request of a connection at a time, and the Java client sends five ahead."""
 
 _MAX_AT_ONCE = 256
 """Requests that are read one by one before others have their turn: a millisecond. A chunk has room for 18,000."""
+
+_MAX_UNANSWERED = 1024
 
 _unpack = REQUEST_HEAD.unpack_from
 _LEAST_BYTES = REQUEST_HEAD.size - 4
@@ -45,13 +50,44 @@ GSSAPI_TOKEN = 0x60
 """What a GSSAPI token begins with (RFC 2743 §3.1); no api key does."""
 
 
-class RequestSide(RequestReader):
+class RequestSide:
     """What comes from one client, until it is with the broker."""
 
-    __slots__ = ("_client", "_paused", "write")
+    __slots__ = (
+        "_body",
+        "_client",
+        "_fetches",
+        "_in_flight",
+        "_pair",
+        "_paused",
+        "_produces",
+        "_rules",
+        "_sasl",
+        "_served",
+        "coordinates",
+        "reasons",
+        "sender",
+        "splitter",
+        "write",
+    )
 
-    def __init__(self, pair: Pair, in_flight: InFlight, waits: Waits, meters: ListenerMeters, user: str) -> None:
-        super().__init__(pair, in_flight, waits, meters, user)
+    def __init__(
+        self, pair: Pair, in_flight: InFlight, sender: Sender, produces: ProduceGate, fetches: FetchGate
+    ) -> None:
+        self._pair = pair
+        rules = self._rules = pair.rules
+        self._in_flight = in_flight
+        self.sender = sender
+        self._produces = produces
+        self._fetches = fetches
+        self._sasl = pair.sasl
+        self._served = rules.served
+        self._body: Body | None = None
+        """Of the request under way, while its end is still to come."""
+        self.splitter = FrameSplitter(REQUEST_HEAD, rules.request_limit)
+        self.reasons = 0
+        self.coordinates = False
+        """It carries group or transaction traffic."""
         self._client = pair.client
         self._paused = False
         self.write: Callable[[bytes], None] = dropped
@@ -76,12 +112,12 @@ class RequestSide(RequestReader):
                 splitter.remaining = remaining - count
                 self.write(data)
                 if self._body is not None:
-                    self._came(count, now_ms, finished=count == remaining)
+                    self._came(self._body, count, now_ms, finished=count == remaining)
                 if count == remaining and self.reasons:
                     self._pause()
                 return
             if self._body is not None:
-                self._came(remaining, now_ms, finished=True)
+                self._came(self._body, remaining, now_ms, finished=True)
         elif self.reasons & AT_BORDER:
             splitter.keep(data)
             if self.reasons & HELD_UP:
@@ -105,15 +141,17 @@ class RequestSide(RequestReader):
         list for each frame is a tenth of a small request; ``_take`` does the same for every frame there is.
         """
         end = len(data)
-        prefix = self._produce_prefix
+        produces = self._produces
+        prefix = produces.prefix
         number = prefix.number
-        if number != NONE and prefix.generation != self._rules.engine.generation:
+        if number != NONE and produces.generation != self._rules.engine.generation:
             number = NONE
         limit = self.splitter.limit
         in_flight = self._in_flight
         served = self._served
-        meter = self._meter
-        client_id_bytes = self._client_id
+        account = self.sender.account
+        meter = account.meter
+        client_id_bytes = self.sender.client_id_bytes
         position = 0
         while end - position >= REQUEST_HEAD.size and len(in_flight) < MAX_IN_FLIGHT:
             size: int
@@ -124,86 +162,67 @@ class RequestSide(RequestReader):
                 field = position + prefix.width
                 if (
                     field + 2 > end
-                    or prefix.bound.shut
+                    or produces.bound.shut
                     or prefix.width > size
                     or not data.startswith(prefix.beginning, position + AFTER_CORRELATION_ID)
                 ):
                     break
-                prefix.api.requests += 1
-                prefix.meter.produce_requests += 1
-                prefix.meter.produce_bytes += size
-                throttle_ms = prefix.bound.charge(size, now_ms)
+                api = prefix.api
+                api.requests += 1
+                meter.produce_requests += 1
+                meter.produce_bytes += size
+                throttle_ms = produces.bound.charge(size, now_ms)
                 if throttle_ms or data.startswith(ACKS_0, field):
                     missing = position + 4 + size - end
                     self.splitter.remaining = max(missing, 0)  # a mute waits for the frame's end
-                    self._charged(prefix, correlation_id, throttle_ms, data.startswith(ACKS_0, field), missing, now_ms)
+                    acks_0 = data.startswith(ACKS_0, field)
+                    produces.charged(api, correlation_id, throttle_ms, acks_0, missing, now_ms)
+                    self._look_after(missing)
                     if self.reasons & AT_BORDER:
                         return position + 4 + size
                 else:
-                    in_flight.append(
-                        (correlation_id, prefix.api.on_answer, prefix.api, 0, 0, None, prefix.meter, now_ms)
-                    )
+                    in_flight.append((correlation_id, api.on_answer, api, 0, 0, account, now_ms))
             else:
-                api = served.get(key_version)
+                usual = served.get(key_version)
                 if (
-                    api is None
-                    or api.on_request
+                    usual is None
+                    or usual.on_request
                     or not data.startswith(client_id_bytes, position + AFTER_CORRELATION_ID)
                 ):
                     break
-                api.requests += 1
+                usual.requests += 1
                 meter.other_requests += 1
                 meter.other_bytes += 4 + size
-                in_flight.append((correlation_id, api.on_answer, api, 0, 0, None, meter, now_ms))
+                in_flight.append((correlation_id, usual.on_answer, usual, 0, 0, account, now_ms))
             position += 4 + size
         if position > end and self._body is None:
             self._begin_body(position - end)
         return position
 
-    def _taken(self, missing: int) -> None:
-        """Take note of one more request, of which so much is still to come."""
-        if missing > 0 and self._body is None:
-            self._begin_body(missing)
-        if len(self._in_flight) >= MAX_IN_FLIGHT:
-            self.reasons |= CROWDED
+    def _look_after(self, missing: int) -> None:
+        """Take over what the gate of Produce requests has begun; of many without answers let others have their turn."""
+        produces = self._produces
+        if missing > 0:
+            self._body, produces.body = produces.body, None
+            if self._body is not None:
+                self._body.count(-missing)
+        if produces.unanswered >= _MAX_UNANSWERED:  # a chunk has room for 10,000
+            produces.unanswered = 0
+            self._wait_for_turn()
 
     def _begin_body(self, missing: int) -> None:
         """Count the last request, of which so much is still to come, as far as it has come."""
         entry = self._in_flight[-1]
-        charged = entry[API].on_request == PRODUCE and not self.restricted
-        bound = self._produce_prefix.bound if charged else None
-        self._body = Body(entry[METER], bound, None if bound is None else bound.mark, entry)
+        is_charged = entry[API].on_request == PRODUCE and not self.restricted
+        self._body = self._produces.under_way(entry) if is_charged else Body(entry[ACCOUNT])
         self._body.count(-missing)
 
-    def _came(self, size: int, now_ms: int, *, finished: bool) -> None:
-        """Count and charge what has come of the request under way."""
-        body = self._body
-        if body is None:
-            return
-        body.count(size)
-        if body.bound is not None:
-            self._go_ahead(body.bound, size, now_ms)
-        throttle_ms = body.charge(size, now_ms)
+    def _came(self, body: Body, size: int, now_ms: int, *, finished: bool) -> None:
+        """Take what has come of the request under way."""
         if finished:
             self._body = None
-            body.leave(0)
-        if body.bound is None or body.mark is not None or not throttle_ms:
-            return
-        if finished:
-            self._told(body, self._pair.throttle(body.bound, body.meter, throttle_ms, now_ms), now_ms)
-            return
-        bound = body.bound.live
-        if bound.streamer is None and not bound.owed_ms(now_ms):
-            bound.streamer = body  # one is let through to its end; what it takes beyond the limit is owed by all
-        bound.owe(throttle_ms, now_ms)
-        if bound.streamer is not body and not self._waits.ask(What.BODY, bound, body.meter, size, now_ms):
+        if not body.came(size, now_ms, finished=finished):
             self.stop(MIDWAY)
-
-    def _told(self, body: Body, throttle_ms: int, now_ms: int) -> None:
-        """Let the answer to a request that was charged as it came tell its throttle time."""
-        if not throttle_ms or body.entry is None or self._in_flight[-1] is not body.entry:
-            return
-        self._in_flight[-1] = tell(body.entry, throttle_ms, now_ms)
 
     def _take(self, data: bytes, now_ms: int) -> None:
         """Take the frames of a chunk, from where the splitter says the first one begins; of very many some later."""
@@ -224,11 +243,14 @@ class RequestSide(RequestReader):
                 start = self._refuse(chunk, start, position, head, now_ms)
                 if start < 0:
                     return
-            elif not self.read(api, chunk, position, head, now_ms):
+            elif not self._read(api, chunk, position, head, now_ms):
                 stop = position
                 break
             position += 4 + head[0]
-            self._taken(position - len(chunk))
+            if position > len(chunk) and self._body is None:
+                self._begin_body(position - len(chunk))
+            if len(self._in_flight) >= MAX_IN_FLIGHT:
+                self.reasons |= CROWDED
             if self.reasons & AT_BORDER:
                 if position < stop:
                     splitter.hold(chunk, position, 0)
@@ -243,13 +265,111 @@ class RequestSide(RequestReader):
     def _forward(self, chunk: bytes, start: int, stop: int) -> None:
         if start >= stop:
             return
-        if self._edits:
-            edited = bytearray(chunk)
-            for offset, replacement in self._edits:
-                edited[offset : offset + len(replacement)] = replacement
-            self._edits = ()
-            chunk = bytes(edited)
+        chunk = self._fetches.lowered(chunk)
         self.write(chunk if start == 0 and stop == len(chunk) else chunk[start:stop])
+
+    # ------------------------------------------------------------------------------------------------ one request
+
+    def _read(self, api: Served, chunk: bytes, position: int, head: Head, now_ms: int) -> bool:
+        """Do what the request at ``position`` needs; False if what that takes is not all there, and was held.
+
+        Raises ProtocolError if the request ends inside what has to be read of it.
+        """
+        sender = self.sender
+        body = UNREAD
+        if self.restricted:  # what anybody may claim to be is neither counted nor kept
+            if api.on_request in (PRODUCE, FETCH):
+                return self._pass(api, chunk, position, head, now_ms)
+        elif not chunk.startswith(sender.client_id_bytes, position + AFTER_CORRELATION_ID):
+            if sender.crowded:
+                return self._wait(chunk, position, ANSWERING)
+            self._forget_prefixes()
+            body = sender.find(api, chunk, position, head)
+            if body == MORE:
+                self.splitter.hold_more(chunk, position, head[0])
+                return False
+        if api.on_request in (PRODUCE, FETCH):
+            gate = self._produces if api.on_request == PRODUCE else self._fetches
+            verdict = gate.request(api, chunk, position, head, body, now_ms)
+            if verdict:
+                return self._hold(verdict, chunk, position, head)
+            if api.on_request == PRODUCE:
+                self._look_after(position + 4 + head[0] - len(chunk))
+            return True
+        if api.on_request == AUTHENTICATE:
+            return self._observe(api, chunk, position, head, now_ms)
+        if api.on_request == LOOK_UP and head[0] > (limit := self._rules.find_coordinator_limit):
+            raise ProtocolError(
+                Cause.FRAME_TOO_LARGE, f"{api.spec} request of {head[0]} bytes, limits.find_coordinator is {limit}"
+            )
+        self.coordinates = self.coordinates or api.on_request == COORDINATE
+        self._expect(api, head, now_ms)
+        return True
+
+    def _expect(self, api: Served, head: Head, now_ms: int) -> None:
+        account = self.sender.account
+        api.requests += 1
+        account.meter.other_requests += 1
+        account.meter.other_bytes += 4 + head[0]
+        self._in_flight.append(expect(head[2], api, account, now_ms))
+
+    def _hold(self, verdict: int, chunk: bytes, position: int, head: Head) -> bool:
+        """Keep the request at ``position``, and what follows: until more of it has come, or while a reason holds."""
+        if verdict == MORE:
+            self.splitter.hold_more(chunk, position, head[0])
+            return False
+        return self._wait(chunk, position, verdict)
+
+    def _wait(self, chunk: bytes, position: int, reason: int) -> bool:
+        self.splitter.hold(chunk, position, 0)
+        self.reasons |= reason
+        return False
+
+    def _wait_for_turn(self) -> None:
+        """Go on when others have had their turn."""
+        self.reasons |= TURN
+        self._rules.later(self._pair.next_requests)
+
+    def _pass(self, api: Served, chunk: bytes, position: int, head: Head, now_ms: int) -> bool:
+        """Let a Produce or Fetch go that nobody can be charged for: who sends it has not been proved.
+
+        A broker that demands proof refuses it. One that does not proves the client by its answer, and what the client
+        sends behind it waits for that.
+        """
+        end = position + 4 + head[0]
+        body = request_body_offset(api.spec, chunk, position, end)
+        acks = produce_acks(api.spec, chunk, body, end) if body >= 0 and api.on_request == PRODUCE else 1
+        if body < 0 or acks is None:
+            self.splitter.hold_more(chunk, position, head[0])
+            return False
+        if acks:
+            self._expect(api, head, now_ms)
+            self.reasons |= ANSWERING
+        else:
+            api.requests += 1
+            if end > len(chunk):
+                self._body = Body(self.sender.account)
+        return True
+
+    def _observe(self, api: Served, chunk: bytes, position: int, head: Head, now_ms: int) -> bool:
+        """Take a SASL request; False if it is not all there and was held.
+
+        What the client sends behind it waits for the answer, as it does at the broker: it belongs to whoever the
+        client then is, and of two tokens under way no answer could be taken for that of the other.
+        """
+        size: int = head[0]
+        end = position + 4 + size
+        if size > self._rules.unauthenticated_request_limit:
+            raise ProtocolError(Cause.FRAME_TOO_LARGE, f"{api.spec} request of {size} bytes")
+        if end > len(chunk):
+            self.splitter.hold(chunk, position, 4 + size)
+            return False
+        self._sasl.request(api.spec, chunk[position:end])
+        if not self._sasl.authenticated:
+            self.restrict()
+        self._expect(api, head, now_ms)
+        self.reasons |= ANSWERING
+        return True
 
     # ------------------------------------------------------------------------- requests that need more than that
 
@@ -309,8 +429,8 @@ class RequestSide(RequestReader):
             if wanted > len(held) or not sasl.raw:
                 break
             sasl.raw_request(held[4:wanted])
-            self._meter.other_bytes += wanted
-            self._in_flight.append(expect(0, RAW_TOKEN, self._meter, now_ms))
+            self.sender.account.meter.other_bytes += wanted
+            self._in_flight.append(expect(0, RAW_TOKEN, self.sender.account, now_ms))
             self.write(held[:wanted])
             held = held[wanted:]
             wanted = 0
@@ -324,6 +444,70 @@ class RequestSide(RequestReader):
             self.splitter.hold(held, 0, wanted)
         if not self.reasons & AT_BORDER:
             self.feed(b"", now_ms)
+
+    # ------------------------------------------------------------------------------- a Fetch answered with nothing
+
+    @property
+    def answerable(self) -> bool:
+        """What waits is a Fetch, and there to its end."""
+        held = self.splitter.release()
+        self.splitter.keep(held)
+        return answerable(self._served, held)
+
+    def answer_empty(self, throttle_ms: int) -> bytes:
+        """Take the Fetch that waits out of what is held, and return its answer without data."""
+        held = self.splitter.release()
+        size, key_version, _, _ = _unpack(held)
+        frame = held[: 4 + size]
+        if len(held) > len(frame):
+            self.splitter.keep(held[len(frame) :])
+        return self._fetches.answer_empty(self._served[key_version], frame, throttle_ms)
+
+    # ------------------------------------------------------------------------------------------- whose they are
+
+    def set_broker(self, broker_id: int) -> None:
+        """Charge for the broker of that node id from now on (-1 while it is not known): quotas are per broker."""
+        self.sender.set_broker(broker_id)
+        self._forget_prefixes()
+
+    @property
+    def user(self) -> str:
+        """Whom requests are charged to from now on."""
+        return self.sender.user
+
+    def identify(self, user: str) -> None:
+        """Charge the requests that follow to ``user``; those in flight stay with whom they were charged to."""
+        self.sender.identify(user)
+        self._forget_prefixes()
+
+    @property
+    def restricted(self) -> bool:
+        """Who the client is has not been proved yet, where it has to be."""
+        return self._served is not self._rules.served
+
+    def restrict(self) -> None:
+        """Take small requests only, until the broker has answered an ordinary one: then the client is known."""
+        self._served = self._rules.served_before_authentication
+        self.splitter.limit = self._rules.unauthenticated_request_limit
+        self.sender.forget()
+        self._forget_prefixes()
+
+    def lift_restriction(self) -> None:
+        """Take requests of any size that the limits allow."""
+        self._served = self._rules.served
+        self.splitter.limit = self._rules.request_limit
+
+    def _forget_prefixes(self) -> None:
+        self._produces.prefix.forget()
+        self._fetches.forget()
+
+    def leave(self) -> None:
+        """Give back what the connection, which is over, has taken; nothing is charged that never came."""
+        if self._body is not None:
+            self._body.leave(self.splitter.remaining)
+            self._body = None
+        self.sender.leave()
+        self._forget_prefixes()
 
     # -------------------------------------------------------------------------------------- stopping and going on
 

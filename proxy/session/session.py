@@ -12,6 +12,8 @@ from protocol.errors import Cause, ProtocolError
 from proxy.identity.sasl import SaslObserver, SaslRules
 from proxy.runtime.faults import contained
 from proxy.session.answer_side import Advertise, AnswerSide
+from proxy.session.gates.fetch import FetchGate
+from proxy.session.gates.produce import ProduceGate
 from proxy.session.in_flight import InFlight
 from proxy.session.reasons import (
     ANSWERING,
@@ -29,11 +31,11 @@ from proxy.session.reasons import (
 )
 from proxy.session.request_side import MAX_IN_FLIGHT, RequestSide
 from proxy.session.rules import Rules
+from proxy.session.sender import Sender
 from proxy.session.throttling import Alarm
 from proxy.session.waits import Waits, What
 from proxy.session.wires import BROKER, CLIENT, ClientWire, Wire, dropped
-from proxy.usage.meters import ListenerMeters, Meter
-from quotas.engine import Bound
+from proxy.usage.accounts import Account, Accounts
 from quotas.kinds import QuotaKind
 
 
@@ -67,7 +69,7 @@ class Session:
         on_closed: Callable[["Session"], None],
         *,
         sasl: SaslRules,
-        meters: ListenerMeters,
+        accounts: Accounts,
         peer: str,
         user: str,
         authenticated: bool,
@@ -86,8 +88,11 @@ class Session:
         self._waits = Waits(self)
         self._in_flight: InFlight = deque()
         self.sasl = SaslObserver(sasl, peer, self)
-        self.requests = RequestSide(self, self._in_flight, self._waits, meters, user)
-        self.answers = AnswerSide(self, self._in_flight, self._waits, self.requests, advertise)
+        sender = Sender(accounts, self._in_flight, user)
+        produces = ProduceGate(self, sender, self._in_flight, self._waits)
+        fetches = FetchGate(self, sender, self._in_flight, self._waits)
+        self.requests = RequestSide(self, self._in_flight, sender, produces, fetches)
+        self.answers = AnswerSide(self, self._in_flight, fetches, self.requests, advertise)
         if not authenticated:
             self.requests.restrict()
         self.requests.stop(CONNECTING)
@@ -241,7 +246,7 @@ class Session:
 
     # --------------------------------------------------------------------------------------------------- throttles
 
-    def throttle(self, bound: Bound, meter: Meter, throttle_ms: int, now_ms: int) -> int:
+    def throttle(self, account: Account, kind: QuotaKind, throttle_ms: int, now_ms: int) -> int:
         """Let the counter owe what the engine computed, and mute for it; returns what the client is to be told.
 
         That is when its next request could go: after those that wait already. A ceiling and a deadline for a
@@ -249,19 +254,20 @@ class Session:
         transaction traffic is not muted: its next Produce or Fetch waits by itself.
         """
         throttling = self.rules.throttling
+        bound = account.bound(kind)
         counter = bound.live
         counter.owe(throttle_ms, now_ms)
         throttle_ms = throttling.allow(counter.owed_ms(now_ms))
         throttling.note(bound, throttle_ms)
-        meter.note_throttle(bound.kind, throttle_ms, now_ms)
+        account.meter.note_throttle(kind, throttle_ms, now_ms)
         room_ms = max(self.sasl.deadline_ms - now_ms, 0)
         told_ms = min(throttling.allow(throttle_ms + counter.waiting_ms), room_ms)
         if told_ms > 0 and not self.requests.coordinates:
             end_ms = now_ms + min(throttle_ms, room_ms)
             if self._mute_handle is None or end_ms > self._mute_end_ms:
                 self._forget_mute()
-                self._mute_kind, self._mute_end_ms = bound.kind, end_ms
-                self._mute_handle = throttling.mute(bound.kind, self, end_ms)
+                self._mute_kind, self._mute_end_ms = kind, end_ms
+                self._mute_handle = throttling.mute(kind, self, end_ms)
                 self._client.bound_receive_buffer()
                 self.requests.stop(THROTTLED | ANSWERING)
         return told_ms

@@ -9,7 +9,8 @@ from uuid import uuid4
 
 import orjson
 
-from proxy.usage.meters import ListenerMeters, Meter, MeterKey, Meters
+from proxy.usage.accounts import Accounts
+from proxy.usage.meters import Meter, MeterKey, Meters
 from quotas.engine import Engine
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
@@ -63,7 +64,7 @@ class Recorder:
         self,
         origin: Origin,
         meters: Meters,
-        listeners: Sequence[tuple[str, ListenerMeters]],
+        listeners: Sequence[tuple[str, Accounts]],
         engine: Engine,
         dropped: Callable[[], tuple[int, int]],
     ) -> None:

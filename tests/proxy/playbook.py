@@ -12,7 +12,8 @@ from proxy.session.rules import Rules
 from proxy.session.serving import serve
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling, Timer
-from proxy.usage.meters import ListenerMeters, Meters
+from proxy.usage.accounts import Accounts
+from proxy.usage.meters import Meters
 from quotas.engine import Engine, Window
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
@@ -167,7 +168,7 @@ class Play:
             self._on_outcome,
         )
         self.meters = Meters(1000)
-        self.listener = ListenerMeters(self.meters, "PLAIN")
+        self.listener = Accounts(self.meters, self.engine, "PLAIN")
         self.client, self.broker = FakeWire(), FakeWire()
         self.session = Session(
             self.rules,
@@ -175,7 +176,7 @@ class Play:
             self._advertise,
             self._on_closed,
             sasl=self.sasl_rules,
-            meters=self.listener,
+            accounts=self.listener,
             peer="10.0.0.1:5",
             user="ANONYMOUS",
             authenticated=authenticated,
