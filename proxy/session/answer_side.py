@@ -17,7 +17,7 @@ from protocol.overlay import ADDRESSES_FIRST, RECORDS
 from protocol.rewriting import Rewriting
 from protocol.sasl import raw_token_end
 from protocol.table import WALK, ApiSpec
-from proxy.session.gates.fetch import FetchGate
+from proxy.session.gates.fetch import WAITS, FetchGate
 from proxy.session.in_flight import ACCOUNT, ACTIONS, API, CAME_MS, CORRELATION_ID, SEEN, Entry, InFlight
 from proxy.session.pair import Pair
 from proxy.session.reasons import RAW_TOKENS, THROTTLED, UNTIL_ANSWERED
@@ -179,10 +179,10 @@ class AnswerSide:
         if actions & CHARGE:
             # The correlation id and the body, without the tag section of a v1 header: what Kafka measures.
             charged = size - spec.response_header_version
-            if not self._fetches.may_answer(account, charged, now_ms):
+            throttle_ms = self._fetches.answer(account, charged, now_ms)
+            if throttle_ms == WAITS:
                 self.stop(_IN_LINE)
                 return self._hold(entry, chunk, start, position, 0)
-            throttle_ms = self._fetches.answer(account, charged, now_ms)
             if throttle_ms:
                 actions = (actions | TELL) & ~CHARGE
                 until_ms = now_ms + throttle_ms

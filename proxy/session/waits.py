@@ -46,7 +46,6 @@ _KINDS: Final = {
     What.REQUEST: QuotaKind.PRODUCER_BYTE_RATE,
     What.FETCH: QuotaKind.CONSUMER_BYTE_RATE,
     What.BODY: QuotaKind.PRODUCER_BYTE_RATE,
-    What.ANSWER: QuotaKind.CONSUMER_BYTE_RATE,
 }
 
 
@@ -116,11 +115,8 @@ class Waits:
             self._share(bound)
         return bound.fetches.grant(self, asked_bytes, now_ms)
 
-    def may_answer(self, account: Account, size: int, now_ms: int) -> bool:
+    def may_answer(self, account: Account, bound: Bound, size: int, now_ms: int) -> bool:
         """Whether an answer may be charged and passed on. One larger than what was set aside waits like a request."""
-        bound = account.bound(_KINDS[What.ANSWER])
-        if bound.limit is None or not self._pair.rules.throttling.enforces:
-            return True
         bound = bound.live
         fetches = bound.fetches
         if not fetches.covered(self, size):

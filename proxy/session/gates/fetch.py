@@ -18,6 +18,7 @@ from proxy.usage.accounts import Account
 from quotas.kinds import QuotaKind
 
 KIND: Final = QuotaKind.CONSUMER_BYTE_RATE
+WAITS: Final = -1
 
 _LIMITS: Final = Struct(">ii")
 _INT32_MAX: Final = 2**31 - 1
@@ -83,15 +84,15 @@ class FetchGate:
 
     # --------------------------------------------------------------------------------------------------- answers
 
-    def may_answer(self, account: Account, size: int, now_ms: int) -> bool:
-        """Whether an answer of so many bytes may be charged and passed on; if not, it waits for its turn."""
-        return self._waits.may_answer(account, size, now_ms)
-
     def answer(self, account: Account, size: int, now_ms: int) -> int:
-        """Charge an answer of so many bytes; returns the throttle time that it is to tell."""
-        account.meter.fetch_bytes += size
-        throttle_ms = account.bound(KIND).charge(size, now_ms)
+        """Charge an answer of so many bytes; returns the throttle time that it is to tell, or WAITS for its turn."""
+        bound = account.bound(KIND)
         throttling = self._pair.rules.throttling
+        enforced = bound.limit is not None and throttling.enforces
+        if enforced and not self._waits.may_answer(account, bound, size, now_ms):
+            return WAITS
+        account.meter.fetch_bytes += size
+        throttle_ms = bound.charge(size, now_ms)
         if not throttling.enforces:
             throttling.imagine(account, KIND, size, now_ms)
             return 0
