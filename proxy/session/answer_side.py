@@ -17,7 +17,8 @@ from protocol.overlay import ADDRESSES_FIRST, RECORDS
 from protocol.rewriting import Rewriting
 from protocol.sasl import raw_token_end
 from protocol.table import WALK, ApiSpec
-from proxy.session.gates.fetch import WAITS, FetchGate
+from proxy.session.gates.fetch import WAITS
+from proxy.session.gates.requests import RequestGates
 from proxy.session.in_flight import ACCOUNT, ACTIONS, API, CAME_MS, CORRELATION_ID, SEEN, Entry, InFlight
 from proxy.session.pair import Pair
 from proxy.session.reasons import RAW_TOKENS, THROTTLED, UNTIL_ANSWERED
@@ -48,7 +49,7 @@ class AnswerSide:
     __slots__ = (
         "_advertise",
         "_broker",
-        "_fetches",
+        "_gates",
         "_in_flight",
         "_pair",
         "_paused_for",
@@ -61,7 +62,7 @@ class AnswerSide:
     )
 
     def __init__(
-        self, pair: Pair, in_flight: InFlight, fetches: FetchGate, requests: RequestSide, advertise: Advertise
+        self, pair: Pair, in_flight: InFlight, gates: RequestGates, requests: RequestSide, advertise: Advertise
     ) -> None:
         self._pair = pair
         self._rules = pair.rules
@@ -69,7 +70,7 @@ class AnswerSide:
         self._requests = requests
         self._sasl = pair.sasl
         self._advertise = advertise
-        self._fetches = fetches
+        self._gates = gates
         self._rewriting: Rewriting | None = None
         """The long answer that stands first in line, under way or done."""
         self._broker: Wire | None = None
@@ -179,7 +180,7 @@ class AnswerSide:
         if actions & CHARGE:
             # The correlation id and the body, without the tag section of a v1 header: what Kafka measures.
             charged = size - spec.response_header_version
-            throttle_ms = self._fetches.answer(account, charged, now_ms)
+            throttle_ms = self._gates.fetches.answer(account, charged, now_ms)
             if throttle_ms == WAITS:
                 self.stop(_IN_LINE)
                 return self._hold(entry, chunk, start, position, 0)
@@ -191,7 +192,7 @@ class AnswerSide:
             self.stop(HELD_BACK)
             return self._hold(entry, chunk, start, position, 0)
         if actions & PROVES and self._sasl.proven():
-            self._requests.lift_restriction()
+            self._gates.lift_restriction()
         if gathered:
             entry = (correlation_id, actions & ~CHARGE, api, throttle_ms, until_ms, account, SEEN)
             return self._change(entry, chunk, start, position, size, now_ms)

@@ -18,6 +18,7 @@ class Pair(Protocol):
     """
 
     sasl: SaslObserver
+    peer: str
 
     @property
     def rules(self) -> Rules: ...
@@ -41,6 +42,10 @@ class Pair(Protocol):
 
     def turn(self, what: int, now_ms: int) -> None:
         """Go on with what has waited for its turn (``waits.What``)."""
+        ...
+
+    def answer_locally(self, answer: bytes) -> None:
+        """Send the answer of the proxy's own that was still to come."""
         ...
 
     def answer_empty(self, throttle_ms: int, now_ms: int) -> None:

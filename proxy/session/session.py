@@ -9,11 +9,13 @@ from collections import deque
 from collections.abc import Callable
 
 from protocol.errors import Cause, ProtocolError
+from protocol.frames import REQUEST_HEAD, FrameSplitter
 from proxy.identity.sasl import SaslObserver, SaslRules
 from proxy.runtime.faults import contained
 from proxy.session.answer_side import Advertise, AnswerSide
 from proxy.session.gates.fetch import FetchGate
 from proxy.session.gates.produce import ProduceGate
+from proxy.session.gates.requests import RequestGates
 from proxy.session.in_flight import InFlight
 from proxy.session.reasons import (
     ANSWERING,
@@ -24,6 +26,7 @@ from proxy.session.reasons import (
     FINISHED,
     HELD_UP,
     IN_LINE,
+    LOCAL,
     MIDWAY,
     THROTTLED,
     TURN,
@@ -55,6 +58,7 @@ class Session:
         "_waits",
         "answers",
         "closed",
+        "gates",
         "peer",
         "requests",
         "rules",
@@ -91,10 +95,12 @@ class Session:
         sender = Sender(accounts, self._in_flight, user)
         produces = ProduceGate(self, sender, self._in_flight, self._waits)
         fetches = FetchGate(self, sender, self._in_flight, self._waits)
-        self.requests = RequestSide(self, self._in_flight, sender, produces, fetches)
-        self.answers = AnswerSide(self, self._in_flight, fetches, self.requests, advertise)
+        splitter = FrameSplitter(REQUEST_HEAD, rules.request_limit)
+        self.gates = RequestGates(self, self._in_flight, splitter, sender, produces, fetches)
+        self.requests = RequestSide(self, self._in_flight, splitter, self.gates)
+        self.answers = AnswerSide(self, self._in_flight, self.gates, self.requests, advertise)
         if not authenticated:
-            self.requests.restrict()
+            self.gates.restrict()
         self.requests.stop(CONNECTING)
 
     # ------------------------------------------------------------------------------------------------ connections
@@ -177,7 +183,7 @@ class Session:
         """Let go of the parts of a session that is closed: nothing is left but they and it, which know each other."""
         if self.closed and not self._is_over:
             self._is_over = True
-            del self.requests, self.answers, self.sasl, self._waits
+            del self.requests, self.answers, self.gates, self.sasl, self._waits
 
     def abort(self) -> None:
         """Cut both ends off, with what was still to be sent."""
@@ -209,7 +215,7 @@ class Session:
     @property
     def held(self) -> bool:
         """It is the proxy that makes the client wait: such a session is not idle."""
-        return bool(self.requests.reasons & (THROTTLED | IN_LINE | MIDWAY))
+        return bool(self.requests.reasons & (THROTTLED | IN_LINE | MIDWAY | LOCAL))
 
     @property
     def unread(self) -> bool:
@@ -226,7 +232,7 @@ class Session:
     @property
     def authenticated(self) -> bool:
         """The client has proved who it is, as far as its listener demands that."""
-        return not self.requests.restricted
+        return not self.gates.restricted
 
     def overdue(self) -> None:
         """Close the connection of a client that has not authenticated itself in time."""
@@ -235,9 +241,9 @@ class Session:
 
     def identified(self, user: str) -> None:
         """Charge what follows to ``user`` (called by the observer of SASL)."""
-        self.requests.identify(user)
+        self.gates.identify(user)
         if self.sasl.authenticated:
-            self.requests.lift_restriction()
+            self.gates.lift_restriction()
 
     def read_tokens(self, raw: bool) -> None:
         """Read SASL tokens without headers from now on, or requests again (called likewise)."""
@@ -262,7 +268,7 @@ class Session:
         account.meter.note_throttle(kind, throttle_ms, now_ms)
         room_ms = max(self.sasl.deadline_ms - now_ms, 0)
         told_ms = min(throttling.allow(throttle_ms + counter.waiting_ms), room_ms)
-        if told_ms > 0 and not self.requests.coordinates:
+        if told_ms > 0 and not self.gates.coordinates:
             end_ms = now_ms + min(throttle_ms, room_ms)
             if self._mute_handle is None or end_ms > self._mute_end_ms:
                 self._forget_mute()
@@ -295,6 +301,15 @@ class Session:
             self._go(MIDWAY if what == What.BODY else IN_LINE, now_ms)
         self.answered(now_ms)
 
+    def answer_locally(self, answer: bytes) -> None:
+        """Send the answer of the proxy's own that was still to come, and go on behind it."""
+        if self.closed:
+            return
+        self.gates.write_local(answer)
+        now_ms = self.rules.clock()
+        self._go(LOCAL, now_ms)
+        self.answered(now_ms)
+
     def answer_empty(self, throttle_ms: int, now_ms: int) -> None:
         """Answer the Fetch that waits as a broker answers one over its quota: with nothing."""
         self._client.write(self.requests.answer_empty(throttle_ms))
@@ -313,7 +328,7 @@ class Session:
         if not self.answers.idle or self.closed:
             return
         if requests.reasons & DRAINING:
-            if not requests.splitter.remaining:
+            if not requests.splitter.remaining and not requests.reasons & LOCAL:
                 self.close()
         elif requests.reasons & FINISHED and not requests.reasons & HELD_UP:
             self.close()

@@ -10,7 +10,7 @@ from protocol.frames import Head
 from proxy.session.body import Body
 from proxy.session.in_flight import Entry, InFlight, expect, tell
 from proxy.session.pair import Pair
-from proxy.session.reasons import IN_LINE
+from proxy.session.reasons import IN_LINE, TURN
 from proxy.session.request_prefix import RequestPrefix
 from proxy.session.sender import MORE, Sender
 from proxy.session.serving import Served
@@ -23,6 +23,8 @@ from quotas.rate import Sample
 ACKS_0: Final = b"\0\0"
 KIND: Final = QuotaKind.PRODUCER_BYTE_RATE
 
+_MAX_UNANSWERED = 1024
+
 COMING_MS: Final = 100
 """How long others wait for a request to come that is more than its quota has left, before what has come of it says how
 long. A claim that nothing follows keeps them no longer."""
@@ -32,15 +34,15 @@ class ProduceGate:
     """Charges the Produce requests of one connection."""
 
     __slots__ = (
+        "_body",
         "_in_flight",
         "_pair",
         "_sender",
+        "_unanswered",
         "_waits",
-        "body",
         "bound",
         "generation",
         "prefix",
-        "unanswered",
     )
 
     def __init__(self, pair: Pair, sender: Sender, in_flight: InFlight, waits: Waits) -> None:
@@ -52,10 +54,10 @@ class ProduceGate:
         self.bound: Bound
         """What the account is charged to, right for ``generation``; once ``prefix`` has been read."""
         self.generation = -1
-        self.body: ProduceBody | None = None
-        """Of the request charged last, if its end is still to come; for the one who reads it to take."""
-        self.unanswered = 0
-        """Requests with acks=0: no answer says when the broker has done with them."""
+        self._body: ProduceBody | None = None
+        """Of the request charged last, if its end is still to come."""
+        self._unanswered = 0
+        """Requests with acks=0, whose number no answers bound: a chunk has room for 10,000."""
 
     def request(self, api: Served, chunk: bytes, position: int, head: Head, body: int, now_ms: int) -> int:
         """Charge the request at ``position``, whose body begins at ``body`` (or UNREAD).
@@ -114,11 +116,25 @@ class ProduceGate:
             entry = expect(correlation_id, api, account, now_ms, throttle_ms)
             self._in_flight.append(entry)
         else:
-            self.unanswered += 1
+            self._unanswered += 1
         if missing > 0:
-            self.body = ProduceBody(self, account, None if as_it_comes else bound.mark, entry)
+            self._body = ProduceBody(self, account, None if as_it_comes else bound.mark, entry)
             if as_it_comes and bound.live.streamer is None:
-                bound.live.streamer = self.body
+                bound.live.streamer = self._body
+
+    def after(self) -> int:
+        """Return why nothing is to be read behind the last request: of many without answers, others have a turn."""
+        if self._unanswered < _MAX_UNANSWERED:
+            return 0
+        self._unanswered = 0
+        return TURN
+
+    def take_body(self, missing: int) -> "ProduceBody | None":
+        """Return the body of the request charged last, of which so much is still to come; for the caller to keep."""
+        body, self._body = self._body, None
+        if body is not None:
+            body.count(-missing)
+        return body
 
     def under_way(self, entry: Entry) -> "ProduceBody":
         """Return the body of a request that was charged whole, and is expected to be answered as ``entry`` says."""

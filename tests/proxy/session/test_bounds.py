@@ -9,6 +9,7 @@ import pytest
 from protocol import frames, headers
 from protocol.errors import Cause
 from proxy.session import request_side, sender
+from proxy.session.gates import produce as produce_gate
 from proxy.session.request_side import MAX_IN_FLIGHT
 from tests.proxy.playbook import (
     KIB,
@@ -124,7 +125,7 @@ class TestInFlight:
         assert play.client.paused
 
     def test_requests_without_answers_do_not_keep_others_waiting(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(request_side, "_MAX_UNANSWERED", 10)
+        monkeypatch.setattr(produce_gate, "_MAX_UNANSWERED", 10)
         play = Play()
         data = b"".join(produce(number, 0, acks=0) for number in range(25))
         assert len(correlation_ids(play.from_client(data))) == 10
