@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from struct import pack, unpack_from
+from types import MappingProxyType
 
 from protocol.api_versions import advertised_limits
 from protocol.errors import ProtocolError
 from protocol.locator import Endpoint
 from proxy.identity.mechanisms.known import Mechanisms
 from proxy.identity.sasl import SaslRules
+from proxy.session.local_answers import Answerer
 from proxy.session.rules import Rules
 from proxy.session.serving import serve
 from proxy.session.session import Session
@@ -124,6 +126,7 @@ class Play:
         sub_claim: str = "sub",
         policy: Policy | None = None,
         engine: Engine | None = None,
+        answerers: Mapping[int, Answerer] = MappingProxyType({}),
     ) -> None:
         self.loop = FakeLoop()
         policy = policy or (Policy({Entity(client_id="app"): dict(quotas)}) if quotas else Policy({}))
@@ -150,7 +153,7 @@ class Play:
         self.rules = Rules(
             engine=self.engine,
             throttling=self.throttling,
-            served=serve(limits, response),
+            served=serve(limits, response, answered=answerers),
             served_before_authentication=serve(limits, response, authenticated=False),
             advertised=limits,
             request_limit=1_000_000,
@@ -161,6 +164,7 @@ class Play:
             clock=self.loop.clock,
             on_rejected=lambda side, error, _peer: self.rejected.append((side, error)),
             later=self.loop.later,
+            answerers=answerers,
         )
         self.sasl_rules = SaslRules(
             Mechanisms(sub_claim).begin,
