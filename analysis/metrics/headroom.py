@@ -24,12 +24,12 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
-from analysis.arrays import DAY_MS, MOST_SUM, Floats, Ints, floats, ints, times_ms
-from analysis.exchange import exchange, packed, tasks_for
-from analysis.metrics import kinds
-from analysis.metrics.kinds import COUNTER, KINDS
+from analysis.metrics import counters as kinds
+from analysis.metrics.counters import COUNTER, KINDS
 from analysis.metrics.period import Period
-from analysis.scan import UsageRows
+from analysis.table.arrays import DAY_MS, MOST_SUM, Floats, Ints, floats, ints, times_ms
+from analysis.table.exchange import exchange, packed, tasks_for
+from analysis.table.scan import UsageRows
 
 PERCENTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 COUNTED: Final = ("kind", "counter")

@@ -12,14 +12,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.errors import AnalysisError
-from analysis.files import Folder
 from analysis.metrics.period import Period, look
 from analysis.metrics.rates import Rates
-from analysis.progress import Progress
 from analysis.report import page, tables
-from analysis.report.gather import gather
+from analysis.report.summary import gather
 from analysis.report.tables import Choices
-from analysis.scan import UsageRows
+from analysis.spark.folder import Folder
+from analysis.spark.progress import Progress
+from analysis.table.scan import UsageRows
 
 _ID: Final = "%Y%m%dT%H%M%SZ"
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")

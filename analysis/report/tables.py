@@ -13,8 +13,8 @@ from analysis.metrics import chargeback, clients, episodes, headroom, muted, nei
 from analysis.metrics.headroom import COUNTED
 from analysis.metrics.period import Period
 from analysis.metrics.rates import Rates
-from analysis.report import draw
-from analysis.scan import UsageRows
+from analysis.page import draw
+from analysis.table.scan import UsageRows
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,22 +13,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from analysis import arrays, ingest
-from analysis.arrays import MOST_SUM, added
 from analysis.cli import analyze
-from analysis.documents import UnreadableError, read, table
-from analysis.faults import HEADER, bounds_of
-from analysis.gathering import Gathered, Throttles
-from analysis.ingest import Ingestion, Tally
+from analysis.ingest import job as ingest
+from analysis.ingest.documents import UnreadableError, read, table
+from analysis.ingest.faults import HEADER, bounds_of
+from analysis.ingest.job import Ingestion, Tally
+from analysis.kernel.search import parse_target
+from analysis.kernel.series import Cells, Recorded, Rows
 from analysis.metrics.clients import SUMS
 from analysis.metrics.headroom import Counted
-from analysis.parquet import encoded, joined
-from analysis.recommend import Search
-from analysis.schema import COLUMNS, LIMIT, TEXT
-from analysis.search import parse_target
-from analysis.series import Cells, Recorded, Rows
+from analysis.recommend.job import Search
+from analysis.replay.gathering import Gathered, Throttles
 from analysis.sources import files
-from analysis.whatif import Replay
+from analysis.table import arrays
+from analysis.table.arrays import MOST_SUM, added
+from analysis.table.parquet import encoded, joined
+from analysis.table.schema import COLUMNS, LIMIT, TEXT
+from analysis.whatif.job import Replay
 from quotas.rate import Window
 from tests.analysis.records import BEGIN_MS, Document, document, row, write_jsonl
 

@@ -5,8 +5,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from analysis.demand import Demand
-from analysis.histogram import Floats
+from analysis.kernel.demand import Demand
+from analysis.kernel.histogram import Floats
 from tests.reference.request_level import Run, Shape, run
 
 MEAN_BYTES_PER_S: Final = 1e6

@@ -7,11 +7,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
-from analysis.exchange import unpacked
 from analysis.metrics.clients import clients
 from analysis.metrics.headroom import Used, _Shared, counters, headroom
 from analysis.metrics.period import look
-from analysis.schema import FILE
+from analysis.table.exchange import unpacked
+from analysis.table.schema import FILE
 from quotas.entities import Default, Entity
 from tests.analysis.metrics.conftest import Both, of_spark, same
 from tests.analysis.records import BEGIN, Document, document, row, tables, usage

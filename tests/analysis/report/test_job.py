@@ -15,13 +15,13 @@ from analysis.metrics.chargeback import COLUMNS
 from analysis.metrics.rates import load
 from analysis.report import job, tables
 from analysis.report.findings import ReportFindings
-from analysis.report.gather import gather
 from analysis.report.job import Made, ReportRequest
+from analysis.report.summary import gather
 from analysis.report.tables import Choices
 from tests.analysis.metrics.conftest import Both
 from tests.analysis.metrics.recorded import documents
 from tests.analysis.records import BEGIN, document, row, usage_frame
-from tests.analysis.test_warehouse import store
+from tests.analysis.table.test_warehouse import store
 
 pytestmark = pytest.mark.spark
 
