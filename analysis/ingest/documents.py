@@ -47,7 +47,7 @@ class _DoubtError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class UsageDocument:
     """A document that is readable."""
 
     header: dict[str, Any]
@@ -60,7 +60,7 @@ class Document:
     texts: list[pa.Array]
 
 
-def read(text: bytes, until_ms: int = END_OF_TIME_MS) -> Document:
+def read(text: bytes, until_ms: int = END_OF_TIME_MS) -> UsageDocument:
     """Return the document that a text is. Raises UnreadableError.
 
     ``until_ms``: from then on (Unix time) no interval can have begun.
@@ -80,7 +80,7 @@ def read(text: bytes, until_ms: int = END_OF_TIME_MS) -> Document:
     return _decoded(_filled(found), until_ms, bools=False)
 
 
-def table(documents: Sequence[Document]) -> pa.Table:
+def table(documents: Sequence[UsageDocument]) -> pa.Table:
     """Return the rows of documents (``schema.FILE``); texts that a document has once are dictionaries."""
     rows = np.array([each.num_rows for each in documents])
     columns: dict[str, Any] = {"time": _repeated([each.header["time_ms"] * 1000 for each in documents], TIME, rows)}
@@ -104,7 +104,7 @@ def _repeated(values: Sequence[Any], kind: pa.DataType, times: NDArray[np.int64]
     return pa.DictionaryArray.from_arrays(np.repeat(once.indices.to_numpy(), times), once.dictionary)
 
 
-def _decoded(found: Any, until_ms: int, *, bools: bool) -> Document:
+def _decoded(found: Any, until_ms: int, *, bools: bool) -> UsageDocument:
     """Return the document; array by array, which is ten times as fast as to ask each value what it is.
 
     Where anything is unusual, raises _DoubtError, struct.error or ArrowException. ``bools``: there may be some.
@@ -115,7 +115,7 @@ def _decoded(found: Any, until_ms: int, *, bools: bool) -> Document:
     if header["time_ms"] >= until_ms or header["samples"] * header["sample_ms"] > MOST_WINDOW_MS:
         raise _DoubtError
     arrays, rows = _arrays(found.get("rows"))
-    return Document(
+    return UsageDocument(
         header,
         rows,
         _whole([arrays[column.name] for column in _WHOLE], rows, header["interval_ms"], bools=bools),

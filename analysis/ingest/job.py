@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from analysis.errors import AnalysisError, RunError, cause
-from analysis.ingest.known import Header, Hour, Key, Known, duplicates
+from analysis.ingest.known import Header, Hour, Key, KnownDocuments, duplicates
 from analysis.ingest.publishing import Publication, remove_left
 from analysis.ingest.staging import FILE_ROWS, FILES, INPUT, STAGED, merge, staging
 from analysis.sources.place import PLACE, where
@@ -78,7 +78,7 @@ class Ingestion:
         self._usage = Folder(spark, tables.path_of(warehouse, tables.USAGE))
         self._tell = tell
         self._now_ms = now_ms
-        self._known = Known(self._stored)
+        self._known = KnownDocuments(self._stored)
         self._spark = spark
         self._batch = ""
         self._newest: Hour | None = None

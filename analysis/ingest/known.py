@@ -41,7 +41,7 @@ class Header(NamedTuple):
     hour: Hour
 
 
-class Known:
+class KnownDocuments:
     """The keys of stored documents, by hour. ``load(hour)`` asks the table."""
 
     def __init__(self, load: Callable[[Hour], Iterable[Key]]) -> None:
@@ -69,7 +69,7 @@ class Known:
         return found
 
 
-def duplicates(headers: Iterable[Header], known: Known) -> list[Header]:
+def duplicates(headers: Iterable[Header], known: KnownDocuments) -> list[Header]:
     """Return those that go, of documents without a fault: all but the first of a key, all of a key that is stored."""
     first: set[Key] = set()
     found = []

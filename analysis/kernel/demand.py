@@ -57,7 +57,7 @@ class Demand:
         return Demand(self.sent_bytes[:, units], self.request_bytes[units], self.peak_bytes_per_s[units])
 
 
-def gather(columns: ArrayLike, unit: ArrayLike, units: int) -> Floats:
+def by_unit(columns: ArrayLike, unit: ArrayLike, units: int) -> Floats:
     """Add up columns of [second, row] by the unit that each row belongs to, to [second, unit]; -1 is none."""
     values = np.asarray(columns, dtype=float)
     index = np.asarray(unit, dtype=np.intp)

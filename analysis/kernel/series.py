@@ -33,8 +33,8 @@ _NOTHING: Final = np.zeros(0)
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Rows of usage records, in any order; all are arrays of one length."""
+class SeriesRows:
+    """Rows of usage records by series, in any order; all are arrays of one length."""
 
     number: Indices
     """Of whom: a series, or a unit."""
@@ -45,11 +45,12 @@ class Rows:
     muted_ms: Floats
     """How long it was held up: 0 where nothing was, in other modes than ``enforce``."""
 
-    def halves(self) -> tuple["Rows", "Rows"]:
+    def halves(self) -> tuple["SeriesRows", "SeriesRows"]:
         """Return the first half of them and the second."""
-        columns = [getattr(self, name) for name in Rows.__slots__]
+        columns = [getattr(self, name) for name in self.__slots__]
         middle = len(self.number) // 2
-        return Rows(*(column[:middle] for column in columns)), Rows(*(column[middle:] for column in columns))
+        first, second = ([column[half] for column in columns] for half in (slice(middle), slice(middle, None)))
+        return SeriesRows(*first), SeriesRows(*second)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class Cells:
     muted_s: Floats
 
     @classmethod
-    def of(cls, rows: Rows) -> "Cells":
+    def of(cls, rows: SeriesRows) -> "Cells":
         """Spread each row's use evenly over its interval, and add up what falls into the same second."""
         begin = (rows.begin_ms + _GRAIN_MS // 2) // _GRAIN_MS
         end = np.maximum((rows.begin_ms + rows.interval_ms + _GRAIN_MS // 2) // _GRAIN_MS, begin + 1)

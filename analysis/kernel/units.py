@@ -80,7 +80,7 @@ class Assignment:
     limits: Floats
     """[unit], infinite without one; in the unit of the kind, on one broker."""
     index: Indices
-    """[client]: the unit of each, as ``analysis.kernel.demand.gather`` takes it."""
+    """[client]: the unit of each, as ``analysis.kernel.demand.by_unit`` takes it."""
 
     @classmethod
     def of(cls, policy: Policy, kind: QuotaKind, clients: Iterable[Client]) -> "Assignment":

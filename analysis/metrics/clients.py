@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from analysis.metrics.counters import KINDS, NAMED_BY, counters, units
+from analysis.metrics.counters import KINDS, NAMED_BY, counter_by_kind, units
 from analysis.table import hashes
 from analysis.table.arrays import DAY_MS, summed, times_ms, with_columns
 from analysis.table.exchange import exchange, packed, tasks_for
@@ -65,7 +65,7 @@ class _Sent:
 def _received(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
     for sums in summed(tables, _APART, _HOW):
         found = sums
-        for kind, counter in counters(sums).items():
+        for kind, counter in counter_by_kind(sums).items():
             columns = (counter, *units(sums, kind))
             found = with_columns(found, dict(zip(_of_counter(kind), columns, strict=True)))
         yield found

@@ -21,16 +21,16 @@ NAMED_BY: Final = ("cluster", "instance", "broker", "user", "client_id")
 """What else than its rule says which counter a row was measured by."""
 
 
-def counters(table: pa.Table) -> dict[str, Ints]:
+def counter_by_kind(table: pa.Table) -> dict[str, Ints]:
     """Return by kind the number of the counter that each row was measured by; where it has no rule, of none.
 
     Needs NAMED_BY, and the rule of each kind.
     """
     names = {name: hashes.of_column(table[name]) for name in NAMED_BY}
-    return {kind: _counters(table, kind, names) for kind in KINDS}
+    return {kind: _counter(table, kind, names) for kind in KINDS}
 
 
-def _counters(table: pa.Table, kind: str, names: Mapping[str, hashes.Hashes]) -> Ints:
+def _counter(table: pa.Table, kind: str, names: Mapping[str, hashes.Hashes]) -> Ints:
     user, client_id = _told_apart(table, kind)
     parts = [names[name] for name in ("cluster", "instance", "broker")]
     parts.append(hashes.of_column(table[f"{kind}_rule"]))

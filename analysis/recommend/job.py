@@ -109,7 +109,7 @@ def recommend(recording: Recording, choices: Choices) -> list[Recommendation]:
     np.maximum.at(least, entity_of, total / recording.circumstances.seconds)
     # Where another broker's mean is more than all that could be needed here, this one does not decide.
     searched = (total > 0) & (most >= least[entity_of]) & (most * (1 + choices.headroom) > choices.floor)
-    found = gather(recording, wanted.only(searched), Search(window, choices.target))
+    found = gather(recording, wanted.only(searched), SearchWork(window, choices.target))
     figures = np.zeros((len(FIGURES), len(units)))
     if found.num_rows:
         figures[:, found["unit"].to_numpy()] = [found[name].to_numpy() for name in FIGURES]
@@ -148,7 +148,7 @@ def _entities(units: Sequence[tuple[QuotaKind, Unit]]) -> tuple[Indices, list[tu
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class SearchWork:
     """What a worker does with the units that it has got: a row of FIGURES for each ``unit``."""
 
     window: Window

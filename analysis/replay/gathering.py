@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from analysis.kernel.demand import Indices
 from analysis.kernel.histogram import Floats
-from analysis.kernel.series import Cells, Recorded, Rows
+from analysis.kernel.series import Cells, Recorded, SeriesRows
 from analysis.replay.recording import Recording
 from analysis.replay.sending import Sender
 from analysis.table.exchange import TASK_ROWS, exchange, tasks_for
@@ -190,4 +190,4 @@ def _cells(tables: Sequence[pa.Table]) -> Cells:
     use = pa.concat_tables(tables)
     number, begin_ms, interval_ms = (use[name].to_numpy().astype(np.intp) for name in _USE[:3])
     sent, muted_ms = (use[name].to_numpy().astype(float) for name in _USE[3:])
-    return Cells.of(Rows(number, begin_ms, interval_ms, sent, muted_ms))
+    return Cells.of(SeriesRows(number, begin_ms, interval_ms, sent, muted_ms))

@@ -1,4 +1,4 @@
-"""What rows of usage records say, as arrays of them (``scan.Usage``)."""
+"""What rows of usage records say, as arrays of them (``scan.UsageRows``)."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -19,15 +19,15 @@ from analysis.report.findings import (
     Episode,
     Headroom,
     Neighbour,
+    PeriodTotals,
     RateSeries,
     ReportFindings,
     Talker,
     Throttled,
-    Totals,
     Trend,
     Victim,
 )
-from analysis.report.tables import Choices
+from analysis.report.tables import ReportChoices
 
 CLOSE: Final = 0.9
 """From which p99 of used over limit on a limit is said to be close."""
@@ -45,7 +45,7 @@ _WHO: Final = ("user", "client_id", "broker", "kind", "rule")
 Tables = dict[str, DataFrame]
 
 
-def gather(tables: Tables, period: Period, choices: Choices, place: str) -> ReportFindings:
+def summarize(tables: Tables, period: Period, choices: ReportChoices, place: str) -> ReportFindings:
     """Return what a page shows of the tables; ``place`` is where they are."""
     return ReportFindings(
         clusters=sorted(row.cluster for row in tables["talkers"].select("cluster").distinct().collect()),
@@ -72,7 +72,7 @@ def gather(tables: Tables, period: Period, choices: Choices, place: str) -> Repo
     )
 
 
-def _totals(tables: Tables, period: Period) -> Totals:
+def _totals(tables: Tables, period: Period) -> PeriodTotals:
     named = F.col("user").isNotNull()
     muted = F.col("produce_muted_ms") + F.col("fetch_muted_ms")
     sums = {
@@ -87,7 +87,7 @@ def _totals(tables: Tables, period: Period) -> Totals:
         F.count_if(F.col("max") > 0).alias("counters"), F.count_if(F.col("p99") >= CLOSE).alias("close")
     )
     [limits] = closeness.collect()
-    return Totals(rows=period.rows, episodes=tables["episodes"].count(), **found.asDict(), **limits.asDict())
+    return PeriodTotals(rows=period.rows, episodes=tables["episodes"].count(), **found.asDict(), **limits.asDict())
 
 
 def _throttled(muted: DataFrame, period: Period) -> list[Throttled]:

@@ -24,20 +24,15 @@ def equip(session: "SparkSession") -> None:
     """Hand the packages to the workers of a session, those to come among them."""
     context = session.sparkContext
     if context.applicationId not in _equipped:
-        context.addPyFile(str(_packed() / _NAME))
+        context.addPyFile(str(Path(_packed().name, _NAME)))
         _equipped.add(context.applicationId)
 
 
 @cache
-def _folder() -> "tempfile.TemporaryDirectory[str]":
-    """Return a folder that is there until the program ends: workers fetch the zip from it."""
-    return tempfile.TemporaryDirectory(prefix="sluice-")
-
-
-@cache
-def _packed() -> Path:
-    folder = Path(_folder().name)
-    with zipfile.ZipFile(folder / _NAME, "w", zipfile.ZIP_DEFLATED) as archive:
+def _packed() -> "tempfile.TemporaryDirectory[str]":
+    """Return a folder with the zip, which is there until the program ends: workers fetch it from there."""
+    folder = tempfile.TemporaryDirectory(prefix="sluice-")
+    with zipfile.ZipFile(Path(folder.name, _NAME), "w", zipfile.ZIP_DEFLATED) as archive:
         for package in _PACKAGES:
             for file in sorted((_HOME / package).rglob("*.py")):
                 archive.write(file, file.relative_to(_HOME))

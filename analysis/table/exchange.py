@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from analysis.kernel.demand import Indices
 from analysis.table.parquet import encoded, plain
 from analysis.table.scan import UsageRows, Work
 
@@ -33,7 +33,7 @@ def tasks_for(rows: int, at_once: int) -> int:
     return max(-(-rows // TASK_ROWS), min(at_once, -(-rows // _LEAST_TASK_ROWS)), 1)
 
 
-def packed(table: pa.Table, task: Indices) -> Iterator[pa.Table]:
+def packed(table: pa.Table, task: NDArray[np.integer[Any]]) -> Iterator[pa.Table]:
     """Yield PACKED of a table, [row] each for its task. Texts travel as they are: a dictionary has names of others."""
     order = np.argsort(task, kind="stable")
     tasks, rows = np.unique(task, return_counts=True)

@@ -94,7 +94,7 @@ def _replayed(
     window_s = window.keep_ms / 1000
     held = wanted.sums(recording, "muted_s") > 0
     replayed = held | (wanted.most_bytes(recording, window_s) > limits.min(axis=0) * window_s)
-    found = gather(recording, wanted.only(replayed), Replay(window, limits, recorded))
+    found = gather(recording, wanted.only(replayed), ReplayWork(window, limits, recorded))
     figures = _untouched(recording, wanted, len(alike))
     if found.num_rows:
         at = (slice(None), found["scenario"].to_numpy(), found["unit"].to_numpy())
@@ -131,7 +131,7 @@ def _counter(client: Client, rule: str | None) -> object:
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class ReplayWork:
     """What a worker does with the units that it has got: a row of FIGURES for each ``scenario`` and ``unit``."""
 
     window: Window

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from analysis.errors import RunError
-from analysis.ingest import job as ingest
+from analysis.ingest import job
 from analysis.ingest.job import Ingestion, Tally, run
 from analysis.ingest.staging import staging
 from analysis.sources import files
@@ -196,7 +196,7 @@ def test_the_driver_takes_files_by_and_by(site: Site, monkeypatch: pytest.Monkey
     documents = [document(seq, ROWS, second=HOUR_S * (seq % 2) + seq) for seq in range(12)]
     site.add("a", *documents)
     site.tasks = 6
-    monkeypatch.setattr(ingest, "_ROWS_AT_ONCE", 6)
+    monkeypatch.setattr(job, "_ROWS_AT_ONCE", 6)
     assert site.ingest() == Tally(documents=12, rows=24)
     assert site.usage() == in_order(stored(documents))
 
@@ -215,7 +215,7 @@ def test_a_source_that_gives_other_documents_when_asked_again_is_not_believed(
 ) -> None:
     site.add("a", document(0, ROWS), document(1, ROWS), document(1, ROWS))
     with monkeypatch.context() as patched:
-        patched.setattr(ingest, "staging", lambda *_: staging())
+        patched.setattr(job, "staging", lambda *_: staging())
         with pytest.raises(RunError, match="did not have the same documents both times"):
             site.run_to_end()
     assert site.parts() == []

@@ -8,7 +8,7 @@ import pytest
 from analysis.kernel.fluid import replay
 from analysis.kernel.histogram import Floats
 from quotas.rate import Window
-from tests.analysis.workloads import MEAN_BYTES_PER_S, SHAPES, Recording, recordings, workloads
+from tests.analysis.workloads import MEAN_BYTES_PER_S, SHAPES, RecordedClient, recordings, workloads
 from tests.reference.request_level import Run, Shape, run
 
 SECONDS = 900
@@ -31,7 +31,7 @@ def cells() -> list[Cell]:
     return [cell for recording in recordings(SECONDS) for cell in cells_of(recording)]
 
 
-def cells_of(recording: Recording) -> list[Cell]:
+def cells_of(recording: RecordedClient) -> list[Cell]:
     limits = [MEAN_BYTES_PER_S * scale for scale in SCALES]
     # What waits at the end has no wait yet in the simulation either.
     outcome = replay(recording.demand, np.array(limits)[:, None], more=True, series=True)
@@ -107,7 +107,7 @@ def test_steady_overload_passes_the_limit_and_no_more(shape: Shape, limit: float
     """By 12, 3 and 4 connections, each held by itself, 1.80, 1.16 and 1.03 of it would pass (docs/quotas.md)."""
     real = run(np.full(2400, 4e6), shape, limit)
     assert sum(real.served_bytes[300:]) / 2100 == pytest.approx(limit, rel=0.03)
-    recording = Recording("overload", np.full(2400, 4e6), shape, None, run(np.full(2400, 4e6), shape, None))
+    recording = RecordedClient("overload", np.full(2400, 4e6), shape, None, run(np.full(2400, 4e6), shape, None))
     outcome = replay(recording.demand, [limit], series=True)
     assert outcome.series is not None
     assert outcome.series.sent_bytes[300:, 0, 0].mean() == pytest.approx(limit, rel=0.05)
@@ -116,7 +116,7 @@ def test_steady_overload_passes_the_limit_and_no_more(shape: Shape, limit: float
 @pytest.mark.parametrize("window", [Window(5, 1000), Window(6, 2000), Window(11, 500)])
 def test_other_windows(window: Window) -> None:
     due_bytes = workloads(SECONDS)["tides"]
-    recording = Recording("tides", due_bytes, SHAPES[1], None, run(due_bytes, SHAPES[1], None))
+    recording = RecordedClient("tides", due_bytes, SHAPES[1], None, run(due_bytes, SHAPES[1], None))
     for scale in SCALES:
         limit = MEAN_BYTES_PER_S * scale
         real = run(due_bytes, SHAPES[1], limit, window)

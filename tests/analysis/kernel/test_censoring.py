@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from analysis.kernel.censoring import Answer, bounds, throttled_bounds_s
 from analysis.kernel.demand import Demand, curve
 from analysis.kernel.fluid import replay
-from tests.analysis.workloads import MEAN_BYTES_PER_S, SHAPES, Recording, workloads
+from tests.analysis.workloads import MEAN_BYTES_PER_S, SHAPES, RecordedClient, workloads
 from tests.reference.request_level import run
 
 SECONDS = 600
@@ -75,7 +75,7 @@ def test_the_truth_lies_within_what_is_shown() -> None:
         for shape in SHAPES[2:3]:
             for recorded in (0.5, 0.9, 1.2, 2.0):
                 limit = MEAN_BYTES_PER_S * recorded
-                recording = Recording(name, due_bytes, shape, limit, run(due_bytes, shape, limit))
+                recording = RecordedClient(name, due_bytes, shape, limit, run(due_bytes, shape, limit))
                 censored = bounds(recording.demand, recording.muted_s)
                 limits = limit * np.array([0.7, 1.0, 1.3, 2.0, 4.0])[:, None]
                 low, high = (replay(demand, limits) for demand in (censored.low, censored.high))

@@ -6,19 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.kernel.censoring import Answer, bounds
-from analysis.kernel.demand import Demand, gather, surge_bytes
+from analysis.kernel.demand import Demand, by_unit, surge_bytes
 from analysis.kernel.fluid import replay
 from analysis.kernel.histogram import Floats
-from analysis.kernel.series import Cells, Recorded, Rows
+from analysis.kernel.series import Cells, Recorded, SeriesRows
 from quotas.rate import Window
 
 WINDOW = Window()
 MB = 1e6
 
 
-def rows(number: list[int], begin_ms: list[int], interval_ms: list[int], sent: list[float]) -> Rows:
+def rows(number: list[int], begin_ms: list[int], interval_ms: list[int], sent: list[float]) -> SeriesRows:
     nothing = np.zeros(len(number))
-    return Rows(np.array(number), np.array(begin_ms), np.array(interval_ms), np.array(sent), nothing)
+    return SeriesRows(np.array(number), np.array(begin_ms), np.array(interval_ms), np.array(sent), nothing)
 
 
 def recorded_of(sent: Floats, muted_s: Floats | None = None, unit_of: list[int] | None = None) -> Recorded:
@@ -26,7 +26,7 @@ def recorded_of(sent: Floats, muted_s: Floats | None = None, unit_of: list[int] 
     second, series = np.nonzero(sent + (0 if muted_s is None else muted_s))
     muted = np.zeros(len(second)) if muted_s is None else muted_s[second, series] * 1000
     second_ms = np.full(len(second), 1000)
-    found = Rows(series, second * 1000, second_ms, sent[second, series], muted)
+    found = SeriesRows(series, second * 1000, second_ms, sent[second, series], muted)
     units = np.arange(sent.shape[1]) if unit_of is None else np.array(unit_of)
     requests: Floats = np.bincount(units, sent.sum(axis=0) / 10_000).astype(np.float64)
     return Recorded.of(Cells.of(found), units, requests, len(sent))
@@ -137,8 +137,8 @@ def test_series_that_were_held_up_are_bounded_apart() -> None:
     unit_of = [0, 0, 0, 1]
     recorded = recorded_of(sent, muted_s, unit_of)
     expected = bounds(demand_of(sent), muted_s)
-    assert dense(recorded.low, 400, 2) == pytest.approx(gather(sent, unit_of, 2))
-    assert dense(recorded.high, 400, 2) == pytest.approx(gather(expected.high.sent_bytes, unit_of, 2))
+    assert dense(recorded.low, 400, 2) == pytest.approx(by_unit(sent, unit_of, 2))
+    assert dense(recorded.high, 400, 2) == pytest.approx(by_unit(expected.high.sent_bytes, unit_of, 2))
     assert recorded.answers == (Answer.INTERVAL, Answer.EXACT)
     assert recorded.low.sums(recorded.low.muted_s, 2) == pytest.approx([45, 0])
 
@@ -156,7 +156,7 @@ def test_years_in_which_nothing_was_sent_take_no_time() -> None:
     burst = np.full(20, 3 * MB)
     second = np.concatenate((np.arange(20), np.arange(20) + seconds - 20))
     sent, muted_ms = np.tile(burst, 2), np.full(40, 500.0)
-    found = Rows(np.zeros(40, dtype=np.intp), second * 1000, np.full(40, 1000), sent, muted_ms)
+    found = SeriesRows(np.zeros(40, dtype=np.intp), second * 1000, np.full(40, 1000), sent, muted_ms)
     recorded = Recorded.of(Cells.of(found), np.zeros(1, dtype=np.intp), np.full(1, 400.0), seconds)
     (stretch,) = recorded.stretches(np.arange(1), 1)
     for high in (False, True):

@@ -18,8 +18,8 @@ from analysis.replay import gathering, recording
 from analysis.table import exchange
 from analysis.table.scan import UsageRows
 from analysis.whatif import comparison
-from analysis.whatif import page as comparison_page
 from analysis.whatif.job import Scenario, WhatIf, whatif
+from analysis.whatif.page import render
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
@@ -279,12 +279,12 @@ def test_what_is_printed(found: WhatIf) -> None:
 
 
 def test_the_page(found: WhatIf, spark: SparkSession) -> None:
-    html = comparison_page.render(found)
+    html = render(found)
     assert "<em>6 of 8 counters</em> would be throttled" in html
     assert html.count("<tr>") == 1 + 6
     assert "http" not in html.replace("http-equiv", "")
     wicked = Load("<script>alert(1)</script>", "a\n\u202e&", uneven(2 * MB, 1))
-    page = comparison_page.render(answer(rows_of(spark, [wicked]), Policy({EACH_USER: {PRODUCE: MB}})))
+    page = render(answer(rows_of(spark, [wicked]), Policy({EACH_USER: {PRODUCE: MB}})))
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from bench.analysis.documents import Generated
+from bench.analysis.generated import Generated
 from bench.analysis.process_tree import Cost, run
 from bench.analysis.questions import DUCKDB, SPARK, Answers
 from bench.errors import BenchError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bench.analysis.documents import SUMS, Generated, World, generate
+from bench.analysis.generated import SUMS, Generated, World, generate
 from bench.analysis.population import INSTANCES
 from proxy.usage.records import COLUMNS
 from quotas.stores.file import load

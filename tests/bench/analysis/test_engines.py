@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.analysis.comparison import require_same
+from bench.analysis.engines import require_same
 from bench.errors import BenchError
 
 ANSWERS = {"steps": {"bytes": 1e12, "requests": 7.0}, "episodes fetch": {"episodes": 3.0}}
