@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from analysis.arrays import ints, times_ms
-from analysis.metrics.kinds import KINDS
-from analysis.scan import UsageRows
-from analysis.schema import FILE
+from analysis.metrics.counters import KINDS
+from analysis.table.arrays import ints, times_ms
+from analysis.table.scan import UsageRows
+from analysis.table.schema import FILE
 
 _SAME: Final = ("cluster", "instance", "broker", "user", "client_id", "mode")
 _OF_KIND: Final = ("rule", "muted_ms", "throttled", "throttle_ms", "bytes", "limit")
