@@ -348,7 +348,7 @@ class Listener:
             if node_id == UNKNOWN:
                 session.drain()
             else:
-                session.gates.set_broker(node_id)
+                session.broker_known(node_id)
 
     def _overdue(self, session: Session) -> None:
         self._deadlines.pop(session, None)

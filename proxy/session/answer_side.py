@@ -21,21 +21,24 @@ from proxy.session.gates.fetch import WAITS
 from proxy.session.gates.requests import RequestGates
 from proxy.session.in_flight import ACCOUNT, ACTIONS, API, CAME_MS, CORRELATION_ID, SEEN, Entry, InFlight
 from proxy.session.pair import Pair
-from proxy.session.reasons import RAW_TOKENS, THROTTLED, UNTIL_ANSWERED
 from proxy.session.request_side import RequestSide
 from proxy.session.serving import AUTHENTICATED, CHARGE, NEGOTIATE, PROVES, REWRITE, TELL
+from proxy.session.states import (
+    ANSWER_BORDER,
+    HELD_BACK,
+    OVERSIZED,
+    RAW_TOKENS,
+    THROTTLED,
+    UNTIL_ANSWERED,
+    WALKED,
+    Event,
+    begin,
+    end,
+)
 from proxy.session.wires import Wire
 
 Advertise = Callable[[Sequence[Endpoint]], Mapping[int, tuple[bytes, int]]]
 """Broker addresses of an answer → node id → the (host, port) that a client is told, listening already."""
-
-HELD_BACK = 1
-"""Why a broker is not read: an answer waits for its throttle time (response mode ``delay``)."""
-WALKED = 2
-"""Another one: a long answer is being changed, in slices."""
-_IN_LINE = 4
-"""An answer waits for its turn: it is larger than what its Fetch was granted, and the quota is in debt."""
-_AT_BORDER = HELD_BACK | WALKED | _IN_LINE | RAW_TOKENS
 
 _FIXED_OFFSET_BYTES = 64  # size, correlation id, header tags and a throttle_time_ms at a fixed offset
 _INT = Struct(">i")
@@ -52,11 +55,11 @@ class AnswerSide:
         "_gates",
         "_in_flight",
         "_pair",
-        "_paused_for",
         "_requests",
         "_rewriting",
         "_rules",
         "_sasl",
+        "reasons",
         "splitter",
         "write",
     )
@@ -74,7 +77,7 @@ class AnswerSide:
         self._rewriting: Rewriting | None = None
         """The long answer that stands first in line, under way or done."""
         self._broker: Wire | None = None
-        self._paused_for = 0
+        self.reasons = 0
         self.splitter = FrameSplitter(RESPONSE_HEAD, self._rules.response_limit)
         self.write: Callable[[bytes], None] = pair.client.write
 
@@ -92,9 +95,9 @@ class AnswerSide:
                 if count == remaining and self._requests.reasons & UNTIL_ANSWERED:
                     self._pair.answered(now_ms)
                 return
-        elif self._paused_for & _AT_BORDER:
+        elif self.reasons & ANSWER_BORDER:
             splitter.keep(data)
-            if self._paused_for & RAW_TOKENS:
+            if self.reasons & RAW_TOKENS:
                 self._take_tokens(now_ms)
             return
         elif not splitter.held_bytes:
@@ -182,14 +185,14 @@ class AnswerSide:
             charged = size - spec.response_header_version
             throttle_ms = self._gates.fetches.answer(account, charged, now_ms)
             if throttle_ms == WAITS:
-                self.stop(_IN_LINE)
+                self.stop(Event.GOT, OVERSIZED)
                 return self._hold(entry, chunk, start, position, 0)
             if throttle_ms:
                 actions = (actions | TELL) & ~CHARGE
                 until_ms = now_ms + throttle_ms
                 entry = (correlation_id, actions, api, throttle_ms, until_ms, account, SEEN)
         if actions & TELL and api.delayed and now_ms < until_ms and self._requests.reasons & THROTTLED:
-            self.stop(HELD_BACK)
+            self.stop(Event.GOT, HELD_BACK)
             return self._hold(entry, chunk, start, position, 0)
         if actions & PROVES and self._sasl.proven():
             self._gates.lift_restriction()
@@ -251,7 +254,7 @@ class AnswerSide:
             rewriting = Rewriting(api.spec, frame, size, throttle_ms if actions & TELL else None, self._told)
             if not rewriting.advance():
                 self._rewriting = rewriting
-                self.stop(WALKED)
+                self.stop(Event.GOT, WALKED)
                 self._rules.later(self._pair.next_slice)
                 return self._hold(entry, chunk, start, position, 0)
         self._rewriting = None
@@ -272,7 +275,7 @@ class AnswerSide:
         if not rewriting.advance():
             self._rules.later(self._pair.next_slice)
             return
-        self._paused_for &= ~WALKED
+        self.reasons = end(Event.NEXT, self.reasons, WALKED)
         self.feed(b"", now_ms)
         self._resume()
 
@@ -313,7 +316,10 @@ class AnswerSide:
 
     def read_tokens(self, raw: bool) -> None:
         """Read SASL tokens without headers from now on, or answers again."""
-        self._paused_for = self._paused_for | RAW_TOKENS if raw else self._paused_for & ~RAW_TOKENS
+        if raw:
+            self.reasons = begin(Event.TOKENS, self.reasons, RAW_TOKENS)
+        else:
+            self.reasons = end(Event.TOKENS_OVER, self.reasons, RAW_TOKENS)
 
     def _take_tokens(self, now_ms: int) -> None:
         """Pass raw tokens on; the one that ends the exchange is the last."""
@@ -321,7 +327,7 @@ class AnswerSide:
             return
         held = self.splitter.release()
         wanted = 0
-        while held and self._paused_for & _AT_BORDER == RAW_TOKENS:
+        while held and self.reasons & ANSWER_BORDER == RAW_TOKENS:
             wanted = raw_token_end(held, self._rules.unauthenticated_request_limit)
             if wanted > len(held):
                 break
@@ -334,38 +340,38 @@ class AnswerSide:
             wanted = 0
         if held:
             self.splitter.hold(held, 0, wanted)
-        if not self._paused_for & _AT_BORDER and held:
+        if not self.reasons & ANSWER_BORDER and held:
             self.feed(b"", now_ms)
         elif self._requests.reasons & UNTIL_ANSWERED:
             self._pair.answered(now_ms)
 
     def release(self, now_ms: int) -> None:
         """Go on with an answer that was held back for its throttle time."""
-        self._release(HELD_BACK, now_ms)
+        self._release(Event.THROTTLE_OVER, HELD_BACK, now_ms)
 
     def turn(self, now_ms: int) -> None:
         """Go on with an answer that waited for its turn."""
-        self._release(_IN_LINE, now_ms)
+        self._release(Event.ADMITTED, OVERSIZED, now_ms)
 
-    def _release(self, reason: int, now_ms: int) -> None:
-        if self._paused_for & reason:
-            self._paused_for &= ~reason
+    def _release(self, event: Event, reason: int, now_ms: int) -> None:
+        if self.reasons & reason:
+            self.reasons = end(event, self.reasons, reason)
             self.feed(b"", now_ms)
             self._resume()
 
-    def stop(self, reason: int) -> None:
+    def stop(self, event: Event, reason: int) -> None:
         """Do not read the broker while ``reason`` holds."""
-        if not self._paused_for & ~RAW_TOKENS and self._broker is not None:
+        if not self.reasons & ~RAW_TOKENS and self._broker is not None:
             self._broker.pause_reading()
-        self._paused_for |= reason
+        self.reasons = begin(event, self.reasons, reason)
 
-    def go(self, reason: int) -> None:
+    def go(self, event: Event, reason: int) -> None:
         """Take ``reason`` away; the broker is read again when none is left."""
-        self._paused_for &= ~reason
+        self.reasons = end(event, self.reasons, reason)
         self._resume()
 
     def _resume(self) -> None:
-        if not self._paused_for & ~RAW_TOKENS and self._broker is not None:
+        if not self.reasons & ~RAW_TOKENS and self._broker is not None:
             self._broker.resume_reading()
 
 

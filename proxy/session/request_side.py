@@ -16,7 +16,9 @@ from proxy.session.gates.requests import ANSWERED, HELD, RequestGates
 from proxy.session.in_flight import InFlight
 from proxy.session.pair import Pair
 from proxy.session.protected_topics import Guard
-from proxy.session.reasons import (
+from proxy.session.request_prefix import NONE
+from proxy.session.sender import AFTER_CORRELATION_ID, MORE
+from proxy.session.states import (
     ANSWERING,
     AT_BORDER,
     CROWDED,
@@ -25,9 +27,10 @@ from proxy.session.reasons import (
     RAW_TOKENS,
     TURN,
     WITHIN,
+    Event,
+    begin,
+    end,
 )
-from proxy.session.request_prefix import NONE
-from proxy.session.sender import AFTER_CORRELATION_ID, MORE
 from proxy.session.wires import Wire, dropped
 
 MAX_IN_FLIGHT = 1024
@@ -182,7 +185,9 @@ class RequestSide:
 
     def _stop_for(self, reasons: int) -> None:
         """Stop for what the last request has made a reason of."""
-        self.reasons |= reasons
+        if not reasons:
+            return
+        self.reasons = begin(Event.READ, self.reasons, reasons)
         if reasons & TURN:
             self._rules.later(self._pair.next_requests)
 
@@ -191,7 +196,7 @@ class RequestSide:
         if finished:
             self._body = None
         if not body.came(size, now_ms, finished=finished):
-            self.stop(MIDWAY)
+            self.stop(Event.READ, MIDWAY)
 
     def _take(self, data: bytes, now_ms: int) -> None:
         """Take the frames of a chunk, from where the splitter says the first one begins; of very many some later."""
@@ -235,7 +240,7 @@ class RequestSide:
 
     def _look_for_crowd(self) -> None:
         if len(self._in_flight) >= MAX_IN_FLIGHT:
-            self.reasons |= CROWDED
+            self.reasons = begin(Event.READ, self.reasons, CROWDED)
 
     def _forward(self, chunk: bytes, start: int, stop: int) -> None:
         if start >= stop:
@@ -248,9 +253,9 @@ class RequestSide:
     def read_tokens(self, raw: bool) -> None:
         """Read SASL tokens without headers from now on, or requests again."""
         if raw:
-            self.reasons |= RAW_TOKENS
+            self.reasons = begin(Event.TOKENS, self.reasons, RAW_TOKENS)
         else:
-            self.reasons &= ~RAW_TOKENS
+            self.reasons = end(Event.TOKENS_OVER, self.reasons, RAW_TOKENS)
             self._in_flight.clear()  # the last token of GSSAPI gets no answer of its own
 
     def _take_tokens(self, now_ms: int) -> None:
@@ -268,7 +273,7 @@ class RequestSide:
             self.write(held[:size])
             held = held[size:]
             if self._sasl.raw_is_answered:
-                self.stop(ANSWERING)
+                self.stop(Event.READ, ANSWERING)
         if held:
             self.splitter.hold(held, 0, needed)
         if not self.reasons & AT_BORDER:
@@ -301,15 +306,14 @@ class RequestSide:
 
     # -------------------------------------------------------------------------------------- stopping and going on
 
-    def stop(self, reasons: int) -> None:
+    def stop(self, event: Event, reasons: int) -> None:
         """Add ``reasons`` not to read; the stop takes hold at the next frame border."""
-        self.reasons |= reasons
+        self.reasons = begin(event, self.reasons, reasons)
         if not self.splitter.remaining or reasons & WITHIN:
             self._pause()
 
-    def go(self, reasons: int, now_ms: int) -> None:
-        """Take ``reasons`` away; what was held is fed again and the client is read again where none forbids it."""
-        self.reasons &= ~reasons
+    def go_on(self, now_ms: int) -> None:
+        """Feed what was held again, and read the client again, where no reason forbids it."""
         if self.splitter.held_bytes and not self.reasons & HELD_UP:
             self.feed(b"", now_ms)
         # Within a frame few reasons stop: the others wait for its end, so that end has to be read.

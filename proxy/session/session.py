@@ -17,7 +17,10 @@ from proxy.session.gates.fetch import FetchGate
 from proxy.session.gates.produce import ProduceGate
 from proxy.session.gates.requests import RequestGates
 from proxy.session.in_flight import InFlight
-from proxy.session.reasons import (
+from proxy.session.request_side import MAX_IN_FLIGHT, RequestSide
+from proxy.session.rules import Rules
+from proxy.session.sender import Sender
+from proxy.session.states import (
     ANSWERING,
     BACKPRESSURE,
     CONNECTING,
@@ -31,10 +34,9 @@ from proxy.session.reasons import (
     THROTTLED,
     TURN,
     UNTAKEN,
+    Event,
+    end,
 )
-from proxy.session.request_side import MAX_IN_FLIGHT, RequestSide
-from proxy.session.rules import Rules
-from proxy.session.sender import Sender
 from proxy.session.throttling import Alarm
 from proxy.session.waits import Waits, What
 from proxy.session.wires import BROKER, CLIENT, ClientWire, Wire, dropped
@@ -101,7 +103,7 @@ class Session:
         self.answers = AnswerSide(self, self._in_flight, self.gates, self.requests, advertise)
         if not authenticated:
             self.gates.restrict()
-        self.requests.stop(CONNECTING)
+        self.requests.stop(Event.MADE, CONNECTING)
 
     # ------------------------------------------------------------------------------------------------ connections
 
@@ -111,45 +113,51 @@ class Session:
         self.requests.connected(broker, broker_id)
         self.answers.connected(broker)
         now_ms = self.rules.clock()
-        self._go(CONNECTING, now_ms)
+        self._go(Event.CONNECTED, CONNECTING, now_ms)
         self.answered(now_ms)  # the client may have finished, or a drain begun, in the meantime
+
+    def broker_known(self, broker_id: int) -> None:
+        """Charge for the broker of that node id from now on."""
+        self.gates.set_broker(broker_id)
 
     def client_blocked(self, blocked: bool) -> None:
         """Take the client's back-pressure: while it reads no answers, none are made, and it is not read either."""
-        self._client_blocked = blocked
-        if self.closed:
+        if self.closed or blocked is self._client_blocked:
             return
+        self._client_blocked = blocked
         if blocked:
-            self.answers.stop(BACKPRESSURE)
-            self.requests.stop(UNTAKEN)
+            self.answers.stop(Event.CLIENT_FULL, UNTAKEN)
+            self.requests.stop(Event.CLIENT_FULL, UNTAKEN)
         else:
             now_ms = self.rules.clock()
-            self.answers.go(BACKPRESSURE)
-            self._go(UNTAKEN, now_ms)
+            self.answers.go(Event.CLIENT_READS, UNTAKEN)
+            self._go(Event.CLIENT_READS, UNTAKEN, now_ms)
             self.answered(now_ms)
 
     def broker_blocked(self, blocked: bool) -> None:
         """Take the broker's back-pressure: while it reads no requests, none are read from the client."""
-        if self.closed:
+        if self.closed or blocked is bool(self.requests.reasons & BACKPRESSURE):
             return
         if blocked:
-            self.requests.stop(BACKPRESSURE)
+            self.requests.stop(Event.BROKER_FULL, BACKPRESSURE)
         else:
-            self._go(BACKPRESSURE, self.rules.clock())
+            self._go(Event.BROKER_READS, BACKPRESSURE, self.rules.clock())
 
     def client_finished(self) -> None:
         """Take the client's half-close: what it asked for is still answered, then the pair is closed."""
+        if self.closed or self.finished:
+            return
         if self.requests.splitter.remaining:  # the request under way will never be complete
             self.close()
             return
-        self.requests.stop(FINISHED)
+        self.requests.stop(Event.HALF_CLOSED, FINISHED)
         now_ms = self.rules.clock()
         self._waits.client_finished(now_ms)
         self.answered(now_ms)
 
     def drain(self) -> None:
         """Take no further request; close when what is in flight has been answered."""
-        self.requests.stop(DRAINING)
+        self.requests.stop(Event.DRAIN, DRAINING)
         self.answered(self.rules.clock())
 
     def reject(self, side: str, error: ProtocolError) -> None:
@@ -230,6 +238,11 @@ class Session:
     # ------------------------------------------------------------------------------------------- authentication
 
     @property
+    def user(self) -> str:
+        """Whom requests are charged to from now on."""
+        return self.gates.sender.user
+
+    @property
     def authenticated(self) -> bool:
         """The client has proved who it is, as far as its listener demands that."""
         return not self.gates.restricted
@@ -275,19 +288,19 @@ class Session:
                 self._mute_kind, self._mute_end_ms = kind, end_ms
                 self._mute_handle = throttling.mute(kind, self, end_ms)
                 self._client.bound_receive_buffer()
-                self.requests.stop(THROTTLED | ANSWERING)
+                self.requests.stop(Event.THROTTLE, THROTTLED | ANSWERING)
         return told_ms
 
     def throttle_over(self, now_ms: int) -> None:
         """Send what was held back and read again (called by the delay queue)."""
         self._mute_handle = None
-        self.requests.reasons &= ~THROTTLED
+        self.requests.reasons = end(Event.THROTTLE_OVER, self.requests.reasons, THROTTLED)
         try:
             self.answers.release(now_ms)
         except ProtocolError as error:
             self.reject(BROKER, error)
         if self._mute_handle is None:  # what was held back may have muted anew
-            self._go(THROTTLED, now_ms)
+            self._go_on(now_ms)
         self.answered(now_ms)
 
     def turn(self, what: int, now_ms: int) -> None:
@@ -298,7 +311,7 @@ class Session:
             except ProtocolError as error:
                 self.reject(BROKER, error)
         else:
-            self._go(MIDWAY if what == What.BODY else IN_LINE, now_ms)
+            self._go(Event.ADMITTED, MIDWAY if what == What.BODY else IN_LINE, now_ms)
         self.answered(now_ms)
 
     def answer_locally(self, answer: bytes) -> None:
@@ -307,13 +320,13 @@ class Session:
             return
         self.gates.write_local(answer)
         now_ms = self.rules.clock()
-        self._go(LOCAL, now_ms)
+        self._go(Event.LOCALLY_ANSWERED, LOCAL, now_ms)
         self.answered(now_ms)
 
     def answer_empty(self, throttle_ms: int, now_ms: int) -> None:
         """Answer the Fetch that waits as a broker answers one over its quota: with nothing."""
         self._client.write(self.requests.answer_empty(throttle_ms))
-        self._go(IN_LINE, now_ms)
+        self._go(Event.ADMITTED, IN_LINE, now_ms)
         self.answered(now_ms)
 
     def answered(self, now_ms: int) -> None:
@@ -322,9 +335,9 @@ class Session:
         if self.closed or self._client_blocked:
             return
         if requests.reasons & CROWDED and len(self._in_flight) <= MAX_IN_FLIGHT // 2:
-            self._go(CROWDED, now_ms)
+            self._go(Event.ROOM, CROWDED, now_ms)
         if requests.reasons & ANSWERING and not requests.reasons & THROTTLED and self.answers.idle:
-            self._go(ANSWERING, now_ms)
+            self._go(Event.ANSWERED, ANSWERING, now_ms)
         if not self.answers.idle or self.closed:
             return
         if requests.reasons & DRAINING:
@@ -339,7 +352,7 @@ class Session:
 
     def _take_turn(self) -> None:
         now_ms = self.rules.clock()
-        self._go(TURN, now_ms)
+        self._go(Event.NEXT, TURN, now_ms)
         self.answered(now_ms)
 
     def next_slice(self) -> None:
@@ -354,11 +367,16 @@ class Session:
         except ProtocolError as error:
             self.reject(BROKER, error)
 
-    def _go(self, reasons: int, now_ms: int) -> None:
+    def _go(self, event: Event, reasons: int, now_ms: int) -> None:
+        if not self.closed:
+            self.requests.reasons = end(event, self.requests.reasons, reasons)
+            self._go_on(now_ms)
+
+    def _go_on(self, now_ms: int) -> None:
         if self.closed:
             return
         try:
-            self.requests.go(reasons, now_ms)
+            self.requests.go_on(now_ms)
         except ProtocolError as error:
             self.reject(CLIENT, error)
 

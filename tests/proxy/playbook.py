@@ -209,7 +209,7 @@ class Play:
     @property
     def user(self) -> str:
         """Whom requests are charged to now."""
-        return self.session.gates.sender.user
+        return self.session.user
 
     def from_client(self, data: bytes) -> bytes:
         """Feed and return what went to the broker."""

@@ -9,10 +9,10 @@ from protocol.frames import REQUEST_HEAD, Head
 from protocol.headers import fetch_limits_offset, has_fetch_limits, request_body_offset
 from proxy.session.in_flight import ACTIONS, InFlight, expect
 from proxy.session.pair import Pair
-from proxy.session.reasons import ANSWERING, IN_LINE
 from proxy.session.request_prefix import RequestPrefix
 from proxy.session.sender import MORE, Sender
 from proxy.session.serving import CHARGE, FETCH_KEY, Served
+from proxy.session.states import ANSWERING, IN_LINE
 from proxy.session.waits import Waits, What
 from proxy.usage.accounts import Account
 from quotas.kinds import QuotaKind

@@ -10,10 +10,10 @@ from protocol.frames import Head
 from proxy.session.body import Body
 from proxy.session.in_flight import Entry, InFlight, expect, tell
 from proxy.session.pair import Pair
-from proxy.session.reasons import IN_LINE, TURN
 from proxy.session.request_prefix import RequestPrefix
 from proxy.session.sender import MORE, Sender
 from proxy.session.serving import Served
+from proxy.session.states import IN_LINE, TURN
 from proxy.session.waits import Waits, What
 from proxy.usage.accounts import Account
 from quotas.engine import Bound

@@ -12,9 +12,9 @@ from proxy.session.gates.produce import ProduceGate
 from proxy.session.in_flight import API, InFlight
 from proxy.session.local_answers import Answerer
 from proxy.session.pair import Pair
-from proxy.session.reasons import ANSWERING, LOCAL
 from proxy.session.sender import AFTER_CORRELATION_ID, MORE, UNREAD, Sender
 from proxy.session.serving import ANSWER, AUTHENTICATE, COORDINATE, FETCH, LOOK_UP, PRODUCE, Served
+from proxy.session.states import ANSWERING, LOCAL
 
 TAKEN: Final = 0
 """It goes to the broker."""

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.errors import ProtocolError
-from proxy.session.reasons import THROTTLED
 from proxy.session.session import Session
+from proxy.session.states import THROTTLED
 from proxy.usage.accounts import Accounts
 from tests.proxy.playbook import (
     CONSUMER,
