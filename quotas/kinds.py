@@ -124,10 +124,11 @@ class QuotaKind(StrEnum):
 
     row: Row
 
-    def __new__(cls, name: str, row: Row) -> Self:
+    def __new__(cls, name: str, *row: Row) -> Self:
+        """Make a member of its name and its one row; ``QuotaKind(name)`` finds a member, as in every Enum."""
         kind = str.__new__(cls, name)
         kind._value_ = name
-        kind.row = row
+        (kind.row,) = row
         return kind
 
     PRODUCER_BYTE_RATE = (
@@ -144,9 +145,7 @@ class QuotaKind(StrEnum):
     )
     CONTROLLER_MUTATION_RATE = (
         "controller_mutation_rate",
-        Row(
-            word="mutation", doing="changing topics", unit=MUTATIONS, written=Written.NUMBER, law=Law.TOKEN_BUCKET
-        ),
+        Row(word="mutation", doing="changing topics", unit=MUTATIONS, written=Written.NUMBER, law=Law.TOKEN_BUCKET),
     )
     CONNECTION_CREATION_RATE = (
         "connection_creation_rate",

@@ -11,14 +11,15 @@ from pyspark.sql import DataFrame
 from analysis import hashes
 from analysis.arrays import DAY_MS, summed, times_ms, with_columns
 from analysis.exchange import exchange, packed, tasks_for
-from analysis.metrics.kinds import KINDS, NAMED_BY, counters, units
+from analysis.metrics.kinds import KINDS, NAMED_BY, USED, counters, units
 from analysis.scan import UsageRows
 from analysis.schema import FILE
 
 CLIENT: Final = (*NAMED_BY, *(f"{kind}_rule" for kind in KINDS))
+_THROTTLES: Final = ("throttle_ms", "throttled", "muted_ms")
 SUMS: Final = (
     *("bytes_in", "bytes_out", "requests", "request_time_ms", "connections_opened", "connections_refused"),
-    *(f"{kind}_{what}" for kind in KINDS for what in ("bytes", "throttle_ms", "throttled", "muted_ms")),
+    *(name for kind in KINDS for name in (USED[kind], *(f"{kind}_{each}" for each in _THROTTLES))),
 )
 _APART: Final = (*CLIENT, "date")
 _HOW: Final = dict.fromkeys(SUMS, "sum")

@@ -27,7 +27,7 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 from analysis.arrays import DAY_MS, MOST_SUM, Floats, Ints, floats, ints, times_ms
 from analysis.exchange import exchange, packed, tasks_for
 from analysis.metrics import kinds
-from analysis.metrics.kinds import COUNTER, KINDS
+from analysis.metrics.kinds import COUNTER, KINDS, PER_USED, USED
 from analysis.metrics.period import Period
 from analysis.scan import UsageRows
 
@@ -35,7 +35,7 @@ PERCENTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 COUNTED: Final = ("kind", "counter")
 _READ: Final = (
     *("time", "samples", "sample_ms", *kinds.NAMED_BY),
-    *(f"{kind}_{name}" for kind in KINDS for name in ("rule", "limit", "bytes")),
+    *(name for kind in KINDS for name in (f"{kind}_rule", f"{kind}_limit", USED[kind])),
 )
 _ROWS: Final = pa.schema(
     [
@@ -43,7 +43,7 @@ _ROWS: Final = pa.schema(
         *(("limit", pa.float64()), ("bytes", pa.int64())),
     ]
 )
-"""Of counters, between tasks."""
+"""Of counters, between tasks: what was used as its column counts it, and the limit likewise."""
 _SCHEMA: Final = pa.schema(
     [
         *(("kind", pa.string()), ("counter", pa.int64()), ("date", pa.date32())),
@@ -150,8 +150,8 @@ class _Shared:
                     "window_ms": window_ms,
                     "counter": counter,
                     "time_ms": time_ms,
-                    "limit": table[f"{kind}_limit"],
-                    "bytes": table[f"{kind}_bytes"],
+                    "limit": pc.divide(table[f"{kind}_limit"], PER_USED[kind]),
+                    "bytes": table[USED[kind]],
                 }
                 limited = pc.and_(pc.greater(table[f"{kind}_limit"], 0), pc.is_valid(table[f"{kind}_rule"]))
                 for counted in Counted.parts(pa.table(columns).filter(limited)):
@@ -213,7 +213,7 @@ class _Measure:
             **{name: groups.percentile(total, share) for name, share in PERCENTILES.items()},
             "max": groups.ranked[last],
             "over": np.add.reduceat((used.used > 1).astype(float), first) / total,
-            "limit": used.limit[last],
+            "limit": used.limit[last] * np.array([*PER_USED.values()])[used.kind[first]],
         }
         return pa.table(columns)
 

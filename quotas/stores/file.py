@@ -190,7 +190,9 @@ def _kind(key: str, *, of_ip: bool) -> QuotaKind:
 def _limit(kind: QuotaKind, written: Node) -> float:
     form = kind.row.written
     if not isinstance(written, Scalar):
-        raise InvalidValue("must be a single value", "write it like 1MiB" if form is Written.BYTES else "write a number")
+        raise InvalidValue(
+            "must be a single value", "write it like 1MiB" if form is Written.BYTES else "write a number"
+        )
     try:
         with explained(written):
             limit = _PARSERS[form](written)
