@@ -13,9 +13,11 @@ from analysis.metrics import headroom
 from analysis.metrics.clients import clients
 from analysis.metrics.muted import muted
 from analysis.metrics.period import look
+from analysis.metrics.rates import Rates
 from analysis.parquet import encode
 from analysis.recommend import Choices, recommend
 from analysis.recording import Recording, read
+from analysis.report import job as report
 from analysis.scan import FILES, UsageRows
 from analysis.search import parse_target
 from analysis.whatif import Scenario, whatif
@@ -126,3 +128,11 @@ def test_the_tables_of_a_report_have_it(usage: UsageRows) -> None:
     assert counter["unit_user"] == "alice"
     [use] = [each for each in of_kind(headroom.headroom(usage, period)) if each["date"] is None]
     assert (use["p99"], use["limit"]) == (pytest.approx(RATE / 20), pytest.approx(20.0))
+
+
+def test_the_page_of_a_report_has_it(usage: UsageRows, tmp_path: Path) -> None:
+    made = report.run(usage, report.ReportRequest(None, None, str(tmp_path), Rates(), None))
+    page = Path(made.html).read_text(encoding="utf-8")
+    assert KIND.row.doing in page
+    assert f">{LIMIT}<" in page
+    assert f"{WORD} on broker 1" in page
