@@ -14,13 +14,13 @@ from analysis.schema import COUNT, FILE, LIMIT, TEXT
 from quotas.kinds import BYTES
 
 _SAME: Final = ("cluster", "instance", "broker", "user", "client_id", "mode")
-_OF_KIND: Final = {"rule": TEXT, "muted_ms": COUNT, "throttled": COUNT, "throttle_ms": COUNT, "limit": LIMIT}
+_OF_KIND: Final = ("rule", "muted_ms", "throttled", "throttle_ms", "limit")
 _SCHEMA: Final = pa.schema(
     [
         *(FILE.field(name) for name in _SAME),
         *(("kind", pa.string()), ("begin_ms", pa.int64()), ("end_ms", pa.int64())),
-        *_OF_KIND.items(),
-        ("bytes", COUNT),
+        *(("rule", TEXT), ("muted_ms", COUNT), ("throttled", COUNT), ("throttle_ms", COUNT)),
+        *(("bytes", COUNT), ("limit", LIMIT)),
     ]
 )
 _READ: Final = (
