@@ -117,9 +117,9 @@ class _Worker:
         self._settings = load_settings(config)
         default = Policy({Entity(user=Default.DEFAULT): {QuotaKind.PRODUCER_BYTE_RATE: 1e6}})
         self._service = UsageService(self._settings, Engine(default), Window())
-        listener = self._service.meters_of("BENCH")
+        listener = self._service.accounts_of("BENCH")
         self._meters = [
-            listener.find(number % BROKERS, f"user-{number % USERS}", f"application-{number}")
+            listener.hold(number % BROKERS, f"user-{number % USERS}", f"application-{number}").meter
             for number in range(CLIENTS)
         ]
         self._lags_ms: list[float] = []

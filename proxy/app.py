@@ -165,8 +165,8 @@ class App:
             ignore_undecodable_names()
         for each in settings.listeners:
             view = self._routes.of(each)
-            sasl, meters = self._sasl_rules(each, view), self._usage.meters_of(each.name)
-            listener = Listener(each, view.cluster, rules, sasl, meters, _certificate_names(each), admission)
+            sasl, accounts = self._sasl_rules(each, view), self._usage.accounts_of(each.name)
+            listener = Listener(each, view.cluster, rules, sasl, accounts, _certificate_names(each), admission)
             view.listeners.append(listener)
             self._listeners.append(listener)
         for listener in self._listeners:

@@ -36,7 +36,6 @@ class Counters:
         "_crowded",
         "_elsewhere",
         "_gone",
-        "_inert",
         "_keep_ms",
         "_kind",
         "_levels",
@@ -46,6 +45,7 @@ class Counters:
         "_policy",
         "_watched",
         "_window",
+        "inert",
         "superseded",
     )
 
@@ -69,11 +69,11 @@ class Counters:
         self._gone: dict[CounterKey, Gone] = {}
         self.superseded = False
         """A session has charged a bound whose place another one has taken, or shares one without need."""
-        self._inert = Inert(CounterKey(kind, "", "", -1), window, None, self)
+        self.inert = Inert(CounterKey(kind, "", "", -1), window, None, self)
 
     def resolve(self, user: str, client_id: str, broker: int) -> Bound:
         if not self._levels:
-            return self._inert
+            return self.inert
         user_tag, client_tag = tags_of(self._limits, self._levels, user, client_id)
         key = CounterKey(self._kind, user_tag, client_tag, broker)
         return self._bounds.get(key) or self._make(key)
@@ -238,6 +238,10 @@ class Engine:
         A null client-id is "". Raises KeyError for a kind that is not in RATE_KINDS.
         """
         return self._counters[kind].resolve(user, client_id, broker)
+
+    def unlimited(self, kind: QuotaKind) -> Bound:
+        """Return what a client is measured by that no quota concerns: nothing is kept."""
+        return self._counters[kind].inert
 
     def limit_of(self, user: str, client_id: str, kind: QuotaKind) -> tuple[float | None, Entity | None]:
         """Return the limit that holds for a client and the entity it is configured for; (None, None) if none does.

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from analysis.arrays import ints, times_ms
-from analysis.metrics.kinds import KINDS, OF_WORD, USED
-from analysis.scan import UsageRows
-from analysis.schema import COUNT, FILE, LIMIT, TEXT
+from analysis.metrics.counters import KINDS, OF_WORD, USED
+from analysis.table.arrays import ints, times_ms
+from analysis.table.scan import UsageRows
+from analysis.table.schema import COUNT, FILE, LIMIT, TEXT
 from quotas.kinds import BYTES
 
 _SAME: Final = ("cluster", "instance", "broker", "user", "client_id", "mode")

@@ -22,13 +22,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
-from analysis.arrays import ints, summed, times_ms
+from analysis.metrics.counters import KINDS
 from analysis.metrics.few import Few
-from analysis.metrics.kinds import KINDS
 from analysis.metrics.period import Period
 from analysis.metrics.sums import total
-from analysis.scan import UsageRows
-from analysis.schema import FILE
+from analysis.table.arrays import ints, summed, times_ms
+from analysis.table.scan import UsageRows
+from analysis.table.schema import FILE
 
 MOMENT_S: Final = 10
 PEAK_OVER_AVERAGE: Final = 2.0

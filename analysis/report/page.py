@@ -3,9 +3,10 @@
 from html import escape
 from typing import Final
 
-from analysis.report import sections, words
+from analysis.page import words
+from analysis.page.html import document
+from analysis.report import sections
 from analysis.report.findings import ReportFindings
-from analysis.report.html import document
 
 _DOCS: Final = "docs/analysis-report.md"
 _USED_OVER_LIMIT: Final = (

@@ -4,9 +4,9 @@ from datetime import date
 
 from analysis.metrics.neighbours import MOMENT_S, PEAK_OVER_AVERAGE, PEAK_SHARE
 from analysis.metrics.trend import LEAST_DAYS
-from analysis.report import draw, words
+from analysis.page import draw, words
+from analysis.page.html import Cell, empty, key, line, rule, section, table, whose
 from analysis.report.findings import Headroom, Neighbour, ReportFindings, Trend
-from analysis.report.html import Cell, empty, key, line, rule, section, table, whose
 
 _EPOCH = date(1970, 1, 1).toordinal()
 

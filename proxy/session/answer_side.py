@@ -17,15 +17,14 @@ from protocol.overlay import ADDRESSES_FIRST, RECORDS
 from protocol.rewriting import Rewriting
 from protocol.sasl import raw_token_end
 from protocol.table import WALK, ApiSpec
-from proxy.session.in_flight import ACTIONS, API, CAME_MS, CORRELATION_ID, METER, SEEN, Entry, InFlight
+from proxy.session.gates.fetch import WAITS
+from proxy.session.gates.requests import RequestGates
+from proxy.session.in_flight import ACCOUNT, ACTIONS, API, CAME_MS, CORRELATION_ID, SEEN, Entry, InFlight
 from proxy.session.pair import Pair
 from proxy.session.reasons import RAW_TOKENS, THROTTLED, UNTIL_ANSWERED
 from proxy.session.request_side import RequestSide
 from proxy.session.serving import AUTHENTICATED, CHARGE, NEGOTIATE, PROVES, REWRITE, TELL
-from proxy.session.waits import Waits
 from proxy.session.wires import Wire
-from proxy.usage.meters import Meter
-from quotas.engine import Bound
 
 Advertise = Callable[[Sequence[Endpoint]], Mapping[int, tuple[bytes, int]]]
 """Broker addresses of an answer → node id → the (host, port) that a client is told, listening already."""
@@ -50,6 +49,7 @@ class AnswerSide:
     __slots__ = (
         "_advertise",
         "_broker",
+        "_gates",
         "_in_flight",
         "_pair",
         "_paused_for",
@@ -57,13 +57,12 @@ class AnswerSide:
         "_rewriting",
         "_rules",
         "_sasl",
-        "_waits",
         "splitter",
         "write",
     )
 
     def __init__(
-        self, pair: Pair, in_flight: InFlight, waits: Waits, requests: RequestSide, advertise: Advertise
+        self, pair: Pair, in_flight: InFlight, gates: RequestGates, requests: RequestSide, advertise: Advertise
     ) -> None:
         self._pair = pair
         self._rules = pair.rules
@@ -71,7 +70,7 @@ class AnswerSide:
         self._requests = requests
         self._sasl = pair.sasl
         self._advertise = advertise
-        self._waits = waits
+        self._gates = gates
         self._rewriting: Rewriting | None = None
         """The long answer that stands first in line, under way or done."""
         self._broker: Wire | None = None
@@ -119,10 +118,11 @@ class AnswerSide:
         position = 0
         while end - position >= RESPONSE_HEAD.size and in_flight:
             size, correlation_id = _unpack(data, position)
-            due, actions, _, _, _, _, meter, came_ms = in_flight[0]
+            due, actions, _, _, _, account, came_ms = in_flight[0]
             if actions or due != correlation_id or not _LEAST_BYTES <= size <= limit:
                 break
             in_flight.popleft()
+            meter = account.meter
             meter.bytes_out += 4 + size
             meter.request_time_ms += now_ms - came_ms
             position += 4 + size
@@ -143,8 +143,9 @@ class AnswerSide:
                     f"response {correlation_id} while {entry[CORRELATION_ID]} ({entry[API].spec.name}) is expected",
                 )
             if entry[CAME_MS] != SEEN:
-                entry[METER].bytes_out += 4 + size
-                entry[METER].request_time_ms += now_ms - entry[CAME_MS]
+                meter = entry[ACCOUNT].meter
+                meter.bytes_out += 4 + size
+                meter.request_time_ms += now_ms - entry[CAME_MS]
             if entry[ACTIONS]:
                 start = self._act_on(entry, chunk, start, position, size, now_ms)
                 if start < 0:
@@ -168,7 +169,7 @@ class AnswerSide:
         Returns where the bytes still to forward begin, or -1 when the answer was held: because what is needed of
         it is not all there, or until its throttle time is over.
         """
-        correlation_id, actions, api, throttle_ms, until_ms, bound, meter, _ = entry
+        correlation_id, actions, api, throttle_ms, until_ms, account, _ = entry
         spec = api.spec
         gathered = actions & (REWRITE | NEGOTIATE | AUTHENTICATED) or (actions & TELL and spec.throttle_offset == WALK)
         wanted = 4 + size if gathered else min(4 + size, _FIXED_OFFSET_BYTES)
@@ -176,24 +177,24 @@ class AnswerSide:
             gathered = wanted = self._wanted(actions, spec, size)
         if len(chunk) - position < wanted:
             return self._hold(entry, chunk, start, position, wanted)
-        if actions & CHARGE and bound is not None:
+        if actions & CHARGE:
             # The correlation id and the body, without the tag section of a v1 header: what Kafka measures.
             charged = size - spec.response_header_version
-            if not self._waits.may_answer(bound, meter, charged, now_ms):
+            throttle_ms = self._gates.fetches.answer(account, charged, now_ms)
+            if throttle_ms == WAITS:
                 self.stop(_IN_LINE)
                 return self._hold(entry, chunk, start, position, 0)
-            throttle_ms = self._charge(bound, meter, charged, now_ms)
             if throttle_ms:
                 actions = (actions | TELL) & ~CHARGE
                 until_ms = now_ms + throttle_ms
-                entry = (correlation_id, actions, api, throttle_ms, until_ms, bound, meter, SEEN)
+                entry = (correlation_id, actions, api, throttle_ms, until_ms, account, SEEN)
         if actions & TELL and api.delayed and now_ms < until_ms and self._requests.reasons & THROTTLED:
             self.stop(HELD_BACK)
             return self._hold(entry, chunk, start, position, 0)
         if actions & PROVES and self._sasl.proven():
-            self._requests.lift_restriction()
+            self._gates.lift_restriction()
         if gathered:
-            entry = (correlation_id, actions & ~CHARGE, api, throttle_ms, until_ms, bound, meter, SEEN)
+            entry = (correlation_id, actions & ~CHARGE, api, throttle_ms, until_ms, account, SEEN)
             return self._change(entry, chunk, start, position, size, now_ms)
         if actions & TELL and spec.throttle_offset >= 0:
             offset = throttle_position(spec, chunk, position, position + 4 + size)
@@ -203,16 +204,6 @@ class AnswerSide:
             self.write(_INT.pack(max(throttle_ms, _INT.unpack_from(chunk, offset)[0])))
             return offset + _INT.size
         return start
-
-    def _charge(self, bound: Bound, meter: Meter, charged: int, now_ms: int) -> int:
-        """Charge an answer; returns the throttle time that is to be told."""
-        meter.fetch_bytes += charged
-        throttle_ms = bound.charge(charged, now_ms)
-        throttling = self._rules.throttling
-        if not throttling.enforces:
-            throttling.imagine(bound, meter, charged, now_ms)
-            return 0
-        return self._pair.throttle(bound, meter, throttle_ms, now_ms) if throttle_ms else 0
 
     def _change(self, entry: Entry, chunk: bytes, start: int, position: int, size: int, now_ms: int) -> int:
         """Forward an answer that had to be gathered, changed; returns as ``_act_on`` does."""
@@ -336,7 +327,7 @@ class AnswerSide:
                 break
             if not self._in_flight:
                 raise ProtocolError(Cause.UNEXPECTED_RESPONSE, "raw SASL token with none in flight")
-            self._in_flight.popleft()[METER].bytes_out += wanted
+            self._in_flight.popleft()[ACCOUNT].meter.bytes_out += wanted
             self._sasl.raw_answer(held[4:wanted], now_ms)
             self.write(held[:wanted])
             held = held[wanted:]

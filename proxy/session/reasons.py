@@ -27,9 +27,11 @@ IN_LINE = 1024
 """A Produce or Fetch waits for its turn under its quota."""
 MIDWAY = 2048
 """So does the rest of a large Produce: like back-pressure it needs no border."""
+LOCAL = 4096
+"""The proxy itself is to answer, and is still at it: the next answer is its own."""
 WITHIN = BACKPRESSURE | MIDWAY
 """The reasons that stop within a frame too."""
-HELD_UP = CONNECTING | THROTTLED | ANSWERING | CROWDED | DRAINING | UNTAKEN | TURN | IN_LINE
+HELD_UP = CONNECTING | THROTTLED | ANSWERING | CROWDED | DRAINING | UNTAKEN | TURN | IN_LINE | LOCAL
 """The reasons that stop between frames: a request under way is forwarded to its end."""
 AT_BORDER = HELD_UP | RAW_TOKENS
 """What the hot path leaves to others at a frame border."""

@@ -9,9 +9,13 @@ from collections import deque
 from collections.abc import Callable
 
 from protocol.errors import Cause, ProtocolError
+from protocol.frames import REQUEST_HEAD, FrameSplitter
 from proxy.identity.sasl import SaslObserver, SaslRules
 from proxy.runtime.faults import contained
 from proxy.session.answer_side import Advertise, AnswerSide
+from proxy.session.gates.fetch import FetchGate
+from proxy.session.gates.produce import ProduceGate
+from proxy.session.gates.requests import RequestGates
 from proxy.session.in_flight import InFlight
 from proxy.session.reasons import (
     ANSWERING,
@@ -22,6 +26,7 @@ from proxy.session.reasons import (
     FINISHED,
     HELD_UP,
     IN_LINE,
+    LOCAL,
     MIDWAY,
     THROTTLED,
     TURN,
@@ -29,11 +34,11 @@ from proxy.session.reasons import (
 )
 from proxy.session.request_side import MAX_IN_FLIGHT, RequestSide
 from proxy.session.rules import Rules
+from proxy.session.sender import Sender
 from proxy.session.throttling import Alarm
 from proxy.session.waits import Waits, What
 from proxy.session.wires import BROKER, CLIENT, ClientWire, Wire, dropped
-from proxy.usage.meters import ListenerMeters, Meter
-from quotas.engine import Bound
+from proxy.usage.accounts import Account, Accounts
 from quotas.kinds import QuotaKind
 
 
@@ -53,6 +58,7 @@ class Session:
         "_waits",
         "answers",
         "closed",
+        "gates",
         "peer",
         "requests",
         "rules",
@@ -67,7 +73,7 @@ class Session:
         on_closed: Callable[["Session"], None],
         *,
         sasl: SaslRules,
-        meters: ListenerMeters,
+        accounts: Accounts,
         peer: str,
         user: str,
         authenticated: bool,
@@ -86,10 +92,15 @@ class Session:
         self._waits = Waits(self)
         self._in_flight: InFlight = deque()
         self.sasl = SaslObserver(sasl, peer, self)
-        self.requests = RequestSide(self, self._in_flight, self._waits, meters, user)
-        self.answers = AnswerSide(self, self._in_flight, self._waits, self.requests, advertise)
+        sender = Sender(accounts, self._in_flight, user)
+        produces = ProduceGate(self, sender, self._in_flight, self._waits)
+        fetches = FetchGate(self, sender, self._in_flight, self._waits)
+        splitter = FrameSplitter(REQUEST_HEAD, rules.request_limit)
+        self.gates = RequestGates(self, self._in_flight, splitter, sender, produces, fetches)
+        self.requests = RequestSide(self, self._in_flight, splitter, self.gates)
+        self.answers = AnswerSide(self, self._in_flight, self.gates, self.requests, advertise)
         if not authenticated:
-            self.requests.restrict()
+            self.gates.restrict()
         self.requests.stop(CONNECTING)
 
     # ------------------------------------------------------------------------------------------------ connections
@@ -172,7 +183,7 @@ class Session:
         """Let go of the parts of a session that is closed: nothing is left but they and it, which know each other."""
         if self.closed and not self._is_over:
             self._is_over = True
-            del self.requests, self.answers, self.sasl, self._waits
+            del self.requests, self.answers, self.gates, self.sasl, self._waits
 
     def abort(self) -> None:
         """Cut both ends off, with what was still to be sent."""
@@ -204,7 +215,7 @@ class Session:
     @property
     def held(self) -> bool:
         """It is the proxy that makes the client wait: such a session is not idle."""
-        return bool(self.requests.reasons & (THROTTLED | IN_LINE | MIDWAY))
+        return bool(self.requests.reasons & (THROTTLED | IN_LINE | MIDWAY | LOCAL))
 
     @property
     def unread(self) -> bool:
@@ -221,7 +232,7 @@ class Session:
     @property
     def authenticated(self) -> bool:
         """The client has proved who it is, as far as its listener demands that."""
-        return not self.requests.restricted
+        return not self.gates.restricted
 
     def overdue(self) -> None:
         """Close the connection of a client that has not authenticated itself in time."""
@@ -230,9 +241,9 @@ class Session:
 
     def identified(self, user: str) -> None:
         """Charge what follows to ``user`` (called by the observer of SASL)."""
-        self.requests.identify(user)
+        self.gates.identify(user)
         if self.sasl.authenticated:
-            self.requests.lift_restriction()
+            self.gates.lift_restriction()
 
     def read_tokens(self, raw: bool) -> None:
         """Read SASL tokens without headers from now on, or requests again (called likewise)."""
@@ -241,7 +252,7 @@ class Session:
 
     # --------------------------------------------------------------------------------------------------- throttles
 
-    def throttle(self, bound: Bound, meter: Meter, throttle_ms: int, now_ms: int) -> int:
+    def throttle(self, account: Account, kind: QuotaKind, throttle_ms: int, now_ms: int) -> int:
         """Let the counter owe what the engine computed, and mute for it; returns what the client is to be told.
 
         That is when its next request could go: after those that wait already. A ceiling and a deadline for a
@@ -249,19 +260,20 @@ class Session:
         transaction traffic is not muted: its next Produce or Fetch waits by itself.
         """
         throttling = self.rules.throttling
+        bound = account.bound(kind)
         counter = bound.live
         counter.owe(throttle_ms, now_ms)
         throttle_ms = throttling.allow(counter.owed_ms(now_ms))
         throttling.note(bound, throttle_ms)
-        meter.note_throttle(bound.kind, throttle_ms, now_ms)
+        account.meter.note_throttle(kind, throttle_ms, now_ms)
         room_ms = max(self.sasl.deadline_ms - now_ms, 0)
         told_ms = min(throttling.allow(throttle_ms + counter.waiting_ms), room_ms)
-        if told_ms > 0 and not self.requests.coordinates:
+        if told_ms > 0 and not self.gates.coordinates:
             end_ms = now_ms + min(throttle_ms, room_ms)
             if self._mute_handle is None or end_ms > self._mute_end_ms:
                 self._forget_mute()
-                self._mute_kind, self._mute_end_ms = bound.kind, end_ms
-                self._mute_handle = throttling.mute(bound.kind, self, end_ms)
+                self._mute_kind, self._mute_end_ms = kind, end_ms
+                self._mute_handle = throttling.mute(kind, self, end_ms)
                 self._client.bound_receive_buffer()
                 self.requests.stop(THROTTLED | ANSWERING)
         return told_ms
@@ -289,6 +301,15 @@ class Session:
             self._go(MIDWAY if what == What.BODY else IN_LINE, now_ms)
         self.answered(now_ms)
 
+    def answer_locally(self, answer: bytes) -> None:
+        """Send the answer of the proxy's own that was still to come, and go on behind it."""
+        if self.closed:
+            return
+        self.gates.write_local(answer)
+        now_ms = self.rules.clock()
+        self._go(LOCAL, now_ms)
+        self.answered(now_ms)
+
     def answer_empty(self, throttle_ms: int, now_ms: int) -> None:
         """Answer the Fetch that waits as a broker answers one over its quota: with nothing."""
         self._client.write(self.requests.answer_empty(throttle_ms))
@@ -307,7 +328,7 @@ class Session:
         if not self.answers.idle or self.closed:
             return
         if requests.reasons & DRAINING:
-            if not requests.splitter.remaining:
+            if not requests.splitter.remaining and not requests.reasons & LOCAL:
                 self.close()
         elif requests.reasons & FINISHED and not requests.reasons & HELD_UP:
             self.close()

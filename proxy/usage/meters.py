@@ -5,17 +5,12 @@ when it is taken (docs/usage-records.md).
 """
 
 from collections.abc import Iterable, Iterator
-from secrets import token_bytes
-from sys import getrefcount
 from typing import Final, NamedTuple
 
 from proxy.usage.by_kind import NO_THROTTLES, NOTHING_FURTHER, ByKind, Further, Use
 from quotas.counted import FOLDED
 from quotas.kinds import QuotaKind
 from quotas.names import OTHER, Room
-
-NOBODY: Final = token_bytes(16)
-"""A client-id as no request has it: its length says more than stands there."""
 
 
 class MeterKey(NamedTuple):
@@ -59,6 +54,7 @@ class Meter:
         "fetch_bytes",
         "fetch_requests",
         "generation",
+        "holders",
         "key",
         "limits",
         "name_bytes",
@@ -95,6 +91,8 @@ class Meter:
         self.name_bytes = 0
         """The most that the names in a row take, those of the rules included."""
         self.generation = -1
+        self.holders = 0
+        """Accounts on whose behalf something may still be counted here."""
         self.unshown_in = self.unshown_out = self.unshown_requests = 0
         """What ``take_traffic`` has to return beyond what stands above; below 0 where it has returned that already."""
 
@@ -214,13 +212,13 @@ class Meters:
         return self._meters[key]
 
     def drop_unused(self, keys: Iterable[MeterKey]) -> None:
-        """Of these meters, forget those that nobody else refers to: nothing can be counted on them any more.
+        """Of these meters, forget those of which no account is held: nothing can be counted on them any more.
 
-        No count of connections says as much: a client-id that a connection has left for another may come back, and
-        its answers may still be under way.
+        No count of connections says as much: of a client-id that a connection has left for another, answers may still
+        be under way.
         """
         for key in keys:
-            if _references(self._meters, key) <= _UNUSED:
+            if not self._meters[key].holders:
                 self._let_go(self._meters.pop(key))
                 self._names.give_back(key.user, key.client_id)
 
@@ -255,30 +253,3 @@ class Meters:
             else:
                 self.drop_unused((key,))
             yield None
-
-
-def _references(meters: dict[MeterKey, Meter], key: MeterKey) -> int:
-    return getrefcount(meters[key])
-
-
-_NO_KEY: Final = MeterKey("", -1, "", "")
-_UNUSED: Final = _references({_NO_KEY: Meter(_NO_KEY)}, _NO_KEY)
-"""References to a meter that only ``Meters`` holds, as this interpreter counts them."""
-
-
-class ListenerMeters:
-    """The meters of one listener's clients."""
-
-    __slots__ = ("_listener", "_meters", "nobody", "refused")
-
-    def __init__(self, meters: Meters, listener: str) -> None:
-        self._meters = meters
-        self._listener = listener
-        self.nobody = Meter(MeterKey(listener, -1, "", ""))
-        """Of connections whose client is not known yet, or has not proved who it is."""
-        self.refused = 0
-        """Connections refused since the last record, before anything was known of their clients."""
-
-    def find(self, broker: int, user: str, client_id: str) -> Meter:
-        """Return the meter of a client."""
-        return self._meters.find(MeterKey(self._listener, broker, user, client_id))

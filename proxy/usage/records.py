@@ -9,8 +9,9 @@ from uuid import uuid4
 
 import orjson
 
+from proxy.usage.accounts import Accounts
 from proxy.usage.by_kind import BY_HAND, NOTHING, Further
-from proxy.usage.meters import ListenerMeters, Meter, MeterKey, Meters
+from proxy.usage.meters import Meter, MeterKey, Meters
 from quotas.engine import RATE_KINDS, Engine
 from quotas.entities import Entity
 from quotas.kinds import METERED, QuotaKind
@@ -66,7 +67,7 @@ class Recorder:
         self,
         origin: Origin,
         meters: Meters,
-        listeners: Sequence[tuple[str, ListenerMeters]],
+        listeners: Sequence[tuple[str, Accounts]],
         engine: Engine,
         dropped: Callable[[], tuple[int, int]],
     ) -> None:

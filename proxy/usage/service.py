@@ -8,8 +8,9 @@ from config.usage import Usage
 from proxy.runtime.clock import now_ms
 from proxy.runtime.slices import in_slices
 from proxy.runtime.tasks import every
+from proxy.usage.accounts import Accounts
 from proxy.usage.files import FileSink
-from proxy.usage.meters import ListenerMeters, Meters
+from proxy.usage.meters import Meters
 from proxy.usage.records import Origin, Recorder
 from proxy.usage.shipping import Shipper, Shipping, Sink
 from proxy.usage.topic_login import Brokers
@@ -28,15 +29,15 @@ class UsageService:
         self._engine = engine
         self._window = window
         self.meters = Meters(settings.usage.max_clients if settings.usage is not None else _MAX_CLIENTS)
-        self._listeners: list[tuple[str, ListenerMeters]] = []
+        self._listeners: list[tuple[str, Accounts]] = []
         self._shipper: Shipper | None = None
         self.shipping = Shipping()
 
-    def meters_of(self, listener: str) -> ListenerMeters:
-        """Return the meters of a listener's clients."""
-        meters = ListenerMeters(self.meters, listener)
-        self._listeners.append((listener, meters))
-        return meters
+    def accounts_of(self, listener: str) -> Accounts:
+        """Return the accounts of a listener's clients."""
+        accounts = Accounts(self.meters, self._engine, listener)
+        self._listeners.append((listener, accounts))
+        return accounts
 
     @property
     def protected_topics(self) -> frozenset[bytes]:

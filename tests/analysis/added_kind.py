@@ -8,19 +8,22 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from analysis import comparison, comparison_page, documents, quota_file
+from analysis.ingest import documents
+from analysis.kernel.search import parse_target
 from analysis.metrics import headroom
 from analysis.metrics.clients import clients
 from analysis.metrics.muted import muted
 from analysis.metrics.period import look
 from analysis.metrics.rates import Rates
-from analysis.parquet import encode
-from analysis.recommend import Choices, recommend
-from analysis.recording import Recording, read
+from analysis.recommend import quota_file
+from analysis.recommend.job import Choices, recommend
+from analysis.replay.recording import Recording, read
 from analysis.report import job as report
-from analysis.scan import FILES, UsageRows
-from analysis.search import parse_target
-from analysis.whatif import Scenario, whatif
+from analysis.table.parquet import encode
+from analysis.table.scan import FILES, UsageRows
+from analysis.whatif import comparison
+from analysis.whatif import page as comparison_page
+from analysis.whatif.job import Scenario, whatif
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy

@@ -9,7 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from config.problems import ConfigError
 from proxy.admin.metrics import Renderer
-from proxy.usage.meters import ListenerMeters, Meters
+from proxy.usage.accounts import Accounts
+from proxy.usage.meters import Meters
 from proxy.usage.records import COLUMNS, Origin, Recorder
 from quotas import kinds
 from quotas.engine import Engine, Window
@@ -49,7 +50,7 @@ def test_the_quota_file_takes_it_without_a_warning(tmp_path: Path) -> None:
 
 def test_an_added_kind_is_in_usage_records_where_there_is_something_of_it() -> None:
     engine, meters = Engine(Policy()), Meters(100)
-    listener = ListenerMeters(meters, "PLAIN")
+    listener = Accounts(meters, engine, "PLAIN")
     recorder = Recorder(
         Origin("demo", "edge-1", "enforce", Window()), meters, [("PLAIN", listener)], engine, lambda: (0, 0)
     )
@@ -59,7 +60,7 @@ def test_an_added_kind_is_in_usage_records_where_there_is_something_of_it() -> N
         found: dict[str, list[object]] = json.loads(document.value)["rows"]
         return found
 
-    alice, bob = (listener.find(1, user, "app") for user in ("alice", "bob"))
+    alice, bob = (listener.hold(1, user, "app").meter for user in ("alice", "bob"))
     alice.other_requests = bob.other_requests = 1
     assert tuple(rows()) == COLUMNS
     engine.apply(Policy({ALICE: {KIND: 5.0}}), 0)

@@ -31,7 +31,7 @@ SNI = {"advertise": "boot.kafka.test", "broker_host": "B{node_id}.kafka.test"}
 
 def only_user(proxy: Front) -> str:
     (session,) = proxy.listener.sessions
-    return session.requests.user
+    return session.gates.sender.user
 
 
 def common_name(der: bytes) -> str:
@@ -198,7 +198,7 @@ async def test_a_resumed_session_has_its_user_and_its_broker(pki: Pki, version: 
             def noted(arrival: object, end: transports.ClientEnd, begun: bytes) -> object:
                 session = begin(arrival, end, begun)  # type: ignore[arg-type]  # an Arrival
                 assert session is not None
-                users.append(session.requests.user)
+                users.append(session.gates.sender.user)
                 return session
 
             proxy.listener._arrivals._begin = noted  # type: ignore[assignment]  # the same with a witness

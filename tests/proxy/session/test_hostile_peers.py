@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from protocol.errors import ProtocolError
 from proxy.session.reasons import THROTTLED
 from proxy.session.session import Session
-from proxy.usage.meters import ListenerMeters
+from proxy.usage.accounts import Accounts
 from tests.proxy.playbook import (
     CONSUMER,
     KIB,
@@ -100,7 +100,7 @@ class World:
             lambda _: {},
             lambda _: None,
             sasl=self.play.sasl_rules,
-            meters=ListenerMeters(self.play.meters, "PLAIN"),
+            accounts=Accounts(self.play.meters, self.play.engine, "PLAIN"),
             peer="10.0.0.1:1",
             user="ANONYMOUS",
             authenticated=self.authenticated,

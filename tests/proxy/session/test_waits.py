@@ -5,7 +5,7 @@ from unittest.mock import patch
 from proxy.runtime.faults import counts
 from proxy.session.request_side import RequestSide
 from proxy.session.session import Session
-from proxy.usage.meters import ListenerMeters
+from proxy.usage.accounts import Accounts
 from quotas.line import Line
 from tests.proxy.playbook import (
     KIB,
@@ -33,7 +33,7 @@ class Another:
             lambda _: {},
             lambda _: None,
             sasl=play.sasl_rules,
-            meters=ListenerMeters(play.meters, "PLAIN"),
+            accounts=Accounts(play.meters, play.engine, "PLAIN"),
             peer="10.0.0.2:6",
             user="ANONYMOUS",
             authenticated=True,

@@ -7,7 +7,8 @@ from sys import getsizeof
 import pytest
 
 from proxy.session.session import Session
-from proxy.usage.meters import ListenerMeters, Meter, MeterKey, Meters
+from proxy.usage.accounts import Accounts
+from proxy.usage.meters import Meter, MeterKey, Meters
 from proxy.usage.throttles import Throttles
 from quotas.entities import Default, Entity
 from quotas.names import MAX_NAME_BYTES, OTHER
@@ -108,7 +109,7 @@ def test_a_connection_is_counted_for_whom_it_is_when_that_is_known() -> None:
     assert list(play.meters) == [MeterKey("PLAIN", 1, "alice", "app")], "nobody is metered before authentication"
     alice = meter_of(play, user="alice")
     assert (alice.connections, alice.connections_opened, bytes_in(alice)) == (1, 1, len(sent[2]))
-    assert bytes_in(play.listener.nobody) == len(sent[0]) + len(sent[1])
+    assert bytes_in(play.listener.nobody.meter) == len(sent[0]) + len(sent[1])
 
 
 def test_who_begins_a_login_where_none_is_demanded_is_nobody_until_it_has_succeeded() -> None:
@@ -131,8 +132,8 @@ def test_raw_tokens_are_bytes_too() -> None:
     play.from_broker(handshake_answer(1))
     play.from_client(frame(b"\0alice\0x"))
     play.from_broker(frame(b""))
-    assert bytes_in(play.listener.nobody) == len(handshake(1, "PLAIN", version=0)) + len(frame(b"\0alice\0x"))
-    assert play.listener.nobody.bytes_out == len(handshake_answer(1)) + 4
+    assert bytes_in(play.listener.nobody.meter) == len(handshake(1, "PLAIN", version=0)) + len(frame(b"\0alice\0x"))
+    assert play.listener.nobody.meter.bytes_out == len(handshake_answer(1)) + 4
     assert len(play.meters) == 0
 
 
@@ -169,7 +170,7 @@ def test_the_muted_time_of_an_interval_is_that_in_which_a_connection_is_not_read
         lambda _: {},
         lambda _: None,
         sasl=play.sasl_rules,
-        meters=ListenerMeters(play.meters, "PLAIN"),
+        accounts=Accounts(play.meters, play.engine, "PLAIN"),
         peer="10.0.0.2:6",
         user="ANONYMOUS",
         authenticated=True,
