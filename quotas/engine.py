@@ -6,7 +6,7 @@ from typing import Final
 from quotas.bound import Bound, Inert
 from quotas.counted import FOLDED, Counted, CounterKey, CounterState, Gone
 from quotas.entities import Entity
-from quotas.kinds import QuotaKind
+from quotas.kinds import Law, QuotaKind, Whose
 from quotas.names import OTHER, Room
 from quotas.policy import Key, Policy, PolicyChange, differences
 from quotas.precedence import DEFAULT, level_of, limiting_key, tags_of
@@ -14,7 +14,9 @@ from quotas.rate import Window
 
 __all__ = ["RATE_KINDS", "Bound", "Counted", "CounterKey", "CounterState", "Engine", "Gone", "Window"]
 
-RATE_KINDS: Final = (QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE, QuotaKind.REQUEST_PERCENTAGE)
+RATE_KINDS: Final = tuple(
+    kind for kind in QuotaKind if kind.row.law is Law.SAMPLED_RATE and kind.row.whose is Whose.CLIENT
+)
 """The kinds that are a sampled rate of a user and client-id, which is what the engine keeps counters of."""
 
 MAX_NAMES_BYTES: Final = 16 * 2**20
@@ -54,8 +56,7 @@ class Counters:
         """Clients share a counter because there was no room for their names."""
         self._window = window
         self._keep_ms = window.keep_ms
-        # A request quota never delays longer than one window; byte rates are not capped (QuotaUtils).
-        self._cap_ms = window.size_ms if kind is QuotaKind.REQUEST_PERCENTAGE else None
+        self._cap_ms = window.size_ms if kind.row.capped else None
         self._policy = Policy()
         self._limits = self._policy.table(kind)
         self._levels = 0

@@ -16,7 +16,7 @@ import numpy as np
 from analysis.kernel.demand import Indices
 from analysis.kernel.histogram import Floats
 from quotas.entities import Default, Entity, Name
-from quotas.kinds import QuotaKind
+from quotas.kinds import METERED, QuotaKind
 from quotas.policy import Policy
 from quotas.precedence import level_of, limiting_key, tags_of
 
@@ -55,19 +55,21 @@ class Columns:
     rule: str | None
 
 
-def _of_rate(word: str) -> Columns:
-    parts = ("throttle_ms", "throttled", "muted_ms", "limit", "rule")
-    return Columns(f"{word}_bytes", 1.0, f"{word}_requests", *(f"{word}_{part}" for part in parts))
+def _of(kind: QuotaKind) -> Columns:
+    names = kind.row.columns
+    return Columns(
+        *(names.used, kind.row.unit.per_used, names.requests),
+        *(names.throttle_ms, names.throttled, names.muted_ms, names.limit, names.rule),
+    )
 
 
 COLUMNS: Final[Mapping[QuotaKind, Columns]] = {
-    QuotaKind.PRODUCER_BYTE_RATE: _of_rate("produce"),
-    QuotaKind.CONSUMER_BYTE_RATE: _of_rate("fetch"),
-    # At most: the time recorded includes waiting by design (fetch, acks=all), which Kafka does not charge; and what
-    # was throttled for it meanwhile is not recorded. A percent-second is 10 ms of one thread.
+    # At most, as long as it is not metered: the time recorded includes waiting by design (fetch, acks=all), which Kafka
+    # does not charge; and what was throttled for it meanwhile is not recorded. A percent-second is 10 ms of one thread.
     QuotaKind.REQUEST_PERCENTAGE: Columns("request_time_ms", 0.1, "requests", None, None, None, None, None),
+    **{kind: _of(kind) for kind in METERED},
 }
-"""The other kinds cannot be replayed: records have no rate of controller mutations, nor connections by address."""
+"""Other kinds cannot be replayed: records have no rate of controller mutations, nor connections by address."""
 
 
 @dataclass(frozen=True, slots=True)

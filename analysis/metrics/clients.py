@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from analysis.metrics.counters import KINDS, NAMED_BY, counter_by_kind, units
+from analysis.metrics.counters import KINDS, NAMED_BY, USED, counter_by_kind, units
 from analysis.table import hashes
 from analysis.table.arrays import DAY_MS, summed, times_ms, with_columns
 from analysis.table.exchange import exchange, packed, tasks_for
@@ -16,9 +16,10 @@ from analysis.table.scan import UsageRows
 from analysis.table.schema import FILE
 
 CLIENT: Final = (*NAMED_BY, *(f"{kind}_rule" for kind in KINDS))
+_THROTTLES: Final = ("throttle_ms", "throttled", "muted_ms")
 SUMS: Final = (
     *("bytes_in", "bytes_out", "requests", "request_time_ms", "connections_opened", "connections_refused"),
-    *(f"{kind}_{what}" for kind in KINDS for what in ("bytes", "throttle_ms", "throttled", "muted_ms")),
+    *(name for kind in KINDS for name in (USED[kind], *(f"{kind}_{each}" for each in _THROTTLES))),
 )
 _APART: Final = (*CLIENT, "date")
 _HOW: Final = dict.fromkeys(SUMS, "sum")

@@ -10,9 +10,15 @@ import pyarrow.compute as pc
 from analysis.kernel.units import parse_rule
 from analysis.table import hashes
 from analysis.table.arrays import Ints
+from quotas.kinds import METERED
 
-KINDS: Final = ("produce", "fetch")
-"""``producer_byte_rate`` and ``consumer_byte_rate``, as the columns of records name them."""
+OF_WORD: Final = {kind.row.word: kind for kind in METERED}
+KINDS: Final = tuple(OF_WORD)
+"""The quota kinds that records have columns of, by what these begin with: ``produce`` for ``producer_byte_rate``."""
+USED: Final = {word: kind.row.columns.used for word, kind in OF_WORD.items()}
+"""The column of what was charged."""
+PER_USED: Final = {word: kind.row.unit.per_used for word, kind in OF_WORD.items()}
+"""How many units of the limit one of it is."""
 COUNTER: Final = ("cluster", "instance", "broker", "kind", "rule", "unit_user", "unit_client_id")
 """What tells one counter from another: quotas are enforced by each proxy instance by itself, on each broker by itself.
 

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
-from analysis.metrics.counters import COUNTER, KINDS, NAMED_BY, counter_by_kind
+from analysis.metrics.counters import COUNTER, KINDS, NAMED_BY, PER_USED, USED, counter_by_kind
 from analysis.metrics.period import Period
 from analysis.table.arrays import DAY_MS, MOST_SUM, Floats, Ints, floats, ints, times_ms
 from analysis.table.exchange import exchange, packed, tasks_for
@@ -34,7 +34,7 @@ PERCENTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 COUNTED: Final = ("kind", "counter")
 _READ: Final = (
     *("time", "samples", "sample_ms", *NAMED_BY),
-    *(f"{kind}_{name}" for kind in KINDS for name in ("rule", "limit", "bytes")),
+    *(name for kind in KINDS for name in (f"{kind}_rule", f"{kind}_limit", USED[kind])),
 )
 _ROWS: Final = pa.schema(
     [
@@ -42,7 +42,7 @@ _ROWS: Final = pa.schema(
         *(("limit", pa.float64()), ("bytes", pa.int64())),
     ]
 )
-"""Of counters, between tasks."""
+"""Of counters, between tasks: what was used as its column counts it, and the limit likewise."""
 _SCHEMA: Final = pa.schema(
     [
         *(("kind", pa.string()), ("counter", pa.int64()), ("date", pa.date32())),
@@ -149,8 +149,8 @@ class _Shared:
                     "window_ms": window_ms,
                     "counter": counter,
                     "time_ms": time_ms,
-                    "limit": table[f"{kind}_limit"],
-                    "bytes": table[f"{kind}_bytes"],
+                    "limit": pc.divide(table[f"{kind}_limit"], PER_USED[kind]),
+                    "bytes": table[USED[kind]],
                 }
                 limited = pc.and_(pc.greater(table[f"{kind}_limit"], 0), pc.is_valid(table[f"{kind}_rule"]))
                 for counted in CounterUse.parts(pa.table(columns).filter(limited)):
@@ -212,7 +212,7 @@ class _Measure:
             **{name: groups.percentile(total, share) for name, share in PERCENTILES.items()},
             "max": groups.ranked[last],
             "over": np.add.reduceat((used.used > 1).astype(float), first) / total,
-            "limit": used.limit[last],
+            "limit": used.limit[last] * np.array([*PER_USED.values()])[used.kind[first]],
         }
         return pa.table(columns)
 

@@ -4,12 +4,15 @@ from datetime import datetime, timedelta
 from html import escape
 from typing import Final
 
+from quotas.kinds import BYTES, QuotaKind
+
 _MOST_OF_A_NAME: Final = 44
 _BYTES: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _COUNTS: Final = ("", " k", " M", " G", " T")
 NOBODY: Final = "(nobody yet)"
 NO_CLIENT_ID: Final = "(no client-id)"
-KINDS: Final = {"produce": "producing", "fetch": "consuming"}
+_KINDS: Final = {name: kind for kind in QuotaKind for name in (kind.value, kind.row.word)}
+"""By their property names, and by their words in usage records."""
 
 
 def plain(text: str) -> str:
@@ -45,6 +48,17 @@ def size(bytes_: float) -> str:
 
 def rate(bytes_per_s: float) -> str:
     return f"{size(bytes_per_s)}/s"
+
+
+def doing(kind: str) -> str:
+    """Return what is throttled by a quota kind: ``producing``."""
+    return _KINDS[kind].row.doing
+
+
+def limit(kind: str, most: float) -> str:
+    """``10 MiB/s``, ``50 percent``, ``5 mutations/s``."""
+    unit = _KINDS[kind].row.unit
+    return rate(most) if unit is BYTES else f"{most:,.4g} {unit.rate.replace('_per_second', '/s')}"
 
 
 def count(number: float) -> str:

@@ -26,10 +26,10 @@ from analysis.kernel.search import (
 )
 from analysis.kernel.series import Cells, Stretch
 from analysis.kernel.units import Assignment, Client, Unit
-from analysis.page.words import rate
+from analysis.page.words import limit
 from analysis.replay.gathering import Gathered, Units, gather
 from analysis.replay.recording import Recording
-from quotas.kinds import QuotaKind
+from quotas.kinds import BYTES, QuotaKind
 from quotas.rate import Window
 
 FIGURES: Final = ("needed", "p99", "most", "surge", "active_s", "answer")
@@ -63,6 +63,10 @@ class Choices:
     """Bytes per second: no quota is below."""
     entities: tuple[str, ...] = ()
     """Patterns with ``*`` and ``?``; none: everybody."""
+
+    def least(self, kind: QuotaKind) -> float:
+        """Return the least quota of a kind: ``floor`` is of those whose limits are bytes."""
+        return self.floor if kind.row.unit is BYTES else 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,8 @@ def recommend(recording: Recording, choices: Choices) -> list[Recommendation]:
     least = np.zeros(len(entities))
     np.maximum.at(least, entity_of, total / recording.circumstances.seconds)
     # Where another broker's mean is more than all that could be needed here, this one does not decide.
-    searched = (total > 0) & (most >= least[entity_of]) & (most * (1 + choices.headroom) > choices.floor)
+    floor = np.array([choices.least(kind) for kind, _ in units])
+    searched = (total > 0) & (most >= least[entity_of]) & (most * (1 + choices.headroom) > floor)
     found = gather(recording, wanted.only(searched), SearchWork(window, choices.target))
     figures = np.zeros((len(FIGURES), len(units)))
     if found.num_rows:
@@ -217,13 +222,13 @@ def _recommendations(
             needs.append(
                 Need(
                     kind,
-                    max(quota, float(round_up(choices.floor))),
+                    max(quota, float(round_up(choices.least(kind)))),
                     float(found["needed"][decisive]),
                     units[decisive][1],
                     float(found["p99"][decisive]),
                     float(found["most"][decisive]),
                     float(found["surge"][decisive]),
-                    _said(set().union(*(now[number] for number in numbers))),
+                    _said(kind, set().union(*(now[number] for number in numbers))),
                     confidence([answer], recorded_s)[0],
                     answer,
                 )
@@ -256,7 +261,7 @@ def _limits_now(recording: Recording, wanted: Units) -> list[set[tuple[str | Non
     return found
 
 
-def _said(limits: set[tuple[str | None, float, float]]) -> str:
+def _said(kind: QuotaKind, limits: set[tuple[str | None, float, float]]) -> str:
     if len(limits) > 1:
         return f"{len(limits)} different limits"
     rule, least, most = next(iter(limits))
@@ -264,4 +269,4 @@ def _said(limits: set[tuple[str | None, float, float]]) -> str:
         return "unlimited"
     if not rule or least != most:
         return "a limit that changed meanwhile"
-    return f"{rate(least)} by {rule}"
+    return f"{limit(kind, least)} by {rule}"

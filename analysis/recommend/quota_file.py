@@ -2,18 +2,18 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from analysis.kernel.search import write_bytes
-from analysis.page.words import plain
+from analysis.page.words import limit, plain
 from analysis.recommend.job import Choices, Need, Per, Recommendation
 from analysis.replay.recording import Circumstances, cluster_and_instance
-from quotas.kinds import QuotaKind
+from quotas.kinds import BYTES
 
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*[A-Za-z0-9]")
 _OTHER_TYPES: Final = frozenset(("yes", "no", "true", "false", "on", "off", "null"))
 """As YAML 1.1 reads them without quotes, in any case."""
-_WORDS: Final = {QuotaKind.PRODUCER_BYTE_RATE: "producing", QuotaKind.CONSUMER_BYTE_RATE: "consuming"}
 
 
 def write(found: Sequence[Recommendation], choices: Choices, target: str, circumstances: Circumstances) -> str:
@@ -51,16 +51,22 @@ def _quotas(given: Iterable[Recommendation], per: Per) -> Iterator[str]:
             yield f"  # {_explained(need)}"
         yield f"  - entity: {_entity(each, per)}"
         for need in each.needs:
-            yield f"    {need.kind.value}: {write_bytes(need.quota)}"
+            yield f"    {need.kind.value}: {_limit(need)}"
+
+
+def _limit(need: Need) -> str:
+    return write_bytes(need.quota) if need.kind.row.unit is BYTES else f"{need.quota:.0f}"
 
 
 def _explained(need: Need) -> str:
+    doing = need.kind.row.doing
     if not need.needed:
-        return f"{_WORDS[need.kind]}: needs less than the least quota; now {plain(need.now)}"
+        return f"{doing}: needs less than the least quota; now {plain(need.now)}"
+    rate = _rate if need.kind.row.unit is BYTES else partial(limit, need.kind)
     instance = cluster_and_instance(need.unit.instance)[1]
     return (
-        f"{_WORDS[need.kind]}: needs {_rate(need.needed)} (broker {need.unit.broker}, {plain(instance)}); recorded "
-        f"p99 {_rate(need.p99)}, most {_rate(need.most)} in a second and {_rate(need.surge)} over the window; "
+        f"{doing}: needs {rate(need.needed)} (broker {need.unit.broker}, {plain(instance)}); recorded "
+        f"p99 {rate(need.p99)}, most {rate(need.most)} in a second and {rate(need.surge)} over the window; "
         f"now {plain(need.now)}; confidence {need.confidence}{_doubt(need)}"
     )
 
@@ -78,7 +84,7 @@ def _rate(bytes_per_s: float) -> str:
 
 def _left_out(refused: Iterable[Recommendation], per: Per) -> Iterator[str]:
     for each in refused:
-        sizes = ", ".join(f"{need.kind.value} {write_bytes(need.quota)}" for need in each.needs)
+        sizes = ", ".join(f"{need.kind.value} {_limit(need)}" for need in each.needs)
         yield f"{_entity(each, per)}: {each.refused}; it would be {sizes}"
 
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from analysis.kernel.demand import Indices
 from analysis.kernel.histogram import Floats
 from analysis.kernel.series import Cells, Recorded, SeriesRows
+from analysis.kernel.units import COLUMNS
 from analysis.replay.recording import Recording
 from analysis.replay.sending import Sender
 from analysis.table.exchange import TASK_ROWS, exchange, tasks_for
@@ -92,7 +93,9 @@ def gather(recording: Recording, wanted: Units, work: Work) -> pa.Table:
     series = _Series.of(recording, wanted)
     tasks = tasks_for(int(rows.sum()), context.defaultParallelism)
     sender = Sender.of(recording, series.of_client, _spread(rows, tasks)[series.unit_of])
-    task = _Task(series.unit_of, wanted.sums(recording, "requests"), recording.circumstances.seconds, work)
+    task = _Task(
+        series.unit_of, series.per_used, wanted.sums(recording, "requests"), recording.circumstances.seconds, work
+    )
     columns = sender.columns
     sending, receiving = context.broadcast(sender), context.broadcast(task)
 
@@ -124,11 +127,14 @@ class _Series:
 
     of_client: Mapping[QuotaKind, Indices]
     unit_of: Indices
+    per_used: Floats
+    """[series]: how many units of the limit one of what rows count is."""
 
     @classmethod
     def of(cls, recording: Recording, wanted: Units) -> "_Series":
         of_client = {}
         unit_of = [np.arange(wanted.units)]
+        per_used = np.ones(wanted.units)
         numbers = wanted.units
         for kind, unit in wanted.unit_of.items():
             alone = (unit >= 0) & (recording.used[kind].muted_s > 0)
@@ -137,8 +143,10 @@ class _Series:
             series[alone] = numbers + np.arange(count)
             of_client[kind] = series
             unit_of.append(unit[alone])
+            per_used[unit[unit >= 0]] = COLUMNS[kind].per_used
             numbers += count
-        return cls(of_client, np.concatenate(unit_of))
+        units = np.concatenate(unit_of)
+        return cls(of_client, units, per_used[units])
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +154,8 @@ class _Task:
     """What a worker needs to know, and does."""
 
     unit_of_series: Indices
+    per_used: Floats
+    """[series]."""
     requests: Floats
     seconds: int
     work: Work
@@ -176,7 +186,7 @@ class _Task:
         """Number the units of this task from 0, and their series too."""
         series, numbers = np.unique(cells.number, return_inverse=True)
         units, unit_of = np.unique(self.unit_of_series[series], return_inverse=True)
-        local = Cells(numbers, cells.second, cells.sent_bytes, cells.muted_s)
+        local = Cells(numbers, cells.second, cells.sent_bytes * self.per_used[cells.number], cells.muted_s)
         recorded = Recorded.of(local, unit_of, self.requests[units], self.seconds)
         if not throttles:
             nothing = np.zeros(0)

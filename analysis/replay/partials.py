@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from analysis.kernel.units import COLUMNS
-from analysis.replay.rows import IDENTITY, active, enforced, interval_ms, limits, numbered
+from analysis.replay.rows import IDENTITY, active, enforced, interval_ms, limits, numbered, used
 from analysis.table.arrays import added, folded, ints, times_ms, with_columns
 from analysis.table.exchange import packed
 from analysis.table.hashes import of_columns
@@ -101,14 +101,14 @@ class Identities:
         values: dict[str, Any] = {}
         for kind in self.kinds:
             columns = COLUMNS[kind]
-            used, limit = ints(table, columns.used), limits(table, columns)
+            sent, limit = used(table, columns), limits(table, columns)
             of_kind = {
                 "rows": active(table, columns).astype(np.int64),
-                "sent": used,
+                "sent": sent,
                 "requests": ints(table, columns.requests),
                 "throttled": enforced(table, str(columns.throttled)),
                 "muted": enforced(table, str(columns.muted_ms)),
-                "peak": used / interval_ms(table),
+                "peak": sent / interval_ms(table),
                 "least": limit,
                 "most": limit,
             }

@@ -15,11 +15,11 @@ from analysis.replay.partials import Documents, Identities
 from analysis.replay.rows import ENFORCE, IDENTITY
 from analysis.table.exchange import exchange
 from analysis.table.scan import UsageRows
-from quotas.kinds import QuotaKind
+from quotas.kinds import METERED, Law, QuotaKind
 from quotas.rate import Window
 
-KINDS: Final = (QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE)
-"""What is enforced, and so is replayed."""
+KINDS: Final = tuple(kind for kind in METERED if kind.row.law is Law.SAMPLED_RATE)
+"""What is enforced, and by the law that is replayed."""
 _BETWEEN: Final = "\0"
 
 

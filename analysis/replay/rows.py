@@ -39,6 +39,12 @@ def limits(table: pa.Table, columns: Columns) -> Floats:
     return np.asarray(table.column(str(columns.limit)).fill_null(np.inf).to_numpy(), dtype=float)
 
 
+def used(table: pa.Table, columns: Columns) -> Ints | Floats:
+    """Return what was charged, in units of the limit times seconds; bytes stay whole numbers."""
+    found = ints(table, columns.used)
+    return found if columns.per_used == 1 else np.asarray(found * columns.per_used, dtype=float)
+
+
 def active(table: pa.Table, columns: Columns) -> Bools:
     """Whether each row says anything of a kind."""
     return (ints(table, columns.used) > 0) | (ints(table, str(columns.muted_ms)) > 0)

@@ -1,12 +1,15 @@
 """From the tables of a report to its findings: the worst, the closest, the largest, and sums of all."""
 
 from datetime import UTC
+from functools import reduce
+from operator import add
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.metrics import talkers
+from analysis.metrics.counters import KINDS
 from analysis.metrics.headroom import COUNTED
 from analysis.metrics.neighbours import CLIENT as NEIGHBOUR
 from analysis.metrics.period import Period
@@ -74,7 +77,7 @@ def summarize(tables: Tables, period: Period, choices: ReportChoices, place: str
 
 def _totals(tables: Tables, period: Period) -> PeriodTotals:
     named = F.col("user").isNotNull()
-    muted = F.col("produce_muted_ms") + F.col("fetch_muted_ms")
+    muted = reduce(add, (F.col(f"{kind}_muted_ms") for kind in KINDS))
     sums = {
         "clients": F.count_if(named),
         "throttled": F.count_if(named & (muted > 0)),

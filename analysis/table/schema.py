@@ -7,6 +7,8 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from quotas.kinds import BYTES, METERED, QuotaKind
+
 VERSION: Final = 1
 """Of documents, the one that is read: ``v`` changes when the meaning of something that is there changes."""
 
@@ -72,15 +74,16 @@ def _times(name: str) -> Column:
     return Column(name, COUNT, per_ms=_TIMES_PER_MS)
 
 
-def _of(kind: str) -> tuple[Column, ...]:
+def _of(kind: QuotaKind) -> tuple[Column, ...]:
+    names = kind.row.columns
     return (
-        _bytes(f"{kind}_bytes"),
-        _times(f"{kind}_requests"),
-        Column(f"{kind}_throttle_ms", COUNT, most=_MOST_TIMES_MS),
-        _times(f"{kind}_throttled"),
-        Column(f"{kind}_muted_ms", COUNT, per_ms=1),
-        _limit(f"{kind}_limit"),
-        _rule(f"{kind}_rule"),
+        _bytes(names.used) if kind.row.unit is BYTES else _times(names.used),
+        _times(names.requests),
+        Column(names.throttle_ms, COUNT, most=_MOST_TIMES_MS),
+        _times(names.throttled),
+        Column(names.muted_ms, COUNT, per_ms=1),
+        _limit(names.limit),
+        _rule(names.rule),
     )
 
 
@@ -93,8 +96,7 @@ COLUMNS: Final = (
     Column("request_time_ms", COUNT, most=_MOST_TIMES_MS),
     Column("connections", COUNT, most=10**8),
     *(_times("connections_opened"), _times("connections_refused")),
-    *_of("produce"),
-    *_of("fetch"),
+    *(column for kind in METERED for column in _of(kind)),
 )
 """All columns of ``rows`` in a document."""
 

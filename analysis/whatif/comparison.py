@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 
 from analysis.page import words
 from analysis.whatif.job import VERDICTS, WhatIf
-from quotas.kinds import QuotaKind
+from quotas.kinds import BYTES, QuotaKind
 
 Row = Mapping[str, Any]
 """Of ``WhatIf.units``."""
 
-WORDS: Final = {QuotaKind.PRODUCER_BYTE_RATE.value: "producing", QuotaKind.CONSUMER_BYTE_RATE.value: "consuming"}
+_OF_BYTES: Final = pa.array([kind.value for kind in QuotaKind if kind.row.unit is BYTES])
 _NO, _POSSIBLY, _YES = VERDICTS
 
 
@@ -33,16 +33,19 @@ class Totals:
     throttled_before_s: float
     throttled_s: float
     recorded_bytes: float
+    """Of the kinds whose limits are bytes."""
     sent_bytes: float
-    """Within the period; the rest waits at its end."""
+    """Likewise, within the period; the rest waits at its end."""
 
 
 def totals(found: WhatIf, scenario: str) -> Totals:
     """Add up the units of a scenario."""
     units = found.units.filter(pc.equal(found.units["scenario"], scenario))
 
-    def total(name: str) -> float:
-        return float(pc.sum(units[name]).as_py() or 0)
+    of_bytes = units.filter(pc.is_in(units["kind"], _OF_BYTES))
+
+    def total(name: str, those: pa.Table = units) -> float:
+        return float(pc.sum(those[name]).as_py() or 0)
 
     def count(chosen: Any) -> int:
         return int(pc.sum(chosen).as_py() or 0)
@@ -55,8 +58,8 @@ def totals(found: WhatIf, scenario: str) -> Totals:
         possibly_throttled=count(pc.equal(units["verdict"], _POSSIBLY)),
         throttled_before_s=total("before_throttled_s"),
         throttled_s=total("throttled_s"),
-        recorded_bytes=total("recorded_bytes"),
-        sent_bytes=total("sent_bytes"),
+        recorded_bytes=total("recorded_bytes", of_bytes),
+        sent_bytes=total("sent_bytes", of_bytes),
     )
 
 
@@ -146,9 +149,9 @@ _HEADS: Final = ("client", "where", "limit", "throttled before", "after", "delay
 
 def _cells(row: Row) -> tuple[str, ...]:
     return (
-        f"{shortened(who(row))} {WORDS[row['kind']]}",
+        f"{shortened(who(row))} {words.doing(row['kind'])}",
         where(row),
-        "none" if row["limit"] is None else words.rate(row["limit"]),
+        "none" if row["limit"] is None else words.limit(row["kind"], row["limit"]),
         throttled(row["before_throttled_s"], row["before_episodes"]),
         after(row),
         words.duration(row["delay_p50_s"]),

@@ -84,11 +84,11 @@ def _tiles(sums: Totals) -> str:
 
 
 def _bar(row: Row, longest_s: float) -> str:
-    limit = "no limit" if row["limit"] is None else words.rate(row["limit"])
+    limit = "no limit" if row["limit"] is None else words.limit(row["kind"], row["limit"])
     return line(
         whose(
             words.counter(row["user"] or None, row["client_id"] or None),
-            f"{comparison.WORDS[row['kind']]}, {escape(comparison.where(row))}, {limit}",
+            f"{words.doing(row['kind'])}, {escape(comparison.where(row))}, {limit}",
         ),
         _span(row, longest_s),
         f"{comparison.after(row)}<small>before: {words.duration(row['before_throttled_s'])}</small>",
@@ -115,9 +115,9 @@ def _table(rows: list[Row]) -> str:
     cells = (
         (
             Cell(words.name(words.counter(row["user"] or None, row["client_id"] or None))),
-            Cell(comparison.WORDS[row["kind"]]),
+            Cell(words.doing(row["kind"])),
             Cell(words.name(row["rule"] or "none")),
-            Cell("&ndash;" if row["limit"] is None else words.rate(row["limit"]), row["limit"] or 0),
+            Cell("&ndash;" if row["limit"] is None else words.limit(row["kind"], row["limit"]), row["limit"] or 0),
             Cell(escape(comparison.where(row))),
             seconds(row["before_throttled_s"]),
             seconds(row["throttled_s"], comparison.after(row)),

@@ -10,10 +10,11 @@ from uuid import uuid4
 import orjson
 
 from proxy.usage.accounts import Accounts
+from proxy.usage.by_kind import BY_HAND, NOTHING, Further
 from proxy.usage.meters import Meter, MeterKey, Meters
-from quotas.engine import Engine
+from quotas.engine import RATE_KINDS, Engine
 from quotas.entities import Entity
-from quotas.kinds import QuotaKind
+from quotas.kinds import METERED, QuotaKind
 from quotas.rate import Window
 
 VERSION: Final = 1
@@ -28,12 +29,14 @@ SLICE: Final = 100
 COLUMNS: Final = (
     *("listener", "broker", "user", "client_id", "bytes_in", "bytes_out", "requests", "request_time_ms"),
     *("connections", "connections_opened", "connections_refused"),
-    *("produce_bytes", "produce_requests", "produce_limit", "produce_rule"),
-    *("fetch_bytes", "fetch_requests", "fetch_limit", "fetch_rule"),
-    *("produce_throttled", "produce_throttle_ms", "produce_muted_ms"),
-    *("fetch_throttled", "fetch_throttle_ms", "fetch_muted_ms"),
+    *(name for kind in BY_HAND for name in kind.row.columns[:4]),
+    *(name for kind in BY_HAND for name in kind.row.columns[4:]),
 )
+"""Of every document. Behind them come those of each further kind of which any of its rows has something to say."""
 _REFUSED: Final = COLUMNS.index("connections_refused")
+_NULL: Final = [COLUMNS.index(name) for kind in BY_HAND for name in (kind.row.columns.limit, kind.row.columns.rule)]
+"""What a row without a client has no value of."""
+_FURTHER_LIMITS: Final = tuple(kind for kind in METERED if kind in RATE_KINDS and kind not in BY_HAND)
 
 Row = Sequence[object]
 
@@ -110,7 +113,8 @@ class Recorder:
             return False
         if meter.generation != self._engine.generation:
             self._look_up_limits(meter)
-        page.rows.append(meter.take(now_ms))
+        row, further = meter.take(now_ms)
+        page.add(row, further)
         page.name_bytes += meter.name_bytes
         return True
 
@@ -120,24 +124,30 @@ class Recorder:
                 row: list[object] = [0] * len(COLUMNS)
                 row[:4] = name, -1, None, None
                 row[_REFUSED] = listener.refused
-                for column in ("produce_limit", "produce_rule", "fetch_limit", "fetch_rule"):
-                    row[COLUMNS.index(column)] = None
+                for column in _NULL:
+                    row[column] = None
                 listener.refused = 0
                 yield row
 
     def _look_up_limits(self, meter: Meter) -> None:
         meter.generation = self._engine.generation
-        produce_limit, produce_entity = self._limit_of(meter, QuotaKind.PRODUCER_BYTE_RATE)
-        fetch_limit, fetch_entity = self._limit_of(meter, QuotaKind.CONSUMER_BYTE_RATE)
-        meter.limits = (produce_limit, self._rule(produce_entity), fetch_limit, self._rule(fetch_entity))
-        meter.name_bytes = sum(_json_bytes(name) for name in (*meter.key, *meter.limits) if isinstance(name, str))
+        produce, fetch = BY_HAND
+        meter.limits = (*self._limit_of(meter, produce), *self._limit_of(meter, fetch))
+        names = [*meter.key, *meter.limits]
+        for kind in _FURTHER_LIMITS:
+            limit, rule = self._limit_of(meter, kind)
+            if limit is not None or (meter.by_kind is not None and kind in meter.by_kind.uses):
+                use = meter.use_of(kind)
+                use.limit, use.rule = limit, rule
+                names.append(rule)
+        meter.name_bytes = sum(_json_bytes(name) for name in names if isinstance(name, str))
 
-    def _limit_of(self, meter: Meter, kind: QuotaKind) -> tuple[float | None, Entity | None]:
-        return self._engine.limit_of(meter.key.user, meter.key.client_id, kind)
+    def _limit_of(self, meter: Meter, kind: QuotaKind) -> tuple[float | None, str | None]:
+        """Return the limit in force and the rule that set it."""
+        limit, entity = self._engine.limit_of(meter.key.user, meter.key.client_id, kind)
+        return limit, None if entity is None else self._rule(entity)
 
-    def _rule(self, entity: Entity | None) -> str | None:
-        if entity is None:
-            return None
+    def _rule(self, entity: Entity) -> str:
         rule = self._rules.get(entity)
         if rule is None:
             rule = self._rules[entity] = entity.describe()
@@ -161,7 +171,7 @@ class Recorder:
             "sample_ms": origin.window.size_ms,
             "dropped_documents": dropped_documents,
             "dropped_rows": dropped_rows,
-            "rows": dict(zip(COLUMNS, zip(*page.rows, strict=True), strict=True)),
+            "rows": page.columns(),
         }
         return Document(seq, len(page.rows), _encoded(document))
 
@@ -169,11 +179,28 @@ class Recorder:
 class _Page:
     """The rows of one document to be."""
 
-    __slots__ = ("name_bytes", "rows")
+    __slots__ = ("_further", "name_bytes", "rows")
 
     def __init__(self, rows: list[Row]) -> None:
         self.rows = rows
         self.name_bytes = 0
+        self._further: dict[QuotaKind, dict[int, Row]] = {}
+        """Of each further kind by the number of the row."""
+
+    def add(self, row: Row, further: Further) -> None:
+        """Put a row on it, and what it has of further kinds."""
+        for kind, figures in further.items():
+            self._further.setdefault(kind, {})[len(self.rows)] = figures
+        self.rows.append(row)
+
+    def columns(self) -> dict[str, Row]:
+        """Return the columns by name."""
+        columns: dict[str, Row] = dict(zip(COLUMNS, zip(*self.rows, strict=True), strict=True))
+        for kind in (kind for kind in QuotaKind if kind in self._further):
+            of_kind = self._further[kind]
+            figures = (of_kind.get(number, NOTHING) for number in range(len(self.rows)))
+            columns.update(zip(kind.row.columns, zip(*figures, strict=True), strict=True))
+        return columns
 
     @property
     def full(self) -> bool:

@@ -82,8 +82,8 @@ def test_what_an_answer_is_held_back_for_is_no_request_time() -> None:
     play.loop.advance(60_000)
     meter = meter_of(play)
     assert (meter.request_time_ms, meter.bytes_out) == (50, len(fetch_answer(1, 30_000)))
-    assert meter.fetch_throttles is not None
-    assert meter.fetch_throttles.throttled == 1
+    assert meter.by_kind is not None
+    assert meter.by_kind.throttles[CONSUMER].throttled == 1
 
 
 def test_requests_of_another_client_id_are_anothers_and_so_are_their_answers() -> None:
@@ -141,8 +141,9 @@ def test_raw_tokens_are_bytes_too() -> None:
 def test_a_throttle_counts_in_shadow_too(mode: str) -> None:
     play = produce_quota(mode=mode)
     play.from_client(produce(1, 30_000))
-    throttles = meter_of(play).produce_throttles
-    assert throttles is not None
+    by_kind = meter_of(play).by_kind
+    assert by_kind is not None
+    throttles = by_kind.throttles[PRODUCER]
     assert throttles.throttled == 1
     assert throttles.throttle_ms > 10_000
 
@@ -186,7 +187,7 @@ def test_the_muted_time_of_an_interval_is_that_in_which_a_connection_is_not_read
                     session.answers.feed(produce_answer(1), play.loop.now_ms)
             muted_ms += play.client.paused or wire.paused
             play.loop.advance(1)
-        throttled, throttle_ms, shown_ms = meter_of(play).take(play.loop.now_ms)[-6:-3]
+        throttled, throttle_ms, shown_ms = meter_of(play).take(play.loop.now_ms)[0][-6:-3]
         assert isinstance(throttle_ms, int)
         seen.append(muted_ms)
         shown.append(shown_ms)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from proxy.usage.accounts import Accounts
-from proxy.usage.meters import Meter, Meters
+from proxy.usage.meters import Meter, MeterKey, Meters
 from proxy.usage.records import COLUMNS, MAX_ROWS, Document, Origin, Recorder
 from quotas.engine import Engine, Window
 from quotas.entities import Default, Entity
@@ -119,6 +119,37 @@ def test_a_mute_goes_on_in_intervals_without_a_request_and_the_meter_stays_as_lo
     muted = [rows(document)[0]["fetch_muted_ms"] for end_ms in (1000, 2000, 3000) for document in worker.take(end_ms)]
     assert muted == [500, 1000]
     assert len(worker.meters) == 0
+
+
+def test_a_throttle_of_any_kind_is_in_columns_of_that_kind_as_long_as_it_lasts() -> None:
+    worker = Worker()
+    for name in ("alice", "bob"):
+        worker.counted(1, name, "app").other_requests = 1
+    mutation = QuotaKind.CONTROLLER_MUTATION_RATE
+    worker.counted(1, "bob", "app").note_throttle(mutation, 1500, now_ms=500)
+    found = []
+    for end_ms in (1000, 2000, 3000):
+        worker.counted(1, "alice", "app").other_requests += 1
+        [document] = worker.take(end_ms)
+        assert tuple(document["rows"])[: len(COLUMNS)] == COLUMNS
+        further = list(document["rows"])[len(COLUMNS) :]
+        assert further == (list(mutation.row.columns) if end_ms < 3000 else [])
+        found.append({row["user"]: [row.get(name) for name in mutation.row.columns] for row in rows(document)})
+    nothing = [0, 0, None, None, 0, 0, 0]
+    assert found == [
+        {"alice": nothing, "bob": [0, 0, None, None, 1, 1500, 500]},
+        {"alice": nothing, "bob": [0, 0, None, None, 0, 0, 1000]},
+        {"alice": [None] * 7},
+    ]
+    assert len(worker.meters) == 1
+
+
+def test_where_nobody_takes_records_throttles_of_any_kind_are_forgotten() -> None:
+    meters = Meters(10)
+    meters.find(MeterKey("PLAIN", 1, "alice", "app")).note_throttle(QuotaKind.REQUEST_PERCENTAGE, 100, now_ms=0)
+    for now_ms in (1000, 2000):
+        list(meters.sweep(now_ms))
+    assert len(meters) == 0
 
 
 def test_a_client_that_is_connected_and_idle_keeps_its_meter() -> None:
