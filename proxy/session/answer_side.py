@@ -5,18 +5,15 @@ are enough (a Fetch is charged and told, and its records stream on), or the fram
 Sans-I/O: bytes and time come in, bytes go out through a ``Wire``.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from struct import Struct
+from collections.abc import Callable
 
-from protocol.api_versions import intersect
 from protocol.compile import SLICE_BYTES
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import RESPONSE_HEAD, FrameSplitter
-from protocol.locator import Endpoint, locate, splice, throttle_position
-from protocol.overlay import ADDRESSES_FIRST, RECORDS
-from protocol.rewriting import Rewriting
+from protocol.locator import throttle_position
 from protocol.sasl import raw_token_end
-from protocol.table import WALK, ApiSpec
+from protocol.table import WALK
+from proxy.session.changes import INT, Advertise, Changes, too_long
 from proxy.session.gates.fetch import WAITS
 from proxy.session.gates.requests import RequestGates
 from proxy.session.in_flight import ACCOUNT, ACTIONS, API, CAME_MS, CORRELATION_ID, SEEN, Entry, InFlight
@@ -37,11 +34,7 @@ from proxy.session.states import (
 )
 from proxy.session.wires import Wire
 
-Advertise = Callable[[Sequence[Endpoint]], Mapping[int, tuple[bytes, int]]]
-"""Broker addresses of an answer → node id → the (host, port) that a client is told, listening already."""
-
 _FIXED_OFFSET_BYTES = 64  # size, correlation id, header tags and a throttle_time_ms at a fixed offset
-_INT = Struct(">i")
 _unpack = RESPONSE_HEAD.unpack_from
 _LEAST_BYTES = RESPONSE_HEAD.size - 4
 
@@ -50,13 +43,12 @@ class AnswerSide:
     """What comes from one broker connection, until it is with the client."""
 
     __slots__ = (
-        "_advertise",
         "_broker",
+        "_changes",
         "_gates",
         "_in_flight",
         "_pair",
         "_requests",
-        "_rewriting",
         "_rules",
         "_sasl",
         "reasons",
@@ -72,10 +64,8 @@ class AnswerSide:
         self._in_flight = in_flight
         self._requests = requests
         self._sasl = pair.sasl
-        self._advertise = advertise
+        self._changes = Changes(pair, advertise)
         self._gates = gates
-        self._rewriting: Rewriting | None = None
-        """The long answer that stands first in line, under way or done."""
         self._broker: Wire | None = None
         self.reasons = 0
         self.splitter = FrameSplitter(RESPONSE_HEAD, self._rules.response_limit)
@@ -177,7 +167,7 @@ class AnswerSide:
         gathered = actions & (REWRITE | NEGOTIATE | AUTHENTICATED) or (actions & TELL and spec.throttle_offset == WALK)
         wanted = 4 + size if gathered else min(4 + size, _FIXED_OFFSET_BYTES)
         if gathered and size > SLICE_BYTES:
-            gathered = wanted = self._wanted(actions, spec, size)
+            gathered = wanted = self._changes.needed(actions, spec, size)
         if len(chunk) - position < wanted:
             return self._hold(entry, chunk, start, position, wanted)
         if actions & CHARGE:
@@ -204,8 +194,8 @@ class AnswerSide:
             if offset < 0:
                 return self._hold(entry, chunk, start, position, 4 + size)  # header tags of a size never seen yet
             self._write(chunk, start, offset)
-            self.write(_INT.pack(max(throttle_ms, _INT.unpack_from(chunk, offset)[0])))
-            return offset + _INT.size
+            self.write(INT.pack(max(throttle_ms, INT.unpack_from(chunk, offset)[0])))
+            return offset + INT.size
         return start
 
     def _change(self, entry: Entry, chunk: bytes, start: int, position: int, size: int, now_ms: int) -> int:
@@ -215,32 +205,12 @@ class AnswerSide:
             return self._rewrite(entry, chunk, start, position, size)
         end = position + 4 + size
         frame = chunk[position:end]
-        changed = self._changed(frame, actions, api.spec, throttle_ms, now_ms)
+        changed = self._changes.of_whole(frame, actions, api.spec, throttle_ms, now_ms)
         if changed is frame:
             return start
         self._write(chunk, start, position)
         self.write(changed)
         return end
-
-    def _wanted(self, actions: int, spec: ApiSpec, size: int) -> int:
-        """Return how much of a long answer must be there before it is looked at; ProtocolError if it is too long.
-
-        One that is wanted only to tell a throttle is then not wanted at all: the mute is what enforces it.
-        """
-        rules = self._rules
-        if not actions & (REWRITE | NEGOTIATE | AUTHENTICATED):
-            return 4 + size if size <= rules.gathered_limit else 0
-        if spec.api_key in ADDRESSES_FIRST:
-            return SLICE_BYTES
-        if actions & NEGOTIATE:
-            raise ProtocolError(Cause.FRAME_TOO_LARGE, f"{spec} response of {size} bytes: no broker has so many APIs")
-        if actions & AUTHENTICATED:
-            limit = rules.unauthenticated_request_limit
-        else:
-            limit = rules.response_limit if spec.api_key in RECORDS else rules.gathered_limit
-        if size > limit:
-            raise _too_long(spec, size, limit)
-        return 4 + size
 
     def _rewrite(self, entry: Entry, chunk: bytes, start: int, position: int, size: int) -> int:
         """Change a long answer; what cannot be done at once is done in turn, while the broker is not read.
@@ -248,20 +218,16 @@ class AnswerSide:
         Returns as ``_act_on`` does. The rest of an answer that names brokers in front is forwarded as it comes.
         """
         _, actions, api, throttle_ms, *_ = entry
-        rewriting = self._rewriting
+        told_ms = throttle_ms if actions & TELL else None
+        rewriting = self._changes.of_long(chunk, position, api.spec, size, told_ms)
         if rewriting is None:
-            frame = chunk[position : position + 4 + size]
-            rewriting = Rewriting(api.spec, frame, size, throttle_ms if actions & TELL else None, self._told)
-            if not rewriting.advance():
-                self._rewriting = rewriting
-                self.stop(Event.GOT, WALKED)
-                self._rules.later(self._pair.next_slice)
-                return self._hold(entry, chunk, start, position, 0)
-        self._rewriting = None
+            self.stop(Event.GOT, WALKED)
+            self._rules.later(self._pair.next_slice)
+            return self._hold(entry, chunk, start, position, 0)
         if rewriting.needs_more:
             there = len(chunk) - position
             if there > self._rules.gathered_limit:
-                raise _too_long(api.spec, there, self._rules.gathered_limit)
+                raise too_long(api.spec, there, self._rules.gathered_limit)
             return self._hold(entry, chunk, start, position, min(4 + size, 2 * there))
         self._write(chunk, start, position)
         self.write(rewriting.written())
@@ -269,7 +235,7 @@ class AnswerSide:
 
     def walk_on(self, now_ms: int) -> None:
         """Do a further slice of the long answer that is under way; behind the last one go on with what came since."""
-        rewriting = self._rewriting
+        rewriting = self._changes.under_way
         if rewriting is None:
             return
         if not rewriting.advance():
@@ -278,25 +244,6 @@ class AnswerSide:
         self.reasons = end(Event.NEXT, self.reasons, WALKED)
         self.feed(b"", now_ms)
         self._resume()
-
-    def _told(self, endpoint: Endpoint) -> tuple[bytes, int] | None:
-        return self._advertise((endpoint,)).get(endpoint.node_id)
-
-    def _changed(self, frame: bytes, actions: int, spec: ApiSpec, throttle_ms: int, now_ms: int) -> bytes:
-        """Read a gathered frame, and return what the client gets: ``frame`` itself where nothing has to change."""
-        if actions & NEGOTIATE:
-            return intersect(frame, spec, self._rules.advertised)
-        if actions & AUTHENTICATED:
-            self._sasl.answer(spec, frame, now_ms)
-            return frame
-        located = locate(spec, frame)
-        told_ms: int | None = None
-        if actions & TELL and located.throttle_offset >= 0:
-            # Never less than the broker's own: it does not read this connection for that long.
-            told_ms = max(throttle_ms, _INT.unpack_from(frame, located.throttle_offset)[0])
-        if told_ms is None and not located.endpoints:
-            return frame
-        return splice(frame, located, told_ms, self._advertise(located.endpoints))
 
     def _hold(self, entry: Entry, chunk: bytes, start: int, position: int, wanted: int) -> int:
         self._in_flight.appendleft((*entry[:CAME_MS], SEEN))
@@ -373,10 +320,3 @@ class AnswerSide:
     def _resume(self) -> None:
         if not self.reasons & ~RAW_TOKENS and self._broker is not None:
             self._broker.resume_reading()
-
-
-def _too_long(spec: ApiSpec, size: int, limit: int) -> ProtocolError:
-    return ProtocolError(
-        Cause.FRAME_TOO_LARGE,
-        f"{spec} response of {size} bytes has to be held in memory, and the limit is {limit}: limits.gathered",
-    )

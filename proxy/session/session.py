@@ -12,11 +12,13 @@ from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD, FrameSplitter
 from proxy.identity.sasl import SaslObserver, SaslRules
 from proxy.runtime.faults import contained
-from proxy.session.answer_side import Advertise, AnswerSide
+from proxy.session.answer_side import AnswerSide
+from proxy.session.changes import Advertise
 from proxy.session.gates.fetch import FetchGate
 from proxy.session.gates.produce import ProduceGate
 from proxy.session.gates.requests import RequestGates
 from proxy.session.in_flight import InFlight
+from proxy.session.mute import Mute
 from proxy.session.request_side import MAX_IN_FLIGHT, RequestSide
 from proxy.session.rules import Rules
 from proxy.session.sender import Sender
@@ -37,7 +39,6 @@ from proxy.session.states import (
     Event,
     end,
 )
-from proxy.session.throttling import Alarm
 from proxy.session.waits import Waits, What
 from proxy.session.wires import BROKER, CLIENT, ClientWire, Wire, dropped
 from proxy.usage.accounts import Account, Accounts
@@ -53,9 +54,7 @@ class Session:
         "_client_blocked",
         "_in_flight",
         "_is_over",
-        "_mute_end_ms",
-        "_mute_handle",
-        "_mute_kind",
+        "_mute",
         "_on_closed",
         "_waits",
         "answers",
@@ -88,9 +87,7 @@ class Session:
         self.closed = False
         self._is_over = False
         self._client_blocked = False
-        self._mute_kind = QuotaKind.PRODUCER_BYTE_RATE
-        self._mute_end_ms = 0
-        self._mute_handle: Alarm | None = None
+        self._mute = Mute(rules.throttling)
         self._waits = Waits(self)
         self._in_flight: InFlight = deque()
         self.sasl = SaslObserver(sasl, peer, self)
@@ -172,7 +169,7 @@ class Session:
             return
         self.closed = True
         # The last resort of everything that fails elsewhere: each step is taken, whatever became of the one before.
-        contained("Session.close", self._forget_mute)
+        contained("Session.close", self._mute.forget)
         contained("Session.close", self._waits.leave, self.rules.clock())
         contained("Session.close", self.requests.leave)
         self.requests.write = self.answers.write = dropped
@@ -283,23 +280,20 @@ class Session:
         told_ms = min(throttling.allow(throttle_ms + counter.waiting_ms), room_ms)
         if told_ms > 0 and not self.gates.coordinates:
             end_ms = now_ms + min(throttle_ms, room_ms)
-            if self._mute_handle is None or end_ms > self._mute_end_ms:
-                self._forget_mute()
-                self._mute_kind, self._mute_end_ms = kind, end_ms
-                self._mute_handle = throttling.mute(kind, self, end_ms)
+            if self._mute.lengthen(self, kind, end_ms):
                 self._client.bound_receive_buffer()
                 self.requests.stop(Event.THROTTLE, THROTTLED | ANSWERING)
         return told_ms
 
     def throttle_over(self, now_ms: int) -> None:
         """Send what was held back and read again (called by the delay queue)."""
-        self._mute_handle = None
+        self._mute.ended()
         self.requests.reasons = end(Event.THROTTLE_OVER, self.requests.reasons, THROTTLED)
         try:
             self.answers.release(now_ms)
         except ProtocolError as error:
             self.reject(BROKER, error)
-        if self._mute_handle is None:  # what was held back may have muted anew
+        if not self._mute.is_on:  # what was held back may have muted anew
             self._go_on(now_ms)
         self.answered(now_ms)
 
@@ -379,8 +373,3 @@ class Session:
             self.requests.go_on(now_ms)
         except ProtocolError as error:
             self.reject(CLIENT, error)
-
-    def _forget_mute(self) -> None:
-        if self._mute_handle is not None:
-            self.rules.throttling.unmute(self._mute_kind, self._mute_handle)
-            self._mute_handle = None
