@@ -21,11 +21,13 @@ MAX_HEADER_BYTES: Final = 64 * 1024
 _INT16 = Struct(">h")
 _ID_LENGTH = 12  # behind size, api key, api version and correlation id: where header v0 ends
 _ID = 14
-_MORE = -1
+
+MORE: Final = -1
+"""For an offset: more of the frame is needed to know it."""
 
 
 def request_body_offset(spec: ApiSpec, data: bytes, start: int, end: int) -> int:
-    """Return the offset of the request's body, or -1 if the header is not complete in ``data``.
+    """Return the offset of the request's body, or MORE if the header is not complete in ``data``.
 
     Raises ProtocolError if the frame ends inside the header, or the header is larger than MAX_HEADER_BYTES.
     """
@@ -36,14 +38,14 @@ def request_body_offset(spec: ApiSpec, data: bytes, start: int, end: int) -> int
     if offset > end:
         raise _short(Cause.BAD_HEADER, "client_id", start, end)
     if offset > len(data):
-        return _MORE
+        return MORE
     length = _INT16.unpack_from(data, start + _ID_LENGTH)[0]
     if length > 0:  # every negative length is null to the broker, and null is "" (RequestHeader.parse)
         offset += length
         if offset > end:
             raise _short(Cause.BAD_HEADER, "client_id", start, end)
     if version == 1:
-        return offset if offset <= len(data) else _MORE
+        return offset if offset <= len(data) else MORE
     if offset < end and offset < len(data) and data[offset] == 0:
         return offset + 1
     return _skip_tags(data, offset, start, end)
@@ -64,14 +66,14 @@ def client_id(spec: ApiSpec, data: bytes, start: int) -> str:
 def produce_acks(spec: ApiSpec, data: bytes, body_offset: int, end: int) -> int | None:
     """Return acks of a Produce request, or None if it is not in ``data`` yet. 0 means that no answer will come."""
     offset = produce_acks_offset(spec, data, body_offset, end)
-    if offset < 0:
+    if offset == MORE:
         return None
     acks: int = _INT16.unpack_from(data, offset)[0]
     return acks
 
 
 def produce_acks_offset(spec: ApiSpec, data: bytes, body_offset: int, end: int) -> int:
-    """Return where acks stands in a Produce request, or -1 if it is not in ``data`` yet.
+    """Return where acks stands in a Produce request, or MORE if it is not in ``data`` yet.
 
     Before it, from v3 on: transactional_id, a nullable string. Raises ProtocolError if the frame is too short for it.
     """
@@ -86,7 +88,7 @@ def produce_acks_offset(spec: ApiSpec, data: bytes, body_offset: int, end: int) 
         raise _short(Cause.BAD_BODY, "acks", body_offset, end)
     if offset - body_offset > MAX_HEADER_BYTES:
         raise _too_large()
-    return offset if offset + 2 <= len(data) else _MORE
+    return offset if offset + 2 <= len(data) else MORE
 
 
 def has_fetch_limits(spec: ApiSpec) -> bool:
@@ -97,8 +99,8 @@ def has_fetch_limits(spec: ApiSpec) -> bool:
 def fetch_limits_offset(spec: ApiSpec, data: bytes, body_offset: int, end: int) -> int:
     """Return where min_bytes and max_bytes, two int32, stand in a Fetch or ShareFetch request that has them.
 
-    -1 if they are not in ``data`` yet. Before them: replica_id, until KIP-903 dropped it from v15, and max_wait_ms; of
-    a ShareFetch group_id, member_id, the epoch and max_wait_ms. Raises ProtocolError if the frame is too short.
+    MORE if they are not in ``data`` yet. Before them: replica_id, until KIP-903 dropped it from v15, and max_wait_ms;
+    of a ShareFetch group_id, member_id, the epoch and max_wait_ms. Raises ProtocolError if the frame is too short.
     """
     if spec.api_key == FETCH:
         offset = body_offset + (8 if spec.api_version < 15 else 4)
@@ -108,7 +110,7 @@ def fetch_limits_offset(spec: ApiSpec, data: bytes, body_offset: int, end: int) 
         raise _short(Cause.BAD_BODY, "max_bytes", body_offset, end)
     if offset - body_offset > MAX_HEADER_BYTES:
         raise _too_large()
-    return offset if offset + 8 <= len(data) else _MORE
+    return offset if offset + 8 <= len(data) else MORE
 
 
 def _skip_compact_string(data: bytes, offset: int) -> int:
@@ -126,7 +128,7 @@ def _skip_compact_string(data: bytes, offset: int) -> int:
 
 
 def _skip_tags(data: bytes, offset: int, start: int, end: int) -> int:
-    """Return the offset after the tag section at ``offset``, or -1 if more bytes are needed."""
+    """Return the offset after the tag section at ``offset``, or MORE if more bytes are needed."""
     limit = min(end, len(data), start + MAX_HEADER_BYTES)
     section = data[offset:limit]
     try:
@@ -140,7 +142,7 @@ def _skip_tags(data: bytes, offset: int, start: int, end: int) -> int:
             raise _short(Cause.BAD_HEADER, "header tags", start, end) from None
         if limit < len(data):
             raise _too_large() from None
-        return _MORE
+        return MORE
 
 
 def _short(cause: Cause, field: str, start: int, end: int) -> ProtocolError:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from protocol.compile import Endpoint, Tag, Walk, compile_walk
 from protocol.errors import Cause, ProtocolError
+from protocol.headers import MORE
 from protocol.overlay import API_VERSIONS
 from protocol.splicer import Splicer
 from protocol.table import ABSENT, ApiSpec
@@ -76,8 +77,8 @@ def response_body_offset(spec: ApiSpec, data: bytes, start: int) -> int:
 def throttle_position(spec: ApiSpec, data: bytes, start: int, end: int) -> int:
     """Return where the throttle_time_ms of a response is that has it at a fixed offset of its body.
 
-    The response stands between ``start`` and ``end`` of a stream of which ``data`` is what has come; -1 if more of
-    it is needed. Raises ProtocolError if the frame is too short.
+    The response stands between ``start`` and ``end`` of a stream of which ``data`` is what has come; MORE if more
+    of it is needed. Raises ProtocolError if the frame is too short.
     """
     try:
         offset = response_body_offset(spec, data, start) + spec.throttle_offset
@@ -85,7 +86,7 @@ def throttle_position(spec: ApiSpec, data: bytes, start: int, end: int) -> int:
         offset = len(data)
     if offset + _INT32.size > end:
         raise ProtocolError(Cause.BAD_BODY, f"{spec} response of {end - start} bytes ends before throttle_time_ms")
-    return offset if offset + _INT32.size <= len(data) else -1
+    return offset if offset + _INT32.size <= len(data) else MORE
 
 
 def read_throttle(spec: ApiSpec, frame: bytes) -> int | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from protocol.compile import SLICE_BYTES
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import RESPONSE_HEAD, FrameSplitter
+from protocol.headers import MORE
 from protocol.locator import throttle_position
 from protocol.sasl import raw_token_end
 from protocol.table import WALK
@@ -34,6 +35,8 @@ from proxy.session.states import (
 )
 from proxy.session.wires import Wire
 
+HELD = -1
+"""For where the bytes to forward begin: the answer has been kept."""
 _FIXED_OFFSET_BYTES = 64  # size, correlation id, header tags and a throttle_time_ms at a fixed offset
 _unpack = RESPONSE_HEAD.unpack_from
 _LEAST_BYTES = RESPONSE_HEAD.size - 4
@@ -141,7 +144,7 @@ class AnswerSide:
                 meter.request_time_ms += now_ms - entry[CAME_MS]
             if entry[ACTIONS]:
                 start = self._act_on(entry, chunk, start, position, size, now_ms)
-                if start < 0:
+                if start == HELD:
                     return
             position += 4 + size
         if start < len(chunk):
@@ -159,7 +162,7 @@ class AnswerSide:
     def _act_on(self, entry: Entry, chunk: bytes, start: int, position: int, size: int, now_ms: int) -> int:
         """Do what ``entry`` needs on its answer, which begins at ``position``.
 
-        Returns where the bytes still to forward begin, or -1 when the answer was held: because what is needed of
+        Returns where the bytes still to forward begin, or HELD when the answer was held: because what is needed of
         it is not all there, or until its throttle time is over.
         """
         correlation_id, actions, api, throttle_ms, until_ms, account, _ = entry
@@ -191,7 +194,7 @@ class AnswerSide:
             return self._change(entry, chunk, start, position, size, now_ms)
         if actions & TELL and spec.throttle_offset >= 0:
             offset = throttle_position(spec, chunk, position, position + 4 + size)
-            if offset < 0:
+            if offset == MORE:
                 return self._hold(entry, chunk, start, position, 4 + size)  # header tags of a size never seen yet
             self._write(chunk, start, offset)
             self.write(INT.pack(max(throttle_ms, INT.unpack_from(chunk, offset)[0])))
@@ -249,7 +252,7 @@ class AnswerSide:
         self._in_flight.appendleft((*entry[:CAME_MS], SEEN))
         self._write(chunk, start, position)
         self.splitter.hold(chunk, position, wanted)
-        return -1
+        return HELD
 
     def _write(self, chunk: bytes, start: int, stop: int) -> None:
         if start < stop:

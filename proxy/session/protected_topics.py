@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD
-from protocol.headers import request_body_offset
+from protocol.headers import MORE, request_body_offset
 from protocol.produce_topics import ProduceTopics
 from protocol.table import SPECS
 
@@ -48,7 +48,7 @@ class Guard:
         while position < end:
             if not self._left:
                 begin = self._begin(data, position, end)
-                if begin < 0:
+                if begin == MORE:
                     self._held = data[position:]
                     return
                 position = begin
@@ -59,18 +59,18 @@ class Guard:
             position += step
 
     def _begin(self, data: bytes, position: int, end: int) -> int:
-        """Begin with the frame at ``position``; return where its body is, or -1 if its header is not all there."""
+        """Begin with the frame at ``position``; return where its body is, or MORE if its header is not all there."""
         self._walk = None
         if end - position < REQUEST_HEAD.size and not (self._raw() and end - position >= 4):
-            return -1
+            return MORE
         size = int.from_bytes(data[position : position + 4], "big")
         key_version = int.from_bytes(data[position + 4 : position + 8], "big")
         begin = position + 4
         if key_version >> 16 == _PRODUCE and not self._raw():
             spec = SPECS[key_version]
             begin = request_body_offset(spec, data, position, position + 4 + size)
-            if begin < 0:
-                return -1
+            if begin == MORE:
+                return MORE
             self._walk = ProduceTopics(spec, position + 4 + size - begin)
         self._left = position + 4 + size - begin
         return begin

@@ -1,8 +1,8 @@
 """What all Produce, or all Fetch, requests of a client begin with: read once, then recognised by one comparison."""
 
-from protocol.headers import fetch_limits_offset, has_fetch_limits, produce_acks_offset, request_body_offset
+from protocol.headers import MORE, fetch_limits_offset, has_fetch_limits, produce_acks_offset, request_body_offset
 from protocol.table import ApiSpec
-from proxy.session.sender import AFTER_CORRELATION_ID, MAX_KEPT_BYTES, MORE, UNREAD
+from proxy.session.sender import AFTER_CORRELATION_ID, MAX_KEPT_BYTES, UNREAD
 from proxy.session.serving import FETCH, PRODUCE, Served
 
 NONE = -1
@@ -52,10 +52,10 @@ class RequestPrefix:
         spec = api.spec
         if body == UNREAD:
             body = request_body_offset(spec, chunk, position, end)
-        if body < 0:
+        if body == MORE:
             return MORE
         field, needed = _first_field(api.on_request, spec, chunk, body, end)
-        if field < 0 or field + needed > len(chunk):
+        if field == MORE or field + needed > len(chunk):
             return MORE
         self.api = api
         begin = position + AFTER_CORRELATION_ID

@@ -9,6 +9,7 @@ What single requests need is the business of ``gates``.
 from collections.abc import Callable
 
 from protocol.frames import REQUEST_HEAD, FrameSplitter
+from protocol.headers import MORE
 from proxy.session.body import Body
 from proxy.session.gates.fetch import answerable
 from proxy.session.gates.produce import ACKS_0
@@ -17,7 +18,7 @@ from proxy.session.in_flight import InFlight
 from proxy.session.pair import Pair
 from proxy.session.protected_topics import Guard
 from proxy.session.request_prefix import NONE
-from proxy.session.sender import AFTER_CORRELATION_ID, MORE
+from proxy.session.sender import AFTER_CORRELATION_ID
 from proxy.session.states import (
     ANSWERING,
     AT_BORDER,

@@ -4,7 +4,7 @@ from secrets import token_bytes
 from typing import Final
 
 from protocol.frames import Head
-from protocol.headers import request_body_offset
+from protocol.headers import MORE, request_body_offset
 from proxy.runtime.names import client_id
 from proxy.session.in_flight import InFlight
 from proxy.session.serving import Served
@@ -12,8 +12,6 @@ from proxy.usage.accounts import Account, Accounts
 
 UNREAD: Final = -2
 """The header has not been read: the client-id is that of the request before."""
-MORE: Final = -1
-"""What is to be read of a request is not all there yet."""
 
 AFTER_CORRELATION_ID: Final = 12
 """Where the length of the client-id stands in a request."""
@@ -56,7 +54,7 @@ class Sender:
         frame ends inside its header.
         """
         body = request_body_offset(api.spec, chunk, position, position + 4 + head[0])
-        if body < 0:
+        if body == MORE:
             return MORE
         self._switch(self._accounts.hold(self._broker, self.user, client_id(api.spec, chunk, position)))
         if not self._counted:

@@ -8,10 +8,11 @@ import fcntl
 import os
 import random
 import socket
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Final
+
+from tests.harness.jars import cache_dir
 
 LOOPBACK: Final = "127.0.0.1"
 LOWEST: Final = 10_000
@@ -54,7 +55,9 @@ def _take(port: int) -> bool:
 @cache
 def _locks() -> int:
     """A file with a byte for each port, which is open as long as the process."""
-    return os.open(Path(tempfile.gettempdir()) / f"sluice-test-ports-{os.getuid()}", os.O_RDWR | os.O_CREAT, 0o600)
+    folder = cache_dir()
+    folder.mkdir(parents=True, exist_ok=True)
+    return os.open(folder / "ports", os.O_RDWR | os.O_CREAT, 0o600)
 
 
 def _is_free(host: str, port: int) -> bool:

@@ -6,11 +6,11 @@ from typing import Final
 
 from protocol.fetch import NO_SESSION, empty_answer, fetch_session
 from protocol.frames import REQUEST_HEAD, Head
-from protocol.headers import fetch_limits_offset, has_fetch_limits, request_body_offset
+from protocol.headers import MORE, fetch_limits_offset, has_fetch_limits, request_body_offset
 from proxy.session.in_flight import ACTIONS, InFlight, expect
 from proxy.session.pair import Pair
 from proxy.session.request_prefix import RequestPrefix
-from proxy.session.sender import MORE, Sender
+from proxy.session.sender import Sender
 from proxy.session.serving import CHARGE, FETCH_KEY, Served
 from proxy.session.states import ANSWERING, IN_LINE
 from proxy.session.waits import Waits, What

@@ -5,12 +5,12 @@ from typing import Final
 
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD, Head
-from protocol.headers import produce_acks, request_body_offset
+from protocol.headers import MORE, produce_acks, request_body_offset
 from protocol.sasl import raw_token_end
 from proxy.identity.sasl import State
 from proxy.session.in_flight import RAW_TOKEN, InFlight, expect
 from proxy.session.pair import Pair
-from proxy.session.sender import MORE, Sender
+from proxy.session.sender import Sender
 from proxy.session.serving import PRODUCE, Served
 
 GSSAPI_TOKEN: Final = 0x60
@@ -50,8 +50,8 @@ class LoginGate:
         """
         end = position + 4 + head[0]
         body = request_body_offset(api.spec, chunk, position, end)
-        acks = produce_acks(api.spec, chunk, body, end) if body >= 0 and api.on_request == PRODUCE else 1
-        if body < 0 or acks is None:
+        acks = produce_acks(api.spec, chunk, body, end) if body != MORE and api.on_request == PRODUCE else 1
+        if body == MORE or acks is None:
             return MORE
         if acks:
             self.expect(api, head, now_ms)

@@ -7,11 +7,12 @@ who share its quota what came of it.
 from typing import Final
 
 from protocol.frames import Head
+from protocol.headers import MORE
 from proxy.session.body import Body
 from proxy.session.in_flight import Entry, InFlight, expect, tell
 from proxy.session.pair import Pair
 from proxy.session.request_prefix import RequestPrefix
-from proxy.session.sender import MORE, Sender
+from proxy.session.sender import Sender
 from proxy.session.serving import Served
 from proxy.session.states import IN_LINE, TURN
 from proxy.session.waits import Waits, What

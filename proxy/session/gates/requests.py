@@ -4,6 +4,7 @@ from typing import Final
 
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import FrameSplitter, Head
+from protocol.headers import MORE
 from proxy.session.body import Body
 from proxy.session.gates.fetch import FetchGate
 from proxy.session.gates.local import LocalGate
@@ -12,7 +13,7 @@ from proxy.session.gates.produce import ProduceGate
 from proxy.session.in_flight import API, InFlight
 from proxy.session.local_answers import Answerer
 from proxy.session.pair import Pair
-from proxy.session.sender import AFTER_CORRELATION_ID, MORE, UNREAD, Sender
+from proxy.session.sender import AFTER_CORRELATION_ID, UNREAD, Sender
 from proxy.session.serving import ANSWER, AUTHENTICATE, COORDINATE, FETCH, LOOK_UP, PRODUCE, Served
 from proxy.session.states import ANSWERING, LOCAL
 
