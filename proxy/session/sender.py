@@ -37,7 +37,7 @@ class Sender:
         self._broker = _UNKNOWN_BROKER
         self._counted = False
         """The connection has been counted, for whom it was when it was known first."""
-        self._former: list[Account] = []
+        self._former: tuple[Account, ...] = ()  # a list takes memory while it is empty
         self.account = accounts.nobody
         self.client_id_bytes = _NO_CLIENT_ID
         """How the client-id of ``account`` stands in a request, length and bytes; none where they are many."""
@@ -93,7 +93,7 @@ class Sender:
         before.meter.connections -= 1
         if before is not self._accounts.nobody:
             if self._in_flight:
-                self._former.append(before)
+                self._former += (before,)
             else:
                 self._accounts.give_back(before)
         account.meter.connections += 1
@@ -102,4 +102,4 @@ class Sender:
     def _give_back_former(self) -> None:
         for account in self._former:
             self._accounts.give_back(account)
-        self._former.clear()
+        self._former = ()

@@ -35,7 +35,7 @@ class FetchGate:
         self._in_flight = in_flight
         self._waits = waits
         self._prefix = RequestPrefix()
-        self._edits: list[tuple[int, bytes]] = []
+        self._edits: tuple[tuple[int, bytes], ...] = ()
         """What is to stand where instead, in the chunk that is being read."""
 
     def forget(self) -> None:
@@ -63,7 +63,7 @@ class FetchGate:
                     return IN_LINE
                 granted = self._waits.grant(bound, max(max_bytes, 0), now_ms)
                 if lowers and (granted < max_bytes or granted < min_bytes):
-                    self._edits.append((field, _LIMITS.pack(min(min_bytes, granted), granted)))
+                    self._edits += ((field, _LIMITS.pack(min(min_bytes, granted), granted)),)
         meter = account.meter
         api.requests += 1
         meter.fetch_requests += 1
@@ -79,7 +79,7 @@ class FetchGate:
         edited = bytearray(chunk)
         for offset, replacement in self._edits:
             edited[offset : offset + len(replacement)] = replacement
-        self._edits.clear()
+        self._edits = ()
         return bytes(edited)
 
     # --------------------------------------------------------------------------------------------------- answers

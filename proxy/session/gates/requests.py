@@ -30,7 +30,6 @@ class RequestGates:
 
     __slots__ = (
         "_in_flight",
-        "_local",
         "_pair",
         "_splitter",
         "coordinates",
@@ -54,7 +53,6 @@ class RequestGates:
         self._pair = pair
         self._in_flight = in_flight
         self._splitter = splitter
-        self._local = LocalGate(pair, sender)
         self.sender = sender
         self.login = LoginGate(pair, sender, in_flight)
         self.produces = produces
@@ -155,7 +153,7 @@ class RequestGates:
             return self._hold_until_whole(chunk, position, head)
         if not self._pair.idle:
             return self._hold(chunk, position, ANSWERING)
-        if not self._local.answer(answerer, chunk[position:end], api):
+        if not LocalGate(self._pair, self.sender).answer(answerer, chunk[position:end], api):
             self.reasons |= LOCAL
         return ANSWERED
 
@@ -166,7 +164,7 @@ class RequestGates:
 
     def write_local(self, answer: bytes) -> None:
         """Send the answer of the proxy's own that took its time."""
-        self._local.write(answer)
+        LocalGate(self._pair, self.sender).write(answer)
 
     def body(self, missing: int) -> Body:
         """Return the last request's body, of which so much is still to come."""
