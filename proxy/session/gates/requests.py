@@ -6,8 +6,8 @@ from protocol.errors import Cause, ProtocolError
 from protocol.frames import FrameSplitter, Head
 from protocol.headers import MORE
 from proxy.session.body import Body
+from proxy.session.gates import local
 from proxy.session.gates.fetch import FetchGate
-from proxy.session.gates.local import LocalGate
 from proxy.session.gates.login import LoginGate
 from proxy.session.gates.produce import ProduceGate
 from proxy.session.in_flight import API, InFlight
@@ -153,7 +153,7 @@ class RequestGates:
             return self._hold_until_whole(chunk, position, head)
         if not self._pair.idle:
             return self._hold(chunk, position, ANSWERING)
-        if not LocalGate(self._pair, self.sender).answer(answerer, chunk[position:end], api):
+        if not local.answered(self._pair, self.sender, answerer, chunk[position:end], api):
             self.reasons |= LOCAL
         return ANSWERED
 
@@ -164,7 +164,7 @@ class RequestGates:
 
     def write_local(self, answer: bytes) -> None:
         """Send the answer of the proxy's own that took its time."""
-        LocalGate(self._pair, self.sender).write(answer)
+        local.send(self._pair, self.sender, answer)
 
     def body(self, missing: int) -> Body:
         """Return the last request's body, of which so much is still to come."""
