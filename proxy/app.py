@@ -21,8 +21,9 @@ from proxy import __version__
 from proxy.admin.server import AdminServer
 from proxy.admin.whoami import identify
 from proxy.brokers.failures import describe
-from proxy.control.quota_file import QuotaFile
+from proxy.control.quotas import QuotasInForce
 from proxy.control.settings_file import SettingsFile
+from proxy.control.stores import open_store
 from proxy.edge.connection_places import Places
 from proxy.edge.drain import drain
 from proxy.edge.endings import Endings
@@ -51,7 +52,7 @@ from proxy.session.session import Session
 from proxy.session.throttling import Throttling
 from proxy.usage.service import UsageService
 from quotas.engine import Engine, Window
-from quotas.policy import Policy
+from quotas.policy import Policy, PolicyChange
 
 log = structlog.get_logger("sluice")
 
@@ -112,7 +113,15 @@ class App:
         window = Window(settings.quotas.window.samples, settings.quotas.window.size_ms)
         self._engine = Engine(Policy(), window)
         quotas = settings.quotas
-        self._quotas = QuotaFile(quotas.store.path, self._engine, self._stats, enabled=quotas.mode != "off")
+        self._throttling = Throttling(
+            mode=quotas.mode,
+            window_ms=quotas.window.size_ms,
+            max_delay_ms=quotas.max_delay_ms,
+            max_hold_ms=quotas.max_hold_ms,
+            call_later=_release_later,
+            clock=now_ms,
+        )
+        self._quotas = QuotasInForce(open_store(quotas.store), self._apply, enabled=quotas.mode != "off")
         self._connections_limit = 0
         self._cut_off = 0
         self._tables: list[dict[int, Served]] = []
@@ -143,15 +152,6 @@ class App:
     async def _start(self) -> None:
         settings = self._settings
         self._connections_limit = settings.limits.connections or self._connections_by_descriptors()
-        self._throttling = Throttling(
-            mode=settings.quotas.mode,
-            window_ms=settings.quotas.window.size_ms,
-            max_delay_ms=settings.quotas.max_delay_ms,
-            max_hold_ms=settings.quotas.max_hold_ms,
-            call_later=_release_later,
-            clock=now_ms,
-        )
-        self._quotas.on_applied = lambda: self._throttling.reconsider(now_ms())
         rules = self._rules()
         limits = settings.limits
         places = Places(
@@ -185,7 +185,7 @@ class App:
         every(_TIDY_EVERY_S, self._tidy, "drop what is idle")
         Endings(self._listeners, limits, self._stats, now_ms).watch()
         watch_lag(self._stats.observe_lag)
-        FileWatch([self._quotas.path], self._quotas.reload).run("watch the quota file")
+        self._quotas.watch()
         for listener in self._listeners:
             if listener.tls is not None:
                 FileWatch(listener.tls.files, listener.reload_tls).run("watch the certificate")
@@ -307,6 +307,11 @@ class App:
             for job in jobs:
                 await attempt("load files again", job)
 
+    async def _apply(self, policy: Policy) -> PolicyChange:
+        change = self._engine.apply(policy, now_ms())
+        self._throttling.reconsider(now_ms())
+        return change
+
     def _tidy(self) -> None:
         now = now_ms()
         self._throttling.tidy(now)
@@ -348,10 +353,11 @@ class App:
             rejected=dict(stats.rejected),
             certificate_expiry_s=dict(stats.certificate_expiry_s),
             certificate_reloads=dict(stats.certificate_reloads),
-            reloads=dict(stats.reloads),
-            reload_error=stats.reload_error,
+            reloads=dict(self._quotas.loads),
+            reload_error=self._quotas.error,
             quotas_configured=len(self._quotas.policy.limits),
             quotas_loaded_at_s=self._quotas.loaded_at_s,
+            quotas_staleness_s=self._quotas.staleness_s(),
             ready=not self._not_ready(),
             internal_errors=dict(faults.counts),
             brokers=self._routes.reachable(),

@@ -28,8 +28,6 @@ class Stats:
         "lag_counts",
         "lag_sum_s",
         "rejected",
-        "reload_error",
-        "reloads",
         "sessions",
     )
 
@@ -47,10 +45,6 @@ class Stats:
         """Unix time by listener: when the first certificate of its chain expires."""
         self.certificate_reloads: Counter[tuple[str, str]] = Counter()
         """Loads of a listener's TLS files after the first one, by (listener, outcome: ok, failed)."""
-        self.reloads: Counter[str] = Counter()
-        """Loads of the quota store, by outcome: ok, failed."""
-        self.reload_error: str | None = None
-        """The first problem of the last load, if it failed; None when it did not."""
         self.lag_counts = [0] * (len(LAG_BUCKETS_S) + 1)
         self.lag_sum_s = 0.0
 
@@ -89,6 +83,8 @@ class Snapshot:
     quotas_configured: int
     quotas_loaded_at_s: float
     """Wall time of the last good load; 0.0 before the first."""
+    quotas_staleness_s: float
+    """For how long what is in force may not be what the store holds."""
     ready: bool
     internal_errors: dict[str, int]
     """Faults of our own, by the place in the program."""

@@ -22,6 +22,7 @@ from proxy import app
 from proxy.app import App
 from proxy.brokers import cluster
 from proxy.brokers.cluster import NoAnswerError
+from proxy.control import quotas
 from proxy.edge import accepting, endings, listeners, transports
 from proxy.edge.arrivals import Arrival
 from proxy.edge.transports import BrokerEnd, ClientEnd
@@ -186,6 +187,7 @@ async def test_every_job_goes_on_after_its_fault(tmp_path: Path, pki: Pki, monke
     monkeypatch.setattr(endings, "ROUND_S", 0.02)
     monkeypatch.setattr(cluster, "_RETRY_S", 0.02)
     monkeypatch.setattr(reload, "POLL_S", 0.02)
+    monkeypatch.setattr(quotas, "POLL_S", 0.02)
     sabotage = Sabotage(monkeypatch, *JOBS)
     async with fake_broker() as one, program(tmp_path, one) as running, client(running.port) as neighbour:
 
