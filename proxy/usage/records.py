@@ -1,21 +1,14 @@
-"""Usage records: what the meters counted, as documents of column arrays (docs/usage-records.md)."""
+"""Usage records: what the meters counted, as rows (docs/usage-records.md)."""
 
-import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
-from uuid import uuid4
-
-import orjson
 
 from proxy.usage.meters import ListenerMeters, Meter, MeterKey, Meters
 from quotas.engine import Engine
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
-from quotas.rate import Window
 
-VERSION: Final = 1
 MAX_ROWS: Final = 1000
 """Rows of one document."""
 MAX_NAME_BYTES: Final = 512 * 1024
@@ -37,49 +30,19 @@ _REFUSED: Final = COLUMNS.index("connections_refused")
 Row = Sequence[object]
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
-    """One document, ready to be shipped."""
-
-    seq: int
-    rows: int
-    value: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """What is the same in all documents of one process."""
-
-    cluster: str
-    instance: str
-    mode: str
-    window: Window
-
-
 class Recorder:
-    """Takes what was used, one interval after the other. ``dropped()`` says how many (documents, rows) were lost."""
+    """Takes what was used, one interval after the other."""
 
-    def __init__(
-        self,
-        origin: Origin,
-        meters: Meters,
-        listeners: Sequence[tuple[str, ListenerMeters]],
-        engine: Engine,
-        dropped: Callable[[], tuple[int, int]],
-    ) -> None:
-        self.boot = str(uuid4())
-        self._origin = origin
+    def __init__(self, meters: Meters, listeners: Sequence[tuple[str, ListenerMeters]], engine: Engine) -> None:
         self._meters = meters
         self._listeners = listeners
         self._engine = engine
-        self._dropped = dropped
         self._rules: dict[Entity, str] = {}
         """How rules are described, as of one generation of the engine."""
         self._rules_generation = -1
-        self._seq = 0
 
-    def take(self, now_ms: int, begin_ms: int, interval_ms: int) -> Iterator[Document | None]:
-        """Yield the documents of the interval that began at ``begin_ms`` (Unix time); None: let others have a turn.
+    def take(self, now_ms: int) -> Iterator[list[Row] | None]:
+        """Yield the rows of an interval that ends now, as many as one document may have; None: let others have a turn.
 
         ``now_ms`` is on the clock of the sessions. What is counted while this runs belongs to the next interval
         where its meter has been taken already.
@@ -95,12 +58,12 @@ class Recorder:
                 if not self._take(key, now_ms, page):
                     idle.append(key)
                 elif page.full:
-                    yield self._document(page, begin_ms, interval_ms)
+                    yield page.rows
                     page = _Page([])
             self._meters.drop_unused(idle)
             yield None
         if page.rows:
-            yield self._document(page, begin_ms, interval_ms)
+            yield page.rows
 
     def _take(self, key: MeterKey, now_ms: int, page: "_Page") -> bool:
         """Put what was counted on a meter on the page; False if that is nothing."""
@@ -142,28 +105,6 @@ class Recorder:
             rule = self._rules[entity] = entity.describe()
         return rule
 
-    def _document(self, page: "_Page", begin_ms: int, interval_ms: int) -> Document:
-        origin = self._origin
-        dropped_documents, dropped_rows = self._dropped()
-        seq = self._seq
-        self._seq += 1
-        document = {
-            "v": VERSION,
-            "cluster": origin.cluster,
-            "instance": origin.instance,
-            "boot": self.boot,
-            "seq": seq,
-            "time_ms": begin_ms,
-            "interval_ms": interval_ms,
-            "mode": origin.mode,
-            "samples": origin.window.samples,
-            "sample_ms": origin.window.size_ms,
-            "dropped_documents": dropped_documents,
-            "dropped_rows": dropped_rows,
-            "rows": dict(zip(COLUMNS, zip(*page.rows, strict=True), strict=True)),
-        }
-        return Document(seq, len(page.rows), _encoded(document))
-
 
 class _Page:
     """The rows of one document to be."""
@@ -182,11 +123,3 @@ class _Page:
 def _json_bytes(name: str) -> int:
     """Return the most bytes that a name takes in JSON: escaped, a character takes up to six."""
     return len(name) if name.isascii() and name.isprintable() else 6 * len(name)
-
-
-def _encoded(document: dict[str, object]) -> bytes:
-    try:
-        return orjson.dumps(document)
-    except orjson.JSONEncodeError:
-        # A name with half a surrogate pair is no text in UTF-8: json can write it, and what it writes is repaired.
-        return json.dumps(document, ensure_ascii=False).encode("utf-8", "replace")

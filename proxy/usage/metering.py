@@ -1,0 +1,58 @@
+"""The meters of a worker: for its listeners to count on, and for others to take what they have counted."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+from config.usage import Usage
+from proxy.runtime.clock import now_ms
+from proxy.runtime.slices import in_slices
+from proxy.runtime.tasks import every
+from proxy.usage.meters import ListenerMeters, Meters, Traffic
+from proxy.usage.records import Recorder, Row
+from quotas.engine import Engine
+
+_MAX_CLIENTS: Final = 10_000
+"""Clients that are told apart where no records are taken: metrics show fewer."""
+_SWEEP_EVERY_S: Final = 10.0
+
+
+class Metering:
+    """Meters for the listeners; without ``usage`` they are for metrics."""
+
+    def __init__(self, usage: Usage | None, engine: Engine) -> None:
+        self._taken = usage is not None
+        self._meters = Meters(usage.max_clients if usage is not None else _MAX_CLIENTS)
+        self._listeners: list[tuple[str, ListenerMeters]] = []
+        self._recorder = Recorder(self._meters, self._listeners, engine)
+
+    def meters_of(self, listener: str) -> ListenerMeters:
+        """Return the meters of a listener's clients."""
+        meters = ListenerMeters(self._meters, listener)
+        self._listeners.append((listener, meters))
+        return meters
+
+    def watch(self) -> None:
+        """Forget clients that are gone, where nobody takes records."""
+        if not self._taken:
+            every(_SWEEP_EVERY_S, self._sweep, "forget clients that are gone")
+
+    async def take_usage(self) -> AsyncIterator[list[Row]]:
+        """Yield the rows of usage records since this was called last, a document's at a time."""
+        for rows in self._recorder.take(now_ms()):
+            if rows is not None:
+                yield rows
+            await asyncio.sleep(0)
+
+    async def take_traffic(self) -> list[tuple[str, str, Traffic]]:
+        """Return user, client-id and what went through since this was called last."""
+        return await in_slices(self._meters.take_traffic())
+
+    async def _sweep(self) -> None:
+        await in_slices(self._meters.sweep(now_ms()))
+
+
+def protected_topics(usage: Usage | None) -> frozenset[bytes]:
+    """Return the topics that no client may produce to: whoever writes usage records writes the bill."""
+    topic = usage.topic if usage is not None else None
+    return frozenset((topic.name.encode(),)) if topic is not None and topic.protect else frozenset()
