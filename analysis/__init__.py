@@ -2,5 +2,5 @@
 
 Owns ingestion, reports, the replay of recorded demand against other quotas, and recommendations. It takes Kafka's
 arithmetic and policy from ``quotas`` and must not know the proxy; nothing but the command line knows it, lazily.
-The kernel (``fluid``, ``censoring``, ``histogram``, ``search``, ``units``) is NumPy alone, pure functions over arrays.
+Its rooms, and which may import which, are in docs/architecture.md.
 """

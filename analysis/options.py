@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from analysis.session import SparkSettings
+from analysis.spark.session import SparkSettings
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

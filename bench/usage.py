@@ -119,9 +119,9 @@ class _Worker:
         default = Policy({Entity(user=Default.DEFAULT): {QuotaKind.PRODUCER_BYTE_RATE: 1e6}})
         metering = Metering(self._settings.usage, Engine(default))
         self._service = UsageService(self._settings, metering.take_usage)
-        listener = metering.meters_of("BENCH")
+        listener = metering.accounts_of("BENCH")
         self._meters = [
-            listener.find(number % BROKERS, f"user-{number % USERS}", f"application-{number}")
+            listener.hold(number % BROKERS, f"user-{number % USERS}", f"application-{number}").meter
             for number in range(CLIENTS)
         ]
         self._lags_ms: list[float] = []

@@ -59,7 +59,7 @@ __all__ = [
 MOST_SAMPLES = 1000
 MOST_SAMPLE_MS = 3_600_000
 MOST_WINDOW_MS = 86_400_000
-"""What `sluice analyze` takes of a usage record (``analysis.schema``): longer windows are nowhere in use."""
+"""What `sluice analyze` takes of a usage record (``analysis.table.schema``): longer windows are nowhere in use."""
 
 
 class FileStore(Section):

@@ -47,7 +47,7 @@ from proxy.session.serving import Served, serve
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling
 from proxy.usage.metering import Metering, protected_topics
-from proxy.usage.records import Row
+from proxy.usage.records import Columns
 from quotas.engine import Engine, Window
 from quotas.policy import Policy, PolicyChange
 
@@ -154,7 +154,7 @@ class Worker:
         """Return who the client at ``host:port`` is, None if there is no such connection."""
         return identify(self._listeners, peer)
 
-    def take_usage(self) -> AsyncIterator[list[Row]]:
+    def take_usage(self) -> AsyncIterator[Columns]:
         """Yield the rows of usage records since this was called last."""
         return self._metering.take_usage()
 
@@ -204,8 +204,8 @@ class Worker:
             ignore_undecodable_names()
         for each in settings.listeners:
             view = self._routes.of(each)
-            sasl, meters = self._sasl_rules(each, view), self._metering.meters_of(each.name)
-            listener = Listener(each, view.cluster, rules, sasl, meters, _certificate_names(each), admission)
+            sasl, accounts = self._sasl_rules(each, view), self._metering.accounts_of(each.name)
+            listener = Listener(each, view.cluster, rules, sasl, accounts, _certificate_names(each), admission)
             view.listeners.append(listener)
             self._listeners.append(listener)
 

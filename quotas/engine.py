@@ -6,7 +6,7 @@ from typing import Final
 from quotas.bound import Bound, Inert
 from quotas.counted import FOLDED, Counted, CounterKey, CounterState, Gone
 from quotas.entities import Entity
-from quotas.kinds import QuotaKind
+from quotas.kinds import Law, QuotaKind, Whose
 from quotas.names import OTHER, Room
 from quotas.policy import Key, Policy, PolicyChange, differences
 from quotas.precedence import DEFAULT, level_of, limiting_key, tags_of
@@ -14,7 +14,9 @@ from quotas.rate import Window
 
 __all__ = ["RATE_KINDS", "Bound", "Counted", "CounterKey", "CounterState", "Engine", "Gone", "Window"]
 
-RATE_KINDS: Final = (QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE, QuotaKind.REQUEST_PERCENTAGE)
+RATE_KINDS: Final = tuple(
+    kind for kind in QuotaKind if kind.row.law is Law.SAMPLED_RATE and kind.row.whose is Whose.CLIENT
+)
 """The kinds that are a sampled rate of a user and client-id, which is what the engine keeps counters of."""
 
 MAX_NAMES_BYTES: Final = 16 * 2**20
@@ -34,7 +36,6 @@ class Counters:
         "_crowded",
         "_elsewhere",
         "_gone",
-        "_inert",
         "_keep_ms",
         "_kind",
         "_levels",
@@ -44,6 +45,7 @@ class Counters:
         "_policy",
         "_watched",
         "_window",
+        "inert",
         "superseded",
     )
 
@@ -54,8 +56,7 @@ class Counters:
         """Clients share a counter because there was no room for their names."""
         self._window = window
         self._keep_ms = window.keep_ms
-        # A request quota never delays longer than one window; byte rates are not capped (QuotaUtils).
-        self._cap_ms = window.size_ms if kind is QuotaKind.REQUEST_PERCENTAGE else None
+        self._cap_ms = window.size_ms if kind.row.capped else None
         self._policy = Policy()
         self._limits = self._policy.table(kind)
         self._levels = 0
@@ -68,11 +69,11 @@ class Counters:
         self._gone: dict[CounterKey, Gone] = {}
         self.superseded = False
         """A session has charged a bound whose place another one has taken, or shares one without need."""
-        self._inert = Inert(CounterKey(kind, "", "", -1), window, None, self)
+        self.inert = Inert(CounterKey(kind, "", "", -1), window, None, self)
 
     def resolve(self, user: str, client_id: str, broker: int) -> Bound:
         if not self._levels:
-            return self._inert
+            return self.inert
         user_tag, client_tag = tags_of(self._limits, self._levels, user, client_id)
         key = CounterKey(self._kind, user_tag, client_tag, broker)
         return self._bounds.get(key) or self._make(key)
@@ -237,6 +238,10 @@ class Engine:
         A null client-id is "". Raises KeyError for a kind that is not in RATE_KINDS.
         """
         return self._counters[kind].resolve(user, client_id, broker)
+
+    def unlimited(self, kind: QuotaKind) -> Bound:
+        """Return what a client is measured by that no quota concerns: nothing is kept."""
+        return self._counters[kind].inert
 
     def limit_of(self, user: str, client_id: str, kind: QuotaKind) -> tuple[float | None, Entity | None]:
         """Return the limit that holds for a client and the entity it is configured for; (None, None) if none does.

@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from quotas.entities import Entity, Name
-from quotas.kinds import QuotaKind
+from quotas.kinds import QuotaKind, Whose
 
 Key = tuple[Name, Name]
-"""(user, client-id) as configured; (ip, None) under connection_creation_rate, the one kind that ips have."""
+"""(user, client-id) as configured; (ip, None) under the kinds that ips have."""
+
+_OF_IP: Final = frozenset(kind for kind in QuotaKind if kind.row.whose is Whose.IP)
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Policy:
             else:
                 key = (entity.ip, None)
             for kind, limit in limits.items():
-                if (kind is QuotaKind.CONNECTION_CREATION_RATE) != (entity.ip is not None):
+                if (kind in _OF_IP) != (entity.ip is not None):
                     raise ValueError(f"{kind} is not a quota of {entity.describe()}")
                 tables[kind][key] = float(limit)
         object.__setattr__(self, "_tables", tables)

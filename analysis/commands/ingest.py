@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from analysis import options, session
-from analysis.session import SparkSettings
+from analysis import options
+from analysis.spark import session
+from analysis.spark.session import SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -87,7 +88,7 @@ def command(
         running = session.start("ingest", spark)
         stream, name = _of_files(running, str(files), max_documents)
     else:
-        from analysis import preflight
+        from analysis.sources import preflight
         from analysis.sources.connection import Connection
 
         connection = Connection.load(bootstrap, kafka_config)
@@ -95,7 +96,7 @@ def command(
         running = session.start("ingest", spark)
         stream, name = _of_topic(running, connection, topic, source, max_documents, accept_loss=accept_loss)
 
-    from analysis.ingest import Ingestion, run
+    from analysis.ingest.job import Ingestion, run
 
     ingestion = Ingestion(running, warehouse, _tell)
     run(

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from analysis import options, session
+from analysis import options
 from analysis.errors import AnalysisError
-from analysis.session import SparkSettings
+from analysis.spark import session
+from analysis.spark.session import SparkSettings
 
 if TYPE_CHECKING:
-    from analysis.search import Target
+    from analysis.kernel.search import Target
 
 
 def _bytes(_: click.Context, __: click.Parameter, value: str) -> float:
@@ -68,10 +69,11 @@ def command(
     """Write the smallest quotas under which what was recorded meets a target, as a quota file that explains itself."""
     aim = _target(target)
     running = session.start("recommend", spark)
-    from analysis import quota_file, recording
-    from analysis import warehouse as stored
-    from analysis.progress import Progress
-    from analysis.recommend import Choices, Per, recommend
+    from analysis.recommend import quota_file
+    from analysis.recommend.job import Choices, Per, recommend
+    from analysis.replay import recording
+    from analysis.spark.progress import Progress
+    from analysis.table import warehouse as stored
 
     choices = Choices(aim, Per(per), headroom, floor, entities)
     with Progress(running, "recommend", steps=2) as progress:
@@ -90,7 +92,7 @@ def command(
 
 
 def _target(written: str) -> "Target":
-    from analysis.search import parse_target
+    from analysis.kernel.search import parse_target
     from config.problems import InvalidValue
 
     try:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from analysis import options, session
+from analysis import options
 from analysis.errors import AnalysisError
-from analysis.session import SparkSettings
+from analysis.spark import session
+from analysis.spark.session import SparkSettings
 
 if TYPE_CHECKING:
     from analysis.metrics.rates import Rates
@@ -47,8 +48,8 @@ def command(
     """
     prices = _rates(rates)
     running = session.start("report", spark)
-    from analysis import warehouse as stored
     from analysis.report import job
+    from analysis.table import warehouse as stored
 
     if end is None and begin is None:
         end = stored.bounds(running, warehouse)[1]

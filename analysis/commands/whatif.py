@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from analysis import options, session
+from analysis import options
 from analysis.errors import AnalysisError
-from analysis.session import SparkSettings
+from analysis.spark import session
+from analysis.spark.session import SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from analysis.whatif import Scenario, WhatIf
+    from analysis.whatif.job import Scenario, WhatIf
 
 
 @click.command()
@@ -52,10 +53,11 @@ def command(
     """
     scenarios = [_scenario(path) for path in quotas_paths]
     running = session.start("whatif", spark)
-    from analysis import comparison, recording
-    from analysis import warehouse as stored
-    from analysis.progress import Progress
-    from analysis.whatif import whatif
+    from analysis.replay import recording
+    from analysis.spark.progress import Progress
+    from analysis.table import warehouse as stored
+    from analysis.whatif import comparison
+    from analysis.whatif.job import whatif
 
     with Progress(running, "whatif", steps=2) as progress:
         progress.step("who used what")
@@ -71,7 +73,7 @@ def command(
 
 
 def _scenario(path: Path) -> "Scenario":
-    from analysis.whatif import Scenario
+    from analysis.whatif.job import Scenario
     from config.problems import ConfigError
     from quotas.stores.file import load
 
@@ -85,8 +87,8 @@ def _scenario(path: Path) -> "Scenario":
 
 
 def _keep(running: "SparkSession", found: "WhatIf", out: str) -> None:
-    from analysis.comparison_page import render
-    from analysis.files import Folder
+    from analysis.spark.folder import Folder
+    from analysis.whatif.page import render
 
     running.createDataFrame(found.units).coalesce(1).write.mode("overwrite").parquet(f"{out.rstrip('/')}/whatif")
     Folder(running, out).write("whatif.html", render(found))

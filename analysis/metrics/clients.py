@@ -8,17 +8,18 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from analysis import hashes
-from analysis.arrays import DAY_MS, summed, times_ms, with_columns
-from analysis.exchange import exchange, packed, tasks_for
-from analysis.metrics.kinds import KINDS, NAMED_BY, counters, units
-from analysis.scan import UsageRows
-from analysis.schema import FILE
+from analysis.metrics.counters import KINDS, NAMED_BY, USED, counter_by_kind, units
+from analysis.table import hashes
+from analysis.table.arrays import DAY_MS, summed, times_ms, with_columns
+from analysis.table.exchange import exchange, packed, tasks_for
+from analysis.table.scan import UsageRows
+from analysis.table.schema import FILE
 
 CLIENT: Final = (*NAMED_BY, *(f"{kind}_rule" for kind in KINDS))
+_THROTTLES: Final = ("throttle_ms", "throttled", "muted_ms")
 SUMS: Final = (
     *("bytes_in", "bytes_out", "requests", "request_time_ms", "connections_opened", "connections_refused"),
-    *(f"{kind}_{what}" for kind in KINDS for what in ("bytes", "throttle_ms", "throttled", "muted_ms")),
+    *(name for kind in KINDS for name in (USED[kind], *(f"{kind}_{each}" for each in _THROTTLES))),
 )
 _APART: Final = (*CLIENT, "date")
 _HOW: Final = dict.fromkeys(SUMS, "sum")
@@ -65,7 +66,7 @@ class _Sent:
 def _received(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
     for sums in summed(tables, _APART, _HOW):
         found = sums
-        for kind, counter in counters(sums).items():
+        for kind, counter in counter_by_kind(sums).items():
             columns = (counter, *units(sums, kind))
             found = with_columns(found, dict(zip(_of_counter(kind), columns, strict=True)))
         yield found

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from analysis import hashes
-from analysis.arrays import Ints, ints
+from analysis.table import hashes
+from analysis.table.arrays import Ints, ints
 
 
 @dataclass(frozen=True, slots=True)

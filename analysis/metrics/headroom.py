@@ -24,18 +24,17 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
-from analysis.arrays import DAY_MS, MOST_SUM, Floats, Ints, floats, ints, times_ms
-from analysis.exchange import exchange, packed, tasks_for
-from analysis.metrics import kinds
-from analysis.metrics.kinds import COUNTER, KINDS
+from analysis.metrics.counters import COUNTER, KINDS, NAMED_BY, PER_USED, USED, counter_by_kind
 from analysis.metrics.period import Period
-from analysis.scan import UsageRows
+from analysis.table.arrays import DAY_MS, MOST_SUM, Floats, Ints, floats, ints, times_ms
+from analysis.table.exchange import exchange, packed, tasks_for
+from analysis.table.scan import UsageRows
 
 PERCENTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 COUNTED: Final = ("kind", "counter")
 _READ: Final = (
-    *("time", "samples", "sample_ms", *kinds.NAMED_BY),
-    *(f"{kind}_{name}" for kind in KINDS for name in ("rule", "limit", "bytes")),
+    *("time", "samples", "sample_ms", *NAMED_BY),
+    *(name for kind in KINDS for name in (f"{kind}_rule", f"{kind}_limit", USED[kind])),
 )
 _ROWS: Final = pa.schema(
     [
@@ -43,7 +42,7 @@ _ROWS: Final = pa.schema(
         *(("limit", pa.float64()), ("bytes", pa.int64())),
     ]
 )
-"""Of counters, between tasks."""
+"""Of counters, between tasks: what was used as its column counts it, and the limit likewise."""
 _SCHEMA: Final = pa.schema(
     [
         *(("kind", pa.string()), ("counter", pa.int64()), ("date", pa.date32())),
@@ -77,7 +76,7 @@ def headroom(usage: UsageRows, period: Period) -> DataFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CounterUse:
     """What counters of one kind, and one window of enforcement, were charged: each time of each once.
 
     Those of one counter stand together, by time.
@@ -92,7 +91,7 @@ class Counted:
     bytes_: Ints
 
     @classmethod
-    def of(cls, kind: int, window_ms: int, rows: pa.Table) -> "Counted":
+    def of(cls, kind: int, window_ms: int, rows: pa.Table) -> "CounterUse":
         """Add up rows (_ROWS, but for kind and window): clients that share a counter stand in rows of one time."""
         counter, time_ms, bytes_ = (ints(rows, name) for name in ("counter", "time_ms", "bytes"))
         code, _ = pd.factorize(counter)
@@ -106,7 +105,7 @@ class Counted:
         return cls(kind, window_ms, counter[starts], time_ms[starts], limit, together)
 
     @classmethod
-    def parts(cls, rows: pa.Table) -> "Iterator[Counted]":
+    def parts(cls, rows: pa.Table) -> "Iterator[CounterUse]":
         """Add up _ROWS, of any kinds and windows."""
         for kind, of_kind in _apart(rows, "kind"):
             for window_ms, of_both in _apart(of_kind, "window_ms"):
@@ -144,22 +143,22 @@ class _Shared:
     def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         for table in tables:
             window_ms, time_ms = ints(table, "samples") * ints(table, "sample_ms"), times_ms(table)
-            for number, (kind, counter) in enumerate(kinds.counters(table).items()):
+            for number, (kind, counter) in enumerate(counter_by_kind(table).items()):
                 columns = {
                     "kind": np.full(len(counter), number),
                     "window_ms": window_ms,
                     "counter": counter,
                     "time_ms": time_ms,
-                    "limit": table[f"{kind}_limit"],
-                    "bytes": table[f"{kind}_bytes"],
+                    "limit": pc.divide(table[f"{kind}_limit"], PER_USED[kind]),
+                    "bytes": table[USED[kind]],
                 }
                 limited = pc.and_(pc.greater(table[f"{kind}_limit"], 0), pc.is_valid(table[f"{kind}_rule"]))
-                for counted in Counted.parts(pa.table(columns).filter(limited)):
+                for counted in CounterUse.parts(pa.table(columns).filter(limited)):
                     yield from packed(counted.rows(), counted.counter % self.tasks)
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class Readings:
     """Arrays of one length: counters at the ends of intervals, those of one together, by time."""
 
     kind: Ints
@@ -170,11 +169,11 @@ class Used:
     """Over the limit: 1.0 is the quota."""
 
     @classmethod
-    def of(cls, rows: pa.Table, interval_ms: int) -> "Used":
+    def of(cls, rows: pa.Table, interval_ms: int) -> "Readings":
         """Return what _ROWS of whole counters add up to."""
         parts = [
             (np.full(len(each.counter), each.kind), each.counter, each.time_ms, each.limit, each.used(interval_ms))
-            for each in Counted.parts(rows)
+            for each in CounterUse.parts(rows)
         ]
         kind, counter, time_ms, limit, used = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         if len(parts) > len(KINDS):  # several windows: a counter may be in two parts
@@ -192,7 +191,7 @@ class _Measure:
     def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         rows = list(tables)
         if rows:
-            used = Used.of(pa.concat_tables(rows), self.period.interval_ms)
+            used = Readings.of(pa.concat_tables(rows), self.period.interval_ms)
             rank = np.empty(len(used.used), dtype=np.int64)
             rank[np.argsort(used.used)] = np.arange(len(rank))
             day = used.time_ms // DAY_MS
@@ -202,7 +201,7 @@ class _Measure:
                 groups = _Groups.of(used.used, rank, _starts(used.counter, day))
             yield self._measured(used, groups, day[groups.first])
 
-    def _measured(self, used: Used, groups: "_Groups", day: Ints | None) -> pa.Table:
+    def _measured(self, used: Readings, groups: "_Groups", day: Ints | None) -> pa.Table:
         """Return the figures of each group: a counter, on a ``day`` or (None) in all of the period."""
         first, last = groups.first, groups.first + groups.busy - 1
         total = np.maximum(self.period.intervals if day is None else self._intervals_on(day), groups.busy)
@@ -213,7 +212,7 @@ class _Measure:
             **{name: groups.percentile(total, share) for name, share in PERCENTILES.items()},
             "max": groups.ranked[last],
             "over": np.add.reduceat((used.used > 1).astype(float), first) / total,
-            "limit": used.limit[last],
+            "limit": used.limit[last] * np.array([*PER_USED.values()])[used.kind[first]],
         }
         return pa.table(columns)
 

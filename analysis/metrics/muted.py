@@ -7,27 +7,33 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from analysis.arrays import ints, times_ms
-from analysis.metrics.kinds import KINDS
-from analysis.scan import UsageRows
-from analysis.schema import FILE
+from analysis.metrics.counters import KINDS, OF_WORD, USED
+from analysis.table.arrays import ints, times_ms
+from analysis.table.scan import UsageRows
+from analysis.table.schema import COUNT, FILE, LIMIT, TEXT
+from quotas.kinds import BYTES
 
 _SAME: Final = ("cluster", "instance", "broker", "user", "client_id", "mode")
-_OF_KIND: Final = ("rule", "muted_ms", "throttled", "throttle_ms", "bytes", "limit")
+_OF_KIND: Final = ("rule", "muted_ms", "throttled", "throttle_ms", "limit")
 _SCHEMA: Final = pa.schema(
     [
         *(FILE.field(name) for name in _SAME),
         *(("kind", pa.string()), ("begin_ms", pa.int64()), ("end_ms", pa.int64())),
-        *((name, FILE.field(f"produce_{name}").type) for name in _OF_KIND),
+        *(("rule", TEXT), ("muted_ms", COUNT), ("throttled", COUNT), ("throttle_ms", COUNT)),
+        *(("bytes", COUNT), ("limit", LIMIT)),
     ]
 )
-_READ: Final = ("time", "interval_ms", *_SAME, *(f"{kind}_{name}" for kind in KINDS for name in _OF_KIND))
+_READ: Final = (
+    *("time", "interval_ms", *_SAME),
+    *(name for kind in KINDS for name in (USED[kind], *(f"{kind}_{each}" for each in _OF_KIND))),
+)
+_OF_BYTES: Final = {word for word, kind in OF_WORD.items() if kind.row.unit is BYTES}
 
 
 def muted(usage: UsageRows) -> DataFrame:
     """Return a row for each interval, client and ``kind`` with any ``muted_ms``: as recorded, from ``begin_ms`` on.
 
-    In mode ``shadow`` they would have been muted.
+    In mode ``shadow`` they would have been muted. ``bytes`` is null where the kind charges something else.
     """
     return usage.scan(_READ, _muted, _SCHEMA)
 
@@ -44,5 +50,6 @@ def _muted(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
                     "begin_ms": begin_ms,
                     "end_ms": begin_ms + ints(found, "interval_ms"),
                     **{name: found[f"{kind}_{name}"] for name in _OF_KIND},
+                    "bytes": found[USED[kind]] if kind in _OF_BYTES else pa.nulls(found.num_rows, COUNT),
                 }
             )

@@ -14,18 +14,21 @@ against ``others_request_ms_elsewhere``.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
-from analysis.arrays import ints, summed, times_ms
+from analysis.metrics.counters import KINDS
 from analysis.metrics.few import Few
 from analysis.metrics.period import Period
 from analysis.metrics.sums import total
-from analysis.scan import UsageRows
-from analysis.schema import FILE
+from analysis.table.arrays import ints, summed, times_ms
+from analysis.table.scan import UsageRows
+from analysis.table.schema import FILE
 
 MOMENT_S: Final = 10
 PEAK_OVER_AVERAGE: Final = 2.0
@@ -36,9 +39,8 @@ PLACE: Final = ("cluster", "broker")
 CLIENT: Final = (*PLACE, "user", "client_id")
 _SUMS: Final = ("bytes", "delay_ms", "requests", "request_time_ms")
 _APART: Final = (*PLACE, "moment", "number")
-_READ: Final = (
-    *("time", *CLIENT, "bytes_in", "bytes_out", "produce_muted_ms", "fetch_muted_ms", "requests", "request_time_ms"),
-)
+_MUTED: Final = tuple(f"{kind}_muted_ms" for kind in KINDS)
+_READ: Final = ("time", *CLIENT, "bytes_in", "bytes_out", *_MUTED, "requests", "request_time_ms")
 _SCHEMA: Final = pa.schema(
     [
         *(FILE.field(name) for name in PLACE),
@@ -76,7 +78,7 @@ class _Moments:
             "moment": times_ms(table) // (1000 * MOMENT_S),
             "number": pa.array(number, mask=number < 0),
             "bytes": ints(table, "bytes_in") + ints(table, "bytes_out"),
-            "delay_ms": ints(table, "produce_muted_ms") + ints(table, "fetch_muted_ms"),
+            "delay_ms": reduce(add, (ints(table, name) for name in _MUTED)),
             **{name: table[name] for name in ("requests", "request_time_ms")},
         }
         return pa.table(columns)

@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from analysis.arrays import ints, summed, times_ms
-from analysis.scan import UsageRows
+from analysis.table.arrays import ints, summed, times_ms
+from analysis.table.scan import UsageRows
 
 MOST_STEPS: Final = 180
 """Of a plot over time: more are not seen on a screen."""

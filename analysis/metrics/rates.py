@@ -37,7 +37,7 @@ RATED: Final[Mapping[str, Rated]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class UnitPrice:
     per: int
     unit: str
     """``per`` as it was written: PricingUnit of FOCUS."""
@@ -49,7 +49,7 @@ class Rates:
     """No currency and no rates: quantities alone."""
 
     currency: str | None = None
-    of: Mapping[str, Rate] = field(default_factory=dict)
+    of: Mapping[str, UnitPrice] = field(default_factory=dict)
 
 
 def load(path: Path) -> Rates:
@@ -74,7 +74,7 @@ def _read(document: Document, wrong: InvalidValues) -> Rates:
     if not isinstance(rates, Written) or not rates:
         wrong.add(("rates",), "must say what costs how much", "write it like bytes_in: {per: 1GiB, price: 0.02}")
         return Rates()
-    found: dict[str, Rate] = {}
+    found: dict[str, UnitPrice] = {}
     for sku, rate in rates.items():
         with wrong.at("rates", sku):
             per, price = _parts(sku, rate)
@@ -83,7 +83,7 @@ def _read(document: Document, wrong: InvalidValues) -> Rates:
                 if amount == 0:
                     raise InvalidValue("must be above 0", "it is how much the price is for")
                 with wrong.at("rates", sku, "price"):
-                    found[str(sku)] = Rate(amount, str(per), parse_number(price))
+                    found[str(sku)] = UnitPrice(amount, str(per), parse_number(price))
     return Rates(str(currency), found)
 
 

@@ -3,7 +3,7 @@
 from pyspark.sql import Column, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
-from analysis.arrays import MOST_SUM
+from analysis.table.arrays import MOST_SUM
 
 
 def total(what: Column | str, over: WindowSpec | None = None) -> Column:

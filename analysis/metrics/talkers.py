@@ -8,11 +8,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
-from analysis.arrays import summed, times_ms
 from analysis.metrics.clients import SUMS
 from analysis.metrics.few import Few
 from analysis.metrics.sums import total
-from analysis.scan import UsageRows
+from analysis.table.arrays import summed, times_ms
+from analysis.table.scan import UsageRows
 
 CLIENT: Final = ("cluster", "user", "client_id")
 """Of refused connections the names are null: nobody has said yet who it is."""

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class PeriodTotals:
     """Of all rows of the period; ``throttled`` clients are (user, client-id) pairs with a muted connection."""
 
     rows: int = 0
@@ -152,7 +152,7 @@ class ReportFindings:
     brokers: int
     tables: str
     """Where all of it is."""
-    totals: Totals = Totals()
+    totals: PeriodTotals = PeriodTotals()
     throttled: Sequence[Throttled] = ()
     episodes: Sequence[Episode] = ()
     headroom: Sequence[Headroom] = ()

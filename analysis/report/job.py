@@ -12,14 +12,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.errors import AnalysisError
-from analysis.files import Folder
 from analysis.metrics.period import Period, look
 from analysis.metrics.rates import Rates
-from analysis.progress import Progress
 from analysis.report import page, tables
-from analysis.report.gather import gather
-from analysis.report.tables import Choices
-from analysis.scan import UsageRows
+from analysis.report.summary import summarize
+from analysis.report.tables import ReportChoices
+from analysis.spark.folder import Folder
+from analysis.spark.progress import Progress
+from analysis.table.scan import UsageRows
 
 _ID: Final = "%Y%m%dT%H%M%SZ"
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
@@ -51,12 +51,12 @@ def run(usage: UsageRows, wanted: ReportRequest) -> Made:
         period = look(usage)
         if period is None:
             raise AnalysisError(usage.nothing)
-        choices = Choices(_gap_ms(period, wanted), wanted.rates)
+        choices = ReportChoices(_gap_ms(period, wanted), wanted.rates)
         begin, end = wanted.begin or period.begin, wanted.end or period.end
         place = f"{wanted.out.rstrip('/')}/report={begin:{_ID}}-{end:{_ID}}"
         made = tables.make(usage, period, place, choices, progress.step)
         progress.step("drawing")
-        found = gather(made, period, choices, place)
+        found = summarize(made, period, choices, place)
         folder = Folder(usage.spark, place)
         folder.write("chargeback.csv", _csv(made["chargeback"]))
         folder.write("report.html", page.render(found))

@@ -3,9 +3,10 @@
 from html import escape
 from typing import Final
 
-from analysis.report import sections, words
+from analysis.page import words
+from analysis.page.html import document
+from analysis.report import sections
 from analysis.report.findings import ReportFindings
-from analysis.report.html import document
 
 _DOCS: Final = "docs/analysis-report.md"
 _USED_OVER_LIMIT: Final = (
@@ -55,7 +56,7 @@ def _leads(found: ReportFindings) -> list[str]:
         worst = found.throttled[0]
         who = words.name(words.client(worst.user, worst.client_id))
         how_long = words.duration(worst.muted_ms / 1000)
-        said.append(f"Hardest hit: {who}, {words.KINDS[worst.kind]} on broker {worst.broker}, {how_long}.")
+        said.append(f"Hardest hit: {who}, {words.doing(worst.kind)} on broker {worst.broker}, {how_long}.")
     if found.totals.close:
         verb = "runs" if found.totals.close == 1 else "run"
         said.append(f"{words.counted(found.totals.close, 'limit')} {verb} at 90 % or more.")

@@ -4,9 +4,9 @@ from datetime import date
 
 from analysis.metrics.neighbours import MOMENT_S, PEAK_OVER_AVERAGE, PEAK_SHARE
 from analysis.metrics.trend import LEAST_DAYS
-from analysis.report import draw, words
+from analysis.page import draw, words
+from analysis.page.html import Cell, empty, key, line, rule, section, table, whose
 from analysis.report.findings import Headroom, Neighbour, ReportFindings, Trend
-from analysis.report.html import Cell, empty, key, line, rule, section, table, whose
 
 _EPOCH = date(1970, 1, 1).toordinal()
 
@@ -20,7 +20,7 @@ def throttled(found: ReportFindings) -> str:
         line(
             whose(
                 words.client(each.user, each.client_id),
-                f"{words.KINDS[each.kind]} on broker {each.broker}, by {rule(each.rule)}",
+                f"{words.doing(each.kind)} on broker {each.broker}, by {rule(each.rule)}",
             ),
             draw.strip(each.shares, found.steps, found.step_s),
             f"{words.duration(each.muted_ms / 1000)}<small>muted</small>",
@@ -52,7 +52,7 @@ def _episodes(found: ReportFindings) -> str:
         (
             Cell(words.name(words.client(each.user, each.client_id))),
             Cell(f"{rule(each.rule)} <small>{each.kind}{_unless_enforced(each.mode)}</small>"),
-            Cell(words.rate(each.limit) if each.limit else "&ndash;", each.limit or 0),
+            Cell(words.limit(each.kind, each.limit) if each.limit else "&ndash;", each.limit or 0),
             Cell(str(each.broker), each.broker),
             Cell(words.moment(each.begin), each.begin.timestamp()),
             Cell(words.duration((each.end - each.begin).total_seconds()), (each.end - each.begin).total_seconds()),
@@ -95,7 +95,7 @@ def _use(each: Headroom, scale: float) -> str:
     return line(
         whose(
             words.counter(each.unit_user, each.unit_client_id),
-            f"{where}: {words.rate(each.limit)} by {rule(each.rule)}{over}",
+            f"{where}: {words.limit(each.kind, each.limit)} by {rule(each.rule)}{over}",
         ),
         draw.bar(each.p50, each.p95, each.p99, each.max, scale),
         f"{words.percent(each.p99)}<small>p50 {words.percent(each.p50)}, max {words.percent(each.max)}</small>",

@@ -13,12 +13,12 @@ from analysis.metrics import chargeback, clients, episodes, headroom, muted, nei
 from analysis.metrics.headroom import COUNTED
 from analysis.metrics.period import Period
 from analysis.metrics.rates import Rates
-from analysis.report import draw
-from analysis.scan import UsageRows
+from analysis.page import draw
+from analysis.table.scan import UsageRows
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class ReportChoices:
     """What can be chosen about a report."""
 
     gap_ms: int
@@ -26,12 +26,12 @@ class Choices:
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
+class _MadeFrom:
     """What a table is made from: the rows, and the tables ``made`` before it."""
 
     usage: UsageRows
     period: Period
-    choices: Choices
+    choices: ReportChoices
     made: dict[str, DataFrame]
 
     def named(self, counted: DataFrame) -> DataFrame:
@@ -39,7 +39,7 @@ class _Source:
         return self.made["counters"].join(counted, [*COUNTED])
 
 
-_TABLES: Final[Mapping[str, Callable[[_Source], DataFrame]]] = {
+_TABLES: Final[Mapping[str, Callable[[_MadeFrom], DataFrame]]] = {
     "clients": lambda of: clients.clients(of.usage, of.period.rows),
     "counters": lambda of: headroom.counters(of.made["clients"]),
     "muted": lambda of: muted.muted(of.usage),
@@ -60,13 +60,13 @@ NAMES: Final = tuple(_TABLES)
 
 
 def make(
-    usage: UsageRows, period: Period, place: str, choices: Choices, step: Callable[[str], None]
+    usage: UsageRows, period: Period, place: str, choices: ReportChoices, step: Callable[[str], None]
 ) -> dict[str, DataFrame]:
     """Write all tables into the directory or URI ``place``, over those that are there, and return them by name.
 
     ``step`` is told the name of each before it is made.
     """
-    source = _Source(usage, period, choices, {})
+    source = _MadeFrom(usage, period, choices, {})
     for name, table in _TABLES.items():
         step(name)
         path = f"{place}/{name}"

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.errors import AnalysisError
-from analysis.files import Folder
+from analysis.spark.folder import Folder
 
 _BYTES_PER_DOCUMENT: Final = 90_000
 """Of a document of a thousand rows."""

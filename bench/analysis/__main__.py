@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from bench.analysis import figures
-from bench.analysis.comparison import QUESTIONS, compare
-from bench.analysis.documents import World, generate
+from bench.analysis.engines import QUESTIONS, compare
 from bench.analysis.figures import Measured, growths
+from bench.analysis.generated import World, generate
 from bench.analysis.oracle import require_all
 from bench.analysis.process_tree import run
 from bench.analysis.steps import INGEST, STEPS

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import duckdb
 
-from bench.analysis.documents import Generated
+from bench.analysis.generated import Generated
 from bench.errors import BenchError
 
 

@@ -39,7 +39,7 @@ SERVICES: Final = ("orders", "billing", "search", "audit", "metrics", "mailer", 
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class RuleQuotas:
     """Quotas by rule: bytes per second on one broker, NaN where there is none; the last rule is that of all users."""
 
     entities: tuple[str, ...]
@@ -66,7 +66,7 @@ class Policy:
 class Population:
     """Arrays of one length, a meter each; and the policy in force."""
 
-    policy: Policy
+    policy: RuleQuotas
     instance: Ints
     broker: Ints
     listener: Objects
@@ -163,7 +163,7 @@ def _policy(
     produces: Bools,
     bytes_per_s: Floats,
     random: np.random.Generator,
-) -> Policy:
+) -> RuleQuotas:
     """Return quotas that are above what is wanted by a factor, but for a few: the busiest unit of a rule counts."""
     default = int(rule_of_user.max())
     factor = random.lognormal(np.log(5.0), 0.6, default + 1)
@@ -185,7 +185,7 @@ def _policy(
     names = [_user(int(number)) for number in users]
     pairs = [f"{{user: {name}, client-id: {{default: true}}}}" for name in names[:named]]
     own = [f"{{user: {name}}}" for name in names[named:]]
-    return Policy(
+    return RuleQuotas(
         entities=(*pairs, *own, "{user: {default: true}}"),
         rules=(
             *(f"user={name}, client-id=<default>" for name in names[:named]),

@@ -102,13 +102,13 @@ def _of_spark(warehouse: str, heap: str) -> Answers:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
-    from analysis import warehouse as tables
     from analysis.metrics.clients import clients
     from analysis.metrics.episodes import episodes
     from analysis.metrics.headroom import headroom
     from analysis.metrics.muted import muted
     from analysis.metrics.period import look
-    from analysis.session import SparkSettings, start
+    from analysis.spark.session import SparkSettings, start
+    from analysis.table import warehouse as tables
 
     def ask(question: str, frame: DataFrame, *sums: Column) -> dict[str, dict[str, float]]:
         by_kind = frame.groupBy("kind").agg(*sums).collect()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench.analysis.documents import Generated
+from bench.analysis.generated import Generated
 
 TARGET: Final = "p99 throttle < 100 ms"
 GIB: Final = 2**30

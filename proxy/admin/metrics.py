@@ -20,7 +20,7 @@ from proxy.admin.entity_series import EntitySeries
 from proxy.admin.places import OTHER, Names
 from proxy.edge.stats import LAG_BUCKETS_S, Snapshot
 from proxy.runtime.names import label
-from quotas.kinds import QuotaKind
+from quotas.kinds import METERED, QuotaKind, Unit
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -30,8 +30,8 @@ _SIDES: Final = ("client", "broker")
 _OUTCOMES: Final = ("ok", "failed")
 _MODES: Final = ("enforce", "shadow", "off")
 
-# The kinds that count bytes, and which way they go. Other kinds have other units: they get families of their own.
-_DIRECTIONS: Final = {QuotaKind.PRODUCER_BYTE_RATE: "produce", QuotaKind.CONSUMER_BYTE_RATE: "fetch"}
+# Kinds of one unit share its families, those of others get families of their own.
+_UNITS: Final = tuple(dict.fromkeys(kind.row.unit for kind in METERED))
 
 Row = tuple[tuple[str, ...], float]
 """The label values of a series, in the order of its family's labels, and what it stands at."""
@@ -72,26 +72,8 @@ class _Families(Collector):
 
 def _entities(entities: EntitySeries) -> Iterator[Metric]:
     """One family after the other: all of them at once would be many objects, and a long halt to collect them."""
-    yield _gauge(
-        "sluice_quota_limit_bytes_per_second",
-        "Quota in force, and the rule that won.",
-        (*_ENTITY_LABELS, "rule"),
-        (
-            ((kind, *names, _broker(broker), label(series.rule.describe())), series.limit)
-            for names, kind, broker, series in entities
-            if kind in _DIRECTIONS and series.rule is not None and names != OTHER
-        ),
-    )
-    yield _gauge(
-        "sluice_quota_usage_bytes_per_second",
-        "Rate over the window of enforcement.",
-        _ENTITY_LABELS,
-        (
-            ((kind, *names, _broker(broker)), series.rate)
-            for names, kind, broker, series in entities
-            if kind in _DIRECTIONS and series.live
-        ),
-    )
+    for unit in _UNITS:
+        yield from _rates(entities, unit)
     yield _gauge(
         "sluice_quota_usage_ratio",
         "Rate over the window of enforcement, divided by the quota.",
@@ -113,17 +95,51 @@ def _entities(entities: EntitySeries) -> Iterator[Metric]:
         _ENTITY_LABELS,
         (((kind, *names, _broker(broker)), series.totals.throttled) for names, kind, broker, series in entities),
     )
-    yield _counter(
-        "sluice_quota_bytes",
-        "Bytes charged: of produce requests, of fetch responses.",
-        ("direction", *_ENTITY_LABELS[1:]),
+    for unit in _UNITS:
+        yield _charged(entities, unit)
+    yield _number("sluice_quota_entities_folded", "Entities summed up as other, for want of a place.", entities.folded)
+
+
+def _rates(entities: EntitySeries, unit: Unit) -> Iterator[Metric]:
+    kinds = _kinds_of(unit)
+    yield _gauge(
+        f"sluice_quota_limit_{unit.rate}",
+        "Quota in force, and the rule that won.",
+        (*_ENTITY_LABELS, "rule"),
         (
-            ((_DIRECTIONS[kind], *names, _broker(broker)), series.totals.charged)
+            ((kind, *names, _broker(broker), label(series.rule.describe())), series.limit)
             for names, kind, broker, series in entities
-            if kind in _DIRECTIONS
+            if kind in kinds and series.rule is not None and names != OTHER
         ),
     )
-    yield _number("sluice_quota_entities_folded", "Entities summed up as other, for want of a place.", entities.folded)
+    yield _gauge(
+        f"sluice_quota_usage_{unit.rate}",
+        "Rate over the window of enforcement.",
+        _ENTITY_LABELS,
+        (
+            ((kind, *names, _broker(broker)), series.rate)
+            for names, kind, broker, series in entities
+            if kind in kinds and series.live
+        ),
+    )
+
+
+def _charged(entities: EntitySeries, unit: Unit) -> Metric:
+    told_apart = {kind: kind.row.word if unit.by_direction else kind for kind in _kinds_of(unit)}
+    return _counter(
+        f"sluice_quota_{unit.charged}",
+        unit.said,
+        ("direction" if unit.by_direction else "kind", *_ENTITY_LABELS[1:]),
+        (
+            ((told_apart[kind], *names, _broker(broker)), series.totals.charged)
+            for names, kind, broker, series in entities
+            if kind in told_apart
+        ),
+    )
+
+
+def _kinds_of(unit: Unit) -> frozenset[QuotaKind]:
+    return frozenset(kind for kind in METERED if kind.row.unit is unit)
 
 
 def _quotas(snapshot: Snapshot) -> Iterator[Metric]:

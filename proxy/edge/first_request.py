@@ -1,7 +1,7 @@
 """Whether what a client says first is Kafka: nothing is spent on it before, no session and no broker."""
 
 from protocol.frames import REQUEST_HEAD, FrameSplitter
-from proxy.session.request_side import GSSAPI_TOKEN
+from proxy.session.gates.login import GSSAPI_TOKEN
 from proxy.session.rules import Rules
 from proxy.session.serving import API_VERSIONS_KEY
 
@@ -22,10 +22,7 @@ def is_request(begun: bytes, rules: Rules, *, authenticated: bool) -> bool:
         return False
     key_version = heads[0][1]
     api_key = key_version >> 16
-    if (
-        key_version not in rules.served
-        and api_key != API_VERSIONS_KEY
-        and (authenticated or api_key >> 8 != GSSAPI_TOKEN)
-    ):
-        raise rules.unserved(key_version)
+    begins_gssapi = not authenticated and api_key >> 8 == GSSAPI_TOKEN
+    if key_version not in rules.served and api_key != API_VERSIONS_KEY and not begins_gssapi:
+        rules.answerer(key_version)
     return True

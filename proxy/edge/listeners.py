@@ -30,7 +30,7 @@ from proxy.runtime.tasks import AFTER_FAULT_S, later, spawn
 from proxy.session.rules import Rules
 from proxy.session.session import Session
 from proxy.session.wires import CLIENT
-from proxy.usage.meters import ListenerMeters
+from proxy.usage.accounts import Accounts
 from quotas.entities import ANONYMOUS
 
 log = structlog.get_logger("sluice.listener")
@@ -61,7 +61,7 @@ class Listener:
         cluster: Cluster,
         rules: Rules,
         sasl: SaslRules,
-        meters: ListenerMeters,
+        accounts: Accounts,
         name_of: Callable[[bytes], str],
         admission: Admission,
     ) -> None:
@@ -70,7 +70,7 @@ class Listener:
         self._cluster = cluster
         self._rules = rules
         self._sasl = sasl
-        self._meters = meters
+        self._accounts = accounts
         self._admission = admission
         self._stats = admission.stats
         self._hosts: dict[str, int | None] = {settings.advertise.lower(): None}
@@ -195,7 +195,7 @@ class Listener:
 
     def _refuse(self, arrival: Arrival, error: FullError | ProtocolError) -> None:
         arrival.client.close()
-        self._meters.refused += 1
+        self._accounts.refused += 1
         if isinstance(error, ProtocolError):
             self._reject(arrival, error)
         else:
@@ -269,7 +269,7 @@ class Listener:
 
     def _crowd_out(self, arrival: Arrival, error: ProtocolError) -> None:
         if arrival in self._arriving:
-            self._meters.refused += 1
+            self._accounts.refused += 1
             self._dismiss(arrival, error)
 
     def _begin(self, arrival: Arrival, end: ClientEnd, begun: bytes) -> Session | None:
@@ -289,7 +289,7 @@ class Listener:
             self.advertise,
             self._closed,
             sasl=self._sasl,
-            meters=self._meters,
+            accounts=self._accounts,
             peer=str(arrival.peer),
             user=user,
             authenticated=not by_sasl,
@@ -346,7 +346,7 @@ class Listener:
             if node_id == UNKNOWN:
                 session.drain()
             else:
-                session.requests.set_broker(node_id)
+                session.broker_known(node_id)
 
     def _overdue(self, session: Session) -> None:
         self._deadlines.pop(session, None)

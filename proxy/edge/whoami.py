@@ -28,7 +28,7 @@ def identify(listeners: Iterable[Listener], peer: str) -> Identity | None:
     for listener in listeners:
         for session in listener.sessions:
             if session.peer.replace("[", "").replace("]", "") == wanted:
-                user = session.requests.user
+                user = session.user
                 return {
                     "listener": listener.name,
                     "peer": session.peer,

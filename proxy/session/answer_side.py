@@ -5,41 +5,36 @@ are enough (a Fetch is charged and told, and its records stream on), or the fram
 Sans-I/O: bytes and time come in, bytes go out through a ``Wire``.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from struct import Struct
+from collections.abc import Callable
 
-from protocol.api_versions import intersect
 from protocol.compile import SLICE_BYTES
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import RESPONSE_HEAD, FrameSplitter
-from protocol.locator import Endpoint, locate, splice, throttle_position
-from protocol.overlay import ADDRESSES_FIRST, RECORDS
-from protocol.rewriting import Rewriting
+from protocol.locator import throttle_position
 from protocol.sasl import raw_token_end
-from protocol.table import WALK, ApiSpec
-from proxy.session.in_flight import ACTIONS, API, CAME_MS, CORRELATION_ID, METER, SEEN, Entry, InFlight
+from protocol.table import WALK
+from proxy.session.changes import INT, Advertise, Changes, too_long
+from proxy.session.gates.fetch import WAITS
+from proxy.session.gates.requests import RequestGates
+from proxy.session.in_flight import ACCOUNT, ACTIONS, API, CAME_MS, CORRELATION_ID, SEEN, Entry, InFlight
 from proxy.session.pair import Pair
-from proxy.session.reasons import RAW_TOKENS, THROTTLED, UNTIL_ANSWERED
 from proxy.session.request_side import RequestSide
 from proxy.session.serving import AUTHENTICATED, CHARGE, NEGOTIATE, PROVES, REWRITE, TELL
-from proxy.session.waits import Waits
+from proxy.session.states import (
+    ANSWER_BORDER,
+    HELD_BACK,
+    OVERSIZED,
+    RAW_TOKENS,
+    THROTTLED,
+    UNTIL_ANSWERED,
+    WALKED,
+    Event,
+    begin,
+    end,
+)
 from proxy.session.wires import Wire
-from proxy.usage.meters import Meter
-from quotas.engine import Bound
-
-Advertise = Callable[[Sequence[Endpoint]], Mapping[int, tuple[bytes, int]]]
-"""Broker addresses of an answer → node id → the (host, port) that a client is told, listening already."""
-
-HELD_BACK = 1
-"""Why a broker is not read: an answer waits for its throttle time (response mode ``delay``)."""
-WALKED = 2
-"""Another one: a long answer is being changed, in slices."""
-_IN_LINE = 4
-"""An answer waits for its turn: it is larger than what its Fetch was granted, and the quota is in debt."""
-_AT_BORDER = HELD_BACK | WALKED | _IN_LINE | RAW_TOKENS
 
 _FIXED_OFFSET_BYTES = 64  # size, correlation id, header tags and a throttle_time_ms at a fixed offset
-_INT = Struct(">i")
 _unpack = RESPONSE_HEAD.unpack_from
 _LEAST_BYTES = RESPONSE_HEAD.size - 4
 
@@ -48,34 +43,31 @@ class AnswerSide:
     """What comes from one broker connection, until it is with the client."""
 
     __slots__ = (
-        "_advertise",
         "_broker",
+        "_changes",
+        "_gates",
         "_in_flight",
         "_pair",
-        "_paused_for",
         "_requests",
-        "_rewriting",
         "_rules",
         "_sasl",
-        "_waits",
+        "reasons",
         "splitter",
         "write",
     )
 
     def __init__(
-        self, pair: Pair, in_flight: InFlight, waits: Waits, requests: RequestSide, advertise: Advertise
+        self, pair: Pair, in_flight: InFlight, gates: RequestGates, requests: RequestSide, advertise: Advertise
     ) -> None:
         self._pair = pair
         self._rules = pair.rules
         self._in_flight = in_flight
         self._requests = requests
         self._sasl = pair.sasl
-        self._advertise = advertise
-        self._waits = waits
-        self._rewriting: Rewriting | None = None
-        """The long answer that stands first in line, under way or done."""
+        self._changes = Changes(pair, advertise)
+        self._gates = gates
         self._broker: Wire | None = None
-        self._paused_for = 0
+        self.reasons = 0
         self.splitter = FrameSplitter(RESPONSE_HEAD, self._rules.response_limit)
         self.write: Callable[[bytes], None] = pair.client.write
 
@@ -93,9 +85,9 @@ class AnswerSide:
                 if count == remaining and self._requests.reasons & UNTIL_ANSWERED:
                     self._pair.answered(now_ms)
                 return
-        elif self._paused_for & _AT_BORDER:
+        elif self.reasons & ANSWER_BORDER:
             splitter.keep(data)
-            if self._paused_for & RAW_TOKENS:
+            if self.reasons & RAW_TOKENS:
                 self._take_tokens(now_ms)
             return
         elif not splitter.held_bytes:
@@ -119,10 +111,11 @@ class AnswerSide:
         position = 0
         while end - position >= RESPONSE_HEAD.size and in_flight:
             size, correlation_id = _unpack(data, position)
-            due, actions, _, _, _, _, meter, came_ms = in_flight[0]
+            due, actions, _, _, _, account, came_ms = in_flight[0]
             if actions or due != correlation_id or not _LEAST_BYTES <= size <= limit:
                 break
             in_flight.popleft()
+            meter = account.meter
             meter.bytes_out += 4 + size
             meter.request_time_ms += now_ms - came_ms
             position += 4 + size
@@ -143,8 +136,9 @@ class AnswerSide:
                     f"response {correlation_id} while {entry[CORRELATION_ID]} ({entry[API].spec.name}) is expected",
                 )
             if entry[CAME_MS] != SEEN:
-                entry[METER].bytes_out += 4 + size
-                entry[METER].request_time_ms += now_ms - entry[CAME_MS]
+                meter = entry[ACCOUNT].meter
+                meter.bytes_out += 4 + size
+                meter.request_time_ms += now_ms - entry[CAME_MS]
             if entry[ACTIONS]:
                 start = self._act_on(entry, chunk, start, position, size, now_ms)
                 if start < 0:
@@ -168,51 +162,41 @@ class AnswerSide:
         Returns where the bytes still to forward begin, or -1 when the answer was held: because what is needed of
         it is not all there, or until its throttle time is over.
         """
-        correlation_id, actions, api, throttle_ms, until_ms, bound, meter, _ = entry
+        correlation_id, actions, api, throttle_ms, until_ms, account, _ = entry
         spec = api.spec
         gathered = actions & (REWRITE | NEGOTIATE | AUTHENTICATED) or (actions & TELL and spec.throttle_offset == WALK)
         wanted = 4 + size if gathered else min(4 + size, _FIXED_OFFSET_BYTES)
         if gathered and size > SLICE_BYTES:
-            gathered = wanted = self._wanted(actions, spec, size)
+            gathered = wanted = self._changes.needed(actions, spec, size)
         if len(chunk) - position < wanted:
             return self._hold(entry, chunk, start, position, wanted)
-        if actions & CHARGE and bound is not None:
+        if actions & CHARGE:
             # The correlation id and the body, without the tag section of a v1 header: what Kafka measures.
             charged = size - spec.response_header_version
-            if not self._waits.may_answer(bound, meter, charged, now_ms):
-                self.stop(_IN_LINE)
+            throttle_ms = self._gates.fetches.answer(account, charged, now_ms)
+            if throttle_ms == WAITS:
+                self.stop(Event.GOT, OVERSIZED)
                 return self._hold(entry, chunk, start, position, 0)
-            throttle_ms = self._charge(bound, meter, charged, now_ms)
             if throttle_ms:
                 actions = (actions | TELL) & ~CHARGE
                 until_ms = now_ms + throttle_ms
-                entry = (correlation_id, actions, api, throttle_ms, until_ms, bound, meter, SEEN)
+                entry = (correlation_id, actions, api, throttle_ms, until_ms, account, SEEN)
         if actions & TELL and api.delayed and now_ms < until_ms and self._requests.reasons & THROTTLED:
-            self.stop(HELD_BACK)
+            self.stop(Event.GOT, HELD_BACK)
             return self._hold(entry, chunk, start, position, 0)
         if actions & PROVES and self._sasl.proven():
-            self._requests.lift_restriction()
+            self._gates.lift_restriction()
         if gathered:
-            entry = (correlation_id, actions & ~CHARGE, api, throttle_ms, until_ms, bound, meter, SEEN)
+            entry = (correlation_id, actions & ~CHARGE, api, throttle_ms, until_ms, account, SEEN)
             return self._change(entry, chunk, start, position, size, now_ms)
         if actions & TELL and spec.throttle_offset >= 0:
             offset = throttle_position(spec, chunk, position, position + 4 + size)
             if offset < 0:
                 return self._hold(entry, chunk, start, position, 4 + size)  # header tags of a size never seen yet
             self._write(chunk, start, offset)
-            self.write(_INT.pack(max(throttle_ms, _INT.unpack_from(chunk, offset)[0])))
-            return offset + _INT.size
+            self.write(INT.pack(max(throttle_ms, INT.unpack_from(chunk, offset)[0])))
+            return offset + INT.size
         return start
-
-    def _charge(self, bound: Bound, meter: Meter, charged: int, now_ms: int) -> int:
-        """Charge an answer; returns the throttle time that is to be told."""
-        meter.fetch_bytes += charged
-        throttle_ms = bound.charge(charged, now_ms)
-        throttling = self._rules.throttling
-        if not throttling.enforces:
-            throttling.imagine(bound, meter, charged, now_ms)
-            return 0
-        return self._pair.throttle(bound, meter, throttle_ms, now_ms) if throttle_ms else 0
 
     def _change(self, entry: Entry, chunk: bytes, start: int, position: int, size: int, now_ms: int) -> int:
         """Forward an answer that had to be gathered, changed; returns as ``_act_on`` does."""
@@ -221,32 +205,12 @@ class AnswerSide:
             return self._rewrite(entry, chunk, start, position, size)
         end = position + 4 + size
         frame = chunk[position:end]
-        changed = self._changed(frame, actions, api.spec, throttle_ms, now_ms)
+        changed = self._changes.of_whole(frame, actions, api.spec, throttle_ms, now_ms)
         if changed is frame:
             return start
         self._write(chunk, start, position)
         self.write(changed)
         return end
-
-    def _wanted(self, actions: int, spec: ApiSpec, size: int) -> int:
-        """Return how much of a long answer must be there before it is looked at; ProtocolError if it is too long.
-
-        One that is wanted only to tell a throttle is then not wanted at all: the mute is what enforces it.
-        """
-        rules = self._rules
-        if not actions & (REWRITE | NEGOTIATE | AUTHENTICATED):
-            return 4 + size if size <= rules.gathered_limit else 0
-        if spec.api_key in ADDRESSES_FIRST:
-            return SLICE_BYTES
-        if actions & NEGOTIATE:
-            raise ProtocolError(Cause.FRAME_TOO_LARGE, f"{spec} response of {size} bytes: no broker has so many APIs")
-        if actions & AUTHENTICATED:
-            limit = rules.unauthenticated_request_limit
-        else:
-            limit = rules.response_limit if spec.api_key in RECORDS else rules.gathered_limit
-        if size > limit:
-            raise _too_long(spec, size, limit)
-        return 4 + size
 
     def _rewrite(self, entry: Entry, chunk: bytes, start: int, position: int, size: int) -> int:
         """Change a long answer; what cannot be done at once is done in turn, while the broker is not read.
@@ -254,20 +218,16 @@ class AnswerSide:
         Returns as ``_act_on`` does. The rest of an answer that names brokers in front is forwarded as it comes.
         """
         _, actions, api, throttle_ms, *_ = entry
-        rewriting = self._rewriting
+        told_ms = throttle_ms if actions & TELL else None
+        rewriting = self._changes.of_long(chunk, position, api.spec, size, told_ms)
         if rewriting is None:
-            frame = chunk[position : position + 4 + size]
-            rewriting = Rewriting(api.spec, frame, size, throttle_ms if actions & TELL else None, self._told)
-            if not rewriting.advance():
-                self._rewriting = rewriting
-                self.stop(WALKED)
-                self._rules.later(self._pair.next_slice)
-                return self._hold(entry, chunk, start, position, 0)
-        self._rewriting = None
+            self.stop(Event.GOT, WALKED)
+            self._rules.later(self._pair.next_slice)
+            return self._hold(entry, chunk, start, position, 0)
         if rewriting.needs_more:
             there = len(chunk) - position
             if there > self._rules.gathered_limit:
-                raise _too_long(api.spec, there, self._rules.gathered_limit)
+                raise too_long(api.spec, there, self._rules.gathered_limit)
             return self._hold(entry, chunk, start, position, min(4 + size, 2 * there))
         self._write(chunk, start, position)
         self.write(rewriting.written())
@@ -275,34 +235,15 @@ class AnswerSide:
 
     def walk_on(self, now_ms: int) -> None:
         """Do a further slice of the long answer that is under way; behind the last one go on with what came since."""
-        rewriting = self._rewriting
+        rewriting = self._changes.under_way
         if rewriting is None:
             return
         if not rewriting.advance():
             self._rules.later(self._pair.next_slice)
             return
-        self._paused_for &= ~WALKED
+        self.reasons = end(Event.NEXT, self.reasons, WALKED)
         self.feed(b"", now_ms)
         self._resume()
-
-    def _told(self, endpoint: Endpoint) -> tuple[bytes, int] | None:
-        return self._advertise((endpoint,)).get(endpoint.node_id)
-
-    def _changed(self, frame: bytes, actions: int, spec: ApiSpec, throttle_ms: int, now_ms: int) -> bytes:
-        """Read a gathered frame, and return what the client gets: ``frame`` itself where nothing has to change."""
-        if actions & NEGOTIATE:
-            return intersect(frame, spec, self._rules.advertised)
-        if actions & AUTHENTICATED:
-            self._sasl.answer(spec, frame, now_ms)
-            return frame
-        located = locate(spec, frame)
-        told_ms: int | None = None
-        if actions & TELL and located.throttle_offset >= 0:
-            # Never less than the broker's own: it does not read this connection for that long.
-            told_ms = max(throttle_ms, _INT.unpack_from(frame, located.throttle_offset)[0])
-        if told_ms is None and not located.endpoints:
-            return frame
-        return splice(frame, located, told_ms, self._advertise(located.endpoints))
 
     def _hold(self, entry: Entry, chunk: bytes, start: int, position: int, wanted: int) -> int:
         self._in_flight.appendleft((*entry[:CAME_MS], SEEN))
@@ -322,7 +263,10 @@ class AnswerSide:
 
     def read_tokens(self, raw: bool) -> None:
         """Read SASL tokens without headers from now on, or answers again."""
-        self._paused_for = self._paused_for | RAW_TOKENS if raw else self._paused_for & ~RAW_TOKENS
+        if raw:
+            self.reasons = begin(Event.TOKENS, self.reasons, RAW_TOKENS)
+        else:
+            self.reasons = end(Event.TOKENS_OVER, self.reasons, RAW_TOKENS)
 
     def _take_tokens(self, now_ms: int) -> None:
         """Pass raw tokens on; the one that ends the exchange is the last."""
@@ -330,56 +274,49 @@ class AnswerSide:
             return
         held = self.splitter.release()
         wanted = 0
-        while held and self._paused_for & _AT_BORDER == RAW_TOKENS:
+        while held and self.reasons & ANSWER_BORDER == RAW_TOKENS:
             wanted = raw_token_end(held, self._rules.unauthenticated_request_limit)
             if wanted > len(held):
                 break
             if not self._in_flight:
                 raise ProtocolError(Cause.UNEXPECTED_RESPONSE, "raw SASL token with none in flight")
-            self._in_flight.popleft()[METER].bytes_out += wanted
+            self._in_flight.popleft()[ACCOUNT].meter.bytes_out += wanted
             self._sasl.raw_answer(held[4:wanted], now_ms)
             self.write(held[:wanted])
             held = held[wanted:]
             wanted = 0
         if held:
             self.splitter.hold(held, 0, wanted)
-        if not self._paused_for & _AT_BORDER and held:
+        if not self.reasons & ANSWER_BORDER and held:
             self.feed(b"", now_ms)
         elif self._requests.reasons & UNTIL_ANSWERED:
             self._pair.answered(now_ms)
 
     def release(self, now_ms: int) -> None:
         """Go on with an answer that was held back for its throttle time."""
-        self._release(HELD_BACK, now_ms)
+        self._release(Event.THROTTLE_OVER, HELD_BACK, now_ms)
 
     def turn(self, now_ms: int) -> None:
         """Go on with an answer that waited for its turn."""
-        self._release(_IN_LINE, now_ms)
+        self._release(Event.ADMITTED, OVERSIZED, now_ms)
 
-    def _release(self, reason: int, now_ms: int) -> None:
-        if self._paused_for & reason:
-            self._paused_for &= ~reason
+    def _release(self, event: Event, reason: int, now_ms: int) -> None:
+        if self.reasons & reason:
+            self.reasons = end(event, self.reasons, reason)
             self.feed(b"", now_ms)
             self._resume()
 
-    def stop(self, reason: int) -> None:
+    def stop(self, event: Event, reason: int) -> None:
         """Do not read the broker while ``reason`` holds."""
-        if not self._paused_for & ~RAW_TOKENS and self._broker is not None:
+        if not self.reasons & ~RAW_TOKENS and self._broker is not None:
             self._broker.pause_reading()
-        self._paused_for |= reason
+        self.reasons = begin(event, self.reasons, reason)
 
-    def go(self, reason: int) -> None:
+    def go(self, event: Event, reason: int) -> None:
         """Take ``reason`` away; the broker is read again when none is left."""
-        self._paused_for &= ~reason
+        self.reasons = end(event, self.reasons, reason)
         self._resume()
 
     def _resume(self) -> None:
-        if not self._paused_for & ~RAW_TOKENS and self._broker is not None:
+        if not self.reasons & ~RAW_TOKENS and self._broker is not None:
             self._broker.resume_reading()
-
-
-def _too_long(spec: ApiSpec, size: int, limit: int) -> ProtocolError:
-    return ProtocolError(
-        Cause.FRAME_TOO_LARGE,
-        f"{spec} response of {size} bytes has to be held in memory, and the limit is {limit}: limits.gathered",
-    )

@@ -6,18 +6,17 @@ from typing import Final
 from protocol.sasl import SASL_AUTHENTICATE
 from protocol.table import SPECS, key_version
 from proxy.session.serving import TELL, Served
-from proxy.usage.meters import Meter
-from quotas.engine import Bound
+from proxy.usage.accounts import Account
 
 # correlation id · what the answer needs (serving) · how the version is served · throttle time of the
-# request · when that is over · what the answer is charged to · whose use it is · when the request came, or SEEN.
+# request · when that is over · whose it is · when the request came, or SEEN.
 # A tuple, because one is made for every request.
-Entry = tuple[int, int, Served, int, int, Bound | None, Meter, int]
+Entry = tuple[int, int, Served, int, int, Account, int]
 CORRELATION_ID: Final = 0
 ACTIONS: Final = 1
 API: Final = 2
-METER: Final = 6
-CAME_MS: Final = 7
+ACCOUNT: Final = 5
+CAME_MS: Final = 6
 SEEN = -1
 """The answer has begun to come, and has been counted."""
 InFlight = deque[Entry]
@@ -27,15 +26,13 @@ RAW_TOKEN = Served(SPECS[key_version(SASL_AUTHENTICATE, 0)], on_request=0, on_an
 """How a SASL token without a header (SaslHandshake v0) stands here; its answer has none either."""
 
 
-def expect(
-    correlation_id: int, api: Served, meter: Meter, now_ms: int, bound: Bound | None = None, throttle_ms: int = 0
-) -> Entry:
+def expect(correlation_id: int, api: Served, account: Account, now_ms: int, throttle_ms: int = 0) -> Entry:
     """Return what the answer to a request is to be met with; with ``throttle_ms``, which it is to tell."""
     actions = api.on_answer | TELL if throttle_ms else api.on_answer
-    return (correlation_id, actions, api, throttle_ms, now_ms + throttle_ms, bound, meter, now_ms)
+    return (correlation_id, actions, api, throttle_ms, now_ms + throttle_ms, account, now_ms)
 
 
 def tell(entry: Entry, throttle_ms: int, now_ms: int) -> Entry:
     """Return ``entry`` with a throttle time that its answer is to tell."""
-    correlation_id, actions, api, _, _, bound, meter, came_ms = entry
-    return (correlation_id, actions | TELL, api, throttle_ms, now_ms + throttle_ms, bound, meter, came_ms)
+    correlation_id, actions, api, _, _, account, came_ms = entry
+    return (correlation_id, actions | TELL, api, throttle_ms, now_ms + throttle_ms, account, came_ms)

@@ -6,8 +6,8 @@ from protocol.errors import ProtocolError
 from proxy.identity.sasl import SaslObserver
 from proxy.session.rules import Rules
 from proxy.session.wires import ClientWire
-from proxy.usage.meters import Meter
-from quotas.engine import Bound
+from proxy.usage.accounts import Account
+from quotas.kinds import QuotaKind
 
 
 class Pair(Protocol):
@@ -18,6 +18,7 @@ class Pair(Protocol):
     """
 
     sasl: SaslObserver
+    peer: str
 
     @property
     def rules(self) -> Rules: ...
@@ -35,12 +36,16 @@ class Pair(Protocol):
         """What waits for its turn is a Fetch, and there to its end."""
         ...
 
-    def throttle(self, bound: Bound, meter: Meter, throttle_ms: int, now_ms: int) -> int:
+    def throttle(self, account: Account, kind: QuotaKind, throttle_ms: int, now_ms: int) -> int:
         """Apply the throttle time that was computed; returns what the client is to be told."""
         ...
 
     def turn(self, what: int, now_ms: int) -> None:
         """Go on with what has waited for its turn (``waits.What``)."""
+        ...
+
+    def answer_locally(self, answer: bytes) -> None:
+        """Send the answer of the proxy's own that was still to come."""
         ...
 
     def answer_empty(self, throttle_ms: int, now_ms: int) -> None:

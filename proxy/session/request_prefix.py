@@ -1,19 +1,12 @@
 """What all Produce, or all Fetch, requests of a client begin with: read once, then recognised by one comparison."""
 
 from protocol.headers import fetch_limits_offset, has_fetch_limits, produce_acks_offset, request_body_offset
-from proxy.runtime.names import client_id
-from proxy.session.serving import PRODUCE, Served
-from proxy.usage.meters import Meter
-from quotas.engine import Bound, Engine
-from quotas.kinds import QuotaKind
+from protocol.table import ApiSpec
+from proxy.session.sender import AFTER_CORRELATION_ID, MAX_KEPT_BYTES, MORE, UNREAD
+from proxy.session.serving import FETCH, PRODUCE, Served
 
 NONE = -1
-MORE = -1
-"""The request's beginning is not all there yet."""
 
-AFTER_CORRELATION_ID = 12
-MAX_KEPT_BYTES = 512
-"""Of the beginnings that a connection keeps; a longer one (a client-id alone may have 32 KiB) is read each time."""
 _ACKS_BYTES, _LIMITS_BYTES = 2, 8
 
 
@@ -21,15 +14,13 @@ class RequestPrefix:
     """The bytes from the client-id's length to the first field that is read, and what followed from them.
 
     For Produce that field is acks, so a transactional id is in the prefix; for Fetch it is min_bytes and max_bytes.
-    Equal bytes read the same, so a request that begins as the last one did needs neither its header read nor its
-    quota looked up: on the hot path that is one comparison instead of four calls.
+    Equal bytes read the same, so the header of a request that begins as the last one did need not be read: on the hot
+    path that is one comparison instead of three calls.
     """
 
-    __slots__ = ("_kind", "api", "beginning", "bound", "generation", "meter", "needed", "number", "width")
+    __slots__ = ("api", "beginning", "needed", "number", "width")
 
-    def __init__(self, on_request: int) -> None:
-        is_produce = on_request == PRODUCE
-        self._kind = QuotaKind.PRODUCER_BYTE_RATE if is_produce else QuotaKind.CONSUMER_BYTE_RATE
+    def __init__(self) -> None:
         self.api: Served
         self.number = NONE
         """Of ``api``: api key << 16 | version; or NONE: the next one is read anew."""
@@ -38,40 +29,32 @@ class RequestPrefix:
         self.width = 0
         """Bytes from the frame's size to the field that is read, of which ``needed`` must be there."""
         self.needed = 0
-        self.generation = -1
-        """Of the engine when ``bound`` was resolved."""
-        self.bound: Bound
-        self.meter: Meter
 
     def forget(self) -> None:
-        """Read the next request anew: its user or its broker is another."""
+        """Read the next request anew."""
         self.number = NONE
 
-    def find(self, api: Served, chunk: bytes, position: int, end: int, owner: tuple[str, int], engine: Engine) -> int:
+    def find(self, api: Served, chunk: bytes, position: int, end: int, body: int) -> int:
         """Return the offset of the field behind the prefix of the request at ``position``, or MORE.
 
-        ``owner`` is (user, node id of the broker). Raises ProtocolError if the request ends within that field.
+        ``body`` is where its body begins, or UNREAD. Raises ProtocolError if the request ends within that field.
         """
         field = position + self.width
         if (
             self.number == api.spec.number
-            and self.generation == engine.generation
             and chunk.startswith(self.beginning, position + AFTER_CORRELATION_ID)
             and field + self.needed <= min(end, len(chunk))
         ):
             return field
-        return self._read(api, chunk, position, end, owner, engine)
+        return self._read(api, chunk, position, end, body)
 
-    def _read(self, api: Served, chunk: bytes, position: int, end: int, owner: tuple[str, int], engine: Engine) -> int:
+    def _read(self, api: Served, chunk: bytes, position: int, end: int, body: int) -> int:
         spec = api.spec
-        field = request_body_offset(spec, chunk, position, end)
-        needed = 0
-        if field >= 0 and self._kind is QuotaKind.PRODUCER_BYTE_RATE:
-            needed = _ACKS_BYTES
-            field = produce_acks_offset(spec, chunk, field, end)
-        elif field >= 0 and has_fetch_limits(spec):
-            needed = _LIMITS_BYTES
-            field = fetch_limits_offset(spec, chunk, field, end)
+        if body == UNREAD:
+            body = request_body_offset(spec, chunk, position, end)
+        if body < 0:
+            return MORE
+        field, needed = _first_field(api.on_request, spec, chunk, body, end)
         if field < 0 or field + needed > len(chunk):
             return MORE
         self.api = api
@@ -81,6 +64,12 @@ class RequestPrefix:
         self.beginning = chunk[begin:field] if kept else b""
         self.width = field - position
         self.needed = needed
-        self.generation = engine.generation
-        self.bound = engine.resolve(owner[0], client_id(spec, chunk, position), self._kind, owner[1])
         return field
+
+
+def _first_field(on_request: int, spec: ApiSpec, chunk: bytes, body: int, end: int) -> tuple[int, int]:
+    if on_request == PRODUCE:
+        return produce_acks_offset(spec, chunk, body, end), _ACKS_BYTES
+    if on_request == FETCH and has_fetch_limits(spec):
+        return fetch_limits_offset(spec, chunk, body, end), _LIMITS_BYTES
+    return body, 0

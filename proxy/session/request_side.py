@@ -1,36 +1,37 @@
-"""From the client to the broker: headers read, produce charged, fetches capped, the client stopped when it must wait.
+"""From the client to the broker: requests found in the stream, gates asked, the client stopped when it must wait.
 
 Of a request only the header is read. A chunk of whole frames that need nothing is forwarded in one write, as it
 came. A client that must wait is stopped at a frame border: what it sent beyond stays in the splitter (bounded by
 the chunk) and its socket is not read. Sans-I/O: bytes and time come in, bytes go out through a ``Wire``.
+What single requests need is the business of ``gates``.
 """
 
 from collections.abc import Callable
 
-from protocol.api_versions import unsupported_version_answer
-from protocol.errors import Cause, ProtocolError
-from protocol.frames import REQUEST_HEAD, Head
-from protocol.sasl import raw_token_end
-from proxy.identity.sasl import State
+from protocol.frames import REQUEST_HEAD, FrameSplitter
 from proxy.session.body import Body
-from proxy.session.in_flight import API, METER, RAW_TOKEN, InFlight, expect, tell
+from proxy.session.gates.fetch import answerable
+from proxy.session.gates.produce import ACKS_0
+from proxy.session.gates.requests import ANSWERED, HELD, RequestGates
+from proxy.session.in_flight import InFlight
 from proxy.session.pair import Pair
 from proxy.session.protected_topics import Guard
-from proxy.session.reasons import (
+from proxy.session.request_prefix import NONE
+from proxy.session.sender import AFTER_CORRELATION_ID, MORE
+from proxy.session.states import (
     ANSWERING,
     AT_BORDER,
     CROWDED,
     HELD_UP,
     MIDWAY,
     RAW_TOKENS,
+    TURN,
     WITHIN,
+    Event,
+    begin,
+    end,
 )
-from proxy.session.request_prefix import AFTER_CORRELATION_ID, NONE
-from proxy.session.request_reader import ACKS_0, RequestReader
-from proxy.session.serving import API_VERSIONS_KEY, PRODUCE
-from proxy.session.waits import Waits, What
 from proxy.session.wires import Wire, dropped
-from proxy.usage.meters import ListenerMeters
 
 MAX_IN_FLIGHT = 1024
 """A broker works on one request of a connection at a time, and the Java client sends five ahead."""
@@ -40,18 +41,35 @@ _MAX_AT_ONCE = 256
 
 _unpack = REQUEST_HEAD.unpack_from
 _LEAST_BYTES = REQUEST_HEAD.size - 4
-_MAX_SMALL_FRAME_BYTES = 64 * 1024
-GSSAPI_TOKEN = 0x60
-"""What a GSSAPI token begins with (RFC 2743 §3.1); no api key does."""
 
 
-class RequestSide(RequestReader):
+class RequestSide:
     """What comes from one client, until it is with the broker."""
 
-    __slots__ = ("_client", "_paused", "write")
+    __slots__ = (
+        "_body",
+        "_client",
+        "_in_flight",
+        "_pair",
+        "_paused",
+        "_rules",
+        "_sasl",
+        "gates",
+        "reasons",
+        "splitter",
+        "write",
+    )
 
-    def __init__(self, pair: Pair, in_flight: InFlight, waits: Waits, meters: ListenerMeters, user: str) -> None:
-        super().__init__(pair, in_flight, waits, meters, user)
+    def __init__(self, pair: Pair, in_flight: InFlight, splitter: FrameSplitter, gates: RequestGates) -> None:
+        self._pair = pair
+        self._rules = pair.rules
+        self._in_flight = in_flight
+        self.gates = gates
+        self._sasl = pair.sasl
+        self._body: Body | None = None
+        """Of the request under way, while its end is still to come."""
+        self.splitter = splitter
+        self.reasons = 0
         self._client = pair.client
         self._paused = False
         self.write: Callable[[bytes], None] = dropped
@@ -62,7 +80,7 @@ class RequestSide(RequestReader):
         self.write = broker.write
         if self._rules.protected_topics:
             self.write = Guard(self._rules.protected_topics, broker.write, lambda: self._sasl.raw).write
-        self.set_broker(broker_id)
+        self.gates.set_broker(broker_id)
 
     # ------------------------------------------------------------------------------------------ the hot path
 
@@ -76,12 +94,12 @@ class RequestSide(RequestReader):
                 splitter.remaining = remaining - count
                 self.write(data)
                 if self._body is not None:
-                    self._came(count, now_ms, finished=count == remaining)
+                    self._came(self._body, count, now_ms, finished=count == remaining)
                 if count == remaining and self.reasons:
                     self._pause()
                 return
             if self._body is not None:
-                self._came(remaining, now_ms, finished=True)
+                self._came(self._body, remaining, now_ms, finished=True)
         elif self.reasons & AT_BORDER:
             splitter.keep(data)
             if self.reasons & HELD_UP:
@@ -105,15 +123,18 @@ class RequestSide(RequestReader):
         list for each frame is a tenth of a small request; ``_take`` does the same for every frame there is.
         """
         end = len(data)
-        prefix = self._produce_prefix
+        gates = self.gates
+        produces = gates.produces
+        prefix = produces.prefix
         number = prefix.number
-        if number != NONE and prefix.generation != self._rules.engine.generation:
+        if number != NONE and produces.generation != self._rules.engine.generation:
             number = NONE
         limit = self.splitter.limit
         in_flight = self._in_flight
-        served = self._served
-        meter = self._meter
-        client_id_bytes = self._client_id
+        served = gates.served
+        account = gates.sender.account
+        meter = account.meter
+        client_id_bytes = gates.sender.client_id_bytes
         position = 0
         while end - position >= REQUEST_HEAD.size and len(in_flight) < MAX_IN_FLIGHT:
             size: int
@@ -124,218 +145,175 @@ class RequestSide(RequestReader):
                 field = position + prefix.width
                 if (
                     field + 2 > end
-                    or prefix.bound.shut
+                    or produces.bound.shut
                     or prefix.width > size
                     or not data.startswith(prefix.beginning, position + AFTER_CORRELATION_ID)
                 ):
                     break
-                prefix.api.requests += 1
-                prefix.meter.produce_requests += 1
-                prefix.meter.produce_bytes += size
-                throttle_ms = prefix.bound.charge(size, now_ms)
+                api = prefix.api
+                api.requests += 1
+                meter.produce_requests += 1
+                meter.produce_bytes += size
+                throttle_ms = produces.bound.charge(size, now_ms)
                 if throttle_ms or data.startswith(ACKS_0, field):
                     missing = position + 4 + size - end
                     self.splitter.remaining = max(missing, 0)  # a mute waits for the frame's end
-                    self._charged(prefix, correlation_id, throttle_ms, data.startswith(ACKS_0, field), missing, now_ms)
+                    acks_0 = data.startswith(ACKS_0, field)
+                    produces.charged(api, correlation_id, throttle_ms, acks_0, missing, now_ms)
+                    self._body = produces.take_body(missing)
+                    self._stop_for(produces.after())
                     if self.reasons & AT_BORDER:
                         return position + 4 + size
                 else:
-                    in_flight.append(
-                        (correlation_id, prefix.api.on_answer, prefix.api, 0, 0, None, prefix.meter, now_ms)
-                    )
+                    in_flight.append((correlation_id, api.on_answer, api, 0, 0, account, now_ms))
             else:
-                api = served.get(key_version)
+                usual = served.get(key_version)
                 if (
-                    api is None
-                    or api.on_request
+                    usual is None
+                    or usual.on_request
                     or not data.startswith(client_id_bytes, position + AFTER_CORRELATION_ID)
                 ):
                     break
-                api.requests += 1
+                usual.requests += 1
                 meter.other_requests += 1
                 meter.other_bytes += 4 + size
-                in_flight.append((correlation_id, api.on_answer, api, 0, 0, None, meter, now_ms))
+                in_flight.append((correlation_id, usual.on_answer, usual, 0, 0, account, now_ms))
             position += 4 + size
         if position > end and self._body is None:
-            self._begin_body(position - end)
+            self._body = gates.body(position - end)
         return position
 
-    def _taken(self, missing: int) -> None:
-        """Take note of one more request, of which so much is still to come."""
-        if missing > 0 and self._body is None:
-            self._begin_body(missing)
-        if len(self._in_flight) >= MAX_IN_FLIGHT:
-            self.reasons |= CROWDED
-
-    def _begin_body(self, missing: int) -> None:
-        """Count the last request, of which so much is still to come, as far as it has come."""
-        entry = self._in_flight[-1]
-        charged = entry[API].on_request == PRODUCE and not self.restricted
-        bound = self._produce_prefix.bound if charged else None
-        self._body = Body(entry[METER], bound, None if bound is None else bound.mark, entry)
-        self._body.count(-missing)
-
-    def _came(self, size: int, now_ms: int, *, finished: bool) -> None:
-        """Count and charge what has come of the request under way."""
-        body = self._body
-        if body is None:
+    def _stop_for(self, reasons: int) -> None:
+        """Stop for what the last request has made a reason of."""
+        if not reasons:
             return
-        body.count(size)
-        if body.bound is not None:
-            self._go_ahead(body.bound, size, now_ms)
-        throttle_ms = body.charge(size, now_ms)
+        self.reasons = begin(Event.READ, self.reasons, reasons)
+        if reasons & TURN:
+            self._rules.later(self._pair.next_requests)
+
+    def _came(self, body: Body, size: int, now_ms: int, *, finished: bool) -> None:
+        """Take what has come of the request under way."""
         if finished:
             self._body = None
-            body.leave(0)
-        if body.bound is None or body.mark is not None or not throttle_ms:
-            return
-        if finished:
-            self._told(body, self._pair.throttle(body.bound, body.meter, throttle_ms, now_ms), now_ms)
-            return
-        bound = body.bound.live
-        if bound.streamer is None and not bound.owed_ms(now_ms):
-            bound.streamer = body  # one is let through to its end; what it takes beyond the limit is owed by all
-        bound.owe(throttle_ms, now_ms)
-        if bound.streamer is not body and not self._waits.ask(What.BODY, bound, body.meter, size, now_ms):
-            self.stop(MIDWAY)
-
-    def _told(self, body: Body, throttle_ms: int, now_ms: int) -> None:
-        """Let the answer to a request that was charged as it came tell its throttle time."""
-        if not throttle_ms or body.entry is None or self._in_flight[-1] is not body.entry:
-            return
-        self._in_flight[-1] = tell(body.entry, throttle_ms, now_ms)
+        if not body.came(size, now_ms, finished=finished):
+            self.stop(Event.READ, MIDWAY)
 
     def _take(self, data: bytes, now_ms: int) -> None:
         """Take the frames of a chunk, from where the splitter says the first one begins; of very many some later."""
         splitter = self.splitter
         chunk, position, heads = splitter.split(data, _MAX_AT_ONCE)
-        if len(self._in_flight) >= MAX_IN_FLIGHT:
-            self.reasons |= CROWDED
+        self._look_for_crowd()
         if self.reasons & AT_BORDER and 0 < position < len(chunk):  # the frame under way is the last to go
             splitter.hold(chunk, position, 0)
             self._forward(chunk, 0, position)
             self._pause()
             return
+        gates = self.gates
         start = 0
         stop = len(chunk)
         for head in heads:
-            api = self._served.get(head[1])
-            if api is None:
-                start = self._refuse(chunk, start, position, head, now_ms)
-                if start < 0:
-                    return
-            elif not self.read(api, chunk, position, head, now_ms):
+            outcome = gates.read(chunk, position, head, now_ms)
+            self._stop_for(gates.take_reasons())
+            if outcome == HELD:
                 stop = position
                 break
+            if outcome == ANSWERED:
+                self._forward(chunk, start, position)
+                start = position + 4 + head[0]
             position += 4 + head[0]
-            self._taken(position - len(chunk))
+            if position > len(chunk):
+                self._body = gates.body(position - len(chunk))
+            self._look_for_crowd()
             if self.reasons & AT_BORDER:
                 if position < stop:
                     splitter.hold(chunk, position, 0)
                     stop = position
                 break
         self._forward(chunk, start, stop)
+        if self.reasons & RAW_TOKENS:
+            self._take_tokens(now_ms)
+            return
         if splitter.held_bytes and splitter.ready and not self.reasons & AT_BORDER:
-            self._wait_for_turn()
+            self._stop_for(TURN)
         if self.reasons and not splitter.remaining:
             self._pause()
+
+    def _look_for_crowd(self) -> None:
+        if len(self._in_flight) >= MAX_IN_FLIGHT:
+            self.reasons = begin(Event.READ, self.reasons, CROWDED)
 
     def _forward(self, chunk: bytes, start: int, stop: int) -> None:
         if start >= stop:
             return
-        if self._edits:
-            edited = bytearray(chunk)
-            for offset, replacement in self._edits:
-                edited[offset : offset + len(replacement)] = replacement
-            self._edits = ()
-            chunk = bytes(edited)
+        chunk = self.gates.fetches.lowered(chunk)
         self.write(chunk if start == 0 and stop == len(chunk) else chunk[start:stop])
-
-    # ------------------------------------------------------------------------- requests that need more than that
-
-    def _refuse(self, chunk: bytes, start: int, position: int, head: Head, now_ms: int) -> int:
-        """Answer an ApiVersions newer than the table with error 35 (KIP-511); raise for anything else.
-
-        Returns where the bytes to forward begin now, or -1 when the frame was held: because it is not all there,
-        or until what is in flight has been answered, since answers leave in the order of their requests.
-        """
-        size: int = head[0]
-        key_version: int = head[1]
-        correlation_id: int = head[2]
-        api_key, api_version = key_version >> 16, key_version & 0xFFFF
-        if api_key >> 8 == GSSAPI_TOKEN and self.restricted and self._sasl.state is State.NONE:
-            self._forward(chunk, start, position)
-            self.splitter.hold(chunk, position, 0)
-            self._sasl.begin_without_handshake()
-            self._take_tokens(now_ms)
-            return -1
-        newest = self._rules.advertised.get(API_VERSIONS_KEY, (0, 0))[1]
-        if api_key != API_VERSIONS_KEY or not newest < api_version < 0x8000:
-            raise self._rules.unserved(key_version)
-        if size > _MAX_SMALL_FRAME_BYTES:
-            raise ProtocolError(Cause.HEADER_TOO_LARGE, f"ApiVersions request of {size} bytes")
-        end = position + 4 + size
-        if end <= len(chunk) and self._pair.idle:
-            self._forward(chunk, start, position)
-            self._client.write(unsupported_version_answer(correlation_id, newest))
-            return end
-        self.splitter.hold(chunk, position, 4 + size)
-        self._forward(chunk, start, position)
-        if not self._pair.idle:
-            self.stop(ANSWERING)
-        return -1
 
     # ------------------------------------------------------------------------------------------- authentication
 
     def read_tokens(self, raw: bool) -> None:
         """Read SASL tokens without headers from now on, or requests again."""
         if raw:
-            self.reasons |= RAW_TOKENS
+            self.reasons = begin(Event.TOKENS, self.reasons, RAW_TOKENS)
         else:
-            self.reasons &= ~RAW_TOKENS
+            self.reasons = end(Event.TOKENS_OVER, self.reasons, RAW_TOKENS)
             self._in_flight.clear()  # the last token of GSSAPI gets no answer of its own
 
     def _take_tokens(self, now_ms: int) -> None:
         """Pass raw tokens on, each after the answer to the one before where every one is answered."""
         if not self.splitter.ready:
             return
+        login = self.gates.login
         held = self.splitter.release()
-        sasl = self._sasl
-        wanted = 0
+        needed = 0
         while held and self.reasons & AT_BORDER == RAW_TOKENS:
-            wanted = raw_token_end(held, self._rules.unauthenticated_request_limit)
-            if not sasl.raw_is_answered and len(held) >= REQUEST_HEAD.size and _unpack(held)[1] in self._served:
-                sasl.raw_over()
-            if wanted > len(held) or not sasl.raw:
+            size = login.token(held, self.gates.served, now_ms)
+            if size <= 0:
+                needed = login.needed(held) if size == MORE else 0
                 break
-            sasl.raw_request(held[4:wanted])
-            self._meter.other_bytes += wanted
-            self._in_flight.append(expect(0, RAW_TOKEN, self._meter, now_ms))
-            self.write(held[:wanted])
-            held = held[wanted:]
-            wanted = 0
-            if sasl.raw_is_answered:
-                self.stop(ANSWERING)
+            self.write(held[:size])
+            held = held[size:]
+            if self._sasl.raw_is_answered:
+                self.stop(Event.READ, ANSWERING)
         if held:
-            if not sasl.raw:
-                wanted = 0
-            elif not sasl.raw_is_answered and len(held) < REQUEST_HEAD.size:
-                wanted = min(wanted, REQUEST_HEAD.size)  # from there on it is seen whether it is a request instead
-            self.splitter.hold(held, 0, wanted)
+            self.splitter.hold(held, 0, needed)
         if not self.reasons & AT_BORDER:
             self.feed(b"", now_ms)
 
+    # ------------------------------------------------------------------------------- a Fetch answered with nothing
+
+    @property
+    def answerable(self) -> bool:
+        """What waits is a Fetch, and there to its end."""
+        held = self.splitter.release()
+        self.splitter.keep(held)
+        return answerable(self.gates.served, held)
+
+    def answer_empty(self, throttle_ms: int) -> bytes:
+        """Take the Fetch that waits out of what is held, and return its answer without data."""
+        held = self.splitter.release()
+        size, key_version, _, _ = _unpack(held)
+        frame = held[: 4 + size]
+        if len(held) > len(frame):
+            self.splitter.keep(held[len(frame) :])
+        return self.gates.fetches.answer_empty(self.gates.served[key_version], frame, throttle_ms)
+
+    def leave(self) -> None:
+        """Give back what the connection, which is over, has taken; nothing is charged that never came."""
+        if self._body is not None:
+            self._body.leave(self.splitter.remaining)
+            self._body = None
+        self.gates.leave()
+
     # -------------------------------------------------------------------------------------- stopping and going on
 
-    def stop(self, reasons: int) -> None:
+    def stop(self, event: Event, reasons: int) -> None:
         """Add ``reasons`` not to read; the stop takes hold at the next frame border."""
-        self.reasons |= reasons
+        self.reasons = begin(event, self.reasons, reasons)
         if not self.splitter.remaining or reasons & WITHIN:
             self._pause()
 
-    def go(self, reasons: int, now_ms: int) -> None:
-        """Take ``reasons`` away; what was held is fed again and the client is read again where none forbids it."""
-        self.reasons &= ~reasons
+    def go_on(self, now_ms: int) -> None:
+        """Feed what was held again, and read the client again, where no reason forbids it."""
         if self.splitter.held_bytes and not self.reasons & HELD_UP:
             self.feed(b"", now_ms)
         # Within a frame few reasons stop: the others wait for its end, so that end has to be read.

@@ -1,9 +1,11 @@
 """What all sessions of a worker share."""
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from protocol.errors import Cause, ProtocolError
-from proxy.session.serving import Served
+from proxy.session.local_answers import Answerer, NewerApiVersions
+from proxy.session.serving import API_VERSIONS_KEY, Served
 from proxy.session.throttling import Throttling
 from quotas.engine import Engine
 
@@ -12,7 +14,9 @@ class Rules:
     """What all sessions of a worker share; set once, read on the hot path."""
 
     __slots__ = (
+        "_newer_api_versions",
         "advertised",
+        "answerers",
         "clock",
         "engine",
         "find_coordinator_limit",
@@ -45,6 +49,7 @@ class Rules:
         on_rejected: Callable[[str, ProtocolError, str], None],
         later: Callable[[Callable[[], None]], None],
         protected_topics: frozenset[bytes] = frozenset(),
+        answerers: Mapping[int, Answerer] = MappingProxyType({}),
     ) -> None:
         self.engine = engine
         self.throttling = throttling
@@ -65,9 +70,17 @@ class Rules:
         """Calls back when others have had their turn (``Turns``): nothing long is done at once."""
         self.protected_topics = protected_topics
         """Nobody produces to them through the proxy."""
+        self.answerers = answerers
+        """Who answers instead of the broker, by api key."""
+        self._newer_api_versions = NewerApiVersions(advertised.get(API_VERSIONS_KEY, (0, 0))[1])
 
-    def unserved(self, key_version: int) -> ProtocolError:
-        """Return why an API version that is not in the table is refused."""
+    def answerer(self, key_version: int) -> Answerer:
+        """Return who answers an API version here. Raises ProtocolError for one that is not served at all."""
         api_key, api_version = key_version >> 16, key_version & 0xFFFF
+        if api_key == API_VERSIONS_KEY and self._newer_api_versions.takes(api_version):
+            return self._newer_api_versions
+        lowest, highest = self.advertised.get(api_key, (0, -1))
+        if api_key in self.answerers and lowest <= api_version <= highest:
+            return self.answerers[api_key]
         cause = Cause.UNSUPPORTED_VERSION if api_key in self.advertised else Cause.UNKNOWN_API
-        return ProtocolError(cause, f"api key {api_key} version {api_version} is not served")
+        raise ProtocolError(cause, f"api key {api_key} version {api_version} is not served")

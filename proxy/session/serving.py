@@ -3,7 +3,7 @@
 An API version that is not in the table is refused, as a broker refuses a version it has not enabled.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from protocol.overlay import FIND_COORDINATOR
 from protocol.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
@@ -21,6 +21,8 @@ AUTHENTICATE = 4
 """SASL: gathered, observed, and nothing behind it is read before its answer."""
 LOOK_UP = 5
 """FindCoordinator: each of its keys makes a broker's address in the answer, so there is a limit to its size."""
+ANSWER = 6
+"""The proxy answers it itself (``local_answers``)."""
 
 # What an answer needs, beyond being forwarded; flags.
 CHARGE = 1
@@ -60,12 +62,19 @@ class Served:
         self.requests = 0
 
 
-def serve(limits: Mapping[int, tuple[int, int]], response: str, *, authenticated: bool = True) -> dict[int, Served]:
+def serve(
+    limits: Mapping[int, tuple[int, int]],
+    response: str,
+    *,
+    authenticated: bool = True,
+    answered: Collection[int] = (),
+) -> dict[int, Served]:
     """Return what is served, keyed as ``REQUEST_HEAD`` unpacks it: api key << 16 | version.
 
     ``limits`` are the advertised version ranges; ``response`` is ``mute``, ``delay`` or ``auto``: auto holds
     answers back for versions from before KIP-219, whose clients take throttle_time_ms as "was delayed".
-    ``authenticated=False`` gives the table for connections that have not proved who they are.
+    ``authenticated=False`` gives the table for connections that have not proved who they are. ``answered`` are the api
+    keys that the proxy answers itself, once that is proved.
     """
     table: dict[int, Served] = {}
     for key_version, spec in SPECS.items():
@@ -75,7 +84,7 @@ def serve(limits: Mapping[int, tuple[int, int]], response: str, *, authenticated
         before_kip_219 = spec.obeyed_from is not None and spec.api_version < spec.obeyed_from
         table[key_version] = Served(
             spec,
-            on_request=_on_request(spec.api_key),
+            on_request=ANSWER if authenticated and spec.api_key in answered else _on_request(spec.api_key),
             on_answer=_on_answer(spec) | (0 if authenticated or spec.api_key in _BEFORE_AUTHENTICATION else PROVES),
             delayed=response == "delay" or (response == "auto" and before_kip_219),
         )

@@ -9,11 +9,20 @@ from collections import deque
 from collections.abc import Callable
 
 from protocol.errors import Cause, ProtocolError
+from protocol.frames import REQUEST_HEAD, FrameSplitter
 from proxy.identity.sasl import SaslObserver, SaslRules
 from proxy.runtime.faults import contained
-from proxy.session.answer_side import Advertise, AnswerSide
+from proxy.session.answer_side import AnswerSide
+from proxy.session.changes import Advertise
+from proxy.session.gates.fetch import FetchGate
+from proxy.session.gates.produce import ProduceGate
+from proxy.session.gates.requests import RequestGates
 from proxy.session.in_flight import InFlight
-from proxy.session.reasons import (
+from proxy.session.mute import Mute
+from proxy.session.request_side import MAX_IN_FLIGHT, RequestSide
+from proxy.session.rules import Rules
+from proxy.session.sender import Sender
+from proxy.session.states import (
     ANSWERING,
     BACKPRESSURE,
     CONNECTING,
@@ -22,18 +31,17 @@ from proxy.session.reasons import (
     FINISHED,
     HELD_UP,
     IN_LINE,
+    LOCAL,
     MIDWAY,
     THROTTLED,
     TURN,
     UNTAKEN,
+    Event,
+    end,
 )
-from proxy.session.request_side import MAX_IN_FLIGHT, RequestSide
-from proxy.session.rules import Rules
-from proxy.session.throttling import Alarm
 from proxy.session.waits import Waits, What
 from proxy.session.wires import BROKER, CLIENT, ClientWire, Wire, dropped
-from proxy.usage.meters import ListenerMeters, Meter
-from quotas.engine import Bound
+from proxy.usage.accounts import Account, Accounts
 from quotas.kinds import QuotaKind
 
 
@@ -46,13 +54,12 @@ class Session:
         "_client_blocked",
         "_in_flight",
         "_is_over",
-        "_mute_end_ms",
-        "_mute_handle",
-        "_mute_kind",
+        "_mute",
         "_on_closed",
         "_waits",
         "answers",
         "closed",
+        "gates",
         "peer",
         "requests",
         "rules",
@@ -67,7 +74,7 @@ class Session:
         on_closed: Callable[["Session"], None],
         *,
         sasl: SaslRules,
-        meters: ListenerMeters,
+        accounts: Accounts,
         peer: str,
         user: str,
         authenticated: bool,
@@ -80,17 +87,20 @@ class Session:
         self.closed = False
         self._is_over = False
         self._client_blocked = False
-        self._mute_kind = QuotaKind.PRODUCER_BYTE_RATE
-        self._mute_end_ms = 0
-        self._mute_handle: Alarm | None = None
+        self._mute = Mute(rules.throttling)
         self._waits = Waits(self)
         self._in_flight: InFlight = deque()
         self.sasl = SaslObserver(sasl, peer, self)
-        self.requests = RequestSide(self, self._in_flight, self._waits, meters, user)
-        self.answers = AnswerSide(self, self._in_flight, self._waits, self.requests, advertise)
+        sender = Sender(accounts, self._in_flight, user)
+        produces = ProduceGate(self, sender, self._in_flight, self._waits)
+        fetches = FetchGate(self, sender, self._in_flight, self._waits)
+        splitter = FrameSplitter(REQUEST_HEAD, rules.request_limit)
+        self.gates = RequestGates(self, self._in_flight, splitter, sender, produces, fetches)
+        self.requests = RequestSide(self, self._in_flight, splitter, self.gates)
+        self.answers = AnswerSide(self, self._in_flight, self.gates, self.requests, advertise)
         if not authenticated:
-            self.requests.restrict()
-        self.requests.stop(CONNECTING)
+            self.gates.restrict()
+        self.requests.stop(Event.MADE, CONNECTING)
 
     # ------------------------------------------------------------------------------------------------ connections
 
@@ -100,45 +110,51 @@ class Session:
         self.requests.connected(broker, broker_id)
         self.answers.connected(broker)
         now_ms = self.rules.clock()
-        self._go(CONNECTING, now_ms)
+        self._go(Event.CONNECTED, CONNECTING, now_ms)
         self.answered(now_ms)  # the client may have finished, or a drain begun, in the meantime
+
+    def broker_known(self, broker_id: int) -> None:
+        """Charge for the broker of that node id from now on."""
+        self.gates.set_broker(broker_id)
 
     def client_blocked(self, blocked: bool) -> None:
         """Take the client's back-pressure: while it reads no answers, none are made, and it is not read either."""
-        self._client_blocked = blocked
-        if self.closed:
+        if self.closed or blocked is self._client_blocked:
             return
+        self._client_blocked = blocked
         if blocked:
-            self.answers.stop(BACKPRESSURE)
-            self.requests.stop(UNTAKEN)
+            self.answers.stop(Event.CLIENT_FULL, UNTAKEN)
+            self.requests.stop(Event.CLIENT_FULL, UNTAKEN)
         else:
             now_ms = self.rules.clock()
-            self.answers.go(BACKPRESSURE)
-            self._go(UNTAKEN, now_ms)
+            self.answers.go(Event.CLIENT_READS, UNTAKEN)
+            self._go(Event.CLIENT_READS, UNTAKEN, now_ms)
             self.answered(now_ms)
 
     def broker_blocked(self, blocked: bool) -> None:
         """Take the broker's back-pressure: while it reads no requests, none are read from the client."""
-        if self.closed:
+        if self.closed or blocked is bool(self.requests.reasons & BACKPRESSURE):
             return
         if blocked:
-            self.requests.stop(BACKPRESSURE)
+            self.requests.stop(Event.BROKER_FULL, BACKPRESSURE)
         else:
-            self._go(BACKPRESSURE, self.rules.clock())
+            self._go(Event.BROKER_READS, BACKPRESSURE, self.rules.clock())
 
     def client_finished(self) -> None:
         """Take the client's half-close: what it asked for is still answered, then the pair is closed."""
+        if self.closed or self.finished:
+            return
         if self.requests.splitter.remaining:  # the request under way will never be complete
             self.close()
             return
-        self.requests.stop(FINISHED)
+        self.requests.stop(Event.HALF_CLOSED, FINISHED)
         now_ms = self.rules.clock()
         self._waits.client_finished(now_ms)
         self.answered(now_ms)
 
     def drain(self) -> None:
         """Take no further request; close when what is in flight has been answered."""
-        self.requests.stop(DRAINING)
+        self.requests.stop(Event.DRAIN, DRAINING)
         self.answered(self.rules.clock())
 
     def reject(self, side: str, error: ProtocolError) -> None:
@@ -153,7 +169,7 @@ class Session:
             return
         self.closed = True
         # The last resort of everything that fails elsewhere: each step is taken, whatever became of the one before.
-        contained("Session.close", self._forget_mute)
+        contained("Session.close", self._mute.forget)
         contained("Session.close", self._waits.leave, self.rules.clock())
         contained("Session.close", self.requests.leave)
         self.requests.write = self.answers.write = dropped
@@ -172,7 +188,7 @@ class Session:
         """Let go of the parts of a session that is closed: nothing is left but they and it, which know each other."""
         if self.closed and not self._is_over:
             self._is_over = True
-            del self.requests, self.answers, self.sasl, self._waits
+            del self.requests, self.answers, self.gates, self.sasl, self._waits
 
     def abort(self) -> None:
         """Cut both ends off, with what was still to be sent."""
@@ -204,7 +220,7 @@ class Session:
     @property
     def held(self) -> bool:
         """It is the proxy that makes the client wait: such a session is not idle."""
-        return bool(self.requests.reasons & (THROTTLED | IN_LINE | MIDWAY))
+        return bool(self.requests.reasons & (THROTTLED | IN_LINE | MIDWAY | LOCAL))
 
     @property
     def unread(self) -> bool:
@@ -219,9 +235,14 @@ class Session:
     # ------------------------------------------------------------------------------------------- authentication
 
     @property
+    def user(self) -> str:
+        """Whom requests are charged to from now on."""
+        return self.gates.sender.user
+
+    @property
     def authenticated(self) -> bool:
         """The client has proved who it is, as far as its listener demands that."""
-        return not self.requests.restricted
+        return not self.gates.restricted
 
     def overdue(self) -> None:
         """Close the connection of a client that has not authenticated itself in time."""
@@ -230,9 +251,9 @@ class Session:
 
     def identified(self, user: str) -> None:
         """Charge what follows to ``user`` (called by the observer of SASL)."""
-        self.requests.identify(user)
+        self.gates.identify(user)
         if self.sasl.authenticated:
-            self.requests.lift_restriction()
+            self.gates.lift_restriction()
 
     def read_tokens(self, raw: bool) -> None:
         """Read SASL tokens without headers from now on, or requests again (called likewise)."""
@@ -241,7 +262,7 @@ class Session:
 
     # --------------------------------------------------------------------------------------------------- throttles
 
-    def throttle(self, bound: Bound, meter: Meter, throttle_ms: int, now_ms: int) -> int:
+    def throttle(self, account: Account, kind: QuotaKind, throttle_ms: int, now_ms: int) -> int:
         """Let the counter owe what the engine computed, and mute for it; returns what the client is to be told.
 
         That is when its next request could go: after those that wait already. A ceiling and a deadline for a
@@ -249,33 +270,31 @@ class Session:
         transaction traffic is not muted: its next Produce or Fetch waits by itself.
         """
         throttling = self.rules.throttling
+        bound = account.bound(kind)
         counter = bound.live
         counter.owe(throttle_ms, now_ms)
         throttle_ms = throttling.allow(counter.owed_ms(now_ms))
         throttling.note(bound, throttle_ms)
-        meter.note_throttle(bound.kind, throttle_ms, now_ms)
+        account.meter.note_throttle(kind, throttle_ms, now_ms)
         room_ms = max(self.sasl.deadline_ms - now_ms, 0)
         told_ms = min(throttling.allow(throttle_ms + counter.waiting_ms), room_ms)
-        if told_ms > 0 and not self.requests.coordinates:
+        if told_ms > 0 and not self.gates.coordinates:
             end_ms = now_ms + min(throttle_ms, room_ms)
-            if self._mute_handle is None or end_ms > self._mute_end_ms:
-                self._forget_mute()
-                self._mute_kind, self._mute_end_ms = bound.kind, end_ms
-                self._mute_handle = throttling.mute(bound.kind, self, end_ms)
+            if self._mute.lengthen(self, kind, end_ms):
                 self._client.bound_receive_buffer()
-                self.requests.stop(THROTTLED | ANSWERING)
+                self.requests.stop(Event.THROTTLE, THROTTLED | ANSWERING)
         return told_ms
 
     def throttle_over(self, now_ms: int) -> None:
         """Send what was held back and read again (called by the delay queue)."""
-        self._mute_handle = None
-        self.requests.reasons &= ~THROTTLED
+        self._mute.ended()
+        self.requests.reasons = end(Event.THROTTLE_OVER, self.requests.reasons, THROTTLED)
         try:
             self.answers.release(now_ms)
         except ProtocolError as error:
             self.reject(BROKER, error)
-        if self._mute_handle is None:  # what was held back may have muted anew
-            self._go(THROTTLED, now_ms)
+        if not self._mute.is_on:  # what was held back may have muted anew
+            self._go_on(now_ms)
         self.answered(now_ms)
 
     def turn(self, what: int, now_ms: int) -> None:
@@ -286,13 +305,22 @@ class Session:
             except ProtocolError as error:
                 self.reject(BROKER, error)
         else:
-            self._go(MIDWAY if what == What.BODY else IN_LINE, now_ms)
+            self._go(Event.ADMITTED, MIDWAY if what == What.BODY else IN_LINE, now_ms)
+        self.answered(now_ms)
+
+    def answer_locally(self, answer: bytes) -> None:
+        """Send the answer of the proxy's own that was still to come, and go on behind it."""
+        if self.closed:
+            return
+        self.gates.write_local(answer)
+        now_ms = self.rules.clock()
+        self._go(Event.LOCALLY_ANSWERED, LOCAL, now_ms)
         self.answered(now_ms)
 
     def answer_empty(self, throttle_ms: int, now_ms: int) -> None:
         """Answer the Fetch that waits as a broker answers one over its quota: with nothing."""
         self._client.write(self.requests.answer_empty(throttle_ms))
-        self._go(IN_LINE, now_ms)
+        self._go(Event.ADMITTED, IN_LINE, now_ms)
         self.answered(now_ms)
 
     def answered(self, now_ms: int) -> None:
@@ -301,13 +329,13 @@ class Session:
         if self.closed or self._client_blocked:
             return
         if requests.reasons & CROWDED and len(self._in_flight) <= MAX_IN_FLIGHT // 2:
-            self._go(CROWDED, now_ms)
+            self._go(Event.ROOM, CROWDED, now_ms)
         if requests.reasons & ANSWERING and not requests.reasons & THROTTLED and self.answers.idle:
-            self._go(ANSWERING, now_ms)
+            self._go(Event.ANSWERED, ANSWERING, now_ms)
         if not self.answers.idle or self.closed:
             return
         if requests.reasons & DRAINING:
-            if not requests.splitter.remaining:
+            if not requests.splitter.remaining and not requests.reasons & LOCAL:
                 self.close()
         elif requests.reasons & FINISHED and not requests.reasons & HELD_UP:
             self.close()
@@ -318,7 +346,7 @@ class Session:
 
     def _take_turn(self) -> None:
         now_ms = self.rules.clock()
-        self._go(TURN, now_ms)
+        self._go(Event.NEXT, TURN, now_ms)
         self.answered(now_ms)
 
     def next_slice(self) -> None:
@@ -333,15 +361,15 @@ class Session:
         except ProtocolError as error:
             self.reject(BROKER, error)
 
-    def _go(self, reasons: int, now_ms: int) -> None:
+    def _go(self, event: Event, reasons: int, now_ms: int) -> None:
+        if not self.closed:
+            self.requests.reasons = end(event, self.requests.reasons, reasons)
+            self._go_on(now_ms)
+
+    def _go_on(self, now_ms: int) -> None:
         if self.closed:
             return
         try:
-            self.requests.go(reasons, now_ms)
+            self.requests.go_on(now_ms)
         except ProtocolError as error:
             self.reject(CLIENT, error)
-
-    def _forget_mute(self) -> None:
-        if self._mute_handle is not None:
-            self.rules.throttling.unmute(self._mute_kind, self._mute_handle)
-            self._mute_handle = None

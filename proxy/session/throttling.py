@@ -7,7 +7,7 @@ from typing import Protocol
 import structlog
 
 from proxy.runtime.faults import contained
-from proxy.usage.meters import Meter
+from proxy.usage.accounts import Account
 from quotas.delay_queue import DelayQueue, Handle
 from quotas.engine import Bound
 from quotas.imagined import Imagined
@@ -71,7 +71,7 @@ class Throttling:
         self._lines: dict[Line, Alarm] = {}
         """The lines in which somebody waits."""
         self._waiting: Counter[QuotaKind] = Counter()
-        self._imagined: dict[Bound, Imagined[Meter]] = {}
+        self._imagined: dict[Bound, Imagined[Account]] = {}
         """In shadow: what would become of each counter with a limit."""
         self.answered_empty = 0
         """Fetches that were answered with nothing."""
@@ -88,22 +88,22 @@ class Throttling:
 
     # ------------------------------------------------------------------------------------------------ shadow
 
-    def imagine(self, bound: Bound, meter: Meter, size: int, now_ms: int) -> None:
-        """Count in shadow what would have become of ``size`` bytes charged to ``bound``."""
-        bound = bound.live
+    def imagine(self, account: Account, kind: QuotaKind, size: int, now_ms: int) -> None:
+        """Count in shadow what would have become of ``size`` bytes charged to ``account``."""
+        bound = account.bound(kind).live
         if bound.limit is None or self._mode != "shadow":
             return
         imagined = self._imagined.get(bound)
         if imagined is None:
             imagined = self._imagined[bound] = Imagined(bound.window, bound.limit)
         imagined.limit(bound.limit)
-        imagined.arrive(size, meter, now_ms)
+        imagined.arrive(size, account, now_ms)
         self._settle(bound, imagined, now_ms)
 
-    def _settle(self, bound: Bound, imagined: Imagined[Meter], now_ms: int) -> None:
-        for meter, throttle_ms, at_ms in imagined.settle(now_ms):
+    def _settle(self, bound: Bound, imagined: Imagined[Account], now_ms: int) -> None:
+        for account, throttle_ms, at_ms in imagined.settle(now_ms):
             self.note(bound, throttle_ms)
-            meter.note_throttle(bound.kind, throttle_ms, now_ms, at_ms)
+            account.live_meter.note_throttle(bound.kind, throttle_ms, now_ms, at_ms)
 
     # ------------------------------------------------------------------------------------------------- mutes
 

@@ -6,6 +6,7 @@ and what it takes stays owed.
 """
 
 from enum import IntEnum
+from typing import Final
 
 from protocol.errors import Cause, ProtocolError
 from proxy.runtime.clock import NEVER_MS
@@ -13,8 +14,9 @@ from proxy.runtime.faults import contained
 from proxy.session.pair import Pair
 from proxy.session.throttling import Alarm, Throttling
 from proxy.session.wires import CLIENT
-from proxy.usage.meters import Meter
+from proxy.usage.accounts import Account
 from quotas.engine import Bound
+from quotas.kinds import QuotaKind
 from quotas.line import Place
 
 LENIENCE_MS = 4000
@@ -40,14 +42,21 @@ class What(IntEnum):
     ANSWER = 4
 
 
+_KINDS: Final = {
+    What.REQUEST: QuotaKind.PRODUCER_BYTE_RATE,
+    What.FETCH: QuotaKind.CONSUMER_BYTE_RATE,
+    What.BODY: QuotaKind.PRODUCER_BYTE_RATE,
+}
+
+
 class Waits:
     """The turns of one session. One thing of it waits at a time for each side."""
 
     __slots__ = (
+        "_account",
         "_alarm",
         "_bound",
         "_kept",
-        "_meter",
         "_pair",
         "_place",
         "_shares",
@@ -60,7 +69,7 @@ class Waits:
         self._pair = pair
         self.what = What.NOTHING
         self._bound: Bound | None = None
-        self._meter: Meter | None = None
+        self._account: Account | None = None
         self._place: Place | None = None
         self._kept: Place | None = None
         self._alarm: Alarm | None = None
@@ -76,7 +85,7 @@ class Waits:
 
     # ----------------------------------------------------------------------------------------------- asking
 
-    def ask(self, what: What, bound: Bound, meter: Meter, cost: float, now_ms: int) -> bool:
+    def ask(self, what: What, account: Account, cost: float, now_ms: int) -> bool:
         """Whether ``what`` may go now; if not it waits, and the session is told when its turn has come.
 
         ``cost`` is what it will be charged, as far as that has come: others are told to wait for it.
@@ -84,10 +93,10 @@ class Waits:
         if self._turn:
             self._turn = False
             return True
-        bound = bound.live
+        bound = account.bound(_KINDS[what]).live
         if not bound.line and bound.may_go(now_ms) <= now_ms:
             return True
-        self._wait(what, bound, meter, cost, now_ms)
+        self._wait(what, account, bound, cost, now_ms)
         return False
 
     def grant_whole(self, bound: Bound, asked_bytes: int, now_ms: int) -> bool:
@@ -106,16 +115,14 @@ class Waits:
             self._share(bound)
         return bound.fetches.grant(self, asked_bytes, now_ms)
 
-    def may_answer(self, bound: Bound, meter: Meter, size: int, now_ms: int) -> bool:
+    def may_answer(self, account: Account, bound: Bound, size: int, now_ms: int) -> bool:
         """Whether an answer may be charged and passed on. One larger than what was set aside waits like a request."""
-        if bound.limit is None or not self._pair.rules.throttling.enforces:
-            return True
         bound = bound.live
         fetches = bound.fetches
         if not fetches.covered(self, size):
             if not self._turn and bound.owed_ms(now_ms):
                 fetches.forget(self)
-                self._wait(What.ANSWER, bound, meter, size, now_ms)
+                self._wait(What.ANSWER, account, bound, size, now_ms)
                 return False
             fetches.answered(self, size)
         self._turn = False
@@ -123,19 +130,19 @@ class Waits:
             self._throttling.alarm(bound.line, now_ms)
         return True
 
-    def _wait(self, what: What, bound: Bound, meter: Meter, cost: float, now_ms: int) -> None:
+    def _wait(self, what: What, account: Account, bound: Bound, cost: float, now_ms: int) -> None:
         throttling = self._throttling
         bound.shut = True
         self.what = what
         self._bound = bound
-        self._meter = meter
+        self._account = account
         self._since_ms = now_ms
         self._place = throttling.line_of(bound).join(self, cost, now_ms, self._kept)
         self._kept = None
         if what is not What.ANSWER:
             self._pair.client.bound_receive_buffer()  # what the client sends behind it waits with the client
         throttling.note_wait(bound)
-        meter.note_wait(bound.kind, 1, now_ms)
+        account.meter.note_wait(bound.kind, 1, now_ms)
         latest_ms = self._latest_ms()
         if latest_ms < NEVER_MS:
             self._alarm = throttling.wake(self, max(latest_ms, now_ms))
@@ -214,16 +221,16 @@ class Waits:
         self._turn = False  # one that is not taken at once is lost: what else holds the session may last
 
     def _end(self, now_ms: int, *, keep: bool = False) -> Place | None:
-        place, bound, meter = self._place, self._bound, self._meter
+        place, bound, account = self._place, self._bound, self._account
         self.what = What.NOTHING
-        self._place = self._bound = self._meter = None
+        self._place = self._bound = self._account = None
         if self._alarm is not None:
             self._throttling.unwake(self._alarm)
             self._alarm = None
-        if bound is not None and meter is not None:
+        if bound is not None and account is not None:
             waited_ms = now_ms - self._since_ms
             self._throttling.note_waited(bound, waited_ms)
-            meter.note_wait(bound.kind, -1, now_ms, waited_ms)
+            account.meter.note_wait(bound.kind, -1, now_ms, waited_ms)
         if place is not None:
             place.line.leave(place, now_ms, keep=keep)
         return place

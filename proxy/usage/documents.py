@@ -1,14 +1,14 @@
 """Usage records as they are shipped: documents of column arrays, numbered (docs/usage-records.md)."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
 
 import orjson
 
-from proxy.usage.records import COLUMNS, Row
+from proxy.usage.records import Columns
 from quotas.rate import Window
 
 VERSION: Final = 1
@@ -34,7 +34,7 @@ class Origin:
 
 
 class Documents:
-    """Makes documents of rows. ``dropped()`` says how many (documents, rows) were lost."""
+    """Makes documents of columns. ``dropped()`` says how many (documents, rows) were lost."""
 
     def __init__(self, origin: Origin, dropped: Callable[[], tuple[int, int]]) -> None:
         self.boot = str(uuid4())
@@ -42,7 +42,7 @@ class Documents:
         self._dropped = dropped
         self._seq = 0
 
-    def document(self, rows: Sequence[Row], begin_ms: int, interval_ms: int) -> Document:
+    def document(self, columns: Columns, begin_ms: int, interval_ms: int) -> Document:
         """Return the next document: what was counted in the interval that began at ``begin_ms`` (Unix time)."""
         origin = self._origin
         dropped_documents, dropped_rows = self._dropped()
@@ -61,9 +61,9 @@ class Documents:
             "sample_ms": origin.window.size_ms,
             "dropped_documents": dropped_documents,
             "dropped_rows": dropped_rows,
-            "rows": dict(zip(COLUMNS, zip(*rows, strict=True), strict=True)),
+            "rows": columns,
         }
-        return Document(seq, len(rows), _encoded(document))
+        return Document(seq, len(columns["listener"]), _encoded(document))
 
 
 def _encoded(document: dict[str, object]) -> bytes:

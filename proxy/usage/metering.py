@@ -8,8 +8,9 @@ from config.usage import Usage
 from proxy.runtime.clock import now_ms
 from proxy.runtime.slices import in_slices
 from proxy.runtime.tasks import every
-from proxy.usage.meters import ListenerMeters, Meters, Traffic
-from proxy.usage.records import Recorder, Row
+from proxy.usage.accounts import Accounts
+from proxy.usage.meters import Meters, Traffic
+from proxy.usage.records import Columns, Recorder
 from quotas.engine import Engine
 
 _MAX_CLIENTS: Final = 10_000
@@ -18,30 +19,31 @@ _SWEEP_EVERY_S: Final = 10.0
 
 
 class Metering:
-    """Meters for the listeners; without ``usage`` they are for metrics."""
+    """Accounts for the listeners; without ``usage`` they are for metrics."""
 
     def __init__(self, usage: Usage | None, engine: Engine) -> None:
         self._taken = usage is not None
+        self._engine = engine
         self._meters = Meters(usage.max_clients if usage is not None else _MAX_CLIENTS)
-        self._listeners: list[tuple[str, ListenerMeters]] = []
+        self._listeners: list[tuple[str, Accounts]] = []
         self._recorder = Recorder(self._meters, self._listeners, engine)
 
-    def meters_of(self, listener: str) -> ListenerMeters:
-        """Return the meters of a listener's clients."""
-        meters = ListenerMeters(self._meters, listener)
-        self._listeners.append((listener, meters))
-        return meters
+    def accounts_of(self, listener: str) -> Accounts:
+        """Return the accounts of a listener's clients."""
+        accounts = Accounts(self._meters, self._engine, listener)
+        self._listeners.append((listener, accounts))
+        return accounts
 
     def watch(self) -> None:
         """Forget clients that are gone, where nobody takes records."""
         if not self._taken:
             every(_SWEEP_EVERY_S, self._sweep, "forget clients that are gone")
 
-    async def take_usage(self) -> AsyncIterator[list[Row]]:
-        """Yield the rows of usage records since this was called last, a document's at a time."""
-        for rows in self._recorder.take(now_ms()):
-            if rows is not None:
-                yield rows
+    async def take_usage(self) -> AsyncIterator[Columns]:
+        """Yield what usage records say since this was called last, a document's at a time."""
+        for columns in self._recorder.take(now_ms()):
+            if columns is not None:
+                yield columns
             await asyncio.sleep(0)
 
     async def take_traffic(self) -> list[tuple[str, str, Traffic]]:

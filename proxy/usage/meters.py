@@ -5,17 +5,12 @@ when it is taken (docs/usage-records.md).
 """
 
 from collections.abc import Iterable, Iterator
-from secrets import token_bytes
-from sys import getrefcount
 from typing import Final, NamedTuple
 
-from proxy.usage.throttles import Throttles
+from proxy.usage.by_kind import NO_THROTTLES, NOTHING_FURTHER, ByKind, Further, Use
 from quotas.counted import FOLDED
 from quotas.kinds import QuotaKind
 from quotas.names import OTHER, Room
-
-NOBODY: Final = token_bytes(16)
-"""A client-id as no request has it: its length says more than stands there."""
 
 
 class MeterKey(NamedTuple):
@@ -42,9 +37,7 @@ _NO_TRAFFIC: Final = Traffic()
 
 
 Limits = tuple[float | None, str | None, float | None, str | None]
-"""producer_byte_rate and the rule that set it, consumer_byte_rate and its rule."""
-
-_NO_THROTTLES: Final[tuple[int, ...]] = (0, 0, 0, 0, 0, 0)
+"""Of the first of ``by_kind.BY_HAND`` and the rule that set it, of the second and its rule."""
 
 
 class Meter:
@@ -54,13 +47,14 @@ class Meter:
     """
 
     __slots__ = (
+        "by_kind",
         "bytes_out",
         "connections",
         "connections_opened",
         "fetch_bytes",
         "fetch_requests",
-        "fetch_throttles",
         "generation",
+        "holders",
         "key",
         "limits",
         "name_bytes",
@@ -68,7 +62,6 @@ class Meter:
         "other_requests",
         "produce_bytes",
         "produce_requests",
-        "produce_throttles",
         "request_time_ms",
         "unshown_in",
         "unshown_out",
@@ -91,38 +84,34 @@ class Meter:
         self.request_time_ms = 0
         self.connections = 0
         self.connections_opened = 0
-        self.produce_throttles: Throttles | None = None
-        self.fetch_throttles: Throttles | None = None
+        self.by_kind: ByKind | None = None
+        """Throttles of any kind, and whatever else there is of kinds without an attribute here; mostly nothing."""
         self.limits: Limits = (None, None, None, None)
         """In force when the engine had that generation."""
         self.name_bytes = 0
         """The most that the names in a row take, those of the rules included."""
         self.generation = -1
+        self.holders = 0
+        """Accounts on whose behalf something may still be counted here."""
         self.unshown_in = self.unshown_out = self.unshown_requests = 0
         """What ``take_traffic`` has to return beyond what stands above; below 0 where it has returned that already."""
 
     def note_throttle(self, kind: QuotaKind, throttle_ms: int, now_ms: int, at_ms: int | None = None) -> None:
         """Count a throttle given to a request of this client; ``at_ms`` is when it began, if not now."""
-        throttles = self._throttles(kind)
-        if throttles is not None:
-            throttles.note(throttle_ms, now_ms, at_ms)
+        self._by_kind().throttles_of(kind).note(throttle_ms, now_ms, at_ms)
 
     def note_wait(self, kind: QuotaKind, change: int, now_ms: int, waited_ms: int = 0) -> None:
         """Take note that one more request of this client waits for its turn, or one fewer that has waited so long."""
-        throttles = self._throttles(kind)
-        if throttles is not None:
-            throttles.wait(change, now_ms, waited_ms)
+        self._by_kind().throttles_of(kind).wait(change, now_ms, waited_ms)
 
-    def _throttles(self, kind: QuotaKind) -> Throttles | None:
-        if kind is QuotaKind.PRODUCER_BYTE_RATE:
-            if self.produce_throttles is None:
-                self.produce_throttles = Throttles()
-            return self.produce_throttles
-        if kind is QuotaKind.CONSUMER_BYTE_RATE:
-            if self.fetch_throttles is None:
-                self.fetch_throttles = Throttles()
-            return self.fetch_throttles
-        return None
+    def use_of(self, kind: QuotaKind) -> Use:
+        """Return where charges of a kind that has no attribute here are counted: always the same."""
+        return self._by_kind().use_of(kind)
+
+    def _by_kind(self) -> ByKind:
+        if self.by_kind is None:
+            self.by_kind = ByKind()
+        return self.by_kind
 
     @property
     def active(self) -> bool:
@@ -133,8 +122,7 @@ class Meter:
             or self.bytes_out
             or self.other_bytes
             or self.connections_opened
-            or self.produce_throttles is not None
-            or self.fetch_throttles is not None
+            or (self.by_kind is not None and self.by_kind.active)
         )
 
     def take_traffic(self) -> Traffic:
@@ -145,9 +133,8 @@ class Meter:
         self.unshown_in, self.unshown_out, self.unshown_requests = -bytes_in, -self.bytes_out, -requests
         return grown
 
-    def take(self, now_ms: int) -> tuple[object, ...]:
-        """Return a row in the order of ``usage_records.COLUMNS``, and count from zero again."""
-        produce, fetch = self.produce_throttles, self.fetch_throttles
+    def take(self, now_ms: int) -> tuple[tuple[object, ...], Further]:
+        """Return a row in the order of ``usage_records.COLUMNS`` and what else there is, and count from zero again."""
         listener, broker, user, client_id = self.key
         bytes_in = self.produce_bytes + 4 * self.produce_requests + self.other_bytes
         requests = self.produce_requests + self.other_requests
@@ -176,22 +163,14 @@ class Meter:
             fetch_limit,
             fetch_rule,
         )
-        throttles = _NO_THROTTLES
-        if produce is not None or fetch is not None:
-            throttles = self._take_throttles(now_ms)
+        throttles, further = NO_THROTTLES, NOTHING_FURTHER
+        if self.by_kind is not None:
+            throttles, further = self.by_kind.take(now_ms)
+            if not (self.by_kind.throttles or self.by_kind.uses):
+                self.by_kind = None
         self.produce_requests = self.produce_bytes = self.fetch_requests = self.fetch_bytes = 0
         self.other_requests = self.other_bytes = self.bytes_out = self.request_time_ms = self.connections_opened = 0
-        return row + throttles
-
-    def _take_throttles(self, now_ms: int) -> tuple[int, ...]:
-        produce, fetch = self.produce_throttles, self.fetch_throttles
-        taken: tuple[int, ...] = (0, 0, 0) if produce is None else produce.take(now_ms)
-        taken += (0, 0, 0) if fetch is None else fetch.take(now_ms)
-        if produce is not None and produce.over(now_ms):
-            self.produce_throttles = None
-        if fetch is not None and fetch.over(now_ms):
-            self.fetch_throttles = None
-        return taken
+        return row + throttles, further
 
 
 MAX_GONE: Final = 10_000
@@ -233,13 +212,13 @@ class Meters:
         return self._meters[key]
 
     def drop_unused(self, keys: Iterable[MeterKey]) -> None:
-        """Of these meters, forget those that nobody else refers to: nothing can be counted on them any more.
+        """Of these meters, forget those of which no account is held: nothing can be counted on them any more.
 
-        No count of connections says as much: a client-id that a connection has left for another may come back, and
-        its answers may still be under way.
+        No count of connections says as much: of a client-id that a connection has left for another, answers may still
+        be under way.
         """
         for key in keys:
-            if _references(self._meters, key) <= _UNUSED:
+            if not self._meters[key].holders:
                 self._let_go(self._meters.pop(key))
                 self._names.give_back(key.user, key.client_id)
 
@@ -274,30 +253,3 @@ class Meters:
             else:
                 self.drop_unused((key,))
             yield None
-
-
-def _references(meters: dict[MeterKey, Meter], key: MeterKey) -> int:
-    return getrefcount(meters[key])
-
-
-_NO_KEY: Final = MeterKey("", -1, "", "")
-_UNUSED: Final = _references({_NO_KEY: Meter(_NO_KEY)}, _NO_KEY)
-"""References to a meter that only ``Meters`` holds, as this interpreter counts them."""
-
-
-class ListenerMeters:
-    """The meters of one listener's clients."""
-
-    __slots__ = ("_listener", "_meters", "nobody", "refused")
-
-    def __init__(self, meters: Meters, listener: str) -> None:
-        self._meters = meters
-        self._listener = listener
-        self.nobody = Meter(MeterKey(listener, -1, "", ""))
-        """Of connections whose client is not known yet, or has not proved who it is."""
-        self.refused = 0
-        """Connections refused since the last record, before anything was known of their clients."""
-
-    def find(self, broker: int, user: str, client_id: str) -> Meter:
-        """Return the meter of a client."""
-        return self._meters.find(MeterKey(self._listener, broker, user, client_id))

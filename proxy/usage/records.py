@@ -1,13 +1,15 @@
-"""Usage records: what the meters counted, as rows (docs/usage-records.md)."""
+"""Usage records: what the meters counted, as columns (docs/usage-records.md)."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-from proxy.usage.meters import ListenerMeters, Meter, MeterKey, Meters
-from quotas.engine import Engine
+from proxy.usage.accounts import Accounts
+from proxy.usage.by_kind import BY_HAND, NOTHING, Further
+from proxy.usage.meters import Meter, MeterKey, Meters
+from quotas.engine import RATE_KINDS, Engine
 from quotas.entities import Entity
-from quotas.kinds import QuotaKind
+from quotas.kinds import METERED, QuotaKind
 
 MAX_ROWS: Final = 1000
 """Rows of one document."""
@@ -20,20 +22,24 @@ SLICE: Final = 100
 COLUMNS: Final = (
     *("listener", "broker", "user", "client_id", "bytes_in", "bytes_out", "requests", "request_time_ms"),
     *("connections", "connections_opened", "connections_refused"),
-    *("produce_bytes", "produce_requests", "produce_limit", "produce_rule"),
-    *("fetch_bytes", "fetch_requests", "fetch_limit", "fetch_rule"),
-    *("produce_throttled", "produce_throttle_ms", "produce_muted_ms"),
-    *("fetch_throttled", "fetch_throttle_ms", "fetch_muted_ms"),
+    *(name for kind in BY_HAND for name in kind.row.columns[:4]),
+    *(name for kind in BY_HAND for name in kind.row.columns[4:]),
 )
+"""Of every document. Behind them come those of each further kind of which any of its rows has something to say."""
 _REFUSED: Final = COLUMNS.index("connections_refused")
+_NULL: Final = [COLUMNS.index(name) for kind in BY_HAND for name in (kind.row.columns.limit, kind.row.columns.rule)]
+"""What a row without a client has no value of."""
+_FURTHER_LIMITS: Final = tuple(kind for kind in METERED if kind in RATE_KINDS and kind not in BY_HAND)
 
 Row = Sequence[object]
+Columns = dict[str, Row]
+"""Rows, by the names of their columns."""
 
 
 class Recorder:
     """Takes what was used, one interval after the other."""
 
-    def __init__(self, meters: Meters, listeners: Sequence[tuple[str, ListenerMeters]], engine: Engine) -> None:
+    def __init__(self, meters: Meters, listeners: Sequence[tuple[str, Accounts]], engine: Engine) -> None:
         self._meters = meters
         self._listeners = listeners
         self._engine = engine
@@ -41,8 +47,8 @@ class Recorder:
         """How rules are described, as of one generation of the engine."""
         self._rules_generation = -1
 
-    def take(self, now_ms: int) -> Iterator[list[Row] | None]:
-        """Yield the rows of an interval that ends now, as many as one document may have; None: let others have a turn.
+    def take(self, now_ms: int) -> Iterator[Columns | None]:
+        """Yield what an interval had that ends now, a document's at a time; None: let others have a turn.
 
         ``now_ms`` is on the clock of the sessions. What is counted while this runs belongs to the next interval
         where its meter has been taken already.
@@ -58,12 +64,12 @@ class Recorder:
                 if not self._take(key, now_ms, page):
                     idle.append(key)
                 elif page.full:
-                    yield page.rows
+                    yield page.columns()
                     page = _Page([])
             self._meters.drop_unused(idle)
             yield None
         if page.rows:
-            yield page.rows
+            yield page.columns()
 
     def _take(self, key: MeterKey, now_ms: int, page: "_Page") -> bool:
         """Put what was counted on a meter on the page; False if that is nothing."""
@@ -72,7 +78,8 @@ class Recorder:
             return False
         if meter.generation != self._engine.generation:
             self._look_up_limits(meter)
-        page.rows.append(meter.take(now_ms))
+        row, further = meter.take(now_ms)
+        page.add(row, further)
         page.name_bytes += meter.name_bytes
         return True
 
@@ -82,24 +89,30 @@ class Recorder:
                 row: list[object] = [0] * len(COLUMNS)
                 row[:4] = name, -1, None, None
                 row[_REFUSED] = listener.refused
-                for column in ("produce_limit", "produce_rule", "fetch_limit", "fetch_rule"):
-                    row[COLUMNS.index(column)] = None
+                for column in _NULL:
+                    row[column] = None
                 listener.refused = 0
                 yield row
 
     def _look_up_limits(self, meter: Meter) -> None:
         meter.generation = self._engine.generation
-        produce_limit, produce_entity = self._limit_of(meter, QuotaKind.PRODUCER_BYTE_RATE)
-        fetch_limit, fetch_entity = self._limit_of(meter, QuotaKind.CONSUMER_BYTE_RATE)
-        meter.limits = (produce_limit, self._rule(produce_entity), fetch_limit, self._rule(fetch_entity))
-        meter.name_bytes = sum(_json_bytes(name) for name in (*meter.key, *meter.limits) if isinstance(name, str))
+        produce, fetch = BY_HAND
+        meter.limits = (*self._limit_of(meter, produce), *self._limit_of(meter, fetch))
+        names = [*meter.key, *meter.limits]
+        for kind in _FURTHER_LIMITS:
+            limit, rule = self._limit_of(meter, kind)
+            if limit is not None or (meter.by_kind is not None and kind in meter.by_kind.uses):
+                use = meter.use_of(kind)
+                use.limit, use.rule = limit, rule
+                names.append(rule)
+        meter.name_bytes = sum(_json_bytes(name) for name in names if isinstance(name, str))
 
-    def _limit_of(self, meter: Meter, kind: QuotaKind) -> tuple[float | None, Entity | None]:
-        return self._engine.limit_of(meter.key.user, meter.key.client_id, kind)
+    def _limit_of(self, meter: Meter, kind: QuotaKind) -> tuple[float | None, str | None]:
+        """Return the limit in force and the rule that set it."""
+        limit, entity = self._engine.limit_of(meter.key.user, meter.key.client_id, kind)
+        return limit, None if entity is None else self._rule(entity)
 
-    def _rule(self, entity: Entity | None) -> str | None:
-        if entity is None:
-            return None
+    def _rule(self, entity: Entity) -> str:
         rule = self._rules.get(entity)
         if rule is None:
             rule = self._rules[entity] = entity.describe()
@@ -109,11 +122,28 @@ class Recorder:
 class _Page:
     """The rows of one document to be."""
 
-    __slots__ = ("name_bytes", "rows")
+    __slots__ = ("_further", "name_bytes", "rows")
 
     def __init__(self, rows: list[Row]) -> None:
         self.rows = rows
         self.name_bytes = 0
+        self._further: dict[QuotaKind, dict[int, Row]] = {}
+        """Of each further kind by the number of the row."""
+
+    def add(self, row: Row, further: Further) -> None:
+        """Put a row on it, and what it has of further kinds."""
+        for kind, figures in further.items():
+            self._further.setdefault(kind, {})[len(self.rows)] = figures
+        self.rows.append(row)
+
+    def columns(self) -> Columns:
+        """Return the columns by name."""
+        columns: Columns = dict(zip(COLUMNS, zip(*self.rows, strict=True), strict=True))
+        for kind in (kind for kind in QuotaKind if kind in self._further):
+            of_kind = self._further[kind]
+            figures = (of_kind.get(number, NOTHING) for number in range(len(self.rows)))
+            columns.update(zip(kind.row.columns, zip(*figures, strict=True), strict=True))
+        return columns
 
     @property
     def full(self) -> bool:

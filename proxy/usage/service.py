@@ -8,12 +8,12 @@ from config.settings import Settings
 from config.usage import Usage
 from proxy.usage.documents import Document, Documents, Origin
 from proxy.usage.files import FileSink
-from proxy.usage.records import Row
+from proxy.usage.records import Columns
 from proxy.usage.shipping import Shipper, Shipping, Sink
 from proxy.usage.topic_login import Brokers
 from quotas.rate import Window
 
-TakeUsage = Callable[[], AsyncIterator[list[Row]]]
+TakeUsage = Callable[[], AsyncIterator[Columns]]
 """Yields the rows since it was called last (``Metering.take_usage``)."""
 
 
@@ -36,8 +36,8 @@ class UsageService:
         documents = Documents(Origin(settings.cluster.name, instance, settings.quotas.mode, window), self._dropped)
 
         async def take(begin_ms: int, interval_ms: int) -> AsyncIterator[Document]:
-            async for rows in self._take_usage():
-                yield documents.document(rows, begin_ms, interval_ms)
+            async for columns in self._take_usage():
+                yield documents.document(columns, begin_ms, interval_ms)
 
         self._shipper = Shipper(
             take,

@@ -7,20 +7,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from quotas.entities import Default, Entity
-from quotas.kinds import QuotaKind
+from quotas.kinds import QuotaKind, Whose, Written
 
 Limits = Mapping[QuotaKind, float | None]
 """What an entity is given; None: no limit of that kind any more."""
 
 _DIMENSIONS: Final = ("user", "client-id", "ip")
-_OF_IP: Final = (QuotaKind.CONNECTION_CREATION_RATE,)
-_OF_CLIENT: Final = tuple(kind for kind in QuotaKind if kind not in _OF_IP)
-# The most of the kinds that are whole numbers to Kafka, LONG and INT (QuotaConfig); the others are DOUBLE.
-_WHOLE: Final = {
-    QuotaKind.PRODUCER_BYTE_RATE: 2**63 - 1,
-    QuotaKind.CONSUMER_BYTE_RATE: 2**63 - 1,
-    QuotaKind.CONNECTION_CREATION_RATE: 2**31 - 1,
-}
+_KINDS: Final = {whose: {kind.value: kind for kind in QuotaKind if kind.row.whose is whose} for whose in Whose}
 _EPSILON: Final = 1e-6
 """How much above a whole number is one (ClientQuotaControlManager)."""
 
@@ -89,7 +82,7 @@ def check(change: Change) -> tuple[Entity, Limits] | Refusal:
     entity = _entity(change.entity)
     if isinstance(entity, Refusal):
         return entity
-    known = {kind.value: kind for kind in (_OF_CLIENT if entity.ip is None else _OF_IP)}
+    known = _KINDS[Whose.CLIENT if entity.ip is None else Whose.IP]
     limits: dict[QuotaKind, float | None] = {}
     for key, limit in change.ops:
         kind = known.get(key)
@@ -144,8 +137,8 @@ def _is_text(name: str) -> bool:
 def _limit(kind: QuotaKind, limit: float) -> float | Refusal:
     if math.isnan(limit):
         return Refusal(kind.value, "is not a number", "write a number above 0")
-    most = _WHOLE.get(kind)
-    if most is not None:
+    if kind.row.written is not Written.NUMBER:  # LONG and INT to Kafka, and not DOUBLE
+        most = kind.row.written.value
         if limit > float(most):  # as Java compares: 2^63 is not too large
             return Refusal(kind.value, f"{limit:.17g} is too large", f"the most is {most}")
         if math.fmod(limit, 1) > _EPSILON:

@@ -9,13 +9,12 @@ from typing import Final
 
 from config.problems import NO_VARIABLES, InvalidValue, holds_a_variable
 from quotas.entities import ANONYMOUS, Default, Entity
-from quotas.kinds import QuotaKind
+from quotas.kinds import BYTES, QuotaKind
 
 BATCH_BYTES: Final = 16 * 1024
 """The default of a producer's ``batch.size``."""
 _ALLOWANCE_S: Final = 10
 """How much of a byte rate may be used at once: ten of the eleven samples of a second (docs/quotas.md)."""
-_BYTE_RATES: Final = frozenset((QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE))
 _MAX_SHOWN: Final = 100
 
 _FOR_ALL: Final = "write {default: true} for all that have no quota of their own"
@@ -57,7 +56,7 @@ def _of_name(dimension: str, name: str) -> Iterator[tuple[str, str]]:
 
 def of_limit(kind: QuotaKind, limit: float, written: str) -> InvalidValue | None:
     """Return what a client will feel of a byte rate that is too low for one batch."""
-    if kind not in _BYTE_RATES or limit * _ALLOWANCE_S >= BATCH_BYTES:
+    if kind.row.unit is not BYTES or limit * _ALLOWANCE_S >= BATCH_BYTES:
         return None
     message = (
         f"{written} a second is less than one batch of {BATCH_BYTES // 1024} KiB (batch.size) in {_ALLOWANCE_S} "

@@ -17,13 +17,10 @@ from config.nodes import Mapping, Node, Scalar, Sequence
 from config.problems import ConfigError, InvalidValue, InvalidValues, Problem, Steps, explained, suggestion
 from config.units import parse_bytes, parse_name, parse_number, parse_whole
 from quotas.entities import Default, Entity
-from quotas.kinds import QuotaKind
+from quotas.kinds import QuotaKind, Whose, Written
 from quotas.policy import Policy
 from quotas.stores import doubts
 from quotas.stores.alteration import canonical_ip
-
-# What this version does with quotas, for the warnings.
-ENFORCED: Final = frozenset((QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +44,13 @@ def parse(file: str, text: str) -> LoadedPolicy:
     ).read()
 
 
-# How each kind is written, and its most by the type that Kafka gives it: LONG, DOUBLE or INT (QuotaConfig).
-_FORMS: Final[dict[QuotaKind, tuple[Callable[[str], float], float]]] = {
-    QuotaKind.PRODUCER_BYTE_RATE: (parse_bytes, 2**63 - 1),
-    QuotaKind.CONSUMER_BYTE_RATE: (parse_bytes, 2**63 - 1),
-    QuotaKind.REQUEST_PERCENTAGE: (parse_number, float("inf")),
-    QuotaKind.CONTROLLER_MUTATION_RATE: (parse_number, float("inf")),
-    QuotaKind.CONNECTION_CREATION_RATE: (parse_whole, 2**31 - 1),
+_PARSERS: Final[dict[Written, Callable[[str], float]]] = {
+    Written.BYTES: parse_bytes,
+    Written.NUMBER: parse_number,
+    Written.WHOLE: parse_whole,
 }
-_OF_IP: Final = {QuotaKind.CONNECTION_CREATION_RATE.value: QuotaKind.CONNECTION_CREATION_RATE}
-_OF_CLIENT: Final = {kind.value: kind for kind in QuotaKind if kind.value not in _OF_IP}
+_OF_IP: Final = {kind.value: kind for kind in QuotaKind if kind.row.whose is Whose.IP}
+_OF_CLIENT: Final = {kind.value: kind for kind in QuotaKind if kind.row.whose is Whose.CLIENT}
 _PER_SECOND: Final = re.compile(r"(.*\w)\s*(?:/\s?s|/\s?sec|ps|/second)", re.IGNORECASE)
 _NO_LIMIT: Final = frozenset(("unlimited", "infinite", "infinity", ".inf", "inf", "none", "max", "-1", "no"))
 _DIMENSIONS: Final = ("user", "client-id", "ip")
@@ -147,7 +141,7 @@ class _Reader:
             with self.wrong.at(*at):
                 kind = _kind(key, of_ip=of_ip)
                 limits[kind] = limit = _limit(kind, value)
-                if kind not in ENFORCED:
+                if not kind.row.enforced:
                     self._note(at, InvalidValue(f"{kind} is not enforced by this version"))
                 self._note(at, doubts.of_limit(kind, limit, str(value)))
         if set(quota) <= {"entity"}:
@@ -199,19 +193,21 @@ def _kind(key: str, *, of_ip: bool) -> QuotaKind:
 
 
 def _limit(kind: QuotaKind, written: Node) -> float:
+    form = kind.row.written
     if not isinstance(written, Scalar):
-        raise InvalidValue("must be a single value", "write it like 1MiB" if kind in ENFORCED else "write a number")
-    parse, most = _FORMS[kind]
+        raise InvalidValue(
+            "must be a single value", "write it like 1MiB" if form is Written.BYTES else "write a number"
+        )
     try:
         with explained(written):
-            limit = parse(written)
+            limit = _PARSERS[form](written)
     except InvalidValue as invalid:
         invalid.hint = _fix_of_rate(written) or invalid.hint
         raise
     if limit == 0:
         raise InvalidValue("must be above 0", "remove the line for no limit")
-    if limit > most:
-        raise InvalidValue(f"{written} is too large", f"the most is {most}")
+    if limit > form.value:
+        raise InvalidValue(f"{written} is too large", f"the most is {form.value}")
     return limit
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from analysis import session
-from analysis.session import SparkSettings
+from analysis.spark import session
+from analysis.spark.session import SparkSettings
 
 CONF = {
     "spark.driver.memory": "1g",

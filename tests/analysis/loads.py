@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from analysis.demand import Demand
-from analysis.histogram import Floats
+from analysis.kernel.demand import Demand
+from analysis.kernel.histogram import Floats
 from tests.analysis.records import Document, document, row
 
 REQUEST_BYTES: Final = 10_000

@@ -9,9 +9,9 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from analysis.parquet import decode, encode, joined
-from analysis.scan import FILES, UsageRows
-from analysis.schema import COLUMNS, FILE, ROWS
+from analysis.table.parquet import decode, encode, joined
+from analysis.table.scan import FILES, UsageRows
+from analysis.table.schema import COLUMNS, FILE, ROWS
 
 BEGIN: Final = datetime(2026, 3, 1, 12, tzinfo=UTC)
 BEGIN_MS: Final = int(BEGIN.timestamp() * 1000)

@@ -13,22 +13,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from analysis import arrays, ingest
-from analysis.arrays import MOST_SUM, added
 from analysis.cli import analyze
-from analysis.documents import UnreadableError, read, table
-from analysis.faults import HEADER, bounds_of
-from analysis.gathering import Gathered, Throttles
-from analysis.ingest import Ingestion, Tally
+from analysis.ingest.documents import UnreadableError, read, table
+from analysis.ingest.faults import HEADER, bounds_of
+from analysis.ingest.job import Ingestion, Tally, run
+from analysis.kernel.search import parse_target
+from analysis.kernel.series import Cells, Recorded, SeriesRows
 from analysis.metrics.clients import SUMS
-from analysis.metrics.headroom import Counted
-from analysis.parquet import encoded, joined
-from analysis.recommend import Search
-from analysis.schema import COLUMNS, LIMIT, TEXT
-from analysis.search import parse_target
-from analysis.series import Cells, Recorded, Rows
+from analysis.metrics.headroom import CounterUse
+from analysis.recommend.job import SearchWork
+from analysis.replay.gathering import Gathered, Throttles
 from analysis.sources import files
-from analysis.whatif import Replay
+from analysis.table import arrays
+from analysis.table.arrays import MOST_SUM, added
+from analysis.table.parquet import encoded, joined
+from analysis.table.schema import COLUMNS, LIMIT, TEXT
+from analysis.whatif.job import ReplayWork
 from quotas.rate import Window
 from tests.analysis.records import BEGIN_MS, Document, document, row, write_jsonl
 
@@ -112,7 +112,7 @@ def test_used_over_limit_is_a_number(documents: list[Document]) -> None:
         }
     )
     if counted.num_rows:
-        of_counter = Counted.of(0, 11_000, counted)
+        of_counter = CounterUse.of(0, 11_000, counted)
         assert finite(of_counter.used(1000))
         assert of_counter.rows().num_rows == len(of_counter.counter)
 
@@ -121,7 +121,7 @@ def test_who_uses_nothing_unusual_keeps_all_digits_beside_who_does() -> None:
     bytes_ = np.concatenate((np.full(50, 2**60), np.arange(1, 51)))
     time_ms = BEGIN_MS + 1000 * np.tile(np.arange(50), 2)
     rows = {"counter": np.repeat([7, 8], 50), "time_ms": time_ms, "limit": np.full(100, 10.0), "bytes": bytes_}
-    used = Counted.of(0, 11_000, pa.table(rows)).used(1000)
+    used = CounterUse.of(0, 11_000, pa.table(rows)).used(1000)
     assert used[50:].tolist() == [sum(range(max(end - 10, 1), end + 1)) / 110 for end in range(1, 51)]
     assert finite(used)
 
@@ -135,16 +135,16 @@ def test_a_replay_is_of_numbers(documents: list[Document], limit: float) -> None
     interval_ms = np.clip(arrays.ints(rows, "interval_ms"), 1, 10_000)
     _, number = np.unique(np.asarray(rows["user"].combine_chunks().indices), return_inverse=True)
     columns = [arrays.ints(rows, f"produce_{name}").astype(float) for name in ("bytes", "muted_ms")]
-    cells = Cells.of(Rows(number, begin_ms - begin_ms.min(), interval_ms, columns[0], columns[1]))
+    cells = Cells.of(SeriesRows(number, begin_ms - begin_ms.min(), interval_ms, columns[0], columns[1]))
     units = int(number.max()) + 1
     requests = np.bincount(number, arrays.ints(rows, "produce_requests"), units).astype(float)
     recorded = Recorded.of(cells, np.arange(units), requests, int(cells.second.max()) + 1)
     nothing = np.zeros(0)
     gathered = Gathered(np.arange(units), recorded, Throttles(nothing.astype(np.intp), nothing, nothing))
     limits = np.full((1, units), limit)
-    for batch in Replay(Window(), limits, np.full(units, np.nan))(gathered):
+    for batch in ReplayWork(Window(), limits, np.full(units, np.nan))(gathered):
         assert all(finite(column) for name, column in zip(batch.schema.names, batch.columns, strict=True)), batch
-    for batch in Search(Window(), parse_target("p99 throttle < 100 ms"))(gathered):
+    for batch in SearchWork(Window(), parse_target("p99 throttle < 100 ms"))(gathered):
         assert all(finite(column) for column in batch.columns)
 
 
@@ -200,7 +200,7 @@ def test_a_report_of_a_period_with_hostile_documents_is_made(spark: SparkSession
     told: list[str] = []
     place = str(tmp_path / "warehouse")
     ingestion = Ingestion(spark, place, told.append, lambda: BEGIN_MS + 3_600_000)
-    ingest.run(files.stream(spark, str(folder), 1000), ingestion, str(tmp_path / "checkpoint"), None)
+    run(files.stream(spark, str(folder), 1000), ingestion, str(tmp_path / "checkpoint"), None)
     rows = len(HONEST) + 3 * 1000 + 4
     assert ingestion.total == Tally(documents=len(HONEST) + len(ACCEPTED), rows=rows, rejected=7)
     rejected = [line for line in told if line.startswith("rejected")]

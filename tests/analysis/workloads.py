@@ -5,8 +5,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from analysis.demand import Demand
-from analysis.histogram import Floats
+from analysis.kernel.demand import Demand
+from analysis.kernel.histogram import Floats
 from tests.reference.request_level import Run, Shape, run
 
 MEAN_BYTES_PER_S: Final = 1e6
@@ -35,7 +35,7 @@ def workloads(seconds: int, seed: int = 5) -> dict[str, Floats]:
     return {name: even * share for name, share in shares.items()}
 
 
-class Recording(NamedTuple):
+class RecordedClient(NamedTuple):
     """What usage records would say of one client."""
 
     name: str
@@ -59,8 +59,8 @@ class Recording(NamedTuple):
         return run(self.due_bytes, self.shape, limit)
 
 
-def recordings(seconds: int, shapes: tuple[Shape, ...] = SHAPES) -> Iterator[Recording]:
+def recordings(seconds: int, shapes: tuple[Shape, ...] = SHAPES) -> Iterator[RecordedClient]:
     """Yield every workload in every shape, without a limit."""
     for name, due_bytes in workloads(seconds).items():
         for shape in shapes:
-            yield Recording(name, due_bytes, shape, None, run(due_bytes, shape, None))
+            yield RecordedClient(name, due_bytes, shape, None, run(due_bytes, shape, None))

@@ -27,7 +27,8 @@ STRAYS = (
 FOLDERS = (
     *(".", ".venv/lib", "bench/bin", "tests", "notes"),
     *("deploy/launcher", "deploy/launcher/kafka_sluice"),
-    *("analysis", "analysis/report", "config", "protocol", "protocol/generate", "proxy", "proxy/identity"),
+    *("analysis", "analysis/page", "analysis/spark"),
+    *("config", "protocol", "protocol/generate", "proxy", "proxy/identity"),
     *(
         "quotas",
         "quotas/stores",

@@ -10,7 +10,7 @@ from typing import Final
 import duckdb
 import numpy as np
 
-from analysis.histogram import Floats
+from analysis.kernel.histogram import Floats
 from tests.integration.demanded import QUOTA_OF
 from tests.integration.recorded import Counter
 

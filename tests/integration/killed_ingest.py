@@ -11,7 +11,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from analysis.cli import analyze
-from analysis.ingest import Ingestion
+from analysis.ingest.job import Ingestion
 
 NOTES = Path(sys.argv.pop(1))
 publish = Ingestion.publish

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from aiokafka import AIOKafkaConsumer
 
-from analysis.demand import Demand
-from analysis.histogram import Floats
+from analysis.kernel.demand import Demand
+from analysis.kernel.histogram import Floats
 
 Document = dict[str, Any]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis import preflight
 from analysis.errors import AnalysisError
+from analysis.sources import preflight
 from analysis.sources.connection import Connection
 from tests.harness.kafka import KafkaCluster
 from tests.harness.ports import free_port

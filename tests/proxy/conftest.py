@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from proxy.session.states import watched_by
 from tests.proxy.pki import Pki
+from tests.proxy.transitions import check
+
+watched_by(check)  # every session that a test plays
 
 
 def pytest_asyncio_loop_factories(

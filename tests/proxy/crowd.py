@@ -6,7 +6,7 @@ from random import Random
 from struct import unpack_from
 
 from proxy.session.session import Session
-from proxy.usage.meters import ListenerMeters
+from proxy.usage.accounts import Accounts
 from quotas.kinds import QuotaKind
 from tests.proxy.playbook import CONSUMER, PRODUCER, FakeWire, Play, fetch, fetch_answer, produce, produce_answer
 
@@ -99,7 +99,7 @@ class _Peer:
             lambda _: {},
             lambda _: None,
             sasl=play.sasl_rules,
-            meters=ListenerMeters(play.meters, "PLAIN"),
+            accounts=Accounts(play.meters, play.engine, "PLAIN"),
             peer="10.0.0.1:1",
             user="ANONYMOUS",
             authenticated=True,

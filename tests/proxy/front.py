@@ -21,7 +21,7 @@ from proxy.edge.stats import Stats
 from proxy.identity.certificates.distinguished_name import rfc2253
 from proxy.runtime import tasks
 from proxy.runtime.clock import now_ms
-from proxy.usage.meters import ListenerMeters
+from proxy.usage.accounts import Accounts
 from quotas.kinds import QuotaKind
 from tests.harness.ports import free_ports
 from tests.proxy.fake_broker import FakeBroker
@@ -73,7 +73,7 @@ class Front:
             self.cluster,
             self.play.rules,
             self.play.sasl_rules,
-            ListenerMeters(self.play.meters, "PLAIN"),
+            Accounts(self.play.meters, self.play.engine, "PLAIN"),
             name_of or rfc2253,
             admission,
         )

@@ -2,17 +2,20 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from struct import pack, unpack_from
+from types import MappingProxyType
 
 from protocol.api_versions import advertised_limits
 from protocol.errors import ProtocolError
 from protocol.locator import Endpoint
 from proxy.identity.mechanisms.known import Mechanisms
 from proxy.identity.sasl import SaslRules
+from proxy.session.local_answers import Answerer
 from proxy.session.rules import Rules
 from proxy.session.serving import serve
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling, Timer
-from proxy.usage.meters import ListenerMeters, Meters
+from proxy.usage.accounts import Accounts
+from proxy.usage.meters import Meters
 from quotas.engine import Engine, Window
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
@@ -123,6 +126,7 @@ class Play:
         sub_claim: str = "sub",
         policy: Policy | None = None,
         engine: Engine | None = None,
+        answerers: Mapping[int, Answerer] = MappingProxyType({}),
     ) -> None:
         self.loop = FakeLoop()
         policy = policy or (Policy({Entity(client_id="app"): dict(quotas)}) if quotas else Policy({}))
@@ -149,7 +153,7 @@ class Play:
         self.rules = Rules(
             engine=self.engine,
             throttling=self.throttling,
-            served=serve(limits, response),
+            served=serve(limits, response, answered=answerers),
             served_before_authentication=serve(limits, response, authenticated=False),
             advertised=limits,
             request_limit=1_000_000,
@@ -160,6 +164,7 @@ class Play:
             clock=self.loop.clock,
             on_rejected=lambda side, error, _peer: self.rejected.append((side, error)),
             later=self.loop.later,
+            answerers=answerers,
         )
         self.sasl_rules = SaslRules(
             Mechanisms(sub_claim).begin,
@@ -167,7 +172,7 @@ class Play:
             self._on_outcome,
         )
         self.meters = Meters(1000)
-        self.listener = ListenerMeters(self.meters, "PLAIN")
+        self.listener = Accounts(self.meters, self.engine, "PLAIN")
         self.client, self.broker = FakeWire(), FakeWire()
         self.session = Session(
             self.rules,
@@ -175,7 +180,7 @@ class Play:
             self._advertise,
             self._on_closed,
             sasl=self.sasl_rules,
-            meters=self.listener,
+            accounts=self.listener,
             peer="10.0.0.1:5",
             user="ANONYMOUS",
             authenticated=authenticated,
@@ -204,7 +209,7 @@ class Play:
     @property
     def user(self) -> str:
         """Whom requests are charged to now."""
-        return self.session.requests.user
+        return self.session.user
 
     def from_client(self, data: bytes) -> bytes:
         """Feed and return what went to the broker."""

@@ -14,7 +14,7 @@ from config.settings import Settings
 from proxy import supervisor
 from proxy.edge.stats import WorkerSnapshot
 from proxy.edge.whoami import Identity
-from proxy.usage.records import Row
+from proxy.usage.records import Columns
 from proxy.worker import Drained, Worker
 from quotas.policy import Policy, PolicyChange
 from tests.proxy.fake_broker import fake_broker
@@ -60,9 +60,9 @@ class Elsewhere(Worker):
     async def identify(self, peer: str) -> Identity | None:
         return across(await super().identify(across(peer)))
 
-    async def take_usage(self) -> AsyncIterator[list[Row]]:
-        async for rows in super().take_usage():
-            yield across(rows)
+    async def take_usage(self) -> AsyncIterator[Columns]:
+        async for columns in super().take_usage():
+            yield across(columns)
 
     async def snapshot(self) -> WorkerSnapshot:
         return across(await super().snapshot())

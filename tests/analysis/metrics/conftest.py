@@ -12,7 +12,7 @@ from analysis.metrics.clients import clients
 from analysis.metrics.headroom import headroom
 from analysis.metrics.muted import muted
 from analysis.metrics.period import Period, look
-from analysis.scan import FILES, UsageRows
+from analysis.table.scan import FILES, UsageRows
 from tests.analysis.metrics.recorded import documents
 from tests.analysis.records import file_of
 

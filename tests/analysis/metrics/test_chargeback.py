@@ -4,12 +4,12 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.metrics.chargeback import COLUMNS, NOBODY, chargeback
-from analysis.metrics.rates import RATED, Rate, Rates
+from analysis.metrics.rates import RATED, Rates, UnitPrice
 from tests.analysis.metrics.conftest import Both, of_spark, same
 
 pytestmark = pytest.mark.spark
 
-RATES = Rates("EUR", {"bytes_in": Rate(10**6, "1MB", 0.02), "requests": Rate(1000, "1000", 1.5)})
+RATES = Rates("EUR", {"bytes_in": UnitPrice(10**6, "1MB", 0.02), "requests": UnitPrice(1000, "1000", 1.5)})
 
 SKU = """
 select cluster, coalesce("user", '{nobody}'), t // 86400000 * 86400, '{sku}', sum({sku})::bigint,

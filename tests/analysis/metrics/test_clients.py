@@ -3,7 +3,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.metrics.clients import CLIENT, SUMS, clients
-from analysis.schema import COLUMNS
+from analysis.table.schema import COLUMNS
 from tests.analysis.metrics.conftest import Answer, Both, of_spark, same
 from tests.analysis.records import usage
 

@@ -7,11 +7,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
-from analysis.exchange import unpacked
 from analysis.metrics.clients import clients
-from analysis.metrics.headroom import Used, _Shared, counters, headroom
+from analysis.metrics.headroom import Readings, _Shared, counters, headroom
 from analysis.metrics.period import look
-from analysis.schema import FILE
+from analysis.table.exchange import unpacked
+from analysis.table.schema import FILE
 from quotas.entities import Default, Entity
 from tests.analysis.metrics.conftest import Both, of_spark, same
 from tests.analysis.records import BEGIN, Document, document, row, tables, usage
@@ -110,7 +110,7 @@ def test_steady_use_of_all_that_is_allowed_is_1_whatever_the_interval(interval_s
         for seq in range(60)
     ]
     rows = pa.concat_tables(_rows_of_counters(documents))
-    used = Used.of(rows, 1000 * interval_s).used
+    used = Readings.of(rows, 1000 * interval_s).used
     assert max(used) == pytest.approx(1.0)
     assert sum(value == pytest.approx(1.0) for value in used) >= 50
 

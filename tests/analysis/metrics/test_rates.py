@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.metrics.rates import Rate, load
+from analysis.metrics.rates import UnitPrice, load
 from config.problems import ConfigError
 
 
@@ -16,7 +16,7 @@ def test_rates(tmp_path: Path) -> None:
     text = "currency: EUR\nrates:\n  bytes_in: {per: 1GiB, price: 0.02}\n  requests: {per: 1000, price: 0}\n"
     found = load(rates(tmp_path, text))
     assert found.currency == "EUR"
-    assert found.of == {"bytes_in": Rate(2**30, "1GiB", 0.02), "requests": Rate(1000, "1000", 0.0)}
+    assert found.of == {"bytes_in": UnitPrice(2**30, "1GiB", 0.02), "requests": UnitPrice(1000, "1000", 0.0)}
 
 
 @pytest.mark.parametrize(

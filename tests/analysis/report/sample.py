@@ -9,11 +9,11 @@ from analysis.report.findings import (
     Episode,
     Headroom,
     Neighbour,
+    PeriodTotals,
     RateSeries,
     ReportFindings,
     Talker,
     Throttled,
-    Totals,
     Trend,
     Victim,
 )
@@ -48,7 +48,7 @@ def busy() -> ReportFindings:
         instances=2,
         brokers=3,
         tables="/warehouse/report=20260301T000000Z",
-        totals=Totals(
+        totals=PeriodTotals(
             rows=4_812_331,
             clients=214,
             throttled=6,
@@ -201,7 +201,7 @@ def quiet() -> ReportFindings:
         instances=1,
         brokers=1,
         tables="report=1",
-        totals=Totals(rows=60, clients=1, bytes_in=6000, bytes_out=600, requests=120),
+        totals=PeriodTotals(rows=60, clients=1, bytes_in=6000, bytes_out=600, requests=120),
         talkers=[Talker("alice", "app", 6000, 600, 120)],
         series=[RateSeries("alice / app", [110.0] * 60)],
         charges=[Charge("alice", 6000, 600, 120, None)],

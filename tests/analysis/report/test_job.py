@@ -15,13 +15,13 @@ from analysis.metrics.chargeback import COLUMNS
 from analysis.metrics.rates import load
 from analysis.report import job, tables
 from analysis.report.findings import ReportFindings
-from analysis.report.gather import gather
 from analysis.report.job import Made, ReportRequest
-from analysis.report.tables import Choices
+from analysis.report.summary import summarize
+from analysis.report.tables import ReportChoices
 from tests.analysis.metrics.conftest import Both
 from tests.analysis.metrics.recorded import documents
 from tests.analysis.records import BEGIN, document, row, usage_frame
-from tests.analysis.test_warehouse import store
+from tests.analysis.table.test_warehouse import store
 
 pytestmark = pytest.mark.spark
 
@@ -43,7 +43,7 @@ def reported(both: Both, tmp_path_factory: pytest.TempPathFactory) -> Reported:
     made = job.run(both.usage, ReportRequest(None, None, str(folder), load(rates), None))
     place = Path(made.html).parent
     frames = {name: both.usage.spark.read.parquet(str(place / name)) for name in tables.NAMES}
-    return Reported(made, place, gather(frames, both.period, Choices(31_000, load(rates)), str(place)))
+    return Reported(made, place, summarize(frames, both.period, ReportChoices(31_000, load(rates)), str(place)))
 
 
 def test_everything_is_there(reported: Reported) -> None:

@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from analysis.report.findings import ReportFindings, Totals
+from analysis.report.findings import PeriodTotals, ReportFindings
 from analysis.report.page import answer, render
 from tests.analysis.report.sample import SCRIPT, busy, quiet
 
@@ -44,7 +44,7 @@ class Reader(HTMLParser):
 
 @pytest.fixture(params=["busy", "quiet", "silent"])
 def found(request: pytest.FixtureRequest) -> ReportFindings:
-    silent = dataclasses.replace(quiet(), totals=Totals(rows=1, refused=1), talkers=[], series=[], charges=[])
+    silent = dataclasses.replace(quiet(), totals=PeriodTotals(rows=1, refused=1), talkers=[], series=[], charges=[])
     return {"busy": busy(), "quiet": quiet(), "silent": silent}[request.param]
 
 
@@ -87,7 +87,7 @@ def test_no_script_but_the_own_may_run() -> None:
     ],
 )
 def test_the_answer(modes: list[str], throttled: int, clients: int, said: str) -> None:
-    totals = Totals(throttled=throttled, clients=clients, muted_ms=10_000)
+    totals = PeriodTotals(throttled=throttled, clients=clients, muted_ms=10_000)
     assert answer(dataclasses.replace(quiet(), modes=modes, totals=totals)) == said
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bench.analysis.documents import SUMS, Generated
+from bench.analysis.generated import SUMS, Generated
 from bench.analysis.oracle import require_all
 from bench.errors import BenchError
 

@@ -18,6 +18,7 @@ from structlog.testing import capture_logs
 
 from proxy.edge import transports
 from proxy.edge.tls import client_context, ignore_undecodable_names
+from proxy.session.states import THROTTLED, Event
 from tests.proxy.fake_broker import fake_broker
 from tests.proxy.front import TIMEOUT_S, Front, client, front
 from tests.proxy.pki import Pki
@@ -31,7 +32,7 @@ SNI = {"advertise": "boot.kafka.test", "broker_host": "B{node_id}.kafka.test"}
 
 def only_user(proxy: Front) -> str:
     (session,) = proxy.listener.sessions
-    return session.requests.user
+    return session.user
 
 
 def common_name(der: bytes) -> str:
@@ -198,7 +199,7 @@ async def test_a_resumed_session_has_its_user_and_its_broker(pki: Pki, version: 
             def noted(arrival: object, end: transports.ClientEnd, begun: bytes) -> object:
                 session = begin(arrival, end, begun)  # type: ignore[arg-type]  # an Arrival
                 assert session is not None
-                users.append(session.requests.user)
+                users.append(session.user)
                 return session
 
             proxy.listener._arrivals._begin = noted  # type: ignore[assignment]  # the same with a witness
@@ -398,13 +399,13 @@ async def test_a_client_that_is_not_read_is_not_read_ahead(pki: Pki) -> None:
     ):
         await pushing.ask(list_offsets(1))
         (session,) = proxy.listener.sessions
-        session.requests.stop(2)  # as a throttle does
+        session.requests.stop(Event.THROTTLE, THROTTLED)
         total = 40
         for number in range(total):
             pushing.writer.write(heartbeat(number) if number % 2 else produce(number, 500_000))
         await asyncio.sleep(0.1)
         assert pushing.writer.transport.get_write_buffer_size() > 2_000_000
-        session.requests.go(2, proxy.play.loop.now_ms)
+        session._go(Event.THROTTLE_OVER, THROTTLED, proxy.play.loop.now_ms)
         for number in range(total):
             answer = await pushing.ask(b"")
             assert int.from_bytes(answer[:4], "big") == number

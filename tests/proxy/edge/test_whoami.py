@@ -10,7 +10,7 @@ from quotas.entities import ANONYMOUS
 
 def session(peer: str, user: str = ANONYMOUS, mechanism: str | None = None, *, authenticated: bool = False) -> object:
     sasl = SimpleNamespace(authenticated=authenticated, mechanism=mechanism)
-    return SimpleNamespace(peer=peer, requests=SimpleNamespace(user=user), sasl=sasl)
+    return SimpleNamespace(peer=peer, user=user, sasl=sasl)
 
 
 LISTENERS = cast(

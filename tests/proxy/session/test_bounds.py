@@ -8,7 +8,8 @@ import pytest
 
 from protocol import frames, headers
 from protocol.errors import Cause
-from proxy.session import request_reader, request_side
+from proxy.session import request_side, sender
+from proxy.session.gates import produce as produce_gate
 from proxy.session.request_side import MAX_IN_FLIGHT
 from tests.proxy.playbook import (
     KIB,
@@ -124,7 +125,7 @@ class TestInFlight:
         assert play.client.paused
 
     def test_requests_without_answers_do_not_keep_others_waiting(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(request_reader, "_MAX_UNANSWERED", 10)
+        monkeypatch.setattr(produce_gate, "_MAX_UNANSWERED", 10)
         play = Play()
         data = b"".join(produce(number, 0, acks=0) for number in range(25))
         assert len(correlation_ids(play.from_client(data))) == 10
@@ -260,7 +261,7 @@ class TestByteByByte:
             read += 1
             return headers.request_body_offset(*arguments)  # type: ignore[arg-type]  # as they came
 
-        monkeypatch.setattr(request_reader, "request_body_offset", counted)
+        monkeypatch.setattr(sender, "request_body_offset", counted)
         play = Play()
         assert self.drip(play.from_client, whole) == whole
         assert read <= 16  # twice as much each time

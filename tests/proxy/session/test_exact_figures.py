@@ -9,7 +9,8 @@ import pytest
 from proxy.admin.client_series import ClientSeries
 from proxy.admin.entity_series import EntitySeries
 from proxy.admin.places import OTHER, Names
-from proxy.usage.meters import Meter, MeterKey, Meters, Traffic
+from proxy.usage.accounts import Account, Accounts
+from proxy.usage.meters import MeterKey, Meters, Traffic
 from quotas.engine import Bound, Engine, Window
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
@@ -191,8 +192,9 @@ def test_what_is_given_back_makes_no_series_go_backwards() -> None:
 def test_the_traffic_of_clients_with_and_without_records(seed: int, max_entities: int, most: int) -> None:
     """A recorder takes what meters have counted, or a sweep does; meters go when nobody holds them any more."""
     chance, meters, clients = random.Random(seed), Meters(most), ClientSeries(max_entities)
+    accounts = Accounts(meters, Engine(Policy()), "A")
     sent: Counter[object] = Counter()
-    shown, held = Shown(), list[Meter]()
+    shown, held = Shown(), list[Account]()
 
     def scrape() -> None:
         clients.update(meters.take_traffic())
@@ -216,19 +218,19 @@ def test_the_traffic_of_clients_with_and_without_records(seed: int, max_entities
             case 3:
                 scrape()
             case 4:
-                held = held[chance.randrange(3) :]
+                gone = chance.randrange(3)
+                for account in held[:gone]:
+                    accounts.give_back(account)
+                held = held[gone:]
             case _:
-                held.append(
-                    meters.find(MeterKey("A", chance.randrange(2), f"u{chance.randrange(3)}", str(chance.randrange(9))))
-                )
-                size, meter = chance.randrange(10**6), chance.choice(held)
+                held.append(accounts.hold(chance.randrange(2), f"u{chance.randrange(3)}", str(chance.randrange(9))))
+                size, meter = chance.randrange(10**6), chance.choice(held).meter
                 meter.produce_requests += 1
                 meter.produce_bytes += size
                 meter.bytes_out += 50
                 sent["bytes_in"] += size + 4
                 sent["bytes_out"] += 50
                 sent["requests"] += 1
-                del meter
     scrape()
     assert summed(shown.total) == {(what,): number for what, number in sent.items()}
 

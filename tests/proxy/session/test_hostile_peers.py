@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.errors import ProtocolError
-from proxy.session.reasons import THROTTLED
 from proxy.session.session import Session
-from proxy.usage.meters import ListenerMeters
+from proxy.session.states import THROTTLED
+from proxy.usage.accounts import Accounts
 from tests.proxy.playbook import (
     CONSUMER,
     KIB,
@@ -100,7 +100,7 @@ class World:
             lambda _: {},
             lambda _: None,
             sasl=self.play.sasl_rules,
-            meters=ListenerMeters(self.play.meters, "PLAIN"),
+            accounts=Accounts(self.play.meters, self.play.engine, "PLAIN"),
             peer="10.0.0.1:1",
             user="ANONYMOUS",
             authenticated=self.authenticated,
@@ -177,7 +177,7 @@ class World:
             if len(came) > 1000:
                 self.passed[CONSUMER] += len(came)
         for session in self.sessions:
-            if session._mute_handle is not None:
+            if session._mute.is_on:
                 assert session.requests.reasons & THROTTLED
                 assert not session.closed
         elapsed_s = (self.play.loop.now_ms - self.start_ms) / 1000

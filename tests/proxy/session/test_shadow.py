@@ -54,7 +54,7 @@ def paced(kind: QuotaKind, mode: str, limit: float, size: int, demand: float) ->
         if now_ms % 1000 == 999:
             play.throttling.tidy(play.loop.now_ms)
             for key in play.meters:
-                row = play.meters[key].take(play.loop.now_ms)[-6:]
+                row = play.meters[key].take(play.loop.now_ms)[0][-6:]
                 muted_ms += sum(int(str(row[at])) for at in (2, 5))
     (usage,) = [usage for usage in play.engine.usage(play.loop.now_ms) if usage.kind is kind]
     return Figures(muted_ms / SECONDS / 1000, usage.throttle_ms_total / 1000, usage.throttled_total, sent)

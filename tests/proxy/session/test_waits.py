@@ -5,7 +5,7 @@ from unittest.mock import patch
 from proxy.runtime.faults import counts
 from proxy.session.request_side import RequestSide
 from proxy.session.session import Session
-from proxy.usage.meters import ListenerMeters
+from proxy.usage.accounts import Accounts
 from quotas.line import Line
 from tests.proxy.playbook import (
     KIB,
@@ -33,7 +33,7 @@ class Another:
             lambda _: {},
             lambda _: None,
             sasl=play.sasl_rules,
-            meters=ListenerMeters(play.meters, "PLAIN"),
+            accounts=Accounts(play.meters, play.engine, "PLAIN"),
             peer="10.0.0.2:6",
             user="ANONYMOUS",
             authenticated=True,
@@ -61,14 +61,14 @@ def test_a_session_that_fails_at_its_turn_is_the_only_one_that_ends() -> None:
     broken, fine = Another(play), Another(play)
     assert broken.send(produce(1, 10)) == fine.send(produce(2, 10)) == b""
     before = counts["turn"]
-    go = RequestSide.go
+    go_on = RequestSide.go_on
 
-    def fail_for_one(self: RequestSide, reasons: int, now_ms: int) -> None:
+    def fail_for_one(self: RequestSide, now_ms: int) -> None:
         if self is broken.session.requests:
             raise KeyError
-        go(self, reasons, now_ms)
+        go_on(self, now_ms)
 
-    with patch.object(RequestSide, "go", fail_for_one):
+    with patch.object(RequestSide, "go_on", fail_for_one):
         play.loop.advance(5_000)
     assert counts["turn"] == before + 1
     assert broken.session.closed
@@ -80,7 +80,7 @@ def test_a_session_that_fails_at_its_turn_is_the_only_one_that_ends() -> None:
 def test_a_session_that_fails_after_others_had_their_turn_ends() -> None:
     play = produce_quota()
     before = counts["a session's turn"]
-    with patch.object(play.session.requests.__class__, "go", fail):
+    with patch.object(play.session.requests.__class__, "go_on", fail):
         play.session.next_requests()
     assert counts["a session's turn"] == before + 1
     assert play.session.closed

@@ -7,7 +7,8 @@ from sys import getsizeof
 import pytest
 
 from proxy.session.session import Session
-from proxy.usage.meters import ListenerMeters, Meter, MeterKey, Meters
+from proxy.usage.accounts import Accounts
+from proxy.usage.meters import Meter, MeterKey, Meters
 from proxy.usage.throttles import Throttles
 from quotas.entities import Default, Entity
 from quotas.names import MAX_NAME_BYTES, OTHER
@@ -81,8 +82,8 @@ def test_what_an_answer_is_held_back_for_is_no_request_time() -> None:
     play.loop.advance(60_000)
     meter = meter_of(play)
     assert (meter.request_time_ms, meter.bytes_out) == (50, len(fetch_answer(1, 30_000)))
-    assert meter.fetch_throttles is not None
-    assert meter.fetch_throttles.throttled == 1
+    assert meter.by_kind is not None
+    assert meter.by_kind.throttles[CONSUMER].throttled == 1
 
 
 def test_requests_of_another_client_id_are_anothers_and_so_are_their_answers() -> None:
@@ -108,7 +109,7 @@ def test_a_connection_is_counted_for_whom_it_is_when_that_is_known() -> None:
     assert list(play.meters) == [MeterKey("PLAIN", 1, "alice", "app")], "nobody is metered before authentication"
     alice = meter_of(play, user="alice")
     assert (alice.connections, alice.connections_opened, bytes_in(alice)) == (1, 1, len(sent[2]))
-    assert bytes_in(play.listener.nobody) == len(sent[0]) + len(sent[1])
+    assert bytes_in(play.listener.nobody.meter) == len(sent[0]) + len(sent[1])
 
 
 def test_who_begins_a_login_where_none_is_demanded_is_nobody_until_it_has_succeeded() -> None:
@@ -131,8 +132,8 @@ def test_raw_tokens_are_bytes_too() -> None:
     play.from_broker(handshake_answer(1))
     play.from_client(frame(b"\0alice\0x"))
     play.from_broker(frame(b""))
-    assert bytes_in(play.listener.nobody) == len(handshake(1, "PLAIN", version=0)) + len(frame(b"\0alice\0x"))
-    assert play.listener.nobody.bytes_out == len(handshake_answer(1)) + 4
+    assert bytes_in(play.listener.nobody.meter) == len(handshake(1, "PLAIN", version=0)) + len(frame(b"\0alice\0x"))
+    assert play.listener.nobody.meter.bytes_out == len(handshake_answer(1)) + 4
     assert len(play.meters) == 0
 
 
@@ -140,8 +141,9 @@ def test_raw_tokens_are_bytes_too() -> None:
 def test_a_throttle_counts_in_shadow_too(mode: str) -> None:
     play = produce_quota(mode=mode)
     play.from_client(produce(1, 30_000))
-    throttles = meter_of(play).produce_throttles
-    assert throttles is not None
+    by_kind = meter_of(play).by_kind
+    assert by_kind is not None
+    throttles = by_kind.throttles[PRODUCER]
     assert throttles.throttled == 1
     assert throttles.throttle_ms > 10_000
 
@@ -168,7 +170,7 @@ def test_the_muted_time_of_an_interval_is_that_in_which_a_connection_is_not_read
         lambda _: {},
         lambda _: None,
         sasl=play.sasl_rules,
-        meters=ListenerMeters(play.meters, "PLAIN"),
+        accounts=Accounts(play.meters, play.engine, "PLAIN"),
         peer="10.0.0.2:6",
         user="ANONYMOUS",
         authenticated=True,
@@ -185,7 +187,7 @@ def test_the_muted_time_of_an_interval_is_that_in_which_a_connection_is_not_read
                     session.answers.feed(produce_answer(1), play.loop.now_ms)
             muted_ms += play.client.paused or wire.paused
             play.loop.advance(1)
-        throttled, throttle_ms, shown_ms = meter_of(play).take(play.loop.now_ms)[-6:-3]
+        throttled, throttle_ms, shown_ms = meter_of(play).take(play.loop.now_ms)[0][-6:-3]
         assert isinstance(throttle_ms, int)
         seen.append(muted_ms)
         shown.append(shown_ms)

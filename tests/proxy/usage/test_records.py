@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from proxy.usage.accounts import Accounts
 from proxy.usage.documents import Document, Documents, Origin
-from proxy.usage.meters import ListenerMeters, Meters
+from proxy.usage.meters import Meter, MeterKey, Meters
 from proxy.usage.records import COLUMNS, MAX_ROWS, Recorder
 from quotas.engine import Engine, Window
 from quotas.entities import Default, Entity
@@ -22,7 +23,7 @@ class Worker:
     def __init__(self, policy: Policy | None = None) -> None:
         self.engine = Engine(policy or Policy())
         self.meters = Meters(10**6)
-        self.listener = ListenerMeters(self.meters, "PLAIN")
+        self.listener = Accounts(self.meters, self.engine, "PLAIN")
         self.lost = (0, 0)
         self.recorder = Recorder(self.meters, [("PLAIN", self.listener)], self.engine)
         self.documents = Documents(ORIGIN, dropped=lambda: self.lost)
@@ -31,6 +32,12 @@ class Worker:
         for page in self.recorder.take(now_ms):
             if page is not None:
                 yield self.documents.document(page, begin_ms, interval_ms)
+
+    def counted(self, broker: int, user: str, client_id: str) -> Meter:
+        """Return the meter of a client that nobody is any more, once something has been counted on it."""
+        account = self.listener.hold(broker, user, client_id)
+        self.listener.give_back(account)
+        return account.meter
 
     def take(self, now_ms: int = 1000) -> list[dict[str, Any]]:
         documents = list(self.taken(now_ms, begin_ms=1_700_000_000_000 + now_ms, interval_ms=1000))
@@ -49,7 +56,7 @@ def test_a_row_has_every_column_and_says_what_was_counted() -> None:
     worker = Worker(
         Policy({Entity(user="alice"): {PRODUCER: 10_240.0}, Entity(client_id=Default.DEFAULT): {CONSUMER: 5.0}})
     )
-    meter = worker.listener.find(1, "alice", "app")
+    meter = worker.counted(1, "alice", "app")
     meter.produce_requests, meter.produce_bytes, meter.other_requests, meter.other_bytes = 9, 52_000, 1, 100
     meter.bytes_out, meter.request_time_ms, meter.connections, meter.connections_opened = 1200, 31, 2, 1
     meter.note_throttle(PRODUCER, 420, now_ms=900)
@@ -103,7 +110,7 @@ def test_a_row_has_every_column_and_says_what_was_counted() -> None:
 def test_each_client_has_one_row_and_no_document_too_many(clients: int) -> None:
     worker = Worker()
     for number in range(clients):
-        worker.listener.find(1, f"user{number}", "app").other_requests = number + 1
+        worker.counted(1, f"user{number}", "app").other_requests = number + 1
     documents = worker.take()
     assert sorted(row["requests"] for document in documents for row in rows(document)) == list(range(1, clients + 1))
     assert [document["seq"] for document in documents] == list(range(len(documents)))
@@ -113,26 +120,59 @@ def test_each_client_has_one_row_and_no_document_too_many(clients: int) -> None:
 
 def test_a_mute_goes_on_in_intervals_without_a_request_and_the_meter_stays_as_long() -> None:
     worker = Worker()
-    worker.listener.find(1, "alice", "app").note_throttle(CONSUMER, 1500, now_ms=500)
+    worker.counted(1, "alice", "app").note_throttle(CONSUMER, 1500, now_ms=500)
     muted = [rows(document)[0]["fetch_muted_ms"] for end_ms in (1000, 2000, 3000) for document in worker.take(end_ms)]
     assert muted == [500, 1000]
     assert len(worker.meters) == 0
 
 
+def test_a_throttle_of_any_kind_is_in_columns_of_that_kind_as_long_as_it_lasts() -> None:
+    worker = Worker()
+    for name in ("alice", "bob"):
+        worker.counted(1, name, "app").other_requests = 1
+    mutation = QuotaKind.CONTROLLER_MUTATION_RATE
+    worker.counted(1, "bob", "app").note_throttle(mutation, 1500, now_ms=500)
+    found = []
+    for end_ms in (1000, 2000, 3000):
+        worker.counted(1, "alice", "app").other_requests += 1
+        [document] = worker.take(end_ms)
+        assert tuple(document["rows"])[: len(COLUMNS)] == COLUMNS
+        further = list(document["rows"])[len(COLUMNS) :]
+        assert further == (list(mutation.row.columns) if end_ms < 3000 else [])
+        found.append({row["user"]: [row.get(name) for name in mutation.row.columns] for row in rows(document)})
+    nothing = [0, 0, None, None, 0, 0, 0]
+    assert found == [
+        {"alice": nothing, "bob": [0, 0, None, None, 1, 1500, 500]},
+        {"alice": nothing, "bob": [0, 0, None, None, 0, 0, 1000]},
+        {"alice": [None] * 7},
+    ]
+    assert len(worker.meters) == 1
+
+
+def test_where_nobody_takes_records_throttles_of_any_kind_are_forgotten() -> None:
+    meters = Meters(10)
+    meters.find(MeterKey("PLAIN", 1, "alice", "app")).note_throttle(QuotaKind.REQUEST_PERCENTAGE, 100, now_ms=0)
+    for now_ms in (1000, 2000):
+        list(meters.sweep(now_ms))
+    assert len(meters) == 0
+
+
 def test_a_client_that_is_connected_and_idle_keeps_its_meter() -> None:
     worker = Worker()
-    held_by_a_session = worker.listener.find(1, "alice", "app")
+    held_by_a_session = worker.listener.hold(1, "alice", "app")
     assert worker.take() == []
     assert len(worker.meters) == 1
-    assert worker.listener.find(1, "alice", "app") is held_by_a_session
-    del held_by_a_session
+    assert worker.listener.hold(1, "alice", "app") is held_by_a_session
+    worker.listener.give_back(held_by_a_session)
+    worker.listener.give_back(held_by_a_session)
+    assert len(worker.listener) == 0
     assert worker.take() == []
     assert len(worker.meters) == 0
 
 
 def test_limits_follow_the_policy() -> None:
     worker = Worker()
-    meter = worker.listener.find(1, "alice", "app")
+    meter = worker.counted(1, "alice", "app")
     limits = []
     for policy in (Policy(), Policy({Entity(user="alice"): {PRODUCER: 7.0}}), Policy()):
         worker.engine.apply(policy, 0)
@@ -164,15 +204,15 @@ def test_names_of_any_kind() -> None:
     worker = Worker()
     names = ["", "a\nb", "ü", "\0", "<default>", "x" * 32_000, "\u2028\u202e"]
     for name in names:
-        worker.listener.find(1, name, name).other_requests = 1
+        worker.counted(1, name, name).other_requests = 1
     [document] = worker.take()
     assert [row["client_id"] for row in rows(document)] == names
 
 
 def test_half_a_surrogate_pair_does_not_end_the_records() -> None:
     worker = Worker()
-    worker.listener.find(1, "a\ud800b", "app").other_requests = 1
-    worker.listener.find(1, "\0\U0001f600", "app").other_requests = 1
+    worker.counted(1, "a\ud800b", "app").other_requests = 1
+    worker.counted(1, "\0\U0001f600", "app").other_requests = 1
     [document] = worker.take()
     assert [row["user"] for row in rows(document)] == ["a?b", "\0\U0001f600"]
 
@@ -182,7 +222,7 @@ def test_documents_of_the_longest_names_are_split_and_stay_small(name: str) -> N
     """Brokers take batches of 1 MiB by default; these are the sizes before compression."""
     worker = Worker(Policy({Entity(client_id=Default.DEFAULT): {PRODUCER: 1.0}}))
     for number in range(40):
-        worker.listener.find(number, name, name).other_requests = number + 1
+        worker.counted(number, name, name).other_requests = number + 1
     taken = list(worker.taken(1000, 0, 1000))
     assert len(taken) > 1
     assert max(len(document.value) for document in taken) < 2**20
@@ -194,7 +234,7 @@ def test_the_wall_clock_may_be_set_back() -> None:
     worker = Worker()
     documents = []
     for begin_ms in (5000, 6000, 2000, 3000):
-        worker.listener.find(1, "alice", "app").other_requests = 1
+        worker.counted(1, "alice", "app").other_requests = 1
         documents += [json.loads(each.value) for each in worker.taken(0, begin_ms, 1000)]
     assert [document["seq"] for document in documents] == [0, 1, 2, 3]
     assert [document["time_ms"] for document in documents] == [5000, 6000, 2000, 3000]

@@ -1,0 +1,204 @@
+"""Usage records from a stream into the table, exactly once.
+
+A batch of the stream is published as partitions (date, hour, batch) that replace what an earlier try of the same
+batch left there, so a kill at any moment loses and doubles nothing: not what the stream's checkpoint has, nor what is
+read by an engine that knows nothing of Spark. The batch is named by the checkpoint's id and its number: a checkpoint
+that is made anew begins at 0 again, and must not replace what another one wrote.
+"""
+
+import signal
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from typing import Final
+
+from pyspark import StorageLevel
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from analysis.errors import AnalysisError, RunError, cause
+from analysis.ingest.known import Header, Hour, Key, KnownDocuments, duplicates
+from analysis.ingest.publishing import Publication, remove_left
+from analysis.ingest.staging import FILE_ROWS, FILES, INPUT, STAGED, merge, staging
+from analysis.sources.place import PLACE, where
+from analysis.spark.folder import Folder
+from analysis.table import warehouse as tables
+
+_ROWS_AT_ONCE: Final = 4_000_000
+"""Whose files the driver holds: some 60 MB."""
+_SHOWN_FAULTS: Final = 3
+_AHEAD_MS: Final = 86_400_000
+"""By how much clocks may differ. What is of a later time is refused: it would be the newest there is, for years."""
+_POLL_S: Final = 1
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)  # noqa: TID251  of a program that reads what was stamped elsewhere
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a batch, or a run, came to."""
+
+    documents: int = 0
+    """Stored."""
+    rows: int = 0
+    duplicates: int = 0
+    late: int = 0
+    """Documents of an hour before the newest one that an earlier batch stored; they are stored in their own hour."""
+    rejected: int = 0
+
+    def add(self, other: "Tally") -> None:
+        """Add another one's numbers."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+
+    def __str__(self) -> str:
+        others = (("duplicate", self.duplicates), ("late", self.late), ("rejected", self.rejected))
+        said = "".join(f", {number:,} {what}" for what, number in others if number)
+        return f"{self.documents:,} documents, {self.rows:,} rows{said}"
+
+
+class Ingestion:
+    """Publishes batches of documents (``sources.place``) into a warehouse; one at a time may write to a warehouse.
+
+    ``tell`` gets a line about each batch and about what was rejected; ``now_ms`` is the wall clock.
+    """
+
+    def __init__(
+        self, spark: SparkSession, warehouse: str, tell: Callable[[str], None], now_ms: Callable[[], int] = _now_ms
+    ) -> None:
+        tables.create(spark, warehouse)
+        self.total = Tally()
+        self._warehouse = warehouse
+        self._usage = Folder(spark, tables.path_of(warehouse, tables.USAGE))
+        self._tell = tell
+        self._now_ms = now_ms
+        self._known = KnownDocuments(self._stored)
+        self._spark = spark
+        self._batch = ""
+        self._newest: Hour | None = None
+        remove_left(self._usage)
+
+    def publish(self, batch: DataFrame, number: int) -> None:
+        """Store a batch: the function for ``foreachBatch``."""
+        spark = batch.sparkSession
+        self._spark = spark
+        self._batch = f"{spark.sparkContext.getLocalProperty('sql.streaming.queryId')}-{number}"
+        tally = self._publish(batch.withColumn("id", F.monotonically_increasing_id()).select(*INPUT))
+        self.total.add(tally)
+        self._tell(f"batch {number}: {tally}")
+
+    def _publish(self, documents: DataFrame) -> Tally:
+        newest = self._newest or self._newest_stored()
+        until_ms = self._now_ms() + _AHEAD_MS
+        with _staged(documents, until_ms) as staged:
+            found = _Found.of(staged)
+            twice = duplicates(found.rows, self._known)
+            if not twice:
+                self._store(staged, found)
+        if twice:
+            left = found.rows.keys() - set(twice)
+            with _staged(documents, until_ms, {header.id for header in twice}) as staged:
+                found = _Found.of(staged)
+                if found.rows.keys() != left:
+                    raise AnalysisError("a batch that was read twice did not have the same documents both times")
+                self._store(staged, found)
+        self._known.add(found.rows)
+        self._newest = max([newest, *(header.hour for header in found.rows)])
+        late = sum(header.hour < newest for header in found.rows)
+        return Tally(len(found.rows), sum(found.rows.values()), len(twice), late, found.rejected)
+
+    def _store(self, staged: DataFrame, found: "_Found") -> None:
+        """Publish the files, and keep aside what has a fault."""
+        publication = Publication(self._usage, self._batch)
+        rows = sum(found.rows.values())
+        hours = len({header.hour for header in found.rows})
+        slices = 1 + rows // _ROWS_AT_ONCE
+        for number in range(slices):
+            files = staged.where(F.col("content").isNotNull() & (F.spark_partition_id() % slices == number))
+            if found.files > 2 * (hours + rows // FILE_ROWS):
+                files = files.coalesce(1 + rows // slices // FILE_ROWS).mapInArrow(merge, staged.schema)
+            for date, hour, content in zip(*files.select(*FILES.names).toArrow().columns, strict=True):
+                publication.add(Hour(date.as_py(), hour.as_py()), content.as_py())
+        publication.publish()
+        if found.rejected:
+            self._reject(staged.where("fault IS NOT NULL").select("id", *PLACE, "fault", "value"))
+
+    def _reject(self, rejected: DataFrame) -> None:
+        """Keep aside what has a fault, and say the first of it."""
+        place = f"{tables.path_of(self._warehouse, tables.REJECTED)}/batch={self._batch}"
+        rejected.drop("id").coalesce(1).write.mode("overwrite").option("compression", "zstd").parquet(place)
+        for each in rejected.drop("value").orderBy("id").limit(_SHOWN_FAULTS).collect():
+            self._tell(f"rejected: {where(each)}: {each.fault}")
+
+    def _newest_stored(self) -> Hour:
+        """Ask the table for its newest hour, this very batch aside; where it has none, for one before all others."""
+        newest = tables.newest_hour(self._spark, self._warehouse, self._batch)
+        return Hour(f"{newest:%Y-%m-%d}", newest.hour) if newest else Hour("", 0)
+
+    def _stored(self, hour: Hour) -> Iterable[Key]:
+        """Ask the table for the keys of an hour; but what this very batch left there is to be replaced."""
+        rows = tables.stored_hour(self._spark, self._warehouse, *hour)
+        if rows is None:
+            return ()
+        keys = rows.where(F.col("batch") != self._batch).select(*Key._fields).distinct()
+        return [Key(*key) for key in keys.collect()]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What is in a batch."""
+
+    rows: dict[Header, int]
+    """Of each document without a fault, in the order in which they came."""
+    rejected: int
+    files: int
+
+    @classmethod
+    def of(cls, staged: DataFrame) -> "_Found":
+        """Have a batch decoded, which is STAGED, and look at all of it but texts and files."""
+        columns = staged.select("id", *Key._fields, "time_ms", "rows").toArrow().sort_by("id").to_pylist()
+        documents = [each for each in columns if each["rows"] is not None]
+        rows = {
+            Header(each["id"], Key(each["instance"], each["boot"], each["seq"]), Hour.of(each["time_ms"])): each["rows"]
+            for each in documents
+        }
+        files = sum(each["id"] is None for each in columns)
+        return cls(rows, len(columns) - len(documents) - files, files)
+
+
+@contextmanager
+def _staged(documents: DataFrame, until_ms: int, dropped: Collection[int] = ()) -> Iterator[DataFrame]:
+    """Have workers make STAGED of documents (INPUT), once: it stays on disk."""
+    stage = staging(dropped, until_ms)
+    staged = documents.mapInArrow(stage, from_arrow_schema(STAGED)).persist(StorageLevel.DISK_ONLY)
+    try:
+        yield staged
+    finally:
+        staged.unpersist()
+
+
+def run(stream: DataFrame, ingestion: Ingestion, checkpoint: str, every_s: int | None) -> None:
+    """Let the ingestion take in a stream until SIGTERM or SIGINT; None: what there is now. Raises RunError.
+
+    A batch that a signal interrupts is done again by the next run.
+    """
+    asked_to_end: list[int] = []
+    before = {each: signal.signal(each, lambda number, _: asked_to_end.append(number)) for each in _SIGNALS}
+    trigger = {"availableNow": True} if every_s is None else {"processingTime": f"{every_s} seconds"}
+    writer = stream.writeStream.foreachBatch(ingestion.publish).option("checkpointLocation", checkpoint)
+    try:
+        query = writer.trigger(**trigger).start()
+        while not query.awaitTermination(_POLL_S):
+            if asked_to_end:
+                query.stop()
+    except StreamingQueryException as error:
+        raise RunError(f"ingestion stopped: {cause(error)}; a next run goes on where this one was") from error
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

@@ -1,0 +1,159 @@
+"""Whose use counts together: from the clients of usage records to the counters of a policy.
+
+A unit is one counter of one proxy instance on one broker; several clients may share it, and its limit. Which they do
+depends on the quotas: under proposed ones the policy says it (``Assignment.of``), for recorded ones the rule that
+stands in the record does (``recorded_unit``).
+"""
+
+import ast
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from analysis.kernel.demand import Indices
+from analysis.kernel.histogram import Floats
+from quotas.entities import Default, Entity, Name
+from quotas.kinds import METERED, QuotaKind
+from quotas.policy import Policy
+from quotas.precedence import level_of, limiting_key, tags_of
+
+
+class Client(NamedTuple):
+    """Who is in one row of usage records, apart from the listener: counters do not know it."""
+
+    instance: str
+    broker: int
+    user: str
+    client_id: str
+
+
+class Unit(NamedTuple):
+    """One counter; user and client_id are its tags, "" where that part plays no role."""
+
+    instance: str
+    broker: int
+    user: str
+    client_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Where usage records hold what one quota kind is about."""
+
+    used: str
+    """What is charged."""
+    per_used: float
+    """How many units of the limit one of it is."""
+    requests: str
+    throttle_ms: str | None
+    throttled: str | None
+    muted_ms: str | None
+    limit: str | None
+    rule: str | None
+
+
+def _of(kind: QuotaKind) -> Columns:
+    names = kind.row.columns
+    return Columns(
+        *(names.used, kind.row.unit.per_used, names.requests),
+        *(names.throttle_ms, names.throttled, names.muted_ms, names.limit, names.rule),
+    )
+
+
+COLUMNS: Final[Mapping[QuotaKind, Columns]] = {
+    # At most, as long as it is not metered: the time recorded includes waiting by design (fetch, acks=all), which Kafka
+    # does not charge; and what was throttled for it meanwhile is not recorded. A percent-second is 10 ms of one thread.
+    QuotaKind.REQUEST_PERCENTAGE: Columns("request_time_ms", 0.1, "requests", None, None, None, None, None),
+    **{kind: _of(kind) for kind in METERED},
+}
+"""Other kinds cannot be replayed: records have no rate of controller mutations, nor connections by address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Which unit each client belongs to, and what holds for each unit."""
+
+    units: tuple[Unit, ...]
+    rules: tuple[Entity | None, ...]
+    """[unit]: the quota whose limit holds; None: unlimited."""
+    limits: Floats
+    """[unit], infinite without one; in the unit of the kind, on one broker."""
+    index: Indices
+    """[client]: the unit of each, as ``analysis.kernel.demand.by_unit`` takes it."""
+
+    @classmethod
+    def of(cls, policy: Policy, kind: QuotaKind, clients: Iterable[Client]) -> "Assignment":
+        """Return who shares a counter of ``kind`` under ``policy``, put in force where none was before."""
+        table = policy.table(kind)
+        levels = 0
+        for key in table:
+            levels |= level_of(key)
+        units, index = _numbered(
+            Unit(client.instance, client.broker, *tags_of(table, levels, client.user, client.client_id))
+            for client in clients
+        )
+        keys = [limiting_key(table, unit.user, unit.client_id) for unit in units]
+        return cls(
+            units,
+            tuple(None if key is None else policy.client(key) for key in keys),
+            np.array([np.inf if key is None else table[key] for key in keys]),
+            index,
+        )
+
+    @classmethod
+    def each(cls, clients: Iterable[Client], *, user: bool, client_id: bool) -> "Assignment":
+        """Return one unlimited unit for each user, each client-id or each pair: for whom quotas are to be found."""
+        units, index = _numbered(
+            client._replace(user=client.user if user else "", client_id=client.client_id if client_id else "")
+            for client in clients
+        )
+        return cls(units, (None,) * len(units), np.full(len(units), np.inf), index)
+
+
+def _numbered(units: Iterable[tuple[str, int, str, str]]) -> tuple[tuple[Unit, ...], Indices]:
+    numbers: dict[tuple[str, int, str, str], int] = {}
+    index = [numbers.setdefault(unit, len(numbers)) for unit in units]
+    return tuple(Unit(*unit) for unit in numbers), np.array(index, dtype=np.intp)
+
+
+def recorded_unit(client: Client, rule: Entity | None) -> Unit | None:
+    """Return the counter that a client was measured by when ``rule`` held for it; None: it was unlimited."""
+    if rule is None:
+        return None
+    user = client.user if rule.user is not None else ""
+    client_id = client.client_id if rule.client_id is not None else ""
+    return Unit(client.instance, client.broker, user, client_id)
+
+
+_DIMENSIONS: Final = {"user": "user", "client-id": "client_id", "ip": "ip"}
+_QUOTED: Final = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
+_PART: Final = re.compile(rf"(user|client-id|ip)=({_QUOTED}|<default>|[^\s<>,=\"'\\]+)")
+
+
+def parse_rule(text: str) -> Entity:
+    """Return the entity that ``Entity.describe`` wrote as ``text``, as records and metrics name rules.
+
+    Raises ValueError for anything else.
+    """
+    names: dict[str, Name] = {}
+    at = 0
+    while True:
+        part = _PART.match(text, at)
+        if part is None or _DIMENSIONS[part[1]] in names:
+            raise ValueError(f"{text!r} does not name a quota; one is written like user=alice, client-id=<default>")
+        names[_DIMENSIONS[part[1]]] = _name(part[2])
+        at = part.end()
+        if at == len(text):
+            return Entity(**names)
+        if not text.startswith(", ", at):
+            raise ValueError(f"{text!r} goes on after a name, at {text[at:]!r}; parts are separated by a comma")
+        at += 2
+
+
+def _name(written: str) -> Name:
+    if written == Default.DEFAULT.value:
+        return Default.DEFAULT
+    return str(ast.literal_eval(written)) if written[0] in "'\"" else written

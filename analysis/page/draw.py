@@ -1,0 +1,129 @@
+"""Plots as inline SVG without text in it: they stretch with the page, and words stay as large as words are.
+
+Every colour is a class of ``page.css``, which knows light and dark.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from html import escape
+from typing import Final
+
+from analysis.page import words
+
+_HEAT: Final = (0.0, 0.02, 0.1, 0.25, 0.5, 0.8)
+"""From which share on a cell has which of the levels 0 to 5; level 0 is just above nothing."""
+TICKS: Final = 6
+SERIES: Final = 8
+"""Colours that are told apart."""
+
+
+def strip(shares: Sequence[float], steps: Sequence[datetime], step_s: int) -> str:
+    """Draw one row of a heat map: a cell for each step, darker with its share."""
+    cells = []
+    for number, (share, step) in enumerate(zip(shares, steps, strict=True)):
+        if share > 0:
+            level = sum(share > least for least in _HEAT) - 1
+            when = words.from_to(step, step + timedelta(seconds=step_s))
+            said = f"{when}: {words.percent(share)} of the time, {words.duration(share * step_s)}"
+            # A little wider than a step: no hairlines between cells.
+            cell = f'<rect class="h{level}" x="{number}" y="0" width="1.03" height="1">'
+            cells.append(f"{cell}<title>{escape(said)}</title></rect>")
+    return _svg("strip", len(shares), 1, "".join(cells))
+
+
+def ticks(begin: datetime, end: datetime) -> str:
+    """Draw the axis of times below plots that reach from ``begin`` to ``end``."""
+    length = end - begin
+    marks = []
+    for part in range(TICKS + 1):
+        at = begin + length * part / TICKS
+        few = " few" if part % 3 else ""
+        marks.append(
+            f'<span class="tick{few}" style="left:{100 * part / TICKS:.2f}%">{words.moment(at, of=length)}</span>'
+        )
+    return f'<div class="axis" aria-hidden="true">{"".join(marks)}</div>'
+
+
+def bar(p50: float, p95: float, p99: float, most: float, scale: float) -> str:
+    """Draw how much of a limit is used: solid to p50, pale to p95, a mark at p99 and one at the maximum."""
+
+    def x(value: float) -> float:
+        return round(100 * min(value / scale, 1), 2)
+
+    heat = "hot" if p99 >= 0.9 else "warm" if p99 >= 0.7 else "cool"
+    return _svg(
+        "bar",
+        100,
+        10,
+        f'<rect class="rail" x="0" y="3" width="100" height="4"/>'
+        f'<rect class="{heat} pale" x="0" y="2" width="{x(p95)}" height="6"/>'
+        f'<rect class="{heat}" x="0" y="2" width="{x(p50)}" height="6"/>'
+        f'<path class="{heat} mark" d="M{x(p99)} 1V9"/>'
+        f'<path class="{heat} mark far" d="M{x(p99)} 5H{x(most)}M{x(most)} 3.5V6.5"/>'
+        f'<path class="limit" d="M{x(1)} 0V10"/>',
+    )
+
+
+def share_bar(share: float, mark: float | None = None, css: str = "cool") -> str:
+    """Draw a share of a whole, 0 to 1, and where it is to be compared with."""
+    marked = "" if mark is None else f'<path class="limit" d="M{100 * mark:.2f} 0V10"/>'
+    width = 100 * min(max(share, 0), 1)
+    return _svg(
+        "bar",
+        100,
+        10,
+        f'<rect class="rail" x="0" y="3" width="100" height="4"/>'
+        f'<rect class="{css}" x="0" y="2" width="{width:.2f}" height="6"/>{marked}',
+    )
+
+
+def stack(layers: Sequence[Sequence[float]], top: float) -> str:
+    """Draw layers of equal length upon each other; ``top`` is the value at the upper edge."""
+    count = len(layers[0])
+    floor = [0.0] * count
+    drawn = []
+    for number, layer in enumerate(layers):
+        roof = [below + value for below, value in zip(floor, layer, strict=True)]
+        # Each step is a stair: what was moved within it, not a line between two moments.
+        over = "".join(f"L{i} {_y(value, top)}H{i + 1}" for i, value in enumerate(roof))
+        under = "".join(f"L{i + 1} {_y(floor[i], top)}H{i}" for i in reversed(range(count)))
+        drawn.append(f'<path class="s{min(number, SERIES)}" d="M0 {_y(floor[0], top)}{over}{under}Z"/>')
+        floor = roof
+    return _svg("stack", count, 100, "".join(drawn))
+
+
+def course(points: Sequence[tuple[int, float]], line: tuple[float, float] | None, scale: float) -> str:
+    """Draw values of days, the limit at 1, and a ``line`` from the first to the last day (its two values)."""
+    first, last = points[0][0], points[-1][0]
+    length = max(last - first, 1)
+    at = [(round(4 + 92 * (day - first) / length, 2), _y(value, scale, 40)) for day, value in points]
+    dots = "".join(f'<path class="dot" d="M{x} {y}h.01"/>' for x, y in at)
+    fit = ""
+    if line is not None:
+        fit = f'<path class="fit" d="M4 {_y(line[0], scale, 40)}L96 {_y(line[1], scale, 40)}"/>'
+    limit = f'<path class="limit" d="M0 {_y(1, scale, 40)}H100"/>'
+    return _svg("course", 100, 40, f"{limit}{fit}{dots}")
+
+
+def round_up(value: float, base: int) -> float:
+    """Return the next 1, 2, 3, 4, 5 or 8 times a power of ``base`` times a power of ten: where an axis may end."""
+    if value <= 0:
+        return 1
+    unit = 1.0
+    while value / unit >= base:
+        unit *= base
+    tens = 1.0
+    while value / unit / tens > 10:
+        tens *= 10
+    return next(step * tens * unit for step in (1, 2, 3, 4, 5, 8, 10) if value <= step * tens * unit)
+
+
+def _y(value: float, top: float, height: float = 100) -> float:
+    return round(height * (1 - min(max(value / top, 0), 1)), 2)
+
+
+def _svg(css: str, width: float, height: float, content: str) -> str:
+    return (
+        f'<svg class="{css}" viewBox="0 0 {width} {height}" preserveAspectRatio="none" role="img" aria-hidden="true">'
+        f"{content}</svg>"
+    )

@@ -1,0 +1,129 @@
+"""Sums over rows of usage records that can be added up again: of tables, of tasks, of a whole period.
+
+Made where the rows are; what travels is a fraction of them (``analysis.table.exchange``).
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from analysis.kernel.units import COLUMNS
+from analysis.replay.rows import IDENTITY, active, enforced, interval_ms, limits, numbered, used
+from analysis.table.arrays import added, folded, ints, times_ms, with_columns
+from analysis.table.exchange import packed
+from analysis.table.hashes import of_columns
+from analysis.table.schema import TEXT
+from quotas.kinds import QuotaKind
+
+_RUN: Final = ("cluster", "instance", "boot", "mode", "samples", "sample_ms")
+_SPAN: Final = {"begin_ms": "min", "end_ms": "max", "interval_ms": "sum", "rows": "sum", "first": "min", "last": "max"}
+_OF_KINDS: Final = {
+    **dict.fromkeys(("rows", "sent", "requests", "throttled", "muted"), "sum"),
+    **dict.fromkeys(("peak", "most"), "max"),
+    "least": "min",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """How rows were recorded, from tables to PACKED."""
+
+    tasks: int
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Those of rows that are needed."""
+        return (*_RUN, "seq", "time", "interval_ms")
+
+    def sent(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """Yield a line for all documents of a table whose numbers follow each other; one boot's go to one task."""
+        for table in tables:
+            begins, interval, seq = times_ms(table), interval_ms(table), ints(table, "seq")
+            values = {"begin_ms": begins, "end_ms": begins + interval, "interval_ms": interval}
+            rows = with_columns(table.select(_RUN), {**values, "rows": np.ones_like(seq), "first": seq, "last": seq})
+            lines = _united(added(with_columns(rows, {"seq": seq}), (*_RUN, "seq"), _SPAN))
+            yield from packed(lines, of_columns(lines, ("instance", "boot")) % self.tasks)
+
+    def received(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """Yield a line for each way of recording, with how many ``documents`` there were of it."""
+        for lines in folded(tables, _united):
+            documents = ints(lines, "last") - ints(lines, "first") + 1
+            yield added(with_columns(lines, {"documents": documents}), _RUN, {**_SPAN, "documents": "sum"})
+
+
+@dataclass(frozen=True, slots=True)
+class Identities:
+    """What was used by whom, from tables to PACKED."""
+
+    kinds: tuple[QuotaKind, ...]
+    tasks: int
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Those of rows that are needed."""
+        of_kinds = [
+            str(name)
+            for each in (COLUMNS[kind] for kind in self.kinds)
+            for name in (each.used, each.requests, each.throttled, each.muted_ms, each.limit, each.rule)
+        ]
+        return (*IDENTITY, "mode", "interval_ms", *of_kinds)
+
+    def sent(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """Yield a line for each identity of a table and what set its limits; those of one identity go to one task."""
+        for table in tables:
+            any_use = reduce(or_, (active(table, COLUMNS[kind]) for kind in self.kinds))
+            named = np.asarray(table.column("user").is_valid())
+            lines = self._lines(table.filter(pa.array(any_use & named)))
+            yield from packed(lines, of_columns(lines, ("user", "client_id")) % self.tasks)
+
+    def received(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """Yield a line for each identity, with the first and the last of its rules by name; "" is none."""
+        for lines in folded(tables, lambda some: added(some, (*IDENTITY, *self._rules), self._sums)):
+            rules = {rule: lines.column(rule).cast(TEXT).fill_null("") for rule in self._rules}
+            ends = {f"{rule}_{how}": named for rule, named in rules.items() for how in ("min", "max")}
+            yield added(with_columns(lines, ends), IDENTITY, {**self._sums, **{end: end[-3:] for end in ends}})
+
+    @property
+    def _rules(self) -> tuple[str, ...]:
+        return tuple(str(COLUMNS[kind].rule) for kind in self.kinds)
+
+    @property
+    def _sums(self) -> dict[str, str]:
+        return {f"{kind}_{name}": how for kind in self.kinds for name, how in _OF_KINDS.items()}
+
+    def _lines(self, table: pa.Table) -> pa.Table:
+        keys = (*IDENTITY, *self._rules)
+        values: dict[str, Any] = {}
+        for kind in self.kinds:
+            columns = COLUMNS[kind]
+            sent, limit = used(table, columns), limits(table, columns)
+            of_kind = {
+                "rows": active(table, columns).astype(np.int64),
+                "sent": sent,
+                "requests": ints(table, columns.requests),
+                "throttled": enforced(table, str(columns.throttled)),
+                "muted": enforced(table, str(columns.muted_ms)),
+                "peak": sent / interval_ms(table),
+                "least": limit,
+                "most": limit,
+            }
+            values |= {f"{kind}_{name}": of_kind[name] for name in _OF_KINDS}
+        return added(with_columns(table.select(keys), values), keys, self._sums)
+
+
+def _united(lines: pa.Table) -> pa.Table:
+    """Add up lines of _SPAN whose documents overlap, or follow each other: then no document is in two of them."""
+    run, _ = numbered(lines, _RUN)
+    order = np.lexsort((ints(lines, "first"), run))
+    lines, run = lines.take(pa.array(order)), run[order]
+    reached = ints(lines, "last").copy()
+    for each in np.split(reached, np.flatnonzero(np.diff(run)) + 1):
+        np.maximum.accumulate(each, out=each)
+    apart = (np.diff(run) != 0) | (ints(lines, "first")[1:] - 1 > reached[:-1])
+    pieces = with_columns(lines, {"piece": np.concatenate(([0], np.cumsum(apart)))})
+    return added(pieces, (*_RUN, "piece"), _SPAN).drop_columns("piece")

@@ -1,0 +1,197 @@
+"""What a period of usage records is about, before any of it is replayed: who was there, and how it was recorded."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import numpy as np
+
+from analysis.errors import AnalysisError
+from analysis.kernel.demand import Indices
+from analysis.kernel.histogram import Floats
+from analysis.kernel.units import COLUMNS, Client
+from analysis.replay.partials import Documents, Identities
+from analysis.replay.rows import ENFORCE, IDENTITY
+from analysis.table.exchange import exchange
+from analysis.table.scan import UsageRows
+from quotas.kinds import METERED, Law, QuotaKind
+from quotas.rate import Window
+
+KINDS: Final = tuple(kind for kind in METERED if kind.row.law is Law.SAMPLED_RATE)
+"""What is enforced, and by the law that is replayed."""
+_BETWEEN: Final = "\0"
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """How a period was recorded."""
+
+    begin_ms: int
+    """Unix time, of the first interval."""
+    end_ms: int
+    origins_ms: Mapping[str, int]
+    """By place: where its second 0 begins, with an interval of its own and within a second of the others'."""
+    window: Window
+    """Of enforcement, as at the end."""
+    windows: int
+    """How many different ones there were."""
+    modes: tuple[str, ...]
+    interval_ms: float
+    """The mean."""
+    documents: int
+    missing_documents: int
+    """Lost by the proxy, or not ingested: gaps in their numbers."""
+
+    @property
+    def seconds(self) -> int:
+        """The seconds of the period, from any second 0."""
+        return max(-(-(self.end_ms - min(self.origins_ms.values(), default=self.begin_ms)) // 1000), 1)
+
+    @property
+    def begin(self) -> datetime:
+        return datetime.fromtimestamp(self.begin_ms / 1000, UTC)
+
+    @property
+    def end(self) -> datetime:
+        return datetime.fromtimestamp(self.end_ms / 1000, UTC)
+
+    def notes(self) -> list[str]:
+        """Return what makes an answer less than it seems."""
+        said = []
+        if self.missing_documents:
+            said.append(
+                f"{self.missing_documents} of {self.documents + self.missing_documents} documents are missing (lost by "
+                "the proxy, or not ingested): demand was at least what is shown"
+            )
+        if self.interval_ms > 1.5 * self.window.size_ms:
+            said.append(
+                f"intervals are {self.interval_ms / 1000:.3g} s long: use is taken as even within them, and throttles "
+                "by shorter bursts are missed"
+            )
+        if self.windows > 1:
+            said.append(
+                f"the window of enforcement changed meanwhile: {self.window.samples} samples of "
+                f"{self.window.size_ms} ms, the last one, is taken"
+            )
+        if ENFORCE not in self.modes:
+            said.append(f"recorded in mode {' and '.join(self.modes)}: nobody was held up, demand is known exactly")
+        return said
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What clients used of one quota kind: [client]."""
+
+    rows: Indices
+    """With any use, or throttle."""
+    sent_bytes: Floats
+    requests: Floats
+    throttled: Floats
+    """Requests that were given a throttle time which was enforced."""
+    muted_s: Floats
+    peak_bytes_per_s: Floats
+    """Of any row."""
+    least_limit: Floats
+    most_limit: Floats
+    """In force, infinite without one. They differ where it changed."""
+    rules: tuple[str | None, ...]
+    """What set the limit; "" where that changed, None where there was none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """The rows of a period, and whom they are about."""
+
+    usage: UsageRows
+    circumstances: Circumstances
+    identities: Any
+    """An Arrow table of IDENTITY, [client]."""
+    clients: tuple[Client, ...]
+    """[client]: the instance is the place of it, which ``cluster_and_instance`` takes apart."""
+    used: Mapping[QuotaKind, Used]
+
+
+def place(cluster: str, instance: str) -> str:
+    """Return one name for an instance of a cluster."""
+    return f"{cluster}{_BETWEEN}{instance}"
+
+
+def cluster_and_instance(name: str) -> tuple[str, str]:
+    """Return what ``place`` was made of."""
+    cluster, _, instance = name.partition(_BETWEEN)
+    return cluster, instance
+
+
+def read(usage: UsageRows, kinds: Iterable[QuotaKind] = KINDS) -> Recording:
+    """Look at all rows twice, cheaply. Raises AnalysisError where there are none, or nobody used anything."""
+    tasks = int(str(usage.spark.conf.get("spark.sql.shuffle.partitions")))
+    documents = Documents(tasks)
+    runs = exchange(usage, documents.columns, documents.sent, tasks).collect(documents.received).to_pylist()
+    if not runs:
+        raise AnalysisError(usage.nothing)
+    circumstances = _circumstances(runs)
+    wanted = tuple(kinds)
+    identities = Identities(wanted, tasks)
+    found = exchange(usage, identities.columns, identities.sent, tasks).collect(identities.received)
+    if not found.num_rows:
+        raise AnalysisError(
+            f"nobody produced or fetched anything from {circumstances.begin:%Y-%m-%d %H:%M} to "
+            f"{circumstances.end:%Y-%m-%d %H:%M} UTC: take another period with --from and --to"
+        )
+    names = ("cluster", "instance", "broker", "user", "client_id")
+    clients = tuple(
+        Client(place(cluster, instance), broker, user, client_id)
+        for cluster, instance, broker, user, client_id in zip(*(found[name].to_pylist() for name in names), strict=True)
+    )
+    used = {kind: _used(found, kind) for kind in wanted}
+    return Recording(usage, circumstances, found.select(list(IDENTITY)), clients, used)
+
+
+def _circumstances(found: Sequence[Mapping[str, Any]]) -> Circumstances:
+    begin_ms_all = min(each["begin_ms"] for each in found)
+    first_ms: dict[str, int] = {}
+    runs: dict[tuple[str, str, str], list[Mapping[str, int]]] = {}
+    for each in found:
+        name = place(each["cluster"], each["instance"])
+        first_ms[name] = min(each["begin_ms"], first_ms.get(name, each["begin_ms"]))
+        runs.setdefault((each["cluster"], each["instance"], each["boot"]), []).append(each)
+    windows = {(each["samples"], each["sample_ms"]) for each in found}
+    last = max(found, key=lambda each: each["end_ms"])
+    numbers = sum(max(p["last"] for p in run) - min(p["first"] for p in run) + 1 for run in runs.values())
+    documents = sum(each["documents"] for each in found)
+    return Circumstances(
+        begin_ms=begin_ms_all,
+        end_ms=max(each["end_ms"] for each in found),
+        origins_ms={name: at - (at - begin_ms_all + 999) // 1000 * 1000 for name, at in first_ms.items()},
+        window=_replayable(last["samples"], last["sample_ms"]),
+        windows=len(windows),
+        modes=tuple(sorted({each["mode"] for each in found})),
+        interval_ms=sum(each["interval_ms"] for each in found) / sum(each["rows"] for each in found),
+        documents=documents,
+        missing_documents=numbers - documents,
+    )
+
+
+def _replayable(samples: int, sample_ms: int) -> Window:
+    """Return a window of enforcement, of a second at least: rows are replayed by the second."""
+    return Window(samples, max(sample_ms, -(-1000 // samples)))
+
+
+def _used(found: Any, kind: QuotaKind) -> Used:
+    def numbers(name: str) -> Floats:
+        return np.asarray(found[f"{kind}_{name}"].to_numpy(), dtype=float)
+
+    rule = str(COLUMNS[kind].rule)
+    rules = zip(found[f"{rule}_min"].to_pylist(), found[f"{rule}_max"].to_pylist(), strict=True)
+    return Used(
+        rows=numbers("rows").astype(np.intp),
+        sent_bytes=numbers("sent"),
+        requests=numbers("requests"),
+        throttled=numbers("throttled"),
+        muted_s=numbers("muted") / 1000,
+        peak_bytes_per_s=numbers("peak") * 1000,
+        least_limit=numbers("least"),
+        most_limit=numbers("most"),
+        rules=tuple(None if not last else last if first == last else "" for first, last in rules),
+    )

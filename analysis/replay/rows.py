@@ -1,0 +1,74 @@
+"""What rows of usage records say, as arrays of them (``scan.UsageRows``)."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from analysis.kernel.demand import Bools, Indices
+from analysis.kernel.histogram import Floats
+from analysis.kernel.units import Columns
+from analysis.table.arrays import Ints, ints
+
+IDENTITY: Final = ("cluster", "instance", "listener", "broker", "user", "client_id")
+"""Whom a row is about. Listeners are told apart: two rows of one client may be of the same second."""
+ENFORCE: Final = "enforce"
+_LONGEST_INTERVAL_MS: Final = 3_600_000
+"""A proxy that was suspended for longer says so in one interval; nobody knows when in it what was used."""
+_MOST_KEYS: Final = 2**62
+"""Combinations of values that fit into a number."""
+
+
+def interval_ms(table: pa.Table) -> Ints:
+    """Return the length of each interval: between 1 ms and an hour."""
+    return np.clip(ints(table, "interval_ms"), 1, _LONGEST_INTERVAL_MS)
+
+
+def enforced(table: pa.Table, name: str) -> Ints:
+    """Return a column of throttling, 0 where it was not enforced."""
+    mode = table.column("mode").combine_chunks()
+    code, _ = codes(mode)
+    # Of texts in dictionaries only the few that differ are compared.
+    held = [each == ENFORCE for each in mode.dictionary.to_pylist()]
+    return np.where(np.array([*held, False])[code], ints(table, name), 0)
+
+
+def limits(table: pa.Table, columns: Columns) -> Floats:
+    """Return the limits that were in force, infinite without one."""
+    return np.asarray(table.column(str(columns.limit)).fill_null(np.inf).to_numpy(), dtype=float)
+
+
+def used(table: pa.Table, columns: Columns) -> Ints | Floats:
+    """Return what was charged, in units of the limit times seconds; bytes stay whole numbers."""
+    found = ints(table, columns.used)
+    return found if columns.per_used == 1 else np.asarray(found * columns.per_used, dtype=float)
+
+
+def active(table: pa.Table, columns: Columns) -> Bools:
+    """Whether each row says anything of a kind."""
+    return (ints(table, columns.used) > 0) | (ints(table, str(columns.muted_ms)) > 0)
+
+
+def numbered(table: pa.Table, keys: Sequence[str]) -> tuple[Indices, Indices]:
+    """Return [row] a number for its values of ``keys``, and [number] a row that has them; of a ``joined`` table."""
+    key = np.zeros(len(table), dtype=np.int64)
+    different = 1
+    for name in keys:
+        code, values = codes(table.column(name).combine_chunks())
+        if different * values > _MOST_KEYS:
+            key, different = codes(pa.array(key))
+        key = key * values + code
+        different *= values
+    number, numbers = codes(pa.array(key))
+    row = np.empty(numbers - 1, dtype=np.intp)
+    row[number] = np.arange(len(number))
+    return number, row
+
+
+def codes(column: pa.Array) -> tuple[Indices, int]:
+    """Return [row] a number for its value, a dictionary's own where it is one, and how many there are; null is last."""
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    last = len(column.dictionary)
+    return column.indices.fill_null(last).to_numpy().astype(np.intp), last + 1

@@ -1,0 +1,95 @@
+"""Rows of usage records on their way to the task of their unit: as numbers, and only those that are wanted."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from analysis.kernel.demand import Indices
+from analysis.kernel.units import COLUMNS
+from analysis.replay.recording import Recording
+from analysis.replay.rows import IDENTITY, active, enforced, interval_ms, numbered
+from analysis.table.arrays import ints, times_ms
+from analysis.table.exchange import packed
+from analysis.table.schema import FILE
+from quotas.kinds import QuotaKind
+
+_NAMES: Final = pa.schema([FILE.field(name) for name in IDENTITY])
+SENT: Final = pa.schema(
+    [
+        ("series", pa.int32()),
+        ("begin_ms", pa.int64()),
+        ("interval_ms", pa.int32()),
+        *((name, pa.int64()) for name in ("sent", "muted_ms", "throttled", "throttle_ms")),
+    ]
+)
+"""What a task gets of a row: ``begin_ms`` is since second 0 of the row's place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """What a worker needs to know of whom rows are about, and does. It travels to the workers."""
+
+    clients: pa.Table
+    """IDENTITY and ``client``, its number."""
+    series: Mapping[QuotaKind, Indices]
+    """[client], -1 for none; and -1 once more, for whoever is no client."""
+    origin_ms: Indices
+    """[client]: where the second 0 of its place begins."""
+    task: Indices
+    """[series]."""
+
+    @classmethod
+    def of(cls, recording: Recording, series: Mapping[QuotaKind, Indices], task: Indices) -> "Sender":
+        """Take the series of each client, -1 for none, and the task of each series."""
+        wanted = np.flatnonzero(np.logical_or.reduce([of_kind >= 0 for of_kind in series.values()]))
+        origins_ms = recording.circumstances.origins_ms
+        return cls(
+            recording.identities.take(pa.array(wanted)).append_column("client", pa.array(wanted)),
+            {kind: np.append(of_kind, -1) for kind, of_kind in series.items()},
+            np.array([origins_ms[client.instance] for client in recording.clients]),
+            task,
+        )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Those of rows that are needed."""
+        of_kinds = [
+            str(name)
+            for each in (COLUMNS[kind] for kind in self.series)
+            for name in (each.used, each.muted_ms, each.throttled, each.throttle_ms)
+        ]
+        return (*IDENTITY, "time", "interval_ms", "mode", *of_kinds)
+
+    def sent(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """Yield rows of SENT, packed for the tasks of their units."""
+        for table in tables:
+            client = self._clients(table)
+            for kind, series_of_client in self.series.items():
+                columns = COLUMNS[kind]
+                series = series_of_client[client]
+                row = np.flatnonzero((series >= 0) & active(table, columns))
+                values = {
+                    "series": series,
+                    "begin_ms": times_ms(table) - self.origin_ms[client],
+                    "interval_ms": interval_ms(table),
+                    "sent": ints(table, columns.used),
+                    "muted_ms": enforced(table, str(columns.muted_ms)),
+                    "throttled": enforced(table, str(columns.throttled)),
+                    "throttle_ms": enforced(table, str(columns.throttle_ms)),
+                }
+                chosen = [pa.array(values[field.name][row], field.type) for field in SENT]
+                yield from packed(pa.table(chosen, schema=SENT), self.task[series[row]])
+
+    def _clients(self, table: pa.Table) -> Indices:
+        """Return [row] the client that it is about, -1 for nobody who is wanted."""
+        number, row = numbered(table, IDENTITY)
+        seen = table.select(IDENTITY).take(pa.array(row)).cast(_NAMES)
+        seen = seen.append_column("number", pa.array(np.arange(len(row))))
+        # Each identity of the table once: a twentieth of its rows.
+        found = seen.join(self.clients, list(IDENTITY), join_type="inner", use_threads=False)
+        client = np.full(len(row), -1)
+        client[found["number"].to_numpy()] = found["client"].to_numpy()
+        return client[number]

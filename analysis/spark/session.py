@@ -1,0 +1,146 @@
+"""The Spark session: here on all cores where nobody says otherwise, and unchanged wherever spark-submit puts it."""
+
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from analysis.errors import AnalysisError
+from analysis.spark import workers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
+_OLDEST_JAVA: Final = 17
+_SECRETS: Final = r"(?i)secret|password|token|access[.]?key|jaas|ssl\.key|keystore"
+"""Options that no plan may show (``spark.redaction.regex``): Spark's own, and where Kafka's clients put secrets."""
+
+# Whatever the cluster: what the answers rest on.
+_ALWAYS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Whole files go to workers: by their size, not by their number.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "8388608",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    """``master`` and ``conf`` as spark-submit takes them; the rest is Sluice's choice, or the cluster's."""
+
+    master: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+
+def start(name: str, settings: SparkSettings = SparkSettings()) -> "SparkSession":
+    """Return the session, started if there is none. Raises AnalysisError."""
+    _need_pyspark()
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    conf = chosen(settings)
+    builder = SparkSession.builder.appName(f"sluice {name}")
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    if "spark.master" in conf:
+        _need_java()
+    try:
+        session = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        raise AnalysisError(_not_started(str(error))) from error
+    _quiet()
+    workers.equip(session)
+    for key, value in _ALWAYS.items():
+        session.conf.set(key, value)
+    return session
+
+
+def chosen(settings: SparkSettings) -> dict[str, str]:
+    """Return Spark's settings as they are asked for: what is said goes before what Sluice would choose."""
+    return {**_defaults(settings), **_ALWAYS, **settings.conf}
+
+
+def under_spark_submit() -> bool:
+    """Whether spark-submit started this program, and so has chosen master and memory."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _defaults(settings: SparkSettings) -> dict[str, str]:
+    """Return what nobody but us would choose. Python workers must be this Python, with the packages that it has."""
+    defaults = {
+        "spark.redaction.regex": _SECRETS,
+        "spark.sql.redaction.options.regex": f"{_SECRETS}|url",
+        # A worker's working directory is no place to import from (docs/decisions/0018).
+        "spark.executorEnv.PYTHONSAFEPATH": "1",
+    }
+    if under_spark_submit():
+        return defaults if settings.master is None else {**defaults, "spark.master": settings.master}
+    master = settings.master or "local[*]"
+    defaults["spark.master"] = master
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        defaults |= _local(os.cpu_count() or 1)
+    return defaults
+
+
+def _local(cores: int) -> dict[str, str]:
+    """Return what suits one machine: 200 shuffle partitions, Spark's default, are for a cluster."""
+    return {
+        "spark.driver.memory": f"{_heap_mib()}m",
+        # Most of the work is Python's: below some 100 million rows Java's second compiler costs more than it brings.
+        "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
+        # A task hands on the sums of every client that it met: many small ones would say the same again and again.
+        "spark.sql.files.maxPartitionBytes": "512m",
+        "spark.sql.shuffle.partitions": str(max(4, 2 * cores)),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+def _heap_mib() -> int:
+    """Return a quarter of the memory, between 1 and 8 GiB: Python workers need theirs beside it."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
+    return min(max(total // 4, 1024), 8192)
+
+
+def _need_pyspark() -> None:
+    try:
+        import pyspark
+    except ImportError:
+        raise AnalysisError("pyspark is not installed: pip install 'kafka-sluice[analysis]'") from None
+    release = tuple(map(int, pyspark.__version__.split(".")[:2]))
+    if not (4, 2) <= release < (4, 4):
+        raise AnalysisError(
+            f"pyspark {pyspark.__version__} is not supported: pip install 'kafka-sluice[analysis]' (4.2 or 4.3)"
+        )
+
+
+def _need_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = Path(home, "bin", "java") if home else None
+    if java is not None and not java.exists():
+        raise AnalysisError(f"JAVA_HOME is {home}, and there is no bin/java: set it to a Java {_OLDEST_JAVA} or newer")
+    if java is None and shutil.which("java") is None:
+        raise AnalysisError(
+            f"there is no Java: install {_OLDEST_JAVA} or newer (Debian: apt-get install openjdk-17-jre-headless)"
+        )
+
+
+def _quiet() -> None:
+    """Keep PySpark from logging, as pages of JSON, what it raises as well."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def _not_started(said: str) -> str:
+    if "JAVA_GATEWAY_EXITED" in said:
+        return f"Java did not start Spark: its reason is above; Java {_OLDEST_JAVA} or newer is needed"
+    return f"Spark did not start: {said.strip().splitlines()[0]}"

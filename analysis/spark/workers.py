@@ -1,0 +1,39 @@
+"""What Spark's Python workers need of Sluice: its packages, as a zip that the session hands them.
+
+So a worker finds them before any others of their names, and needs nothing installed but the libraries
+(docs/decisions/0018).
+"""
+
+import tempfile
+import zipfile
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PACKAGES: Final = ("analysis", "config", "quotas")
+_HOME: Final = Path(__file__).resolve().parents[2]
+_NAME: Final = "sluice-workers.zip"
+_equipped: set[str] = set()
+"""Applications whose workers have the packages."""
+
+
+def equip(session: "SparkSession") -> None:
+    """Hand the packages to the workers of a session, those to come among them."""
+    context = session.sparkContext
+    if context.applicationId not in _equipped:
+        context.addPyFile(str(Path(_packed().name, _NAME)))
+        _equipped.add(context.applicationId)
+
+
+@cache
+def _packed() -> "tempfile.TemporaryDirectory[str]":
+    """Return a folder with the zip, which is there until the program ends: workers fetch it from there."""
+    folder = tempfile.TemporaryDirectory(prefix="sluice-")
+    with zipfile.ZipFile(Path(folder.name, _NAME), "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in _PACKAGES:
+            for file in sorted((_HOME / package).rglob("*.py")):
+                archive.write(file, file.relative_to(_HOME))
+    return folder

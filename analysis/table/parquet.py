@@ -1,0 +1,90 @@
+"""A file of usage rows, made and opened by Arrow: where rows are wanted as arrays, and not one by one."""
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from analysis.table.schema import COLUMNS, FIELDS, FILE, TEXT
+
+ROW_GROUP_ROWS: Final = 1_000_000
+_TEXTS: Final = [field.name for field in FILE if field.type == TEXT]
+_MISSING: Final = {column.name: column.missing for column in (*FIELDS, *COLUMNS)}
+
+
+def encode(rows: pa.Table) -> bytes:
+    """Return the file of rows (``schema.FILE``); texts may be dictionaries."""
+    file = pa.BufferOutputStream()
+    # What the names are is the same in many rows; numbers seldom are, and trying costs more than it saves.
+    pq.write_table(rows, file, compression="zstd", use_dictionary=_TEXTS, row_group_size=ROW_GROUP_ROWS)
+    return bytes(file.getvalue())
+
+
+def decode(content: pa.Buffer, columns: Collection[str]) -> Iterator[pa.Table]:
+    """Return some columns of ``schema.FILE``, a row group at a time; texts are dictionaries.
+
+    A column that a file has not is one that came later: it holds what it does in documents that have none of it.
+    """
+    reader = pa.BufferReader(content)
+    metadata = pq.read_metadata(reader)
+    there = [name for name in columns if name in metadata.schema.names]
+    texts = [name for name in there if name in _TEXTS]
+    file = pq.ParquetFile(reader, metadata=metadata, read_dictionary=texts)
+    wanted = pa.schema([_read(FILE.field(name)) for name in columns])
+    for group in range(file.num_row_groups):
+        table = file.read_row_group(group, columns=there, use_threads=False)
+        for name in columns:
+            if name not in there:
+                nothing = pa.repeat(pa.scalar(_MISSING[name], FILE.field(name).type), table.num_rows)
+                table = table.append_column(name, nothing)
+        yield table.select(wanted.names).cast(wanted)
+
+
+def joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return tables of one schema as one, with one chunk, and so one dictionary, for each column."""
+    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+
+
+def plain(table: pa.Table) -> pa.Table:
+    """Return texts as they are, not as dictionaries."""
+    return table.cast(pa.schema([field.with_type(TEXT) if _is_dictionary(field) else field for field in table.schema]))
+
+
+def encoded(table: pa.Table) -> pa.Table:
+    """Return texts as dictionaries."""
+    return table.cast(pa.schema([_read(field) for field in table.schema]))
+
+
+def grouped(table: pa.Table, keys: Sequence[str], aggregates: Sequence[tuple[str, str]]) -> pa.Table:
+    """Return what ``table.group_by(keys).aggregate(aggregates)`` does, in a third of the time where keys are texts.
+
+    The table is a ``joined`` one: texts are compared by their numbers in its dictionaries.
+    """
+    dictionaries = {}
+    for index, field in enumerate(table.schema):
+        if field.name in keys and _is_dictionary(field) and table.num_rows:
+            column = table.column(index).chunk(0)
+            dictionaries[field.name] = column.dictionary
+            table = table.set_column(index, field.name, column.indices)
+    found = table.group_by(list(keys), use_threads=False).aggregate(list(aggregates))
+    for name, dictionary in dictionaries.items():
+        index = found.schema.get_field_index(name)
+        codes = _harmless(found.column(index).combine_chunks())
+        found = found.set_column(index, name, pa.DictionaryArray.from_arrays(codes, dictionary))
+    return found
+
+
+def _harmless(codes: pa.Array) -> pa.Array:
+    """Return the same with 0 beneath each null: grouping leaves anything there, and Arrow looks it up nevertheless."""
+    if not codes.null_count:
+        return codes
+    return pa.array(codes.fill_null(0).to_numpy(), mask=codes.is_null().to_numpy(zero_copy_only=False))
+
+
+def _read(field: pa.Field) -> pa.Field:
+    return pa.field(field.name, pa.dictionary(pa.int32(), TEXT)) if field.type == TEXT else field
+
+
+def _is_dictionary(field: pa.Field) -> bool:
+    return bool(pa.types.is_dictionary(field.type))

@@ -1,0 +1,101 @@
+"""Rows of usage where they are worked on: whole files, opened in Python workers as Arrow tables.
+
+Spark finds the files, reads them from wherever Hadoop reaches, and hands each to a worker as it is; what is on a disk,
+workers open by themselves. Rows that Spark itself decodes and hands over cost twenty times as much.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from analysis.errors import AnalysisError
+from analysis.table.parquet import decode, joined
+from analysis.table.schema import TIME
+
+_TABLE_ROWS: Final = 500_000
+"""Of a table that a worker is given, about: some 100 MB, which it has twice while it puts one together."""
+FILES: Final = "path string, content binary"
+ON_DISK: Final = "file:"
+
+Work = Callable[[Iterator[pa.Table]], Iterator[pa.Table]]
+"""What a worker does with tables of one chunk, texts as dictionaries; it may yield such, with columns in any order."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRows:
+    """The rows of a period, in the files that hold them."""
+
+    files: DataFrame
+    """FILES; without ``content`` where each worker can open ``path``."""
+    begin_us: int | None = None
+    """Unix time: rows of intervals that begin before it are not meant."""
+    end_us: int | None = None
+    """Likewise, from it on."""
+    nothing: str = "there are no usage records in the period"
+    """What to say where no row is found."""
+
+    @property
+    def spark(self) -> SparkSession:
+        return self.files.sparkSession
+
+    def scan(self, columns: Sequence[str], work: Work, schema: pa.Schema) -> DataFrame:
+        """Return what ``work`` yields of the rows' ``columns`` (``schema.FILE``): the columns of ``schema``."""
+        opened = _Opened(tuple(columns), self.begin_us, self.end_us)
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for table in work(opened.tables(batches)):
+                yield from table.select(schema.names).cast(schema).to_batches()
+
+        return self.files.mapInArrow(run, from_arrow_schema(schema))
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """Files that came to a worker."""
+
+    columns: tuple[str, ...]
+    begin_us: int | None
+    end_us: int | None
+
+    def tables(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+        waiting: list[pa.Table] = []
+        rows = 0
+        for table in self._groups(batches):
+            waiting.append(table)
+            rows += table.num_rows
+            if rows >= _TABLE_ROWS:
+                whole = joined(waiting)
+                waiting, rows = [], 0
+                yield whole
+        if rows:
+            yield joined(waiting)
+
+    def _groups(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+        read = self.columns if "time" in self.columns else ("time", *self.columns)
+        for batch in batches:
+            for file in range(batch.num_rows):
+                path = batch.column(0)[file].as_py()
+                try:
+                    for table in decode(_content(batch, file), read):
+                        yield self._within(table).select(self.columns)
+                except (pa.ArrowException, OSError) as error:
+                    raise AnalysisError(f"{path}: {error}") from error
+
+    def _within(self, table: pa.Table) -> pa.Table:
+        if self.begin_us is not None:
+            table = table.filter(pc.greater_equal(table["time"], pa.scalar(self.begin_us, TIME)))
+        if self.end_us is not None:
+            table = table.filter(pc.less(table["time"], pa.scalar(self.end_us, TIME)))
+        return table
+
+
+def _content(files: pa.RecordBatch, file: int) -> pa.Buffer:
+    if files.num_columns > 1:
+        return files.column(1)[file].as_buffer()
+    # Mapped, so that of columns that are not read nothing is.
+    return pa.memory_map(files.column(0)[file].as_py().removeprefix(ON_DISK)).read_buffer()

@@ -1,0 +1,136 @@
+"""Where the tables are, and how they are read: ``<warehouse>/usage/date=YYYY-MM-DD/hour=HH/batch=…/*.parquet``.
+
+Plain Parquet, for any engine to read. A batch of ingestion is a partition, because it is replaced as a whole when it
+is run again; ``analysis.ingest.job`` writes, all others read through ``usage``.
+"""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+
+from analysis.errors import AnalysisError
+from analysis.spark.folder import Folder
+from analysis.table.scan import UsageRows
+
+USAGE: Final = "usage"
+REJECTED: Final = "rejected"
+PARTITIONS: Final = ("date", "hour", "batch")
+LAYOUT_VERSION: Final = 1
+_MARK: Final = "sluice-warehouse.json"
+_KEYS: Final = "instance string, boot string, seq long, batch string"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MINUTES: Final = "%Y-%m-%d %H:%M"
+
+
+def path_of(warehouse: str, table: str) -> str:
+    """Return the path or URI of a table."""
+    return f"{warehouse.rstrip('/')}/{table}"
+
+
+def create(spark: SparkSession, warehouse: str) -> None:
+    """Make a directory a warehouse, if it is none yet. Raises AnalysisError for one of another version."""
+    folder = Folder(spark, warehouse)
+    if folder.exists(_MARK):
+        _check_version(folder, warehouse)
+    else:
+        folder.write(_MARK, json.dumps({"version": LAYOUT_VERSION}) + "\n")
+
+
+def usage(spark: SparkSession, warehouse: str, begin: datetime | None = None, end: datetime | None = None) -> UsageRows:
+    """Return the rows whose intervals begin in [begin, end), both aware; None: no bound.
+
+    Raises AnalysisError where there is no warehouse, one of a version not known, or no file for the period; that no row
+    of the files is in it, is for the first who reads them to say (``UsageRows.nothing``).
+    """
+    dates = _dates(spark, warehouse)
+    first = f"date={begin.astimezone(UTC):%Y-%m-%d}" if begin else dates[0]
+    last = f"date={end.astimezone(UTC):%Y-%m-%d}" if end else dates[-1]
+    wanted = [date for date in dates if first <= date <= last]
+    nothing = f"no usage records{_period(begin, end)}: {warehouse} has them{_period(*bounds(spark, warehouse))}"
+    if wanted:
+        table = path_of(warehouse, USAGE)
+        reader = spark.read.format("binaryFile").options(basePath=table, pathGlobFilter="*.parquet")
+        files = _of_hours(reader.load([f"{table}/{date}" for date in wanted]), begin, end)
+        if not files.select("path").isEmpty():
+            columns = ("path",) if Folder(spark, table).is_on_disk else ("path", "content")
+            return UsageRows(files.select(*columns), _unix_us(begin), _unix_us(end), nothing)
+    raise AnalysisError(nothing)
+
+
+def bounds(spark: SparkSession, warehouse: str) -> tuple[datetime, datetime]:
+    """Return the begin of the first hour that is stored, and the end of the last. Raises AnalysisError as ``usage``."""
+    dates = _dates(spark, warehouse)
+    folder = Folder(spark, path_of(warehouse, USAGE))
+    return min(_hours(folder, dates[0])), max(_hours(folder, dates[-1])) + timedelta(hours=1)
+
+
+def newest_hour(spark: SparkSession, warehouse: str, besides: str) -> datetime | None:
+    """Return the begin of the last hour that is stored, if any is, by batches other than ``besides``."""
+    folder = Folder(spark, path_of(warehouse, USAGE))
+    for date in reversed(folder.names("date=*")):
+        for hour in sorted(_hours(folder, date), reverse=True):
+            if set(folder.names(f"{date}/hour={hour:%H}/batch=*")) - {f"batch={besides}"}:
+                return hour
+    return None
+
+
+def stored_hour(spark: SparkSession, warehouse: str, date: str, hour: int) -> DataFrame | None:
+    """Return instance, boot, seq and batch of what is stored of an hour (``date`` as YYYY-MM-DD); None: nothing is."""
+    table = path_of(warehouse, USAGE)
+    place = f"date={date}/hour={hour:02d}"
+    if not Folder(spark, table).exists(place):
+        return None
+    return spark.read.schema(_KEYS).option("basePath", table).parquet(f"{table}/{place}")
+
+
+def _hours(folder: Folder, date: str) -> list[datetime]:
+    day = datetime.strptime(date, "date=%Y-%m-%d").replace(tzinfo=UTC)
+    return [day + timedelta(hours=int(name.removeprefix("hour="))) for name in folder.names(f"{date}/hour=*")]
+
+
+def _dates(spark: SparkSession, warehouse: str) -> list[str]:
+    folder = Folder(spark, warehouse)
+    if not folder.exists():
+        raise AnalysisError(f"{warehouse}: there is no such directory; --warehouse is what `ingest` was given")
+    if not folder.exists(_MARK):
+        raise AnalysisError(f"{warehouse} is no warehouse: --warehouse is what `sluice analyze ingest` was given")
+    _check_version(folder, warehouse)
+    dates = folder.names(f"{USAGE}/date=*")
+    if not dates:
+        raise AnalysisError(f"{warehouse} has no usage records yet: run `sluice analyze ingest`")
+    return dates
+
+
+def _check_version(folder: Folder, warehouse: str) -> None:
+    try:
+        version = json.loads(folder.read(_MARK))["version"]
+    except (ValueError, TypeError, KeyError):
+        raise AnalysisError(f'{warehouse}/{_MARK} is damaged: it should be {{"version": {LAYOUT_VERSION}}}') from None
+    if version != LAYOUT_VERSION:
+        raise AnalysisError(
+            f"{warehouse} is a warehouse of version {version}, and this Sluice knows {LAYOUT_VERSION}: "
+            "take the Sluice that wrote it, or a newer one"
+        )
+
+
+def _of_hours(files: DataFrame, begin: datetime | None, end: datetime | None) -> DataFrame:
+    """Leave out hours outside of the period, by partition columns alone: they are never opened."""
+    hour = F.format_string("%s %02d", F.col("date").cast("string"), F.col("hour"))
+    if begin is not None:
+        files = files.where(hour >= f"{begin.astimezone(UTC):%Y-%m-%d %H}")
+    if end is not None:
+        files = files.where(hour <= f"{end.astimezone(UTC):%Y-%m-%d %H}")
+    return files
+
+
+def _unix_us(moment: datetime | None) -> int | None:
+    return None if moment is None else (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def _period(begin: datetime | None, end: datetime | None) -> str:
+    since = f" from {begin.astimezone(UTC):{_MINUTES}}" if begin else ""
+    until = f" to {end.astimezone(UTC):{_MINUTES}}" if end else ""
+    return f"{since}{until} UTC" if since or until else ""

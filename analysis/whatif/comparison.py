@@ -1,0 +1,201 @@
+"""What-if in words and numbers: the totals of each scenario, a table for a terminal, and JSON."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from analysis.page import words
+from analysis.whatif.job import VERDICTS, WhatIf
+from quotas.kinds import BYTES, QuotaKind
+
+Row = Mapping[str, Any]
+"""Of ``WhatIf.units``."""
+
+_OF_BYTES: Final = pa.array([kind.value for kind in QuotaKind if kind.row.unit is BYTES])
+_NO, _POSSIBLY, _YES = VERDICTS
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Of one scenario; a counter is one unit of enforcement: who shares a limit, on one broker of one proxy."""
+
+    counters: int
+    limited: int
+    """That have a limit under the proposed quotas."""
+    throttled_before: int
+    throttled: int
+    possibly_throttled: int
+    """If they wanted as much as could be while they were held up."""
+    throttled_before_s: float
+    throttled_s: float
+    recorded_bytes: float
+    """Of the kinds whose limits are bytes."""
+    sent_bytes: float
+    """Likewise, within the period; the rest waits at its end."""
+
+
+def totals(found: WhatIf, scenario: str) -> Totals:
+    """Add up the units of a scenario."""
+    units = found.units.filter(pc.equal(found.units["scenario"], scenario))
+
+    of_bytes = units.filter(pc.is_in(units["kind"], _OF_BYTES))
+
+    def total(name: str, those: pa.Table = units) -> float:
+        return float(pc.sum(those[name]).as_py() or 0)
+
+    def count(chosen: Any) -> int:
+        return int(pc.sum(chosen).as_py() or 0)
+
+    return Totals(
+        counters=units.num_rows,
+        limited=count(pc.is_valid(units["limit"])),
+        throttled_before=count(pc.greater(units["before_throttled_s"], 0)),
+        throttled=count(pc.equal(units["verdict"], _YES)),
+        possibly_throttled=count(pc.equal(units["verdict"], _POSSIBLY)),
+        throttled_before_s=total("before_throttled_s"),
+        throttled_s=total("throttled_s"),
+        recorded_bytes=total("recorded_bytes", of_bytes),
+        sent_bytes=total("sent_bytes", of_bytes),
+    )
+
+
+def touched(found: WhatIf, scenario: str, most: int | None = None) -> list[Row]:
+    """Return the units that were or would be throttled, worst first."""
+    units = found.units
+    chosen = pc.or_(pc.greater(units["before_throttled_s"], 0), pc.not_equal(units["verdict"], _NO))
+    units = units.filter(pc.and_(pc.equal(units["scenario"], scenario), chosen))
+    order = [(name, "descending") for name in ("throttled_s", "throttled_most_s", "before_throttled_s")]
+    rows: pa.Table = units.sort_by([*order, ("user", "ascending"), ("client_id", "ascending")])
+    taken: list[Row] = rows.slice(0, most).to_pylist()
+    return taken
+
+
+def sentence(sums: Totals, scenario: str) -> str:
+    """Return the answer in one line."""
+    possibly = f", and possibly {sums.possibly_throttled:,} more" if sums.possibly_throttled else ""
+    return (
+        f"{words.plain(scenario)}: {sums.throttled:,} of {words.counted(sums.counters, 'counter')} would be "
+        f"throttled{possibly}; {sums.throttled_before:,} {'was' if sums.throttled_before == 1 else 'were'}"
+    )
+
+
+def text(found: WhatIf, most: int) -> str:
+    """Return all scenarios for a terminal, of each the ``most`` units that are throttled longest."""
+    circumstances = found.recording.circumstances
+    window = circumstances.window
+    lines = [
+        (
+            f"recorded {words.from_to(circumstances.begin, circumstances.end)} UTC, "
+            f"{words.counted(len(circumstances.origins_ms), 'proxy instance')}, window of {window.samples} samples of "
+            f"{window.size_ms} ms"
+        ),
+        *(f"note: {note}" for note in circumstances.notes()),
+    ]
+    for scenario in found.scenarios:
+        sums = totals(found, scenario.name)
+        rows = touched(found, scenario.name, most)
+        lines += ["", sentence(sums, scenario.name)]
+        lines.append(
+            f"throttled in all: {words.duration(sums.throttled_before_s)} before, {words.duration(sums.throttled_s)} "
+            f"after; served {words.size(sums.sent_bytes)} of {words.size(sums.recorded_bytes)} within the period"
+        )
+        if rows:
+            lines += ["", *columns(_HEADS, [_cells(row) for row in rows])]
+        left = sums.throttled + sums.possibly_throttled - sum(row["verdict"] != _NO for row in rows)
+        if left > 0:
+            lines.append(f"and {left:,} more that would be throttled (--top)")
+    return "\n".join(lines)
+
+
+def as_json(found: WhatIf) -> str:
+    """Return one JSON object: circumstances, and of each scenario the totals and all units that are touched."""
+    circumstances = found.recording.circumstances
+    document = {
+        "begin": circumstances.begin.isoformat(),
+        "end": circumstances.end.isoformat(),
+        "seconds": circumstances.seconds,
+        "window": {"samples": circumstances.window.samples, "size_ms": circumstances.window.size_ms},
+        "modes": circumstances.modes,
+        "interval_ms": circumstances.interval_ms,
+        "documents": circumstances.documents,
+        "missing_documents": circumstances.missing_documents,
+        "notes": circumstances.notes(),
+        "scenarios": [
+            {
+                "quotas": scenario.name,
+                "totals": asdict(totals(found, scenario.name)),
+                "units": touched(found, scenario.name),
+            }
+            for scenario in found.scenarios
+        ],
+    }
+    return json.dumps(document, indent=1)
+
+
+def columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return lines in which the columns stand below each other."""
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (heads, *rows)
+    ]
+
+
+_HEADS: Final = ("client", "where", "limit", "throttled before", "after", "delay p50", "p95", "p99", "served", "known")
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    return (
+        f"{shortened(who(row))} {words.doing(row['kind'])}",
+        where(row),
+        "none" if row["limit"] is None else words.limit(row["kind"], row["limit"]),
+        throttled(row["before_throttled_s"], row["before_episodes"]),
+        after(row),
+        words.duration(row["delay_p50_s"]),
+        words.duration(row["delay_p95_s"]),
+        delay_p99(row),
+        words.percent(served(row)),
+        row["answer"],
+    )
+
+
+def who(row: Row) -> str:
+    """Return the clients that share the counter."""
+    return words.plain(words.counter(row["user"] or None, row["client_id"] or None))
+
+
+def where(row: Row) -> str:
+    """Return which proxy and which broker."""
+    return f"{words.plain(row['instance'])}, broker {row['broker']}"
+
+
+def throttled(seconds: float, episodes: float) -> str:
+    """``3 min 20 s in 4``: how long, and in how many episodes."""
+    return f"{words.duration(seconds)} in {round(episodes):,}" if seconds else "never"
+
+
+def after(row: Row) -> str:
+    """Return for how long it would be throttled, or between what."""
+    if row["throttled_least_s"] == row["throttled_most_s"]:
+        return throttled(row["throttled_s"], row["episodes"])
+    return f"{words.duration(row['throttled_least_s'])} to {words.duration(row['throttled_most_s'])}"
+
+
+def delay_p99(row: Row) -> str:
+    """Return the p99 of how long bytes wait, or between what it is."""
+    least, most = row["delay_p99_s"], row["delay_p99_most_s"]
+    return words.duration(least) if least == most else f"{words.duration(least)} to {words.duration(most)}"
+
+
+def served(row: Row) -> float:
+    """Return the share of what was wanted that is sent within the period."""
+    return row["sent_bytes"] / row["recorded_bytes"] if row["recorded_bytes"] else 1.0
+
+
+def shortened(name: str, most: int = 40) -> str:
+    """Return a name that fits into a column."""
+    half = (most - 1) // 2
+    return name if len(name) <= most else f"{name[:half]}…{name[-half:]}"

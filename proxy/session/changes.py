@@ -1,0 +1,94 @@
+"""What is changed in answers: versions offered, addresses of brokers, throttle times; each whole, or in slices."""
+
+from collections.abc import Callable, Mapping, Sequence
+from struct import Struct
+from typing import Final
+
+from protocol.api_versions import intersect
+from protocol.compile import SLICE_BYTES
+from protocol.errors import Cause, ProtocolError
+from protocol.locator import Endpoint, locate, splice
+from protocol.overlay import ADDRESSES_FIRST, RECORDS
+from protocol.rewriting import Rewriting
+from protocol.table import ApiSpec
+from proxy.session.pair import Pair
+from proxy.session.serving import AUTHENTICATED, NEGOTIATE, REWRITE, TELL
+
+Advertise = Callable[[Sequence[Endpoint]], Mapping[int, tuple[bytes, int]]]
+"""Broker addresses of an answer → node id → the (host, port) that a client is told, listening already."""
+
+INT: Final = Struct(">i")
+
+
+class Changes:
+    """Changes the answers of one connection."""
+
+    __slots__ = ("_advertise", "_pair", "under_way")
+
+    def __init__(self, pair: Pair, advertise: Advertise) -> None:
+        self._pair = pair
+        self._advertise = advertise
+        self.under_way: Rewriting | None = None
+        """The long answer that stands first in line, being changed in slices or done."""
+
+    def needed(self, actions: int, spec: ApiSpec, size: int) -> int:
+        """Return how many bytes of a long answer must be there before it is looked at; ProtocolError if it is too long.
+
+        One that is wanted only to tell a throttle is then not wanted at all: the mute is what enforces it.
+        """
+        rules = self._pair.rules
+        if not actions & (REWRITE | NEGOTIATE | AUTHENTICATED):
+            return 4 + size if size <= rules.gathered_limit else 0
+        if spec.api_key in ADDRESSES_FIRST:
+            return SLICE_BYTES
+        if actions & NEGOTIATE:
+            raise ProtocolError(Cause.FRAME_TOO_LARGE, f"{spec} response of {size} bytes: no broker has so many APIs")
+        if actions & AUTHENTICATED:
+            limit = rules.unauthenticated_request_limit
+        else:
+            limit = rules.response_limit if spec.api_key in RECORDS else rules.gathered_limit
+        if size > limit:
+            raise too_long(spec, size, limit)
+        return 4 + size
+
+    def of_whole(self, frame: bytes, actions: int, spec: ApiSpec, throttle_ms: int, now_ms: int) -> bytes:
+        """Read a gathered frame, and return what the client gets: ``frame`` itself where nothing has to change."""
+        if actions & NEGOTIATE:
+            return intersect(frame, spec, self._pair.rules.advertised)
+        if actions & AUTHENTICATED:
+            self._pair.sasl.answer(spec, frame, now_ms)
+            return frame
+        located = locate(spec, frame)
+        told_ms: int | None = None
+        if actions & TELL and located.throttle_offset >= 0:
+            # Never less than the broker's own: it does not read this connection for that long.
+            told_ms = max(throttle_ms, INT.unpack_from(frame, located.throttle_offset)[0])
+        if told_ms is None and not located.endpoints:
+            return frame
+        return splice(frame, located, told_ms, self._advertise(located.endpoints))
+
+    def of_long(self, chunk: bytes, position: int, spec: ApiSpec, size: int, told_ms: int | None) -> Rewriting | None:
+        """Change the long answer of ``size`` bytes at ``position``, as far as it has come, and tell ``told_ms``.
+
+        None if that takes longer than a slice: ``under_way`` is then to be advanced, and this to be called again.
+        """
+        rewriting = self.under_way
+        if rewriting is None:
+            frame = chunk[position : position + 4 + size]
+            rewriting = Rewriting(spec, frame, size, told_ms, self._told)
+            if not rewriting.advance():
+                self.under_way = rewriting
+                return None
+        self.under_way = None
+        return rewriting
+
+    def _told(self, endpoint: Endpoint) -> tuple[bytes, int] | None:
+        return self._advertise((endpoint,)).get(endpoint.node_id)
+
+
+def too_long(spec: ApiSpec, size: int, limit: int) -> ProtocolError:
+    """Return why an answer that would have to be held in memory is refused."""
+    return ProtocolError(
+        Cause.FRAME_TOO_LARGE,
+        f"{spec} response of {size} bytes has to be held in memory, and the limit is {limit}: limits.gathered",
+    )

@@ -1,0 +1,206 @@
+"""What a client produces: charged on the request's header where the quota has that much left, else as it comes.
+
+A claim is not a use. What of a request never came is taken back, so that a Produce which announces much costs those
+who share its quota what came of it.
+"""
+
+from typing import Final
+
+from protocol.frames import Head
+from proxy.session.body import Body
+from proxy.session.in_flight import Entry, InFlight, expect, tell
+from proxy.session.pair import Pair
+from proxy.session.request_prefix import RequestPrefix
+from proxy.session.sender import MORE, Sender
+from proxy.session.serving import Served
+from proxy.session.states import IN_LINE, TURN
+from proxy.session.waits import Waits, What
+from proxy.usage.accounts import Account
+from quotas.engine import Bound
+from quotas.kinds import QuotaKind
+from quotas.rate import Sample
+
+ACKS_0: Final = b"\0\0"
+KIND: Final = QuotaKind.PRODUCER_BYTE_RATE
+
+_MAX_UNANSWERED = 1024
+
+COMING_MS: Final = 100
+"""How long others wait for a request to come that is more than its quota has left, before what has come of it says how
+long. A claim that nothing follows keeps them no longer."""
+
+
+class ProduceGate:
+    """Charges the Produce requests of one connection."""
+
+    __slots__ = (
+        "_body",
+        "_in_flight",
+        "_pair",
+        "_sender",
+        "_unanswered",
+        "_waits",
+        "bound",
+        "generation",
+        "prefix",
+    )
+
+    def __init__(self, pair: Pair, sender: Sender, in_flight: InFlight, waits: Waits) -> None:
+        self._pair = pair
+        self._sender = sender
+        self._in_flight = in_flight
+        self._waits = waits
+        self.prefix = RequestPrefix()
+        self.bound: Bound
+        """What the account is charged to, right for ``generation``; once ``prefix`` has been read."""
+        self.generation = -1
+        self._body: ProduceBody | None = None
+        """Of the request charged last, if its end is still to come."""
+        self._unanswered = 0
+        """Requests with acks=0, whose number no answers bound: a chunk has room for 10,000."""
+
+    def request(self, api: Served, chunk: bytes, position: int, head: Head, body: int, now_ms: int) -> int:
+        """Charge the request at ``position``, whose body begins at ``body`` (or UNREAD).
+
+        Returns 0, or MORE if what that takes is not all there, or the reason why the client has to wait. Raises
+        ProtocolError if the request ends inside what has to be read of it.
+        """
+        size: int = head[0]
+        end = position + 4 + size
+        field = self.prefix.find(api, chunk, position, end, body)
+        if field == MORE:
+            return MORE
+        rules, account = self._pair.rules, self._sender.account
+        bound = self.bound = account.bound(KIND)
+        self.generation = rules.engine.generation
+        missing = end - len(chunk)
+        came = size - max(missing, 0)
+        throttle_ms = 0
+        if not rules.throttling.enforces:
+            bound.charge(size, now_ms)
+            rules.throttling.imagine(account, KIND, size, now_ms)
+            self.prefix.forget()  # the next one has to come by here too
+        elif bound.shut and not self._waits.ask(What.REQUEST, account, came, now_ms):
+            return IN_LINE
+        else:
+            self.go_ahead(bound, came, now_ms)
+            throttle_ms = bound.charge(size, now_ms)
+        api.requests += 1
+        account.meter.produce_requests += 1
+        account.meter.produce_bytes += size
+        self.charged(api, head[2], throttle_ms, chunk.startswith(ACKS_0, field), missing, now_ms)
+        return 0
+
+    def go_ahead(self, bound: Bound, came: int, now_ms: int) -> None:
+        """Let the counter owe what came within a debt because a re-authentication stands behind it."""
+        if bound.shut and now_ms >= self._pair.sasl.deadline_ms and (counter := bound.live).owed_ms(now_ms):
+            counter.bring_forward(came, now_ms)
+
+    def charged(
+        self, api: Served, correlation_id: int, throttle_ms: int, acks_0: bool, missing: int, now_ms: int
+    ) -> None:
+        """Mute for what a charge asked for, and expect the answer that is to tell it.
+
+        Of a request that is more than its quota has left only what has come is charged: ``missing`` is still to come.
+        """
+        account, bound = self._sender.account, self.bound
+        as_it_comes = missing > 0 and throttle_ms > 0
+        if as_it_comes:
+            bound.take_back(missing, bound.mark)
+            bound.live.owe(min(throttle_ms, COMING_MS), now_ms)
+            throttle_ms = 0
+        elif throttle_ms:
+            throttle_ms = self._pair.throttle(account, KIND, throttle_ms, now_ms)
+        entry = None
+        if not acks_0:  # with acks=0 no answer comes: the mute is all there is
+            entry = expect(correlation_id, api, account, now_ms, throttle_ms)
+            self._in_flight.append(entry)
+        else:
+            self._unanswered += 1
+        if missing > 0:
+            self._body = ProduceBody(self, account, None if as_it_comes else bound.mark, entry)
+            if as_it_comes and bound.live.streamer is None:
+                bound.live.streamer = self._body
+
+    def after(self) -> int:
+        """Return why nothing is to be read behind the last request: of many without answers, others have a turn."""
+        if self._unanswered < _MAX_UNANSWERED:
+            return 0
+        self._unanswered = 0
+        return TURN
+
+    def take_body(self, missing: int) -> "ProduceBody | None":
+        """Return the body of the request charged last, of which so much is still to come; for the caller to keep."""
+        body, self._body = self._body, None
+        if body is not None:
+            body.count(-missing)
+        return body
+
+    def under_way(self, entry: Entry) -> "ProduceBody":
+        """Return the body of a request that was charged whole, and is expected to be answered as ``entry`` says."""
+        return ProduceBody(self, self._sender.account, self.bound.mark, entry)
+
+    def ask_on(self, account: Account, size: int, now_ms: int) -> bool:
+        """Whether the rest of a request may come, of which ``size`` has just come."""
+        return self._waits.ask(What.BODY, account, size, now_ms)
+
+    def told(self, entry: Entry | None, account: Account, throttle_ms: int, now_ms: int) -> None:
+        """Throttle for a request that was charged as it came, and let its answer tell that."""
+        throttle_ms = self._pair.throttle(account, KIND, throttle_ms, now_ms)
+        if throttle_ms and self._in_flight and self._in_flight[-1] is entry:
+            self._in_flight[-1] = tell(entry, throttle_ms, now_ms)
+
+
+class ProduceBody(Body):
+    """Of a Produce. ``mark`` says where the whole of it has been charged already; None: it is charged as it comes.
+
+    ``entry`` expects the answer which is to tell the throttle time; None with acks=0.
+    """
+
+    __slots__ = ("_bound", "_entry", "_gate", "_mark")
+
+    def __init__(
+        self, gate: ProduceGate, account: Account, mark: tuple[Sample, int] | None, entry: Entry | None
+    ) -> None:
+        super().__init__(account)
+        self._gate = gate
+        self._bound = gate.bound
+        self._mark = mark
+        self._entry = entry
+
+    def count(self, size: int) -> None:
+        self.account.meter.produce_bytes += size
+
+    def came(self, size: int, now_ms: int, *, finished: bool) -> bool:
+        self.count(size)
+        gate = self._gate
+        gate.go_ahead(self._bound, size, now_ms)
+        throttle_ms = 0 if self._mark is not None else self._charge(size, now_ms)
+        if finished:
+            self.leave(0)
+        if not throttle_ms:
+            return True
+        if finished:
+            gate.told(self._entry, self.account, throttle_ms, now_ms)
+            return True
+        bound = self._bound.live
+        if bound.streamer is None and not bound.owed_ms(now_ms):
+            bound.streamer = self  # one is let through to its end; what it takes beyond the limit is owed by all
+        bound.owe(throttle_ms, now_ms)
+        return bound.streamer is self or gate.ask_on(self.account, size, now_ms)
+
+    def _charge(self, size: int, now_ms: int) -> int:
+        bound = self.account.bound(KIND)
+        if bound is not self._bound:  # other quotas are in force than when it began
+            self._yield()
+            self._bound = bound
+        return bound.charge(size, now_ms)
+
+    def leave(self, missing: int) -> None:
+        if self._mark is not None:
+            self._bound.take_back(missing, self._mark)
+        self._yield()
+
+    def _yield(self) -> None:
+        if self._bound.live.streamer is self:
+            self._bound.live.streamer = None

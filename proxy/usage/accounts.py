@@ -1,0 +1,88 @@
+"""Whom a request belongs to: what is counted for a client, and the counters that it is charged to.
+
+An account is found once for each listener, broker, user and client-id, and shared by all connections that are theirs.
+It lasts as long as one of them holds it; its meter lasts until what was counted is in a usage record.
+"""
+
+from proxy.usage.meters import Meter, MeterKey, Meters
+from quotas.engine import Bound, Engine
+from quotas.kinds import QuotaKind
+
+
+class Account:
+    """What a client uses through one listener at one broker."""
+
+    __slots__ = ("_bounds", "_engine", "_generation", "_meters", "holders", "key", "meter")
+
+    def __init__(self, engine: Engine, meters: Meters, key: MeterKey) -> None:
+        self._engine = engine
+        self._meters = meters
+        self.key = key
+        self.meter = meters.find(key)
+        """Where those who hold the account count. Shared with others where there are more clients than meters."""
+        self.holders = 0
+        """Sessions that may still count or charge here."""
+        self._generation = engine.generation
+        self._bounds: dict[QuotaKind, Bound] = {}
+
+    def bound(self, kind: QuotaKind) -> Bound:
+        """Return the counter of that kind, right for ``Engine.generation``."""
+        if self._generation != self._engine.generation:
+            self._generation = self._engine.generation
+            self._bounds.clear()
+        bound = self._bounds.get(kind)
+        if bound is None:
+            bound = self._bounds[kind] = self._resolve(kind)
+        return bound
+
+    @property
+    def live_meter(self) -> Meter:
+        """Where to count now, for one who does not hold the account: its meter may be gone."""
+        return self.meter if self.holders else self._meters.find(self.key)
+
+    def _resolve(self, kind: QuotaKind) -> Bound:
+        return self._engine.resolve(self.key.user, self.key.client_id, kind, self.key.broker)
+
+
+class Nobody(Account):
+    """The account of connections whose client is not known yet, or has not proved who it is: no limit holds for it."""
+
+    __slots__ = ()
+
+    def _resolve(self, kind: QuotaKind) -> Bound:
+        return self._engine.unlimited(kind)
+
+
+class Accounts:
+    """The accounts of one listener's clients."""
+
+    __slots__ = ("_accounts", "_engine", "_listener", "_meters", "nobody", "refused")
+
+    def __init__(self, meters: Meters, engine: Engine, listener: str) -> None:
+        self._meters = meters
+        self._engine = engine
+        self._listener = listener
+        self._accounts: dict[MeterKey, Account] = {}
+        self.nobody: Account = Nobody(engine, Meters(1), MeterKey(listener, -1, "", ""))
+        self.refused = 0
+        """Connections refused since the last record, before anything was known of their clients."""
+
+    def __len__(self) -> int:
+        return len(self._accounts)
+
+    def hold(self, broker: int, user: str, client_id: str) -> Account:
+        """Return the account of a client (node id of its broker, -1: not known yet), for the caller to give back."""
+        key = MeterKey(self._listener, broker, user, client_id)
+        account = self._accounts.get(key)
+        if account is None:
+            account = self._accounts[key] = Account(self._engine, self._meters, key)
+            account.meter.holders += 1
+        account.holders += 1
+        return account
+
+    def give_back(self, account: Account) -> None:
+        """Take note that one who held ``account`` counts and charges there no more."""
+        account.holders -= 1
+        if not account.holders and account is not self.nobody:
+            account.meter.holders -= 1
+            del self._accounts[account.key]

@@ -1,0 +1,235 @@
+"""Ingestion from files, by a real streaming query; from a topic it is tests/integration/test_ingest.py."""
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from analysis.errors import RunError
+from analysis.ingest import job
+from analysis.ingest.job import Ingestion, Tally, run
+from analysis.ingest.staging import staging
+from analysis.sources import files
+from analysis.spark.folder import Folder
+from analysis.table import warehouse as tables
+from tests.analysis.records import BEGIN, Document, document, in_order, row, rows_of, stored, write_jsonl
+
+pytestmark = pytest.mark.spark
+
+ROWS = [row("alice", bytes_in=7), row("bob", bytes_in=5)]
+HOUR_S = 3600
+
+
+class Site:
+    """A directory of usage files and the warehouse that takes them in."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark = spark
+        self.files = folder / "files"
+        self.files.mkdir()
+        self.warehouse = str(folder / "warehouse")
+        self.checkpoint = folder / "checkpoint"
+        self.told: list[str] = []
+        self.tasks = 0
+        """How many a batch has; 0: as many as Spark chooses."""
+
+    def add(self, name: str, *documents: Document | str) -> None:
+        write_jsonl(self.files / f"{name}.jsonl", documents)
+
+    def ingest(self) -> Tally:
+        """Take in all that is there, as a process of its own would."""
+        ingestion = Ingestion(self.spark, self.warehouse, self.told.append)
+        self.run(ingestion)
+        return ingestion.total
+
+    def run_to_end(self) -> None:
+        """The same, as the command does it. Raises RunError."""
+        run(self.stream(), Ingestion(self.spark, self.warehouse, self.told.append), str(self.checkpoint), None)
+
+    def stream(self) -> DataFrame:
+        found = files.stream(self.spark, str(self.files), 1000)
+        return found.repartition(self.tasks) if self.tasks else found
+
+    def run(self, ingestion: Ingestion) -> None:
+        writer = self.stream().writeStream.foreachBatch(ingestion.publish).trigger(availableNow=True)
+        writer.option("checkpointLocation", str(self.checkpoint)).start().awaitTermination()
+
+    def usage(self) -> list[dict[str, Any]]:
+        return rows_of(tables.usage(self.spark, self.warehouse))
+
+    def parts(self) -> list[Path]:
+        """Partitions of the table that have files, with all that is anywhere in it."""
+        table = Path(self.warehouse) / "usage"
+        return sorted({file.parent.relative_to(table) for file in table.rglob("*.parquet")})
+
+    def rejected(self) -> list[tuple[str, str, str]]:
+        found = self.spark.read.parquet(tables.path_of(self.warehouse, tables.REJECTED)).collect()
+        return sorted((Path(each.file).name, each.value, each.fault) for each in found)
+
+
+@pytest.fixture
+def site(spark: SparkSession, tmp_path: Path) -> Site:
+    return Site(spark, tmp_path)
+
+
+def test_what_comes_is_stored_once(site: Site) -> None:
+    documents = [document(seq, ROWS, second=HOUR_S * seq / 2) for seq in range(4)]
+    site.add("a", documents[0], documents[1], documents[1])
+    assert site.ingest() == Tally(documents=2, rows=4, duplicates=1)
+    site.add("b", documents[0], documents[2], documents[3])
+    assert site.ingest() == Tally(documents=2, rows=4, duplicates=1)
+    assert site.ingest() == Tally()
+    assert site.usage() == in_order(stored(documents))
+
+
+def test_every_row_is_there_for_a_reader_that_is_not_spark(site: Site) -> None:
+    site.add("a", *(document(seq, ROWS, second=HOUR_S * seq) for seq in range(3)))
+    site.ingest()
+    table = f"{site.warehouse}/usage/date=*/hour=*/batch=*/*.parquet"
+    query = "SELECT date::VARCHAR, hour, sum(bytes_in), min(time) FROM read_parquet(?, hive_partitioning=true)"
+    found = duckdb.execute(f"{query} GROUP BY ALL ORDER BY 2", [table]).fetchall()
+    assert [(date, int(hour), total) for date, hour, total, _ in found] == [
+        ("2026-03-01", 12 + at, 12) for at in range(3)
+    ]
+    assert found[0][3].astimezone(BEGIN.tzinfo) == BEGIN
+
+
+def test_what_comes_late_lands_in_its_own_hour_and_is_counted(site: Site) -> None:
+    site.add("a", document(7, ROWS, second=5 * HOUR_S))
+    assert site.ingest().late == 0
+    site.add("b", document(1, ROWS, second=0), document(8, ROWS, second=5 * HOUR_S + 1))
+    assert site.ingest() == Tally(documents=2, rows=4, late=1)
+    assert [part.parts[1] for part in site.parts()] == ["hour=12", "hour=17", "hour=17"]
+    assert [each["time"].hour for each in site.usage()].count(12) == 2
+
+
+def test_what_cannot_be_read_is_kept_aside_and_stops_nothing(site: Site) -> None:
+    damaged = document(2, ROWS)
+    damaged["rows"]["user"] = ["alice"]
+    site.add("a", "nonsense", document(0, ROWS), {**document(1, ROWS), "v": 2}, damaged)
+    assert site.ingest() == Tally(documents=1, rows=2, rejected=3)
+    told = [line for line in site.told if line.startswith("rejected: file:")]
+    assert len(told) == 3
+    names, values, faults = zip(*site.rejected(), strict=True)
+    assert set(names) == {"a.jsonl"}
+    assert "nonsense" in values
+    assert sorted(fault.split(":")[0] for fault in faults) == [
+        "arrays differ in length",
+        "is not JSON",
+        "version 2 is not known",
+    ]
+
+
+def test_a_damaged_copy_does_not_keep_the_whole_one_away(site: Site) -> None:
+    damaged = document(0, ROWS)
+    damaged["rows"]["user"] = ["alice"]
+    site.add("a", damaged, document(0, ROWS), document(0, ROWS))
+    assert site.ingest() == Tally(documents=1, rows=2, duplicates=1, rejected=1)
+
+
+def test_a_batch_that_was_published_and_not_committed_is_replaced(site: Site) -> None:
+    documents = [document(0, ROWS), document(1, ROWS, second=HOUR_S)]
+    site.add("a", *documents, "nonsense")
+    site.ingest()
+    commits = site.checkpoint / "commits"
+    for left in [*commits.glob("*0"), *commits.glob(".*0.crc")]:
+        left.unlink()
+    assert site.ingest() == Tally(documents=2, rows=4, rejected=1)
+    assert len(site.rejected()) == 1
+    assert site.usage() == in_order(stored(documents))
+
+
+def test_a_new_checkpoint_reads_all_again_and_stores_nothing_twice(site: Site) -> None:
+    site.add("a", *(document(seq, ROWS) for seq in range(3)))
+    site.ingest()
+    site.checkpoint = site.checkpoint.with_name("another")
+    assert site.ingest() == Tally(duplicates=3)
+    assert len(site.usage()) == 6
+
+
+@pytest.mark.parametrize("name", [".staging-1", ".spark-staging-1"])
+def test_what_a_killed_writer_left_is_removed(site: Site, name: str) -> None:
+    left = Path(site.warehouse) / "usage" / name / "date=2026-03-01"
+    left.mkdir(parents=True)
+    Ingestion(site.spark, site.warehouse, site.told.append)
+    assert not left.parent.exists()
+
+
+def test_killed_between_two_partitions_the_next_run_puts_all_in_place(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents = [document(seq, ROWS, second=HOUR_S * seq) for seq in range(3)]
+    site.add("a", *documents)
+    move = Folder.move
+    moved: list[str] = []
+
+    def one_and_no_more(folder: Folder, name: str, to: str) -> None:
+        if moved:
+            raise OSError("killed")
+        moved.append(to)
+        move(folder, name, to)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Folder, "move", one_and_no_more)
+        with pytest.raises(RunError, match="killed"):
+            site.run_to_end()
+    assert len(site.usage()) == 2
+    assert any(".staging-" in str(part) for part in site.parts())
+    assert site.ingest() == Tally(documents=3, rows=6)
+    assert site.usage() == in_order(stored(documents))
+    assert len(site.parts()) == 3
+
+
+def test_many_tasks_leave_few_files(site: Site) -> None:
+    documents = [document(seq, ROWS, second=HOUR_S * (seq % 2) + seq) for seq in range(20)]
+    for number in range(4):
+        site.add(f"file-{number}", *documents[5 * number : 5 * number + 5], "nonsense")
+    site.tasks = 10
+    assert site.ingest() == Tally(documents=20, rows=40, rejected=4)
+    assert len(list(Path(site.warehouse).rglob("usage/**/*.parquet"))) == 2
+    assert site.usage() == in_order(stored(documents))
+
+
+def test_the_driver_takes_files_by_and_by(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    documents = [document(seq, ROWS, second=HOUR_S * (seq % 2) + seq) for seq in range(12)]
+    site.add("a", *documents)
+    site.tasks = 6
+    monkeypatch.setattr(job, "_ROWS_AT_ONCE", 6)
+    assert site.ingest() == Tally(documents=12, rows=24)
+    assert site.usage() == in_order(stored(documents))
+
+
+def test_duplicates_from_several_tasks(site: Site) -> None:
+    documents = [document(seq, ROWS) for seq in range(6)]
+    for number in range(3):
+        site.add(f"file-{number}", *documents[2 * number :], "nonsense")
+    site.tasks = 6
+    assert site.ingest() == Tally(documents=6, rows=12, duplicates=6, rejected=3)
+    assert site.usage() == in_order(stored(documents))
+
+
+def test_a_source_that_gives_other_documents_when_asked_again_is_not_believed(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.add("a", document(0, ROWS), document(1, ROWS), document(1, ROWS))
+    with monkeypatch.context() as patched:
+        patched.setattr(job, "staging", lambda *_: staging())
+        with pytest.raises(RunError, match="did not have the same documents both times"):
+            site.run_to_end()
+    assert site.parts() == []
+    assert site.ingest() == Tally(documents=2, rows=4, duplicates=1)
+
+
+def test_documents_without_rows_are_stored_and_known(site: Site) -> None:
+    site.add("a", document(0, []), document(0, []))
+    assert site.ingest() == Tally(documents=1, duplicates=1)
+
+
+def test_files_that_are_not_complete_are_not_read(site: Site) -> None:
+    site.add("a", document(0, ROWS))
+    write_jsonl(site.files / "b.part", [document(1, ROWS)])
+    (site.files / "edge-2").mkdir()
+    site.add("edge-2/c", {**document(0, ROWS), "instance": "edge-2"})
+    assert site.ingest().documents == 2

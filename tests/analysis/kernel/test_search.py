@@ -1,0 +1,151 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.kernel.censoring import Answer
+from analysis.kernel.demand import Demand
+from analysis.kernel.fluid import replay
+from analysis.kernel.search import (
+    Confidence,
+    Measure,
+    Target,
+    confidence,
+    parse_target,
+    round_up,
+    smallest,
+    with_headroom,
+    write_bytes,
+)
+from config.problems import InvalidValue
+from config.units import parse_bytes
+from tests.analysis.workloads import SHAPES, recordings
+from tests.reference.request_level import Run
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("p99 throttle < 100 ms", Target(Measure.THROTTLE, 0.99, 0.1)),
+        ("  p99.9  delay<2s ", Target(Measure.DELAY, 0.999, 2.0)),
+        ("max throttle < 1m", Target(Measure.THROTTLE, 1.0, 60.0)),
+        ("throttled share < 0.1 %", Target(Measure.SHARE, 1.0, 0.001)),
+        ("throttled share<0.25", Target(Measure.SHARE, 1.0, 0.25)),
+    ],
+)
+def test_targets(text: str, target: Target) -> None:
+    parsed = parse_target(text)
+    assert (parsed.measure, parsed.most) == (target.measure, target.most)
+    assert parsed.share == pytest.approx(target.share)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "is not a target"),
+        ("p99 latency < 1 s", "is not a target"),
+        ("p99 throttle > 1 s", "is not a target"),
+        ("p100 throttle < 1 s", "is not a target"),
+        ("p0 throttle < 1 s", "p0 asks for nothing"),
+        ("p99 throttle < 100", "has no unit"),
+        ("p99 throttle < 1 day", "unknown unit 'day'"),
+        ("p99 throttle < 0 ms", "nothing is below 0 ms"),
+        ("throttled share < 5 s", "'5 s' is not a share"),
+        ("throttled share < 200 %", "'200 %' is not a share"),
+        ("throttled share < 0", "'0' is not a share"),
+    ],
+)
+def test_what_is_no_target(text: str, problem: str) -> None:
+    with pytest.raises(InvalidValue, match=problem) as raised:
+        parse_target(text)
+    assert raised.value.hint
+
+
+def met(target: Target, run: Run) -> bool:
+    if target.measure is Measure.SHARE:
+        active = sum(muted > 0 or sent > 0 for muted, sent in zip(run.muted_s, run.served_bytes, strict=True))
+        return sum(run.muted_s) / active < target.most
+    times = run.throttles_s if target.measure is Measure.THROTTLE else run.waits_s
+    return float(np.quantile(times, target.share)) < target.most
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "p99 throttle < 100 ms",
+        "throttled share < 0.1 %",
+        "p99 delay < 1 s",
+        "p95 throttle < 2 s",
+        "throttled share < 20 %",
+    ],
+)
+def test_recommended_quotas_meet_their_target_request_by_request(text: str) -> None:
+    target = parse_target(text)
+    for recording in recordings(600, SHAPES[1:3]):
+        quota = smallest(recording.demand, target)[0]
+        assert met(target, recording.again(with_headroom(quota).item()))
+        if target.measure is Measure.SHARE:  # and are no larger than they must be
+            assert not met(target, recording.again(0.7 * quota))
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32), st.sampled_from(["p99 throttle < 2 s", "p90 delay < 5 s", "throttled share < 5 %"]))
+def test_the_smallest_quota_meets_the_target_in_the_model(seed: int, text: str) -> None:
+    rng = np.random.default_rng(seed)
+    sent = np.where(rng.random((100, 4)) < rng.random(4), rng.integers(0, 10_000, (100, 4)), 0)
+    demand = Demand.recorded(sent, np.ceil(sent / 500))
+    target = parse_target(text)
+    quota = smallest(demand, target)
+    used = sent.sum(axis=0) > 0
+    assert (quota[~used] == 0).all()
+    assert target.met(replay(demand, np.maximum(quota, 1)))[0][used].all()
+    assert (quota >= sent.mean(axis=0) * 0.999).all()
+
+
+def test_a_target_that_the_mean_rate_meets() -> None:
+    demand = Demand.recorded(np.full((60, 1), 100.0), np.ones((60, 1)))
+    assert smallest(demand, parse_target("throttled share < 100 %"))[0] <= 110
+
+
+def test_nobody_and_nothing() -> None:
+    assert smallest(Demand.recorded(np.zeros((9, 2)), np.zeros((9, 2))), parse_target("max delay < 1s")).tolist() == [
+        0,
+        0,
+    ]
+    assert smallest(Demand.recorded(np.zeros((0, 1)), np.zeros((0, 1))), parse_target("max delay < 1s")).tolist() == [0]
+
+
+@given(st.floats(0, 1e15))
+def test_rounding_is_upwards_and_at_most_a_tenth(needed: float) -> None:
+    rounded = float(round_up(needed))
+    assert needed <= rounded <= max(needed * 1.1 + 1e-9, np.ceil(needed))
+    assert parse_bytes(write_bytes(rounded)) == rounded
+
+
+@pytest.mark.parametrize(
+    ("quota", "written"),
+    [
+        (0, "0"),
+        (7, "7"),
+        (950, "950"),
+        (1_000, "1kB"),
+        (1_200_000, "1.2MB"),
+        (850_000, "850kB"),
+        (99e9, "99GB"),
+        (1_250, "1250"),
+    ],
+)
+def test_quotas_as_an_operator_would_write_them(quota: float, written: str) -> None:
+    assert write_bytes(quota) == written
+
+
+def test_headroom() -> None:
+    assert with_headroom([100.0, 1_000_000.0, 0.0]).tolist() == [120, 1_200_000, 0]
+    assert with_headroom([100.0], 0.0).tolist() == [100]
+
+
+def test_confidence_comes_with_what_was_recorded() -> None:
+    exact, interval, unknown = Answer.EXACT, Answer.INTERVAL, Answer.UNKNOWN
+    week = 7 * 86_400
+    assert confidence((exact, interval, unknown), week) == (Confidence.HIGH, Confidence.MEDIUM, Confidence.LOW)
+    assert confidence((exact, exact), [86_400, 3_600]) == (Confidence.MEDIUM, Confidence.LOW)

@@ -1,0 +1,112 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.kernel.units import COLUMNS, Assignment, Client, Unit, parse_rule, recorded_unit
+from quotas.engine import Engine
+from quotas.entities import Default, Entity
+from quotas.kinds import QuotaKind
+from quotas.policy import Policy
+
+DEFAULT = Default.DEFAULT
+PRODUCE = QuotaKind.PRODUCER_BYTE_RATE
+
+names = st.sampled_from(["alice", "bob", "<default>", "a=b, c", "it's", 'say "so"', "back\\slash", "é", "\n"])
+parts = st.none() | st.just(DEFAULT) | names
+entities = st.tuples(parts, parts).filter(any).map(lambda pair: Entity(*pair))
+clients = st.builds(
+    Client,
+    st.sampled_from(["p1", "p2"]),
+    st.integers(1, 2),
+    st.sampled_from(["alice", "bob", "carl"]),
+    st.just("") | names,
+)
+
+
+@given(entities)
+def test_rules_are_read_as_they_are_written(entity: Entity) -> None:
+    assert parse_rule(entity.describe()) == entity
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "does not name a quota"),
+        ("alice", "does not name a quota"),
+        ("user=alice, user=bob", "does not name a quota"),
+        ("user=alice,client-id=app", "at ',client-id=app'"),
+        ("user=alice, ", "does not name a quota"),
+        ("user='alice", "does not name a quota"),
+        ("user=alice, ip=::1", "ip cannot be combined"),
+    ],
+)
+def test_what_is_no_rule(text: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        parse_rule(text)
+
+
+def test_an_ip_is_a_rule_too() -> None:
+    assert parse_rule("ip=10.0.0.1") == Entity(ip="10.0.0.1")
+
+
+def test_who_shares_a_counter() -> None:
+    policy = Policy(
+        {
+            Entity(user="alice"): {PRODUCE: 1000},
+            Entity(user="bob", client_id=DEFAULT): {PRODUCE: 500},
+            Entity(client_id="batch"): {PRODUCE: 50},
+        }
+    )
+    rows = [
+        Client("p1", 1, "alice", "a"),
+        Client("p1", 1, "alice", "b"),
+        Client("p1", 2, "alice", "a"),
+        Client("p2", 1, "alice", "a"),
+        Client("p1", 1, "bob", "a"),
+        Client("p1", 1, "bob", "b"),
+        Client("p1", 1, "carl", "batch"),
+        Client("p1", 1, "dora", "batch"),
+        Client("p1", 1, "carl", "other"),
+    ]
+    assigned = Assignment.of(policy, PRODUCE, rows)
+    assert assigned.index.tolist() == [0, 0, 1, 2, 3, 4, 5, 5, 6]
+    assert assigned.units[0] == Unit("p1", 1, "alice", "")
+    assert assigned.units[5] == Unit("p1", 1, "", "batch")
+    assert assigned.limits.tolist() == [1000, 1000, 1000, 500, 500, 50, np.inf]
+    assert assigned.rules[4] == Entity(user="bob", client_id=DEFAULT)
+    assert assigned.rules[6] is None
+
+
+@given(st.dictionaries(entities, st.floats(1, 1e9), max_size=5), st.lists(clients, min_size=1, max_size=8))
+def test_units_are_the_counters_of_the_engine(limits: dict[Entity, float], rows: list[Client]) -> None:
+    policy = Policy({entity: {PRODUCE: limit} for entity, limit in limits.items()})
+    assigned = Assignment.of(policy, PRODUCE, rows)
+    engine = Engine(policy)
+    for number, row in zip(assigned.index, rows, strict=True):
+        bound = engine.resolve(row.user, row.client_id, PRODUCE, row.broker)
+        assert assigned.rules[number] == bound.rule
+        assert assigned.limits[number] == (np.inf if bound.limit is None else bound.limit)
+        if limits:  # without any, the engine keeps no counters
+            assert assigned.units[number][1:] == (bound.broker, bound.user, bound.client_id)
+        if bound.rule is not None:
+            assert recorded_unit(row, bound.rule) == assigned.units[number]
+
+
+def test_units_to_find_quotas_for() -> None:
+    rows = [Client("p1", 1, "alice", "a"), Client("p1", 1, "alice", "b"), Client("p1", 1, "bob", "a")]
+    assert Assignment.each(rows, user=True, client_id=False).index.tolist() == [0, 0, 1]
+    assert Assignment.each(rows, user=False, client_id=True).units == (Unit("p1", 1, "", "a"), Unit("p1", 1, "", "b"))
+    assert Assignment.each(rows, user=True, client_id=True).limits.tolist() == [np.inf] * 3
+    assert Assignment.each([], user=True, client_id=True).units == ()
+
+
+def test_without_a_rule_there_was_no_counter() -> None:
+    assert recorded_unit(Client("p1", 1, "alice", "a"), None) is None
+
+
+def test_columns_are_those_of_the_records() -> None:
+    assert COLUMNS[PRODUCE].used == "produce_bytes"
+    assert COLUMNS[QuotaKind.CONSUMER_BYTE_RATE].muted_ms == "fetch_muted_ms"
+    assert COLUMNS[QuotaKind.REQUEST_PERCENTAGE].per_used == 0.1
+    assert set(COLUMNS) == {PRODUCE, QuotaKind.CONSUMER_BYTE_RATE, QuotaKind.REQUEST_PERCENTAGE}

@@ -1,0 +1,46 @@
+"""What is decided before a session starts; the session of these tests is one itself."""
+
+import pytest
+from pyspark.sql import SparkSession
+
+from analysis.errors import AnalysisError
+from analysis.spark import session
+from analysis.spark.session import SparkSettings
+
+
+@pytest.mark.spark
+def test_the_session_is_in_utc(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.sparkContext.master == "local[2]"
+
+
+def test_a_wrong_java_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    with pytest.raises(AnalysisError, match="JAVA_HOME is /nowhere, and there is no bin/java"):
+        session.start("test")
+
+
+def test_no_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(AnalysisError, match="there is no Java: install 17 or newer"):
+        session.start("test")
+
+
+def test_a_pyspark_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark.__version__", "3.5.1")
+    with pytest.raises(AnalysisError, match=r"pyspark 3\.5\.1 is not supported"):
+        session.start("test", SparkSettings("local[1]"))
+
+
+def test_spark_submit_has_chosen_master_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    chosen = session.chosen(SparkSettings())
+    assert not {"spark.master", "spark.driver.memory", "spark.sql.shuffle.partitions"} & chosen.keys()
+
+
+def test_here_it_is_all_cores_with_few_partitions() -> None:
+    chosen = session.chosen(SparkSettings(conf={"spark.driver.memory": "3g"}))
+    assert chosen["spark.master"] == "local[*]"
+    assert chosen["spark.driver.memory"] == "3g"
+    assert int(chosen["spark.sql.shuffle.partitions"]) < 200

@@ -1,0 +1,152 @@
+"""Requests that the proxy answers itself, at once or later: each in its turn, and none of them at the broker."""
+
+from collections.abc import Callable
+from struct import pack
+
+import pytest
+
+from proxy.session.local_answers import LocalRequest
+from tests.proxy.playbook import Play, frame, list_offsets, list_offsets_answer, produce, produce_answer, request
+
+DESCRIBE_CLIENT_QUOTAS = 48
+LIMIT = 500
+
+
+class Slow:
+    """Answers when the test says so."""
+
+    most_bytes = LIMIT
+
+    def __init__(self) -> None:
+        self.asked: list[LocalRequest] = []
+        self.done: list[Callable[[bytes], None]] = []
+
+    def answer(self, request: LocalRequest, done: Callable[[bytes], None]) -> bytes | None:
+        self.asked.append(request)
+        self.done.append(done)
+        return None
+
+
+class Quick(Slow):
+    def answer(self, request: LocalRequest, done: Callable[[bytes], None]) -> bytes | None:
+        super().answer(request, done)
+        return own(request.correlation_id)
+
+
+def asked(correlation_id: int, size: int = 20) -> bytes:
+    return request(DESCRIBE_CLIENT_QUOTAS, 0, correlation_id, bytes(size))
+
+
+def own(correlation_id: int) -> bytes:
+    return frame(pack(">i", correlation_id) + b"own")
+
+
+@pytest.fixture(params=[Slow, Quick])
+def answerer(request: pytest.FixtureRequest) -> Slow:
+    made: Slow = request.param()
+    return made
+
+
+def play_with(answerer: Slow, *, authenticated: bool = True) -> Play:
+    return Play(answerers={DESCRIBE_CLIENT_QUOTAS: answerer}, authenticated=authenticated)
+
+
+def finish(answerer: Slow) -> None:
+    if not isinstance(answerer, Quick):
+        answerer.done[-1](own(answerer.asked[-1].correlation_id))
+
+
+@pytest.mark.parametrize("step", [1, 7, 10**6])
+def test_it_is_answered_in_its_turn_and_never_forwarded(answerer: Slow, step: int) -> None:
+    play = play_with(answerer)
+    sent = list_offsets(1) + asked(2) + produce(3, 100) + asked(4) + asked(5)
+    to_broker = b"".join(play.from_client(sent[at : at + step]) for at in range(0, len(sent), step))
+    assert to_broker == list_offsets(1)
+    assert not answerer.asked, "the broker has still to answer what came before"
+    got = play.from_broker(list_offsets_answer(1))
+    finish(answerer)
+    assert got + play.client.take() == list_offsets_answer(1) + own(2)
+    assert play.broker.take() == produce(3, 100)
+    got = play.from_broker(produce_answer(3))
+    finish(answerer)
+    finish(answerer)
+    assert got + play.client.take() == produce_answer(3) + own(4) + own(5)
+    assert [request.correlation_id for request in answerer.asked] == [2, 4, 5]
+    assert [request.frame for request in answerer.asked] == [asked(2), asked(4), asked(5)]
+    assert not play.client.paused
+
+
+def test_who_asks_is_told_to_the_answerer_and_counted(answerer: Slow) -> None:
+    play = play_with(answerer)
+    play.from_client(asked(1))
+    finish(answerer)
+    (seen,) = answerer.asked
+    assert (seen.user, seen.client_id, seen.peer) == ("ANONYMOUS", "app", "10.0.0.1:5")
+    assert seen.key_version == DESCRIBE_CLIENT_QUOTAS << 16
+    meter = play.session.gates.sender.account.meter
+    assert (meter.other_requests, meter.other_bytes, meter.bytes_out) == (1, len(asked(1)), len(own(1)))
+
+
+def test_what_is_longer_than_the_answerer_takes_ends_the_connection(answerer: Slow) -> None:
+    play = play_with(answerer)
+    play.from_client(asked(1, LIMIT)[:30])
+    assert [(side, error.cause.value) for side, error in play.rejected] == [("client", "frame_too_large")]
+    assert str(LIMIT) in str(play.rejected[0][1])
+
+
+def test_before_the_client_is_known_the_broker_answers(answerer: Slow) -> None:
+    play = play_with(answerer, authenticated=False)
+    assert play.from_client(asked(1)) == asked(1)
+    assert not answerer.asked
+
+
+class TestSlow:
+    def test_while_it_takes_its_time_nothing_else_is_read(self) -> None:
+        play = play_with(answerer := Slow())
+        assert play.from_client(asked(1) + list_offsets(2)) == b""
+        assert play.client.paused
+        assert play.from_client(list_offsets(3)) == b""
+        finish(answerer)
+        assert play.client.take() == own(1)
+        assert play.broker.take() == list_offsets(2) + list_offsets(3)
+        assert not play.client.paused
+
+    def test_a_client_that_has_gone_is_not_answered(self) -> None:
+        play = play_with(answerer := Slow())
+        play.from_client(asked(1))
+        play.session.close()
+        finish(answerer)
+        assert play.client.take() == b""
+
+    @pytest.mark.parametrize("end", ["client_finished", "drain"])
+    def test_a_session_that_is_to_end_waits_for_it(self, end: str) -> None:
+        play = play_with(answerer := Slow())
+        play.from_client(asked(1))
+        getattr(play.session, end)()
+        assert not play.closed
+        finish(answerer)
+        assert play.client.take() == own(1)
+        assert play.closed
+
+    def test_a_client_that_takes_no_answers_keeps_it_and_is_not_read_behind_it(self) -> None:
+        play = play_with(answerer := Slow())
+        play.from_client(asked(1) + list_offsets(2))
+        play.session.client_blocked(True)
+        finish(answerer)
+        assert play.broker.take() == b""
+        play.session.client_blocked(False)
+        assert play.broker.take() == list_offsets(2)
+
+    def test_a_session_that_waits_for_it_is_not_idle(self) -> None:
+        play = play_with(answerer := Slow())
+        play.from_client(asked(1))
+        assert play.session.held
+        finish(answerer)
+        assert not play.session.held
+
+    def test_a_lost_broker_ends_it(self) -> None:
+        play = play_with(answerer := Slow())
+        play.from_client(asked(1))
+        play.session.broker_lost()
+        finish(answerer)
+        assert play.client.take() == b""
