@@ -27,8 +27,9 @@ from bench.targets import Cores
 from config.loader import load_settings
 from proxy.runtime import logs
 from proxy.runtime.clock import monotonic_s
+from proxy.usage.metering import Metering
 from proxy.usage.service import UsageService
-from quotas.engine import Engine, Window
+from quotas.engine import Engine
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
@@ -116,8 +117,9 @@ class _Worker:
     def __init__(self, config: Path) -> None:
         self._settings = load_settings(config)
         default = Policy({Entity(user=Default.DEFAULT): {QuotaKind.PRODUCER_BYTE_RATE: 1e6}})
-        self._service = UsageService(self._settings, Engine(default), Window())
-        listener = self._service.accounts_of("BENCH")
+        metering = Metering(self._settings.usage, Engine(default))
+        self._service = UsageService(self._settings, metering.take_usage)
+        listener = metering.accounts_of("BENCH")
         self._meters = [
             listener.hold(number % BROKERS, f"user-{number % USERS}", f"application-{number}").meter
             for number in range(CLIENTS)

@@ -61,10 +61,17 @@ def read_document(path: Path, to_write: str = "write `key: value` lines") -> Doc
 
     ``to_write`` is the fix of one that is empty, or holds something else than a mapping.
     """
-    return _Builder(str(path), _read_text(path), to_write).build()
+    return parse_document(str(path), read_text(path), to_write)
 
 
-def _read_text(path: Path) -> str:
+def parse_document(file: str, text: str, to_write: str) -> Document:
+    """As ``read_document``, of what was read from ``file``."""
+    return _Builder(file, text, to_write).build()
+
+
+def read_text(path: Path) -> str:
+    """Return what a file holds, without a byte order mark; raise ConfigError if it cannot be read, or is no text."""
+
     def refuse(message: str, hint: str = "", line: int = 0, column: int = 0) -> ConfigError:
         return ConfigError([Problem(str(path), line, column, "", message, hint)])
 

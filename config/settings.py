@@ -4,7 +4,8 @@ Descriptions and defaults here are what docs/configuration.md is generated from.
 of their own, ``config.cluster`` and ``config.listener``.
 """
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Final, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -26,7 +27,7 @@ from config.forms import (
     Section,
 )
 from config.listener import ClientTls, Kerberos, Listener, ListenerSasl, ProxyProtocol
-from config.problems import InvalidValue, InvalidValues
+from config.problems import InvalidValue, InvalidValues, suggestion
 from config.units import Address, IpNumbers
 from config.usage import Usage, UsageFiles, UsageTopic
 
@@ -66,6 +67,10 @@ class FileStore(Section):
 
     type: Literal["file"] = Field("file", description="The kind of store.")
     path: FilePath = Field(description="The file, relative to the configuration file. It must exist at the start.")
+
+
+STORES: Final = {"file": FileStore}
+"""What describes each kind of store, by its name."""
 
 
 class Window(Section):
@@ -123,6 +128,17 @@ class Quotas(Section):
         description="The longest that a Fetch waits for its turn. It then gets the empty response that a broker gives "
         "to one over its quota. Keep it below the clients' request timeout: franz-go 10 s, Java 30 s.",
     )
+
+    @field_validator("store", mode="before")
+    @classmethod
+    def _known(cls, store: object) -> object:
+        """Refuse a store of another type for its type alone: what else the section says is about that one."""
+        kind = store.get("type") if isinstance(store, Mapping) else None
+        if isinstance(kind, str) and kind not in STORES:
+            wrong = InvalidValues()
+            wrong.add(("type",), f"{kind!r} is not known", suggestion(kind, [*STORES]))
+            raise wrong
+        return store
 
 
 class Limits(Section):

@@ -148,6 +148,11 @@ def _quotas(snapshot: Snapshot) -> Iterator[Metric]:
     yield _number("sluice_quotas_configured", "Quotas of the last good load.", snapshot.quotas_configured)
     loaded_at_s = [((), snapshot.quotas_loaded_at_s)] if snapshot.quotas_loaded_at_s else []
     yield _gauge("sluice_quota_loaded_timestamp_seconds", "Unix time of the last good load.", (), loaded_at_s)
+    yield _number(
+        "sluice_quota_staleness_seconds",
+        "For how long the quotas in force may not be those of the store.",
+        snapshot.quotas_staleness_s,
+    )
     reloads = (((outcome,), snapshot.reloads.get(outcome, 0)) for outcome in _OUTCOMES)
     yield _counter("sluice_quota_reloads", "Loads of the quota store.", ("outcome",), reloads)
     error = snapshot.reload_error

@@ -11,8 +11,8 @@ from aiohttp import web
 
 from config.units import Address
 from proxy.admin.metrics import CONTENT_TYPE, Renderer
-from proxy.admin.whoami import Identity
 from proxy.edge.stats import Snapshot
+from proxy.edge.whoami import Identity
 from proxy.runtime.faults import note
 from proxy.runtime.tasks import spawn
 
@@ -27,22 +27,22 @@ _STOP_TIMEOUT_S: Final = 1.0
 class AdminServer:
     """Serves on ``bind`` between ``start`` and ``stop``.
 
-    ``snapshot`` is called on the loop, once for all scrapes that wait at that moment; ``ready`` returns the
-    reasons why the proxy is not ready to serve, none when it is; ``identify`` returns who the client at ``host:port``
-    is, None if there is no such connection.
+    ``snapshot`` is called on the loop, once for all scrapes that wait at that moment; ``not_ready`` returns the reasons
+    why the proxy is not ready to serve, none when it is; ``identify`` returns who the client at ``host:port`` is, None
+    if there is no such connection.
     """
 
     def __init__(
         self,
         bind: Address,
         snapshot: Callable[[], Awaitable[Snapshot]],
-        ready: Callable[[], list[str]],
-        identify: Callable[[str], Identity | None],
+        not_ready: Callable[[], Awaitable[list[str]]],
+        identify: Callable[[str], Awaitable[Identity | None]],
         max_entities: int,
     ) -> None:
         self._bind = bind
         self._snapshot = snapshot
-        self._ready = ready
+        self._not_ready = not_ready
         self._identify = identify
         self._renderer = Renderer(max_entities)
         self._rendering: asyncio.Task[bytes] | None = None
@@ -106,7 +106,7 @@ class AdminServer:
         return _text(200, ["ok"])
 
     async def _readyz(self, request: web.BaseRequest) -> web.Response:
-        reasons = [" ".join(reason.splitlines()) for reason in self._ready()]
+        reasons = [" ".join(reason.splitlines()) for reason in await self._not_ready()]
         status = 503 if reasons else 200
         if "application/json" in request.headers.get("Accept", ""):
             return web.Response(
@@ -118,7 +118,7 @@ class AdminServer:
 
     async def _whoami(self, request: web.BaseRequest) -> web.Response:
         peer = request.query.get("peer", "")
-        identity = self._identify(peer) if peer else None
+        identity = await self._identify(peer) if peer else None
         if identity is None:
             said = f"no client connection from {peer!a}" if peer else "the address is missing"
             return _text(404, [f"{said}: ask for /whoami?peer=HOST:PORT, the client's end as the proxy sees it"])

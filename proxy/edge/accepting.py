@@ -6,26 +6,22 @@ asyncio's in a busy loop. What that costs, and why there is no second way for pl
 """
 
 import asyncio
-import errno
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
 import structlog
 
 from config.units import Address
-from proxy.edge.kernel import prepare_listening
 from proxy.edge.proxy_protocol import address
 from proxy.runtime.faults import contained
 from proxy.runtime.tasks import later, on_readable
 
 log = structlog.get_logger("sluice.listener")
 
-_BACKLOG: Final = 1024
 _BATCH: Final = 64
 """Connections taken in one turn of the loop: a storm of them must not stop everybody else's traffic."""
-_NO_SUCH_FAMILY: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 _PAUSE_S: Final = 1.0
 
 Take = Callable[[socket.socket, Address, int | None], None]
@@ -35,34 +31,19 @@ Take = Callable[[socket.socket, Address, int | None], None]
 class Acceptor:
     """Accepts for one listener. ``on_failure`` is called whenever it could not, as for want of descriptors."""
 
-    def __init__(self, name: str, take: Take, on_failure: Callable[[], None], send_buffer_bytes: int = -1) -> None:
+    def __init__(self, name: str, take: Take, on_failure: Callable[[], None]) -> None:
         self._name = name
-        self._send_buffer_bytes = send_buffer_bytes
         self._take = take
         self._on_failure = on_failure
         self._listening: set[socket.socket] = set()
         self._failing = False
         self.open = True
 
-    def listen(self, host: str, port: int, node_id: int | None) -> None:
-        """Listen on every address of ``host``, at once: bind and listen do not wait. Raises OSError."""
-        failure: OSError | None = None
-        opened = 0
-        for family, kind, protocol, _, where in socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        ):
-            try:
-                listening = _bind(family, kind, protocol, where, self._send_buffer_bytes)
-            except OSError as error:
-                if error.errno not in _NO_SUCH_FAMILY:
-                    raise
-                failure = error  # a name with an IPv6 address too, on a machine without IPv6
-                continue
-            opened += 1
+    def listen(self, sockets: Iterable[socket.socket], node_id: int | None) -> None:
+        """Accept from sockets that listen, and own them from now on."""
+        for listening in sockets:
             self._listening.add(listening)
             self._watch(listening, node_id)
-        if failure is not None and not opened:
-            raise failure
 
     def close(self) -> None:
         """Take no further connection."""
@@ -105,19 +86,3 @@ class Acceptor:
     def _watch_later(self, listening: socket.socket, node_id: int | None) -> None:
         once_more = partial(self._watch_later, listening, node_id)
         later(_PAUSE_S, "accept again", self._watch, listening, node_id, otherwise=once_more)
-
-
-def _bind(family: int, kind: int, protocol: int, where: tuple[object, ...], send_buffer_bytes: int) -> socket.socket:
-    bound = socket.socket(family, kind, protocol)
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        prepare_listening(bound, send_buffer_bytes)
-        bound.bind(where)
-        bound.listen(_BACKLOG)
-        bound.setblocking(False)
-    except OSError:
-        bound.close()
-        raise
-    return bound

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +19,7 @@ from proxy.edge.accepting import Acceptor
 from proxy.edge.arrivals import Arrival, Arrivals, LeftEarly
 from proxy.edge.connection_places import FullError, Place, Places
 from proxy.edge.first_request import is_request
+from proxy.edge.listening import Bind
 from proxy.edge.rejections import Rejections
 from proxy.edge.stats import Stats
 from proxy.edge.tls import ListenerTls
@@ -45,6 +46,7 @@ class Admission:
     limits: Limits
     stats: Stats
     rejections: Rejections
+    bind: Bind
 
 
 class Listener:
@@ -81,7 +83,7 @@ class Listener:
         self._served: set[int] = set()
         """Those of them that clients can come to."""
         limits = admission.limits
-        self._acceptor = Acceptor(self.name, self._take, self._not_accepted, limits.socket_send_buffer_bytes)
+        self._acceptor = Acceptor(self.name, self._take, self._not_accepted)
         self._arrivals = Arrivals(settings, self.tls, limits.socket_receive_buffer_bytes, self._begin, self._named)
         self._arriving: dict[Arrival, None] = {}
         """In the order of their deadlines."""
@@ -128,7 +130,7 @@ class Listener:
             return
         try:
             if self._acceptor.open:
-                self._acceptor.listen(settings.bind.host, port, node_id)
+                self._acceptor.listen(self._admission.bind(settings.bind.host, port), node_id)
         except OSError as error:
             log.error("cannot listen for broker", listener=self.name, broker=node_id, port=port, error=describe(error))
         else:
@@ -144,13 +146,9 @@ class Listener:
         more = "" if len(self._told) <= _MAX_SHOWN_IDS else f" and {len(self._told) - _MAX_SHOWN_IDS} more"
         return f"no broker has a port here: see that its brokers name the node ids {ids}{more}, at ports that are free"
 
-    def open_bootstrap(self) -> None:
-        """Listen on the bootstrap address. Raises OSError with the address in its text."""
-        bind = self._settings.bind
-        try:
-            self._acceptor.listen(bind.host, bind.port, None)
-        except OSError as error:
-            raise OSError(f"listener {self.name}: cannot bind {bind}: {describe(error)}") from error
+    def open_bootstrap(self, sockets: Iterable[socket.socket]) -> None:
+        """Take connections to the bootstrap address, where ``sockets`` listen."""
+        self._acceptor.listen(sockets, None)
 
     def close(self) -> None:
         """Take no further connection, and cut off those that have no session yet; sessions go on."""

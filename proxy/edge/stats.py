@@ -28,8 +28,6 @@ class Stats:
         "lag_counts",
         "lag_sum_s",
         "rejected",
-        "reload_error",
-        "reloads",
         "sessions",
     )
 
@@ -47,10 +45,6 @@ class Stats:
         """Unix time by listener: when the first certificate of its chain expires."""
         self.certificate_reloads: Counter[tuple[str, str]] = Counter()
         """Loads of a listener's TLS files after the first one, by (listener, outcome: ok, failed)."""
-        self.reloads: Counter[str] = Counter()
-        """Loads of the quota store, by outcome: ok, failed."""
-        self.reload_error: str | None = None
-        """The first problem of the last load, if it failed; None when it did not."""
         self.lag_counts = [0] * (len(LAG_BUCKETS_S) + 1)
         self.lag_sum_s = 0.0
 
@@ -61,11 +55,9 @@ class Stats:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What one scrape shows: copies, so that it can be rendered in another thread."""
+class WorkerSnapshot:
+    """What a worker shows: plain data, copied, that shares nothing mutable with its loop."""
 
-    mode: str
-    """Of quotas: enforce, shadow, off."""
     usage: list[tuple[CounterState, Counted]]
     """What counters stand at, and what they have counted since the last snapshot."""
     gone: list[Gone]
@@ -84,19 +76,31 @@ class Snapshot:
     rejected: dict[tuple[str, Cause], int]
     certificate_expiry_s: dict[str, float]
     certificate_reloads: dict[tuple[str, str], int]
-    reloads: dict[str, int]
-    reload_error: str | None
-    quotas_configured: int
-    quotas_loaded_at_s: float
-    """Wall time of the last good load; 0.0 before the first."""
-    ready: bool
-    internal_errors: dict[str, int]
-    """Faults of our own, by the place in the program."""
     brokers: dict[int, bool]
     """Node id → whether the last connection attempt to it succeeded."""
     connections_limit: int
     lag_counts: list[int]
     lag_sum_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot(WorkerSnapshot):
+    """What one scrape shows: a worker's part, and that of the process around it."""
+
+    mode: str
+    """Of quotas: enforce, shadow, off."""
+    reloads: dict[str, int]
+    """Loads of the store of quotas, by outcome: ok, failed."""
+    reload_error: str | None
+    """The first problem of the last load, if it failed; None when it did not."""
+    quotas_configured: int
+    quotas_loaded_at_s: float
+    """Wall time of the last good load; 0.0 before the first."""
+    quotas_staleness_s: float
+    """For how long what is in force may not be what the store holds."""
+    ready: bool
+    internal_errors: dict[str, int]
+    """Faults of our own, by the place in the program."""
     log_dropped: dict[str, int]
     """Lines, by cause."""
     shipping: Shipping | None = None

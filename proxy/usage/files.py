@@ -13,7 +13,7 @@ from typing import BinaryIO, Final
 import structlog
 
 from proxy.runtime.tasks import later, spawn
-from proxy.usage.records import Document
+from proxy.usage.documents import Document
 from proxy.usage.shipping import SinkError
 
 log = structlog.get_logger("sluice.usage")

@@ -1,13 +1,8 @@
-"""Usage records: what the meters counted, as documents of column arrays (docs/usage-records.md)."""
+"""Usage records: what the meters counted, as columns (docs/usage-records.md)."""
 
-import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
-from uuid import uuid4
-
-import orjson
 
 from proxy.usage.accounts import Accounts
 from proxy.usage.by_kind import BY_HAND, NOTHING, Further
@@ -15,9 +10,7 @@ from proxy.usage.meters import Meter, MeterKey, Meters
 from quotas.engine import RATE_KINDS, Engine
 from quotas.entities import Entity
 from quotas.kinds import METERED, QuotaKind
-from quotas.rate import Window
 
-VERSION: Final = 1
 MAX_ROWS: Final = 1000
 """Rows of one document."""
 MAX_NAME_BYTES: Final = 512 * 1024
@@ -39,51 +32,23 @@ _NULL: Final = [COLUMNS.index(name) for kind in BY_HAND for name in (kind.row.co
 _FURTHER_LIMITS: Final = tuple(kind for kind in METERED if kind in RATE_KINDS and kind not in BY_HAND)
 
 Row = Sequence[object]
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """One document, ready to be shipped."""
-
-    seq: int
-    rows: int
-    value: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """What is the same in all documents of one process."""
-
-    cluster: str
-    instance: str
-    mode: str
-    window: Window
+Columns = dict[str, Row]
+"""Rows, by the names of their columns."""
 
 
 class Recorder:
-    """Takes what was used, one interval after the other. ``dropped()`` says how many (documents, rows) were lost."""
+    """Takes what was used, one interval after the other."""
 
-    def __init__(
-        self,
-        origin: Origin,
-        meters: Meters,
-        listeners: Sequence[tuple[str, Accounts]],
-        engine: Engine,
-        dropped: Callable[[], tuple[int, int]],
-    ) -> None:
-        self.boot = str(uuid4())
-        self._origin = origin
+    def __init__(self, meters: Meters, listeners: Sequence[tuple[str, Accounts]], engine: Engine) -> None:
         self._meters = meters
         self._listeners = listeners
         self._engine = engine
-        self._dropped = dropped
         self._rules: dict[Entity, str] = {}
         """How rules are described, as of one generation of the engine."""
         self._rules_generation = -1
-        self._seq = 0
 
-    def take(self, now_ms: int, begin_ms: int, interval_ms: int) -> Iterator[Document | None]:
-        """Yield the documents of the interval that began at ``begin_ms`` (Unix time); None: let others have a turn.
+    def take(self, now_ms: int) -> Iterator[Columns | None]:
+        """Yield what an interval had that ends now, a document's at a time; None: let others have a turn.
 
         ``now_ms`` is on the clock of the sessions. What is counted while this runs belongs to the next interval
         where its meter has been taken already.
@@ -99,12 +64,12 @@ class Recorder:
                 if not self._take(key, now_ms, page):
                     idle.append(key)
                 elif page.full:
-                    yield self._document(page, begin_ms, interval_ms)
+                    yield page.columns()
                     page = _Page([])
             self._meters.drop_unused(idle)
             yield None
         if page.rows:
-            yield self._document(page, begin_ms, interval_ms)
+            yield page.columns()
 
     def _take(self, key: MeterKey, now_ms: int, page: "_Page") -> bool:
         """Put what was counted on a meter on the page; False if that is nothing."""
@@ -153,28 +118,6 @@ class Recorder:
             rule = self._rules[entity] = entity.describe()
         return rule
 
-    def _document(self, page: "_Page", begin_ms: int, interval_ms: int) -> Document:
-        origin = self._origin
-        dropped_documents, dropped_rows = self._dropped()
-        seq = self._seq
-        self._seq += 1
-        document = {
-            "v": VERSION,
-            "cluster": origin.cluster,
-            "instance": origin.instance,
-            "boot": self.boot,
-            "seq": seq,
-            "time_ms": begin_ms,
-            "interval_ms": interval_ms,
-            "mode": origin.mode,
-            "samples": origin.window.samples,
-            "sample_ms": origin.window.size_ms,
-            "dropped_documents": dropped_documents,
-            "dropped_rows": dropped_rows,
-            "rows": page.columns(),
-        }
-        return Document(seq, len(page.rows), _encoded(document))
-
 
 class _Page:
     """The rows of one document to be."""
@@ -193,9 +136,9 @@ class _Page:
             self._further.setdefault(kind, {})[len(self.rows)] = figures
         self.rows.append(row)
 
-    def columns(self) -> dict[str, Row]:
+    def columns(self) -> Columns:
         """Return the columns by name."""
-        columns: dict[str, Row] = dict(zip(COLUMNS, zip(*self.rows, strict=True), strict=True))
+        columns: Columns = dict(zip(COLUMNS, zip(*self.rows, strict=True), strict=True))
         for kind in (kind for kind in QuotaKind if kind in self._further):
             of_kind = self._further[kind]
             figures = (of_kind.get(number, NOTHING) for number in range(len(self.rows)))
@@ -210,11 +153,3 @@ class _Page:
 def _json_bytes(name: str) -> int:
     """Return the most bytes that a name takes in JSON: escaped, a character takes up to six."""
     return len(name) if name.isascii() and name.isprintable() else 6 * len(name)
-
-
-def _encoded(document: dict[str, object]) -> bytes:
-    try:
-        return orjson.dumps(document)
-    except orjson.JSONEncodeError:
-        # A name with half a surrogate pair is no text in UTF-8: json can write it, and what it writes is repaired.
-        return json.dumps(document, ensure_ascii=False).encode("utf-8", "replace")

@@ -6,6 +6,7 @@ go, exactly counted.
 
 import asyncio
 from collections import deque
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from copy import copy
 from math import ceil
@@ -15,7 +16,7 @@ import structlog
 
 from proxy.runtime.clock import monotonic_s, now_ms, wall_s
 from proxy.runtime.tasks import attempt, spawn
-from proxy.usage.records import Document, Recorder
+from proxy.usage.documents import Document
 
 log = structlog.get_logger("sluice.usage")
 
@@ -23,6 +24,10 @@ _FIRST_RETRY_S: Final = 0.5
 _LAST_RETRY_S: Final = 15.0
 _LONGEST_INTERVAL_MS: Final = 86_400_000
 """As long as readers believe: what a process counted that stood still for longer is of its last day."""
+
+
+TakeDocuments = Callable[[int, int], AsyncIterator[Document]]
+"""Yields what was counted since it was called last, of the interval that began at (Unix time, lasted) in ms."""
 
 
 class SinkError(Exception):
@@ -120,9 +125,9 @@ class Shipper:
     """Takes a record every ``interval_s`` and ships what there is."""
 
     def __init__(
-        self, recorder: Recorder, sink: Sink, shipping: Shipping, *, interval_s: float, buffer_bytes: int
+        self, take: TakeDocuments, sink: Sink, shipping: Shipping, *, interval_s: float, buffer_bytes: int
     ) -> None:
-        self._recorder = recorder
+        self._take_documents = take
         self._sink = sink
         self._shipping = shipping
         self._interval_s = interval_s
@@ -174,10 +179,8 @@ class Shipper:
         interval_ms = min(max(taken_ms - self._taken_ms, 1), _LONGEST_INTERVAL_MS)
         self._taken_ms = taken_ms
         begin_ms = round(wall_s() * 1000) - interval_ms
-        for document in self._recorder.take(taken_ms, begin_ms, interval_ms):
-            if document is not None:
-                self._buffer.put(document)
-            await asyncio.sleep(0)
+        async for document in self._take_documents(begin_ms, interval_ms):
+            self._buffer.put(document)
 
     async def _pump(self) -> None:
         while True:

@@ -12,7 +12,7 @@ from typing import Final
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
-from proxy.usage.records import Document
+from proxy.usage.documents import Document
 from proxy.usage.shipping import RefusedError, SinkError
 from proxy.usage.topic_creation import Topic, ensure
 from proxy.usage.topic_login import TopicLogin

@@ -5,7 +5,6 @@ could be set in a cluster as well. In particular a quota is above 0: no rate can
 arithmetic overflows there to "not throttled".
 """
 
-import ipaddress
 import re
 from collections.abc import Callable, Iterator
 from collections.abc import Mapping as ReadOnlyMapping
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from config.document import Document, read_document
+from config.document import Document, parse_document, read_text
 from config.nodes import Mapping, Node, Scalar, Sequence
 from config.problems import ConfigError, InvalidValue, InvalidValues, Problem, Steps, explained, suggestion
 from config.units import parse_bytes, parse_name, parse_number, parse_whole
@@ -21,6 +20,7 @@ from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind, Whose, Written
 from quotas.policy import Policy
 from quotas.stores import doubts
+from quotas.stores.alteration import canonical_ip
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,14 @@ class LoadedPolicy:
 
 def load(path: Path) -> LoadedPolicy:
     """Return the quotas in a file; raise ConfigError with every problem found."""
-    return _Reader(read_document(path, "write `quotas:` and a list below it, or `quotas: []` for no quotas")).read()
+    return parse(str(path), read_text(path))
+
+
+def parse(file: str, text: str) -> LoadedPolicy:
+    """As ``load``, of what was read from ``file``."""
+    return _Reader(
+        parse_document(file, text, "write `quotas:` and a list below it, or `quotas: []` for no quotas")
+    ).read()
 
 
 _PARSERS: Final[dict[Written, Callable[[str], float]]] = {
@@ -166,13 +173,11 @@ def _name(dimension: str, written: Node) -> str | Default:
 
 
 def _canonical_ip(text: str) -> str:
-    """Return one spelling for each address; an IPv4-mapped one is the IPv4 address, as for a Java broker."""
     try:
-        address = ipaddress.ip_address(text)
+        return canonical_ip(text)
     except ValueError:
         # Kafka would resolve a host name once, when the quota is set; a file would have to be loaded again for that.
         raise InvalidValue(f"{text!r} is not an IP address", "host names are not resolved") from None
-    return str(getattr(address, "ipv4_mapped", None) or address)
 
 
 def _kind(key: str, *, of_ip: bool) -> QuotaKind:

@@ -209,6 +209,8 @@ def test_windows_are_those_that_usage_records_can_say(file: Path, window: str, p
         ("name: demo", "name: ", [":1:11: cluster.name: has no value; write a name, or leave the key out"]),
         ("path: quotas.yaml", "path: {}", [
             ":4:36: quotas.store.path: must be a path; write it like tls/key.pem"]),
+        ("{type: file, path: quotas.yaml}", "{type: zookeeper, connect: z:2181}", [
+            ":4:24: quotas.store.type: 'zookeeper' is not known; known here: file"]),
         ("type: file", "type: flie", [":4:24: quotas.store.type: 'flie' is not known; did you mean file?"]),
         ("{store: {type: file, path: quotas.yaml}}", "", [
             ":4:1: quotas: has no settings; it takes store, mode, response, window, max_delay, max_hold"]),

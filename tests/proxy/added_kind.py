@@ -10,8 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from config.problems import ConfigError
 from proxy.admin.metrics import Renderer
 from proxy.usage.accounts import Accounts
+from proxy.usage.documents import Documents, Origin
 from proxy.usage.meters import Meters
-from proxy.usage.records import COLUMNS, Origin, Recorder
+from proxy.usage.records import COLUMNS, Recorder
 from quotas import kinds
 from quotas.engine import Engine, Window
 from quotas.entities import Entity
@@ -51,13 +52,12 @@ def test_the_quota_file_takes_it_without_a_warning(tmp_path: Path) -> None:
 def test_an_added_kind_is_in_usage_records_where_there_is_something_of_it() -> None:
     engine, meters = Engine(Policy()), Meters(100)
     listener = Accounts(meters, engine, "PLAIN")
-    recorder = Recorder(
-        Origin("demo", "edge-1", "enforce", Window()), meters, [("PLAIN", listener)], engine, lambda: (0, 0)
-    )
+    recorder = Recorder(meters, [("PLAIN", listener)], engine)
+    documents = Documents(Origin("demo", "edge-1", "enforce", Window()), lambda: (0, 0))
 
     def rows() -> dict[str, list[object]]:
-        [document] = [each for each in recorder.take(1000, 0, 1000) if each is not None]
-        found: dict[str, list[object]] = json.loads(document.value)["rows"]
+        [columns] = [each for each in recorder.take(1000) if each is not None]
+        found: dict[str, list[object]] = json.loads(documents.document(columns, 0, 1000).value)["rows"]
         return found
 
     alice, bob = (listener.hold(1, user, "app").meter for user in ("alice", "bob"))

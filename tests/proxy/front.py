@@ -15,6 +15,7 @@ from proxy.brokers.cluster import Cluster
 from proxy.edge.connection_places import Places
 from proxy.edge.endings import Endings
 from proxy.edge.listeners import Admission, Listener
+from proxy.edge.listening import bind, bind_bootstrap
 from proxy.edge.rejections import Rejections
 from proxy.edge.stats import Stats
 from proxy.identity.certificates.distinguished_name import rfc2253
@@ -65,9 +66,10 @@ class Front:
             overrides=dict(self.limits.connections_per_ip_overrides.pairs),
             most_before_request=self.limits.connections_before_request,
         )
-        admission = Admission(self.places, self.limits, self.stats, rejections)
+        admission = Admission(self.places, self.limits, self.stats, rejections, bind)
+        self._settings = ListenerSettings.model_validate(fixed | given)
         self.listener = Listener(
-            ListenerSettings.model_validate(fixed | given),
+            self._settings,
             self.cluster,
             self.play.rules,
             self.play.sasl_rules,
@@ -79,6 +81,9 @@ class Front:
 
     def _on_broker(self, node_id: int) -> None:
         self.listener.open_broker(node_id)
+
+    def open_bootstrap(self) -> None:
+        self.listener.open_bootstrap(bind_bootstrap(self._settings, bind))
 
     def rejected(self) -> dict[str, int]:
         """Return how many connections were refused, by cause."""
@@ -97,7 +102,7 @@ async def front(*brokers: FakeBroker, **options: object) -> AsyncIterator[Front]
     """Options are those of ``Front``; with ``known=False`` the brokers are not asked who they are."""
     known = options.pop("known", True)
     front = Front([broker.port for broker in brokers] or [1], **options)  # type: ignore[arg-type]  # see above
-    front.listener.open_bootstrap()
+    front.open_bootstrap()
     if known:
         await front.cluster.refresh()
     try:

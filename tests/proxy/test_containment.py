@@ -18,18 +18,19 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.loader import load_settings
-from proxy import app
-from proxy.app import App
+from proxy import worker
 from proxy.brokers import cluster
 from proxy.brokers.cluster import NoAnswerError
+from proxy.control import quotas
 from proxy.edge import accepting, endings, listeners, transports
 from proxy.edge.arrivals import Arrival
 from proxy.edge.transports import BrokerEnd, ClientEnd
 from proxy.runtime import file_watch as reload
 from proxy.runtime import tasks
 from proxy.session.session import Session
+from proxy.supervisor import Supervisor
+from proxy.usage.documents import Document
 from proxy.usage.files import FileSink
-from proxy.usage.records import Document
 from tests.harness.ports import free_ports
 from tests.proxy.fake_broker import FakeBroker, fake_broker
 from tests.proxy.front import TIMEOUT_S, Client, Front, client, end_background, front
@@ -123,7 +124,7 @@ drain: {{delay: 0s, timeout: 1s}}
 
 @dataclass(frozen=True)
 class Program:
-    app: App
+    app: Supervisor
     task: asyncio.Task[int]
     port: int
     admin: int
@@ -145,7 +146,7 @@ async def program(folder: Path, broker: FakeBroker) -> AsyncIterator[Program]:
     file.write_text(CONFIG.format(broker=broker.port, **at))
     (folder / "quotas.yaml").write_text("quotas: []\n")
     loop = asyncio.get_running_loop()
-    running_app = App(load_settings(file), file, "asyncio")
+    running_app = Supervisor(load_settings(file), file, "asyncio")
     task = asyncio.ensure_future(running_app.run())
     running = Program(running_app, task, at["port"], at["admin"])
     try:
@@ -181,11 +182,12 @@ async def answers(port: int) -> bool:
 
 async def test_every_job_goes_on_after_its_fault(tmp_path: Path, pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "AFTER_FAULT_S", 0.01)
-    monkeypatch.setattr(app, "_TIDY_EVERY_S", 0.02)
+    monkeypatch.setattr(worker, "_TIDY_EVERY_S", 0.02)
     monkeypatch.setattr(cluster, "_PROBE_S", 0.02)
     monkeypatch.setattr(endings, "ROUND_S", 0.02)
     monkeypatch.setattr(cluster, "_RETRY_S", 0.02)
     monkeypatch.setattr(reload, "POLL_S", 0.02)
+    monkeypatch.setattr(quotas, "POLL_S", 0.02)
     sabotage = Sabotage(monkeypatch, *JOBS)
     async with fake_broker() as one, program(tmp_path, one) as running, client(running.port) as neighbour:
 
@@ -496,9 +498,9 @@ async def _is_there(running: Program) -> bool:
 
 
 async def test_a_delay_queue_that_fails_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "AFTER_FAULT_S", 0.0)
+    monkeypatch.setattr(worker, "AFTER_FAULT_S", 0.0)
     sabotage, released = Sabotage(monkeypatch, "delay queue"), asyncio.Event()
-    app._release_later(0.0, released.set)
+    worker._release_later(0.0, released.set)
     async with asyncio.timeout(TIMEOUT_S):
         await released.wait()
     assert sabotage.counted("delay queue") == 1

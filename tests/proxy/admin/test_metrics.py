@@ -244,6 +244,11 @@ def test_before_the_first_load_there_is_no_time_of_it() -> None:
     assert values(render(EMPTY), "sluice_quota_loaded_timestamp_seconds") == {(): 1.7e9}
 
 
+def test_how_stale_quotas_are() -> None:
+    assert values(render(EMPTY), "sluice_quota_staleness_seconds") == {(): 0.0}
+    assert values(render(replace(EMPTY, quotas_staleness_s=2.5)), "sluice_quota_staleness_seconds") == {(): 2.5}
+
+
 def test_lag_is_a_histogram() -> None:
     stats = Stats()
     for lag_s in (0.0005, 0.0015, 0.04, 60.0):

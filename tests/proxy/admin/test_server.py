@@ -9,8 +9,8 @@ import pytest
 
 from config.units import Address
 from proxy.admin.server import AdminServer
-from proxy.admin.whoami import Identity
 from proxy.edge.stats import Snapshot
+from proxy.edge.whoami import Identity
 from tests.harness.ports import free_port
 from tests.proxy.snapshots import EMPTY, PRODUCE, shows
 
@@ -25,7 +25,13 @@ class Served:
         self.reasons: list[str] = []
         self.snapshots = 0
         self.clients: dict[str, Identity] = {}
-        self.server = AdminServer(Address("127.0.0.1", port), self.snapshot, lambda: self.reasons, self.clients.get, 10)
+        self.server = AdminServer(Address("127.0.0.1", port), self.snapshot, self.not_ready, self.identify, 10)
+
+    async def not_ready(self) -> list[str]:
+        return self.reasons
+
+    async def identify(self, peer: str) -> Identity | None:
+        return self.clients.get(peer)
 
     async def snapshot(self) -> Snapshot:
         self.snapshots += 1
@@ -34,6 +40,14 @@ class Served:
 
 async def empty() -> Snapshot:
     return EMPTY
+
+
+async def ready() -> list[str]:
+    return []
+
+
+async def nobody(peer: str) -> None:
+    pass
 
 
 async def broken() -> Snapshot:
@@ -185,7 +199,7 @@ async def test_a_port_that_is_taken_is_named() -> None:
 
 
 async def test_a_host_that_is_not_ours_is_named() -> None:
-    server = AdminServer(Address("192.0.2.1", 9404), empty, list, lambda _: None, 10)
+    server = AdminServer(Address("192.0.2.1", 9404), empty, ready, nobody, 10)
     with pytest.raises(
         OSError, match=r"admin\.bind 192\.0\.2\.1:9404: (cannot assign requested address|could not bind)"
     ):

@@ -12,6 +12,7 @@ from config.units import Address
 from proxy.edge import accepting
 from proxy.edge.accepting import Acceptor
 from proxy.edge.kernel import KEEPALIVE
+from proxy.edge.listening import bind
 from tests.harness.ports import free_port, free_ports
 from tests.proxy.front import TIMEOUT_S
 
@@ -22,7 +23,11 @@ class Taken:
     def __init__(self, send_buffer_bytes: int = -1) -> None:
         self.connections: list[tuple[socket.socket, Address, int | None]] = []
         self.failures = 0
-        self.acceptor = Acceptor("PLAIN", self._take, self._fail, send_buffer_bytes)
+        self.acceptor = Acceptor("PLAIN", self._take, self._fail)
+        self._send_buffer_bytes = send_buffer_bytes
+
+    def listen(self, port: int, node_id: int | None) -> None:
+        self.acceptor.listen(bind("127.0.0.1", port, self._send_buffer_bytes), node_id)
 
     def _take(self, client: socket.socket, peer: Address, node_id: int | None) -> None:
         self.connections.append((client, peer, node_id))
@@ -61,8 +66,8 @@ def no_descriptors() -> Iterator[None]:
 async def test_every_connection_is_handed_on_with_its_peer_and_broker() -> None:
     taken = Taken()
     any_broker, broker_7 = free_ports(2)
-    taken.acceptor.listen("127.0.0.1", any_broker, None)
-    taken.acceptor.listen("127.0.0.1", broker_7, 7)
+    taken.listen(any_broker, None)
+    taken.listen(broker_7, 7)
     clients = [socket.create_connection(("127.0.0.1", port)) for port in [any_broker] + 100 * [broker_7]]
     await taken.until(101)
     assert {(str(peer), node_id) for _, peer, node_id in taken.connections} == {
@@ -77,7 +82,7 @@ async def test_every_connection_is_handed_on_with_its_peer_and_broker() -> None:
 async def test_connections_are_kept_alive_and_have_the_send_buffer_that_was_set() -> None:
     taken = Taken(send_buffer_bytes=30_000)
     port = free_port()
-    taken.acceptor.listen("127.0.0.1", port, None)
+    taken.listen(port, None)
     with socket.create_connection(("127.0.0.1", port)):
         await taken.until(1)
         ((accepted, _, _),) = taken.connections
@@ -90,7 +95,7 @@ async def test_connections_are_kept_alive_and_have_the_send_buffer_that_was_set(
 async def test_after_close_nothing_listens() -> None:
     taken = Taken()
     port = free_port()
-    taken.acceptor.listen("127.0.0.1", port, None)
+    taken.listen(port, None)
     taken.close()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
@@ -100,7 +105,7 @@ async def test_out_of_descriptors_connections_wait_and_are_taken_later(monkeypat
     monkeypatch.setattr(accepting, "_PAUSE_S", 0.05)
     taken = Taken()
     port = free_port()
-    taken.acceptor.listen("127.0.0.1", port, None)
+    taken.listen(port, None)
     clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(3)]
     with capture_logs() as logs, no_descriptors():
         async with asyncio.timeout(TIMEOUT_S):
@@ -119,7 +124,7 @@ async def test_a_pause_that_ends_after_close_changes_nothing(monkeypatch: pytest
     monkeypatch.setattr(accepting, "_PAUSE_S", 0.01)
     taken = Taken()
     port = free_port()
-    taken.acceptor.listen("127.0.0.1", port, None)
+    taken.listen(port, None)
     waiting = socket.create_connection(("127.0.0.1", port))
     with no_descriptors():
         async with asyncio.timeout(TIMEOUT_S):

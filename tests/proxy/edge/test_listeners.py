@@ -265,7 +265,7 @@ async def test_a_bootstrap_port_that_is_taken_is_named() -> None:
         socket.create_server(("127.0.0.1", proxy.bootstrap_port)),
         pytest.raises(OSError, match=rf"PLAIN.*{proxy.bootstrap_port}"),
     ):
-        proxy.listener.open_bootstrap()
+        proxy.open_bootstrap()
 
 
 async def test_who_cannot_be_named_is_named_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:

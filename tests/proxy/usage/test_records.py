@@ -1,13 +1,15 @@
 """Documents: every row once, however the interval is cut into documents, and with the limits in force."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from proxy.usage.accounts import Accounts
+from proxy.usage.documents import Document, Documents, Origin
 from proxy.usage.meters import Meter, MeterKey, Meters
-from proxy.usage.records import COLUMNS, MAX_ROWS, Document, Origin, Recorder
+from proxy.usage.records import COLUMNS, MAX_ROWS, Recorder
 from quotas.engine import Engine, Window
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
@@ -23,9 +25,13 @@ class Worker:
         self.meters = Meters(10**6)
         self.listener = Accounts(self.meters, self.engine, "PLAIN")
         self.lost = (0, 0)
-        self.recorder = Recorder(
-            ORIGIN, self.meters, [("PLAIN", self.listener)], self.engine, dropped=lambda: self.lost
-        )
+        self.recorder = Recorder(self.meters, [("PLAIN", self.listener)], self.engine)
+        self.documents = Documents(ORIGIN, dropped=lambda: self.lost)
+
+    def taken(self, now_ms: int, begin_ms: int, interval_ms: int) -> Iterator[Document]:
+        for page in self.recorder.take(now_ms):
+            if page is not None:
+                yield self.documents.document(page, begin_ms, interval_ms)
 
     def counted(self, broker: int, user: str, client_id: str) -> Meter:
         """Return the meter of a client that nobody is any more, once something has been counted on it."""
@@ -34,8 +40,7 @@ class Worker:
         return account.meter
 
     def take(self, now_ms: int = 1000) -> list[dict[str, Any]]:
-        taken = self.recorder.take(now_ms, begin_ms=1_700_000_000_000 + now_ms, interval_ms=1000)
-        documents = [document for document in taken if document is not None]
+        documents = list(self.taken(now_ms, begin_ms=1_700_000_000_000 + now_ms, interval_ms=1000))
         assert all(isinstance(document, Document) for document in documents)
         parsed: list[dict[str, Any]] = [json.loads(document.value) for document in documents]
         assert [len(each["rows"]["user"]) for each in parsed] == [document.rows for document in documents]
@@ -218,7 +223,7 @@ def test_documents_of_the_longest_names_are_split_and_stay_small(name: str) -> N
     worker = Worker(Policy({Entity(client_id=Default.DEFAULT): {PRODUCER: 1.0}}))
     for number in range(40):
         worker.counted(number, name, name).other_requests = number + 1
-    taken = [document for document in worker.recorder.take(1000, 0, 1000) if document is not None]
+    taken = list(worker.taken(1000, 0, 1000))
     assert len(taken) > 1
     assert max(len(document.value) for document in taken) < 2**20
     found = [row["requests"] for document in taken for row in rows(json.loads(document.value))]
@@ -230,10 +235,10 @@ def test_the_wall_clock_may_be_set_back() -> None:
     documents = []
     for begin_ms in (5000, 6000, 2000, 3000):
         worker.counted(1, "alice", "app").other_requests = 1
-        documents += [json.loads(each.value) for each in worker.recorder.take(0, begin_ms, 1000) if each is not None]
+        documents += [json.loads(each.value) for each in worker.taken(0, begin_ms, 1000)]
     assert [document["seq"] for document in documents] == [0, 1, 2, 3]
     assert [document["time_ms"] for document in documents] == [5000, 6000, 2000, 3000]
 
 
 def test_two_runs_have_two_boots() -> None:
-    assert Worker().recorder.boot != Worker().recorder.boot
+    assert Worker().documents.boot != Worker().documents.boot

@@ -2,16 +2,15 @@
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from proxy.usage import files as usage_files
 from proxy.usage import shipping as usage_shipping
+from proxy.usage.documents import Document
 from proxy.usage.files import FileSink
-from proxy.usage.records import Document, Recorder
 from proxy.usage.shipping import Buffer, RefusedError, Shipper, Shipping, SinkError
 
 MANY = 10**6
@@ -66,7 +65,13 @@ def _soon_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shipper(recorder: FakeRecorder, sink: FakeSink, shipping: Shipping, buffer_bytes: int = MANY) -> Shipper:
-    return Shipper(cast("Recorder", recorder), sink, shipping, interval_s=0.005, buffer_bytes=buffer_bytes)
+    async def take(begin_ms: int, interval_ms: int) -> AsyncIterator[Document]:
+        for taken in recorder.take(0, begin_ms, interval_ms):
+            if taken is not None:
+                yield taken
+            await asyncio.sleep(0)
+
+    return Shipper(take, sink, shipping, interval_s=0.005, buffer_bytes=buffer_bytes)
 
 
 def test_a_full_buffer_drops_the_oldest_and_counts_documents_and_rows() -> None:

@@ -9,7 +9,7 @@ import pytest
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, MessageSizeTooLargeError
 
 from proxy.usage import topic as usage_topic
-from proxy.usage.records import Document
+from proxy.usage.documents import Document
 from proxy.usage.shipping import RefusedError, SinkError
 from proxy.usage.topic import TopicSink
 from proxy.usage.topic_creation import Topic, ensure

@@ -1,4 +1,8 @@
-"""What every quota store must do, whatever it keeps quotas in."""
+"""What every quota store must do, whatever it keeps quotas in: the definition of ``quotas.stores.base.QuotaStore``.
+
+A store passes by a ``Harness`` of its own, a class that inherits ``StoreContract`` and one that inherits
+``AlterContract``, each with a fixture ``store`` that gives a new harness.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -8,6 +12,7 @@ import pytest
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
+from quotas.stores.base import QuotaStore, UnreadableError
 
 Limits = Mapping[Entity, Mapping[QuotaKind, float]]
 
@@ -34,6 +39,8 @@ NAMES = [
 class Harness(ABC):
     """A store to be tested, with a way to put quotas into it that does not go through the store."""
 
+    store: QuotaStore
+
     @abstractmethod
     def put(self, limits: Limits) -> None:
         """Make these the quotas, in the store's own form."""
@@ -44,16 +51,27 @@ class Harness(ABC):
 
     @abstractmethod
     def take_away(self) -> None:
-        """Make the store unreachable."""
+        """Make the store unreachable; ``put`` brings it back."""
 
     @abstractmethod
+    def content(self) -> object:
+        """Return all that is kept, to be compared: that nothing was written."""
+
+    @abstractmethod
+    def pause(self) -> None:
+        """Let the store notice what was put, if that takes time."""
+
     def load(self) -> Policy:
         """Load what the store holds now."""
+        return self.store.load(0).policy
 
-    @property
-    @abstractmethod
-    def refusal(self) -> type[Exception]:
-        """What the store raises where there is nothing it could return."""
+    def noticed(self) -> bool:
+        """Whether the store says, within a few looks, that it has changed."""
+        for _ in range(10):
+            if self.store.changed():
+                return True
+            self.pause()
+        return False
 
 
 class StoreContract:
@@ -126,11 +144,53 @@ class StoreContract:
         self, store: Harness, entity: Mapping[str, str], name: str, value: str
     ) -> None:
         store.put_raw(entity, name, value)
-        with pytest.raises(store.refusal):
+        with pytest.raises(UnreadableError):
             store.load()
 
     def test_unreachable_is_never_read_as_no_quotas(self, store: Harness) -> None:
         store.put({Entity(user="a"): {RATE: 1.0}})
         store.take_away()
-        with pytest.raises(store.refusal):
+        with pytest.raises(UnreadableError):
             store.load()
+
+    def test_each_quota_has_a_place_and_each_content_a_version(self, store: Harness) -> None:
+        store.put({Entity(user="a"): {RATE: 1.0}})
+        first = store.store.load(0)
+        assert first.source in first.where(Entity(user="a"))
+        assert store.store.load(0).version == first.version
+        store.put({Entity(user="a"): {RATE: 2.0}})
+        assert store.store.load(0).version != first.version
+
+    def test_a_change_is_told_until_it_is_loaded_and_then_no_more(self, store: Harness) -> None:
+        store.put({})
+        store.load()
+        assert not store.noticed()
+        for rate in (1.0, 2.0):
+            store.put({Entity(user="a"): {RATE: rate}})
+            assert store.noticed()
+            assert store.load().limits == {Entity(user="a"): {RATE: rate}}
+            assert not store.noticed()
+
+    def test_what_cannot_be_loaded_is_told_once_too(self, store: Harness) -> None:
+        store.put({Entity(user="a"): {RATE: 1.0}})
+        store.load()
+        store.put_raw({"user": "a"}, "producer_byte_rate", "many")
+        assert store.noticed()
+        with pytest.raises(UnreadableError):
+            store.load()
+        assert not store.noticed()
+        store.put({Entity(user="a"): {RATE: 3.0}})
+        assert store.noticed()
+
+    def test_staleness_grows_from_the_first_load_that_failed_to_the_next_good_one(self, store: Harness) -> None:
+        store.put({})
+        store.store.load(1000)
+        assert store.store.staleness_ms(9000) == 0
+        store.take_away()
+        for now_ms in (10_000, 12_000):
+            with pytest.raises(UnreadableError):
+                store.store.load(now_ms)
+        assert store.store.staleness_ms(12_500) == 2500
+        store.put({})
+        store.store.load(13_000)
+        assert store.store.staleness_ms(14_000) == 0

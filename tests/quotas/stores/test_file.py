@@ -1,5 +1,4 @@
 import contextlib
-from collections.abc import Mapping
 from pathlib import Path
 from textwrap import dedent
 
@@ -9,52 +8,7 @@ import yaml
 from config.problems import ConfigError
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
-from quotas.policy import Policy
 from quotas.stores.file import load
-from tests.quotas.stores.contract import Harness, Limits, StoreContract
-
-
-class FileHarness(Harness):
-    """Writes every scalar in quotes, so that what is read is what was meant."""
-
-    refusal = ConfigError
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def put(self, limits: Limits) -> None:
-        quotas: list[dict[str, object]] = [
-            {"entity": _written(entity), **{kind.value: f"{value:.16g}" for kind, value in values.items()}}
-            for entity, values in limits.items()
-        ]
-        self._write(quotas)
-
-    def put_raw(self, entity: Mapping[str, str], name: str, value: str) -> None:
-        self._write([{"entity": dict(entity), name: value}])
-
-    def _write(self, quotas: list[dict[str, object]]) -> None:
-        self.path.write_text(yaml.safe_dump({"quotas": quotas}, default_style='"'))
-
-    def take_away(self) -> None:
-        self.path.unlink()
-
-    def load(self) -> Policy:
-        return load(self.path).policy
-
-
-def _written(entity: Entity) -> dict[str, object]:
-    names = {"user": entity.user, "client-id": entity.client_id, "ip": entity.ip}
-    return {
-        dimension: {"default": "true"} if name is Default.DEFAULT else name
-        for dimension, name in names.items()
-        if name is not None
-    }
-
-
-class TestContract(StoreContract):
-    @pytest.fixture
-    def store(self, tmp_path: Path) -> Harness:
-        return FileHarness(tmp_path / "quotas.yaml")
 
 
 @pytest.fixture

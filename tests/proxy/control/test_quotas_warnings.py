@@ -5,10 +5,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from proxy.control.quota_file import QuotaFile
-from proxy.edge.stats import Stats
-from quotas.engine import Engine, Window
-from quotas.policy import Policy
+from tests.proxy.control.test_quotas import in_force
 
 pytestmark = pytest.mark.asyncio
 
@@ -19,7 +16,7 @@ async def test_doubts_are_logged_and_the_quotas_are_in_force(tmp_path: Path) -> 
         "quotas:\n"
         + "".join(f"  - {{entity: {{client-id: team-{number}*}}, producer_byte_rate: 1MB}}\n" for number in range(30))
     )
-    quotas = QuotaFile(path, Engine(Policy(), Window(11, 1000)), Stats(), enabled=True)
+    quotas = in_force(path)
     with structlog.testing.capture_logs() as logged:
         assert await quotas.load()
     warned = [entry for entry in logged if entry["log_level"] == "warning"]
@@ -31,7 +28,7 @@ async def test_doubts_are_logged_and_the_quotas_are_in_force(tmp_path: Path) -> 
 
 async def test_a_broken_file_says_what_becomes_of_it(tmp_path: Path) -> None:
     path = tmp_path / "quotas.yaml"
-    quotas = QuotaFile(path, Engine(Policy(), Window(11, 1000)), Stats(), enabled=True)
+    quotas = in_force(path)
     with structlog.testing.capture_logs() as logged:
         assert not await quotas.load()
         path.write_text("quotas: []\n")

@@ -3,8 +3,8 @@ from typing import cast
 
 import pytest
 
-from proxy.admin.whoami import identify
 from proxy.edge.listeners import Listener
+from proxy.edge.whoami import identify
 from quotas.entities import ANONYMOUS
 
 

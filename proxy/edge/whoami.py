@@ -1,4 +1,4 @@
-"""Whom the proxy takes the client of a connection for: ``/whoami`` of the admin port."""
+"""Whom the proxy takes the client of a connection for."""
 
 from collections.abc import Iterable
 from typing import TypedDict

@@ -13,7 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.loader import load_settings
-from proxy.app import App
+from proxy.supervisor import Supervisor
 from tests.harness.ports import free_ports
 from tests.proxy.fake_broker import FakeBroker, fake_broker
 from tests.proxy.front import TIMEOUT_S, client, end_background
@@ -34,15 +34,15 @@ QUOTAS = "quotas:\n  - {entity: {client-id: app}, producer_byte_rate: 1KiB}\n"
 
 
 class Running:
-    def __init__(self, folder: Path, broker_port: int, mode: str, more: str) -> None:
+    def __init__(self, folder: Path, broker_port: int, mode: str, more: str, sections: str = "") -> None:
         self.bind, self.port, self.admin = free_ports(3)
         ports = {"bind": self.bind, "port": self.port, "admin": self.admin}
-        text = CONFIG.format(broker=broker_port, mode=mode, more=more, **ports)
+        text = CONFIG.format(broker=broker_port, mode=mode, more=more, **ports) + sections
         self.quotas = folder / "quotas.yaml"
         self.quotas.write_text(QUOTAS)
         self.config = folder / "sluice.yaml"
         self.config.write_text(text)
-        self.app = App(load_settings(self.config), self.config, "asyncio")
+        self.app = Supervisor(load_settings(self.config), self.config, "asyncio")
         self.task = asyncio.ensure_future(self.app.run())
 
     async def get(self, path: str) -> tuple[int, str]:
@@ -75,10 +75,10 @@ class Running:
 
 @asynccontextmanager
 async def running(
-    folder: Path, broker: FakeBroker | None, mode: str = "enforce", more: str = ""
+    folder: Path, broker: FakeBroker | None, mode: str = "enforce", more: str = "", sections: str = ""
 ) -> AsyncIterator[Running]:
-    """Run with ``more`` settings of the listener."""
-    program = Running(folder, broker.port if broker else 1, mode, more)
+    """Run with ``more`` settings of the listener, and further ``sections``."""
+    program = Running(folder, broker.port if broker else 1, mode, more, sections)
     loop = asyncio.get_running_loop()
     try:
         yield program
@@ -251,7 +251,7 @@ async def test_the_admin_port_is_there_while_connections_are_drained(tmp_path: P
                 os.kill(os.getpid(), signal.SIGTERM)
                 await program.until("/readyz", "stopping")
                 async with asyncio.timeout(TIMEOUT_S):
-                    while any(listener._acceptor.open for listener in program.app._listeners):
+                    while any(listener._acceptor.open for listener in program.app._worker._listeners):
                         await asyncio.sleep(0)
                 assert (await program.get("/readyz"))[0] == 503
 

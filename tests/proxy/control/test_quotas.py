@@ -1,4 +1,4 @@
-"""What the log says of a reload: what each quota was and is."""
+"""Quotas in force: what the log says of a reload, what each quota was and is; changing them; how stale they are."""
 
 import asyncio
 from pathlib import Path
@@ -7,10 +7,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.control.quota_file import QuotaFile
-from proxy.edge.stats import Stats
+from proxy.control import quotas as control
+from proxy.control.quotas import QuotasInForce
+from proxy.runtime.clock import now_ms
 from quotas.engine import Engine
-from quotas.policy import Policy
+from quotas.entities import Entity
+from quotas.kinds import QuotaKind
+from quotas.policy import Policy, PolicyChange
+from quotas.stores.alteration import Alteration, Change, Outcome
+from quotas.stores.file_store import FileStore
 
 pytestmark = pytest.mark.asyncio
 
@@ -21,10 +26,19 @@ quotas:
 """
 
 
+def in_force(path: Path, *, enabled: bool = True) -> QuotasInForce:
+    engine = Engine(Policy())
+
+    async def apply(policy: Policy) -> PolicyChange:
+        return engine.apply(policy, now_ms())
+
+    return QuotasInForce(FileStore(path), apply, enabled=enabled)
+
+
 async def changes(folder: Path, old: str, new: str, *, enabled: bool = True) -> list[Any]:
     path = folder / "quotas.yaml"
     path.write_text(old)
-    quotas = QuotaFile(path, Engine(Policy()), Stats(), enabled=enabled)
+    quotas = in_force(path, enabled=enabled)
     with capture_logs() as logs:
         assert await quotas.load()
         assert [line["event"] for line in logs] == ["quotas in force"]
@@ -60,7 +74,7 @@ async def test_what_did_not_change_or_is_not_in_force_is_not_told(tmp_path: Path
 async def test_of_many_loads_at_once_the_last_one_read_is_in_force(tmp_path: Path) -> None:
     path = tmp_path / "quotas.yaml"
     path.write_text(OLD)
-    quotas = QuotaFile(path, Engine(Policy()), Stats(), enabled=True)
+    quotas = in_force(path)
     loads = [asyncio.ensure_future(quotas.load()) for _ in range(20)]
     await asyncio.wait(loads, return_when=asyncio.FIRST_COMPLETED)
     (tmp_path / "next.yaml").write_text("quotas: []\n")
@@ -68,3 +82,42 @@ async def test_of_many_loads_at_once_the_last_one_read_is_in_force(tmp_path: Pat
     loads.append(asyncio.ensure_future(quotas.load()))
     assert all(await asyncio.gather(*loads))
     assert quotas.policy.limits == {}
+
+
+async def test_what_is_altered_is_in_force_at_once_and_told(tmp_path: Path) -> None:
+    path = tmp_path / "quotas.yaml"
+    path.write_text(OLD)
+    quotas = in_force(path)
+    assert await quotas.load()
+    change = Change({"user": "alice"}, [("producer_byte_rate", 2.0**21)])
+    with capture_logs() as logs:
+        dry = await quotas.alter(Alteration([change], "User:admin", validate_only=True))
+        assert (logs, path.read_text()) == ([], OLD)
+        assert await quotas.alter(Alteration([change], "User:admin")) == dry
+        assert await quotas.alter(Alteration([change], "User:admin")) == [Outcome()]
+    assert quotas.policy.limits[Entity(user="alice")] == {QuotaKind.PRODUCER_BYTE_RATE: 2 << 20}
+    assert logs[0]["who"] == "User:admin"
+    assert [(line["event"], line.get("old"), line.get("new")) for line in logs] == [
+        ("quotas altered", None, None),
+        ("quota changed", 7 << 20, 2 << 20),
+        ("quotas in force", None, None),
+    ]
+
+
+async def test_how_stale_quotas_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "quotas.yaml"
+    path.write_text(OLD)
+    quotas = in_force(path)
+    at_ms = 1_000_000
+    monkeypatch.setattr(control, "now_ms", lambda: at_ms)
+    assert await quotas.load()
+    path.write_text("quotas: 5\n")
+    assert not await quotas.load()
+    at_ms += 1500
+    assert quotas.staleness_s() == 1.5
+    assert quotas.loads == {"ok": 1, "failed": 1}
+    assert str(quotas.error).startswith(f"{path}:1:9: quotas: must be a list")
+    path.write_text(OLD)
+    assert await quotas.load()
+    assert quotas.staleness_s() == 0.0
+    assert str(quotas.error) == "None"

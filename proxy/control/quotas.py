@@ -1,0 +1,141 @@
+"""The quotas in force: loaded from their store at the start, and again whenever it has changed."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import structlog
+
+from config.problems import Problem
+from proxy.runtime.clock import now_ms, wall_s
+from proxy.runtime.names import label
+from proxy.runtime.tasks import every
+from quotas.entities import Entity
+from quotas.kinds import QuotaKind
+from quotas.policy import Policy, PolicyChange
+from quotas.stores.alteration import Alteration, Outcome
+from quotas.stores.base import QuotaStore, UnreadableError
+
+log = structlog.get_logger("sluice")
+
+POLL_S: Final = 0.125
+"""How often a store is asked whether it has changed: a file twice before it is believed (docs/decisions/0005)."""
+_MAX_LOGGED_PROBLEMS: Final = 20
+_MAX_LOGGED_CHANGES: Final = 20
+
+
+class QuotasInForce:
+    """Keeps what a store holds in force: ``apply`` puts a policy in force, and returns what that changed.
+
+    With ``enabled`` False the store is read and checked, and nothing is in force.
+    """
+
+    def __init__(self, store: QuotaStore, apply: Callable[[Policy], Awaitable[PolicyChange]], *, enabled: bool) -> None:
+        self._store = store
+        self._apply = apply
+        self._enabled = enabled
+        self.policy = Policy()
+        self.loaded_at_s = 0.0
+        """Wall time of the last good load; 0.0 before the first."""
+        self.loads: Counter[str] = Counter()
+        """By outcome: ok, failed."""
+        self.error: str | None = None
+        """The first problem of the last load, if it failed; None when it did not."""
+        self._in_use = asyncio.Lock()
+        """Of the store: one call at a time, and of two loads the one that read first must not come last."""
+
+    async def load(self) -> bool:
+        """Load the quotas and put them in force; what cannot be loaded leaves everything as it was."""
+        async with self._in_use:
+            return await self._load()
+
+    async def reload(self) -> None:
+        """Load the quotas again."""
+        await self.load()
+
+    def watch(self) -> None:
+        """Load the quotas again whenever the store has changed."""
+        every(POLL_S, self._look, "watch the quota store")
+
+    async def alter(self, alteration: Alteration) -> list[Outcome]:
+        """Have the store make changes, and put them in force. Raises what ``QuotaStore.alter`` raises."""
+        async with self._in_use:
+            outcomes = await asyncio.to_thread(self._store.alter, alteration)
+            altered = sum(bool(outcome.altered) for outcome in outcomes)
+            if altered and not alteration.validate_only:
+                log.info("quotas altered", who=label(alteration.who), entities=altered)
+                await self._load()
+        return outcomes
+
+    def staleness_s(self) -> float:
+        """Return for how long what is in force may not be what the store holds: 0 if that could be read."""
+        return self._store.staleness_ms(now_ms()) / 1000
+
+    async def _look(self) -> None:
+        if self._store.changed():
+            await self.load()
+
+    async def _load(self) -> bool:
+        try:
+            loaded = await asyncio.to_thread(self._store.load, now_ms())
+        except UnreadableError as error:
+            self._refuse(error.problems)
+            return False
+        old = self.policy
+        if self._enabled:
+            self.policy = loaded.policy
+        change = await self._apply(self.policy)
+        is_first, self.loaded_at_s = not self.loaded_at_s, wall_s()
+        self.loads["ok"] += 1
+        self.error = None
+        if not is_first:  # at the start everything is new
+            await asyncio.to_thread(_log_changes, old, self.policy)
+        for warning in loaded.warnings[:_MAX_LOGGED_PROBLEMS]:
+            log.warning("quotas", problem=str(warning))
+        if len(loaded.warnings) > _MAX_LOGGED_PROBLEMS:
+            log.warning("quotas", further_problems=len(loaded.warnings) - _MAX_LOGGED_PROBLEMS)
+        log.info(
+            "quotas in force",
+            path=loaded.source,
+            added=change.added,
+            changed=change.changed,
+            removed=change.removed,
+        )
+        return True
+
+    def _refuse(self, problems: Sequence[Problem]) -> None:
+        self.loads["failed"] += 1
+        self.error = str(problems[0])
+        became = "the old ones stay in force" if self.loaded_at_s else "the proxy does not start without them"
+        event = f"quotas not loaded, {became}"
+        for problem in problems[:_MAX_LOGGED_PROBLEMS]:
+            log.error(event, problem=str(problem))
+        if len(problems) > _MAX_LOGGED_PROBLEMS:
+            log.error("quotas not loaded", further_problems=len(problems) - _MAX_LOGGED_PROBLEMS)
+
+
+def _log_changes(old: Policy, new: Policy) -> None:
+    """Say of each quota that is another what it was and what it is; of a great many, of the first."""
+    changed = [
+        (entity, kind)
+        for entity in {**old.limits, **new.limits}
+        if old.limits.get(entity) != new.limits.get(entity)
+        for kind in QuotaKind
+        if _limit(old, entity, kind) != _limit(new, entity, kind)
+    ]
+    for entity, kind in changed[:_MAX_LOGGED_CHANGES]:
+        of_whom = label(entity.describe())
+        log.info(
+            "quota changed",
+            quota=of_whom,
+            kind=kind.value,
+            old=_limit(old, entity, kind),
+            new=_limit(new, entity, kind),
+        )
+    if len(changed) > _MAX_LOGGED_CHANGES:
+        log.info("quotas changed", further=len(changed) - _MAX_LOGGED_CHANGES)
+
+
+def _limit(policy: Policy, entity: Entity, kind: QuotaKind) -> float | None:
+    return policy.limits.get(entity, {}).get(kind)

@@ -1,0 +1,167 @@
+"""The supervisor does everything that is not moving bytes: signals, the store of quotas, the admin port, shipping usage
+records, and the ports that its worker accepts at; in which order all of it starts and stops.
+"""
+
+import asyncio
+import gc
+import platform
+import signal
+import socket
+from copy import copy
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from config.settings import Settings
+from proxy import __version__
+from proxy.admin.server import AdminServer
+from proxy.brokers.failures import describe
+from proxy.control.quotas import QuotasInForce
+from proxy.control.settings_file import SettingsFile
+from proxy.control.stores import open_store
+from proxy.edge.listening import bind, bind_bootstrap
+from proxy.edge.stats import Snapshot, WorkerSnapshot
+from proxy.runtime import faults, logs
+from proxy.runtime.tasks import attempt, on_loop_error, on_signal, spawn
+from proxy.usage.service import UsageService
+from proxy.worker import Worker
+
+log = structlog.get_logger("sluice")
+
+EXIT_FAILED: Final = 1
+EXIT_CONFIG: Final = 2  # as the command line's own; a service manager need not try again
+_LAST_WORDS_S: Final = 5.0
+"""How long a stop waits for the last usage records to be kept."""
+
+
+class Supervisor:
+    """Runs a worker, on the same loop."""
+
+    def __init__(self, settings: Settings, path: Path, loop_name: str) -> None:
+        self._settings = settings
+        self._file = SettingsFile(path, settings)
+        self._loop_name = loop_name
+        self._stopping = asyncio.Event()
+        self._delay_s = settings.drain.delay_s
+        self._reloading = asyncio.Lock()
+        self._reload_waits = False
+        self._hurried = False
+        self._cut_off = 0
+        self._finishing: asyncio.Task[None] | None = None
+        self._bind = partial(bind, send_buffer_bytes=settings.limits.socket_send_buffer_bytes)
+        self._worker = Worker(settings, self._bind)
+        quotas = settings.quotas
+        self._quotas = QuotasInForce(open_store(quotas.store), self._worker.apply, enabled=quotas.mode != "off")
+        self._usage = UsageService(settings, self._worker.take_usage)
+
+    async def run(self) -> int:
+        """Start, serve, and stop when a signal says so; returns the exit status."""
+        asyncio.get_running_loop().set_exception_handler(on_loop_error)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            on_signal(number, "stop", self.on_stop_signal, number)
+        on_signal(signal.SIGHUP, "load files again", self._on_reload_signal)
+        if not await self._quotas.load():
+            return EXIT_CONFIG
+        try:
+            await self._start()
+        except (OSError, ValueError) as error:
+            log.error("cannot start", error=describe(error))
+            await self._worker.stop()
+            return EXIT_FAILED
+        await self._stopping.wait()
+        return await self._stop()
+
+    # ---------------------------------------------------------------------------------------------- start and stop
+
+    async def _start(self) -> None:
+        settings = self._settings
+        bootstrap: dict[str, list[socket.socket]] = {}
+        try:
+            for listener in settings.listeners:
+                bootstrap[listener.name] = bind_bootstrap(listener, self._bind)
+            connections_limit = await self._worker.start(bootstrap)
+        except BaseException:
+            for listening in [each for sockets in bootstrap.values() for each in sockets]:
+                listening.close()
+            raise
+        self._admin = AdminServer(
+            settings.admin.bind, self._snapshot, self._not_ready, self._worker.identify, settings.admin.max_entities
+        )
+        await self._admin.start()
+        self._usage.start()
+        self._quotas.watch()
+        gc.collect()
+        gc.freeze()  # what exists now lives as long as the process: no collection needs to look at it again
+        log.info(
+            "listening",
+            version=__version__,
+            cluster=settings.cluster.name,
+            listeners={listener.name: str(listener.bind) for listener in settings.listeners},
+            admin=str(settings.admin.bind),
+            mode=settings.quotas.mode,
+            connections_limit=connections_limit,
+            loop=self._loop_name,
+        )
+
+    async def _stop(self) -> int:
+        """Be not ready for a while, then take nobody, then finish; the admin port says so to the end."""
+        log.info("stopping", delay_s=self._delay_s, drain_s=self._settings.drain.timeout_s)
+        self._finishing = spawn(self._finish(), "finish requests in flight")
+        if self._hurried:
+            self._finishing.cancel()
+        await asyncio.wait((self._finishing,))
+        self._cut_off += await self._worker.stop()
+        await attempt("ship the last usage records", lambda: self._usage.stop(0 if self._hurried else _LAST_WORDS_S))
+        await attempt("close the admin port", self._admin.stop)
+        log.info("stopped", cut_off=self._cut_off, hurried=self._hurried)
+        return EXIT_FAILED if self._hurried else 0
+
+    async def _finish(self) -> None:
+        await asyncio.sleep(self._delay_s)
+        self._cut_off = (await self._worker.drain(self._settings.drain.timeout_s)).cut_off
+
+    def on_stop_signal(self, number: int = signal.SIGTERM) -> None:
+        """Stop: after draining the first time, at once the second. Who types Ctrl-C waits for no load balancer."""
+        if number == signal.SIGINT:
+            self._delay_s = 0.0
+        if self._stopping.is_set() and (self._finishing is None or self._finishing.cancel()):
+            self._hurried = True
+        self._stopping.set()
+
+    def _on_reload_signal(self) -> None:
+        if not self._reload_waits:  # one that waits for the one under view will see this change, too
+            self._reload_waits = True
+            spawn(self._reload(), "load files again")
+
+    async def _reload(self) -> None:
+        async with self._reloading:
+            self._reload_waits = False
+            for job in (self._quotas.reload, self._worker.reload_certificates, self._file.compare):
+                await attempt("load files again", job)
+
+    # ------------------------------------------------------------------------------------------------- what is shown
+
+    async def _not_ready(self) -> list[str]:
+        reasons = ["stopping"] if self._stopping.is_set() else []
+        return reasons + await self._worker.not_ready()
+
+    async def _snapshot(self) -> Snapshot:
+        taken = await self._worker.snapshot()
+        of_worker: dict[str, Any] = {each.name: getattr(taken, each.name) for each in fields(WorkerSnapshot)}
+        return Snapshot(
+            **of_worker,
+            mode=self._settings.quotas.mode,
+            reloads=dict(self._quotas.loads),
+            reload_error=self._quotas.error,
+            quotas_configured=len(self._quotas.policy.limits),
+            quotas_loaded_at_s=self._quotas.loaded_at_s,
+            quotas_staleness_s=self._quotas.staleness_s(),
+            ready=not await self._not_ready(),
+            internal_errors=dict(faults.counts),
+            log_dropped=logs.dropped(),
+            shipping=copy(self._usage.shipping) if self._settings.usage is not None else None,
+            info={"version": __version__, "python": platform.python_version(), "loop": self._loop_name},
+        )

@@ -1,0 +1,74 @@
+"""Usage records as they are shipped: documents of column arrays, numbered (docs/usage-records.md)."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+from uuid import uuid4
+
+import orjson
+
+from proxy.usage.records import Columns
+from quotas.rate import Window
+
+VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document, ready to be shipped."""
+
+    seq: int
+    rows: int
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What is the same in all documents of one process."""
+
+    cluster: str
+    instance: str
+    mode: str
+    window: Window
+
+
+class Documents:
+    """Makes documents of columns. ``dropped()`` says how many (documents, rows) were lost."""
+
+    def __init__(self, origin: Origin, dropped: Callable[[], tuple[int, int]]) -> None:
+        self.boot = str(uuid4())
+        self._origin = origin
+        self._dropped = dropped
+        self._seq = 0
+
+    def document(self, columns: Columns, begin_ms: int, interval_ms: int) -> Document:
+        """Return the next document: what was counted in the interval that began at ``begin_ms`` (Unix time)."""
+        origin = self._origin
+        dropped_documents, dropped_rows = self._dropped()
+        seq = self._seq
+        self._seq += 1
+        document = {
+            "v": VERSION,
+            "cluster": origin.cluster,
+            "instance": origin.instance,
+            "boot": self.boot,
+            "seq": seq,
+            "time_ms": begin_ms,
+            "interval_ms": interval_ms,
+            "mode": origin.mode,
+            "samples": origin.window.samples,
+            "sample_ms": origin.window.size_ms,
+            "dropped_documents": dropped_documents,
+            "dropped_rows": dropped_rows,
+            "rows": columns,
+        }
+        return Document(seq, len(columns["listener"]), _encoded(document))
+
+
+def _encoded(document: dict[str, object]) -> bytes:
+    try:
+        return orjson.dumps(document)
+    except orjson.JSONEncodeError:
+        # A name with half a surrogate pair is no text in UTF-8: json can write it, and what it writes is repaired.
+        return json.dumps(document, ensure_ascii=False).encode("utf-8", "replace")

@@ -1,0 +1,292 @@
+"""A worker moves bytes: listeners, sessions, the engine, throttling, meters; all on one event loop.
+
+What crosses between it and the supervisor is plain data, which could be pickled, and sockets that listen: the same code
+runs beside the supervisor and could run in a process of its own. It reads no store, answers no HTTP, ships nothing.
+"""
+
+import asyncio
+import resource
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import structlog
+
+from config.settings import Listener as ListenerSettings
+from config.settings import Settings
+from protocol.api_versions import advertised_limits
+from protocol.produce_topics import MOST_VERSION
+from proxy.edge.connection_places import Places
+from proxy.edge.drain import drain
+from proxy.edge.endings import Endings
+from proxy.edge.listeners import Admission, Listener
+from proxy.edge.listening import Bind
+from proxy.edge.rejections import Rejections
+from proxy.edge.routes import ClusterView, Routes
+from proxy.edge.stats import Stats, WorkerSnapshot
+from proxy.edge.tls import ignore_undecodable_names
+from proxy.edge.whoami import Identity, identify
+from proxy.identity.certificates.distinguished_name import rfc2253
+from proxy.identity.certificates.ssl_mapping import parse_rules
+from proxy.identity.failed_logins import FailedLogins
+from proxy.identity.kerberos.gssapi import GssapiAcceptor, Unread, acceptor
+from proxy.identity.mechanisms.known import Mechanisms
+from proxy.identity.sasl import SaslRules
+from proxy.runtime import logs
+from proxy.runtime.clock import now_ms
+from proxy.runtime.faults import contained
+from proxy.runtime.file_watch import FileWatch
+from proxy.runtime.lag import watch as watch_lag
+from proxy.runtime.slices import in_slices
+from proxy.runtime.tasks import AFTER_FAULT_S, attempt, every, later
+from proxy.runtime.turns import Turns
+from proxy.session.rules import Rules
+from proxy.session.serving import Served, serve
+from proxy.session.session import Session
+from proxy.session.throttling import Throttling
+from proxy.usage.metering import Metering, protected_topics
+from proxy.usage.records import Columns
+from quotas.engine import Engine, Window
+from quotas.policy import Policy, PolicyChange
+
+log = structlog.get_logger("sluice")
+
+_TIDY_EVERY_S: Final = 1.0
+_DESCRIPTORS_RESERVED: Final = 128
+"""For what is neither a client nor its broker: listening ports, the admin port, files, Metadata."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """What became of the sessions that were open."""
+
+    sessions: int
+    cut_off: int
+    """Of them, those that were not done when the time was over."""
+
+
+class Worker:
+    """Serves clients between ``start`` and ``stop``. ``bind`` gives it the sockets of brokers' ports, as brokers are
+    found.
+    """
+
+    def __init__(self, settings: Settings, bind: Bind) -> None:
+        self._settings = settings
+        self._bind = bind
+        self._stats = Stats()
+        self._rejections = Rejections(self._stats)
+        self._failed_logins = FailedLogins()
+        quotas = settings.quotas
+        self._engine = Engine(Policy(), Window(quotas.window.samples, quotas.window.size_ms))
+        self._throttling = Throttling(
+            mode=quotas.mode,
+            window_ms=quotas.window.size_ms,
+            max_delay_ms=quotas.max_delay_ms,
+            max_hold_ms=quotas.max_hold_ms,
+            call_later=_release_later,
+            clock=now_ms,
+        )
+        self._metering = Metering(settings.usage, self._engine)
+        self._connections_limit = 0
+        self._tables: list[dict[int, Served]] = []
+        self._listeners: list[Listener] = []
+        self._acceptors: dict[str, GssapiAcceptor] = {}
+        self._routes = Routes(settings)
+
+    async def start(self, bootstrap: Mapping[str, Sequence[socket.socket]]) -> int:
+        """Serve, where the sockets of each listener's bootstrap address listen; return the limit of connections.
+
+        Raises OSError and ValueError where files for TLS cannot be loaded, or descriptors are too few.
+        """
+        settings = self._settings
+        self._connections_limit = settings.limits.connections or self._connections_by_descriptors()
+        self._open_listeners()
+        for listener in self._listeners:
+            listener.open_bootstrap(bootstrap[listener.name])
+        for cluster in self._routes.clusters:
+            cluster.watch()
+        every(_TIDY_EVERY_S, self._tidy, "drop what is idle")
+        Endings(self._listeners, settings.limits, self._stats, now_ms).watch()
+        watch_lag(self._stats.observe_lag)
+        self._metering.watch()
+        for listener in self._listeners:
+            if listener.tls is not None:
+                FileWatch(listener.tls.files, listener.reload_tls).run("watch the certificate")
+        return self._connections_limit
+
+    async def stop(self) -> int:
+        """Take nobody any more, and cut off who is still there; returns how many those were."""
+        self._close_listeners()
+        sessions = self._sessions()
+        for session in sessions:
+            contained("cut a session off", session.abort)
+        return len(sessions)
+
+    # ------------------------------------------------------------------------------------ between it and the supervisor
+
+    async def apply(self, policy: Policy) -> PolicyChange:
+        """Put quotas in force, at once and for all sessions."""
+        change = self._engine.apply(policy, now_ms())
+        self._throttling.reconsider(now_ms())
+        return change
+
+    async def reload_certificates(self) -> None:
+        """Load the certificates of all listeners again."""
+        for listener in self._listeners:
+            await attempt("load files again", listener.reload_tls)
+
+    async def drain(self, timeout_s: float) -> Drained:
+        """Take nobody any more, and let who is there finish what is in flight."""
+        self._close_listeners()
+        sessions = self._sessions()
+        log.info("draining", sessions=len(sessions))
+        return Drained(len(sessions), await drain(sessions, timeout_s))
+
+    async def not_ready(self) -> list[str]:
+        """Return why clients cannot be served; nothing if they can."""
+        parts = [(f"cluster {cluster.name}", cluster.why_not_ready) for cluster in self._routes.clusters]
+        parts += [(f"listener {listener.name}", listener.why_not_ready) for listener in self._listeners]
+        return [f"{part}: {why}" for part, why in parts if why is not None]
+
+    async def identify(self, peer: str) -> Identity | None:
+        """Return who the client at ``host:port`` is, None if there is no such connection."""
+        return identify(self._listeners, peer)
+
+    def take_usage(self) -> AsyncIterator[Columns]:
+        """Yield the rows of usage records since this was called last."""
+        return self._metering.take_usage()
+
+    async def snapshot(self) -> WorkerSnapshot:
+        """Return what there is to be seen; what has been counted is taken by it."""
+        usage = await in_slices(self._engine.take(now_ms()))
+        clients = await self._metering.take_traffic()
+        stats = self._stats
+        requests = [0] * 128
+        for table in self._tables:
+            for served in table.values():
+                requests[served.spec.api_key] += served.requests
+        return WorkerSnapshot(
+            usage=usage,
+            gone=self._engine.take_gone(),
+            clients=clients,
+            delay_queue=self._throttling.queue_sizes(),
+            fetches_answered_empty=self._throttling.answered_empty,
+            requests=requests,
+            sessions=dict(stats.sessions),
+            connections=dict(stats.connections),
+            authentications=dict(stats.authentications),
+            gssapi_unread={
+                (name, cause): each.unread[cause] for name, each in self._acceptors.items() for cause in Unread
+            },
+            rejected=dict(stats.rejected),
+            certificate_expiry_s=dict(stats.certificate_expiry_s),
+            certificate_reloads=dict(stats.certificate_reloads),
+            brokers=self._routes.reachable(),
+            connections_limit=self._connections_limit,
+            lag_counts=list(stats.lag_counts),
+            lag_sum_s=stats.lag_sum_s,
+        )
+
+    # ------------------------------------------------------------------------------------------------- its parts
+
+    def _open_listeners(self) -> None:
+        settings, limits = self._settings, self._settings.limits
+        places = Places(
+            most=self._connections_limit,
+            most_of_ip=limits.connections_per_ip,
+            overrides=dict(limits.connections_per_ip_overrides.pairs),
+            most_before_request=limits.connections_before_request,
+        )
+        rules, admission = self._rules(), Admission(places, limits, self._stats, self._rejections, self._bind)
+        if any(each.broker_host is not None for each in settings.listeners):
+            ignore_undecodable_names()
+        for each in settings.listeners:
+            view = self._routes.of(each)
+            sasl, accounts = self._sasl_rules(each, view), self._metering.accounts_of(each.name)
+            listener = Listener(each, view.cluster, rules, sasl, accounts, _certificate_names(each), admission)
+            view.listeners.append(listener)
+            self._listeners.append(listener)
+
+    def _rules(self) -> Rules:
+        settings = self._settings
+        protected = protected_topics(settings.usage)
+        advertised = advertised_limits(
+            fetch_max_version=settings.kafka.fetch_max_version,
+            produce_max_version=MOST_VERSION if protected else None,
+            share_groups=settings.kafka.share_groups,
+        )
+        self._tables = [
+            serve(advertised, settings.quotas.response, authenticated=authenticated) for authenticated in (True, False)
+        ]
+        return Rules(
+            engine=self._engine,
+            throttling=self._throttling,
+            served=self._tables[0],
+            served_before_authentication=self._tables[1],
+            advertised=advertised,
+            request_limit=settings.limits.request_bytes,
+            unauthenticated_request_limit=settings.limits.request_before_authentication_bytes,
+            response_limit=settings.limits.response_bytes,
+            find_coordinator_limit=settings.limits.find_coordinator_bytes,
+            gathered_limit=settings.limits.gathered_bytes,
+            clock=now_ms,
+            on_rejected=lambda side, error, peer: self._rejections.note(side, error, peer, now_ms()),
+            later=Turns(asyncio.get_running_loop().call_soon).later,
+            protected_topics=protected,
+        )
+
+    def _sasl_rules(self, listener: ListenerSettings, view: ClusterView) -> SaslRules:
+        def ended(mechanism: str, succeeded: bool, peer: str, claimed: str | None) -> None:
+            outcome = "succeeded" if succeeded else "failed"
+            self._stats.authentications[listener.name, mechanism, outcome] += 1
+            log.debug("authentication", listener=listener.name, mechanism=mechanism, outcome=outcome, peer=peer)
+            if not succeeded:
+                self._failed_logins.note(listener.name, mechanism, claimed, peer, now_ms())
+
+        kerberos = listener.sasl.kerberos
+        if kerberos is not None:
+            self._acceptors[listener.name] = acceptor(kerberos)
+        mechanisms = Mechanisms(listener.sasl.sub_claim, self._acceptors.get(listener.name))
+        return SaslRules(mechanisms.begin, view.owner_of, ended)
+
+    def _connections_by_descriptors(self) -> int:
+        """Raise the soft descriptor limit to the hard one, and leave two descriptors for each connection.
+
+        uvloop accepts and closes past the limit without a word, so refusing has to be ours.
+        """
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        bound = [listener.brokers for listener in self._settings.listeners if listener.brokers]
+        ports = sum(len(ports) for brokers in bound for ports in brokers.ports())
+        room = hard - _DESCRIPTORS_RESERVED - ports
+        if room < 2:
+            raise OSError(f"a limit of {hard} open files leaves no room for connections: raise it (ulimit -n)")
+        return room // 2
+
+    def _sessions(self) -> list[Session]:
+        return [session for listener in self._listeners for session in listener.sessions]
+
+    def _close_listeners(self) -> None:
+        for listener in self._listeners:
+            contained("close a listener", listener.close)
+
+    def _tidy(self) -> None:
+        now = now_ms()
+        self._throttling.tidy(now)
+        self._engine.expire(now)
+        self._rejections.flush(now)
+        self._failed_logins.flush(now)
+        logs.flush()
+
+
+def _certificate_names(listener: ListenerSettings) -> Callable[[bytes], str]:
+    """Return what makes the user of a client certificate's DER; it raises ValueError where no rule does."""
+    rules = parse_rules(listener.tls.principal_mapping_rules if listener.tls is not None else "")
+    return lambda der: rules.user(rfc2253(der))
+
+
+def _release_later(delay_s: float, release: Callable[[], None]) -> asyncio.TimerHandle:
+    """Set the timer of a delay queue. One that fails is set again: without it, all that is muted would stay so."""
+    return later(delay_s, "delay queue", release, otherwise=partial(_release_later, AFTER_FAULT_S, release))

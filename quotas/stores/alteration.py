@@ -1,0 +1,149 @@
+"""Changes of quotas as somebody asks for them, and what Kafka takes of them (ClientQuotaControlManager)."""
+
+import ipaddress
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from quotas.entities import Default, Entity
+from quotas.kinds import QuotaKind, Whose, Written
+
+Limits = Mapping[QuotaKind, float | None]
+"""What an entity is given; None: no limit of that kind any more."""
+
+_DIMENSIONS: Final = ("user", "client-id", "ip")
+_KINDS: Final = {whose: {kind.value: kind for kind in QuotaKind if kind.row.whose is whose} for whose in Whose}
+_EPSILON: Final = 1e-6
+"""How much above a whole number is one (ClientQuotaControlManager)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one entity is to be given, as it was asked for: nothing of it has been checked."""
+
+    entity: Mapping[str, str | Default]
+    """Kind of entity (user, client-id, ip) → name."""
+    ops: Sequence[tuple[str, float | None]]
+    """Name of the quota → its limit; None removes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """Changes that are asked for together."""
+
+    changes: Sequence[Change]
+    who: str
+    """Who asks, for the record: a user and where from."""
+    validate_only: bool = False
+    version: str | None = None
+    """Of what ``who`` has seen: if the store holds something else by now, nothing is changed. None: whatever it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a change was not made: what is wrong, at which part of it, and what to do instead."""
+
+    field: str
+    message: str
+    fix: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}" + (f"; {self.fix}" if self.fix else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Altered:
+    """One limit that is another now. None: there is none."""
+
+    entity: Entity
+    kind: QuotaKind
+    old: float | None
+    new: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a change: refused, or made. One that asked for what was there already has altered nothing."""
+
+    refused: Refusal | None = None
+    altered: tuple[Altered, ...] = ()
+
+
+def check(change: Change) -> tuple[Entity, Limits] | Refusal:
+    """Return what a change comes to, or why Kafka would refuse it.
+
+    As Kafka does, what is to be removed is not checked. Two differences: NaN, which Kafka takes by accident, is
+    refused, and so are host names as ip, which Kafka would resolve once.
+    """
+    keys = [key for key, _ in change.ops]
+    if twice := next((key for key in keys if keys.count(key) > 1), None):
+        return Refusal(twice, "stands twice for one entity", "give it once")
+    entity = _entity(change.entity)
+    if isinstance(entity, Refusal):
+        return entity
+    known = _KINDS[Whose.CLIENT if entity.ip is None else Whose.IP]
+    limits: dict[QuotaKind, float | None] = {}
+    for key, limit in change.ops:
+        kind = known.get(key)
+        if limit is None:
+            if kind is not None:
+                limits[kind] = None
+        elif kind is None:
+            return Refusal(key, f"is no quota of {entity.describe()}", f"known here: {', '.join(known)}")
+        else:
+            checked = _limit(kind, limit)
+            if isinstance(checked, Refusal):
+                return checked
+            limits[kind] = checked
+    return entity, limits
+
+
+def _entity(written: Mapping[str, str | Default]) -> Entity | Refusal:
+    for dimension, name in written.items():
+        if dimension not in _DIMENSIONS:
+            return Refusal(dimension or "entity", "is not a kind of entity", f"known here: {', '.join(_DIMENSIONS)}")
+        if isinstance(name, str) and not _is_text(name):
+            return Refusal(dimension, "holds half a character, which is no text in UTF-8", "write the name anew")
+    ip = written.get("ip")
+    if isinstance(ip, str) and ip:
+        try:
+            ip = canonical_ip(ip)
+        except ValueError:
+            return Refusal("ip", f"{ip!r} is not an IP address", "host names are not resolved")
+    try:
+        return Entity(written.get("user"), written.get("client-id"), ip)
+    except ValueError as error:
+        return Refusal("entity", str(error))
+
+
+def canonical_ip(text: str) -> str:
+    """Return one spelling for each address; an IPv4-mapped one is the IPv4 address, as for a Java broker.
+
+    Raises ValueError for anything else.
+    """
+    address = ipaddress.ip_address(text)
+    return str(getattr(address, "ipv4_mapped", None) or address)
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _limit(kind: QuotaKind, limit: float) -> float | Refusal:
+    if math.isnan(limit):
+        return Refusal(kind.value, "is not a number", "write a number above 0")
+    if kind.row.written is not Written.NUMBER:  # LONG and INT to Kafka, and not DOUBLE
+        most = kind.row.written.value
+        if limit > float(most):  # as Java compares: 2^63 is not too large
+            return Refusal(kind.value, f"{limit:.17g} is too large", f"the most is {most}")
+        if math.fmod(limit, 1) > _EPSILON:
+            return Refusal(kind.value, f"{limit:.17g} is not a whole number", f"write {math.floor(limit)}")
+        limit = float(round(limit))
+    if limit <= 0:
+        return Refusal(kind.value, "must be above 0", "remove it for no limit")
+    return limit

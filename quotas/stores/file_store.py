@@ -1,0 +1,192 @@
+"""The file store: a quota file that is read, noticed when it is another, and changed as its author would."""
+
+import codecs
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from config.document import read_text
+from config.problems import ConfigError
+from quotas.entities import Entity
+from quotas.kinds import QuotaKind
+from quotas.policy import Policy
+from quotas.stores.alteration import Alteration, Limits, Outcome, Refusal
+from quotas.stores.base import ChangedMeanwhileError, Loaded, QuotaStore, UnreadableError, UnwritableError, altered
+from quotas.stores.edit import edited, number
+from quotas.stores.file import LoadedPolicy, parse
+
+_Identity = tuple[int, int, int, int, int] | None
+
+_NEVER: Final = (-1, -1, -1, -1, -1)
+
+
+class FileStore(QuotaStore):
+    """Quotas in a YAML file (docs/quotas.md)."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        self._loaded: _Identity = _NEVER
+        """Of the file when it was loaded last, well or not."""
+        self._looked: _Identity = _NEVER
+        self._known: tuple[str, LoadedPolicy] | None = None
+        """What was read last, by its version: most often it is what is changed next."""
+
+    def _load(self) -> Loaded:
+        # Before it is read: what is written meanwhile is another identity, and seen as a change.
+        self._loaded = self._identity()
+        version, loaded = self._parse(self._read())
+        return Loaded(loaded.policy, version, str(self._path), loaded.lines, loaded.warnings)
+
+    def changed(self) -> bool:
+        """As in QuotaStore; a file that differs from one look to the next is still being written."""
+        before, self._looked = self._looked, self._identity()
+        return self._looked == before != self._loaded
+
+    def _alter(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> Mapping[Entity, Outcome]:
+        self._require_own_file()
+        found = self._identity()
+        text = self._read()
+        version, loaded = self._parse(text)
+        if alteration.version not in (None, version):
+            raise ChangedMeanwhileError(f"{self._path}: has been changed: load it and try again")
+        policy = loaded.policy
+        outcomes: dict[Entity, Outcome] = {}
+        for entity, limits in wanted.items():
+            refused = _unwritable(limits)
+            outcomes[entity] = (
+                Outcome(refused) if refused is not None else Outcome(None, altered(policy, entity, limits))
+            )
+        changes = {
+            entity: {each.kind: each.new for each in outcome.altered}
+            for entity, outcome in outcomes.items()
+            if outcome.altered
+        }
+        if changes:
+            text, after = self._edited(text, policy, changes)
+            if not alteration.validate_only:
+                self._write(text, found)
+                self._known = after
+        return outcomes
+
+    def _edited(
+        self, text: str, policy: Policy, changes: Mapping[Entity, Limits]
+    ) -> tuple[str, tuple[str, LoadedPolicy]]:
+        """Return the text with the changes made, and what was read of it: never is anything written that says else."""
+        wanted = dict(policy.limits)
+        for entity, limits in changes.items():
+            wanted[entity] = _merged(policy.limits.get(entity, {}), limits)
+        try:
+            after = edited(text, policy.limits, changes)
+            said = _version(after), parse(str(self._path), after)
+        except (ValueError, ConfigError) as error:
+            raise self._uneditable() from error
+        if _as_floats(said[1].policy.limits) != _as_floats(wanted):
+            raise self._uneditable()
+        return after, said
+
+    def _uneditable(self) -> UnwritableError:
+        return UnwritableError(f"{self._path}: is written in a form that only people can edit; change it by hand")
+
+    def _read(self) -> str:
+        try:
+            return read_text(self._path)
+        except ConfigError as error:
+            raise UnreadableError(error.problems) from None
+
+    def _parse(self, text: str) -> tuple[str, LoadedPolicy]:
+        version = _version(text)
+        if self._known is None or self._known[0] != version:
+            try:
+                self._known = version, parse(str(self._path), text)
+            except ConfigError as error:
+                raise UnreadableError(error.problems) from None
+        return self._known
+
+    def _identity(self) -> _Identity:
+        try:
+            status = self._path.stat()
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+    # ------------------------------------------------------------------------------------------------- writing
+
+    def _require_own_file(self) -> None:
+        if self._path.is_symlink():
+            raise UnwritableError(
+                f"{self._path}: is a symbolic link to {self._path.readlink()}, as Kubernetes mounts a ConfigMap: "
+                "change the quotas where that comes from, or let quotas.store.path name the file itself"
+            )
+        if self._path.exists() and not os.access(self._path, os.W_OK):
+            raise UnwritableError(f"{self._path}: is read-only for the user with id {os.geteuid()}: let it write there")
+
+    def _write(self, text: str, found: _Identity) -> None:
+        """Put ``text`` in the place of the file, whole or not at all, if that still is the one that was ``found``."""
+        try:
+            self._write_beside(text, found)
+        except OSError as error:
+            reason = str(error.strerror or error).lower()
+            own = f"let the user with id {os.geteuid()} write to {self._path.parent}, and give the file to it"
+            raise UnwritableError(f"{self._path}: cannot be written: {reason}: {own}") from None
+
+    def _write_beside(self, text: str, found: _Identity) -> None:
+        path = self._path
+        before = path.stat()
+        with path.open("rb") as file:
+            mark = file.read(len(codecs.BOM_UTF8))
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        beside = Path(name)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write((mark if mark == codecs.BOM_UTF8 else b"") + text.encode())
+                file.flush()
+                own = os.fstat(descriptor)
+                if (own.st_uid, own.st_gid) != (before.st_uid, before.st_gid):
+                    os.fchown(descriptor, before.st_uid, before.st_gid)
+                os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
+                os.fsync(descriptor)
+            self._put_in_place(beside, found)
+        except BaseException:
+            with suppress(OSError):
+                beside.unlink()
+            raise
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def _put_in_place(self, beside: Path, found: _Identity) -> None:
+        # Between this look and the next line nobody can be kept from writing: a few microseconds.
+        if self._identity() != found:
+            raise ChangedMeanwhileError(f"{self._path}: has been changed meanwhile: load it and try again")
+        beside.replace(self._path)
+
+
+def _version(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _merged(before: Mapping[QuotaKind, float], limits: Limits) -> dict[QuotaKind, float]:
+    return {kind: limit for kind, limit in {**before, **limits}.items() if limit is not None}
+
+
+def _as_floats(limits: Mapping[Entity, Mapping[QuotaKind, float]]) -> dict[Entity, dict[QuotaKind, float]]:
+    """Return all limits as the engine takes them, without entities that have none."""
+    return {entity: {kind: float(limit) for kind, limit in of.items()} for entity, of in limits.items() if of}
+
+
+def _unwritable(limits: Limits) -> Refusal | None:
+    for kind, limit in limits.items():
+        if limit is not None and number(limit) is None:
+            fix = "remove it for no limit" if limit == float("inf") else "round it"
+            return Refusal(
+                kind.value, f"{limit:.17g} has more digits than a quota file takes (19, and 9 decimals)", fix
+            )
+    return None

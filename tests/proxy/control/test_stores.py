@@ -1,0 +1,13 @@
+"""Every store that can be configured can be opened."""
+
+from pathlib import Path
+
+from config.settings import STORES as DESCRIBED
+from proxy.control.stores import STORES, open_store
+from quotas.stores.file_store import FileStore
+
+
+def test_every_store_that_can_be_configured_can_be_opened(tmp_path: Path) -> None:
+    assert STORES.keys() == DESCRIBED.keys()
+    assert all(model.model_fields["type"].default == name for name, model in DESCRIBED.items())
+    assert isinstance(open_store(DESCRIBED["file"](path=tmp_path / "quotas.yaml")), FileStore)

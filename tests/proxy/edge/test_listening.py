@@ -1,0 +1,50 @@
+"""Binding: all addresses of a host or none, and an error that names the listener."""
+
+import socket
+
+import pytest
+
+from config.brokers import BrokerPorts
+from config.settings import Listener
+from config.units import Address
+from proxy.edge import listening
+from proxy.edge.listening import bind, bind_bootstrap
+from tests.harness.ports import free_port
+
+
+def addresses(*hosts: str) -> object:
+    return lambda _, port, **__: [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in hosts]
+
+
+def test_every_address_of_a_host_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    monkeypatch.setattr(socket, "getaddrinfo", addresses("127.0.0.1", "127.0.0.2"))
+    bound = bind("two.example", port)
+    assert [each.getsockname() for each in bound] == [("127.0.0.1", port), ("127.0.0.2", port)]
+    bound[0].close()
+    with pytest.raises(OSError, match="in use"):
+        bind("two.example", port)  # the first of them was free, and is free again
+    socket.create_server(("127.0.0.1", port)).close()
+    bound[1].close()
+
+
+def test_an_address_that_this_machine_does_not_have_is_left_out_if_there_is_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    port = free_port()
+    monkeypatch.setattr(socket, "getaddrinfo", addresses("192.0.2.1", "127.0.0.1"))
+    (bound,) = bind("two.example", port)
+    bound.close()
+    monkeypatch.setattr(socket, "getaddrinfo", addresses("192.0.2.1"))
+    with pytest.raises(OSError, match=r"[Cc]annot assign"):
+        bind("one.example", port)
+
+
+def test_the_error_names_the_listener() -> None:
+    (taken,) = listening.bind("127.0.0.1", free_port())
+    at = Address(*taken.getsockname())
+    brokers = BrokerPorts(((range(1, 2), range(at.port + 1, at.port + 2)),))
+    listener = Listener.model_validate({"name": "PLAIN", "bind": at, "advertise": "h", "brokers": brokers})
+    with pytest.raises(OSError, match=rf"listener PLAIN: cannot bind 127\.0\.0\.1:{at.port}: .*in use"):
+        bind_bootstrap(listener, bind)
+    taken.close()

@@ -1,0 +1,99 @@
+"""The seam between supervisor and worker: all that crosses it is plain data, and the program runs on copies of it."""
+
+import json
+import pickle
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from config.settings import Settings
+from proxy import supervisor
+from proxy.edge.stats import WorkerSnapshot
+from proxy.edge.whoami import Identity
+from proxy.usage.records import Columns
+from proxy.worker import Drained, Worker
+from quotas.policy import Policy, PolicyChange
+from tests.proxy.fake_broker import fake_broker
+from tests.proxy.front import client
+from tests.proxy.playbook import list_offsets, produce
+from tests.proxy.test_supervisor import running
+
+pytestmark = pytest.mark.asyncio
+
+T = TypeVar("T")
+
+CROSSED: set[str] = set()
+
+
+def across(what: T) -> T:
+    """Return what arrives in another process."""
+    CROSSED.add(type(what).__name__)
+    arrived: T = pickle.loads(pickle.dumps(what))  # noqa: S301  our own
+    return arrived
+
+
+class Elsewhere(Worker):
+    """A worker that has nothing but copies of what it is given, and gives nothing but copies."""
+
+    def __init__(self, settings: Settings, bind: Callable[[str, int], list[socket.socket]]) -> None:
+        super().__init__(across(settings), bind)
+
+    async def start(self, bootstrap: Mapping[str, Sequence[socket.socket]]) -> int:
+        return across(await super().start(bootstrap))
+
+    async def stop(self) -> int:
+        return across(await super().stop())
+
+    async def apply(self, policy: Policy) -> PolicyChange:
+        return across(await super().apply(across(policy)))
+
+    async def drain(self, timeout_s: float) -> Drained:
+        return across(await super().drain(across(timeout_s)))
+
+    async def not_ready(self) -> list[str]:
+        return across(await super().not_ready())
+
+    async def identify(self, peer: str) -> Identity | None:
+        return across(await super().identify(across(peer)))
+
+    async def take_usage(self) -> AsyncIterator[Columns]:
+        async for columns in super().take_usage():
+            yield across(columns)
+
+    async def snapshot(self) -> WorkerSnapshot:
+        return across(await super().snapshot())
+
+
+async def test_a_program_whose_worker_could_be_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    public = {name for name, each in vars(Worker).items() if callable(each) and not name.startswith("_")}
+    assert public - vars(Elsewhere).keys() == {"reload_certificates"}  # which takes nothing and gives nothing
+    monkeypatch.setattr(supervisor, "Worker", Elsewhere)
+    CROSSED.clear()
+    usage = "usage: {interval: 20ms, files: {directory: usage, rotate_after: 50ms}}\n"
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        async with running(tmp_path, one, sections=usage) as program:
+            await program.until("/readyz", "ready")
+            async with client(program.port) as asking:
+                await asking.ask(list_offsets(1))
+                await asking.ask(produce(2, 600))
+                peer = "{}:{}".format(*asking.writer.get_extra_info("sockname"))
+                assert '"listener": "PLAIN"' in (await program.get(f"/whoami?peer={peer}"))[1]
+                metrics = (await program.get("/metrics"))[1]
+                assert 'sluice_requests_total{api="ListOffsets"} 1.0' in metrics
+                assert 'sluice_sessions{listener="PLAIN"} 1.0' in metrics
+                assert 'sluice_quota_limit_bytes_per_second{broker="1",client_id="app"' in metrics
+                program.quotas.write_text("quotas: []\n")
+                await program.until("/metrics", "sluice_quotas_configured 0.0")
+                program.app.on_stop_signal(signal.SIGINT)
+                assert await asking.closed()
+            assert await program.task == 0
+    lines = [line for file in (tmp_path / "usage").iterdir() for line in file.read_bytes().splitlines()]
+    rows = [json.loads(line)["rows"] for line in lines]
+    assert sum(sum(each["requests"]) for each in rows) == 2
+    assert {rule for each in rows for rule in each["produce_rule"]} >= {"client-id=app"}
+    assert {"Settings", "Policy", "PolicyChange", "WorkerSnapshot", "Drained", "dict", "list"} <= CROSSED
