@@ -17,7 +17,7 @@ from config.settings import Listener as ListenerSettings
 from config.settings import Settings
 from protocol.api_versions import advertised_limits
 from protocol.produce_topics import MOST_VERSION
-from proxy import __version__
+from proxy import __version__, build
 from proxy.admin.server import AdminServer
 from proxy.admin.whoami import identify
 from proxy.brokers.failures import describe
@@ -194,6 +194,7 @@ class App:
         log.info(
             "listening",
             version=__version__,
+            build=build(),
             cluster=settings.cluster.name,
             listeners={listener.name: str(listener.bind) for listener in settings.listeners},
             admin=str(settings.admin.bind),
@@ -360,5 +361,10 @@ class App:
             lag_sum_s=stats.lag_sum_s,
             log_dropped=logs.dropped(),
             shipping=copy(self._usage.shipping) if self._settings.usage is not None else None,
-            info={"version": __version__, "python": platform.python_version(), "loop": self._loop_name},
+            info={
+                "version": __version__,
+                "build": build(),
+                "python": platform.python_version(),
+                "loop": self._loop_name,
+            },
         )

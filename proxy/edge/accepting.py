@@ -26,7 +26,7 @@ _BACKLOG: Final = 1024
 _BATCH: Final = 64
 """Connections taken in one turn of the loop: a storm of them must not stop everybody else's traffic."""
 _NO_SUCH_FAMILY: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
-_PAUSE_S: Final = 1.0
+_PAUSE_S = 1.0
 
 Take = Callable[[socket.socket, Address, int | None], None]
 """(socket, address of its peer, node id it was accepted for): owns the socket from then on."""

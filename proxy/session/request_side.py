@@ -201,7 +201,7 @@ class RequestSide(RequestReader):
 
     def _told(self, body: Body, throttle_ms: int, now_ms: int) -> None:
         """Let the answer to a request that was charged as it came tell its throttle time."""
-        if not throttle_ms or body.entry is None or self._in_flight[-1] is not body.entry:
+        if not throttle_ms or body.entry is None or self._in_flight[-1] != body.entry:
             return
         self._in_flight[-1] = tell(body.entry, throttle_ms, now_ms)
 

@@ -40,6 +40,7 @@ from quotas.kinds import QuotaKind
 class Session:
     """The life of one connection pair: connecting, forwarding, finishing."""
 
+    __deletable__ = ("_waits", "answers", "requests", "sasl")  # for mypyc
     __slots__ = (
         "_broker",
         "_client",
@@ -268,7 +269,7 @@ class Session:
 
     def throttle_over(self, now_ms: int) -> None:
         """Send what was held back and read again (called by the delay queue)."""
-        self._mute_handle = None
+        self._forget_mute()
         self.requests.reasons &= ~THROTTLED
         try:
             self.answers.release(now_ms)
