@@ -1,13 +1,19 @@
 FROM python:3.11-slim AS build
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends gcc libc6-dev \
+    && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
-COPY deploy/constraints.txt deploy/
+COPY deploy/constraints.txt deploy/hatch_build.py deploy/
 COPY deploy/launcher deploy/launcher
 COPY analysis analysis
 COPY config config
 COPY protocol protocol
 COPY proxy proxy
 COPY quotas quotas
+# The hot modules are compiled, by the version of mypyc that the constraints name.
+ENV HATCH_BUILD_HOOK_ENABLE_CUSTOM=true PIP_CONSTRAINT=/src/deploy/constraints.txt
 RUN python -m venv /opt/sluice \
     && /opt/sluice/bin/pip install --no-cache-dir --constraint deploy/constraints.txt . \
     && /opt/sluice/bin/pip uninstall --yes pip setuptools

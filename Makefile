@@ -4,11 +4,15 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PACKAGES := proxy protocol quotas config analysis tests bench deploy
 UNIT := -m 'not integration and not matrix and not spark'
+COMPILED := $(VENV)-compiled
+SOURCES := $(shell find analysis config protocol proxy quotas deploy/launcher -name '*.py')
 OF_ANALYSIS := tests/analysis tests/bench
+OF_COMPILED := config conformance deploy/test_compiled.py protocol proxy quotas reference
 PYTHONS := 3.12 3.13
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit coverage test-analysis test-pythons test-integration test-all lint format bench bench-analysis table dist docs clean
+.PHONY: help setup demo test test-unit test-compiled coverage test-analysis test-pythons test-integration test-integration-compiled \
+	test-all lint format bench bench-analysis table dist wheel docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -38,6 +42,18 @@ format: $(VENV)/.installed  ## rewrite the sources in the house format
 test-unit: $(VENV)/.installed  ## the tests of the proxy that need no broker (a minute on two cores)
 	$(BIN)/pytest -n auto $(UNIT) $(OF_ANALYSIS:%=--ignore=%)
 
+# The wheel alone; the libraries are those of $(VENV).
+$(COMPILED)/.installed: $(VENV)/.installed deploy/hatch_build.py $(SOURCES)
+	rm -rf build/compiled $(COMPILED)
+	HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(BIN)/python -m hatchling build -t wheel -d build/compiled
+	$(PYTHON) -m venv --without-pip $(COMPILED)
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > `echo $(COMPILED)/lib/python*/site-packages`/libraries.pth
+	$(BIN)/pip --python $(COMPILED) install --quiet --disable-pip-version-check --no-deps build/compiled/*.whl
+	@touch $@
+
+test-compiled: setup $(COMPILED)/.installed  ## test-unit again, with the hot modules compiled (a minute more for that)
+	SLUICE_EXPECT_COMPILED=1 $(COMPILED)/bin/python -m pytest -n auto $(UNIT) $(OF_COMPILED:%=tests/%)
+
 coverage: $(VENV)/.installed  ## what the unit tests do not reach (measuring it takes as long again as the tests)
 	$(BIN)/pytest $(UNIT) --cov --cov-report=term-missing:skip-covered
 
@@ -48,6 +64,9 @@ test-analysis: setup  ## those of the analysis and the benchmarks, with Spark
 test-integration: setup  ## one of each kind against real brokers
 	$(BIN)/pytest --durations=25 -m 'integration and not matrix'
 
+test-integration-compiled: setup $(COMPILED)/.installed  ## the same, compiled
+	SLUICE_EXPECT_COMPILED=1 $(COMPILED)/bin/python -m pytest -m 'integration and not matrix'
+
 test-pythons:  ## test-unit on the other versions of Python that pyproject.toml names, as far as they are there
 	@for version in $(PYTHONS); do \
 		if python$$version --version 2>/dev/null; then \
@@ -55,9 +74,9 @@ test-pythons:  ## test-unit on the other versions of Python that pyproject.toml 
 		else echo "no python$$version here"; fi; \
 	done
 
-test: setup lint test-unit test-analysis test-integration  ## everything
+test: setup lint test-unit test-compiled test-analysis test-integration  ## everything
 
-test-all: test test-pythons  ## and other examples of the unit tests, and the whole matrix of clients, brokers and long runs
+test-all: test test-pythons test-integration-compiled  ## and other examples of the unit tests, and the whole matrix of clients, brokers and long runs
 	$(BIN)/pytest -n auto $(UNIT) --hypothesis-profile=explore
 	$(BIN)/pytest -m matrix
 
@@ -75,8 +94,13 @@ dist: $(VENV)/.installed  ## sdist and wheel of the last commit, and of nothing 
 	git archive HEAD | tar -x -C build/commit
 	cd build/commit && $(CURDIR)/$(BIN)/python -m hatchling build -d $(CURDIR)/dist
 
+wheel: $(VENV)/.installed  ## that wheel with the hot modules compiled, for this Python on this platform
+	rm -rf build/commit && mkdir -p build/commit dist
+	git archive HEAD | tar -x -C build/commit
+	cd build/commit && HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(CURDIR)/$(BIN)/python -m hatchling build -t wheel -d $(CURDIR)/dist
+
 docs: $(VENV)/.installed  ## rewrite the tables of docs/configuration.md from the settings
 	$(BIN)/python -m config.reference
 
 clean:  ## what the commands above made, but not the jar cache
-	rm -rf $(VENV) $(PYTHONS:%=.venv-%) build dist bench/bin .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
+	rm -rf $(VENV) $(COMPILED) $(PYTHONS:%=.venv-%) $(PYTHONS:%=.venv-%-compiled) build dist bench/bin .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

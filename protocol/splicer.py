@@ -68,7 +68,7 @@ class Splicer:
     def finish(self, stop: int, size: int) -> bytes:
         """Return what the frame, whose size is ``size``, has become up to ``stop``; itself where nothing changed."""
         if not self._position:
-            return self._frame[:stop]
+            return self._frame if stop == len(self._frame) else self._frame[:stop]
         self._end_tag()
         self._copy(stop)
         self._out[: _INT32.size] = _INT32.pack(size + len(self._out) - stop)

@@ -16,7 +16,7 @@ from typing import Any, Final
 import structlog
 
 from config.settings import Settings
-from proxy import __version__
+from proxy import __version__, build
 from proxy.admin.server import AdminServer
 from proxy.brokers.failures import describe
 from proxy.control.quotas import QuotasInForce
@@ -98,6 +98,7 @@ class Supervisor:
         log.info(
             "listening",
             version=__version__,
+            build=build(),
             cluster=settings.cluster.name,
             listeners={listener.name: str(listener.bind) for listener in settings.listeners},
             admin=str(settings.admin.bind),
@@ -163,5 +164,10 @@ class Supervisor:
             internal_errors=dict(faults.counts),
             log_dropped=logs.dropped(),
             shipping=copy(self._usage.shipping) if self._settings.usage is not None else None,
-            info={"version": __version__, "python": platform.python_version(), "loop": self._loop_name},
+            info={
+                "version": __version__,
+                "build": build(),
+                "python": platform.python_version(),
+                "loop": self._loop_name,
+            },
         )

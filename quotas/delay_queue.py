@@ -30,6 +30,9 @@ class DelayQueue(Generic[T]):
     def __len__(self) -> int:
         return self._waiting
 
+    def __bool__(self) -> bool:
+        return self._waiting > 0
+
     def add(self, end_ms: int, item: T) -> Handle[T]:
         """Let ``item`` wait until ``end_ms``."""
         handle = Handle(item, end_ms)

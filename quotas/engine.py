@@ -22,7 +22,7 @@ RATE_KINDS: Final = tuple(
 MAX_NAMES_BYTES: Final = 16 * 2**20
 """What the names of all counters may take in memory: of 150,000 counters, or of 15,000 with the longest names."""
 
-MAX_GONE: Final = 10_000
+MAX_GONE = 10_000
 """Counters of one kind that are gone, and whose last counts nobody has taken yet, by name; the others are summed up."""
 
 

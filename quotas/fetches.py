@@ -43,7 +43,7 @@ class Fetches:
         self._bound = bound
         self._grants: dict[object, Grant] = {}
         self._set_aside = 0.0
-        self._least: float = _FIRST_LEAST_BYTES
+        self._least = float(_FIRST_LEAST_BYTES)
         """What is expected of a Fetch whatever it is granted: learned from answers, a broker sends whole batches."""
         self._batch = 0
         """The last batch that came alone, with what stands around it; 0 before there was one."""
@@ -55,6 +55,9 @@ class Fetches:
 
     def __len__(self) -> int:
         return len(self._grants)
+
+    def __bool__(self) -> bool:
+        return bool(self._grants)
 
     def may_go(self, now_ms: int) -> int:
         """Return ``now_ms`` if one more may go, else when what another has set aside lapses."""

@@ -64,6 +64,9 @@ class Line:
     def __len__(self) -> int:
         return self._waiting
 
+    def __bool__(self) -> bool:
+        return self._waiting > 0
+
     def join(self, waiter: Waiter, cost: float, now_ms: int, kept: Place | None = None) -> Place:
         """Wait, to be charged ``cost``: behind all others, or at the place that was ``kept``."""
         self._joined += 1

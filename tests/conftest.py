@@ -2,8 +2,13 @@
 
 ``fixed`` tries the same examples each time, so that a test that fails says something of the change before it.
 ``explore`` (``make test-all``) tries others each time, and ten times as many.
+
+``make test-compiled`` sets SLUICE_EXPECT_COMPILED: then it is the installed wheel that is tested, and not the sources.
 """
 
+import os
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 _UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
@@ -11,3 +16,15 @@ _UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow],
 settings.register_profile("fixed", _UNTIMED, derandomize=True)
 settings.register_profile("explore", _UNTIMED, max_examples=1000)
 settings.load_profile("fixed")
+
+COMPILED = bool(os.environ.get("SLUICE_EXPECT_COMPILED"))
+if COMPILED:
+    from tests.harness.compiled import use_installed
+
+    use_installed()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if COMPILED and (mark := item.get_closest_marker("uncompiled")) is not None:
+            item.add_marker(pytest.mark.skip(reason=f"compiled: {mark.args[0]}"))

@@ -22,7 +22,7 @@ log = structlog.get_logger("sluice.listener")
 
 _BATCH: Final = 64
 """Connections taken in one turn of the loop: a storm of them must not stop everybody else's traffic."""
-_PAUSE_S: Final = 1.0
+_PAUSE_S = 1.0
 
 Take = Callable[[socket.socket, Address, int | None], None]
 """(socket, address of its peer, node id it was accepted for): owns the socket from then on."""

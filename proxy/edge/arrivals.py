@@ -9,14 +9,15 @@ import ipaddress
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from config.listener import Listener as ListenerSettings
 from config.units import Address
 from protocol.errors import Cause, ProtocolError
 from proxy.edge.connection_places import Place
+from proxy.edge.handshake import HANDSHAKE, Handshake
 from proxy.edge.proxy_protocol import MAX_HEADER_BYTES, Header, is_header, parse
-from proxy.edge.tls import HANDSHAKE, HANDSHAKE_RECORD, Handshake, ListenerTls, why_failed
+from proxy.edge.tls import HANDSHAKE_RECORD, ListenerTls, why_failed
 from proxy.edge.transports import ClientEnd
 from proxy.runtime.tasks import later, on_readable
 from proxy.session.session import Session
@@ -166,13 +167,13 @@ class Arrivals:
     async def _connect(self, arrival: Arrival, **tls: Any) -> None:
         await asyncio.get_running_loop().connect_accepted_socket(lambda: self._end(arrival), arrival.client, **tls)
 
-    def _end(self, arrival: Arrival) -> ClientEnd:
+    def _end(self, arrival: Arrival) -> asyncio.BaseProtocol:
         arrival.end = ClientEnd(
             lambda end, begun: self._begin(arrival, end, begun),
             arrival,
             self._receive_buffer_bytes,
         )
-        return arrival.end
+        return cast("asyncio.BaseProtocol", arrival.end)
 
 
 class Pace:

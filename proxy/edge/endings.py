@@ -23,7 +23,7 @@ from proxy.session.wires import Wire
 
 log = structlog.get_logger("sluice.sessions")
 
-ROUND_S: Final = 5.0
+ROUND_S = 5.0
 """How often every session is looked at."""
 _SLICE: Final = 100
 """Sessions looked at in one turn of the loop, which takes well below a millisecond."""

@@ -4,7 +4,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 import structlog
 
@@ -314,7 +314,7 @@ class Listener:
             end = BrokerEnd(session, place)
             place.open_ends += 1
             try:
-                await self._cluster.open(broker, end)
+                await self._cluster.open(broker, cast("asyncio.BaseProtocol", end))
             except (OSError, TimeoutError) as error:
                 place.end_lost()
                 self._cluster.note_attempt(broker, error)

@@ -2,14 +2,20 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from config.cluster import Route
 from config.settings import Listener as ListenerSettings
 from config.settings import Settings
 from proxy.brokers.cluster import Cluster
-from proxy.edge.listeners import Listener
 from proxy.identity.delegation_tokens import TokenOwners
 from proxy.runtime.faults import contained
+
+
+class Listening(Protocol):
+    """A listener of ours, to which a broker is announced."""
+
+    def open_broker(self, node_id: int) -> None: ...
 
 
 @dataclass(slots=True)
@@ -19,7 +25,7 @@ class ClusterView:
     cluster: Cluster
     owners: TokenOwners | None
     """Of delegation tokens; None without a login that could ask for them."""
-    listeners: list[Listener] = field(default_factory=list)
+    listeners: list[Listening] = field(default_factory=list)
 
     def owner_of(self, token_id: str, then: Callable[[str], None]) -> str | None:
         """Return the owner of a delegation token if he is known; if not, ``then`` is told when he is."""

@@ -5,9 +5,7 @@ import ssl
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from contextvars import ContextVar
 from pathlib import Path
-from socket import socket
 from typing import Final, cast
 
 from cryptography import x509
@@ -15,6 +13,7 @@ from cryptography import x509
 from config.listener import ClientTls
 from protocol.errors import Cause, ProtocolError
 from proxy.brokers.tls import load_own_certificate
+from proxy.edge.handshake import HANDSHAKE, Handshake
 from proxy.identity.principal import confirmed
 from quotas.entities import ANONYMOUS
 from quotas.names import counted_as
@@ -39,21 +38,6 @@ _CAUSES: Final = {
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": Cause.CERTIFICATE_REFUSED,
     "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": Cause.CERTIFICATE_REFUSED,
 }
-
-
-class Handshake:
-    """One client's handshake, as far as OpenSSL's callbacks have to know it."""
-
-    __slots__ = ("client", "server_name")
-
-    def __init__(self, client: socket) -> None:
-        self.client = client
-        self.server_name: str | None = None
-        """The host that the client wants to reach (SNI)."""
-
-
-HANDSHAKE: Final[ContextVar[Handshake]] = ContextVar("HANDSHAKE")
-"""The handshake of the task that called ``connect_accepted_socket``; transports keep the context they are made in."""
 
 
 class ListenerTls:

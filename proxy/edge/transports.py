@@ -14,7 +14,6 @@ from proxy.edge.kernel import LOST, Options, Tcp, bound_receive_buffer, keep_ali
 from proxy.runtime.clock import now_ms
 from proxy.runtime.faults import contained, note
 from proxy.runtime.tasks import later
-from proxy.session.session import Session
 from proxy.session.wires import BROKER, CLIENT
 
 T = TypeVar("T")
@@ -61,13 +60,43 @@ class Holder(Protocol):
         ...
 
 
-class _End(asyncio.Protocol):
-    """A ``Wire`` over an asyncio transport, safe to call whatever state the transport is in."""
+class Side(Protocol):
+    """What takes the chunks of an end, one of a session's two."""
 
+    def feed(self, data: bytes, now_ms: int) -> None: ...
+
+
+class Behind(Protocol):
+    """A session, as its ends see it."""
+
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def requests(self) -> Side: ...
+    @property
+    def answers(self) -> Side: ...
+
+    def client_blocked(self, blocked: bool) -> None: ...
+    def client_finished(self) -> None: ...
+    def broker_blocked(self, blocked: bool) -> None: ...
+    def broker_lost(self) -> None: ...
+    def reject(self, side: str, error: ProtocolError) -> None: ...
+    def close(self) -> None: ...
+    def end_lost(self) -> None: ...
+    def abort(self) -> None: ...
+
+
+class _End:
+    """A ``Wire`` over an asyncio transport, safe to call whatever state the transport is in.
+
+    An asyncio protocol without asyncio's base class, with which a compiled one would have a ``__dict__``.
+    """
+
+    __deletable__ = ("_feed",)  # for mypyc
     __slots__ = ("_cut_off", "_feed", "_lost", "_session", "_transport", "holder", "tls", "write")
 
     _feed: Callable[[bytes, int], None]
-    _session: Session | None
+    _session: Behind | None
     """None before there is one, and again when this end is lost."""
     _transport: asyncio.Transport
     _cut_off: asyncio.TimerHandle | None
@@ -80,7 +109,7 @@ class _End(asyncio.Protocol):
         self._lost = True  # it is not connected yet
         self._cut_off = None
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def _made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
         self._lost = False
@@ -127,13 +156,13 @@ class _End(asyncio.Protocol):
         """None when it is closed: uvloop's transport forgets it before it says that it is lost."""
         return cast("Options | None", self._transport.get_extra_info("socket"))
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  a reset is as good as an end here
+    def _gone(self) -> None:
         self._lost = True
         if self._cut_off is not None:
             self._cut_off.cancel()
         self.holder.end_lost()
 
-    def _part(self, session: Session) -> None:
+    def _part(self, session: Behind) -> None:
         """Forget the session, so that what is over is freed without the collector."""
         del self._feed
         self._session = None
@@ -167,11 +196,12 @@ class ClientEnd(_End):
     raises ProtocolError to refuse the client, which ``refused`` then tells.
     """
 
+    __deletable__ = ("_begin", "_begun")  # for mypyc
     __slots__ = ("_begin", "_begun", "_receive_buffer_bytes", "refused")
 
     def __init__(
         self,
-        begin: Callable[["ClientEnd", bytes], Session | None],
+        begin: Callable[["ClientEnd", bytes], Behind | None],
         holder: Holder,
         receive_buffer_bytes: int = -1,
     ) -> None:
@@ -184,7 +214,7 @@ class ClientEnd(_End):
 
     @_alone
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
+        self._made(transport)
         self._feed = self._greet
         if self.tls is not None:
             self.write = self._write_encrypted
@@ -198,8 +228,8 @@ class ClientEnd(_End):
             else:
                 self.refused = error
                 self.abort()
-        except Exception as error:  # noqa: BLE001  as _alone does, without a call for each chunk
-            self.failed("ClientEnd.data_received", error)
+        except Exception as fault:  # noqa: BLE001  as _alone does, without a call for each chunk
+            self.failed("ClientEnd.data_received", fault)
 
     def _greet(self, data: bytes, now_ms: int) -> None:
         if self.refused is not None:
@@ -240,7 +270,7 @@ class ClientEnd(_End):
 
     @_alone
     def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
+        self._gone()
         if self.tls is not None and exc is None:
             if self._session is not None and not self._session.closed:
                 self._session.client_blocked(False)  # what is written now goes nowhere
@@ -272,7 +302,7 @@ class BrokerEnd(_End):
 
     __slots__ = ("_is_kept_alive",)
 
-    def __init__(self, session: Session, holder: Holder) -> None:
+    def __init__(self, session: Behind, holder: Holder) -> None:
         super().__init__(holder)
         self._session = session
         self._feed = session.answers.feed
@@ -286,7 +316,7 @@ class BrokerEnd(_End):
 
     @_alone
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
+        self._made(transport)
 
     @property
     def peer(self) -> tuple[str, int]:
@@ -300,8 +330,11 @@ class BrokerEnd(_End):
         except ProtocolError as error:
             if self._session is not None:
                 contained("reject", self._session.reject, BROKER, error, otherwise=self.abort)
-        except Exception as error:  # noqa: BLE001  as _alone does, without a call for each chunk
-            self.failed("BrokerEnd.data_received", error)
+        except Exception as fault:  # noqa: BLE001  as _alone does, without a call for each chunk
+            self.failed("BrokerEnd.data_received", fault)
+
+    def eof_received(self) -> bool:
+        return False  # a broker that has closed its side has closed: connection_lost says so
 
     @_alone
     def pause_writing(self) -> None:
@@ -314,8 +347,8 @@ class BrokerEnd(_End):
             self._session.broker_blocked(False)
 
     @_alone
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  a reset is as good as an end here
+        self._gone()
         if self._session is not None:
             self._session.broker_lost()  # the client learns it by its own close
             self._part(self._session)

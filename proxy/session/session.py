@@ -48,6 +48,7 @@ from quotas.kinds import QuotaKind
 class Session:
     """The life of one connection pair: connecting, forwarding, finishing."""
 
+    __deletable__ = ("_waits", "answers", "gates", "requests", "sasl")  # for mypyc
     __slots__ = (
         "_broker",
         "_client",

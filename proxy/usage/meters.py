@@ -173,7 +173,7 @@ class Meter:
         return row + throttles, further
 
 
-MAX_GONE: Final = 10_000
+MAX_GONE = 10_000
 """Clients whose meters are gone, and whose last traffic nobody has taken yet, by name; the others are summed up."""
 
 _NAME_BYTES_EACH: Final = 512
@@ -204,6 +204,9 @@ class Meters:
 
     def __len__(self) -> int:
         return len(self._meters)
+
+    def __bool__(self) -> bool:
+        return bool(self._meters)
 
     def __iter__(self) -> Iterator[MeterKey]:
         return iter(list(self._meters))

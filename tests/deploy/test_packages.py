@@ -108,7 +108,7 @@ def test_the_sdist_holds_tracked_files_alone(sdist: Path) -> None:
 
 def test_the_sdist_holds_everything_that_is_installed_and_read(sdist: Path) -> None:
     held = {str(path.relative_to(sdist)) for path in sdist.rglob("*") if path.is_file()}
-    read = {"pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE"}
+    read = {"pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "deploy/hatch_build.py"}
     examples = {name for name in tracked() if name.startswith("deploy/") and not name.endswith(".py")}
     docs = {name for name in tracked() if name.startswith("docs/")}
     assert (packed(tracked()) | read | examples | docs) - held == set()
@@ -144,7 +144,7 @@ def strange(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (["bin/sluice", "--version"], f"sluice {PROJECT['project']['version']}"),
+        (["bin/sluice", "--version"], f"sluice {PROJECT['project']['version']} (pure Python)"),
         (["bin/sluice", "check", str(ROOT / "deploy" / "quotas.yaml")], "ok (4 quotas)"),
         (["bin/sluice", "analyze", "--help"], "recommend"),
         ([sys.executable, "-m", "kafka_sluice", "--version"], f"sluice {PROJECT['project']['version']}"),
@@ -195,7 +195,7 @@ def let_in(path: str) -> bool:
 
 def test_the_context_of_the_image_is_tracked_files_of_the_packages() -> None:
     strays = {os.path.normpath(f"{folder}/{stray}") for folder in FOLDERS for stray in STRAYS}
-    files = {"pyproject.toml", "README.md", "LICENSE", "deploy/constraints.txt"}
+    files = {"pyproject.toml", "README.md", "LICENSE", "deploy/constraints.txt", "deploy/hatch_build.py"}
     assert {path for path in tracked() | strays if let_in(path)} == packed(tracked()) | files
     assert not let_in("proxy/__pycache__/app.cpython-311.pyc")
 

@@ -148,7 +148,7 @@ class ProduceGate:
     def told(self, entry: Entry | None, account: Account, throttle_ms: int, now_ms: int) -> None:
         """Throttle for a request that was charged as it came, and let its answer tell that."""
         throttle_ms = self._pair.throttle(account, KIND, throttle_ms, now_ms)
-        if throttle_ms and self._in_flight and self._in_flight[-1] is entry:
+        if throttle_ms and self._in_flight and self._in_flight[-1] == entry:
             self._in_flight[-1] = tell(entry, throttle_ms, now_ms)
 
 

@@ -20,7 +20,7 @@ from tests.proxy.snapshots import EMPTY, PRODUCE, shows
 DOCUMENTED = re.compile(r"^\| `(sluice_\w+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
 LABELS = {
     *("kind", "user", "client_id", "broker", "rule", "direction", "listener", "outcome", "api", "side", "cause"),
-    *("mechanism", "error", "where", "mode", "version", "python", "loop", "le"),
+    *("mechanism", "error", "where", "mode", "version", "build", "python", "loop", "le"),
 }
 
 FETCH = PRODUCE._replace(kind=QuotaKind.CONSUMER_BYTE_RATE, client_id="", user="alice", entity=Entity(user="alice"))
@@ -40,7 +40,7 @@ EVERYTHING = replace(
     shipping=SHIPPING,
     ready=False,
     internal_errors={"throttle over": 2},
-    info={"version": "0.1.0", "python": "3.11.7", "loop": "uvloop"},
+    info={"version": "0.1.0", "build": "compiled", "python": "3.11.7", "loop": "uvloop"},
 )
 
 
@@ -277,7 +277,7 @@ def test_brokers_sessions_queues_and_what_runs() -> None:
     assert values(text, "sluice_connections_limit") == {(): 10_000.0}
     assert values(text, "sluice_delay_queue_size") == {("producer_byte_rate",): 2.0}
     assert values(text, "sluice_quotas_configured") == {(): 3.0}
-    assert values(text, "sluice_build_info") == {("uvloop", "3.11.7", "0.1.0"): 1.0}
+    assert values(text, "sluice_build_info") == {("compiled", "uvloop", "3.11.7", "0.1.0"): 1.0}
 
 
 def test_the_process_is_measured_too() -> None:

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from proxy.edge import transports
-from proxy.edge.endings import Ending
+from proxy.edge.endings import Ending, Endings
 from proxy.session.session import Session
 from tests.proxy.deaf import Deaf, deaf
 from tests.proxy.fake_broker import FakeBroker, fake_broker
@@ -263,14 +263,14 @@ async def test_a_session_that_cannot_be_looked_at_is_the_only_one_that_ends(
     async with served(pki, encrypted=False) as (proxy, _, _, session), deaf(proxy.port_1) as other:
         await other.send(list_offsets(1))
         await other.receive(12)
-        look_at = proxy.endings._look_at
+        look_at = Endings._look_at
 
-        def fail_for_one(name: str, looked_at: Session, seen: tuple[int, int] | None) -> None:
+        def fail_for_one(self: Endings, name: str, looked_at: Session, seen: tuple[int, int] | None) -> None:
             if looked_at is session:
                 raise KeyError
-            look_at(name, looked_at, seen)
+            look_at(self, name, looked_at, seen)
 
-        monkeypatch.setattr(proxy.endings, "_look_at", fail_for_one)
+        monkeypatch.setattr(Endings, "_look_at", fail_for_one)
         await proxy.endings.look()
         assert session.closed
         await other.send(list_offsets(2))

@@ -268,6 +268,7 @@ async def test_a_bootstrap_port_that_is_taken_is_named() -> None:
         proxy.open_bootstrap()
 
 
+@pytest.mark.uncompiled("the fault is put in place of a method")
 async def test_who_cannot_be_named_is_named_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """To find the node ids of bootstrap sessions fails: nobody else notices, and each further broker is another try."""
     async with fake_broker() as one, front(one) as proxy:

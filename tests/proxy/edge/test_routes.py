@@ -6,7 +6,6 @@ import pytest
 from config.loader import load_settings
 from protocol.locator import Endpoint
 from proxy.brokers.cluster import Broker
-from proxy.edge.listeners import Listener
 from proxy.edge.routes import Routes
 from proxy.runtime import faults
 
@@ -42,7 +41,7 @@ def listeners(routes: Routes) -> list[Opened]:
     opened = []
     for settings in routes._settings.listeners:
         listener = Opened()
-        routes.of(settings).listeners.append(cast("Listener", listener))
+        routes.of(settings).listeners.append(listener)
         opened.append(listener)
     return opened
 

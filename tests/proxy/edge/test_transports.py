@@ -9,8 +9,7 @@ import pytest
 from protocol.errors import Cause, ProtocolError
 from proxy.edge import transports
 from proxy.edge.kernel import LOST
-from proxy.edge.transports import TLS_WRITE_BYTES, ClientEnd
-from proxy.session.session import Session
+from proxy.edge.transports import TLS_WRITE_BYTES, Behind, ClientEnd
 
 pytestmark = pytest.mark.asyncio
 
@@ -103,7 +102,7 @@ class FakeSession:
 
 def connected(transport: Transport) -> tuple[ClientEnd, FakeSession]:
     session = FakeSession()
-    end = ClientEnd(lambda _end, _begun: cast("Session", session), Holding())
+    end = ClientEnd(lambda _end, _begun: cast("Behind", session), Holding())
     end.connection_made(cast("asyncio.BaseTransport", transport))
     end.data_received(b"request")
     assert session.requests.fed == b"request"

@@ -188,6 +188,7 @@ class TestAnswersOfTheProxysOwn:
         assert play.client.closed
 
 
+@pytest.mark.uncompiled("calls are counted inside")
 def test_what_waits_behind_each_answer_is_not_read_again_with_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """A chunk of logins, of which one at a time is forwarded: of those behind it only the next ones are looked at."""
     seen = 0
@@ -214,6 +215,7 @@ class TestByteByByte:
     def drip(self, feed: Callable[[bytes], bytes], data: bytes) -> bytes:
         return b"".join(feed(data[at : at + 1]) for at in range(len(data)))
 
+    @pytest.mark.uncompiled("calls are counted inside")
     @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "GSSAPI"])
     def test_raw_tokens_are_put_together_once(self, mechanism: str, monkeypatch: pytest.MonkeyPatch) -> None:
         joined = 0
@@ -244,6 +246,7 @@ class TestByteByByte:
         play.from_broker(frame(self.TOKEN)[:4])
         assert bool(play.rejected) == (limit < len(self.TOKEN))
 
+    @pytest.mark.uncompiled("calls are counted inside")
     @pytest.mark.parametrize(
         "whole",
         [

@@ -2,6 +2,8 @@
 
 from unittest.mock import patch
 
+import pytest
+
 from proxy.runtime.faults import counts
 from proxy.session.request_side import RequestSide
 from proxy.session.session import Session
@@ -56,6 +58,7 @@ def fail(*_: object) -> None:
     raise KeyError
 
 
+@pytest.mark.uncompiled("the fault is put in place of a method")
 def test_a_session_that_fails_at_its_turn_is_the_only_one_that_ends() -> None:
     play = in_debt()
     broken, fine = Another(play), Another(play)
@@ -77,6 +80,7 @@ def test_a_session_that_fails_at_its_turn_is_the_only_one_that_ends() -> None:
     assert later.send(produce(3, 10)) == produce(3, 10)
 
 
+@pytest.mark.uncompiled("the fault is put in place of a method")
 def test_a_session_that_fails_after_others_had_their_turn_ends() -> None:
     play = produce_quota()
     before = counts["a session's turn"]

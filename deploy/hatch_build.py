@@ -1,0 +1,161 @@
+"""Compiles the hot modules with mypyc into the wheel that is built (docs/decisions/0020).
+
+hatchling loads this where HATCH_BUILD_HOOK_ENABLE_CUSTOM=true asks for it, as ``make wheel`` and the Dockerfile do.
+pyproject.toml says which modules: the table of the hook.
+"""
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any, Final
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+LIBRARY: Final = "kafka_sluice"
+"""The compiled code is in one library, ``kafka_sluice__mypyc``; what stands for each module only refers to it."""
+
+_MYPY: Final = (
+    "--config-file=",
+    "--no-site-packages",  # the same types, hence the same code, whatever is installed where it is built
+    "--ignore-missing-imports",
+    "--follow-imports=silent",
+)
+
+
+class CompileError(Exception):
+    """A module cannot be compiled; the text says which, where and why."""
+
+
+class CompiledWheel(BuildHookInterface[Any]):
+    """Puts what mypyc makes beside the sources, and has the wheel named for the platform."""
+
+    _made: Path | None = None
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if version == "editable":
+            return
+        root = Path(self.root)
+        self._made = Path(mkdtemp(prefix="sluice-compile-"))
+        for file in self.build_config.builder.recurse_included_files():
+            if file.relative_path.endswith(".py"):
+                copy = self._made / file.relative_path
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file.path, copy)
+        compile_in(self._made, modules(root, self.config))
+        for library in libraries(self._made):
+            place = library.relative_to(self._made)
+            alone = len(place.parts) == 1
+            build_data["force_include"][str(library)] = str(Path("kafka_sluice", place) if alone else place)
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        del version, build_data, artifact_path
+        if self._made is not None:
+            shutil.rmtree(self._made)
+
+
+def settings(root: Path) -> Mapping[str, Any]:
+    """Return the table of the hook in pyproject.toml."""
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    table: Mapping[str, Any] = project["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
+    return table
+
+
+def modules(root: Path, table: Mapping[str, Any]) -> list[str]:
+    """Return the paths of the modules that are compiled, below ``root``. Raises CompileError for a stale name."""
+    found = {path for pattern in table["compiled"] for path in _matching(root, pattern)}
+    for pattern in table["left-out"]:
+        found.difference_update(_matching(root, pattern))
+    return sorted(path for path in found if not path.endswith("__init__.py"))
+
+
+def _matching(root: Path, pattern: str) -> set[str]:
+    paths = {str(path.relative_to(root)) for path in root.glob(pattern)}
+    if not paths:
+        raise CompileError(
+            f"pyproject.toml: there is no {pattern} to compile, or to leave out: remove it from the list"
+        )
+    return paths
+
+
+def libraries(folder: Path) -> list[Path]:
+    """Return the extension modules below ``folder``."""
+    return sorted(path for path in folder.rglob("*.so") if path.relative_to(folder).parts[0] != "build")
+
+
+def compile_in(folder: Path, paths: Sequence[str]) -> None:
+    """Compile modules of a tree in place. Raises CompileError with what mypyc said."""
+    wrong = [line for path in paths for line in pitfalls(path, (folder / path).read_text(encoding="utf-8"))]
+    if wrong:
+        raise CompileError("\n".join(wrong))
+    command = [sys.executable, str(Path(__file__).resolve()), *paths]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603  ourselves
+    if done.returncode:
+        raise CompileError(f"mypyc cannot compile this:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
+
+
+def pitfalls(path: str, source: str) -> Iterator[str]:
+    """Yield what a module has that mypyc takes without a word and makes something else of."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _errors_of_two_types(path, node)
+            yield from _read_after_none(path, node)
+        elif isinstance(node, ast.ClassDef):
+            methods = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+            if "__len__" in methods and "__bool__" not in methods:
+                yield f"{path}:{node.lineno}: {node.name} has __len__ and needs __bool__: mypyc holds it for true"
+
+
+def _errors_of_two_types(path: str, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+    types: dict[str, str] = {}
+    for handler in ast.walk(function):
+        if isinstance(handler, ast.ExceptHandler) and handler.name and handler.type:
+            caught = ast.unparse(handler.type)
+            if types.setdefault(handler.name, caught) != caught:
+                yield (
+                    f"{path}:{handler.lineno}: {handler.name} is {types[handler.name]} above and {caught} here: give"
+                    " them two names, or mypyc raises TypeError in place of the second"
+                )
+
+
+def _read_after_none(path: str, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+    """An attribute that was set to None is None to mypy until it is set again, also where a call has set it since."""
+    seen: list[tuple[int, int, str, str]] = []
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign):
+            to = "None" if isinstance(node.value, ast.Constant) and node.value.value is None else "other"
+            end = (node.end_lineno or 0, node.end_col_offset or 0)
+            seen += [(*end, ast.unparse(target), to) for target in node.targets if isinstance(target, ast.Attribute)]
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            seen.append((node.lineno, node.col_offset, ast.unparse(node), "read"))
+    last: dict[str, str] = {}
+    for line, _, name, what in sorted(seen):
+        if what == "read" and last.get(name) == "None":
+            yield (
+                f"{path}:{line}: {name} is read in the function that has set it to None: set it in a method of its own,"
+                " or mypyc raises TypeError where it has become something else"
+            )
+        elif what != "read":
+            last[name] = what
+
+
+def _compile(paths: Sequence[str]) -> None:
+    from mypyc.build import mypycify
+    from setuptools import setup
+
+    extensions: list[Any] = mypycify(
+        [*_MYPY, *paths], group_name=LIBRARY, opt_level="3", debug_level="0", multi_file=True
+    )
+    parallel = f"--parallel={os.cpu_count() or 1}"
+    setup(name=LIBRARY, packages=[], ext_modules=extensions, script_args=["-q", "build_ext", "--inplace", parallel])
+
+
+if __name__ == "__main__":
+    _compile(sys.argv[1:])
