@@ -70,6 +70,9 @@ class Accounts:
     def __len__(self) -> int:
         return len(self._accounts)
 
+    def __bool__(self) -> bool:
+        return bool(self._accounts)
+
     def hold(self, broker: int, user: str, client_id: str) -> Account:
         """Return the account of a client (node id of its broker, -1: not known yet), for the caller to give back."""
         key = MeterKey(self._listener, broker, user, client_id)

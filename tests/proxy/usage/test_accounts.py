@@ -102,6 +102,7 @@ def test_of_very_many_client_ids_on_one_connection_some_wait() -> None:
     assert not play.client.paused
 
 
+@pytest.mark.uncompiled("calls are counted inside")
 @pytest.mark.parametrize("make", [lambda: produce(1, 100, client_id=b"new"), lambda: asked(1, b"new")])
 def test_the_header_of_a_new_client_id_is_read_once(monkeypatch: pytest.MonkeyPatch, make: Callable[[], bytes]) -> None:
     read: list[int] = []
