@@ -5,14 +5,12 @@ The list is the program's own (``sabotage.places``): a job that is added without
 
 import ast
 import asyncio
-import errno
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -20,23 +18,20 @@ from structlog.testing import capture_logs
 from config.loader import load_settings
 from proxy import worker
 from proxy.brokers import cluster
-from proxy.brokers.cluster import NoAnswerError
 from proxy.control import quotas
-from proxy.edge import accepting, endings, listeners, transports
-from proxy.edge.arrivals import Arrival
-from proxy.edge.transports import BrokerEnd, ClientEnd
+from proxy.edge import endings
 from proxy.runtime import file_watch as reload
 from proxy.runtime import tasks
-from proxy.session.session import Session
 from proxy.supervisor import Supervisor
 from proxy.usage.documents import Document
 from proxy.usage.files import FileSink
 from tests.harness.ports import free_ports
 from tests.proxy.fake_broker import FakeBroker, fake_broker
-from tests.proxy.front import TIMEOUT_S, Client, Front, client, end_background, front
+from tests.proxy.front import TIMEOUT_S, client, end_background
 from tests.proxy.pki import Pki
-from tests.proxy.playbook import handshake, list_offsets
-from tests.proxy.sabotage import Sabotage, calls, fail, places, sources
+from tests.proxy.playbook import list_offsets
+from tests.proxy.sabotage import Sabotage, calls, places, sources, until
+from tests.proxy.test_session_faults import SCENES
 
 pytestmark = pytest.mark.asyncio
 
@@ -163,15 +158,6 @@ async def program(folder: Path, broker: FakeBroker) -> AsyncIterator[Program]:
         await end_background()
 
 
-async def until(holds: Callable[[], Any]) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
-        while True:
-            held = holds()
-            if await held if isinstance(held, Awaitable) else held:
-                return
-            await asyncio.sleep(0.01)
-
-
 async def answers(port: int) -> bool:
     with suppress(OSError, asyncio.IncompleteReadError):
         async with client(port) as asking:
@@ -231,253 +217,6 @@ async def test_it_ends_well_whatever_fails_at_the_end(
         async with asyncio.timeout(TIMEOUT_S):
             assert await running.task == 0
         assert (sabotage.met, sabotage.counted(where)) == (True, 1)
-
-
-# ---------------------------------------------------------------------------------------------- a session among others
-
-
-@dataclass
-class Scene:
-    """A listener, one client that must not notice anything, and what a fault may be met by."""
-
-    broker: FakeBroker
-    proxy: Front
-    neighbour: Client
-    sabotage: Sabotage
-    pki: Pki
-    monkeypatch: pytest.MonkeyPatch
-
-    async def newcomer(self) -> None:
-        """Come, ask, and go."""
-        async with client(self.proxy.port_1) as asking:
-            await asking.ask(list_offsets(1))
-
-    async def refused(self) -> None:
-        async with client(self.proxy.port_1) as asking:
-            asking.writer.write(list_offsets(1))
-            assert await asking.closed()
-
-    async def nonsense(self) -> None:
-        async with client(self.proxy.port_1) as asking:
-            await asking.ask(list_offsets(1))
-            asking.writer.write(bytes(100))
-            assert await asking.closed()
-
-
-async def accept_again(scene: Scene) -> None:
-    scene.monkeypatch.setattr(accepting, "_PAUSE_S", 0.0)
-    acceptor = scene.proxy.listener._acceptor
-    acceptor._pause(next(iter(acceptor._listening)), 1, OSError(errno.EMFILE, "too many"))
-    await until(lambda: scene.sabotage.met)
-
-
-async def overdue(scene: Scene) -> None:
-    async with front(scene.broker, authentication="sasl", authentication_timeout_s=0.3) as other:
-        async with client(other.port_1) as asking:
-            await asking.ask(handshake(1, "PLAIN"))
-            assert await asking.closed()
-        await until(lambda: not other.listener.sessions and not other.stats.sessions.total())
-
-
-async def arrivals_overdue(scene: Scene) -> None:
-    scene.monkeypatch.setattr(listeners, "AFTER_FAULT_S", 0.01)
-    async with front(scene.broker, authentication_timeout_s=0.05) as other:
-        async with client(other.port_1) as silent:
-            assert await silent.closed()
-        await until(lambda: not other.stats.sessions.total())
-
-
-async def first_byte(scene: Scene) -> None:
-    async with (
-        front(scene.broker, tls=scene.pki.settings()) as other,
-        client(other.port_1, scene.pki.client()) as asking,
-    ):
-        await asking.ask(list_offsets(1))
-
-
-async def lingering(scene: Scene) -> None:
-    scene.monkeypatch.setattr(transports, "LINGER_S", 0.0)
-    before = set(scene.proxy.listener.sessions)
-    async with client(scene.proxy.port_1) as slow:
-        await slow.ask(list_offsets(1))
-        (session,) = scene.proxy.listener.sessions - before
-        end = session._client
-        assert isinstance(end, ClientEnd)
-        while not end._transport.get_write_buffer_size():
-            end.write(bytes(1 << 20))
-        session.close()
-        await until(lambda: scene.sabotage.met)
-        session.abort()
-
-
-async def asked_in_vain(scene: Scene) -> None:
-    async def question(_: object) -> None:
-        fail()
-
-    with pytest.raises(NoAnswerError, match="internal error"):
-        await scene.proxy.cluster.ask(question)
-
-
-async def probed(scene: Scene) -> None:
-    await scene.proxy.cluster.probe(list(scene.proxy.cluster.brokers.values()) * 2)
-
-
-SCENES: dict[str, Callable[[Scene], Awaitable[None]]] = {
-    "accept": Scene.newcomer,
-    "accept again": accept_again,
-    "take a connection": Scene.refused,
-    "receive a client": Scene.refused,
-    "reject": Scene.nonsense,
-    "Session.close": Scene.newcomer,
-    "authentication is overdue": overdue,
-    "arrivals are overdue": arrivals_overdue,
-    "wake who waits for a first byte": first_byte,
-    "cut off what lingers": lingering,
-    "ask a broker": asked_in_vain,
-    "probe a broker": probed,
-}
-
-
-@asynccontextmanager
-async def scene(monkeypatch: pytest.MonkeyPatch, pki: Pki, *wheres: str) -> AsyncIterator[Scene]:
-    """At its end all is as before: the neighbour and a newcomer are served, and nobody else is there."""
-    async with fake_broker() as one:
-        one.brokers = {1: ("127.0.0.1", one.port)}
-        async with front(one) as proxy, client(proxy.port_1) as neighbour:
-            await neighbour.ask(list_offsets(1))
-            there = set(proxy.listener.sessions)
-            made = Scene(one, proxy, neighbour, Sabotage(monkeypatch, *wheres), pki, monkeypatch)
-            yield made
-            await neighbour.ask(list_offsets(2))
-            await made.newcomer()
-            await until(lambda: proxy.listener.sessions == there and proxy.stats.sessions.total() == 1)
-
-
-@pytest.mark.parametrize("where", SCENES)
-async def test_a_fault_of_one_is_nobody_else_s(monkeypatch: pytest.MonkeyPatch, pki: Pki, where: str) -> None:
-    brings_its_own = where == "ask a broker"
-    async with scene(monkeypatch, pki, *([] if brings_its_own else [where])) as played:
-        await SCENES[where](played)
-        await until(lambda: played.sabotage.met and played.sabotage.counted(where))
-
-
-async def test_a_client_whose_broker_cannot_be_asked_for_is_cut_off(monkeypatch: pytest.MonkeyPatch, pki: Pki) -> None:
-    async with scene(monkeypatch, pki) as played:
-        with monkeypatch.context() as patch:
-            patch.setattr(played.proxy.cluster, "candidates", fail)
-            await played.refused()
-        assert played.sabotage.counted("receive a client") == 1
-
-
-@pytest.mark.uncompiled("the fault is put in place of a method")
-async def test_a_client_whose_arrival_fails_after_its_transport_was_there_is_cut_off(
-    monkeypatch: pytest.MonkeyPatch, pki: Pki
-) -> None:
-    async with scene(monkeypatch, pki) as played:
-        receive = played.proxy.listener._arrivals.receive
-
-        async def then_fail(arrival: Arrival) -> None:
-            await receive(arrival)
-            fail()
-
-        with monkeypatch.context() as patch:
-            patch.setattr(played.proxy.listener._arrivals, "receive", then_fail)
-            await played.refused()
-        assert played.sabotage.counted("receive a client") == 1
-
-
-# -------------------------------------------------------------------------------------------- callbacks of transports
-
-CALLBACKS = {
-    f"{end.__name__}.{name}": getattr(end, name)
-    for end in (ClientEnd, BrokerEnd)
-    for name in (*vars(asyncio.Protocol), *vars(asyncio.BaseProtocol))
-    if name in vars(end) and not name.startswith("_")
-}
-# The method of the session that each of them calls; None: the session is not made.
-CALLED = {
-    "ClientEnd.connection_made": None,
-    "ClientEnd.data_received": "feed",
-    "ClientEnd.eof_received": "client_finished",
-    "ClientEnd.pause_writing": "client_blocked",
-    "ClientEnd.resume_writing": "client_blocked",
-    "ClientEnd.connection_lost": "close",
-    "BrokerEnd.connection_made": None,
-    "BrokerEnd.data_received": "feed",
-    "BrokerEnd.eof_received": None,
-    "BrokerEnd.pause_writing": "broker_blocked",
-    "BrokerEnd.resume_writing": "broker_blocked",
-    "BrokerEnd.connection_lost": "broker_lost",
-}
-
-
-async def test_no_protocol_has_callbacks_that_are_missed() -> None:
-    assert CALLBACKS.keys() == CALLED.keys()
-    subclasses = {
-        (file, node.name)
-        for file, tree in sources()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef)
-        and (
-            any("Protocol" in ast.unparse(base) and "asyncio." in ast.unparse(base) for base in node.bases)
-            or any(isinstance(each, ast.FunctionDef) and each.name == "data_received" for each in node.body)
-        )
-    }
-    assert subclasses == {("edge/transports.py", "ClientEnd"), ("edge/transports.py", "BrokerEnd")}
-
-
-@pytest.mark.parametrize("where", [name for name, method in CALLED.items() if method is not None])
-async def test_a_callback_that_fails_ends_its_own_session(
-    monkeypatch: pytest.MonkeyPatch, pki: Pki, where: str
-) -> None:
-    async with scene(monkeypatch, pki) as played:
-        before = set(played.proxy.listener.sessions)
-        async with client(played.proxy.port_1) as victim:
-            await victim.ask(list_offsets(1))
-            (session,) = played.proxy.listener.sessions - before
-            ends: dict[str, Any] = {"ClientEnd": session._client, "BrokerEnd": session._broker}
-            end = ends[where.partition(".")[0]]
-            with monkeypatch.context() as patch:
-                _break(patch, session, end, str(CALLED[where]))
-                _call(end, where.partition(".")[2])
-                assert await victim.closed()
-            await until(lambda: all(each._lost for each in ends.values()))
-            assert played.sabotage.counted(where) == 1
-
-
-def _break(patch: pytest.MonkeyPatch, session: Session, end: Any, method: str) -> None:
-    """Let ``session`` fail in ``method``, once."""
-    if method == "feed":
-        end._feed = fail
-        return
-    real = getattr(Session, method)
-    left = [session]
-
-    def broken(self: Session, *args: object) -> object:
-        if self in left:
-            left.remove(self)
-            fail()
-        return real(self, *args)
-
-    patch.setattr(Session, method, broken)
-
-
-def _call(end: Any, callback: str) -> None:
-    match callback:
-        case "data_received":
-            end.data_received(b"x")
-        case "connection_lost":
-            end._transport.abort()
-        case _:
-            getattr(end, callback)()
-
-
-async def test_a_session_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch, pki: Pki) -> None:
-    async with scene(monkeypatch, pki) as played:
-        with monkeypatch.context() as patch:
-            patch.setattr(played.proxy.listener._arrivals, "_begin", fail)
-            await played.refused()
-        assert played.sabotage.counted("ClientEnd.data_received") == 1
 
 
 # ------------------------------------------------------------------------------------------------------ what is left
