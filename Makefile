@@ -80,7 +80,7 @@ test-all: test test-pythons test-integration-compiled  ## and other examples of 
 	$(BIN)/pytest -n auto $(UNIT) --hypothesis-profile=explore
 	$(BIN)/pytest -m matrix
 
-bench: setup  ## HAProxy and Sluice side by side; text and bench/results/*.json
+bench: setup $(COMPILED)/.installed  ## HAProxy and Sluice side by side, compiled and not; text and bench/results/*.json
 	$(BIN)/python -m bench
 
 bench-analysis: setup  ## what `sluice analyze` costs on generated records (SCALE=100M: 100 million)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from bench.errors import BenchError
-from bench.programs import Variant
+from bench.programs import SLUICE, Variant, require_compiled
 from bench.rows import Load, Measure, Row
 from bench.targets import Fleet, Target
 
@@ -70,10 +70,9 @@ def measure_start(row: Row, name: str, fleet: Fleet) -> Sample:
     return {"listening_ms": target.listening_ms}
 
 
-def measure_version(fleet: Fleet) -> Sample:
-    """The installed command where there is one, as a user types it."""
-    script = Path(sys.executable).with_name("sluice")
-    command = [str(script)] if script.exists() else [sys.executable, "-m", "proxy"]
+def measure_version(name: str, fleet: Fleet) -> Sample:
+    """The installed command, as a user types it."""
+    command = [require_compiled("sluice") if name == SLUICE else str(Path(sys.executable).with_name("sluice"))]
     start_s = time.perf_counter()
     done = subprocess.run(
         ["taskset", "-c", str(fleet.cores.proxy), *command, "--version"], capture_output=True, text=True, check=False

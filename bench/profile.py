@@ -8,7 +8,7 @@ from typing import Final
 
 from bench.errors import BenchError
 from bench.measure import Duration, run_load
-from bench.programs import SLUICE
+from bench.programs import PURE
 from bench.rows import Measure, choose
 from bench.run import variant_for
 from bench.targets import Cores, Fleet
@@ -23,7 +23,7 @@ def profile(name: str, folder: Path, cores: Cores, seconds: float) -> str:
         raise BenchError(f"{name} has no load to profile")
     output = folder / "profile.out"
     with Fleet(folder, cores, wrap=("-m", "cProfile", "-o", str(output))) as fleet:
-        target = fleet.start(SLUICE, variant_for(row, SLUICE))
+        target = fleet.start(PURE, variant_for(row, PURE))  # it sees no compiled function
         said = run_load(row.load, target, fleet, Duration(0, seconds))
         fleet.stop(target)
     if not output.exists():

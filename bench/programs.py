@@ -11,7 +11,11 @@ from typing import Final
 from bench.errors import BenchError
 from tests.harness.certificates import Identity
 
-DIRECT, HAPROXY, RELAY, SLUICE = "direct", "haproxy", "relay", "sluice"
+DIRECT, HAPROXY, RELAY, PURE, SLUICE = "direct", "haproxy", "relay", "pure", "sluice"
+"""``sluice`` is the compiled wheel, ``pure`` the same sources as they are."""
+SLUICES: Final = (PURE, SLUICE)
+COMPILED: Final = Path(f"{sys.prefix}-compiled/bin")
+"""Where ``make test-compiled`` and ``make bench`` install the wheel."""
 PORTS: Final = 3
 """Neighbouring ports that a proxy may need: the broker's, and Sluice's own two behind it."""
 
@@ -84,6 +88,14 @@ def relay(place: Place) -> list[str]:
 
 
 def sluice(place: Place) -> list[str]:
+    return [require_compiled("python"), *place.wrap, "-m", "kafka_sluice", *_run_words(place)]
+
+
+def pure(place: Place) -> list[str]:
+    return [sys.executable, *place.wrap, "-m", "proxy", *_run_words(place)]
+
+
+def _run_words(place: Place) -> list[str]:
     config = place.folder / "sluice.yaml"
     tls = ""
     if place.identity:
@@ -105,11 +117,24 @@ def sluice(place: Place) -> list[str]:
                 f"  - {{entity: {{client-id: bench-{number:06}}}, "
                 f"producer_byte_rate: {QUOTA_BYTES_PER_S}, consumer_byte_rate: {QUOTA_BYTES_PER_S}}}\n"
             )
-    return [sys.executable, *place.wrap, "-m", "proxy", "run", "-c", str(config)]
+    return ["run", "-c", str(config)]
 
 
-COMMANDS: Final[Mapping[str, Callable[[Place], list[str]]]] = {HAPROXY: haproxy, RELAY: relay, SLUICE: sluice}
+COMMANDS: Final[Mapping[str, Callable[[Place], list[str]]]] = {
+    HAPROXY: haproxy,
+    RELAY: relay,
+    PURE: pure,
+    SLUICE: sluice,
+}
 PROXIES: Final = tuple(COMMANDS)
+
+
+def require_compiled(program: str) -> str:
+    """The path of a program in the compiled wheel's environment."""
+    path = COMPILED / program
+    if not path.exists():
+        raise BenchError(f"there is no {path}: the compiled build, which `make bench` builds. --targets leaves it out")
+    return str(path)
 
 
 def find_program(name: str) -> str:

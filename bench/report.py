@@ -6,7 +6,7 @@ from statistics import median
 from typing import Final
 
 from bench.measure import FIGURES, Sample
-from bench.programs import DIRECT, HAPROXY, RELAY, SLUICE
+from bench.programs import DIRECT, HAPROXY, PURE, RELAY, SLUICE
 from bench.rows import Measure, Row
 
 Samples = Mapping[str, Sequence[Sample]]
@@ -86,8 +86,8 @@ def verdict(row: Row, figure: str, samples: Samples) -> tuple[str, bool | None]:
     return text, median(reached) <= row.aim.limit if reached else None
 
 
-HEADINGS: Final = ("row", "unit", "haproxy", "relay", "sluice", "relay x", "sluice x", "aim", "")
-WIDTHS: Final = (16, 20, 20, 20, 20, 7, 18, 8, 7)
+HEADINGS: Final = ("row", "unit", "haproxy", "relay", "pure", "sluice", "relay x", "pure x", "sluice x", "aim", "")
+WIDTHS: Final = (16, 20, 20, 20, 20, 20, 7, 7, 18, 8, 7)
 
 
 def line(cells: Sequence[str]) -> str:
@@ -98,11 +98,11 @@ def lines_of(row: Row, samples: Samples) -> list[str]:
     """The row's lines in the table: one for each of its figures."""
     found = []
     for figure in FIGURES[row.measure]:
-        spreads = [Spread.of(values_of(row, figure, name, samples)) for name in (HAPROXY, RELAY, SLUICE)]
-        relay, sluice = (Spread.of(ratios(row, figure, name, samples)) for name in (RELAY, SLUICE))
+        spreads = [Spread.of(values_of(row, figure, name, samples)) for name in (HAPROXY, RELAY, PURE, SLUICE)]
+        relay, pure, sluice = (Spread.of(ratios(row, figure, name, samples)) for name in (RELAY, PURE, SLUICE))
         aim, met = verdict(row, figure, samples)
         cells = [str(spread) if spread else "" for spread in spreads]
-        times = [short(relay.middle) if relay else "", str(sluice) if sluice else ""]
+        times = [short(each.middle) if each else "" for each in (relay, pure)] + [str(sluice) if sluice else ""]
         found.append(line([row.name, _UNITS[figure], *cells, *times, aim, _met(met)]))
     return found
 

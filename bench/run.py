@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bench.measure import Duration, Sample, measure, measure_start, measure_version
-from bench.programs import DIRECT, SLUICE, Variant
+from bench.programs import DIRECT, SLUICES, Variant
 from bench.rows import Measure, Row
 from bench.targets import Fleet, Target
 
@@ -50,9 +50,9 @@ class Run:
     def _names(self, row: Row) -> list[str]:
         match row.measure:
             case Measure.VERSION:
-                names: Iterable[str] = (SLUICE,)
+                names: Iterable[str] = SLUICES
             case Measure.START if row.entities > 1:
-                names = (SLUICE,)
+                names = SLUICES
             case Measure.START | Measure.MEMORY:
                 names = self._plan.targets
             case _:
@@ -64,7 +64,7 @@ class Run:
     def _sample(self, row: Row, name: str) -> Sample:
         match row.measure:
             case Measure.VERSION:
-                return measure_version(self._fleet)
+                return measure_version(name, self._fleet)
             case Measure.START:
                 return measure_start(row, name, self._fleet)
             case Measure.MEMORY:
@@ -89,7 +89,7 @@ class Run:
 
 def variant_for(row: Row, name: str) -> Variant:
     """The proxy that the row needs; those that know no quotas serve every number of them."""
-    return Variant(row.entities if name == SLUICE else 1, row.load.tls)
+    return Variant(row.entities if name in SLUICES else 1, row.load.tls)
 
 
 def _rotated(names: Sequence[str], by: int) -> list[str]:

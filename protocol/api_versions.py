@@ -11,11 +11,11 @@ from protocol.overlay import API_VERSIONS, FETCH, PRODUCE, SHARE_GROUP_APIS
 from protocol.table import SPECS, ApiSpec
 from protocol.varint import decode_varint, encode_varint, skip_tags
 
-_INT32 = Struct(">i")
-_RANGE = Struct(">hhh")
+_INT32: Final = Struct(">i")
+_RANGE: Final = Struct(">hhh")
 """api key, lowest version, highest version."""
 _UNSUPPORTED_VERSION: Final = 35
-_UNSUPPORTED_VERSION_ANSWER = Struct(">iihihhh")
+_UNSUPPORTED_VERSION_ANSWER: Final = Struct(">iihihhh")
 
 
 def advertised_limits(

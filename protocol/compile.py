@@ -50,8 +50,8 @@ SLICE_BYTES: Final = 16 * 1024
 
 _THROTTLE: Final = "throttle_time_ms"
 _NODE_ID: Final = ("node_id", "broker_id")
-_INT16 = Struct(">h")
-_INT32 = Struct(">i")
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
 
 
 def compile_walk(response_layout: str, endpoint_path: str | None) -> Walk:

@@ -11,13 +11,13 @@ from typing import Any, Final
 from protocol.errors import Cause, ProtocolError
 from protocol.foreign import foreign
 
-REQUEST_HEAD = Struct(">iIih")
+REQUEST_HEAD: Final = Struct(">iIih")
 """size, api key << 16 | api version, correlation id, length of client_id (request header v1 and v2)."""
 
-RESPONSE_HEAD = Struct(">ii")
+RESPONSE_HEAD: Final = Struct(">ii")
 """size, correlation id (every response header begins with it)."""
 
-_SIZE = Struct(">i")
+_SIZE: Final = Struct(">i")
 _SMALL_BYTES: Final = 1024
 """Pieces below this are gathered in one buffer: an object for each of many single bytes takes forty times as much."""
 

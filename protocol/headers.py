@@ -18,9 +18,9 @@ FETCH: Final = 1
 MAX_HEADER_BYTES: Final = 64 * 1024
 """How far into a frame this module looks: client-ids have at most 32,767 bytes, real tag sections one."""
 
-_INT16 = Struct(">h")
-_ID_LENGTH = 12  # behind size, api key, api version and correlation id: where header v0 ends
-_ID = 14
+_INT16: Final = Struct(">h")
+_ID_LENGTH: Final = 12  # behind size, api key, api version and correlation id: where header v0 ends
+_ID: Final = 14
 
 MORE: Final = -1
 """For an offset: more of the frame is needed to know it."""

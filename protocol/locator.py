@@ -29,7 +29,7 @@ __all__ = [
     "throttle_position",
 ]
 
-_INT32 = Struct(">i")
+_INT32: Final = Struct(">i")
 _HEADER_BYTES: Final = 8  # size, correlation id
 _UNSUPPORTED_VERSION: Final = b"\x00\x23"
 

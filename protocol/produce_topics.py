@@ -19,9 +19,9 @@ _BYTES_EACH: Final = 16
 and from version 3 on below 61. What is denser nobody's client sends, and it would take longer to read than to send."""
 _SPARE: Final = 64
 
-_INT16 = Struct(">h")
-_INT32 = Struct(">i")
-_PARTITION = Struct(">4xi")
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
+_PARTITION: Final = Struct(">4xi")
 """Its number, which does not matter, and how long its records are."""
 _ACKS_AND_TIMEOUT: Final = 6
 _NONE: Final[list[bytes]] = []

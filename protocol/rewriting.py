@@ -6,6 +6,7 @@ What is in it is that of locator.py, and it is changed by the same ``Splicer``; 
 import struct
 from collections.abc import Generator
 from struct import Struct
+from typing import Final
 
 from protocol.compile import Endpoint, SlicedWalk, Tag, compile_sliced_walk
 from protocol.errors import Cause, ProtocolError
@@ -13,7 +14,7 @@ from protocol.locator import response_body_offset
 from protocol.splicer import Splicer, Told
 from protocol.table import ApiSpec
 
-_INT32 = Struct(">i")
+_INT32: Final = Struct(">i")
 
 _walks: dict[int, SlicedWalk] = {}
 """By number of the ApiSpec, made when the first long response of that version comes."""

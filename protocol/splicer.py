@@ -14,8 +14,8 @@ from protocol.varint import encode_varint
 Told = Callable[[Endpoint], tuple[bytes, int] | None]
 """The (host, port) that a client is told for a broker; None where nothing is known of it."""
 
-_INT16 = Struct(">h")
-_INT32 = Struct(">i")
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
 _UNKNOWN: Final = b"node-id-%d-is-not-known-to-sluice.invalid"
 _NO_PORT: Final = 0
 

@@ -18,7 +18,7 @@ class VarintError(ProtocolError):
 MAX_TAGS: Final = 1000
 """In one section. Real ones have a handful; a header that comes in pieces is read anew a few times."""
 
-_ONE_BYTE = [bytes((value,)) for value in range(0x80)]
+_ONE_BYTE: Final = [bytes((value,)) for value in range(0x80)]
 
 
 def decode_varint(data: bytes, offset: int) -> tuple[int, int]:

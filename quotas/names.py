@@ -18,7 +18,7 @@ _MAX_CUT_BYTES: Final = _BEGINNING_BYTES + 65
 _NEVER_CUT_CHARS: Final = 64
 """So many characters are neither too long, at four bytes each, nor what is left of a name that is."""
 
-_MALFORMED = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_MALFORMED: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 def counted_as(name: str) -> str:

@@ -2,14 +2,15 @@
 
 import asyncio
 from collections.abc import Collection
+from typing import Final
 
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.faults import contained
 from proxy.session.session import Session
 
-_SPREAD = 0.5
+_SPREAD: Final = 0.5
 """The share of the drain time over which sessions are asked to go, so that they do not all reconnect at once."""
-_STEP_S = 0.05
+_STEP_S: Final = 0.05
 
 
 async def drain(sessions: Collection[Session], timeout_s: float) -> int:

@@ -7,7 +7,7 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from functools import wraps
-from typing import Protocol, TypeVar, TypeVarTuple, cast
+from typing import Final, Protocol, TypeVar, TypeVarTuple, cast
 
 from protocol.errors import ProtocolError
 from proxy.edge.kernel import LOST, Options, Tcp, bound_receive_buffer, keep_alive, look_at
@@ -19,11 +19,11 @@ from proxy.session.wires import BROKER, CLIENT
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-HIGH_WATER_BYTES = 256 * 1024
+HIGH_WATER_BYTES: Final = 256 * 1024
 """Bytes written and not yet taken by the peer, from which on the other end is not read. uvloop reads up to 250 kB at
 once, so a lower mark would stop and start the other end with every large chunk."""
 
-TLS_WRITE_BYTES = 48 * 1024
+TLS_WRITE_BYTES: Final = 48 * 1024
 """How much is encrypted at once: three records. Of 250 kB the encrypted ones have left the cache before they are sent,
 and each connection keeps a buffer of that size (fetch of 1 MiB: 1.2 times HAProxy's cost at once, 0.95 in parts)."""
 

@@ -48,7 +48,7 @@ Clients begin theirs at 85 to 95 % of it (KIP-368), at the first request they ca
 they have to be let go, and what passes before they begin passes without a throttle.
 """
 
-_ANSWERED = frozenset(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"))
+_ANSWERED: Final = frozenset(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"))
 """Mechanisms whose every raw token is answered, and whose end is known. GSSAPI's last token gets no raw answer."""
 
 
@@ -61,7 +61,7 @@ class State(StrEnum):
     AUTHENTICATED = "authenticated"
 
 
-_PROVED = (State.NONE, State.AUTHENTICATED)
+_PROVED: Final = (State.NONE, State.AUTHENTICATED)
 
 
 class SaslRules:

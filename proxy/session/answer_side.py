@@ -6,6 +6,7 @@ Sans-I/O: bytes and time come in, bytes go out through a ``Wire``.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from protocol.compile import SLICE_BYTES
 from protocol.errors import Cause, ProtocolError
@@ -35,11 +36,12 @@ from proxy.session.states import (
 )
 from proxy.session.wires import Wire
 
-HELD = -1
+HELD: Final = -1
 """For where the bytes to forward begin: the answer has been kept."""
-_FIXED_OFFSET_BYTES = 64  # size, correlation id, header tags and a throttle_time_ms at a fixed offset
-_unpack = RESPONSE_HEAD.unpack_from
-_LEAST_BYTES = RESPONSE_HEAD.size - 4
+_FIXED_OFFSET_BYTES: Final = 64  # size, correlation id, header tags and a throttle_time_ms at a fixed offset
+_unpack: Final = RESPONSE_HEAD.unpack_from
+_HEAD_BYTES: Final = RESPONSE_HEAD.size
+_LEAST_BYTES: Final = _HEAD_BYTES - 4
 
 
 class AnswerSide:
@@ -112,7 +114,8 @@ class AnswerSide:
         limit = self.splitter.limit
         in_flight = self._in_flight
         position = 0
-        while end - position >= RESPONSE_HEAD.size and in_flight:
+        while end - position >= _HEAD_BYTES and in_flight:
+            size: int
             size, correlation_id = _unpack(data, position)
             due, actions, _, _, _, account, came_ms = in_flight[0]
             if actions or due != correlation_id or not _LEAST_BYTES <= size <= limit:

@@ -17,12 +17,12 @@ ACTIONS: Final = 1
 API: Final = 2
 ACCOUNT: Final = 5
 CAME_MS: Final = 6
-SEEN = -1
+SEEN: Final = -1
 """The answer has begun to come, and has been counted."""
 InFlight = deque[Entry]
 """Requests forwarded and not yet answered, oldest first: brokers answer in order. acks=0 leaves no entry."""
 
-RAW_TOKEN = Served(SPECS[key_version(SASL_AUTHENTICATE, 0)], on_request=0, on_answer=0, delayed=False)
+RAW_TOKEN: Final = Served(SPECS[key_version(SASL_AUTHENTICATE, 0)], on_request=0, on_answer=0, delayed=False)
 """How a SASL token without a header (SaslHandshake v0) stands here; its answer has none either."""
 
 

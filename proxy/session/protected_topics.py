@@ -7,6 +7,7 @@ is no whole request.
 """
 
 from collections.abc import Callable, Collection
+from typing import Final
 
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD
@@ -14,7 +15,7 @@ from protocol.headers import MORE, request_body_offset
 from protocol.produce_topics import ProduceTopics
 from protocol.table import SPECS
 
-_PRODUCE = 0
+_PRODUCE: Final = 0
 
 
 class Guard:

@@ -1,11 +1,13 @@
 """What all Produce, or all Fetch, requests of a client begin with: read once, then recognised by one comparison."""
 
+from typing import Final
+
 from protocol.headers import MORE, fetch_limits_offset, has_fetch_limits, produce_acks_offset, request_body_offset
 from protocol.table import ApiSpec
 from proxy.session.sender import AFTER_CORRELATION_ID, MAX_KEPT_BYTES, UNREAD
 from proxy.session.serving import FETCH, PRODUCE, Served
 
-NONE = -1
+NONE: Final = -1
 
 _ACKS_BYTES, _LIMITS_BYTES = 2, 8
 

@@ -7,6 +7,7 @@ What single requests need is the business of ``gates``.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from protocol.frames import REQUEST_HEAD, FrameSplitter
 from protocol.headers import MORE
@@ -34,14 +35,15 @@ from proxy.session.states import (
 )
 from proxy.session.wires import Wire, dropped
 
-MAX_IN_FLIGHT = 1024
+MAX_IN_FLIGHT: Final = 1024
 """A broker works on one request of a connection at a time, and the Java client sends five ahead."""
 
 _MAX_AT_ONCE = 256
 """Requests that are read one by one before others have their turn: a millisecond. A chunk has room for 18,000."""
 
-_unpack = REQUEST_HEAD.unpack_from
-_LEAST_BYTES = REQUEST_HEAD.size - 4
+_unpack: Final = REQUEST_HEAD.unpack_from
+_HEAD_BYTES: Final = REQUEST_HEAD.size
+_LEAST_BYTES: Final = _HEAD_BYTES - 4
 
 
 class RequestSide:
@@ -137,7 +139,7 @@ class RequestSide:
         meter = account.meter
         client_id_bytes = gates.sender.client_id_bytes
         position = 0
-        while end - position >= REQUEST_HEAD.size and len(in_flight) < MAX_IN_FLIGHT:
+        while end - position >= _HEAD_BYTES and len(in_flight) < MAX_IN_FLIGHT:
             size: int
             size, key_version, correlation_id, _ = _unpack(data, position)
             if not _LEAST_BYTES <= size <= limit:

@@ -4,48 +4,49 @@ An API version that is not in the table is refused, as a broker refuses a versio
 """
 
 from collections.abc import Collection, Mapping
+from typing import Final
 
 from protocol.overlay import FIND_COORDINATOR
 from protocol.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from protocol.table import SPECS, ApiSpec
 
 # What a request needs, beyond being forwarded.
-FORWARD = 0
-PRODUCE = 1
+FORWARD: Final = 0
+PRODUCE: Final = 1
 """Charged on its header; acks decide whether an answer will come."""
-FETCH = 2
+FETCH: Final = 2
 """Waits for its turn, with max_bytes lowered to what the quota has left."""
-COORDINATE = 3
+COORDINATE: Final = 3
 """Group or transaction traffic: its connection is not muted, only its Produce and Fetch wait."""
-AUTHENTICATE = 4
+AUTHENTICATE: Final = 4
 """SASL: gathered, observed, and nothing behind it is read before its answer."""
-LOOK_UP = 5
+LOOK_UP: Final = 5
 """FindCoordinator: each of its keys makes a broker's address in the answer, so there is a limit to its size."""
-ANSWER = 6
+ANSWER: Final = 6
 """The proxy answers it itself (``local_answers``)."""
 
 # What an answer needs, beyond being forwarded; flags.
-CHARGE = 1
+CHARGE: Final = 1
 """Its size is charged against the consumer's quota."""
-REWRITE = 2
+REWRITE: Final = 2
 """It names brokers: the whole frame is gathered and their addresses replaced."""
-NEGOTIATE = 4
+NEGOTIATE: Final = 4
 """It names versions: the whole frame is gathered and intersected with the table."""
-TELL = 8
+TELL: Final = 8
 """A throttle is due: throttle_time_ms is patched, and the answer held back where the client expects that."""
-PROVES = 16
+PROVES: Final = 16
 """It proves that the client is authenticated: a broker that demands it answers nothing else before."""
-AUTHENTICATED = 32
+AUTHENTICATED: Final = 32
 """SASL: gathered and observed; it may say who the client is."""
 
 _PRODUCE_KEY, FETCH_KEY, API_VERSIONS_KEY, _SHARE_FETCH_KEY = 0, 1, 18, 78
-_FETCH_KEYS = frozenset((FETCH_KEY, _SHARE_FETCH_KEY))
-_SASL_KEYS = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE))
-_BEFORE_AUTHENTICATION = _SASL_KEYS | {API_VERSIONS_KEY}
+_FETCH_KEYS: Final = frozenset((FETCH_KEY, _SHARE_FETCH_KEY))
+_SASL_KEYS: Final = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE))
+_BEFORE_AUTHENTICATION: Final = _SASL_KEYS | {API_VERSIONS_KEY}
 
 # JoinGroup, Heartbeat, LeaveGroup, SyncGroup, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit,
 # ConsumerGroupHeartbeat, ShareGroupHeartbeat, StreamsGroupHeartbeat: members and transactions that time out.
-_COORDINATION_KEYS = frozenset((11, 12, 13, 14, 24, 25, 26, 28, 68, 76, 88))
+_COORDINATION_KEYS: Final = frozenset((11, 12, 13, 14, 24, 25, 26, 28, 68, 76, 88))
 
 
 class Served:

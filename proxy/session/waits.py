@@ -19,14 +19,14 @@ from quotas.engine import Bound
 from quotas.kinds import QuotaKind
 from quotas.line import Place
 
-LENIENCE_MS = 4000
+LENIENCE_MS: Final = 4000
 """So much goes within a debt, of all connections of a counter together, because a client's re-authentication stands
 behind it. The counter owes it."""
 
-_NEARLY_MS = 1000
+_NEARLY_MS: Final = 1000
 """Up to this debt goes a ShareFetch that has waited as long as clients wait."""
 
-_AGAIN_MS = 100
+_AGAIN_MS: Final = 100
 """Until a Fetch that cannot be answered yet is looked at again: an answer before it is still to come."""
 
 

@@ -1,10 +1,12 @@
 """What the proxies are started with: TLS for all of them, or for none."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from bench.programs import Place, haproxy, relay, sluice
+from bench.errors import BenchError
+from bench.programs import Place, haproxy, pure, relay, sluice
 from config.loader import load_settings
 from tests.harness.certificates import Authority, common_name
 
@@ -23,6 +25,7 @@ def secured(tmp_path: Path) -> Place:
 @pytest.fixture(autouse=True)
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bench.programs.find_program", lambda name: name)
+    monkeypatch.setattr("bench.programs.require_compiled", lambda name: f"compiled/{name}")
 
 
 def test_haproxy_ends_tls_where_there_is_a_certificate(plain: Place, secured: Place) -> None:
@@ -46,3 +49,19 @@ def test_sluice_takes_its_configuration(plain: Place, secured: Place) -> None:
     assert listener.tls is not None
     assert listener.tls.certificate == secured.folder / "server.pem"
     assert (plain.folder / "quotas.yaml").read_text().count("client-id") == plain.entities
+
+
+def test_the_compiled_wheel_and_the_sources_run_alike(plain: Place) -> None:
+    compiled, from_sources = sluice(plain), pure(plain)
+    assert compiled[:3] == ["compiled/python", "-m", "kafka_sluice"]
+    assert from_sources[:3] == [sys.executable, "-m", "proxy"]
+    assert compiled[3:] == from_sources[3:]
+
+
+def test_without_the_compiled_wheel_it_is_said_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, plain: Place
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr("bench.programs.COMPILED", tmp_path)
+    with pytest.raises(BenchError, match="make bench"):
+        sluice(plain)
