@@ -18,9 +18,6 @@ from tests.proxy.playbook import PRODUCER, heartbeat, list_offsets, produce
 
 pytestmark = pytest.mark.asyncio
 
-VERSIONS = pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])
-SNI = {"advertise": "boot.kafka.test", "broker_host": "B{node_id}.kafka.test"}
-
 
 @pytest.mark.parametrize("with_close_notify", [True, False], ids=["close_notify", "FIN alone"])
 async def test_what_a_throttle_held_back_is_forwarded_when_the_client_is_gone(
