@@ -186,6 +186,8 @@ class Counters:
 
     def _concerned(self, touched: set[Key]) -> Iterator[Bound]:
         """Yield the bounds whose limit may have changed: all for a default, otherwise those with just these tags."""
+        if not self._bounds:
+            return
         if any(DEFAULT in key for key in touched):
             yield from self._bounds.values()
             return

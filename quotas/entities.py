@@ -36,18 +36,19 @@ class Entity:
     ip: Name = None
 
     def __post_init__(self) -> None:
-        parts = (("user", self.user), ("client-id", self.client_id), ("ip", self.ip))
-        if all(name is None for _, name in parts):
+        user, client_id = self.user, self.client_id
+        if self.ip is not None:
+            if user is not None or client_id is not None:
+                raise ValueError("ip cannot be combined with user or client-id in one quota entity")
+        elif user is None and client_id is None:
             raise ValueError("a quota entity needs a user, a client-id or an ip")
-        if self.ip is not None and (self.user is not None or self.client_id is not None):
-            raise ValueError("ip cannot be combined with user or client-id in one quota entity")
-        for dimension, name in parts:
-            if name == "":
-                raise ValueError(f"{dimension} is empty: give a name or the default")
-        if isinstance(self.user, str):
-            object.__setattr__(self, "user", configured_as(self.user))
-        if isinstance(self.client_id, str):
-            object.__setattr__(self, "client_id", configured_as(self.client_id))
+        if "" in (user, client_id, self.ip):
+            empty = "user" if user == "" else "client-id" if client_id == "" else "ip"
+            raise ValueError(f"{empty} is empty: give a name or the default")
+        if isinstance(user, str) and (name := configured_as(user)) is not user:
+            object.__setattr__(self, "user", name)
+        if isinstance(client_id, str) and (name := configured_as(client_id)) is not client_id:
+            object.__setattr__(self, "client_id", name)
 
     def describe(self) -> str:
         """Return e.g. ``user=alice, client-id=<default>``; names that could be mistaken for syntax are quoted."""

@@ -61,6 +61,8 @@ class PolicyChange:
 
 def differences(old: dict[Key, float], new: dict[Key, float]) -> tuple[set[Key], set[Key], set[Key]]:
     """Return the keys (added, changed, removed)."""
+    if not old:
+        return set(new), set(), set()
     touched = {key for key, limit in new.items() if old.get(key) != limit}
     added = touched - old.keys()
     removed = set() if len(old) + len(added) == len(new) else old.keys() - new.keys()

@@ -19,7 +19,7 @@ from config.units import parse_bytes, parse_name, parse_number, parse_whole
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind, Whose, Written
 from quotas.policy import Policy
-from quotas.stores import doubts
+from quotas.stores import doubts, usual
 from quotas.stores.alteration import canonical_ip
 
 
@@ -39,6 +39,9 @@ def load(path: Path) -> LoadedPolicy:
 
 def parse(file: str, text: str) -> LoadedPolicy:
     """As ``load``, of what was read from ``file``."""
+    found = usual.read(text, _usual_limits)
+    if found is not None:
+        return LoadedPolicy(Policy(found[0]), found[1], ())
     return _Reader(
         parse_document(file, text, "write `quotas:` and a list below it, or `quotas: []` for no quotas")
     ).read()
@@ -209,6 +212,22 @@ def _limit(kind: QuotaKind, written: Node) -> float:
     if limit > form.value:
         raise InvalidValue(f"{written} is too large", f"the most is {form.value}")
     return limit
+
+
+def _usual_limits(pairs: usual.Written) -> dict[QuotaKind, float] | None:
+    """Return the limits of a quota; None where there is anything to say of one."""
+    limits: dict[QuotaKind, float] = {}
+    for key, written in pairs:
+        kind = _OF_CLIENT.get(key)
+        if kind is None or not kind.row.enforced or kind in limits:
+            return None
+        try:
+            limits[kind] = limit = _limit(kind, Scalar(written))
+        except InvalidValue:
+            return None
+        if doubts.of_limit(kind, limit, written) is not None:
+            return None
+    return limits
 
 
 def _fix_of_rate(written: str) -> str:
