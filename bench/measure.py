@@ -12,6 +12,7 @@ import psutil
 
 from bench.errors import BenchError
 from bench.programs import Variant
+from bench.real.stage import Stage
 from bench.rows import Client, Load, Measure, Row
 from bench.targets import Fleet, Target
 
@@ -102,9 +103,9 @@ def run_load(load: Load, target: Target, fleet: Fleet, duration: Duration) -> di
             watch=target.pids,
             recorded=recorded,
         ),
+        fleet.stage if load.is_real else None,
     )
     if recorded:
-        fleet.stage.require_running()
         said["idle_s"] = (1 - core.busy()) * said["seconds"]  # not the generator alone: the broker too
     if not said["requests"]:
         raise BenchError(f"{target.name}: not one request was answered")
@@ -136,10 +137,9 @@ def _tool(load: Load, target: Target, fleet: Fleet, duration: Duration) -> Sampl
     fleet.stage.prepare(load, duration.seconds)
     pids, core = target.pids, CoreTime(fleet.cores.load)
     before_s = sum(map(process_cpu_s, pids))
-    moved = _blaming(target, lambda: fleet.stage.run(load, target.port, duration.seconds))
+    moved = _blaming(target, lambda: fleet.stage.run(load, target.port, duration.seconds), fleet.stage)
     cpu_s = sum(map(process_cpu_s, pids)) - before_s
     target.require_running()
-    fleet.stage.require_running()
     return {
         "mb_per_s": moved.bytes / moved.seconds / 1e6,
         "proxy_busy": cpu_s / moved.seconds,
@@ -166,8 +166,11 @@ def _hold(load: Load, target: Target, fleet: Fleet) -> int:
     return memory
 
 
-def _blaming(target: Target, work: Callable[[], T]) -> T:
+def _blaming(target: Target, work: Callable[[], T], stage: Stage | None = None) -> T:
+    """``stage``: what may be to blame instead."""
     try:
         return work()
     except BenchError as error:
+        if stage:
+            stage.require_running()
         raise BenchError(f"through {target.name}: {error}\n{target.log_tail()}") from None
