@@ -28,6 +28,8 @@ SMALL, BULK, STORED = "bench-small", "bench-bulk", "bench-stored"
 
 _RETENTION: Final = {"retention.bytes": str(128 << 20), "segment.bytes": str(64 << 20), "file.delete.delay.ms": "1000"}
 _TOPICS: Final = {SMALL: _RETENTION, BULK: _RETENTION, STORED: {}}
+_JAVA_OPTIONS: Final = ("-XX:TieredStopAtLevel=4",)
+"""Both of Java's compilers: this broker runs for minutes, and the less it needs of its core, the denser the load."""
 _PROPERTIES: Final = {"log.retention.check.interval.ms": "1000", "log.initial.task.delay.ms": "1000"}
 
 
@@ -44,7 +46,7 @@ class RealBroker:
         self._listeners[DIRECT] = self._ports[DIRECT] = node.direct.port
         properties = {**_PROPERTIES, **self._listener_properties(node, relays)}
         voters = f"{NODE_ID}@{node.controller}"
-        self._broker = Broker(node, Setup(NEWEST_BROKER, voters, (), (), properties, ()), folder)
+        self._broker = Broker(node, Setup(NEWEST_BROKER, voters, (), (), properties, _JAVA_OPTIONS), folder)
         try:
             with _on(core):
                 self._broker.start(CLUSTER_ID)

@@ -46,10 +46,15 @@ class Tools:
     def produce(
         self, port: int, topic: str, records: int, *, record_bytes: int = RECORD_BYTES, **settings: str
     ) -> Moved:
-        """As many records as fast as it can; ``settings`` with _ for the dots of their names."""
+        """As many records as fast as it can; ``settings`` with _ for the dots of their names.
+
+        All records are one from a file: making up each of them would cost it more than sending it.
+        """
+        payload = self.folder / "payload"
+        payload.write_text("x" * record_bytes, encoding="ascii")
         command = [
             *("--bootstrap-server", f"{LOOPBACK}:{port}", "--topic", topic, "--throughput", "-1"),
-            *("--num-records", str(records), "--record-size", str(record_bytes), "--command-property"),
+            *("--num-records", str(records), "--payload-file", str(payload), "--command-property"),
             *(f"{name.replace('_', '.')}={value}" for name, value in {**settings, "client_id": CLIENT_ID}.items()),
         ]
         said = self._run("producer", _PRODUCER, command, records * record_bytes)
