@@ -18,6 +18,7 @@ PRODUCED_PER_S: Final = 50_000
 CONSUMED_PER_S: Final = 250_000
 """Records of RECORD_BYTES for a second that a sample is to take: about what two cores reach."""
 STORED_BATCH_BYTES: Final = 1 << 16
+WARMING_REQUESTS: Final = 30_000
 
 _RECORDER: Final = "recorder"
 
@@ -48,6 +49,10 @@ class Stage:
                     port, SMALL, 1, record_bytes=SMALL_RECORD_BYTES, acks="1", enable_idempotence="false"
                 )
             self._recorded = Recorded.of(recorder.conversations, self._folder / "frames")
+            # The broker compiles what it does often, on the core of the load: let it, before anything is measured.
+            self._tools.produce(
+                self.port(DIRECT), SMALL, WARMING_REQUESTS, record_bytes=SMALL_RECORD_BYTES, batch_size="0"
+            )
         return self._recorded
 
     def prepare(self, load: Load, seconds: float) -> None:
