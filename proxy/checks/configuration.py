@@ -11,7 +11,6 @@ from config.problems import NO_VARIABLES, InvalidValue, Problem, Steps, holds_a_
 from config.settings import BrokerSasl, Kerberos, Listener, Route, Settings
 from proxy.brokers.login import LoginError, read_password
 from proxy.checks.findings import Finding, Findings, Severity
-from proxy.checks.tls import look_at_broker_tls, look_at_client_tls
 from proxy.identity.kerberos import keytab
 from proxy.identity.kerberos.gssapi import acceptor
 from proxy.identity.kerberos.name import parse_rules
@@ -50,6 +49,8 @@ def log_findings(findings: list[Finding]) -> None:
 
 def _look_at_listener(found: Findings, at: Steps, listener: Listener, cluster: Route) -> None:
     if listener.tls is not None:
+        from proxy.checks.tls import look_at_client_tls  # and with it 9 MB of cryptography
+
         look_at_client_tls(found, (*at, "tls"), listener.tls, listener)
     if listener.sasl.kerberos is not None:
         _look_at_kerberos(found, (*at, "sasl", "kerberos"), listener.sasl.kerberos)
@@ -66,6 +67,8 @@ def _look_at_listener(found: Findings, at: Steps, listener: Listener, cluster: R
 
 def _look_at_route(found: Findings, at: Steps, route: Route) -> None:
     if route.tls is not None:
+        from proxy.checks.tls import look_at_broker_tls
+
         look_at_broker_tls(found, (*at, "tls"), route.tls)
     if route.sasl is not None:
         _look_at_login(found, (*at, "sasl"), route.sasl, encrypted=route.tls is not None)

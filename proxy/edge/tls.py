@@ -8,8 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, cast
 
-from cryptography import x509
-
 from config.listener import ClientTls
 from protocol.errors import Cause, ProtocolError
 from proxy.brokers.tls import load_own_certificate
@@ -73,6 +71,8 @@ class ListenerTls:
             raise ProtocolError(Cause.PRINCIPAL_MAPPING, f"no user for the client's certificate: {error}") from error
 
     def _made(self) -> tuple[ssl.SSLContext, float]:
+        from cryptography import x509  # 9 MB, which a proxy without TLS does not need
+
         context = client_context(self._settings)
         if self._hosts is not None:
             context.sni_callback = self._named

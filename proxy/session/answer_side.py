@@ -120,7 +120,7 @@ class AnswerSide:
             due, actions, _, _, _, account, came_ms = in_flight[0]
             if actions or due != correlation_id or not _LEAST_BYTES <= size <= limit:
                 break
-            in_flight.popleft()
+            in_flight.pop(0)
             meter = account.meter
             meter.bytes_out += 4 + size
             meter.request_time_ms += now_ms - came_ms
@@ -135,7 +135,7 @@ class AnswerSide:
         for size, correlation_id in heads:
             if not in_flight:
                 raise ProtocolError(Cause.UNEXPECTED_RESPONSE, f"response {correlation_id} with no request in flight")
-            entry = in_flight.popleft()
+            entry = in_flight.pop(0)
             if entry[CORRELATION_ID] != correlation_id:
                 raise ProtocolError(
                     Cause.CORRELATION_MISMATCH,
@@ -252,7 +252,7 @@ class AnswerSide:
         self._resume()
 
     def _hold(self, entry: Entry, chunk: bytes, start: int, position: int, wanted: int) -> int:
-        self._in_flight.appendleft((*entry[:CAME_MS], SEEN))
+        self._in_flight.insert(0, (*entry[:CAME_MS], SEEN))
         self._write(chunk, start, position)
         self.splitter.hold(chunk, position, wanted)
         return HELD
@@ -286,7 +286,7 @@ class AnswerSide:
                 break
             if not self._in_flight:
                 raise ProtocolError(Cause.UNEXPECTED_RESPONSE, "raw SASL token with none in flight")
-            self._in_flight.popleft()[ACCOUNT].meter.bytes_out += wanted
+            self._in_flight.pop(0)[ACCOUNT].meter.bytes_out += wanted
             self._sasl.raw_answer(held[4:wanted], now_ms)
             self.write(held[:wanted])
             held = held[wanted:]

@@ -1,6 +1,5 @@
 """Requests forwarded and not yet answered, as the two sides of a session share them."""
 
-from collections import deque
 from typing import Final
 
 from protocol.sasl import SASL_AUTHENTICATE
@@ -19,8 +18,10 @@ ACCOUNT: Final = 5
 CAME_MS: Final = 6
 SEEN: Final = -1
 """The answer has begun to come, and has been counted."""
-InFlight = deque[Entry]
-"""Requests forwarded and not yet answered, oldest first: brokers answer in order. acks=0 leaves no entry."""
+InFlight = list[Entry]
+"""Requests forwarded and not yet answered, oldest first: brokers answer in order. acks=0 leaves no entry.
+
+A list, because few are in flight: an empty deque takes 760 bytes of each session."""
 
 RAW_TOKEN: Final = Served(SPECS[key_version(SASL_AUTHENTICATE, 0)], on_request=0, on_answer=0, delayed=False)
 """How a SASL token without a header (SaslHandshake v0) stands here; its answer has none either."""

@@ -5,7 +5,6 @@ back-pressure across, and decides when the pair is over. It has no await and no 
 ``if`` about Kafka.
 """
 
-from collections import deque
 from collections.abc import Callable
 
 from protocol.errors import Cause, ProtocolError
@@ -90,7 +89,7 @@ class Session:
         self._client_blocked = False
         self._mute = Mute(rules.throttling)
         self._waits = Waits(self)
-        self._in_flight: InFlight = deque()
+        self._in_flight: InFlight = []
         self.sasl = SaslObserver(sasl, peer, self)
         sender = Sender(accounts, self._in_flight, user)
         produces = ProduceGate(self, sender, self._in_flight, self._waits)

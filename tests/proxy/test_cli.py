@@ -47,6 +47,13 @@ def test_the_version_is_answered_without_loading_anything() -> None:
     assert done.stdout == "sluice 0.1.0 (pure Python)\n"  # of the sources, whatever else is tested
 
 
+def test_a_proxy_without_tls_login_and_topic_loads_no_libraries_for_them() -> None:
+    """They are 9 MB and more of each idle proxy."""
+    code = "import sys; from proxy import app; from proxy.checks import configuration; from proxy.runtime import logs\n"
+    code += "assert not {'cryptography', 'kafka', 'aiokafka', 'pyspark', 'numpy'} & set(sys.modules), 'loaded too much'"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_the_installed_command_runs(config: Path) -> None:
     command = Path(sys.executable).parent / "sluice"
     environment = {**os.environ, "PYTHONWARNINGS": "error"}
