@@ -24,7 +24,9 @@ from tests.harness.wire import Address
 
 NODE_ID: Final = 0
 SMALL, BULK, STORED = "bench-small", "bench-bulk", "bench-stored"
-"""Topics of one partition: for what is replayed, for large batches, which are soon deleted, and to be consumed."""
+"""Topics: for what is replayed and for large batches, which are soon deleted, and to be consumed."""
+PARTITIONS: Final = 6
+"""A producer sends the full batches of several partitions in one request, as it does in any real cluster."""
 
 _RETENTION: Final = {"retention.bytes": str(128 << 20), "segment.bytes": str(64 << 20), "file.delete.delay.ms": "1000"}
 _TOPICS: Final = {SMALL: _RETENTION, BULK: _RETENTION, STORED: {}}
@@ -54,7 +56,7 @@ class RealBroker:
             with BrokerAdmin(str(node.direct)) as admin:
                 admin.wait_for_brokers([NODE_ID])
                 for topic, configs in _TOPICS.items():
-                    admin.create_topic(topic, partitions=1, replicas=1, configs=configs)
+                    admin.create_topic(topic, partitions=PARTITIONS, replicas=1, configs=configs)
         except JarError as error:
             raise BenchError(str(error)) from None
         except (AdminError, KafkaError) as error:
