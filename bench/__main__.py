@@ -22,6 +22,7 @@ from bench.report import HEADINGS, line, lines_of, load_lines, verdict
 from bench.rows import ROWS, Row, choose
 from bench.run import Plan, Run
 from bench.targets import Cores, Fleet
+from tests.harness.jars import NEWEST_BROKER
 from tests.harness.process import ProcessError
 
 RESULTS: Final = Path(__file__).parent / "results"
@@ -63,11 +64,12 @@ def _run(options: argparse.Namespace, folder: Path, cores: Cores) -> None:
     seconds = options.seconds or (QUICK_SECONDS if options.quick else SECONDS)
     plan = Plan(targets, rounds, Duration(WARMUP_S, seconds))
     begun = datetime.now(UTC)
+    any_real = any(row.load.is_real for row in rows)
     document: dict[str, object] = {
         "format": 1,
         "begun": begun.isoformat(timespec="seconds"),
         "machine": describe_machine(cores),
-        "versions": describe_versions(list(targets)),
+        "versions": describe_versions(list(targets)) | ({"kafka": NEWEST_BROKER} if any_real else {}),
         "settings": {"rounds": rounds, "seconds": seconds, "warmup_s": WARMUP_S, "targets": targets, "tls": TLS},
     }
     print(_preface(document))
@@ -103,6 +105,7 @@ def _as_json(row: Row, samples: dict[str, list[Sample]]) -> dict[str, object]:
         "about": row.about,
         "measure": row.measure.value,
         "entities": row.entities,
+        "client": row.load.client.value,
         "load": row.load.words(),
         "aim": None if row.aim is None else {"limit": row.aim.limit, "ratio_to_haproxy": row.aim.is_ratio},
         "met": met,

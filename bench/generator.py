@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 
 from bench.build import GENERATOR
 from bench.errors import BenchError
+from bench.real.recording import Recorded
 from bench.rows import Load
 
 GRACE_S: Final = 30.0
@@ -30,11 +31,24 @@ class Generator:
                 start_new_session=True,
             )
 
-    def run(self, load: Load, port: int, *, warmup_s: float, seconds: float, watch: list[int]) -> dict[str, Any]:
-        """Send the load to ``port`` and return what came of it (the report in native/load.c)."""
+    def run(
+        self,
+        load: Load,
+        port: int,
+        *,
+        warmup_s: float,
+        seconds: float,
+        watch: list[int],
+        recorded: Recorded | None = None,
+    ) -> dict[str, Any]:
+        """Send the load to ``port`` and return what came of it (the report in native/load.c).
+
+        ``recorded``: these requests, and not the generator's own.
+        """
         times = f"warmup={warmup_s} seconds={seconds}"
         pids = f"watch={','.join(map(str, watch))}" if watch else ""
-        return self._ask(f"port={port} {load.words()} {times} {pids}", warmup_s + seconds + GRACE_S)
+        frames = recorded.words() if recorded else ""
+        return self._ask(f"port={port} {load.words()} {frames} {times} {pids}", warmup_s + seconds + GRACE_S)
 
     def hold(self, load: Load, port: int) -> None:
         """Open the load's connections and use each once; they stay open until the next call of any kind."""

@@ -8,14 +8,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import psutil
+
 from bench.errors import BenchError
 from bench.programs import SLUICE, Variant, require_compiled
-from bench.rows import Load, Measure, Row
+from bench.real.stage import Stage
+from bench.rows import Client, Load, Measure, Row
 from bench.targets import Fleet, Target
 
 Sample = dict[str, float]
-"""Figure → value, as in `FIGURES` and, for what has a load, requests_per_s, proxy_busy and load_busy (of a core; of the
-load, the share of time in which it found something to do)."""
+"""Figure → value, as in `FIGURES` and, for what has a load, requests_per_s (or mb_per_s), proxy_busy (of a core) and
+load_busy (of a core; of the generator with its own broker, the share of time in which it found something to do)."""
 
 FIGURES: Final = {
     Measure.CPU_PER_REQUEST: ("cpu_us_per_request",),
@@ -44,6 +47,8 @@ def measure(row: Row, target: Target, fleet: Fleet, duration: Duration) -> Sampl
     """One sample of a row that loads a running target. BenchError when any request went wrong."""
     if row.measure is Measure.MEMORY:
         return _memory(row, target, fleet)
+    if row.load.client is Client.JAVA:
+        return _tool(row.load, target, fleet, duration)
     said = run_load(row.load, target, fleet, duration)
     target.require_running()
     seconds, requests = said["seconds"], said["requests"]
@@ -85,15 +90,61 @@ def measure_version(name: str, fleet: Fleet) -> Sample:
 
 def run_load(load: Load, target: Target, fleet: Fleet, duration: Duration) -> dict[str, Any]:
     """What the generator said; BenchError, with the end of the target's log, when any request went wrong."""
+    recorded = fleet.stage.recorded() if load.client is Client.REPLAY else None
+    core = CoreTime(fleet.cores.load)
     said = _blaming(
         target,
         lambda: fleet.generator.run(
-            load, target.port, warmup_s=duration.warmup_s, seconds=duration.seconds, watch=target.pids
+            load,
+            target.port,
+            warmup_s=duration.warmup_s,
+            seconds=duration.seconds,
+            watch=target.pids,
+            recorded=recorded,
         ),
+        fleet.stage if load.is_real else None,
     )
+    if recorded:
+        said["idle_s"] = (1 - core.busy()) * said["seconds"]  # not the generator alone: the broker too
     if not said["requests"]:
         raise BenchError(f"{target.name}: not one request was answered")
     return said
+
+
+class CoreTime:
+    """How busy a core is from now on, whatever runs there."""
+
+    def __init__(self, core: int) -> None:
+        self._core = core
+        self._idle_s, self._began_s = self._idle(), time.perf_counter()
+
+    def busy(self) -> float:
+        return 1 - (self._idle() - self._idle_s) / (time.perf_counter() - self._began_s)
+
+    def _idle(self) -> float:
+        times = psutil.cpu_times(percpu=True)[self._core]
+        return float(times.idle + times.iowait)
+
+
+def process_cpu_s(pid: int) -> float:
+    """User and system time of all threads, ended ones too: clock_getcpuclockid(3), which Python does not have."""
+    return time.clock_gettime(~pid << 3 | 2)
+
+
+def _tool(load: Load, target: Target, fleet: Fleet, duration: Duration) -> Sample:
+    """A tool of the distribution has no warm-up apart: what its start costs the proxy is counted, and is little."""
+    fleet.stage.prepare(load, duration.seconds)
+    pids, core = target.pids, CoreTime(fleet.cores.load)
+    before_s = sum(map(process_cpu_s, pids))
+    moved = _blaming(target, lambda: fleet.stage.run(load, target.port, duration.seconds), fleet.stage)
+    cpu_s = sum(map(process_cpu_s, pids)) - before_s
+    target.require_running()
+    return {
+        "mb_per_s": moved.bytes / moved.seconds / 1e6,
+        "proxy_busy": cpu_s / moved.seconds,
+        "load_busy": core.busy(),
+        "cpu_s_per_gb": cpu_s / moved.bytes * 1e9,
+    }
 
 
 def _memory(row: Row, target: Target, fleet: Fleet) -> Sample:
@@ -114,8 +165,11 @@ def _hold(load: Load, target: Target, fleet: Fleet) -> int:
     return memory
 
 
-def _blaming(target: Target, work: Callable[[], T]) -> T:
+def _blaming(target: Target, work: Callable[[], T], stage: Stage | None = None) -> T:
+    """``stage``: what may be to blame instead."""
     try:
         return work()
     except BenchError as error:
+        if stage:
+            stage.require_running()
         raise BenchError(f"through {target.name}: {error}\n{target.log_tail()}") from None

@@ -9,7 +9,7 @@ from typing import Final
 from bench.errors import BenchError
 from bench.measure import Duration, run_load
 from bench.programs import PURE
-from bench.rows import Measure, choose
+from bench.rows import Client, Measure, choose
 from bench.run import variant_for
 from bench.targets import Cores, Fleet
 
@@ -19,8 +19,9 @@ FUNCTIONS: Final = 30
 def profile(name: str, folder: Path, cores: Cores, seconds: float) -> str:
     """The table of cProfile, which counts calls well and makes cheap functions look dear."""
     (row,) = choose([name])
-    if row.measure not in {Measure.CPU_PER_REQUEST, Measure.CPU_PER_GB, Measure.CPU_PER_CONNECTION}:
-        raise BenchError(f"{name} has no load to profile")
+    measured = {Measure.CPU_PER_REQUEST, Measure.CPU_PER_GB, Measure.CPU_PER_CONNECTION}
+    if row.measure not in measured or row.load.client is Client.JAVA:
+        raise BenchError(f"{name} has no load of the generator to profile")
     output = folder / "profile.out"
     with Fleet(folder, cores, wrap=("-m", "cProfile", "-o", str(output))) as fleet:
         target = fleet.start(PURE, variant_for(row, PURE))  # it sees no compiled function

@@ -55,10 +55,13 @@ drain: {{delay: 0s, timeout: 1s}}
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """How a proxy is set up: so many client-ids with quotas (Sluice alone knows them), and TLS to its clients."""
+    """How a proxy is set up: so many client-ids with quotas (Sluice alone knows them), TLS to its clients, a real
+    broker behind it.
+    """
 
     entities: int = 1
     tls: bool = False
+    real: bool = False
 
 
 @dataclass(frozen=True, slots=True)

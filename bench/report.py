@@ -7,7 +7,7 @@ from typing import Final
 
 from bench.measure import FIGURES, Sample
 from bench.programs import DIRECT, HAPROXY, PURE, RELAY, SLUICE
-from bench.rows import Measure, Row
+from bench.rows import Client, Measure, Row
 
 Samples = Mapping[str, Sequence[Sample]]
 """Target → its samples of one row, one a round."""
@@ -17,7 +17,11 @@ LEAST_HEADROOM: Final = 1.2
 ALWAYS_BUSY: Final = 0.95
 """The share of a core from which on something counts as never idle."""
 
-_BUSY: Final = ("requests_per_s", "proxy_busy", "load_busy")
+_SPEEDS: Final = {
+    Client.GENERATOR: ("requests_per_s", "requests/s"),
+    Client.REPLAY: ("requests_per_s", "requests/s"),
+    Client.JAVA: ("mb_per_s", "MB/s"),
+}
 _UNITS: Final = {
     "cpu_us_per_request": "µs CPU/request",
     "cpu_s_per_gb": "s CPU/GB",
@@ -109,16 +113,19 @@ def lines_of(row: Row, samples: Samples) -> list[str]:
 
 def load_lines(row: Row, samples: Samples) -> list[str]:
     """That the load was not the limit: what it reached directly and through each proxy, and how busy all were."""
-    direct = [sample["requests_per_s"] for sample in samples.get(DIRECT, ()) if "requests_per_s" in sample]
+    speed, unit = _SPEEDS[row.load.client]
+    direct = [sample[speed] for sample in samples.get(DIRECT, ()) if speed in sample]
     found = []
     for name, taken in samples.items():
-        if not all(key in each for each in taken for key in _BUSY):
+        keys = (speed, "proxy_busy", "load_busy")
+        if not all(key in each for each in taken for key in keys):
             return []
-        reached, proxy, load = (median(each[key] for each in taken) for key in _BUSY)
+        reached, proxy, load = (median(each[key] for each in taken) for key in keys)
         headroom = median(direct) / reached if direct else None
-        limited = name != DIRECT and row.load.rate_per_s is None and _was_the_limit(headroom, proxy, load)
+        may_limit = name != DIRECT and row.load.rate_per_s is None and not row.load.is_real
+        limited = may_limit and _was_the_limit(headroom, proxy, load)
         found.append(
-            f"{row.name:<16} {name:<8} {reached:>10,.0f} requests/s   proxy {proxy:>5.0%}   load and broker"
+            f"{row.name:<16} {name:<8} {reached:>10,.0f} {unit:<10}   proxy {proxy:>5.0%}   load and broker"
             f" {load:>5.0%}"
             + (f"   directly {short(headroom)} x" if headroom else "")
             + ("   THE LOAD MAY HAVE BEEN THE LIMIT" if limited else "")

@@ -24,9 +24,21 @@ class Measure(StrEnum):
     VERSION = "version"
 
 
+class Client(StrEnum):
+    """Who sends a load, and who answers."""
+
+    GENERATOR = "generator"
+    """native/, which is the broker too."""
+    REPLAY = "replay"
+    """native/ with requests of a real producer, recorded in the same run; a real broker answers."""
+    JAVA = "java"
+    """The performance tools of the distribution; a real broker answers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the generator sends. ``bytes``: of a produce frame, or of the records in a fetch answer.
+    """What is sent. ``bytes``: of a produce frame (roughly, where it is a real client's), or of the records in a fetch
+    answer.
 
     ``reconnect``: every request on a connection of its own; ``resume``: whose handshake resumes an earlier session.
     """
@@ -41,6 +53,12 @@ class Load:
     tls: bool = False
     reconnect: bool = False
     resume: bool = False
+    client: Client = Client.GENERATOR
+
+    @property
+    def is_real(self) -> bool:
+        """Whether a real broker answers."""
+        return self.client is not Client.GENERATOR
 
     def words(self) -> str:
         """The load in the generator's language (the head of native/load.h)."""
@@ -84,6 +102,10 @@ _IDLE: Final = Aim(4.5, is_ratio=False)
 
 def _tls(connections: int, depth: int = 1, size: int = 512, api: str = "produce") -> Load:
     return Load(connections, depth, size, api, tls=True)
+
+
+def _java(size: int, api: str = "produce") -> Load:
+    return Load(1, 5 if api == "produce" else 1, size, api, client=Client.JAVA)
 
 
 ROWS: Final = (
@@ -145,6 +167,24 @@ ROWS: Final = (
     Row("start-1000", "the same with 1,000 quotas", Measure.START, _NONE, 1_000),
     Row("start-100000", "with 100,000 quotas", Measure.START, _NONE, 100_000, aim=Aim(1200, is_ratio=False)),
     Row("version", "sluice --version", Measure.VERSION, _NONE, aim=Aim(200, is_ratio=False)),
+    # On a real broker, and last: it takes from the core of the load as long as it runs.
+    Row(
+        "real-small-32",
+        "512 B produce, acks=1, 32 connections, a real broker",
+        Measure.CPU_PER_REQUEST,
+        Load(32, client=Client.REPLAY),
+        aim=Aim(1.08),
+    ),
+    Row(
+        "real-pipelined",
+        "the same, 16 connections x 4",
+        Measure.CPU_PER_REQUEST,
+        Load(16, 4, client=Client.REPLAY),
+        aim=Aim(1.1),
+    ),
+    Row("real-produce-16k", "a Java producer, 16 KiB batches", Measure.CPU_PER_GB, _java(16 * KIB), aim=Aim(1.05)),
+    Row("real-produce-64k", "a Java producer, 64 KiB batches", Measure.CPU_PER_GB, _java(64 * KIB), aim=Aim(0.95)),
+    Row("real-consume", "a Java consumer", Measure.CPU_PER_GB, _java(MIB, "fetch"), aim=Aim(0.85)),
 )
 
 

@@ -89,7 +89,7 @@ class Run:
 
 def variant_for(row: Row, name: str) -> Variant:
     """The proxy that the row needs; those that know no quotas serve every number of them."""
-    return Variant(row.entities if name in SLUICES else 1, row.load.tls)
+    return Variant(row.entities if name in SLUICES else 1, row.load.tls, row.load.is_real)
 
 
 def _rotated(names: Sequence[str], by: int) -> list[str]:

@@ -11,7 +11,8 @@ import psutil
 
 from bench.errors import BenchError
 from bench.generator import Generator
-from bench.programs import COMMANDS, DIRECT, PORTS, Place, Variant
+from bench.programs import COMMANDS, DIRECT, PORTS, PROXIES, Place, Variant
+from bench.real.stage import Stage
 from tests.harness.certificates import SERVER_HOSTS, Authority, Identity, common_name
 from tests.harness.ports import LOOPBACK, free_port, free_ports
 from tests.harness.process import Program
@@ -88,6 +89,14 @@ class Fleet:
     _running: list[Target] = field(default_factory=list)
     _generator: Generator | None = None
     _identity: Identity | None = None
+    _stage: Stage | None = None
+
+    @property
+    def stage(self) -> Stage:
+        """The real broker and its clients, which few rows need."""
+        if self._stage is None:
+            self._stage = Stage(self.folder / "real", self.cores.load, (DIRECT, *PROXIES))
+        return self._stage
 
     @property
     def generator(self) -> Generator:
@@ -105,12 +114,15 @@ class Fleet:
     def start(self, name: str, variant: Variant = DEFAULT) -> Target:
         """Start a proxy of that name, and wait until it listens."""
         if name == DIRECT:
-            return Target(DIRECT, self.generator.port)
-        port = free_ports(PORTS)[0]
+            return Target(DIRECT, self.stage.port(DIRECT) if variant.real else self.generator.port)
+        if variant.real:
+            port, broker_port = self.stage.port(name), self.stage.listener_port(name)
+        else:
+            port, broker_port = free_ports(PORTS)[0], self.generator.port
         folder = self.folder / f"{name}-{port}"
         folder.mkdir()
         identity = self.identity if variant.tls else None
-        place = Place(folder, port, self.generator.port, variant.entities, identity, self.wrap)
+        place = Place(folder, port, broker_port, variant.entities, identity, self.wrap)
         return self._start(name, port, COMMANDS[name](place))
 
     def stop(self, target: Target) -> None:
@@ -131,6 +143,8 @@ class Fleet:
     def __exit__(self, *_: object) -> None:
         for target in reversed(self._running):
             target.stop()
+        if self._stage:
+            self._stage.close()
         if self._generator:
             self._generator.close()
 

@@ -12,11 +12,12 @@
 
 #include "messages.h"
 #include "options.h"
+#include "replay.h"
 
-enum { DRAIN_S = 5, ANSWER_PEEK_BYTES = 64, TURN_MS = 20, SOURCES = 200 };
+enum { DRAIN_S = 5, ANSWER_HEAD_BYTES = 8, FETCH_ANSWER_PEEK_BYTES = 13, TURN_MS = 20, SOURCES = 200 };
 
 struct errors {
-    uint64_t correlation, size, throttled, lost, overrun, unanswered, not_resumed;
+    uint64_t correlation, size, refused, throttled, lost, overrun, unanswered, not_resumed;
 };
 
 struct client {
@@ -31,8 +32,9 @@ static struct options options;
 static struct errors errors;
 static struct client *clients;
 static int client_count;
-static struct frame request;  // what is sent, but for correlation id and client-id
-static uint32_t answer_bytes; // of every right answer, size field included
+static struct frame requests[MAX_RECORDED]; // what is sent, but for correlation id and client-id: each once, in order,
+static uint32_t request_count;              // and then the last again and again
+static uint32_t answer_bytes;               // of every right answer to the last, size field included
 static int epoll;
 
 static bool measuring, sending;
@@ -45,9 +47,11 @@ static size_t latency_count, latency_room;
 static void prepare_messages(void) {
     struct head answer = {.length = 0};
     uint32_t records = options.bytes;
-    request = (struct frame){.body = 0};
+    struct frame *request = requests;
+    *request = (struct frame){.body = 0};
+    request_count = 1;
     if (options.fetch) {
-        put_fetch_request(&request.head, records);
+        put_fetch_request(&request->head, records);
         put_fetch_answer(&answer, 0, records);
         answer_bytes = answer.length + records + TAIL_BYTES;
         return;
@@ -55,22 +59,41 @@ static void prepare_messages(void) {
     struct head trial = {.length = 0};
     put_produce_request(&trial, records > 100 ? records - 100 : 0); // for the size of the length
     records = records > trial.length + TAIL_BYTES ? records - trial.length - TAIL_BYTES : 0;
-    put_produce_request(&request.head, records);
-    request.body = records + TAIL_BYTES;
+    put_produce_request(&request->head, records);
+    request->body = records + TAIL_BYTES;
     put_produce_answer(&answer, 0);
     answer_bytes = answer.length;
 }
+
+static bool prepare(void) {
+    if (options.frames == NULL) {
+        prepare_messages();
+        return true;
+    }
+    answer_bytes = options.answer;
+    request_count = replay_load(options.frames, requests);
+    return request_count > 0;
+}
+
+// Whether the connection has come to the request that is sent again and again.
+static bool is_open(const struct client *c) { return c->answered + 1 >= request_count; }
 
 static uint32_t in_flight(const struct client *c) { return c->sent - c->answered; }
 
 static void send_request(struct client *c, double due_s) {
     struct frame *f = stream_push(&c->stream);
-    *f = request;
+    *f = requests[c->sent < request_count ? c->sent : request_count - 1];
     set_32(f->head.bytes + CORRELATION_OFFSET, c->sent);
     uint64_t number = (uint64_t)(c - clients);
     if (options.rotate) number += (uint64_t)c->sent * (uint64_t)options.connections;
     if (options.client_ids > 1) set_client_id(&f->head, (uint32_t)(number % (uint64_t)options.client_ids));
     c->due_s[c->sent++ % MAX_DEPTH] = due_s;
+}
+
+// What comes before the last request is sent one at a time, as clients do.
+static void send_all(struct client *c, double t) {
+    uint32_t depth = is_open(c) ? (uint32_t)options.depth : 1;
+    while (in_flight(c) < depth) send_request(c, t);
 }
 
 // ----------------------------------------------------------------------------------------------------------- answers
@@ -94,41 +117,54 @@ static void note_answer(struct client *c, double t) {
     if (options.reconnect && sending)
         c->used_up = true;
     else if (sending && options.rate == 0)
-        send_request(c, t);
+        send_all(c, t);
 }
 
-static void check_answer(const struct client *c, const uint8_t *at) {
+// The size of an answer, of which the first bytes are there.
+static uint32_t check_head(const struct client *c, const uint8_t *at) {
     uint32_t frame = get_32(at) + 4;
     if (get_32(at + 4) != c->answered || in_flight(c) == 0) errors.correlation++;
-    if (frame != answer_bytes) {
-        errors.size++;
-        return;
-    }
+    if (is_open(c) ? frame != answer_bytes : frame < ANSWER_HEAD_BYTES) errors.size++;
+    return frame;
+}
+
+// How much of an answer check_rest looks at. What there is to say stands at the end of an answer to Produce.
+static size_t peek_bytes(const struct client *c) {
+    if (!is_open(c)) return ANSWER_HEAD_BYTES;
+    return options.fetch && answer_bytes > FETCH_ANSWER_PEEK_BYTES ? FETCH_ANSWER_PEEK_BYTES : answer_bytes;
+}
+
+static void check_rest(const struct client *c, const uint8_t *at) {
+    if (!is_open(c)) return;
     if (options.resume && measuring && !tls_resumed(c->stream.tls)) errors.not_resumed++;
     uint32_t offset = options.fetch ? FETCH_ANSWER_THROTTLE_OFFSET : answer_bytes - PRODUCE_ANSWER_THROTTLE_FROM_END;
+    if (!options.fetch && get_16(at + answer_bytes - PRODUCE_ANSWER_ERROR_FROM_END) != 0) errors.refused++;
     if (get_32(at + offset) != 0) errors.throttled++;
 }
 
 static uint64_t failures(void) {
-    return errors.correlation + errors.size + errors.throttled + errors.lost + errors.overrun + errors.unanswered +
-           errors.not_resumed;
+    return errors.correlation + errors.size + errors.refused + errors.throttled + errors.lost + errors.overrun +
+           errors.unanswered + errors.not_resumed;
 }
 
 static void take_answers(struct client *c) {
     struct stream *s = &c->stream;
-    size_t taken = 0, peek = answer_bytes < ANSWER_PEEK_BYTES ? answer_bytes : ANSWER_PEEK_BYTES;
+    size_t taken = 0;
     double t = now_s();
     for (;;) {
         if (c->mid_answer) {
             if (s->skip) break;
             note_answer(c, t);
         }
+        const uint8_t *at = s->in + taken;
         size_t left = s->in_bytes - taken;
-        if (left < peek) break;
-        check_answer(c, s->in + taken);
+        if (left < ANSWER_HEAD_BYTES) break;
+        uint32_t frame = check_head(c, at);
+        if (!failures() && left < peek_bytes(c)) break;
+        if (!failures()) check_rest(c, at);
         if (failures()) return;
-        size_t present = left < answer_bytes ? left : answer_bytes;
-        s->skip = answer_bytes - present;
+        size_t present = left < frame ? left : frame;
+        s->skip = frame - present;
         taken += present;
         c->mid_answer = true;
     }
@@ -208,9 +244,8 @@ void load_attend(struct source *source, uint32_t events) {
     stream_watch(epoll, &c->stream);
 }
 
-static void fill(struct client *c, int depth) {
-    double t = now_s();
-    while (in_flight(c) < (uint32_t)depth) send_request(c, t);
+static void begin(struct client *c) {
+    send_all(c, now_s());
     if (!stream_flush(&c->stream)) errors.lost++;
     stream_watch(epoll, &c->stream);
 }
@@ -265,7 +300,7 @@ static bool all_answered(void) {
 
 static bool all_used(void) {
     for (int i = 0; i < client_count; i++)
-        if (clients[i].answered == 0) return false;
+        if (clients[i].answered < request_count) return false;
     return true;
 }
 
@@ -289,16 +324,17 @@ static double percentile_us(double fraction) {
 }
 
 static void print_errors(void) {
-    printf("\"errors\": {\"correlation\": %lu, \"size\": %lu, \"throttled\": %lu, \"lost\": %lu, \"overrun\": %lu, "
-           "\"unanswered\": %lu, \"not_resumed\": %lu}",
-           errors.correlation, errors.size, errors.throttled, errors.lost, errors.overrun, errors.unanswered,
-           errors.not_resumed);
+    printf("\"errors\": {\"correlation\": %lu, \"size\": %lu, \"refused\": %lu, \"throttled\": %lu, \"lost\": %lu, "
+           "\"overrun\": %lu, \"unanswered\": %lu, \"not_resumed\": %lu}",
+           errors.correlation, errors.size, errors.refused, errors.throttled, errors.lost, errors.overrun,
+           errors.unanswered, errors.not_resumed);
 }
 
 static void report(double elapsed_s, double waited_s, const double *cpu_before, const double *cpu_after) {
+    const struct frame *last = &requests[request_count - 1];
     qsort(latencies_s, latency_count, sizeof *latencies_s, ascending);
     printf("{\"requests\": %lu, \"seconds\": %.6f, \"idle_s\": %.6f, \"request_bytes\": %u, \"answer_bytes\": %u, ",
-           answers, elapsed_s, waited_s, request.head.length + request.body, answer_bytes);
+           answers, elapsed_s, waited_s, last->head.length + last->body, answer_bytes);
     printf("\"latency_us\": {\"p50\": %.1f, \"p99\": %.1f, \"p999\": %.1f}, \"watched_cpu_s\": [",
            percentile_us(.5), percentile_us(.99), percentile_us(.999));
     for (int i = 0; i < options.watched; i++) printf("%s%.6f", i ? ", " : "", cpu_after[i] - cpu_before[i]);
@@ -313,7 +349,7 @@ static void measure(void) {
     if (options.rate > 0)
         start_pacing();
     else
-        for (int i = 0; i < client_count; i++) fill(&clients[i], options.depth);
+        for (int i = 0; i < client_count; i++) begin(&clients[i]);
     turn_until(now_s() + DRAIN_S, all_used); // what connections cost is no part of what requests cost
     turn_until(now_s() + options.warmup, never);
 
@@ -332,7 +368,7 @@ static void measure(void) {
 }
 
 static void use_each_once(void) {
-    for (int i = 0; i < client_count; i++) fill(&clients[i], 1);
+    for (int i = 0; i < client_count; i++) begin(&clients[i]);
     turn_until(now_s() + DRAIN_S, all_answered);
     if (!failures() && !all_answered()) errors.unanswered++;
     printf("{\"held\": %d, ", client_count);
@@ -351,8 +387,10 @@ void load_run(int with_epoll, char *line) {
     if (!parse_options(line, &options)) {
         puts("{\"error\": \"an option is missing, unknown or out of range (the head of load.h lists them)\"}");
     } else if (options.port) {
-        prepare_messages();
-        if (!open_all())
+        awake_s = options.awake;
+        if (!prepare())
+            printf("{\"error\": \"%s is no file of whole requests\"}\n", options.frames);
+        else if (!open_all())
             close_all();
         else if (options.hold)
             use_each_once();

@@ -9,6 +9,8 @@
 
 enum { TAIL_BYTES = 3, CORRELATION_OFFSET = 8, CLIENT_ID_OFFSET = 14, CLIENT_ID_BYTES = 12, MAX_CLIENT_IDS = 1000000 };
 enum { FETCH_MAX_BYTES_OFFSET = 12, FETCH_ANSWER_THROTTLE_OFFSET = 9, PRODUCE_ANSWER_THROTTLE_FROM_END = 5 };
+// In every version since 9, of one partition without an error; no right answer is shorter.
+enum { PRODUCE_ANSWER_ERROR_FROM_END = 35, PRODUCE_ANSWER_BYTES = 50 };
 
 void set_client_id(struct head *request, uint32_t number); // "bench-000000" and so on
 void put_produce_request(struct head *h, uint32_t records);

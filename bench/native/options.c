@@ -5,7 +5,7 @@
 #include "messages.h"
 
 static const struct options DEFAULTS = {
-    .connections = 1, .depth = 1, .client_ids = 1, .bytes = 512, .warmup = 0.5, .seconds = 2};
+    .connections = 1, .depth = 1, .client_ids = 1, .bytes = 512, .awake = 1e-3, .warmup = 0.5, .seconds = 2};
 
 static void parse_watch(char *list, struct options *o) {
     char *rest = NULL;
@@ -21,6 +21,9 @@ static bool parse(char *word, struct options *o) {
     if (!strcmp(word, "port")) o->port = atoi(value);
     else if (!strcmp(word, "api") && (!strcmp(value, "produce") || !strcmp(value, "fetch"))) o->fetch = *value == 'f';
     else if (!strcmp(word, "bytes")) o->bytes = (uint32_t)atol(value);
+    else if (!strcmp(word, "frames")) o->frames = value;
+    else if (!strcmp(word, "answer")) o->answer = (uint32_t)atol(value);
+    else if (!strcmp(word, "awake")) o->awake = atof(value);
     else if (!strcmp(word, "connections")) o->connections = atoi(value);
     else if (!strcmp(word, "depth")) o->depth = atoi(value);
     else if (!strcmp(word, "rate")) o->rate = atof(value);
@@ -39,11 +42,18 @@ static bool parse(char *word, struct options *o) {
 
 static bool within(long value, long least, long most) { return value >= least && value <= most; }
 
+// What is replayed is sent as it was recorded, on connections that stay.
+static bool is_sound_replay(const struct options *o) {
+    if (o->frames == NULL) return o->answer == 0;
+    return within(o->answer, PRODUCE_ANSWER_BYTES, IN_BYTES / 2) && !o->fetch && o->client_ids == 1 && o->rate == 0 &&
+           !o->reconnect && !o->hold;
+}
+
 static bool are_sound(const struct options *o) {
     return within(o->port, 0, 65535) && within(o->connections, 1, 100000) && within(o->depth, 1, MAX_DEPTH) &&
            within(o->client_ids, 1, MAX_CLIENT_IDS) && within(o->bytes, 0, MAX_BODY_BYTES - TAIL_BYTES) &&
            o->rate >= 0 && o->seconds > 0 && (!o->reconnect || (o->depth == 1 && o->rate == 0)) &&
-           (!o->resume || (o->tls && o->reconnect));
+           o->awake >= 0 && (!o->resume || (o->tls && o->reconnect)) && is_sound_replay(o);
 }
 
 bool parse_options(char *line, struct options *options) {

@@ -9,9 +9,10 @@ enum { MAX_WATCHED = 16, MAX_DEPTH = QUEUE_FRAMES };
 struct options {
     int port, connections, depth, client_ids, rotate, tls, reconnect, resume, hold, watched;
     int watch[MAX_WATCHED];
-    uint32_t bytes;
+    uint32_t bytes, answer;
+    const char *frames; // within the line; NULL: none
     bool fetch;
-    double rate, warmup, seconds;
+    double rate, awake, warmup, seconds;
 };
 
 // False: a word is unknown, or a value out of range. `line` is used up.

@@ -12,8 +12,6 @@
 
 enum { FRAMES_AT_ONCE = 16 };
 
-static const double AWAKE_S = 1e-3;
-
 static uint8_t records[MAX_BODY_BYTES];
 
 double now_s(void) {
@@ -23,13 +21,14 @@ double now_s(void) {
 }
 
 double idle_s;
+double awake_s;
 
 int wait_events(int epoll, struct epoll_event *events, int most, int timeout_ms) {
     static double last_event_s, idle_since_s; // the latter 0: not idle
     if (idle_since_s == 0) idle_since_s = now_s();
     int n = epoll_wait(epoll, events, most, 0);
     double after_s = now_s();
-    if (n == 0 && after_s - last_event_s > AWAKE_S) {
+    if (n == 0 && after_s - last_event_s > awake_s) {
         n = epoll_wait(epoll, events, most, timeout_ms);
         after_s = now_s();
     }
@@ -84,8 +83,11 @@ struct frame *stream_push(struct stream *s) {
     struct frame *f = &s->queue[(s->first + s->count++) % QUEUE_FRAMES];
     f->head.length = 0;
     f->body = 0;
+    f->from = NULL;
     return f;
 }
+
+static uint8_t *body(const struct frame *f) { return f->from != NULL ? (uint8_t *)(uintptr_t)f->from : records; }
 
 // Points `parts` at the unsent bytes of the first frames; returns how many parts there are.
 static int gather(struct stream *s, struct iovec *parts) {
@@ -95,7 +97,7 @@ static int gather(struct stream *s, struct iovec *parts) {
         struct frame *f = &s->queue[(s->first + i) % QUEUE_FRAMES];
         if (sent < f->head.length) parts[n++] = (struct iovec){f->head.bytes + sent, f->head.length - sent};
         uint64_t of_body = sent > f->head.length ? sent - f->head.length : 0;
-        if (of_body < f->body) parts[n++] = (struct iovec){records, f->body - of_body};
+        if (of_body < f->body) parts[n++] = (struct iovec){body(f) + of_body, f->body - of_body};
     }
     return n;
 }

@@ -14,7 +14,8 @@ enum { IN_BYTES = 8192, QUEUE_FRAMES = 64, MAX_BODY_BYTES = 8 << 20 };
 
 struct frame {
     struct head head;
-    uint32_t body; // bytes of records behind the head
+    uint32_t body;       // bytes behind the head
+    const uint8_t *from; // where they are; NULL: records that nobody looks at
 };
 
 // What epoll reports on. The first member of everything that is registered there.
@@ -41,7 +42,8 @@ struct stream {
 struct epoll_event;
 
 double now_s(void);
-extern double idle_s; // how long wait_events has found nothing to do
+extern double idle_s;  // how long wait_events has found nothing to do
+extern double awake_s; // how long it asks again after an event before it sleeps
 
 // As epoll_wait, but it asks again and again for a while after the last event before it sleeps. Else a proxy would pay
 // for waking us with each of its writes, and a slow one, whose peers sleep more, would pay more often: on a network

@@ -15,14 +15,15 @@ import pytest
 from bench.build import build
 from bench.errors import BenchError
 from bench.generator import Generator
-from bench.rows import Load
+from bench.real.recording import Recorded
+from bench.rows import Client, Load
 from tests.harness.certificates import Authority, common_name
 from tests.harness.ports import LOOPBACK, free_port
 
 pytestmark = pytest.mark.integration
 
 ANSWER_BYTES = 64
-THROTTLE_FROM_END = 5
+THROTTLE_FROM_END, ERROR_FROM_END = 5, 35
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +34,13 @@ def generator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Generator]:
         yield running
 
 
-def produce_answer(correlation_id: int, *, throttle_time_ms: int = 0, size: int = ANSWER_BYTES) -> bytes:
+def produce_answer(
+    correlation_id: int, *, throttle_time_ms: int = 0, error_code: int = 0, size: int = ANSWER_BYTES
+) -> bytes:
     """As long as an answer to Produce, with what the generator looks at in its place."""
     frame = bytearray(struct.pack(">ii", size - 4, correlation_id).ljust(size, b"\0"))
     struct.pack_into(">i", frame, size - THROTTLE_FROM_END, throttle_time_ms)
+    struct.pack_into(">h", frame, size - ERROR_FROM_END, error_code)
     return bytes(frame)
 
 
@@ -50,14 +54,18 @@ def tls(tmp_path: Path) -> ssl.SSLContext:
 
 @contextmanager
 def answering(
-    answer: Callable[[int], bytes], tls: ssl.SSLContext | None = None, *, requests: int | None = None
+    answer: Callable[[int], bytes],
+    tls: ssl.SSLContext | None = None,
+    *,
+    requests: int | None = None,
+    seen: list[bytes] | None = None,
 ) -> Iterator[int]:
     """A server, one connection after the other, that answers with ``answer(correlation id)``; empty: it hangs up.
 
-    ``requests``: after how many it hangs up in any case.
+    ``requests``: after how many it hangs up in any case; ``seen``: where it notes them.
     """
     with socket.create_server((LOOPBACK, 0)) as server:
-        thread = threading.Thread(target=_serve, args=(server, answer, tls, requests))
+        thread = threading.Thread(target=_serve, args=(server, answer, tls, requests, seen if seen is not None else []))
         thread.start()
         try:
             yield server.getsockname()[1]
@@ -67,7 +75,11 @@ def answering(
 
 
 def _serve(
-    server: socket.socket, answer: Callable[[int], bytes], tls: ssl.SSLContext | None, requests: int | None
+    server: socket.socket,
+    answer: Callable[[int], bytes],
+    tls: ssl.SSLContext | None,
+    requests: int | None,
+    seen: list[bytes],
 ) -> None:
     while True:
         try:
@@ -75,17 +87,19 @@ def _serve(
         except OSError:
             return
         with suppress(OSError), connection:
-            _answer_all(tls.wrap_socket(connection, server_side=True) if tls else connection, answer, requests)
+            _answer_all(tls.wrap_socket(connection, server_side=True) if tls else connection, answer, requests, seen)
 
 
-def _answer_all(connection: socket.socket, answer: Callable[[int], bytes], requests: int | None) -> None:
+def _answer_all(
+    connection: socket.socket, answer: Callable[[int], bytes], requests: int | None, seen: list[bytes]
+) -> None:
     with connection, connection.makefile("rb") as received:
         while requests is None or requests > 0:
             head = received.read(12)
             if not head:
                 return
             size, _, _, correlation_id = struct.unpack(">ihhi", head)
-            received.read(size - 8)
+            seen.append(head + received.read(size - 8))
             answered = answer(correlation_id)
             if not answered:
                 return
@@ -93,8 +107,10 @@ def _answer_all(connection: socket.socket, answer: Callable[[int], bytes], reque
             requests = requests and requests - 1
 
 
-def run(generator: Generator, load: Load, port: int, *, warmup_s: float = 0) -> dict[str, Any]:
-    return generator.run(load, port, warmup_s=warmup_s, seconds=0.2, watch=[os.getpid()])
+def run(
+    generator: Generator, load: Load, port: int, *, warmup_s: float = 0, recorded: Recorded | None = None
+) -> dict[str, Any]:
+    return generator.run(load, port, warmup_s=warmup_s, seconds=0.2, watch=[os.getpid()], recorded=recorded)
 
 
 def test_right_answers_are_counted(generator: Generator) -> None:
@@ -171,3 +187,52 @@ def test_held_connections_end_with_the_next_run(generator: Generator) -> None:
     generator.hold(Load(50), generator.port)
     generator.release()
     assert run(generator, Load(1), generator.port)["requests"] > 0
+
+
+def frame_of(key: int, correlation_id: int, body: bytes) -> bytes:
+    return struct.pack(">ihhi", 8 + len(body), key, 9, correlation_id) + body
+
+
+def recorded(path: Path, *frames: bytes) -> Recorded:
+    path.write_bytes(b"".join(frames))
+    return Recorded(path, ANSWER_BYTES)
+
+
+def test_recorded_requests_are_sent_as_they_are(generator: Generator, tmp_path: Path) -> None:
+    greeting, produce = frame_of(18, 900, b"hello"), frame_of(0, 901, b"records" * 100)
+    seen: list[bytes] = []
+
+    def answer(correlation_id: int) -> bytes:
+        return produce_answer(correlation_id, size=ANSWER_BYTES if correlation_id else 4000)
+
+    with answering(answer, seen=seen) as port:
+        said = run(
+            generator, Load(1, 4, client=Client.REPLAY), port, recorded=recorded(tmp_path / "f", greeting, produce)
+        )
+    assert said["requests"] > 0
+    assert said["request_bytes"] == len(produce)
+    assert seen == [frame_of(18, 0, b"hello"), *(frame_of(0, at, b"records" * 100) for at in range(1, len(seen)))]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (lambda correlation_id: produce_answer(correlation_id, error_code=6), "refused"),
+        (lambda correlation_id: produce_answer(correlation_id, size=ANSWER_BYTES - 10), "size"),
+        (lambda _: produce_answer(7), "correlation"),
+    ],
+)
+def test_a_wrong_answer_to_what_was_recorded_is_an_error(
+    generator: Generator, tmp_path: Path, answer: Callable[[int], bytes], error: str
+) -> None:
+    frames = recorded(tmp_path / "f", frame_of(0, 0, b"records"))
+    with answering(answer) as port, pytest.raises(BenchError, match=f"no figures: 1 x {error}"):
+        run(generator, Load(1, client=Client.REPLAY), port, recorded=frames)
+
+
+@pytest.mark.parametrize("frames", [[], [b"\0\0\0\2ab"], [frame_of(0, 0, b"records")[:-1]]])
+def test_a_file_that_is_not_whole_requests_is_an_error(
+    generator: Generator, tmp_path: Path, frames: list[bytes]
+) -> None:
+    with pytest.raises(BenchError, match="is no file of whole requests"):
+        run(generator, Load(1), free_port(), recorded=recorded(tmp_path / "f", *frames))

@@ -7,7 +7,7 @@ import pytest
 from bench.measure import Sample
 from bench.programs import DIRECT, HAPROXY, SLUICE
 from bench.report import Spread, lines_of, load_lines, ratios, short, values_of, verdict
-from bench.rows import Aim, Load, Measure, Row
+from bench.rows import Aim, Client, Load, Measure, Row
 
 CPU = "cpu_us_per_request"
 ROW = Row("small", "small requests", Measure.CPU_PER_REQUEST, Load(64), aim=Aim(1.5))
@@ -92,6 +92,13 @@ def test_without_a_direct_way_a_load_that_never_paused_is_named(proxy: float, lo
     (line,) = load_lines(replace(ROW, load=Load(64, tls=True)), {SLUICE: [sample]})
     assert ("LIMIT" in line) is limited
     assert "directly" not in line
+
+
+@pytest.mark.parametrize(("client", "unit"), [(Client.REPLAY, "100 requests/s"), (Client.JAVA, "80 MB/s")])
+def test_on_a_real_broker_the_load_is_always_the_limit(client: Client, unit: str) -> None:
+    sample = {"requests_per_s": 100.0, "mb_per_s": 80.0, "proxy_busy": 0.2, "load_busy": 1.0}
+    lines = load_lines(replace(ROW, load=Load(32, client=client)), {DIRECT: [sample], SLUICE: [sample]})
+    assert all(unit in line and "LIMIT" not in line for line in lines)
 
 
 def test_a_row_without_load_has_no_load_lines() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from bench.errors import BenchError
 from bench.measure import FIGURES
-from bench.rows import ROWS, Load, Measure, choose
+from bench.rows import ROWS, Client, Load, Measure, choose
 from bench.targets import Cores
 
 
@@ -55,6 +55,19 @@ def test_rows_over_tls_stand_beside_the_same_row_without() -> None:
     assert found >= {"tls-small-64", "tls-produce-1m", "memory-idle-tls"}
     for name in found:
         assert replace(beside[name], tls=False) == plain[names[name]]
+
+
+def test_the_rows_on_a_real_broker_have_aims_and_come_last() -> None:
+    real = [row for row in ROWS if row.load.is_real]
+    assert {row.name: row.aim and row.aim.limit for row in real} == {
+        "real-small-32": 1.08,
+        "real-pipelined": 1.1,
+        "real-produce-16k": 1.05,
+        "real-produce-64k": 0.95,
+        "real-consume": 0.85,
+    }
+    assert choose(["real-*"]) == real == list(ROWS[-len(real) :])
+    assert {row.load.client for row in real} == {Client.REPLAY, Client.JAVA}
 
 
 @pytest.mark.parametrize("available", [[0, 1], [2, 3, 7]])

@@ -103,6 +103,8 @@ class ConnectionWatch:
                 _reset(writer)
         finally:
             writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()  # with bytes that nobody takes it stays open, for `_close` to see
 
     async def _relay_admitted(
         self, broker: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

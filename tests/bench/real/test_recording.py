@@ -1,0 +1,81 @@
+"""What is kept of a client's conversations, and which of it is replayed."""
+
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.errors import BenchError
+from bench.real.recording import Conversation, Recorded, Recorder
+from tests.harness.ports import LOOPBACK, free_port
+from tests.harness.wire import Address, Connection, frame
+
+API_VERSIONS, PRODUCE, METADATA = (frame(key, 9, 0, "bench", b"body") for key in (18, 0, 3))
+
+
+def answer(error_code: int = 0) -> bytes:
+    """As long as one to Produce v13, with the error code in its place."""
+    content = bytearray(62)
+    struct.pack_into(">h", content, 62 - 35, error_code)
+    return struct.pack(">i", len(content)) + bytes(content)
+
+
+@pytest.fixture
+def broker_port() -> Iterator[int]:
+    """A broker that sends every frame back."""
+
+    def echo(server: socket.socket) -> None:
+        for _ in range(2):
+            accepted, _ = server.accept()
+            with accepted:
+                while data := accepted.recv(1 << 16):
+                    accepted.sendall(data)
+
+    with socket.create_server((LOOPBACK, 0)) as server:
+        thread = threading.Thread(target=echo, args=(server,), daemon=True)
+        thread.start()
+        yield server.getsockname()[1]
+        thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_each_connection_is_kept_as_it_was(broker_port: int) -> None:
+    port = free_port()
+    with Recorder(port, broker_port) as recorder:
+        for sent in ([API_VERSIONS, METADATA], [API_VERSIONS, PRODUCE]):
+            with Connection(Address(LOOPBACK, port)) as client:
+                assert [client.exchange(request) for request in sent] == sent
+    assert recorder.conversations == [
+        Conversation([API_VERSIONS, METADATA], [API_VERSIONS, METADATA]),
+        Conversation([API_VERSIONS, PRODUCE], [API_VERSIONS, PRODUCE]),
+    ]
+
+
+def test_what_leads_to_the_first_produce_is_replayed(tmp_path: Path) -> None:
+    heard = [
+        Conversation([API_VERSIONS, METADATA], [b"", b""]),
+        Conversation([API_VERSIONS, PRODUCE, PRODUCE], [b"", answer(), answer()]),
+    ]
+    recorded = Recorded.of(heard, tmp_path / "frames")
+    assert recorded.file.read_bytes() == API_VERSIONS + PRODUCE
+    assert recorded.answer_bytes == 66
+    assert f"frames={recorded.file} answer=66" in recorded.words()
+
+
+@pytest.mark.parametrize(
+    ("heard", "error"),
+    [
+        ([], "on 0 recorded connections, no Produce"),
+        ([Conversation([API_VERSIONS], [b""])], "on 1 recorded connections, no Produce"),
+        ([Conversation([PRODUCE], [])], "no Produce and its answer"),
+        ([Conversation([PRODUCE], [answer(3)])], "with error code 3"),
+        ([Conversation([frame(0, 7, 0, "bench", b"")], [answer()])], "Produce v7 as its request 1"),
+        ([Conversation([*[METADATA] * 16, PRODUCE], [answer()] * 17)], "as its request 17"),
+    ],
+)
+def test_what_cannot_be_replayed_is_an_error(tmp_path: Path, heard: list[Conversation], error: str) -> None:
+    with pytest.raises(BenchError, match=error):
+        Recorded.of(heard, tmp_path / "frames")
