@@ -97,6 +97,18 @@ class TestProduceThrottle:
         assert play.broker.take() == list_offsets(2)
         assert not play.client.paused
 
+    def test_one_that_is_answered_before_its_end_is_throttled_all_the_same(self) -> None:
+        """No broker of Kafka does that; one that does harms nobody."""
+        play = produce_quota()
+        whole = produce(1, 12 * KIB)
+        play.from_client(whole[:50])
+        assert play.from_broker(produce_answer(1)) == produce_answer(1)
+        assert play.from_client(whole[50:] + list_offsets(2)) == whole[50:]
+        assert play.client.paused
+        play.loop.advance(3000)
+        assert play.broker.take() == list_offsets(2)
+        assert not play.rejected
+
     def test_acks_0_gets_no_answer_and_is_muted_all_the_same(self) -> None:
         play = produce_quota()
         play.from_client(produce(1, 12 * KIB, acks=0))
