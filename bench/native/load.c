@@ -11,8 +11,7 @@
 #include <unistd.h>
 
 #include "messages.h"
-#include "options.h"
-#include "replay.h"
+#include "requests.h"
 
 enum { DRAIN_S = 5, ANSWER_HEAD_BYTES = 8, FETCH_ANSWER_PEEK_BYTES = 13, TURN_MS = 20, SOURCES = 200 };
 
@@ -32,9 +31,6 @@ static struct options options;
 static struct errors errors;
 static struct client *clients;
 static int client_count;
-static struct frame requests[MAX_RECORDED]; // what is sent, but for correlation id and client-id: each once, in order,
-static uint32_t request_count;              // and then the last again and again
-static uint32_t answer_bytes;               // of every right answer to the last, size field included
 static int epoll;
 
 static bool measuring, sending;
@@ -42,38 +38,7 @@ static uint64_t answers;
 static double *latencies_s;
 static size_t latency_count, latency_room;
 
-// ---------------------------------------------------------------------------------------------------------- messages
-
-static void prepare_messages(void) {
-    struct head answer = {.length = 0};
-    uint32_t records = options.bytes;
-    struct frame *request = requests;
-    *request = (struct frame){.body = 0};
-    request_count = 1;
-    if (options.fetch) {
-        put_fetch_request(&request->head, records);
-        put_fetch_answer(&answer, 0, records);
-        answer_bytes = answer.length + records + TAIL_BYTES;
-        return;
-    }
-    struct head trial = {.length = 0};
-    put_produce_request(&trial, records > 100 ? records - 100 : 0); // for the size of the length
-    records = records > trial.length + TAIL_BYTES ? records - trial.length - TAIL_BYTES : 0;
-    put_produce_request(&request->head, records);
-    request->body = records + TAIL_BYTES;
-    put_produce_answer(&answer, 0);
-    answer_bytes = answer.length;
-}
-
-static bool prepare(void) {
-    if (options.frames == NULL) {
-        prepare_messages();
-        return true;
-    }
-    answer_bytes = options.answer;
-    request_count = replay_load(options.frames, requests);
-    return request_count > 0;
-}
+// ---------------------------------------------------------------------------------------------------------- requests
 
 // Whether the connection has come to the request that is sent again and again.
 static bool is_open(const struct client *c) { return c->answered + 1 >= request_count; }
@@ -388,7 +353,7 @@ void load_run(int with_epoll, char *line) {
         puts("{\"error\": \"an option is missing, unknown or out of range (the head of load.h lists them)\"}");
     } else if (options.port) {
         awake_s = options.awake;
-        if (!prepare())
+        if (!prepare_requests(&options))
             printf("{\"error\": \"%s is no file of whole requests\"}\n", options.frames);
         else if (!open_all())
             close_all();

@@ -4,7 +4,7 @@
 //     port=N            where to connect, on 127.0.0.1; without it, nothing is done but to end a hold
 //     api=produce|fetch what to send (produce)
 //     bytes=N           the size of a produce request, or of the records of a fetch answer (512)
-//     frames=PATH       recorded requests to send, as replay.h says, in the place of `api` and `bytes`; the last of them
+//     frames=PATH       recorded requests to send, as requests.h says, in the place of `api` and `bytes`; the last of them
 //                       a Produce >= 9 of one partition
 //     answer=N          with frames: the size of an answer to the last
 //     connections=N     (1)

@@ -19,7 +19,7 @@ FIRST_FLEXIBLE: Final = 9
 """The first version whose answer, for one partition, ends in fields of constant size."""
 ERROR_FROM_END: Final = 35
 MOST_REQUESTS: Final = 16
-"""As many as native/replay.h has room for."""
+"""As many as native/requests.h has room for."""
 TIMEOUT_S: Final = 30.0
 
 

@@ -1,6 +1,7 @@
 """The rows on a real broker, very short: every target has its figures. What they are is nothing to assert."""
 
 import os
+import struct
 from collections.abc import Iterator
 
 import psutil
@@ -16,7 +17,17 @@ from bench.targets import Cores, Fleet
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
+API_VERSIONS = 18
 REAL = [row.name for row in ROWS if row.load.is_real]
+
+
+def split_frames(data: bytes) -> list[bytes]:
+    found = []
+    while data:
+        length = 4 + int(struct.unpack_from(">i", data)[0])
+        found.append(data[:length])
+        data = data[length:]
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +51,12 @@ def test_every_target_has_figures(run: Run, name: str) -> None:
     assert set(samples) == {DIRECT, *PROXIES}
     (figure,) = FIGURES[row.measure]
     assert all(samples[target][0][figure] > 0 for target in PROXIES)
+
+
+def test_what_is_replayed_is_as_large_as_the_row_says(fleet: Fleet) -> None:
+    greeting, produce = split_frames(fleet.stage.recorded().file.read_bytes())
+    assert struct.unpack_from(">h", greeting, 4) == (API_VERSIONS,)
+    assert len(produce) == 512
 
 
 def test_a_broker_that_has_ended_is_named_with_its_log(run: Run, fleet: Fleet) -> None:
