@@ -28,6 +28,8 @@ MOST = 1.1
 LEAST = 0.85
 """Of a quota that is to be used."""
 STARTING_S = 4.0
+AT_ONCE_S = 10
+"""Of its quota a client may use so many seconds' worth at once: ten of eleven samples."""
 LIMIT_OF_TRANSACTIONS = 50_000
 LIMIT_OF_ONE_MESSAGE = 10_000
 LIMIT_OF_OLD = 40_000
@@ -79,7 +81,7 @@ class Rate:
 
     used: float
     earned: float
-    """Less what it had not used of the first window: who begins slowly may send it later."""
+    """From its beginning on, less the ten seconds' worth that may be used at once: it may do so at any time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +98,10 @@ class Case:
         series = run.series
         start_s = series.start_s()
         begin_s = start_s + WINDOW_S - LEAD_S
-        rate = series.rate(begin_s, begin_s + windows * WINDOW_S) / self.limit
-        short_s = max(WINDOW_S - series.bytes_at(begin_s) / self.limit, 0.0)
-        return Rate(rate, rate - short_s / (windows * WINDOW_S))
+        end_s = begin_s + windows * WINDOW_S
+        rate = series.rate(begin_s, end_s) / self.limit
+        earned = (series.bytes_at(end_s) / self.limit - AT_ONCE_S) / (end_s - start_s)
+        return Rate(rate, earned)
 
     def marks(self, windows: int) -> tuple[float, float]:
         """What `rate` may be, at the least and at the most: one request more falls into the span, or does not."""
