@@ -309,8 +309,8 @@ class Session:
         self.answered(now_ms)
 
     def answer_locally(self, answer: bytes) -> None:
-        """Send the answer of the proxy's own that was still to come, and go on behind it."""
-        if self.closed:
+        """Send the answer of the proxy's own that was still to come, and go on behind it; a second one is nobody's."""
+        if self.closed or not self.requests.reasons & LOCAL:
             return
         self.gates.write_local(answer)
         now_ms = self.rules.clock()

@@ -111,6 +111,13 @@ class TestSlow:
         assert play.broker.take() == list_offsets(2) + list_offsets(3)
         assert not play.client.paused
 
+    def test_a_second_answer_to_it_is_dropped(self) -> None:
+        play = play_with(answerer := Slow())
+        play.from_client(asked(1))
+        finish(answerer)
+        finish(answerer)
+        assert play.client.take() == own(1)
+
     def test_a_client_that_has_gone_is_not_answered(self) -> None:
         play = play_with(answerer := Slow())
         play.from_client(asked(1))
