@@ -6,7 +6,7 @@ IndexError or struct.error, and a count or a length that leads there is found ou
 allocated for what the wire claims.
 """
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from struct import Struct
 from typing import Final, NamedTuple
@@ -54,20 +54,21 @@ _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 
 
-def compile_walk(response_layout: str, endpoint_path: str | None) -> Walk:
-    """Make the function for a response; ``endpoint_path`` as in ApiSpec."""
-    walk: Walk = _compiled(walk_source(response_layout, endpoint_path))  # type: ignore[assignment]  # what it defines
+def compile_walk(response_layout: str, endpoint_path: str | None, reads: Mapping[str, object] | None = None) -> Walk:
+    """Make the function for a response; ``endpoint_path`` as in ApiSpec. ``reads`` are other functions to read with."""
+    source = walk_source(response_layout, endpoint_path)
+    walk: Walk = _compiled(source, reads or {})  # type: ignore[assignment]  # what the source defines
     return walk
 
 
 def compile_sliced_walk(response_layout: str, endpoint_path: str | None) -> SlicedWalk:
     """Make the function for a response that may be long."""
     source = walk_source(response_layout, endpoint_path, sliced=True)
-    walk: SlicedWalk = _compiled(source)  # type: ignore[assignment]  # what the source defines
+    walk: SlicedWalk = _compiled(source, {})  # type: ignore[assignment]  # what the source defines
     return walk
 
 
-def _compiled(source: str) -> object:
+def _compiled(source: str, reads: Mapping[str, object]) -> object:
     namespace: dict[str, object] = {
         "Endpoint": Endpoint,
         "Tag": Tag,
@@ -75,9 +76,10 @@ def _compiled(source: str) -> object:
         "int32": _INT32.unpack_from,
         "null": _null,
         "varint": decode_varint,
-        "skip_long": _skip_long,
+        "skip_long": skip_long,
         "skip_tags": skip_tags,
         "wrong_tag_size": _wrong_tag_size,
+        **reads,
     }
     exec(source, namespace)  # noqa: S102  source of our own making, from our own table
     return namespace["walk"]
@@ -91,7 +93,7 @@ def walk_source(response_layout: str, endpoint_path: str | None, *, sliced: bool
     return "\n".join(source.lines) + "\n"
 
 
-def _skip_long(data: bytes, offset: int, nullable: bool) -> int:
+def skip_long(data: bytes, offset: int, nullable: bool) -> int:
     """Return the offset after a compact string, bytes or records whose length takes more than one byte, or is 0."""
     length, offset = decode_varint(data, offset)
     if length == 0:

@@ -8,6 +8,8 @@ Sans-I/O: bytes and time come in, bytes go out through a ``Wire``.
 from collections.abc import Callable
 from typing import Final
 
+from librt.strings import read_i32_be
+
 from protocol.compile import SLICE_BYTES
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import RESPONSE_HEAD, FrameSplitter
@@ -39,7 +41,6 @@ from proxy.session.wires import Wire
 HELD: Final = -1
 """For where the bytes to forward begin: the answer has been kept."""
 _FIXED_OFFSET_BYTES: Final = 64  # size, correlation id, header tags and a throttle_time_ms at a fixed offset
-_unpack: Final = RESPONSE_HEAD.unpack_from
 _HEAD_BYTES: Final = RESPONSE_HEAD.size
 _LEAST_BYTES: Final = _HEAD_BYTES - 4
 
@@ -115,10 +116,16 @@ class AnswerSide:
         in_flight = self._in_flight
         position = 0
         while end - position >= _HEAD_BYTES and in_flight:
-            size: int
-            size, correlation_id = _unpack(data, position)
-            due, actions, _, _, _, account, came_ms = in_flight[0]
-            if actions or due != correlation_id or not _LEAST_BYTES <= size <= limit:
+            size: int = read_i32_be(data, position)
+            due, actions, api, _, _, account, came_ms = in_flight[0]
+            if due != read_i32_be(data, position + 4) or not _LEAST_BYTES <= size <= limit:
+                break
+            if actions and (
+                actions != REWRITE
+                or api.plain is None
+                or position + 4 + size > end
+                or not api.plain.recognises(data, position, size)
+            ):
                 break
             in_flight.pop(0)
             meter = account.meter
@@ -211,7 +218,7 @@ class AnswerSide:
             return self._rewrite(entry, chunk, start, position, size)
         end = position + 4 + size
         frame = chunk[position:end]
-        changed = self._changes.of_whole(frame, actions, api.spec, throttle_ms, now_ms)
+        changed = self._changes.of_whole(frame, actions, api, throttle_ms, now_ms)
         if changed is frame:
             return start
         self._write(chunk, start, position)

@@ -12,7 +12,7 @@ from protocol.overlay import ADDRESSES_FIRST, RECORDS
 from protocol.rewriting import Rewriting
 from protocol.table import ApiSpec
 from proxy.session.pair import Pair
-from proxy.session.serving import AUTHENTICATED, NEGOTIATE, REWRITE, TELL
+from proxy.session.serving import AUTHENTICATED, NEGOTIATE, REWRITE, TELL, Served
 
 Advertise = Callable[[Sequence[Endpoint]], Mapping[int, tuple[bytes, int]]]
 """Broker addresses of an answer → node id → the (host, port) that a client is told, listening already."""
@@ -51,8 +51,9 @@ class Changes:
             raise too_long(spec, size, limit)
         return 4 + size
 
-    def of_whole(self, frame: bytes, actions: int, spec: ApiSpec, throttle_ms: int, now_ms: int) -> bytes:
+    def of_whole(self, frame: bytes, actions: int, api: Served, throttle_ms: int, now_ms: int) -> bytes:
         """Read a gathered frame, and return what the client gets: ``frame`` itself where nothing has to change."""
+        spec = api.spec
         if actions & NEGOTIATE:
             return intersect(frame, spec, self._pair.rules.advertised)
         if actions & AUTHENTICATED:
@@ -63,6 +64,8 @@ class Changes:
         if actions & TELL and located.throttle_offset >= 0:
             # Never less than the broker's own: it does not read this connection for that long.
             told_ms = max(throttle_ms, INT.unpack_from(frame, located.throttle_offset)[0])
+        if not located.endpoints and api.plain is not None:
+            api.plain.learn(frame)
         if told_ms is None and not located.endpoints:
             return frame
         return splice(frame, located, told_ms, self._advertise(located.endpoints))

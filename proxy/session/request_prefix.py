@@ -7,7 +7,8 @@ from protocol.table import ApiSpec
 from proxy.session.sender import AFTER_CORRELATION_ID, MAX_KEPT_BYTES, UNREAD
 from proxy.session.serving import FETCH, PRODUCE, Served
 
-NONE: Final = -1
+NONE: Final = 1 << 32
+"""What no api key and version is, whatever bytes a client sends."""
 
 _ACKS_BYTES, _LIMITS_BYTES = 2, 8
 
@@ -44,8 +45,8 @@ class RequestPrefix:
         field = position + self.width
         if (
             self.number == api.spec.number
-            and chunk.startswith(self.beginning, position + AFTER_CORRELATION_ID)
             and field + self.needed <= min(end, len(chunk))
+            and chunk[position + AFTER_CORRELATION_ID : field] == self.beginning
         ):
             return field
         return self._read(api, chunk, position, end, body)

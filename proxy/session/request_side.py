@@ -9,11 +9,12 @@ What single requests need is the business of ``gates``.
 from collections.abc import Callable
 from typing import Final
 
+from librt.strings import read_i16_be, read_i32_be
+
 from protocol.frames import REQUEST_HEAD, FrameSplitter
 from protocol.headers import MORE
 from proxy.session.body import Body
 from proxy.session.gates.fetch import answerable
-from proxy.session.gates.produce import ACKS_0
 from proxy.session.gates.requests import ANSWERED, HELD, RequestGates
 from proxy.session.in_flight import InFlight
 from proxy.session.pair import Pair
@@ -41,7 +42,6 @@ MAX_IN_FLIGHT: Final = 1024
 _MAX_AT_ONCE = 256
 """Requests that are read one by one before others have their turn: a millisecond. A chunk has room for 18,000."""
 
-_unpack: Final = REQUEST_HEAD.unpack_from
 _HEAD_BYTES: Final = REQUEST_HEAD.size
 _LEAST_BYTES: Final = _HEAD_BYTES - 4
 
@@ -140,17 +140,17 @@ class RequestSide:
         client_id_bytes = gates.sender.client_id_bytes
         position = 0
         while end - position >= _HEAD_BYTES and len(in_flight) < MAX_IN_FLIGHT:
-            size: int
-            size, key_version, correlation_id, _ = _unpack(data, position)
+            size: int = read_i32_be(data, position)
             if not _LEAST_BYTES <= size <= limit:
                 break
+            key_version, correlation_id = read_i32_be(data, position + 4), read_i32_be(data, position + 8)
             if key_version == number:
                 field = position + prefix.width
                 if (
                     field + 2 > end
                     or produces.bound.shut
                     or prefix.width > size
-                    or not data.startswith(prefix.beginning, position + AFTER_CORRELATION_ID)
+                    or data[position + AFTER_CORRELATION_ID : field] != prefix.beginning
                 ):
                     break
                 api = prefix.api
@@ -158,10 +158,10 @@ class RequestSide:
                 meter.produce_requests += 1
                 meter.produce_bytes += size
                 throttle_ms = produces.bound.charge(size, now_ms)
-                if throttle_ms or data.startswith(ACKS_0, field):
+                acks_0 = read_i16_be(data, field) == 0
+                if throttle_ms or acks_0:
                     missing = position + 4 + size - end
                     self.splitter.remaining = max(missing, 0)  # a mute waits for the frame's end
-                    acks_0 = data.startswith(ACKS_0, field)
                     produces.charged(api, correlation_id, throttle_ms, acks_0, missing, now_ms)
                     self._body = produces.take_body(missing)
                     self._stop_for(produces.after())
@@ -174,7 +174,8 @@ class RequestSide:
                 if (
                     usual is None
                     or usual.on_request
-                    or not data.startswith(client_id_bytes, position + AFTER_CORRELATION_ID)
+                    or data[position + AFTER_CORRELATION_ID : position + AFTER_CORRELATION_ID + len(client_id_bytes)]
+                    != client_id_bytes
                 ):
                     break
                 usual.requests += 1
@@ -294,7 +295,7 @@ class RequestSide:
     def answer_empty(self, throttle_ms: int) -> bytes:
         """Take the Fetch that waits out of what is held, and return its answer without data."""
         held = self.splitter.release()
-        size, key_version, _, _ = _unpack(held)
+        size, key_version = read_i32_be(held, 0), read_i32_be(held, 4)
         frame = held[: 4 + size]
         if len(held) > len(frame):
             self.splitter.keep(held[len(frame) :])

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from protocol.overlay import FIND_COORDINATOR
+from protocol.plain import Plain
 from protocol.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from protocol.table import SPECS, ApiSpec
 
@@ -52,7 +53,7 @@ _COORDINATION_KEYS: Final = frozenset((11, 12, 13, 14, 24, 25, 26, 28, 68, 76, 8
 class Served:
     """One API version as a worker serves it, with the count of requests seen."""
 
-    __slots__ = ("delayed", "on_answer", "on_request", "requests", "spec")
+    __slots__ = ("delayed", "on_answer", "on_request", "plain", "requests", "spec")
 
     def __init__(self, spec: ApiSpec, *, on_request: int, on_answer: int, delayed: bool) -> None:
         self.spec = spec
@@ -61,6 +62,8 @@ class Served:
         self.delayed = delayed
         """A throttled answer is held back for the throttle time (KIP-13) instead of sent at once (KIP-219)."""
         self.requests = 0
+        self.plain = Plain(spec) if on_request == PRODUCE and on_answer == REWRITE else None
+        """Of answers that hardly ever name a broker: those that are known not to."""
 
 
 def serve(
