@@ -20,6 +20,7 @@ from config.forms import (
     FilePath,
     Flag,
     Given,
+    Host,
     Milliseconds,
     NumbersByIp,
     Seconds,
@@ -45,6 +46,7 @@ __all__ = [
     "Listener",
     "ListenerSasl",
     "Log",
+    "Mode",
     "ProxyProtocol",
     "Quotas",
     "Route",
@@ -55,6 +57,8 @@ __all__ = [
     "Window",
 ]
 
+
+Mode = Literal["enforce", "shadow", "off"]
 
 MOST_SAMPLES = 1000
 MOST_SAMPLE_MS = 3_600_000
@@ -105,8 +109,10 @@ class Quotas(Section):
     """Where quotas come from and how they are enforced."""
 
     store: FileStore = Field(description="Where quotas are kept.")
-    mode: Literal["enforce", "shadow", "off"] = Field(
-        "enforce", description="`shadow` measures and reports what would be throttled, and delays nothing."
+    mode: Mode = Field(
+        "enforce",
+        description="`shadow` measures and reports what would be throttled, and delays nothing. It may change while "
+        "the proxy runs ([operations.md](operations.md#the-mode)).",
     )
     response: Literal["mute", "delay", "auto"] = Field(
         "mute",
@@ -238,7 +244,17 @@ class Admin(Section):
 
     bind: BindAddress = Field(
         Address("127.0.0.1", 9404),
-        description="Where it listens. It has no authentication, so keep it off the network.",
+        description="Where it listens. It has no authentication but for changes, so keep it off the network.",
+    )
+    token_file: FilePath | None = Field(
+        None,
+        description="A file with the token that a change of the mode has to show (`POST /mode`). It is read at each "
+        "call. Default: nobody may change anything here.",
+    )
+    hosts: tuple[Host, ...] = Field(
+        (),
+        description="Names by which changes may be asked for, in the header Host, beside IP addresses, `localhost` and "
+        "the machine's own name.",
     )
     max_entities: CountOrZero = Field(
         2000,

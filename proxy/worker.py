@@ -15,7 +15,7 @@ from typing import Final
 import structlog
 
 from config.settings import Listener as ListenerSettings
-from config.settings import Settings
+from config.settings import Mode, Settings
 from protocol.api_versions import advertised_limits
 from protocol.produce_topics import MOST_VERSION
 from proxy.edge.connection_places import Places
@@ -131,6 +131,12 @@ class Worker:
         change = self._engine.apply(policy, now_ms())
         self._throttling.reconsider(now_ms())
         return change
+
+    async def set_mode(self, mode: Mode) -> None:
+        """Hold clients to quotas from now on, or let all go that are held."""
+        now = now_ms()
+        self._engine.rejudge(now)  # before anybody goes: the hot path goes by its generation
+        self._throttling.set_mode(mode, now)
 
     async def reload_certificates(self) -> None:
         """Load the certificates of all listeners again."""

@@ -203,6 +203,13 @@ class Bound(Rate):
         if self._limit is not None and (throttle_ms := self.check(now_ms)):
             self.owe(throttle_ms, now_ms)
 
+    def forgive(self, now_ms: int) -> None:
+        """Owe what the window holds and no more: what went beyond it while nobody was held is nobody's debt."""
+        self._drain(now_ms)
+        if self._limit is not None:
+            self._level = min(self._level, self._limit * (self._window.keep_ms / 1000))
+        self.rejudge(now_ms)
+
     def _drain(self, now_ms: int) -> None:
         """Count what was recorded since the last time, and take off what the limit has made good."""
         if self._limit is None:

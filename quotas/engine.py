@@ -120,6 +120,10 @@ class Counters:
             if self._limit(bound):
                 bound.rejudge(now_ms)
 
+    def rejudge(self, now_ms: int) -> None:
+        for bound in self._bounds.values():
+            bound.forgive(now_ms)
+
     def usage(self, now_ms: int) -> Iterator[CounterState]:
         for bound in self._bounds.values():
             usage = bound.usage(now_ms)
@@ -270,6 +274,14 @@ class Engine:
             # Another level may win now; and a bound that a session holds, but that was dropped, has not followed.
             self.generation += 1
         return change
+
+    def rejudge(self, now_ms: int) -> None:
+        """Take the limits in force for what is in the windows alone, and have every session look anew: whether quotas
+        are enforced has changed, and what nobody was held for is owed no longer than a broker would remember it.
+        """
+        for counters in self._counters.values():
+            counters.rejudge(now_ms)
+        self.generation += 1
 
     def usage(self, now_ms: int) -> list[CounterState]:
         """Return what every counter with a limit stands at. Plain data, and a look only: no sample moves."""

@@ -145,6 +145,8 @@ def _kinds_of(unit: Unit) -> frozenset[QuotaKind]:
 def _quotas(snapshot: Snapshot) -> Iterator[Metric]:
     modes = (((mode,), mode == snapshot.mode) for mode in _MODES)
     yield _gauge("sluice_quota_mode", "1 for the mode that quotas are in, 0 for the others.", ("mode",), modes)
+    changes = [((), snapshot.mode_changes)]
+    yield _counter("sluice_quota_mode_changes", "How often the mode was changed since the start.", (), changes)
     yield _number("sluice_quotas_configured", "Quotas of the last good load.", snapshot.quotas_configured)
     loaded_at_s = [((), snapshot.quotas_loaded_at_s)] if snapshot.quotas_loaded_at_s else []
     yield _gauge("sluice_quota_loaded_timestamp_seconds", "Unix time of the last good load.", (), loaded_at_s)

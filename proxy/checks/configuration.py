@@ -8,7 +8,7 @@ import structlog
 from config.document import Document
 from config.nodes import Mapping, Node, Sequence
 from config.problems import NO_VARIABLES, InvalidValue, Problem, Steps, holds_a_variable
-from config.settings import BrokerSasl, Kerberos, Listener, Route, Settings
+from config.settings import Admin, BrokerSasl, Kerberos, Listener, Route, Settings
 from proxy.brokers.login import LoginError, read_password
 from proxy.checks.findings import Finding, Findings, Severity
 from proxy.identity.kerberos import keytab
@@ -16,6 +16,9 @@ from proxy.identity.kerberos.gssapi import acceptor
 from proxy.identity.kerberos.name import parse_rules
 
 _WITH_PATTERNS: Final = frozenset(("principal_mapping_rules", "principal_to_local_rules"))
+
+_SHORTEST_TOKEN: Final = 16
+_WRITE_ONE: Final = "write one into it: openssl rand -hex 32"
 
 log = structlog.get_logger("sluice")
 
@@ -29,6 +32,7 @@ def look(settings: Settings, document: Document, now_s: float) -> list[Finding]:
     _look_at_route(found, ("cluster",), settings.cluster)
     for index, listener in enumerate(settings.listeners):
         _look_at_listener(found, ("listeners", index), listener, settings.cluster)
+    _look_at_token(found, settings.admin)
     _look_for_same_addresses(found, settings.listeners)
     _look_for_variables(found, (), document.root)
     return found.in_order()
@@ -45,6 +49,22 @@ def log_findings(findings: list[Finding]) -> None:
         (log.warning if finding.severity is Severity.WARNING else log.error)(
             "configuration", problem=str(finding.problem)
         )
+
+
+def _look_at_token(found: Findings, admin: Admin) -> None:
+    if admin.token_file is None:
+        return
+    at = ("admin", "token_file")
+    with found.at(*at):
+        try:
+            token = admin.token_file.read_bytes().strip()
+        except OSError as error:
+            raise InvalidValue(f"{admin.token_file}: {(error.strerror or str(error)).lower()}") from None
+        if not token:
+            raise InvalidValue(f"{admin.token_file} is empty", _WRITE_ONE)
+        if len(token) < _SHORTEST_TOKEN:
+            found.add(Severity.WARNING, at, f"the token has {len(token)} bytes, and can be guessed", _WRITE_ONE)
+        found.secret(at, admin.token_file)
 
 
 def _look_at_listener(found: Findings, at: Steps, listener: Listener, cluster: Route) -> None:

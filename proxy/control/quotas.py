@@ -35,7 +35,10 @@ class QuotasInForce:
         self._store = store
         self._apply = apply
         self._enabled = enabled
+        self._loaded = Policy()
+        """What the store held last, in force or not."""
         self.policy = Policy()
+        """In force."""
         self.loaded_at_s = 0.0
         """Wall time of the last good load; 0.0 before the first."""
         self.loads: Counter[str] = Counter()
@@ -53,6 +56,13 @@ class QuotasInForce:
     async def reload(self) -> None:
         """Load the quotas again."""
         await self.load()
+
+    async def enable(self, enabled: bool) -> None:
+        """Put what was loaded last in force from now on, or nothing."""
+        async with self._in_use:
+            self._enabled = enabled
+            self.policy = self._loaded if enabled else Policy()
+            await self._apply(self.policy)
 
     def watch(self) -> None:
         """Load the quotas again whenever the store has changed."""
@@ -82,7 +92,7 @@ class QuotasInForce:
         except UnreadableError as error:
             self._refuse(error.problems)
             return False
-        old = self.policy
+        old, self._loaded = self.policy, loaded.policy
         if self._enabled:
             self.policy = loaded.policy
         change = await self._apply(self.policy)

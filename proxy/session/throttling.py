@@ -86,6 +86,18 @@ class Throttling:
         """Return the most of ``throttle_ms`` that may be applied at once; the rest stays owed."""
         return throttle_ms if self.max_delay_ms is None else min(throttle_ms, self.max_delay_ms)
 
+    def set_mode(self, mode: str, now_ms: int) -> None:
+        """Be in another mode from now on. Unless it enforces, everybody goes at once who is muted or waits."""
+        self.tidy(now_ms)
+        self._mode = mode
+        self.enforces = mode == "enforce"
+        self._imagined.clear()  # what still waits in the model would have its throttles in a mode that has none
+        if not self.enforces:
+            for queue in self._queues.values():
+                for muted in queue.all():
+                    contained("throttle over", muted.throttle_over, now_ms, otherwise=muted.abort)
+            self.reconsider(now_ms)
+
     # ------------------------------------------------------------------------------------------------ shadow
 
     def imagine(self, account: Account, kind: QuotaKind, size: int, now_ms: int) -> None:

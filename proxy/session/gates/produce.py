@@ -92,6 +92,11 @@ class ProduceGate:
         self.charged(api, head[2], throttle_ms, chunk.startswith(ACKS_0, field), missing, now_ms)
         return 0
 
+    @property
+    def enforces(self) -> bool:
+        """Whether quotas hold anybody now."""
+        return self._pair.rules.throttling.enforces
+
     def go_ahead(self, bound: Bound, came: int, now_ms: int) -> None:
         """Let the counter owe what came within a debt because a re-authentication stands behind it."""
         if bound.shut and now_ms >= self._pair.sasl.deadline_ms and (counter := bound.live).owed_ms(now_ms):
@@ -179,7 +184,7 @@ class ProduceBody(Body):
         throttle_ms = 0 if self._mark is not None else self._charge(size, now_ms)
         if finished:
             self.leave(0)
-        if not throttle_ms:
+        if not throttle_ms or not gate.enforces:  # or no longer
             return True
         if finished:
             gate.told(self._entry, self.account, throttle_ms, now_ms)

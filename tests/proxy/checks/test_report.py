@@ -309,3 +309,18 @@ def test_quotas_of_users_whom_nobody_authenticates(folder: Path) -> None:
     assert not any("quotas.yaml" in line for line in found(folder, sasl))
     (folder / "quotas.yaml").write_text("".join(USERS.splitlines(keepends=True)[:3]))
     assert found(folder, NOBODY) == []
+
+
+@pytest.mark.parametrize(
+    ("token", "expected"),
+    [
+        (None, "admin.token_file: token: no such file or directory"),
+        (b"\n", "admin.token_file: token is empty; write one into it: openssl rand -hex 32"),
+        (b"short\n", "admin.token_file: the token has 5 bytes, and can be guessed; write one into it"),
+    ],
+)
+def test_the_token_of_the_admin_port(folder: Path, token: bytes | None, expected: str) -> None:
+    if token is not None:
+        secret(folder / "token", token)
+    (said,) = found(folder, CONFIG + "admin: {token_file: token}\n")
+    assert expected in said
