@@ -8,7 +8,7 @@ from quotas.counted import FOLDED, Counted, CounterKey, CounterState, Gone
 from quotas.entities import Entity
 from quotas.kinds import Law, QuotaKind, Whose
 from quotas.names import OTHER, Room
-from quotas.policy import Key, Policy, PolicyChange, differences
+from quotas.policy import PLAIN, Key, Policy, PolicyChange, differences, other_terms
 from quotas.precedence import DEFAULT, level_of, limiting_key, tags_of
 from quotas.rate import Window
 
@@ -36,13 +36,13 @@ class Counters:
         "_crowded",
         "_elsewhere",
         "_gone",
-        "_keep_ms",
         "_kind",
         "_levels",
         "_limits",
         "_names",
         "_newcomers",
         "_policy",
+        "_terms",
         "_watched",
         "_window",
         "inert",
@@ -55,10 +55,10 @@ class Counters:
         self._crowded = False
         """Clients share a counter because there was no room for their names."""
         self._window = window
-        self._keep_ms = window.keep_ms
         self._cap_ms = window.size_ms if kind.row.capped else None
         self._policy = Policy()
         self._limits = self._policy.table(kind)
+        self._terms = self._policy.terms_of(kind)
         self._levels = 0
         self._bounds: dict[CounterKey, Bound] = {}
         self._brokers: set[int] = set()
@@ -93,7 +93,16 @@ class Counters:
         if not self._levels:
             return None, None
         key = limiting_key(self._limits, *tags_of(self._limits, self._levels, user, client_id))
-        return (None, None) if key is None else (self._limits[key], self._policy.client(key))
+        if key is None or self._terms.get(key, PLAIN).shadow:
+            return None, None
+        return self._limits[key], self._policy.client(key)
+
+    def shadow_of(self, user: str, client_id: str) -> float | None:
+        if not self._terms:
+            return None
+        key = limiting_key(self._limits, *tags_of(self._limits, self._levels, user, client_id))
+        terms = PLAIN if key is None else self._terms.get(key, PLAIN)
+        return self._limits[key] if key is not None and terms.shadow else terms.proposed
 
     def enter(self, bound: Bound) -> Bound:
         """Take ``bound`` in as the one of its key, or return the one that already is."""
@@ -113,6 +122,7 @@ class Counters:
     def apply(self, policy: Policy, touched: set[Key], now_ms: int) -> None:
         self._policy = policy
         self._limits = policy.table(self._kind)
+        self._terms = policy.terms_of(self._kind)
         # A removal sets the bit of its level too, and nothing ever clears one (QuotaTypes).
         for key in touched:
             self._levels |= level_of(key)
@@ -159,15 +169,15 @@ class Counters:
         self._elsewhere = numbers
 
     def expire(self, now_ms: int) -> int:
-        keep_ms = self._keep_ms
         for bound in self._newcomers:
             # One that was only looked up so far is about to be charged: it is given a window's time.
-            self._watch(bound, (now_ms if bound.last_ms is None else bound.last_ms) + keep_ms)
+            self._watch(bound, (now_ms if bound.last_ms is None else bound.last_ms) + bound.window.keep_ms)
         self._newcomers = []
         dropped = 0
         for number in sorted(number for number in self._watched if number <= now_ms // self._window.size_ms):
             for bound in self._watched.pop(number):
                 last_ms = bound.last_ms
+                keep_ms = bound.window.keep_ms
                 busy_ms = bound.owed_ms(now_ms) or (self._window.size_ms if bound.holds else 0)
                 if busy_ms:
                     self._watch(bound, now_ms + busy_ms)
@@ -202,14 +212,21 @@ class Counters:
                     yield bound
 
     def _limit(self, bound: Bound) -> bool:
-        """Set the limit that holds for ``bound``; returns whether it is another than before."""
+        """Set the limit that holds for ``bound``, and its terms; returns whether another holds than before."""
         key = limiting_key(self._limits, bound.key.user, bound.key.client_id)
         limit = None if key is None else self._limits[key]
-        if (limit is None) is not (bound.limit is None):
+        terms = PLAIN if key is None else self._terms.get(key, PLAIN)
+        if (key is None) is not (bound.rule is None):
             self._let_go(bound)  # what is used without a quota is not counted under one
         bound.rule = None if key is None else self._policy.client(key)
+        bound.max_delay_ms = terms.max_delay_ms
+        bound.shadow_limit = terms.proposed
+        if terms.shadow:
+            limit, bound.shadow_limit = None, limit
+        before = bound.window
+        bound.set_window(self._window if terms.burst_ms is None else self._window.of_burst(terms.burst_ms))
         if limit == bound.limit:
-            return False
+            return bound.window != before
         bound.set_limit(limit)
         return True
 
@@ -256,12 +273,19 @@ class Engine:
         """
         return self._counters[kind].limit_of(user, client_id)
 
+    def shadow_of(self, user: str, client_id: str, kind: QuotaKind) -> float | None:
+        """Return the limit that is measured for a client and holds nobody; None where there is none. Else as
+        ``limit_of``.
+        """
+        return self._counters[kind].shadow_of(user, client_id)
+
     def apply(self, policy: Policy, now_ms: int) -> PolicyChange:
         """Put another policy in force, for existing counters at once and with all that they have recorded."""
         self.expire(now_ms)
         added_total = changed_total = removed_total = 0
         for kind in QuotaKind:
             added, changed, removed = differences(self._policy.table(kind), policy.table(kind))
+            changed |= other_terms(self._policy.terms_of(kind), policy.terms_of(kind)) - added - removed
             touched = added | changed | removed
             if touched and kind in self._counters:
                 self._counters[kind].apply(policy, touched, now_ms)

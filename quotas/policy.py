@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from quotas.entities import Entity, Name
 from quotas.kinds import QuotaKind, Whose
@@ -14,13 +14,45 @@ _OF_IP: Final = frozenset(kind for kind in QuotaKind if kind.row.whose is Whose.
 
 
 @dataclass(frozen=True)
+class Terms:
+    """What a rule says beside its limits.
+
+    ``shadow``: its limits are measured, and nobody is held for them. ``proposed``: limits that are measured so beside
+    those in force, by kind. ``burst_ms``: how much of a limit may be used at once, as time. ``max_delay_ms``: the most
+    that any one throttle may delay. None: as for all rules.
+    """
+
+    shadow: bool = False
+    proposed: Mapping[QuotaKind, float] = field(default_factory=dict)
+    burst_ms: int | None = None
+    max_delay_ms: int | None = None
+
+
+class KindTerms(NamedTuple):
+    """The terms of a rule, as they are for one of its limits."""
+
+    shadow: bool = False
+    proposed: float | None = None
+    burst_ms: int | None = None
+    max_delay_ms: int | None = None
+
+
+PLAIN: Final = KindTerms()
+_NO_TERMS: Final = Terms()
+
+
+@dataclass(frozen=True)
 class Policy:
     """All configured limits, in the units of their kind (bytes/s, percent of one thread, mutations/s, connections/s).
 
-    Raises ValueError where an entity is given a kind that Kafka does not know for it.
+    Raises ValueError where an entity is given a kind that Kafka does not know for it, and where terms are about a limit
+    that is not there.
     """
 
     limits: Mapping[Entity, Mapping[QuotaKind, float]] = field(default_factory=dict)
+    terms: Mapping[Entity, Terms] = field(default_factory=dict)
+    """Of the rules that have any."""
+    _terms: dict[QuotaKind, dict[Key, KindTerms]] = field(init=False, repr=False, compare=False)
     _tables: dict[QuotaKind, dict[Key, float]] = field(init=False, repr=False, compare=False)
     _clients: dict[Key, Entity] = field(init=False, repr=False, compare=False)
 
@@ -38,12 +70,29 @@ class Policy:
                 if (kind in _OF_IP) != (entity.ip is not None):
                     raise ValueError(f"{kind} is not a quota of {entity.describe()}")
                 tables[kind][key] = float(limit)
+        object.__setattr__(self, "_terms", self._terms_by_kind())
         object.__setattr__(self, "_tables", tables)
         object.__setattr__(self, "_clients", clients)
 
     def table(self, kind: QuotaKind) -> dict[Key, float]:
         """Return the limits of one kind. Not to be changed."""
         return self._tables[kind]
+
+    def terms_of(self, kind: QuotaKind) -> dict[Key, KindTerms]:
+        """Return the terms of the limits of one kind that have any. Not to be changed."""
+        return self._terms[kind]
+
+    def _terms_by_kind(self) -> dict[QuotaKind, dict[Key, KindTerms]]:
+        found: dict[QuotaKind, dict[Key, KindTerms]] = {kind: {} for kind in QuotaKind}
+        for entity, terms in self.terms.items():
+            limits = self.limits.get(entity, {})
+            if entity.ip is not None or (terms.shadow and terms.proposed) or terms.proposed.keys() - limits.keys():
+                raise ValueError(f"terms of {entity.describe()} that are about no limit in force of a client")
+            for kind in limits if terms != _NO_TERMS else ():
+                found[kind][entity.user, entity.client_id] = KindTerms(
+                    terms.shadow, terms.proposed.get(kind), terms.burst_ms, terms.max_delay_ms
+                )
+        return found
 
     def client(self, key: Key) -> Entity:
         """Return the entity of users and client-ids that is configured as ``key``."""
@@ -67,3 +116,8 @@ def differences(old: dict[Key, float], new: dict[Key, float]) -> tuple[set[Key],
     added = touched - old.keys()
     removed = set() if len(old) + len(added) == len(new) else old.keys() - new.keys()
     return added, touched - added, removed
+
+
+def other_terms(old: dict[Key, KindTerms], new: dict[Key, KindTerms]) -> set[Key]:
+    """Return the keys whose terms are not the same."""
+    return {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)} if old or new else set()

@@ -78,7 +78,11 @@ def _entities(entities: EntitySeries) -> Iterator[Metric]:
         "sluice_quota_usage_ratio",
         "Rate over the window of enforcement, divided by the quota.",
         _ENTITY_LABELS,
-        (((kind, *names, _broker(broker)), series.ratio) for names, kind, broker, series in entities if series.live),
+        (
+            ((kind, *names, _broker(broker)), series.ratio)
+            for names, kind, broker, series in entities
+            if series.ratio is not None
+        ),
     )
     yield _counter(
         "sluice_quota_throttle_seconds",
@@ -95,6 +99,26 @@ def _entities(entities: EntitySeries) -> Iterator[Metric]:
         _ENTITY_LABELS,
         (((kind, *names, _broker(broker)), series.totals.throttled) for names, kind, broker, series in entities),
     )
+    yield _counter(
+        "sluice_shadow_throttle_seconds",
+        "Throttle time that limits in shadow would have given.",
+        _ENTITY_LABELS,
+        (
+            ((kind, *names, _broker(broker)), series.totals.shadow_throttle_ms / 1000)
+            for names, kind, broker, series in entities
+            if series.has_shadow
+        ),
+    )
+    yield _counter(
+        "sluice_shadow_throttled_responses",
+        "Requests that limits in shadow would have given a throttle time.",
+        _ENTITY_LABELS,
+        (
+            ((kind, *names, _broker(broker)), series.totals.shadow_throttled)
+            for names, kind, broker, series in entities
+            if series.has_shadow
+        ),
+    )
     for unit in _UNITS:
         yield _charged(entities, unit)
     yield _number("sluice_quota_entities_folded", "Entities summed up as other, for want of a place.", entities.folded)
@@ -109,7 +133,17 @@ def _rates(entities: EntitySeries, unit: Unit) -> Iterator[Metric]:
         (
             ((kind, *names, _broker(broker), label(series.rule.describe())), series.limit)
             for names, kind, broker, series in entities
-            if kind in kinds and series.rule is not None and names != OTHER
+            if kind in kinds and series.rule is not None and series.limit is not None and names != OTHER
+        ),
+    )
+    yield _gauge(
+        f"sluice_shadow_limit_{unit.rate}",
+        "Limit that is measured and holds nobody, and its rule.",
+        (*_ENTITY_LABELS, "rule"),
+        (
+            ((kind, *names, _broker(broker), label(series.rule.describe())), series.shadow_limit)
+            for names, kind, broker, series in entities
+            if kind in kinds and series.rule is not None and series.shadow_limit is not None and names != OTHER
         ),
     )
     yield _gauge(

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
 from typing import Final
 
 import structlog
@@ -13,7 +14,7 @@ from proxy.runtime.names import label
 from proxy.runtime.tasks import every
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
-from quotas.policy import Policy, PolicyChange
+from quotas.policy import Policy, PolicyChange, Terms
 from quotas.stores.alteration import Alteration, Outcome
 from quotas.stores.base import QuotaStore, UnreadableError
 
@@ -143,8 +144,16 @@ def _log_changes(old: Policy, new: Policy) -> None:
             old=_limit(old, entity, kind),
             new=_limit(new, entity, kind),
         )
+    terms = [entity for entity in {**old.terms, **new.terms} if old.terms.get(entity) != new.terms.get(entity)]
+    for entity in terms[:_MAX_LOGGED_CHANGES]:
+        log.info("terms of quota changed", quota=label(entity.describe()), new=_said(new.terms.get(entity)))
     if len(changed) > _MAX_LOGGED_CHANGES:
         log.info("quotas changed", further=len(changed) - _MAX_LOGGED_CHANGES)
+
+
+def _said(terms: Terms | None) -> dict[str, object]:
+    """Return what is said by a rule beside its limits, without what is not."""
+    return {name: value for name, value in asdict(terms or Terms()).items() if value}
 
 
 def _limit(policy: Policy, entity: Entity, kind: QuotaKind) -> float | None:

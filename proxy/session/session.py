@@ -273,11 +273,11 @@ class Session:
         bound = account.bound(kind)
         counter = bound.live
         counter.owe(throttle_ms, now_ms)
-        throttle_ms = throttling.allow(counter.owed_ms(now_ms))
+        throttle_ms = throttling.allow(counter.owed_ms(now_ms), counter)
         throttling.note(bound, throttle_ms)
         account.meter.note_throttle(kind, throttle_ms, now_ms)
         room_ms = max(self.sasl.deadline_ms - now_ms, 0)
-        told_ms = min(throttling.allow(throttle_ms + counter.waiting_ms), room_ms)
+        told_ms = min(throttling.allow(throttle_ms + counter.waiting_ms, counter), room_ms)
         if told_ms > 0 and not self.gates.coordinates:
             end_ms = now_ms + min(throttle_ms, room_ms)
             if self._mute.lengthen(self, kind, end_ms):

@@ -7,7 +7,7 @@ when it is taken (docs/usage-records.md).
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from proxy.usage.by_kind import NO_THROTTLES, NOTHING_FURTHER, ByKind, Further, Use
+from proxy.usage.by_kind import NO_SHADOWS, NO_THROTTLES, NOTHING_FURTHER, ByKind, Further, Shadows, Use
 from quotas.counted import FOLDED
 from quotas.kinds import QuotaKind
 from quotas.names import OTHER, Room
@@ -100,6 +100,15 @@ class Meter:
         """Count a throttle given to a request of this client; ``at_ms`` is when it began, if not now."""
         self._by_kind().throttles_of(kind).note(throttle_ms, now_ms, at_ms)
 
+    def note_shadow(self, kind: QuotaKind, throttle_ms: int, now_ms: int, at_ms: int) -> None:
+        """Count a throttle that a limit in shadow would have given, from ``at_ms`` on."""
+        self._by_kind().shadow_of(kind).note(throttle_ms, now_ms, at_ms)
+
+    def set_shadow_limits(self, limits: dict[QuotaKind, float]) -> None:
+        """Take note of the limits that are measured and hold nobody."""
+        if limits or self.by_kind is not None:
+            self._by_kind().shadow_limits = limits
+
     def note_wait(self, kind: QuotaKind, change: int, now_ms: int, waited_ms: int = 0) -> None:
         """Take note that one more request of this client waits for its turn, or one fewer that has waited so long."""
         self._by_kind().throttles_of(kind).wait(change, now_ms, waited_ms)
@@ -132,6 +141,10 @@ class Meter:
         grown = Traffic(self.unshown_in + bytes_in, self.unshown_out + self.bytes_out, self.unshown_requests + requests)
         self.unshown_in, self.unshown_out, self.unshown_requests = -bytes_in, -self.bytes_out, -requests
         return grown
+
+    def take_shadows(self, now_ms: int) -> Shadows:
+        """Return what limits in shadow would have done, and count from zero again. To be called before ``take``."""
+        return NO_SHADOWS if self.by_kind is None else self.by_kind.take_shadows(now_ms)
 
     def take(self, now_ms: int) -> tuple[tuple[object, ...], Further]:
         """Return a row in the order of ``usage_records.COLUMNS`` and what else there is, and count from zero again."""
@@ -166,7 +179,7 @@ class Meter:
         throttles, further = NO_THROTTLES, NOTHING_FURTHER
         if self.by_kind is not None:
             throttles, further = self.by_kind.take(now_ms)
-            if not (self.by_kind.throttles or self.by_kind.uses):
+            if not (self.by_kind.throttles or self.by_kind.uses or self.by_kind.shadows or self.by_kind.shadow_limits):
                 self.by_kind = None
         self.produce_requests = self.produce_bytes = self.fetch_requests = self.fetch_bytes = 0
         self.other_requests = self.other_bytes = self.bytes_out = self.request_time_ms = self.connections_opened = 0
@@ -252,6 +265,7 @@ class Meters:
         """
         for key in self:
             if self._meters[key].active:
+                self._meters[key].take_shadows(now_ms)
                 self._meters[key].take(now_ms)
             else:
                 self.drop_unused((key,))

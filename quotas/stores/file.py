@@ -18,8 +18,8 @@ from config.problems import ConfigError, InvalidValue, InvalidValues, Problem, S
 from config.units import parse_bytes, parse_name, parse_number, parse_whole
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind, Whose, Written
-from quotas.policy import Policy
-from quotas.stores import doubts, usual
+from quotas.policy import Policy, Terms
+from quotas.stores import doubts, terms, usual
 from quotas.stores.alteration import canonical_ip
 
 
@@ -57,6 +57,7 @@ _OF_CLIENT: Final = {kind.value: kind for kind in QuotaKind if kind.row.whose is
 _PER_SECOND: Final = re.compile(r"(.*\w)\s*(?:/\s?s|/\s?sec|ps|/second)", re.IGNORECASE)
 _NO_LIMIT: Final = frozenset(("unlimited", "infinite", "infinity", ".inf", "inf", "none", "max", "-1", "no"))
 _DIMENSIONS: Final = ("user", "client-id", "ip")
+_PLAIN: Final = Terms()
 _OF_CONFIGURATION: Final = frozenset(("cluster", "listeners"))
 _ENTITY_FORM: Final = "write it like {user: alice, client-id: {default: true}} or {ip: 10.0.0.1}"
 
@@ -68,6 +69,7 @@ class _Reader:
         self.document = document
         self.wrong = InvalidValues()
         self.limits: dict[Entity, dict[QuotaKind, float]] = {}
+        self.terms: dict[Entity, Terms] = {}
         self.lines: dict[Entity, int] = {}
         self.folded: dict[object, Entity] = {}
         self.doubts: dict[tuple[str, str], list[Steps]] = {}
@@ -80,7 +82,7 @@ class _Reader:
         problems = [self.document.problem(steps, invalid) for steps, invalid in self.wrong.found]
         if problems or self.document.problems:
             raise ConfigError([*self.document.problems, *problems])
-        return LoadedPolicy(Policy(self.limits), self.lines, tuple(self._warnings()))
+        return LoadedPolicy(Policy(self.limits, self.terms), self.lines, tuple(self._warnings()))
 
     def _read_root(self, root: Mapping) -> None:
         for key in root:
@@ -101,6 +103,9 @@ class _Reader:
             return
         entity = self._read_entity((*steps, "entity"), quota.get("entity"))
         limits = self._read_limits(steps, quota)
+        found = self._read_terms(steps, quota, limits)
+        for kind, limit in limits.items():
+            self._note((*steps, kind), doubts.of_limit(kind, limit, str(quota[kind]), found.burst_ms))
         if entity is None:
             return
         if entity in self.lines:
@@ -112,6 +117,8 @@ class _Reader:
             where = f"differs from {twin.describe()} on line {self.lines[twin]} in upper and lower case alone"
             self._note((*steps, "entity"), InvalidValue(where, "Kafka tells them apart: are they two?"))
         self.limits[entity] = limits
+        if found != _PLAIN:
+            self.terms[entity] = found
         self.lines[entity] = quota.line
 
     def _read_entity(self, steps: Steps, written: Node) -> Entity | None:
@@ -138,19 +145,32 @@ class _Reader:
         of_ip = isinstance(entity, Mapping) and "ip" in entity
         limits: dict[QuotaKind, float] = {}
         for key, value in quota.items():
-            if key == "entity":
+            if key == "entity" or key in terms.KEYS:
                 continue
             at = (*steps, key)
             with self.wrong.at(*at):
                 kind = _kind(key, of_ip=of_ip)
-                limits[kind] = limit = _limit(kind, value)
+                limits[kind] = _limit(kind, value)
                 if not kind.row.enforced:
                     self._note(at, InvalidValue(f"{kind} is not enforced by this version"))
-                self._note(at, doubts.of_limit(kind, limit, str(value)))
-        if set(quota) <= {"entity"}:
+        if set(quota) <= {"entity", *terms.KEYS}:
             known = ", ".join(_OF_IP if of_ip else _OF_CLIENT)
             self.wrong.add(steps, "sets no limit", f"add one of {known}, or remove the quota")
         return limits
+
+    def _read_terms(self, steps: Steps, quota: Mapping, limits: dict[QuotaKind, float]) -> Terms:
+        entity = quota.get("entity")
+        if isinstance(entity, Mapping) and "ip" in entity:
+            for key in quota.keys() & set(terms.KEYS):
+                self.wrong.add((*steps, key), "is for quotas of users and client-ids", "leave it out", of_key=True)
+            return _PLAIN
+        return terms.read(steps, quota, limits, self.wrong, self._read_proposed)
+
+    def _read_proposed(self, steps: Steps, key: str, value: Node) -> tuple[QuotaKind, float]:
+        kind = _kind(key, of_ip=False)
+        limit = _limit(kind, value)
+        self._note(steps, doubts.of_limit(kind, limit, str(value)))
+        return kind, limit
 
     def _note(self, steps: Steps, doubt: InvalidValue | None) -> None:
         if doubt is not None:
@@ -192,7 +212,7 @@ def _kind(key: str, *, of_ip: bool) -> QuotaKind:
         raise InvalidValue(f"is a limit of {owner}", f"this entity takes {', '.join(known)}", of_key=True)
     if key in _DIMENSIONS:
         raise InvalidValue("says who the quota is for", f"write it as entity: {{{key}: ...}}", of_key=True)
-    raise InvalidValue("unknown limit", suggestion(key, ["entity", *known]), of_key=True)
+    raise InvalidValue("unknown limit", suggestion(key, ["entity", *known, *terms.KEYS]), of_key=True)
 
 
 def _limit(kind: QuotaKind, written: Node) -> float:

@@ -79,13 +79,16 @@ class ProduceGate:
         throttle_ms = 0
         if not rules.throttling.enforces:
             bound.charge(size, now_ms)
-            rules.throttling.imagine(account, KIND, size, now_ms)
+            rules.throttling.imagine(account, KIND, size, now_ms, id(self))
             self.prefix.forget()  # the next one has to come by here too
         elif bound.shut and not self._waits.ask(What.REQUEST, account, came, now_ms):
             return IN_LINE
         else:
             self.go_ahead(bound, came, now_ms)
             throttle_ms = bound.charge(size, now_ms)
+            if bound.shadow_limit is not None:
+                rules.throttling.imagine(account, KIND, size, now_ms, id(self))
+                self.prefix.forget()
         api.requests += 1
         account.meter.produce_requests += 1
         account.meter.produce_bytes += size

@@ -324,3 +324,14 @@ def test_the_token_of_the_admin_port(folder: Path, token: bytes | None, expected
         secret(folder / "token", token)
     (said,) = found(folder, CONFIG + "admin: {token_file: token}\n")
     assert expected in said
+
+
+def test_byte_rates_below_a_batch_a_second_are_one_warning(folder: Path) -> None:
+    text = "quotas:\n  - {entity: {user: a}, producer_byte_rate: 16KiB}\n"
+    text += "  - {entity: {user: b}, producer_byte_rate: 10KiB, consumer_byte_rate: 8KiB}\n"
+    (folder / "quotas.yaml").write_text(text)
+    (line,) = found(folder)
+    assert line.startswith(
+        "warning: quotas.yaml:3:1: quotas: a byte rate below one batch of 16 KiB (batch.size) a second"
+    )
+    assert "held for up to 2 seconds after each (2 times in this file); is the unit right?" in line
