@@ -21,7 +21,9 @@ from config.forms import (
     Flag,
     Given,
     Host,
+    IpNetwork,
     Milliseconds,
+    Name,
     NumbersByIp,
     Seconds,
     SecondsOrZero,
@@ -39,6 +41,7 @@ __all__ = [
     "ClientTls",
     "Cluster",
     "Drain",
+    "Exempt",
     "FileStore",
     "KafkaCompat",
     "Kerberos",
@@ -105,6 +108,18 @@ class Window(Section):
         return size_ms
 
 
+class Exempt(Section):
+    """Clients that no quota holds: they are metered, and charged to no counter."""
+
+    users: tuple[Name, ...] = Field((), description="Users, once they are authenticated.")
+    client_ids: tuple[Name, ...] = Field(
+        (), description="Client-ids. Any client can claim one: `sluice check` warns of them."
+    )
+    networks: tuple[IpNetwork, ...] = Field(
+        (), description="IP networks of clients. Behind `proxy_protocol`, the address is the one in its header."
+    )
+
+
 class Quotas(Section):
     """Where quotas come from and how they are enforced."""
 
@@ -122,6 +137,7 @@ class Quotas(Section):
         "`auto` delays only for the API versions of such clients.",
     )
     window: Window = Field(Window(), description="How usage is measured.")
+    exempt: Exempt = Field(Exempt(), description="Who is never held.")
     max_delay_ms: Milliseconds | None = Field(
         None,
         alias="max_delay",

@@ -49,6 +49,7 @@ from proxy.session.throttling import Throttling
 from proxy.usage.metering import Metering, protected_topics
 from proxy.usage.records import Columns
 from quotas.engine import Engine, Window
+from quotas.exemptions import Exemptions
 from quotas.policy import Policy, PolicyChange
 
 log = structlog.get_logger("sluice")
@@ -88,7 +89,9 @@ class Worker:
             call_later=_release_later,
             clock=now_ms,
         )
-        self._metering = Metering(settings.usage, self._engine)
+        exempt = quotas.exempt
+        exemptions = Exemptions(exempt.users, exempt.client_ids, exempt.networks)
+        self._metering = Metering(settings.usage, self._engine, exemptions)
         self._connections_limit = 0
         self._tables: list[dict[int, Served]] = []
         self._listeners: list[Listener] = []

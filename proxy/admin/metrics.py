@@ -207,6 +207,14 @@ def _clients(clients: ClientSeries) -> Iterator[Metric]:
         for direction, number in (("in", traffic.bytes_in), ("out", traffic.bytes_out))
     )
     yield _counter("sluice_client_bytes", "Bytes of a client.", ("direction", *Names._fields), sizes)
+    exempt = (
+        ((direction, *names), number)
+        for names, traffic in clients
+        if traffic.exempt_in or traffic.exempt_out
+        for direction, number in (("in", traffic.exempt_in), ("out", traffic.exempt_out))
+    )
+    said = "Of these, bytes that no quota holds, because their client is exempt."
+    yield _counter("sluice_client_exempt_bytes", said, ("direction", *Names._fields), exempt)
     requests = ((names, traffic.requests) for names, traffic in clients)
     yield _counter("sluice_client_requests", "Requests of a client.", Names._fields, requests)
     yield _number("sluice_clients_folded", "Clients summed up as other, for want of a place.", clients.folded)

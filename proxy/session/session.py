@@ -78,6 +78,7 @@ class Session:
         peer: str,
         user: str,
         authenticated: bool,
+        exempt: bool = False,
     ) -> None:
         self.rules = rules
         self._client = client
@@ -91,7 +92,7 @@ class Session:
         self._waits = Waits(self)
         self._in_flight: InFlight = []
         self.sasl = SaslObserver(sasl, peer, self)
-        sender = Sender(accounts, self._in_flight, user)
+        sender = Sender(accounts, self._in_flight, user, exempt)
         produces = ProduceGate(self, sender, self._in_flight, self._waits)
         fetches = FetchGate(self, sender, self._in_flight, self._waits)
         splitter = FrameSplitter(REQUEST_HEAD, rules.request_limit)

@@ -20,17 +20,27 @@ class MeterKey(NamedTuple):
     broker: int
     user: str
     client_id: str
+    exempt: bool = False
+    """Of the traffic that no quota holds."""
 
 
 class Traffic(NamedTuple):
-    """What went through, sizes included."""
+    """What went through, sizes included; of the bytes, those that no quota holds."""
 
     bytes_in: int = 0
     bytes_out: int = 0
     requests: int = 0
+    exempt_in: int = 0
+    exempt_out: int = 0
 
     def plus(self, other: "Traffic") -> "Traffic":
-        return Traffic(self.bytes_in + other.bytes_in, self.bytes_out + other.bytes_out, self.requests + other.requests)
+        return Traffic(
+            self.bytes_in + other.bytes_in,
+            self.bytes_out + other.bytes_out,
+            self.requests + other.requests,
+            self.exempt_in + other.exempt_in,
+            self.exempt_out + other.exempt_out,
+        )
 
 
 _NO_TRAFFIC: Final = Traffic()
@@ -138,7 +148,9 @@ class Meter:
         """Return what went through since this was called last, whenever records were taken."""
         bytes_in = self.produce_bytes + 4 * self.produce_requests + self.other_bytes
         requests = self.produce_requests + self.other_requests
-        grown = Traffic(self.unshown_in + bytes_in, self.unshown_out + self.bytes_out, self.unshown_requests + requests)
+        grown_in, grown_out = self.unshown_in + bytes_in, self.unshown_out + self.bytes_out
+        exempt = (grown_in, grown_out) if self.key.exempt else (0, 0)
+        grown = Traffic(grown_in, grown_out, self.unshown_requests + requests, *exempt)
         self.unshown_in, self.unshown_out, self.unshown_requests = -bytes_in, -self.bytes_out, -requests
         return grown
 
@@ -148,7 +160,7 @@ class Meter:
 
     def take(self, now_ms: int) -> tuple[tuple[object, ...], Further]:
         """Return a row in the order of ``usage_records.COLUMNS`` and what else there is, and count from zero again."""
-        listener, broker, user, client_id = self.key
+        listener, broker, user, client_id, _ = self.key
         bytes_in = self.produce_bytes + 4 * self.produce_requests + self.other_bytes
         requests = self.produce_requests + self.other_requests
         self.unshown_in += bytes_in
@@ -242,7 +254,7 @@ class Meters:
         traffic = meter.take_traffic()
         if traffic == _NO_TRAFFIC:
             return
-        names = meter.key[2:]
+        names = (meter.key.user, meter.key.client_id)
         if names not in self._gone and len(self._gone) >= MAX_GONE:
             names = (FOLDED, FOLDED)
         self._gone[names] = self._gone.get(names, _NO_TRAFFIC).plus(traffic)

@@ -80,7 +80,7 @@ class Recorder:
             self._look_up_limits(meter)
         shadows = meter.take_shadows(now_ms)
         row, further = meter.take(now_ms)
-        page.add(row, further, shadows)
+        page.add(row, further, shadows, meter.key.exempt)
         page.name_bytes += meter.name_bytes
         return True
 
@@ -106,12 +106,16 @@ class Recorder:
                 use = meter.use_of(kind)
                 use.limit, use.rule = limit, rule
                 names.append(rule)
-        shadows = {kind: self._engine.shadow_of(meter.key.user, meter.key.client_id, kind) for kind in RATE_KINDS}
+        user, client_id = meter.key.user, meter.key.client_id
+        limited = () if meter.key.exempt else RATE_KINDS
+        shadows = {kind: self._engine.shadow_of(user, client_id, kind) for kind in limited}
         meter.set_shadow_limits({kind: limit for kind, limit in shadows.items() if limit is not None})
         meter.name_bytes = sum(_json_bytes(name) for name in names if isinstance(name, str))
 
     def _limit_of(self, meter: Meter, kind: QuotaKind) -> tuple[float | None, str | None]:
         """Return the limit in force and the rule that set it."""
+        if meter.key.exempt:
+            return None, None
         limit, entity = self._engine.limit_of(meter.key.user, meter.key.client_id, kind)
         return limit, None if entity is None else self._rule(entity)
 
@@ -125,18 +129,22 @@ class Recorder:
 class _Page:
     """The rows of one document to be."""
 
-    __slots__ = ("_further", "_shadows", "name_bytes", "rows")
+    __slots__ = ("_exempt", "_further", "_shadows", "name_bytes", "rows")
 
     def __init__(self, rows: list[Row]) -> None:
         self.rows = rows
         self.name_bytes = 0
+        self._exempt: set[int] = set()
+        """The numbers of rows that no quota holds."""
         self._further: dict[QuotaKind, dict[int, Row]] = {}
         """Of each further kind by the number of the row."""
         self._shadows: dict[QuotaKind, dict[int, Row]] = {}
         """Of each kind with limits in shadow, likewise."""
 
-    def add(self, row: Row, further: Further, shadows: Shadows) -> None:
+    def add(self, row: Row, further: Further, shadows: Shadows, exempt: bool) -> None:
         """Put a row on it, and what it has of further kinds and of limits in shadow."""
+        if exempt:
+            self._exempt.add(len(self.rows))
         for kind, figures in further.items():
             self._further.setdefault(kind, {})[len(self.rows)] = figures
         for kind, shadow in shadows.items():
@@ -153,6 +161,8 @@ class _Page:
         for kind in (kind for kind in QuotaKind if kind in self._shadows):
             shadows = (self._shadows[kind].get(number, NO_SHADOW) for number in range(len(self.rows)))
             columns.update(zip(kind.row.shadow_columns, zip(*shadows, strict=True), strict=True))
+        if self._exempt:
+            columns["exempt"] = [number in self._exempt for number in range(len(self.rows))]
         return columns
 
     @property

@@ -29,7 +29,7 @@ SHIPPING.shipped_rows, SHIPPING.dropped_rows, SHIPPING.error = 70, 30, "topic sl
 EVERYTHING = replace(
     shows(PRODUCE, FETCH, PRODUCE._replace(client_id="more", broker=-1, shadow_limit=500.0)),
     mode="shadow",
-    clients=[("alice", "app", Traffic(700, 300, 9))],
+    clients=[("alice", "app", Traffic(700, 300, 9, 500, 200))],
     authentications={("SASL", "PLAIN", "failed"): 2},
     gssapi_unread={("SASL", "no_key"): 1, ("SASL", "refused"): 0},
     rejected={("client", Cause.BAD_HEADER): 3},

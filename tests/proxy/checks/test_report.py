@@ -335,3 +335,20 @@ def test_byte_rates_below_a_batch_a_second_are_one_warning(folder: Path) -> None
         "warning: quotas.yaml:3:1: quotas: a byte rate below one batch of 16 KiB (batch.size) a second"
     )
     assert "held for up to 2 seconds after each (2 times in this file); is the unit right?" in line
+
+
+@pytest.mark.parametrize(
+    ("exempt", "expected"),
+    [
+        ("users: [mirror], networks: [10.0.0.0/8]", None),
+        ("client_ids: [tool]", "quotas.exempt.client_ids: a client-id is a claim that any client can make"),
+        ("users: [ANONYMOUS]", "quotas.exempt.users[0]: exempts everybody who does not log in"),
+        ("users: [User:mirror]", "quotas.exempt.users[0]: 'User:mirror' begins with the type of a principal"),
+        ("networks: [0.0.0.0/0]", "quotas.exempt.networks[0]: 0.0.0.0/0 is every address"),
+        ("networks: [10.0.0.1/8]", "quotas.exempt.networks[0]: '10.0.0.1/8' is an address in a network"),
+    ],
+)
+def test_who_is_exempt(folder: Path, exempt: str, expected: str | None) -> None:
+    said = found(folder, CONFIG.replace("quotas.yaml}", f"quotas.yaml}}, exempt: {{{exempt}}}"))
+    assert len(said) == (expected is not None)
+    assert all(expected in line for line in said if expected is not None)

@@ -223,7 +223,8 @@ def test_the_traffic_of_clients_with_and_without_records(seed: int, max_entities
                     accounts.give_back(account)
                 held = held[gone:]
             case _:
-                held.append(accounts.hold(chance.randrange(2), f"u{chance.randrange(3)}", str(chance.randrange(9))))
+                user, client_id = f"u{chance.randrange(3)}", str(chance.randrange(9))
+                held.append(accounts.hold(chance.randrange(2), user, client_id, exempt=chance.random() < 0.3))
                 size, meter = chance.randrange(10**6), chance.choice(held).meter
                 meter.produce_requests += 1
                 meter.produce_bytes += size
@@ -231,6 +232,8 @@ def test_the_traffic_of_clients_with_and_without_records(seed: int, max_entities
                 sent["bytes_in"] += size + 4
                 sent["bytes_out"] += 50
                 sent["requests"] += 1
+                sent["exempt_in"] += (size + 4) * meter.key.exempt
+                sent["exempt_out"] += 50 * meter.key.exempt
     scrape()
     assert summed(shown.total) == {(what,): number for what, number in sent.items()}
 
@@ -240,13 +243,13 @@ def test_clients_without_a_place_are_other_and_those_with_the_most_bytes_come_fi
     clients.update([("u", name, Traffic(size, 0, 1)) for name, size in (("a", 1), ("b", 3), ("c", 2), ("d", 0))])
     clients.update([("u", "a", Traffic(7, 7, 7)), ("u", "b", Traffic()), *[("u", "c", Traffic(1, 1, 1))] * 2])
     assert dict(clients) == {
-        Names("u", "b"): (3, 0, 1),
-        Names("u", "c"): (4, 2, 3),
-        OTHER: (8, 7, 9),
+        Names("u", "b"): Traffic(3, 0, 1),
+        Names("u", "c"): Traffic(4, 2, 3),
+        OTHER: Traffic(8, 7, 9),
     }
     assert clients.folded == 1
     clients.update([("u", "d", Traffic(1, 1, 1))])
-    assert (Names("u", "d"), (1, 1, 1)) in list(clients)
+    assert (Names("u", "d"), Traffic(1, 1, 1)) in list(clients)
 
 
 def test_meters_that_are_gone_are_kept_in_bounds_until_they_have_been_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -248,7 +248,7 @@ def test_limits_in_shadow_have_columns_where_there_are_any() -> None:
     """And a rule in shadow is none in force: no limit, no rule."""
     alice, bob, carol = (Entity(user=name) for name in ("alice", "bob", "carol"))
     kind = QuotaKind.PRODUCER_BYTE_RATE
-    limits = dict.fromkeys((alice, bob, carol), {kind: 1000.0})
+    limits = {user: {kind: 1000.0} for user in (alice, bob, carol)}
     engine, meters = Engine(Policy(limits)), Meters(100)
     listener = Accounts(meters, engine, "PLAIN")
     recorder = Recorder(meters, [("PLAIN", listener)], engine)
