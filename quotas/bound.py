@@ -291,7 +291,10 @@ class Bound(Rate):
         if self.rule is None:
             return None
         return CounterState(
-            *self.key,
+            self.key.kind,
+            self.key.user,
+            self.key.client_id,
+            self.key.broker,
             self.rule,
             self.limit,
             self.rate(now_ms),

@@ -16,6 +16,12 @@ class CounterKey(NamedTuple):
     user: str
     client_id: str
     broker: int
+    several: int = 0
+    """Bits: the user is a group (GROUP), the client-id a prefix (PREFIX). No client can call itself into one."""
+
+
+GROUP: Final = 1
+PREFIX: Final = 2
 
 
 class Counted(NamedTuple):

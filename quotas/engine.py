@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from quotas.bound import Bound, Inert
-from quotas.counted import FOLDED, Counted, CounterKey, CounterState, Gone
+from quotas.counted import FOLDED, PREFIX, Counted, CounterKey, CounterState, Gone
 from quotas.entities import Entity
 from quotas.kinds import Law, QuotaKind, Whose
 from quotas.names import OTHER, Room
 from quotas.policy import PLAIN, Key, Policy, PolicyChange, differences, other_terms
-from quotas.precedence import DEFAULT, level_of, limiting_key, tags_of
+from quotas.precedence import Counter, Walk, key_of, level_of, limiting_key, tags_of, walk
 from quotas.rate import Window
 
 __all__ = ["RATE_KINDS", "Bound", "Counted", "CounterKey", "CounterState", "Engine", "Gone", "Window"]
@@ -36,7 +36,9 @@ class Counters:
         "_crowded",
         "_elsewhere",
         "_gone",
+        "_group_of",
         "_kind",
+        "_lengths",
         "_levels",
         "_limits",
         "_names",
@@ -59,6 +61,8 @@ class Counters:
         self._policy = Policy()
         self._limits = self._policy.table(kind)
         self._terms = self._policy.terms_of(kind)
+        self._lengths = self._policy.prefix_lengths(kind)
+        self._group_of = self._policy.groups_of(kind)
         self._levels = 0
         self._bounds: dict[CounterKey, Bound] = {}
         self._brokers: set[int] = set()
@@ -74,17 +78,35 @@ class Counters:
     def resolve(self, user: str, client_id: str, broker: int) -> Bound:
         if not self._levels:
             return self.inert
-        user_tag, client_tag = tags_of(self._limits, self._levels, user, client_id)
-        key = CounterKey(self._kind, user_tag, client_tag, broker)
+        if self._lengths or self._group_of:
+            counter = self.walk(user, client_id).counter
+            key = CounterKey(self._kind, counter.user, counter.client_id, broker, counter.several)
+        else:
+            user_tag, client_tag = tags_of(self._limits, self._levels, user, client_id)
+            key = CounterKey(self._kind, user_tag, client_tag, broker)
         return self._bounds.get(key) or self._make(key)
+
+    def walk(self, user: str, client_id: str) -> Walk:
+        group = self._group_of.get(user)
+        return walk(self._limits, self._terms, self._levels, self._lengths, group, user, client_id)
+
+    def _winner(self, user: str, client_id: str) -> Key | None:
+        if self._lengths or self._group_of:
+            return self.walk(user, client_id).winner
+        return limiting_key(self._limits, *tags_of(self._limits, self._levels, user, client_id))
+
+    def _limiting(self, key: CounterKey) -> Key | None:
+        if self._lengths or self._group_of or key.several:
+            return key_of(self._limits, self._terms, self._lengths, Counter(key.user, key.client_id, key.several))
+        return limiting_key(self._limits, key.user, key.client_id)
 
     def _make(self, key: CounterKey) -> Bound:
         """Return a new counter; without room for its names that of all such clients of its user, unless a quota is
         configured for just this client-id.
         """
-        if self._names.full and key.client_id:
-            limiting = limiting_key(self._limits, key.user, key.client_id)
-            if limiting is None or limiting[1] is DEFAULT:
+        if self._names.full and key.client_id and not key.several & PREFIX:
+            limiting = self._limiting(key)
+            if limiting is None or not isinstance(limiting[1], str):
                 key = key._replace(client_id=OTHER)
                 self._crowded = True
         return self._bounds.get(key) or self.enter(Bound(key, self._window, self._cap_ms, self))
@@ -92,7 +114,7 @@ class Counters:
     def limit_of(self, user: str, client_id: str) -> tuple[float | None, Entity | None]:
         if not self._levels:
             return None, None
-        key = limiting_key(self._limits, *tags_of(self._limits, self._levels, user, client_id))
+        key = self._winner(user, client_id)
         if key is None or self._terms.get(key, PLAIN).shadow:
             return None, None
         return self._limits[key], self._policy.client(key)
@@ -100,7 +122,7 @@ class Counters:
     def shadow_of(self, user: str, client_id: str) -> float | None:
         if not self._terms:
             return None
-        key = limiting_key(self._limits, *tags_of(self._limits, self._levels, user, client_id))
+        key = self._winner(user, client_id)
         terms = PLAIN if key is None else self._terms.get(key, PLAIN)
         return self._limits[key] if key is not None and terms.shadow else terms.proposed
 
@@ -123,6 +145,8 @@ class Counters:
         self._policy = policy
         self._limits = policy.table(self._kind)
         self._terms = policy.terms_of(self._kind)
+        self._lengths = policy.prefix_lengths(self._kind)
+        self._group_of = policy.groups_of(self._kind)
         # A removal sets the bit of its level too, and nothing ever clears one (QuotaTypes).
         for key in touched:
             self._levels |= level_of(key)
@@ -199,10 +223,12 @@ class Counters:
         self._watched.setdefault(-(-idle_ms // self._window.size_ms), []).append(bound)
 
     def _concerned(self, touched: set[Key]) -> Iterator[Bound]:
-        """Yield the bounds whose limit may have changed: all for a default, otherwise those with just these tags."""
+        """Yield the bounds whose limit may have changed: those with just these tags, or all where a key is not for one
+        name.
+        """
         if not self._bounds:
             return
-        if any(DEFAULT in key for key in touched):
+        if any(not isinstance(part, str | None) for key in touched for part in key):
             yield from self._bounds.values()
             return
         for user, client_id in touched:
@@ -213,7 +239,7 @@ class Counters:
 
     def _limit(self, bound: Bound) -> bool:
         """Set the limit that holds for ``bound``, and its terms; returns whether another holds than before."""
-        key = limiting_key(self._limits, bound.key.user, bound.key.client_id)
+        key = self._limiting(bound.key)
         limit = None if key is None else self._limits[key]
         terms = PLAIN if key is None else self._terms.get(key, PLAIN)
         if (key is None) is not (bound.rule is None):
@@ -279,22 +305,29 @@ class Engine:
         """
         return self._counters[kind].shadow_of(user, client_id)
 
+    def explain(self, user: str, client_id: str, kind: QuotaKind) -> Walk:
+        """Return which limit holds for a client and why: every level that was looked at, in order. Else as
+        ``limit_of``.
+        """
+        return self._counters[kind].walk(user, client_id)
+
     def apply(self, policy: Policy, now_ms: int) -> PolicyChange:
         """Put another policy in force, for existing counters at once and with all that they have recorded."""
         self.expire(now_ms)
         added_total = changed_total = removed_total = 0
+        regrouped = self._policy.group_of != policy.group_of
         for kind in QuotaKind:
             added, changed, removed = differences(self._policy.table(kind), policy.table(kind))
             changed |= other_terms(self._policy.terms_of(kind), policy.terms_of(kind)) - added - removed
             touched = added | changed | removed
-            if touched and kind in self._counters:
+            if (touched or regrouped) and kind in self._counters:
                 self._counters[kind].apply(policy, touched, now_ms)
             added_total += len(added)
             changed_total += len(changed)
             removed_total += len(removed)
         self._policy = policy
         change = PolicyChange(added_total, changed_total, removed_total)
-        if change != PolicyChange():
+        if regrouped or change != PolicyChange():
             # Another level may win now; and a bound that a session holds, but that was dropped, has not followed.
             self.generation += 1
         return change

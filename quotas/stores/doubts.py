@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from config.problems import NO_VARIABLES, InvalidValue, holds_a_variable
-from quotas.entities import ANONYMOUS, Default, Entity
+from quotas.entities import ANONYMOUS, Entity, Name
 from quotas.kinds import BYTES, QuotaKind
 
 BATCH_BYTES: Final = 16 * 1024
@@ -88,7 +88,7 @@ def of_small_limits(limits: Mapping[Entity, Mapping[QuotaKind, float]]) -> tuple
     return small[0][1], len(small), InvalidValue(message, "is the unit right?")
 
 
-def folded(entity: Entity) -> tuple[str | Default | None, ...]:
+def folded(entity: Entity) -> tuple[Name, ...]:
     """Return what entities have in common that differ in upper and lower case alone."""
     names = (entity.user, entity.client_id, entity.ip)
     return tuple(name.casefold() if isinstance(name, str) else name for name in names)

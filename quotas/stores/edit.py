@@ -219,7 +219,7 @@ class _Edit:
         return (
             "{"
             + ", ".join(
-                f"{self._key(dimension)}: {default if isinstance(name, Default) else self._name(name)}"
+                f"{self._key(dimension)}: {default if isinstance(name, Default) else self._name(str(name))}"
                 for dimension, name in names.items()
                 if name is not None
             )

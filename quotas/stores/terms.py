@@ -5,11 +5,11 @@ from typing import Final
 
 from config.nodes import Mapping, Node, Scalar
 from config.problems import InvalidValue, InvalidValues, Steps, explained, suggestion
-from config.units import parse_duration_ms
+from config.units import parse_duration_ms, parse_flag
 from quotas.kinds import Law, QuotaKind
 from quotas.policy import Terms
 
-KEYS: Final = ("mode", "proposed", "burst", "max_delay")
+KEYS: Final = ("mode", "proposed", "burst", "max_delay", "shared")
 _MODES: Final = ("enforce", "shadow")
 _LEAST_BURST_MS: Final = 100
 _MOST_BURST_MS: Final = 3_600_000
@@ -18,10 +18,16 @@ ReadLimit = Callable[[Steps, str, Node], tuple[QuotaKind, float]]
 
 
 def read(
-    steps: Steps, quota: Mapping, limits: dict[QuotaKind, float], wrong: InvalidValues, read_limit: ReadLimit
+    steps: Steps,
+    quota: Mapping,
+    limits: dict[QuotaKind, float],
+    wrong: InvalidValues,
+    read_limit: ReadLimit,
+    *,
+    of_prefix: bool,
 ) -> Terms:
     """Return the terms of a quota; ``read_limit(steps, key, value)`` reads a limit that is proposed."""
-    shadow, burst_ms, max_delay_ms = False, None, None
+    shadow, burst_ms, max_delay_ms, shared = False, None, None, True
     proposed: dict[QuotaKind, float] = {}
     with wrong.at(*steps, "mode"):
         shadow = _mode(quota["mode"]) == "shadow" if "mode" in quota else False
@@ -29,6 +35,8 @@ def read(
         burst_ms = _burst_ms(quota["burst"], limits) if "burst" in quota else None
     with wrong.at(*steps, "max_delay"):
         max_delay_ms = _duration_ms(quota["max_delay"]) if "max_delay" in quota else None
+    with wrong.at(*steps, "shared"):
+        shared = _shared(quota["shared"], of_prefix=of_prefix) if "shared" in quota else True
     if "proposed" in quota:
         at = (*steps, "proposed")
         with wrong.at(*at):
@@ -41,7 +49,16 @@ def read(
                         fix = f"write {kind} for this quota too, or mode: shadow in a quota of its own"
                         raise InvalidValue("is proposed where there is no such limit in force", fix)
                     proposed[kind] = limit
-    return Terms(shadow, proposed, burst_ms, max_delay_ms)
+    return Terms(shadow, proposed, burst_ms, max_delay_ms, shared)
+
+
+def _shared(written: Node, *, of_prefix: bool) -> bool:
+    if not of_prefix:
+        raise InvalidValue("is for a prefix of client-ids", "leave it out: docs/quotas.md says who shares a counter")
+    if not isinstance(written, Scalar):
+        raise InvalidValue("must be true or false")
+    with explained(written):
+        return parse_flag(written)
 
 
 def _mode(written: Node) -> str:

@@ -276,3 +276,22 @@ def test_a_limit_beside_which_another_is_proposed_goes_only_by_hand(path: Path) 
     app, alice = alter(path, change(APP, {RATE: None, CONSUMER: 5.0}), change(ALICE, {RATE: 5.0}))
     assert "proposed beside it" in str(app.refused)
     assert (alice.refused, path.read_text()) == (None, TERMS.replace("1MiB\n", "5\n"))
+
+
+def test_groups_and_prefixes_stay_where_others_are_altered(path: Path) -> None:
+    text = (
+        "groups: {analytics: [alice, bob]}  # ours\nquotas:\n"
+        "  - {entity: {user-group: analytics}, producer_byte_rate: 1MiB}\n"
+        "  - {entity: {client-id: {prefix: team-a-}}, producer_byte_rate: 1MiB, shared: false}\n"
+        "  - {entity: {client-id: app}, producer_byte_rate: 1.5MB}\n"
+        "# the end\n"
+    )
+    path.write_text(text)
+    alter(path, change(APP, {RATE: 9.0}), change(ALICE, {RATE: 2.0}))
+    expected = text.replace("1.5MB}\n", "9}\n  - {entity: {user: alice}, producer_byte_rate: 2}\n")
+    assert path.read_text() == expected
+    moved = text.partition("\n")
+    path.write_text(f"{moved[2]}{moved[0]}\n")
+    alter(path, change(APP, {RATE: None}))
+    assert "app" not in path.read_text()
+    assert path.read_text().endswith("# the end\ngroups: {analytics: [alice, bob]}  # ours\n")
