@@ -1,7 +1,6 @@
 """Prefixes of client-ids and groups of users: every level of precedence, and who shares a counter."""
 
 import pickle
-from itertools import product
 
 import pytest
 from hypothesis import given
@@ -43,9 +42,9 @@ FIFTEEN: list[Key] = [
 """Of a user in a group with a client-id that two prefixes are for: fifteen levels, with four more for the second."""
 
 
-def policy(keys: list[Key] | set[Key], kinds: tuple[QuotaKind, ...] = (RATE,), **terms: bool) -> Policy:
+def policy(keys: list[Key] | set[Key], kinds: tuple[QuotaKind, ...] = (RATE,), shared: bool = True) -> Policy:
     entities = {Entity(*key): dict.fromkeys(kinds, float(FIFTEEN.index(key) + 1)) for key in keys}
-    said = {entity: Terms(**terms) for entity in entities if isinstance(entity.client_id, Prefix)} if terms else {}
+    said = {entity: Terms(shared=shared) for entity in entities if isinstance(entity.client_id, Prefix)}
     return Policy(entities, said, GROUPS)
 
 
@@ -207,5 +206,5 @@ def test_what_makes_no_policy() -> None:
 
 
 def test_how_they_are_described() -> None:
-    described = [Entity(user, client_id).describe() for user, client_id in product([ANALYTICS], [None, TEAM])]
+    described = [Entity(user, client_id).describe() for user, client_id in ((ANALYTICS, None), (ANALYTICS, TEAM))]
     assert described == ["user-group=analytics", "user-group=analytics, client-id-prefix=team-"]
