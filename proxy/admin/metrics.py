@@ -17,9 +17,10 @@ from protocol.errors import Cause
 from protocol.table import SPECS
 from proxy.admin.client_series import ClientSeries
 from proxy.admin.entity_series import EntitySeries
-from proxy.admin.places import OTHER, Names
+from proxy.admin.places import OTHER
 from proxy.edge.stats import LAG_BUCKETS_S, Snapshot
 from proxy.runtime.names import label
+from proxy.usage.meters import Client
 from quotas.kinds import METERED, QuotaKind, Unit
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
@@ -167,12 +168,18 @@ def _quotas(snapshot: Snapshot) -> Iterator[Metric]:
 def _clients(clients: ClientSeries) -> Iterator[Metric]:
     sizes = (
         ((direction, *names), number)
-        for names, traffic in clients
-        for direction, number in (("in", traffic.bytes_in), ("out", traffic.bytes_out))
+        for names, shown in clients
+        for direction, number in (("in", shown.traffic.bytes_in), ("out", shown.traffic.bytes_out))
     )
-    yield _counter("sluice_client_bytes", "Bytes of a client.", ("direction", *Names._fields), sizes)
-    requests = ((names, traffic.requests) for names, traffic in clients)
-    yield _counter("sluice_client_requests", "Requests of a client.", Names._fields, requests)
+    yield _counter("sluice_client_bytes", "Bytes of a client.", ("direction", *Client._fields), sizes)
+    requests = ((names, shown.traffic.requests) for names, shown in clients)
+    yield _counter("sluice_client_requests", "Requests of a client.", Client._fields, requests)
+    opened = ((names, shown.traffic.connections_opened) for names, shown in clients)
+    yield _counter("sluice_client_connections_opened", "Connections of a client that came.", Client._fields, opened)
+    now = ((names, shown.connections) for names, shown in clients)
+    yield _gauge("sluice_client_connections", "Connections of a client open now.", Client._fields, now)
+    muted = ((names, shown.muted) for names, shown in clients)
+    yield _gauge("sluice_client_muted", "1 if a client is muted or waits for its turn now.", Client._fields, muted)
     yield _number("sluice_clients_folded", "Clients summed up as other, for want of a place.", clients.folded)
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from protocol.errors import Cause
-from proxy.usage.meters import Traffic
+from proxy.usage.meters import ClientState
 from proxy.usage.shipping import Shipping
 from quotas.engine import Counted, CounterState, Gone
 from quotas.kinds import QuotaKind
@@ -62,8 +62,8 @@ class WorkerSnapshot:
     """What counters stand at, and what they have counted since the last snapshot."""
     gone: list[Gone]
     """What counters have counted since then that are there no more."""
-    clients: list[tuple[str, str, Traffic]]
-    """User, client-id and what went through since the last snapshot."""
+    clients: list[ClientState]
+    """What went through since the last snapshot, of some clients more than once."""
     delay_queue: dict[QuotaKind, int]
     fetches_answered_empty: int
     requests: list[int]

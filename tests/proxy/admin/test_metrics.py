@@ -11,7 +11,7 @@ from prometheus_client.samples import Sample
 from protocol.errors import Cause
 from proxy.admin.metrics import Renderer
 from proxy.edge.stats import LAG_BUCKETS_S, Snapshot, Stats
-from proxy.usage.meters import Traffic
+from proxy.usage.meters import Client, ClientState, Traffic
 from proxy.usage.shipping import Shipping
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
@@ -29,7 +29,7 @@ SHIPPING.shipped_rows, SHIPPING.dropped_rows, SHIPPING.error = 70, 30, "topic sl
 EVERYTHING = replace(
     shows(PRODUCE, FETCH, PRODUCE._replace(client_id="more", broker=-1)),
     mode="shadow",
-    clients=[("alice", "app", Traffic(700, 300, 9))],
+    clients=[ClientState(Client("PLAIN", "alice", "app"), Traffic(700, 300, 9, 2), 1, is_muted=True)],
     authentications={("SASL", "PLAIN", "failed"): 2},
     gssapi_unread={("SASL", "no_key"): 1, ("SASL", "refused"): 0},
     rejected={("client", Cause.BAD_HEADER): 3},
@@ -178,13 +178,22 @@ def test_requests_by_the_names_of_the_apis_and_from_zero_on() -> None:
 
 
 def test_clients_with_and_without_a_quota_by_what_they_sent_and_got() -> None:
-    clients = [("alice", "app", Traffic(700, 300, 9)), ("alice", "app", Traffic(1, 1, 1)), ("", "x" * 256, Traffic())]
+    app = Client("PLAIN", "alice", "app")
+    clients = [
+        ClientState(app, Traffic(700, 300, 9, 2), 1),
+        ClientState(app, Traffic(1, 1, 1), 2, is_muted=True),
+        ClientState(Client("PLAIN", "", "x" * 256), Traffic()),
+    ]
     text = render(replace(EMPTY, clients=clients), max_entities=1)
     assert values(text, "sluice_client_bytes_total") == {
-        ("app", "in", "alice"): 701.0,
-        ("app", "out", "alice"): 301.0,
+        ("app", "in", "PLAIN", "alice"): 701.0,
+        ("app", "out", "PLAIN", "alice"): 301.0,
+        ("other", "in", "PLAIN", "other"): 0.0,
+        ("other", "out", "PLAIN", "other"): 0.0,
     }
-    assert values(text, "sluice_client_requests_total") == {("app", "alice"): 10.0}
+    for name, value in (("requests_total", 10), ("connections_opened_total", 2), ("connections", 3), ("muted", 1)):
+        of_app = values(text, f"sluice_client_{name}")["app", "PLAIN", "alice"]
+        assert of_app == value
     assert values(text, "sluice_clients_folded") == {(): 1.0}
 
 
