@@ -37,6 +37,7 @@ __all__ = [
     "BrokerTls",
     "ClientTls",
     "Cluster",
+    "Dialect",
     "Drain",
     "FileStore",
     "KafkaCompat",
@@ -45,6 +46,7 @@ __all__ = [
     "Listener",
     "ListenerSasl",
     "Log",
+    "Metrics",
     "ProxyProtocol",
     "Quotas",
     "Route",
@@ -247,6 +249,20 @@ class Admin(Section):
     )
 
 
+Dialect = Literal["jmx_exporter", "confluent"]
+
+
+class Metrics(Section):
+    """What `/metrics` shows beside Sluice's own families."""
+
+    compat: tuple[Dialect, ...] = Field(
+        (),
+        description="Kafka's metrics of quotas by the names that exporters of brokers give them, for dashboards that "
+        "were made for brokers: `jmx_exporter` for those of its sample configuration, `confluent` for Confluent's. See "
+        "[metrics.md](metrics.md#in-the-words-of-brokers).",
+    )
+
+
 class Drain(Section):
     """Stopping: `/readyz` changes first, then requests in flight are finished."""
 
@@ -281,6 +297,7 @@ class Settings(Section):
     limits: Limits = Limits()
     kafka: KafkaCompat = KafkaCompat()
     admin: Admin = Field(Admin(), validate_default=True)
+    metrics: Metrics = Metrics()
     drain: Drain = Drain()
     log: Log = Log()
     usage: Given[Usage] = None

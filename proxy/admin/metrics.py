@@ -13,12 +13,15 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
+from config.settings import Dialect
 from protocol.errors import Cause
 from protocol.table import SPECS
 from proxy.admin.client_series import ClientSeries
+from proxy.admin.dialects import Dialects
 from proxy.admin.entity_series import EntitySeries
 from proxy.admin.places import OTHER
 from proxy.edge.stats import LAG_BUCKETS_S, Snapshot
+from proxy.runtime.clock import monotonic_s
 from proxy.runtime.names import label
 from proxy.usage.meters import Client
 from quotas.kinds import METERED, QuotaKind, Unit
@@ -41,9 +44,10 @@ Row = tuple[tuple[str, ...], float]
 class Renderer:
     """Renders one snapshot after another; one thread at a time may call it."""
 
-    def __init__(self, max_entities: int) -> None:
+    def __init__(self, max_entities: int, dialects: Sequence[Dialect] = ()) -> None:
         self._entities = EntitySeries(max_entities)
         self._clients = ClientSeries(max_entities)
+        self._dialects = Dialects(dialects)
         self._process = ProcessCollector(registry=None)
 
     def render(self, snapshot: Snapshot) -> bytes:
@@ -52,6 +56,7 @@ class Renderer:
         self._clients.update(snapshot.clients)
         families = chain(
             _entities(self._entities),
+            self._dialects.families(self._entities, monotonic_s()),
             _quotas(snapshot),
             _clients(self._clients),
             _traffic(snapshot),
