@@ -42,6 +42,7 @@ from proxy.runtime.lag import watch as watch_lag
 from proxy.runtime.slices import in_slices
 from proxy.runtime.tasks import AFTER_FAULT_S, attempt, every, later
 from proxy.runtime.turns import Turns
+from proxy.session.latencies import Latencies
 from proxy.session.rules import Rules
 from proxy.session.serving import Served, serve
 from proxy.session.session import Session
@@ -89,6 +90,7 @@ class Worker:
             clock=now_ms,
         )
         self._metering = Metering(settings.usage, self._engine)
+        self._latencies = Latencies()
         self._connections_limit = 0
         self._tables: list[dict[int, Served]] = []
         self._listeners: list[Listener] = []
@@ -174,6 +176,7 @@ class Worker:
             delay_queue=self._throttling.queue_sizes(),
             fetches_answered_empty=self._throttling.answered_empty,
             requests=requests,
+            latencies=self._latencies.snapshot(),
             sessions=dict(stats.sessions),
             connections=dict(stats.connections),
             authentications=dict(stats.authentications),
@@ -235,6 +238,7 @@ class Worker:
             on_rejected=lambda side, error, peer: self._rejections.note(side, error, peer, now_ms()),
             later=Turns(asyncio.get_running_loop().call_soon).later,
             protected_topics=protected,
+            latencies=self._latencies,
         )
 
     def _sasl_rules(self, listener: ListenerSettings, view: ClusterView) -> SaslRules:

@@ -23,7 +23,10 @@ from proxy.admin.places import OTHER
 from proxy.edge.stats import LAG_BUCKETS_S, Snapshot
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.names import label
+from proxy.session.latencies import BOUNDS_MS
+from proxy.session.latencies import OTHER as FOLDED_BROKER
 from proxy.usage.meters import Client
+from quotas.counted import FOLDED
 from quotas.kinds import METERED, QuotaKind, Unit
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
@@ -33,6 +36,8 @@ _ENTITY_LABELS: Final = ("kind", "user", "client_id", "broker")
 _SIDES: Final = ("client", "broker")
 _OUTCOMES: Final = ("ok", "failed")
 _MODES: Final = ("enforce", "shadow", "off")
+
+_API_NAMES: Final = {spec.api_key: spec.name for spec in SPECS.values()}
 
 # Kinds of one unit share its families, those of others get families of their own.
 _UNITS: Final = tuple(dict.fromkeys(kind.row.unit for kind in METERED))
@@ -196,6 +201,7 @@ def _traffic(snapshot: Snapshot) -> Iterator[Metric]:
     )
     yield _number("sluice_connections_limit", "Client connections allowed at once.", snapshot.connections_limit)
     yield _counter("sluice_requests", "Requests of clients.", ("api",), _requests(snapshot.requests))
+    yield _latencies(snapshot)
     yield _counter(
         "sluice_authentications",
         "SASL authentications that ended.",
@@ -257,10 +263,24 @@ def _program(snapshot: Snapshot) -> Iterator[Metric]:
     yield _gauge("sluice_build_info", "1, labelled with what is running.", tuple(info), [(tuple(info.values()), 1)])
 
 
+def _latencies(snapshot: Snapshot) -> Metric:
+    family = HistogramMetricFamily(
+        "sluice_request_broker_seconds",
+        "How long brokers took to answer requests that were forwarded.",
+        labels=("api", "broker"),
+    )
+    bounds = (*(str(bound / 1000) for bound in BOUNDS_MS), "+Inf")
+    for (api_key, node_id), times in sorted(snapshot.latencies.items()):
+        broker = FOLDED if node_id == FOLDED_BROKER else _broker(node_id)
+        buckets = list(zip(bounds, accumulate(times.counts), strict=True))
+        family.add_metric((_API_NAMES[api_key], broker), buckets, times.sum_ms / 1000)
+    return family
+
+
 def _requests(by_api_key: Sequence[int]) -> Iterator[Row]:
     """Every API that clients may use, also before its first request: a counter has to be seen at zero to grow."""
-    names = {spec.api_key: spec.name for spec in SPECS.values() if spec.advertised}
-    return (((name,), by_api_key[api_key]) for api_key, name in sorted(names.items()))
+    advertised = {spec.api_key for spec in SPECS.values() if spec.advertised}
+    return (((_API_NAMES[api_key],), by_api_key[api_key]) for api_key in sorted(advertised))
 
 
 def _broker(node_id: int) -> str:

@@ -6,9 +6,11 @@ mutable with the loop.
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from protocol.errors import Cause
+from proxy.session.latencies import Times
 from proxy.usage.meters import ClientState
 from proxy.usage.shipping import Shipping
 from quotas.engine import Counted, CounterState, Gone
@@ -68,6 +70,8 @@ class WorkerSnapshot:
     fetches_answered_empty: int
     requests: list[int]
     """By api key."""
+    latencies: Mapping[tuple[int, int], Times]
+    """Of brokers' answers, by api key and node id."""
     sessions: dict[str, int]
     connections: dict[tuple[str, str], int]
     authentications: dict[tuple[str, str, str], int]

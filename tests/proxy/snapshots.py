@@ -15,6 +15,7 @@ EMPTY = Snapshot(
     delay_queue=dict.fromkeys(QuotaKind, 0),
     fetches_answered_empty=0,
     requests=[0] * 128,
+    latencies={},
     sessions={"PLAIN": 0},
     connections={("PLAIN", "accepted"): 0},
     authentications={},

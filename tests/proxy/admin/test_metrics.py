@@ -11,6 +11,8 @@ from prometheus_client.samples import Sample
 from protocol.errors import Cause
 from proxy.admin.metrics import Renderer
 from proxy.edge.stats import LAG_BUCKETS_S, Snapshot, Stats
+from proxy.session.latencies import BOUNDS_MS, Times
+from proxy.session.latencies import OTHER as OTHER_BROKER
 from proxy.usage.meters import Client, ClientState, Traffic
 from proxy.usage.shipping import Shipping
 from quotas.entities import Default, Entity
@@ -30,6 +32,7 @@ EVERYTHING = replace(
     shows(PRODUCE, FETCH, PRODUCE._replace(client_id="more", broker=-1)),
     mode="shadow",
     clients=[ClientState(Client("PLAIN", "alice", "app"), Traffic(700, 300, 9, 2), 1, is_muted=True)],
+    latencies={(0, 1): Times((3, *[0] * (len(BOUNDS_MS) - 1), 1), 40_000), (1, OTHER_BROKER): Times((0,) * 15, 0)},
     authentications={("SASL", "PLAIN", "failed"): 2},
     gssapi_unread={("SASL", "no_key"): 1, ("SASL", "refused"): 0},
     rejected={("client", Cause.BAD_HEADER): 3},
@@ -256,6 +259,14 @@ def test_before_the_first_load_there_is_no_time_of_it() -> None:
 def test_how_stale_quotas_are() -> None:
     assert values(render(EMPTY), "sluice_quota_staleness_seconds") == {(): 0.0}
     assert values(render(replace(EMPTY, quotas_staleness_s=2.5)), "sluice_quota_staleness_seconds") == {(): 2.5}
+
+
+def test_how_long_brokers_take_is_a_histogram_by_api_and_broker() -> None:
+    text = render(EVERYTHING)
+    buckets = values(text, "sluice_request_broker_seconds_bucket")
+    assert buckets["Produce", "1", "0.001"] == buckets["Produce", "1", "30.0"] == 3.0
+    assert buckets["Produce", "1", "+Inf"] == 4.0
+    assert values(text, "sluice_request_broker_seconds_sum") == {("Fetch", "other"): 0.0, ("Produce", "1"): 40.0}
 
 
 def test_lag_is_a_histogram() -> None:
