@@ -26,7 +26,7 @@ from config.forms import (
     SecondsOrZero,
     Section,
 )
-from config.listener import ClientTls, Kerberos, Listener, ListenerSasl, ProxyProtocol
+from config.listener import ClientTls, Kerberos, Listener, ListenerLimits, ListenerSasl, ProxyProtocol
 from config.problems import InvalidValue, InvalidValues, suggestion
 from config.units import Address, IpNumbers
 from config.usage import Usage, UsageFiles, UsageTopic
@@ -44,6 +44,7 @@ __all__ = [
     "Kerberos",
     "Limits",
     "Listener",
+    "ListenerLimits",
     "ListenerSasl",
     "Log",
     "Metrics",
@@ -174,10 +175,16 @@ class Limits(Section):
         description="The largest FindCoordinator request. Its response is several times as large. 1 MiB is enough for "
         "some 20,000 groups at once.",
     )
+    connection_rate: Count | None = Field(
+        None,
+        description="The maximum number of connections accepted a second, over `quotas.window`: "
+        "`max.connection.creation.rate`. Beyond it, accepting waits. A listener may have a rate of its own, or be "
+        "exempt (`listeners[].limits`); rates of IP addresses are quotas. Default: no limit.",
+    )
     connections: Count | None = Field(
         None,
-        description="The maximum number of client connections at once. Default: as many as the descriptor limit "
-        "allows.",
+        description="The maximum number of client connections at once: `max.connections`. Each takes two descriptors; "
+        "Sluice does not start with more than the limit of open files has room for. Default: as many as that allows.",
     )
     connections_per_ip: CountOrZero | None = Field(
         None,
@@ -313,6 +320,9 @@ class Settings(Section):
             with wrong.at(index, "name"):
                 if names.setdefault(listener.name, index) != index:
                     raise InvalidValue(f"{listener.name!r} is the name of another listener", "give each its own")
+        if all(listener.limits.exempt_from_connection_rate for listener in listeners):
+            said = "leaves no listener that limits.connection_rate would hold for"
+            wrong.add((0, "limits", "exempt_from_connection_rate"), said, "remove it from at least one listener")
         find_claimed_twice(_port_claims(listeners), wrong)
         wrong.raise_if_any()
         return listeners

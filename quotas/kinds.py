@@ -156,6 +156,7 @@ class QuotaKind(StrEnum):
             written=Written.WHOLE,
             whose=Whose.IP,
             capped=True,
+            enforced=True,
         ),
     )
 

@@ -9,7 +9,7 @@ from itertools import accumulate, chain
 from typing import Final
 
 from prometheus_client import ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
@@ -17,8 +17,13 @@ from config.settings import Dialect
 from protocol.errors import Cause
 from protocol.table import SPECS
 from proxy.admin.client_series import ClientSeries
+from proxy.admin.connection_series import connection_rates
 from proxy.admin.dialects import Dialects
 from proxy.admin.entity_series import EntitySeries
+from proxy.admin.exposition import Row
+from proxy.admin.exposition import counter as _counter
+from proxy.admin.exposition import gauge as _gauge
+from proxy.admin.exposition import number as _number
 from proxy.admin.places import OTHER
 from proxy.edge.stats import LAG_BUCKETS_S, Snapshot
 from proxy.runtime.clock import monotonic_s
@@ -42,14 +47,12 @@ _API_NAMES: Final = {spec.api_key: spec.name for spec in SPECS.values()}
 # Kinds of one unit share its families, those of others get families of their own.
 _UNITS: Final = tuple(dict.fromkeys(kind.row.unit for kind in METERED))
 
-Row = tuple[tuple[str, ...], float]
-"""The label values of a series, in the order of its family's labels, and what it stands at."""
-
 
 class Renderer:
     """Renders one snapshot after another; one thread at a time may call it."""
 
     def __init__(self, max_entities: int, dialects: Sequence[Dialect] = ()) -> None:
+        self._max_entities = max_entities
         self._entities = EntitySeries(max_entities)
         self._clients = ClientSeries(max_entities)
         self._dialects = Dialects(dialects)
@@ -65,6 +68,7 @@ class Renderer:
             _quotas(snapshot),
             _clients(self._clients),
             _traffic(snapshot),
+            connection_rates(snapshot, self._max_entities),
             _shipping(snapshot),
             _program(snapshot),
         )
@@ -286,21 +290,3 @@ def _requests(by_api_key: Sequence[int]) -> Iterator[Row]:
 def _broker(node_id: int) -> str:
     """A bootstrap connection knows no node id."""
     return str(node_id) if node_id >= 0 else "bootstrap"
-
-
-def _number(name: str, documentation: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, documentation, value=value)
-
-
-def _gauge(name: str, documentation: str, labels: Sequence[str], rows: Iterable[Row]) -> Metric:
-    family = GaugeMetricFamily(name, documentation, labels=labels)
-    for values, number in rows:
-        family.add_metric(values, number)
-    return family
-
-
-def _counter(name: str, documentation: str, labels: Sequence[str], rows: Iterable[Row]) -> Metric:
-    family = CounterMetricFamily(name, documentation, labels=labels)
-    for values, number in rows:
-        family.add_metric(values, number)
-    return family

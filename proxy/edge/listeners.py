@@ -17,6 +17,7 @@ from proxy.brokers.cluster import UNKNOWN, Broker, Cluster
 from proxy.brokers.failures import describe
 from proxy.edge.accepting import Acceptor
 from proxy.edge.arrivals import Arrival, Arrivals, LeftEarly
+from proxy.edge.connection_gate import ConnectionGate
 from proxy.edge.connection_places import FullError, Place, Places
 from proxy.edge.first_request import is_request
 from proxy.edge.listening import Bind
@@ -31,6 +32,7 @@ from proxy.session.rules import Rules
 from proxy.session.session import Session
 from proxy.session.wires import CLIENT
 from proxy.usage.accounts import Accounts
+from quotas.connections import counted_as
 from quotas.entities import ANONYMOUS
 
 log = structlog.get_logger("sluice.listener")
@@ -38,11 +40,20 @@ log = structlog.get_logger("sluice.listener")
 _MAX_SHOWN_IDS: Final = 10
 
 
+class _TooOftenError(Exception):
+    """The address of a client opens connections at too high a rate; ``held_ms`` is how long this one is to be held."""
+
+    def __init__(self, held_ms: int) -> None:
+        super().__init__(held_ms)
+        self.held_ms = held_ms
+
+
 @dataclass(frozen=True, slots=True)
 class Admission:
     """What all listeners have in common."""
 
     places: Places
+    gate: ConnectionGate
     limits: Limits
     stats: Stats
     rejections: Rejections
@@ -83,7 +94,7 @@ class Listener:
         self._served: set[int] = set()
         """Those of them that clients can come to."""
         limits = admission.limits
-        self._acceptor = Acceptor(self.name, self._take, self._not_accepted)
+        self._acceptor = Acceptor(self.name, self._take, self._not_accepted, self._delay_ms)
         self._arrivals = Arrivals(settings, self.tls, limits.socket_receive_buffer_bytes, self._begin, self._named)
         self._arriving: dict[Arrival, None] = {}
         """In the order of their deadlines."""
@@ -174,14 +185,22 @@ class Listener:
 
     # ------------------------------------------------------------------------------------------------- connections
 
+    def _delay_ms(self) -> int:
+        return self._admission.gate.delay_ms(self.name)
+
     def _take(self, client: socket.socket, peer: Address, node_id: int | None) -> None:
         loop = asyncio.get_running_loop()
         now_s = loop.time()
         deadline_s = now_s + self._admission.limits.authentication_timeout_s
         arrival = Arrival(client, peer, node_id, deadline_s)
-        host = "" if self._arrivals.is_load_balancer(peer) else peer.host
+        host = "" if self._arrivals.is_load_balancer(peer) else counted_as(peer.host)
+        if host and (held_ms := self._admission.gate.refusal_ms(self.name, host)) > 0:
+            self._hold(arrival, held_ms)
+            return
         try:
-            arrival.place = self._admission.places.enter(host, now_s, lambda error: self._crowd_out(arrival, error))
+            arrival.place = self._admission.places.enter(
+                host, now_s, lambda error: self._crowd_out(arrival, error), self.name
+            )
         except (FullError, ProtocolError) as error:
             self._refuse(arrival, error)
             return
@@ -199,7 +218,15 @@ class Listener:
         if isinstance(error, ProtocolError):
             self._reject(arrival, error)
         else:
-            self._stats.connections[self.name, "refused_limit"] += 1
+            self._stats.connections[self.name, error.outcome] += 1
+
+    def _hold(self, arrival: Arrival, held_ms: int) -> None:
+        """Refuse a client whose address comes too often: by leaving it unread for a while, as a broker does."""
+        gate = self._admission.gate
+        gate.hold(arrival.client, held_ms)
+        self._accounts.refused += 1
+        why = gate.why_refused(counted_as(arrival.peer.host))
+        self._reject(arrival, ProtocolError(Cause.CONNECTION_RATE_PER_IP, why))
 
     def _watch_deadline(self, left_s: float) -> None:
         self._next_deadline = later(left_s, "arrivals are overdue", self._end_overdue, otherwise=self._watch_again)
@@ -230,6 +257,9 @@ class Listener:
         except ProtocolError as error:
             arrival.is_dismissed = True
             self._reject(arrival, error)
+        except _TooOftenError as too_often:
+            arrival.is_dismissed = arrival.taken = True
+            self._hold(arrival, too_often.held_ms)
         except (LeftEarly, OSError):
             pass
         if arrival.session is not None and not arrival.session.closed:
@@ -265,7 +295,11 @@ class Listener:
         arrival.place.end_lost()
 
     def _named(self, arrival: Arrival, peer: Address) -> None:
-        self._admission.places.name(arrival.place, peer.host)
+        host = counted_as(peer.host)
+        held_ms = self._admission.gate.refusal_ms(self.name, host)
+        if held_ms > 0:
+            raise _TooOftenError(held_ms)
+        self._admission.places.name(arrival.place, host)
 
     def _crowd_out(self, arrival: Arrival, error: ProtocolError) -> None:
         if arrival in self._arriving:

@@ -10,11 +10,12 @@ from prometheus_client.samples import Sample
 
 from protocol.errors import Cause
 from proxy.admin.metrics import Renderer
-from proxy.edge.stats import LAG_BUCKETS_S, Snapshot, Stats
+from proxy.edge.stats import LAG_BUCKETS_S, Snapshot, Stats, Throttles
 from proxy.session.latencies import BOUNDS_MS, Times
 from proxy.session.latencies import OTHER as OTHER_BROKER
 from proxy.usage.meters import Client, ClientState, Traffic
 from proxy.usage.shipping import Shipping
+from quotas.connections import AcceptRate, IpRate
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 from tests.proxy.snapshots import EMPTY, PRODUCE, shows
@@ -22,7 +23,7 @@ from tests.proxy.snapshots import EMPTY, PRODUCE, shows
 DOCUMENTED = re.compile(r"^\| `(sluice_\w+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
 LABELS = {
     *("kind", "user", "client_id", "broker", "rule", "direction", "listener", "outcome", "api", "side", "cause"),
-    *("mechanism", "error", "where", "mode", "version", "build", "python", "loop", "le"),
+    *("mechanism", "error", "where", "mode", "ip", "version", "build", "python", "loop", "le"),
 }
 
 FETCH = PRODUCE._replace(kind=QuotaKind.CONSUMER_BYTE_RATE, client_id="", user="alice", entity=Entity(user="alice"))
@@ -33,6 +34,14 @@ EVERYTHING = replace(
     mode="shadow",
     clients=[ClientState(Client("PLAIN", "alice", "app"), Traffic(700, 300, 9, 2), 1, is_muted=True)],
     latencies={(0, 1): Times((3, *[0] * (len(BOUNDS_MS) - 1), 1), 40_000), (1, OTHER_BROKER): Times((0,) * 15, 0)},
+    accept_rates=[AcceptRate("", 12.0, 50.0), AcceptRate("PLAIN", 12.0, 20.0), AcceptRate("INTERNAL", 3.0, None)],
+    accept_throttles={"PLAIN": Throttles(3, 1500)},
+    ip_rates=[
+        IpRate("10.0.0.1", Entity(ip=Default.DEFAULT), 5.0, 4.5),
+        IpRate("10.0.0.2", Entity(ip="10.0.0.2"), 50.0, 1.0),
+        IpRate("2001:db8::/64", Entity(ip=Default.DEFAULT), 5.0, 5.0),
+    ],
+    ip_throttles={"PLAIN": Throttles(7, 6500)},
     authentications={("SASL", "PLAIN", "failed"): 2},
     gssapi_unread={("SASL", "no_key"): 1, ("SASL", "refused"): 0},
     rejected={("client", Cause.BAD_HEADER): 3},
@@ -302,6 +311,28 @@ def test_brokers_sessions_queues_and_what_runs() -> None:
 
 def test_the_process_is_measured_too() -> None:
     assert values(render(EMPTY), "process_cpu_seconds_total")
+
+
+def test_connection_rates_of_the_proxy_its_listeners_and_what_they_made_wait() -> None:
+    text = render(EVERYTHING)
+    assert values(text, "sluice_accept_rate") == {(): 12.0}
+    assert values(text, "sluice_accept_rate_limit") == {(): 50.0}
+    assert values(text, "sluice_listener_accept_rate") == {("PLAIN",): 12.0, ("INTERNAL",): 3.0}
+    assert values(text, "sluice_listener_accept_rate_limit") == {("PLAIN",): 20.0}
+    assert values(text, "sluice_accept_throttles_total") == {("PLAIN",): 3.0, ("INTERNAL",): 0.0}
+    assert values(text, "sluice_accept_throttle_seconds_total") == {("PLAIN",): 1.5, ("INTERNAL",): 0.0}
+    assert values(text, "sluice_ip_accept_throttles_total") == {("PLAIN",): 7.0, ("INTERNAL",): 0.0}
+    assert values(text, "sluice_ip_accept_throttle_seconds_total") == {("PLAIN",): 6.5, ("INTERNAL",): 0.0}
+
+
+def test_of_addresses_those_with_a_quota_by_name_are_shown_and_then_the_busiest() -> None:
+    text = render(EVERYTHING, max_entities=2)
+    assert values(text, "sluice_ip_accept_rate") == {("10.0.0.2",): 1.0, ("2001:db8::/64",): 5.0}
+    assert values(text, "sluice_ip_accept_rate_limit") == {
+        ("10.0.0.2", "ip=10.0.0.2"): 50.0,
+        ("2001:db8::/64", "ip=<default>"): 5.0,
+    }
+    assert values(text, "sluice_ip_accept_rates_left_out") == {(): 1.0}
 
 
 def test_what_is_documented_is_what_is_rendered() -> None:
