@@ -116,6 +116,11 @@ class Quotas(Section):
         "`auto` delays only for the API versions of such clients.",
     )
     window: Window = Field(Window(), description="How usage is measured.")
+    controller_window: Window = Field(
+        Window(),
+        description="How large the token bucket of `controller_mutation_rate` is: so many seconds' worth, all samples "
+        "together. `samples` is `controller.quota.window.num`, `size` is `controller.quota.window.size.seconds`.",
+    )
     max_delay_ms: Milliseconds | None = Field(
         None,
         alias="max_delay",
@@ -171,6 +176,13 @@ class Limits(Section):
         alias="find_coordinator",
         description="The largest FindCoordinator request. Its response is several times as large. 1 MiB is enough for "
         "some 20,000 groups at once.",
+    )
+    mutations_bytes: Bytes = Field(
+        256 * 2**10,
+        alias="mutations",
+        description="The largest CreateTopics, CreatePartitions or DeleteTopics request of a client that has a "
+        "`controller_mutation_rate`: it is buffered whole, and judged topic by topic. 256 KiB is enough for some 5,000 "
+        "topics. Requests of other clients are not buffered.",
     )
     connections: Count | None = Field(
         None,

@@ -20,6 +20,7 @@ from proxy.admin.entity_series import EntitySeries
 from proxy.admin.places import OTHER, Names
 from proxy.edge.stats import LAG_BUCKETS_S, Snapshot
 from proxy.runtime.names import label
+from quotas.counted import CLUSTER
 from quotas.kinds import METERED, QuotaKind, Unit
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
@@ -79,6 +80,16 @@ def _entities(entities: EntitySeries) -> Iterator[Metric]:
         "Rate over the window of enforcement, divided by the quota.",
         _ENTITY_LABELS,
         (((kind, *names, _broker(broker)), series.ratio) for names, kind, broker, series in entities if series.live),
+    )
+    yield _gauge(
+        "sluice_quota_tokens",
+        "Mutations that may follow at once; below 0 topics are refused.",
+        _ENTITY_LABELS,
+        (
+            ((kind, *names, _broker(broker)), series.tokens)
+            for names, kind, broker, series in entities
+            if series.tokens is not None
+        ),
     )
     yield _counter(
         "sluice_quota_throttle_seconds",
@@ -252,7 +263,9 @@ def _requests(by_api_key: Sequence[int]) -> Iterator[Row]:
 
 
 def _broker(node_id: int) -> str:
-    """A bootstrap connection knows no node id."""
+    """A bootstrap connection knows no node id; some counters are for all brokers together."""
+    if node_id == CLUSTER:
+        return "all"
     return str(node_id) if node_id >= 0 else "bootstrap"
 
 
