@@ -119,6 +119,11 @@ class Quotas(Section):
         "`auto` delays only for the API versions of such clients.",
     )
     window: Window = Field(Window(), description="How usage is measured.")
+    controller_window: Window = Field(
+        Window(),
+        description="How large the token bucket of `controller_mutation_rate` is: so many seconds' worth, all samples "
+        "together. `samples` is `controller.quota.window.num`, `size` is `controller.quota.window.size.seconds`.",
+    )
     max_delay_ms: Milliseconds | None = Field(
         None,
         alias="max_delay",
@@ -180,6 +185,13 @@ class Limits(Section):
         description="The maximum number of connections accepted a second, over `quotas.window`: "
         "`max.connection.creation.rate`. Beyond it, accepting waits. A listener may have a rate of its own, or be "
         "exempt (`listeners[].limits`); rates of IP addresses are quotas. Default: no limit.",
+    )
+    mutations_bytes: Bytes = Field(
+        256 * 2**10,
+        alias="mutations",
+        description="The largest CreateTopics, CreatePartitions or DeleteTopics request of a client that has a "
+        "`controller_mutation_rate`: it is buffered whole, and judged topic by topic. 256 KiB is enough for some 5,000 "
+        "topics. Requests of other clients are not buffered.",
     )
     connections: Count | None = Field(
         None,

@@ -18,6 +18,7 @@ from config.settings import Listener as ListenerSettings
 from config.settings import Settings
 from protocol.api_versions import advertised_limits
 from protocol.produce_topics import MOST_VERSION
+from proxy.brokers.topic_partitions import TopicPartitions
 from proxy.edge.connection_gate import ConnectionGate
 from proxy.edge.connection_places import Places
 from proxy.edge.descriptors import raise_limit, room
@@ -81,7 +82,11 @@ class Worker:
         self._rejections = Rejections(self._stats)
         self._failed_logins = FailedLogins()
         quotas = settings.quotas
-        self._engine = Engine(Policy(), Window(quotas.window.samples, quotas.window.size_ms))
+        self._engine = Engine(
+            Policy(),
+            Window(quotas.window.samples, quotas.window.size_ms),
+            controller_window=Window(quotas.controller_window.samples, quotas.controller_window.size_ms),
+        )
         self._throttling = Throttling(
             mode=quotas.mode,
             window_ms=quotas.window.size_ms,
@@ -249,6 +254,7 @@ class Worker:
         self._tables = [
             serve(advertised, settings.quotas.response, authenticated=authenticated) for authenticated in (True, False)
         ]
+        partitions = TopicPartitions(lambda: (each for each in self._routes.clusters if each.can_ask), now_ms)
         return Rules(
             engine=self._engine,
             throttling=self._throttling,
@@ -265,6 +271,8 @@ class Worker:
             later=Turns(asyncio.get_running_loop().call_soon).later,
             protected_topics=protected,
             latencies=self._latencies,
+            mutations_limit=settings.limits.mutations_bytes,
+            partitions=partitions,
         )
 
     def _sasl_rules(self, listener: ListenerSettings, view: ClusterView) -> SaslRules:

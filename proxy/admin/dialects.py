@@ -13,6 +13,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from config.settings import Dialect
 from proxy.admin.entity_series import EntitySeries
+from proxy.admin.exposition import broker_label
 from proxy.admin.places import Names
 from quotas.counted import Counted
 from quotas.kinds import METERED, QuotaKind
@@ -102,7 +103,7 @@ def _families(
     for (kind, names, broker), value in values:
         mbean = _MBEANS[kind]
         family = families[dialect.family(mbean.type, attribute(mbean).replace("-", "_"))]
-        labels = (names.user, names.client_id, str(broker) if broker >= 0 else "bootstrap")
+        labels = (names.user, names.client_id, broker_label(broker))
         family.add_metric((mbean.type, *labels) if dialect.resource else labels, value)
     return families.values()
 

@@ -20,7 +20,7 @@ from proxy.admin.client_series import ClientSeries
 from proxy.admin.connection_series import connection_rates
 from proxy.admin.dialects import Dialects
 from proxy.admin.entity_series import EntitySeries
-from proxy.admin.exposition import Row
+from proxy.admin.exposition import Row, broker_label
 from proxy.admin.exposition import counter as _counter
 from proxy.admin.exposition import gauge as _gauge
 from proxy.admin.exposition import number as _number
@@ -93,14 +93,28 @@ def _entities(entities: EntitySeries) -> Iterator[Metric]:
         "sluice_quota_usage_ratio",
         "Rate over the window of enforcement, divided by the quota.",
         _ENTITY_LABELS,
-        (((kind, *names, _broker(broker)), series.ratio) for names, kind, broker, series in entities if series.live),
+        (
+            ((kind, *names, broker_label(broker)), series.ratio)
+            for names, kind, broker, series in entities
+            if series.live
+        ),
+    )
+    yield _gauge(
+        "sluice_quota_tokens",
+        "Mutations that may follow at once; below 0 topics are refused.",
+        _ENTITY_LABELS,
+        (
+            ((kind, *names, broker_label(broker)), series.tokens)
+            for names, kind, broker, series in entities
+            if series.tokens is not None
+        ),
     )
     yield _counter(
         "sluice_quota_throttle_seconds",
         "Throttle time given to requests; in shadow, what would have been given.",
         _ENTITY_LABELS,
         (
-            ((kind, *names, _broker(broker)), series.totals.throttle_ms / 1000)
+            ((kind, *names, broker_label(broker)), series.totals.throttle_ms / 1000)
             for names, kind, broker, series in entities
         ),
     )
@@ -108,7 +122,7 @@ def _entities(entities: EntitySeries) -> Iterator[Metric]:
         "sluice_quota_throttled_responses",
         "Requests that were given a throttle time; in shadow, that would have been given one.",
         _ENTITY_LABELS,
-        (((kind, *names, _broker(broker)), series.totals.throttled) for names, kind, broker, series in entities),
+        (((kind, *names, broker_label(broker)), series.totals.throttled) for names, kind, broker, series in entities),
     )
     for unit in _UNITS:
         yield _charged(entities, unit)
@@ -122,7 +136,7 @@ def _rates(entities: EntitySeries, unit: Unit) -> Iterator[Metric]:
         "Quota in force, and the rule that won.",
         (*_ENTITY_LABELS, "rule"),
         (
-            ((kind, *names, _broker(broker), label(series.rule.describe())), series.limit)
+            ((kind, *names, broker_label(broker), label(series.rule.describe())), series.limit)
             for names, kind, broker, series in entities
             if kind in kinds and series.rule is not None and names != OTHER
         ),
@@ -132,7 +146,7 @@ def _rates(entities: EntitySeries, unit: Unit) -> Iterator[Metric]:
         "Rate over the window of enforcement.",
         _ENTITY_LABELS,
         (
-            ((kind, *names, _broker(broker)), series.rate)
+            ((kind, *names, broker_label(broker)), series.rate)
             for names, kind, broker, series in entities
             if kind in kinds and series.live
         ),
@@ -146,7 +160,7 @@ def _charged(entities: EntitySeries, unit: Unit) -> Metric:
         unit.said,
         ("direction" if unit.by_direction else "kind", *_ENTITY_LABELS[1:]),
         (
-            ((told_apart[kind], *names, _broker(broker)), series.totals.charged)
+            ((told_apart[kind], *names, broker_label(broker)), series.totals.charged)
             for names, kind, broker, series in entities
             if kind in told_apart
         ),
@@ -236,7 +250,7 @@ def _traffic(snapshot: Snapshot) -> Iterator[Metric]:
             for outcome in _OUTCOMES
         ),
     )
-    reachable = (((_broker(node_id),), up) for node_id, up in sorted(snapshot.brokers.items()))
+    reachable = (((broker_label(node_id),), up) for node_id, up in sorted(snapshot.brokers.items()))
     yield _gauge("sluice_broker_reachable", "1 if the last connection to it could be made.", ("broker",), reachable)
 
 
@@ -275,7 +289,7 @@ def _latencies(snapshot: Snapshot) -> Metric:
     )
     bounds = (*(str(bound / 1000) for bound in BOUNDS_MS), "+Inf")
     for (api_key, node_id), times in sorted(snapshot.latencies.items()):
-        broker = FOLDED if node_id == FOLDED_BROKER else _broker(node_id)
+        broker = FOLDED if node_id == FOLDED_BROKER else broker_label(node_id)
         buckets = list(zip(bounds, accumulate(times.counts), strict=True))
         family.add_metric((_API_NAMES[api_key], broker), buckets, times.sum_ms / 1000)
     return family
@@ -285,8 +299,3 @@ def _requests(by_api_key: Sequence[int]) -> Iterator[Row]:
     """Every API that clients may use, also before its first request: a counter has to be seen at zero to grow."""
     advertised = {spec.api_key for spec in SPECS.values() if spec.advertised}
     return (((_API_NAMES[api_key],), by_api_key[api_key]) for api_key in sorted(advertised))
-
-
-def _broker(node_id: int) -> str:
-    """A bootstrap connection knows no node id."""
-    return str(node_id) if node_id >= 0 else "bootstrap"

@@ -23,7 +23,7 @@ from proxy.session.gates.requests import RequestGates
 from proxy.session.in_flight import ACCOUNT, ACTIONS, API, CAME_MS, CORRELATION_ID, SEEN, Entry, InFlight
 from proxy.session.pair import Pair
 from proxy.session.request_side import RequestSide
-from proxy.session.serving import AUTHENTICATED, CHARGE, NEGOTIATE, PROVES, REWRITE, TELL
+from proxy.session.serving import AUTHENTICATED, CHARGE, NEGOTIATE, PROVES, REWRITE, SETTLE, TELL
 from proxy.session.states import (
     ANSWER_BORDER,
     HELD_BACK,
@@ -45,6 +45,7 @@ _HEAD_BYTES: Final = RESPONSE_HEAD.size
 _LEAST_BYTES: Final = _HEAD_BYTES - 4
 UNKNOWN: Final = -1
 """The node id of a broker that is not known yet."""
+_GATHERED: Final = REWRITE | NEGOTIATE | AUTHENTICATED | SETTLE
 
 
 class AnswerSide:
@@ -184,7 +185,7 @@ class AnswerSide:
         """
         correlation_id, actions, api, throttle_ms, until_ms, account, _ = entry
         spec = api.spec
-        gathered = actions & (REWRITE | NEGOTIATE | AUTHENTICATED) or (actions & TELL and spec.throttle_offset == WALK)
+        gathered = actions & _GATHERED or (actions & TELL and spec.throttle_offset == WALK)
         wanted = 4 + size if gathered else min(4 + size, _FIXED_OFFSET_BYTES)
         if gathered and size > SLICE_BYTES:
             gathered = wanted = self._changes.needed(actions, spec, size)
@@ -221,6 +222,14 @@ class AnswerSide:
     def _change(self, entry: Entry, chunk: bytes, start: int, position: int, size: int, now_ms: int) -> int:
         """Forward an answer that had to be gathered, changed; returns as ``_act_on`` does."""
         _, actions, api, throttle_ms, *_ = entry
+        if actions & SETTLE:
+            unsettled = self._gates.mutations.unsettled
+            begun, taken = unsettled.answer(api.spec, chunk, position, size, throttle_ms, now_ms)
+            if not taken:
+                return start
+            self._write(chunk, start, position)
+            self.write(begun)
+            return position + taken
         if size > SLICE_BYTES and not actions & AUTHENTICATED:
             return self._rewrite(entry, chunk, start, position, size)
         end = position + 4 + size

@@ -15,7 +15,7 @@ from protocol.frames import REQUEST_HEAD, FrameSplitter
 from protocol.headers import MORE
 from proxy.session.body import Body
 from proxy.session.gates.fetch import answerable
-from proxy.session.gates.requests import ANSWERED, HELD, RequestGates
+from proxy.session.gates.requests import ANSWERED, HELD, REPLACED, RequestGates
 from proxy.session.in_flight import InFlight
 from proxy.session.pair import Pair
 from proxy.session.protected_topics import Guard
@@ -221,9 +221,11 @@ class RequestSide:
             if outcome == HELD:
                 stop = position
                 break
-            if outcome == ANSWERED:
+            if outcome in (ANSWERED, REPLACED):
                 self._forward(chunk, start, position)
                 start = position + 4 + head[0]
+                if outcome == REPLACED:
+                    self.write(gates.mutations.replacement)
             position += 4 + head[0]
             if position > len(chunk):
                 self._body = gates.body(position - len(chunk))

@@ -14,6 +14,7 @@ from proxy.runtime.faults import contained
 from proxy.session.answer_side import AnswerSide
 from proxy.session.changes import Advertise
 from proxy.session.gates.fetch import FetchGate
+from proxy.session.gates.mutations import MutationGate
 from proxy.session.gates.produce import ProduceGate
 from proxy.session.gates.requests import RequestGates
 from proxy.session.in_flight import InFlight
@@ -95,7 +96,8 @@ class Session:
         produces = ProduceGate(self, sender, self._in_flight, self._waits)
         fetches = FetchGate(self, sender, self._in_flight, self._waits)
         splitter = FrameSplitter(REQUEST_HEAD, rules.request_limit)
-        self.gates = RequestGates(self, self._in_flight, splitter, sender, produces, fetches)
+        mutations = MutationGate(self, sender, self._in_flight, self._waits)
+        self.gates = RequestGates(self, self._in_flight, splitter, sender, produces, fetches, mutations)
         self.requests = RequestSide(self, self._in_flight, splitter, self.gates)
         self.answers = AnswerSide(self, self._in_flight, self.gates, self.requests, advertise)
         if not authenticated:

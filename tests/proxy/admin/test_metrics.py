@@ -18,7 +18,7 @@ from proxy.usage.shipping import Shipping
 from quotas.connections import AcceptRate, IpRate
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
-from tests.proxy.snapshots import EMPTY, PRODUCE, shows
+from tests.proxy.snapshots import EMPTY, MUTATIONS, PRODUCE, shows
 
 DOCUMENTED = re.compile(r"^\| `(sluice_\w+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
 LABELS = {
@@ -30,7 +30,7 @@ FETCH = PRODUCE._replace(kind=QuotaKind.CONSUMER_BYTE_RATE, client_id="", user="
 SHIPPING = Shipping()
 SHIPPING.shipped_rows, SHIPPING.dropped_rows, SHIPPING.error = 70, 30, "topic sluice-usage: away"
 EVERYTHING = replace(
-    shows(PRODUCE, FETCH, PRODUCE._replace(client_id="more", broker=-1)),
+    shows(PRODUCE, FETCH, PRODUCE._replace(client_id="more", broker=-1), MUTATIONS),
     mode="shadow",
     clients=[ClientState(Client("PLAIN", "alice", "app"), Traffic(700, 300, 9, 2), 1, is_muted=True)],
     latencies={(0, 1): Times((3, *[0] * (len(BOUNDS_MS) - 1), 1), 40_000), (1, OTHER_BROKER): Times((0,) * 15, 0)},
@@ -238,6 +238,22 @@ def test_usage_records_shipped_and_dropped_and_nothing_where_there_are_none() ->
     assert values(text, "sluice_usage_rows_total") == {("shipped",): 70.0, ("dropped",): 30.0}
     assert values(text, "sluice_usage_error_info") == {("topic sluice-usage: away",): 1.0}
     assert "sluice_usage" not in render(EMPTY)
+
+
+def test_a_token_bucket_shows_what_it_has_left_and_how_much_of_it_is_used() -> None:
+    for tokens, ratio in ((33.0, 0.0), (0.0, 1.0), (-3.0, 36 / 33)):
+        text = render(shows(MUTATIONS._replace(tokens=tokens)))
+        whose = (MUTATIONS.kind.value, "", "admin", "all")
+        assert sorted(whose) == sorted(next(iter(values(text, "sluice_quota_tokens"))))
+        assert list(values(text, "sluice_quota_tokens").values()) == [tokens]
+        assert list(values(text, "sluice_quota_usage_ratio").values()) == [ratio]
+        assert list(values(text, "sluice_quota_usage_mutations_per_second").values()) == [2.5]
+    assert not values(render(shows(PRODUCE)), "sluice_quota_tokens")
+
+
+def test_of_several_buckets_that_are_folded_the_emptiest_is_shown() -> None:
+    many = [MUTATIONS._replace(client_id=f"admin-{tokens}", tokens=float(tokens)) for tokens in (5, -7, 9)]
+    assert list(values(render(shows(*many), max_entities=0), "sluice_quota_tokens").values()) == [-7.0]
 
 
 def test_readiness_and_what_went_wrong_inside() -> None:
