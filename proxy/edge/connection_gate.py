@@ -62,26 +62,22 @@ class ConnectionGate:
             self._note_wait(listener, wait_ms)
         return wait_ms
 
-    def refusal_ms(self, listener: str, ip: str) -> int:
-        """Count a connection of ``ip``; if it is refused, return for how long it is to be held before it is closed."""
+    def refuses(self, listener: str, ip: str, client: socket.socket) -> str | None:
+        """Count a connection of ``ip``. If that comes too often, own the socket, which is held and then closed, and
+        return why.
+        """
         if not self._counts:
-            return 0
-        throttle_ms = self._rates.admit(listener, ip, self._clock())
-        if throttle_ms > 0:
-            self._stats.ip_throttles.setdefault(listener, Throttles()).note(throttle_ms)
-        return throttle_ms if self._enforces else 0
-
-    def why_refused(self, ip: str) -> str:
-        """Return what the log says of a refusal."""
+            return None
+        now_ms = self._clock()
+        throttle_ms = self._rates.admit(listener, ip, now_ms)
+        if throttle_ms <= 0:
+            return None
+        self._stats.ip_throttles.setdefault(listener, Throttles()).note(throttle_ms)
+        if not self._enforces:
+            return None
+        self._hold(client, now_ms + throttle_ms)
         limit, entity = self._rates.limit_of(ip)
         return f"more than {limit:g} connections a second (connection_creation_rate of {entity.describe()})"
-
-    def hold(self, client: socket.socket, throttle_ms: int) -> None:
-        """Own a socket that nobody reads, and close it when its time is over."""
-        held = _Held(client, self._held)
-        self._held[held] = self._throttling.mute(KIND, held, self._clock() + throttle_ms)
-        if len(self._held) > self.most_held:
-            self._close(next(iter(self._held)))
 
     def close(self) -> None:
         """Close all that is held."""
@@ -102,6 +98,12 @@ class ConnectionGate:
     def usage_of_addresses(self) -> Iterator[IpRate]:
         """Yield the same of addresses with a limit."""
         return self._rates.usage_of_addresses(self._clock())
+
+    def _hold(self, client: socket.socket, end_ms: int) -> None:
+        held = _Held(client, self._held)
+        self._held[held] = self._throttling.mute(KIND, held, end_ms)
+        if len(self._held) > self.most_held:
+            self._close(next(iter(self._held)))
 
     def _close(self, held: "_Held") -> None:
         self._throttling.unmute(KIND, self._held[held])

@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, cast
 
 import structlog
@@ -40,12 +41,8 @@ log = structlog.get_logger("sluice.listener")
 _MAX_SHOWN_IDS: Final = 10
 
 
-class _TooOftenError(Exception):
-    """The address of a client opens connections at too high a rate; ``held_ms`` is how long this one is to be held."""
-
-    def __init__(self, held_ms: int) -> None:
-        super().__init__(held_ms)
-        self.held_ms = held_ms
+class _HeldError(Exception):
+    """A client is refused for the rate of its address, and its socket is the gate's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +91,9 @@ class Listener:
         self._served: set[int] = set()
         """Those of them that clients can come to."""
         limits = admission.limits
-        self._acceptor = Acceptor(self.name, self._take, self._not_accepted, self._delay_ms)
+        self._acceptor = Acceptor(
+            self.name, self._take, self._not_accepted, partial(admission.gate.delay_ms, self.name)
+        )
         self._arrivals = Arrivals(settings, self.tls, limits.socket_receive_buffer_bytes, self._begin, self._named)
         self._arriving: dict[Arrival, None] = {}
         """In the order of their deadlines."""
@@ -185,17 +184,13 @@ class Listener:
 
     # ------------------------------------------------------------------------------------------------- connections
 
-    def _delay_ms(self) -> int:
-        return self._admission.gate.delay_ms(self.name)
-
     def _take(self, client: socket.socket, peer: Address, node_id: int | None) -> None:
         loop = asyncio.get_running_loop()
         now_s = loop.time()
         deadline_s = now_s + self._admission.limits.authentication_timeout_s
         arrival = Arrival(client, peer, node_id, deadline_s)
         host = "" if self._arrivals.is_load_balancer(peer) else counted_as(peer.host)
-        if host and (held_ms := self._admission.gate.refusal_ms(self.name, host)) > 0:
-            self._hold(arrival, held_ms)
+        if host and self._holds(arrival, host):
             return
         try:
             arrival.place = self._admission.places.enter(
@@ -220,13 +215,15 @@ class Listener:
         else:
             self._stats.connections[self.name, error.outcome] += 1
 
-    def _hold(self, arrival: Arrival, held_ms: int) -> None:
-        """Refuse a client whose address comes too often: by leaving it unread for a while, as a broker does."""
-        gate = self._admission.gate
-        gate.hold(arrival.client, held_ms)
+    def _holds(self, arrival: Arrival, host: str) -> bool:
+        """Whether a client is refused for the rate of its address: then it is left unread for a while, and closed."""
+        why = self._admission.gate.refuses(self.name, host, arrival.client)
+        if why is None:
+            return False
+        arrival.is_dismissed = arrival.taken = True
         self._accounts.refused += 1
-        why = gate.why_refused(counted_as(arrival.peer.host))
         self._reject(arrival, ProtocolError(Cause.CONNECTION_RATE_PER_IP, why))
+        return True
 
     def _watch_deadline(self, left_s: float) -> None:
         self._next_deadline = later(left_s, "arrivals are overdue", self._end_overdue, otherwise=self._watch_again)
@@ -257,10 +254,7 @@ class Listener:
         except ProtocolError as error:
             arrival.is_dismissed = True
             self._reject(arrival, error)
-        except _TooOftenError as too_often:
-            arrival.is_dismissed = arrival.taken = True
-            self._hold(arrival, too_often.held_ms)
-        except (LeftEarly, OSError):
+        except (LeftEarly, _HeldError, OSError):
             pass
         if arrival.session is not None and not arrival.session.closed:
             await self._connect(arrival.session, arrival.place, arrival.node_id)
@@ -296,9 +290,8 @@ class Listener:
 
     def _named(self, arrival: Arrival, peer: Address) -> None:
         host = counted_as(peer.host)
-        held_ms = self._admission.gate.refusal_ms(self.name, host)
-        if held_ms > 0:
-            raise _TooOftenError(held_ms)
+        if self._holds(arrival, host):
+            raise _HeldError
         self._admission.places.name(arrival.place, host)
 
     def _crowd_out(self, arrival: Arrival, error: ProtocolError) -> None:
