@@ -17,6 +17,7 @@ import structlog
 
 from config.settings import Mode, Settings
 from proxy import __version__, build
+from proxy.admin.metrics import Renderer
 from proxy.admin.mode import ModePage
 from proxy.admin.server import AdminServer
 from proxy.brokers.failures import describe
@@ -99,7 +100,7 @@ class Supervisor:
             self._snapshot,
             self._not_ready,
             self._worker.identify,
-            settings.admin.max_entities,
+            Renderer(settings.admin.max_entities, settings.metrics.compat),
             ModePage(self._mode, settings.admin.token_file, settings.admin.hosts),
         )
         await self._admin.start()

@@ -57,6 +57,8 @@ class Throttling:
         self._mode = mode
         self.enforces = mode == "enforce"
         """Whether what is allowed is also applied."""
+        self.counts = mode != "off"
+        """Whether what is used is judged, applied or not."""
         self.window_ms = window_ms
         self.max_delay_ms = max_delay_ms
         """The most that any one throttle may delay."""
@@ -98,13 +100,15 @@ class Throttling:
         self.tidy(now_ms)
         self._mode = mode
         self.enforces = mode == "enforce"
+        self.counts = mode != "off"
         for imagined in (self._imagined, self._shadows):
             imagined.clear()  # what still waits in the model would have its throttles in a mode that has none
-        if not self.enforces:
-            for queue in self._queues.values():
-                for muted in queue.all():
-                    contained("throttle over", muted.throttle_over, now_ms, otherwise=muted.abort)
-            self.reconsider(now_ms)
+        if self.enforces:
+            return
+        self.reconsider(now_ms)
+        for queue in (*self._queues.values(), self._alarms):
+            for muted in queue.all():
+                contained("throttle over", muted.throttle_over, now_ms, otherwise=muted.abort)
 
     # ------------------------------------------------------------------------------------------------ shadow
 

@@ -93,6 +93,10 @@ class ByKind:
         limits = self.shadow_limits
         return {kind: (limits.get(kind), *taken.get(kind, _NEVER)) for kind in limits.keys() | taken.keys()}
 
+    def is_muted(self, now_ms: int) -> bool:
+        """Whether something waits now, or a mute is on."""
+        return any(not throttles.over(now_ms) for throttles in self.throttles.values())
+
     def take(self, now_ms: int) -> tuple[tuple[int, ...], Further]:
         """Return the throttles of BY_HAND and all of the other kinds, and count from zero again."""
         taken = {kind: throttles.take(now_ms) for kind, throttles in self.throttles.items()}

@@ -7,7 +7,7 @@ from typing import Final
 from proxy.usage.accounts import Accounts
 from proxy.usage.by_kind import BY_HAND, NO_SHADOW, NOTHING, Further, Shadows
 from proxy.usage.meters import Meter, MeterKey, Meters
-from quotas.engine import RATE_KINDS, Engine
+from quotas.engine import CLIENT_KINDS, Engine
 from quotas.entities import Entity
 from quotas.kinds import METERED, QuotaKind
 
@@ -29,7 +29,7 @@ COLUMNS: Final = (
 _REFUSED: Final = COLUMNS.index("connections_refused")
 _NULL: Final = [COLUMNS.index(name) for kind in BY_HAND for name in (kind.row.columns.limit, kind.row.columns.rule)]
 """What a row without a client has no value of."""
-_FURTHER_LIMITS: Final = tuple(kind for kind in METERED if kind in RATE_KINDS and kind not in BY_HAND)
+_FURTHER_LIMITS: Final = tuple(kind for kind in METERED if kind in CLIENT_KINDS and kind not in BY_HAND)
 
 Row = Sequence[object]
 Columns = dict[str, Row]
@@ -107,7 +107,7 @@ class Recorder:
                 use.limit, use.rule = limit, rule
                 names.append(rule)
         user, client_id = meter.key.user, meter.key.client_id
-        limited = () if meter.key.exempt else RATE_KINDS
+        limited = () if meter.key.exempt else CLIENT_KINDS
         shadows = {kind: self._engine.shadow_of(user, client_id, kind) for kind in limited}
         meter.set_shadow_limits({kind: limit for kind, limit in shadows.items() if limit is not None})
         meter.name_bytes = sum(_json_bytes(name) for name in names if isinstance(name, str))

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from config.settings import Mode
 from config.units import Address
+from proxy.admin.metrics import Renderer
 from proxy.admin.mode import ModePage
 from proxy.admin.server import AdminServer
 from proxy.control.mode import ModeSwitch
@@ -29,7 +30,7 @@ async def serving(token_file: Path | None) -> AsyncIterator[tuple[ModeSwitch, ai
 
     switch, port = ModeSwitch("enforce", change), free_port()
     page = ModePage(switch, token_file, ("admin.example",))
-    server = AdminServer(Address("127.0.0.1", port), empty, ready, nobody, 10, page)
+    server = AdminServer(Address("127.0.0.1", port), empty, ready, nobody, Renderer(10), page)
     await server.start()
     try:
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:

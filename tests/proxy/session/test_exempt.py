@@ -144,9 +144,9 @@ def test_what_they_use_is_metered_apart() -> None:
         connection.send(produce(1, KIB))
         connection.answer(produce_answer(1))
     recorder = Recorder(play.meters, [("PLAIN", play.listener)], play.engine)
-    traffic = [each for *_, each in play.meters.take_traffic() if each.requests]
+    traffic = [each.traffic for each in play.meters.take_traffic(play.loop.now_ms) if each.traffic.requests]
     size = len(produce(1, KIB))
-    assert Traffic().plus(traffic[0]).plus(traffic[1])[:4] == (2 * size, 2 * len(produce_answer(1)), 2, size)
+    assert Traffic().plus(traffic[0]).plus(traffic[1])[:5] == (*(2 * size, 2 * len(produce_answer(1)), 2, 2, size),)
     [columns] = [each for each in recorder.take(play.loop.now_ms) if each is not None]
     assert list(zip(columns["user"], columns["exempt"], columns["produce_limit"], strict=True)) == [
         ("alice", True, None),
