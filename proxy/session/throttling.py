@@ -8,6 +8,7 @@ import structlog
 
 from proxy.runtime.faults import contained
 from proxy.usage.accounts import Account
+from quotas.counted import CLUSTER
 from quotas.delay_queue import DelayQueue, Handle
 from quotas.engine import Bound
 from quotas.imagined import Imagined
@@ -198,7 +199,7 @@ class Throttling:
             kind=bound.kind.value,
             user=bound.user,
             client_id=bound.client_id,
-            broker=bound.broker,
+            broker="all" if bound.broker == CLUSTER else bound.broker,
             rule=bound.rule.describe() if bound.rule else None,
             limit=bound.limit,
             throttle_time_ms=throttle_ms,
