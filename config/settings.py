@@ -26,7 +26,7 @@ from config.forms import (
     SecondsOrZero,
     Section,
 )
-from config.listener import ClientTls, Kerberos, Listener, ListenerSasl, ProxyProtocol
+from config.listener import ClientTls, Kerberos, Listener, ListenerLimits, ListenerSasl, ProxyProtocol
 from config.problems import InvalidValue, InvalidValues, suggestion
 from config.units import Address, IpNumbers
 from config.usage import Usage, UsageFiles, UsageTopic
@@ -37,14 +37,17 @@ __all__ = [
     "BrokerTls",
     "ClientTls",
     "Cluster",
+    "Dialect",
     "Drain",
     "FileStore",
     "KafkaCompat",
     "Kerberos",
     "Limits",
     "Listener",
+    "ListenerLimits",
     "ListenerSasl",
     "Log",
+    "Metrics",
     "ProxyProtocol",
     "Quotas",
     "Route",
@@ -177,6 +180,12 @@ class Limits(Section):
         description="The largest FindCoordinator request. Its response is several times as large. 1 MiB is enough for "
         "some 20,000 groups at once.",
     )
+    connection_rate: Count | None = Field(
+        None,
+        description="The maximum number of connections accepted a second, over `quotas.window`: "
+        "`max.connection.creation.rate`. Beyond it, accepting waits. A listener may have a rate of its own, or be "
+        "exempt (`listeners[].limits`); rates of IP addresses are quotas. Default: no limit.",
+    )
     mutations_bytes: Bytes = Field(
         256 * 2**10,
         alias="mutations",
@@ -186,8 +195,8 @@ class Limits(Section):
     )
     connections: Count | None = Field(
         None,
-        description="The maximum number of client connections at once. Default: as many as the descriptor limit "
-        "allows.",
+        description="The maximum number of client connections at once: `max.connections`. Each takes two descriptors; "
+        "Sluice does not start with more than the limit of open files has room for. Default: as many as that allows.",
     )
     connections_per_ip: CountOrZero | None = Field(
         None,
@@ -259,6 +268,20 @@ class Admin(Section):
     )
 
 
+Dialect = Literal["jmx_exporter", "confluent"]
+
+
+class Metrics(Section):
+    """What `/metrics` shows beside Sluice's own families."""
+
+    compat: tuple[Dialect, ...] = Field(
+        (),
+        description="Kafka's metrics of quotas by the names that exporters of brokers give them, for dashboards that "
+        "were made for brokers: `jmx_exporter` for those of its sample configuration, `confluent` for Confluent's. See "
+        "[metrics.md](metrics.md#in-the-words-of-brokers).",
+    )
+
+
 class Drain(Section):
     """Stopping: `/readyz` changes first, then requests in flight are finished."""
 
@@ -293,6 +316,7 @@ class Settings(Section):
     limits: Limits = Limits()
     kafka: KafkaCompat = KafkaCompat()
     admin: Admin = Field(Admin(), validate_default=True)
+    metrics: Metrics = Metrics()
     drain: Drain = Drain()
     log: Log = Log()
     usage: Given[Usage] = None
@@ -308,6 +332,9 @@ class Settings(Section):
             with wrong.at(index, "name"):
                 if names.setdefault(listener.name, index) != index:
                     raise InvalidValue(f"{listener.name!r} is the name of another listener", "give each its own")
+        if all(listener.limits.exempt_from_connection_rate for listener in listeners):
+            said = "leaves no listener that limits.connection_rate would hold for"
+            wrong.add((0, "limits", "exempt_from_connection_rate"), said, "remove it from at least one listener")
         find_claimed_twice(_port_claims(listeners), wrong)
         wrong.raise_if_any()
         return listeners

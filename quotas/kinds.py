@@ -166,6 +166,7 @@ class QuotaKind(StrEnum):
             written=Written.WHOLE,
             whose=Whose.IP,
             capped=True,
+            enforced=True,
         ),
     )
 

@@ -8,7 +8,7 @@ backwards because the counter behind it expired, was made anew, or changed betwe
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from proxy.admin.places import Names, Places
+from proxy.admin.places import OTHER, Names, Places
 from proxy.runtime.names import label
 from quotas.engine import Counted, CounterState, Gone
 from quotas.entities import Default, Entity
@@ -55,7 +55,9 @@ class EntitySeries:
     """
 
     def __init__(self, max_entities: int) -> None:
-        self._places: Places[dict[tuple[QuotaKind, int], ShownEntity]] = Places(max_entities, dict)
+        self._places: Places[Names, dict[tuple[QuotaKind, int], ShownEntity]] = Places(
+            max_entities, dict, lambda _: OTHER
+        )
 
     @property
     def folded(self) -> int:

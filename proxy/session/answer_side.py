@@ -43,6 +43,8 @@ HELD: Final = -1
 _FIXED_OFFSET_BYTES: Final = 64  # size, correlation id, header tags and a throttle_time_ms at a fixed offset
 _HEAD_BYTES: Final = RESPONSE_HEAD.size
 _LEAST_BYTES: Final = _HEAD_BYTES - 4
+UNKNOWN: Final = -1
+"""The node id of a broker that is not known yet."""
 _GATHERED: Final = REWRITE | NEGOTIATE | AUTHENTICATED | SETTLE
 
 
@@ -54,6 +56,7 @@ class AnswerSide:
         "_changes",
         "_gates",
         "_in_flight",
+        "_latencies",
         "_pair",
         "_requests",
         "_rules",
@@ -74,6 +77,7 @@ class AnswerSide:
         self._changes = Changes(pair, advertise)
         self._gates = gates
         self._broker: Wire | None = None
+        self._latencies = pair.rules.latencies.of(UNKNOWN)
         self.reasons = 0
         self.splitter = FrameSplitter(RESPONSE_HEAD, self._rules.response_limit)
         self.write: Callable[[bytes], None] = pair.client.write
@@ -115,6 +119,7 @@ class AnswerSide:
         end = len(data)
         limit = self.splitter.limit
         in_flight = self._in_flight
+        latencies = self._latencies
         position = 0
         while end - position >= _HEAD_BYTES and in_flight:
             size: int = read_i32_be(data, position)
@@ -132,6 +137,7 @@ class AnswerSide:
             meter = account.meter
             meter.bytes_out += 4 + size
             meter.request_time_ms += now_ms - came_ms
+            latencies.note(api.spec.api_key, now_ms - came_ms)
             position += 4 + size
         return position
 
@@ -153,6 +159,7 @@ class AnswerSide:
                 meter = entry[ACCOUNT].meter
                 meter.bytes_out += 4 + size
                 meter.request_time_ms += now_ms - entry[CAME_MS]
+                self._latencies.note(entry[API].spec.api_key, now_ms - entry[CAME_MS])
             if entry[ACTIONS]:
                 start = self._act_on(entry, chunk, start, position, size, now_ms)
                 if start == HELD:
@@ -279,9 +286,14 @@ class AnswerSide:
 
     # -------------------------------------------------------------------------------------- stopping and going on
 
-    def connected(self, broker: Wire) -> None:
-        """Take answers from ``broker``."""
+    def connected(self, broker: Wire, broker_id: int) -> None:
+        """Take answers from ``broker`` (node id, -1: not known yet)."""
         self._broker = broker
+        self.set_broker(broker_id)
+
+    def set_broker(self, broker_id: int) -> None:
+        """Take that node id for the broker's."""
+        self._latencies = self._rules.latencies.of(broker_id)
 
     def read_tokens(self, raw: bool) -> None:
         """Read SASL tokens without headers from now on, or answers again."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from protocol.errors import Cause, ProtocolError
+from proxy.session.latencies import Latencies
 from proxy.session.local_answers import Answerer, NewerApiVersions
 from proxy.session.partitions import NoPartitions, Partitions
 from proxy.session.serving import API_VERSIONS_KEY, Served
@@ -22,6 +23,7 @@ class Rules:
         "engine",
         "find_coordinator_limit",
         "gathered_limit",
+        "latencies",
         "later",
         "mutations_limit",
         "on_rejected",
@@ -53,6 +55,7 @@ class Rules:
         later: Callable[[Callable[[], None]], None],
         protected_topics: frozenset[bytes] = frozenset(),
         answerers: Mapping[int, Answerer] = MappingProxyType({}),
+        latencies: Latencies | None = None,
         mutations_limit: int = 256 * 1024,
         partitions: Partitions | None = None,
     ) -> None:
@@ -68,6 +71,8 @@ class Rules:
         self.find_coordinator_limit = find_coordinator_limit
         self.gathered_limit = gathered_limit
         """Of answers that are held in memory whole; those with records have ``response_limit`` alone."""
+        self.latencies = latencies or Latencies()
+        """How long brokers take to answer."""
         self.clock = clock
         self.on_rejected = on_rejected
         """(side, error, peer): a side broke the protocol and its session is closed."""

@@ -110,7 +110,7 @@ class Session:
         """Forward to ``broker`` from now on, what was kept meanwhile first. Node id -1: not known yet."""
         self._broker = broker
         self.requests.connected(broker, broker_id)
-        self.answers.connected(broker)
+        self.answers.connected(broker, broker_id)
         now_ms = self.rules.clock()
         self._go(Event.CONNECTED, CONNECTING, now_ms)
         self.answered(now_ms)  # the client may have finished, or a drain begun, in the meantime
@@ -118,6 +118,7 @@ class Session:
     def broker_known(self, broker_id: int) -> None:
         """Charge for the broker of that node id from now on."""
         self.gates.set_broker(broker_id)
+        self.answers.set_broker(broker_id)
 
     def client_blocked(self, blocked: bool) -> None:
         """Take the client's back-pressure: while it reads no answers, none are made, and it is not read either."""

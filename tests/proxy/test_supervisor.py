@@ -104,6 +104,16 @@ async def test_ready_once_the_cluster_is_known(tmp_path: Path) -> None:
             assert "sluice_quotas_configured 1.0" in metrics
 
 
+async def test_more_connections_than_open_files_keep_it_from_starting(tmp_path: Path) -> None:
+    with capture_logs() as logs:
+        async with running(tmp_path, None, sections="limits: {connections: 999999999}\n") as program:
+            async with asyncio.timeout(TIMEOUT_S):
+                assert await program.task == 1
+    (line,) = [line for line in logs if line["event"] == "cannot start"]
+    assert "limits.connections: 999999999 connections need" in line["error"]
+    assert "LimitNOFILE" in line["error"]
+
+
 async def test_not_ready_says_why(tmp_path: Path) -> None:
     async with running(tmp_path, None) as program:
         text = await program.until("/readyz", "cluster test")

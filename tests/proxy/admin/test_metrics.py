@@ -10,9 +10,12 @@ from prometheus_client.samples import Sample
 
 from protocol.errors import Cause
 from proxy.admin.metrics import Renderer
-from proxy.edge.stats import LAG_BUCKETS_S, Snapshot, Stats
-from proxy.usage.meters import Traffic
+from proxy.edge.stats import LAG_BUCKETS_S, Snapshot, Stats, Throttles
+from proxy.session.latencies import BOUNDS_MS, Times
+from proxy.session.latencies import OTHER as OTHER_BROKER
+from proxy.usage.meters import Client, ClientState, Traffic
 from proxy.usage.shipping import Shipping
+from quotas.connections import AcceptRate, IpRate
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 from tests.proxy.snapshots import EMPTY, MUTATIONS, PRODUCE, shows
@@ -20,7 +23,7 @@ from tests.proxy.snapshots import EMPTY, MUTATIONS, PRODUCE, shows
 DOCUMENTED = re.compile(r"^\| `(sluice_\w+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
 LABELS = {
     *("kind", "user", "client_id", "broker", "rule", "direction", "listener", "outcome", "api", "side", "cause"),
-    *("mechanism", "error", "where", "mode", "version", "build", "python", "loop", "le"),
+    *("mechanism", "error", "where", "mode", "ip", "version", "build", "python", "loop", "le"),
 }
 
 FETCH = PRODUCE._replace(kind=QuotaKind.CONSUMER_BYTE_RATE, client_id="", user="alice", entity=Entity(user="alice"))
@@ -29,7 +32,16 @@ SHIPPING.shipped_rows, SHIPPING.dropped_rows, SHIPPING.error = 70, 30, "topic sl
 EVERYTHING = replace(
     shows(PRODUCE, FETCH, PRODUCE._replace(client_id="more", broker=-1), MUTATIONS),
     mode="shadow",
-    clients=[("alice", "app", Traffic(700, 300, 9))],
+    clients=[ClientState(Client("PLAIN", "alice", "app"), Traffic(700, 300, 9, 2), 1, is_muted=True)],
+    latencies={(0, 1): Times((3, *[0] * (len(BOUNDS_MS) - 1), 1), 40_000), (1, OTHER_BROKER): Times((0,) * 15, 0)},
+    accept_rates=[AcceptRate("", 12.0, 50.0), AcceptRate("PLAIN", 12.0, 20.0), AcceptRate("INTERNAL", 3.0, None)],
+    accept_throttles={"PLAIN": Throttles(3, 1500)},
+    ip_rates=[
+        IpRate("10.0.0.1", Entity(ip=Default.DEFAULT), 5.0, 4.5),
+        IpRate("10.0.0.2", Entity(ip="10.0.0.2"), 50.0, 1.0),
+        IpRate("2001:db8::/64", Entity(ip=Default.DEFAULT), 5.0, 5.0),
+    ],
+    ip_throttles={"PLAIN": Throttles(7, 6500)},
     authentications={("SASL", "PLAIN", "failed"): 2},
     gssapi_unread={("SASL", "no_key"): 1, ("SASL", "refused"): 0},
     rejected={("client", Cause.BAD_HEADER): 3},
@@ -178,13 +190,22 @@ def test_requests_by_the_names_of_the_apis_and_from_zero_on() -> None:
 
 
 def test_clients_with_and_without_a_quota_by_what_they_sent_and_got() -> None:
-    clients = [("alice", "app", Traffic(700, 300, 9)), ("alice", "app", Traffic(1, 1, 1)), ("", "x" * 256, Traffic())]
+    app = Client("PLAIN", "alice", "app")
+    clients = [
+        ClientState(app, Traffic(700, 300, 9, 2), 1),
+        ClientState(app, Traffic(1, 1, 1), 2, is_muted=True),
+        ClientState(Client("PLAIN", "", "x" * 256), Traffic()),
+    ]
     text = render(replace(EMPTY, clients=clients), max_entities=1)
     assert values(text, "sluice_client_bytes_total") == {
-        ("app", "in", "alice"): 701.0,
-        ("app", "out", "alice"): 301.0,
+        ("app", "in", "PLAIN", "alice"): 701.0,
+        ("app", "out", "PLAIN", "alice"): 301.0,
+        ("other", "in", "PLAIN", "other"): 0.0,
+        ("other", "out", "PLAIN", "other"): 0.0,
     }
-    assert values(text, "sluice_client_requests_total") == {("app", "alice"): 10.0}
+    for name, value in (("requests_total", 10), ("connections_opened_total", 2), ("connections", 3), ("muted", 1)):
+        of_app = values(text, f"sluice_client_{name}")["app", "PLAIN", "alice"]
+        assert of_app == value
     assert values(text, "sluice_clients_folded") == {(): 1.0}
 
 
@@ -265,6 +286,14 @@ def test_how_stale_quotas_are() -> None:
     assert values(render(replace(EMPTY, quotas_staleness_s=2.5)), "sluice_quota_staleness_seconds") == {(): 2.5}
 
 
+def test_how_long_brokers_take_is_a_histogram_by_api_and_broker() -> None:
+    text = render(EVERYTHING)
+    buckets = values(text, "sluice_request_broker_seconds_bucket")
+    assert buckets["Produce", "1", "0.001"] == buckets["Produce", "1", "30.0"] == 3.0
+    assert buckets["Produce", "1", "+Inf"] == 4.0
+    assert values(text, "sluice_request_broker_seconds_sum") == {("Fetch", "other"): 0.0, ("Produce", "1"): 40.0}
+
+
 def test_lag_is_a_histogram() -> None:
     stats = Stats()
     for lag_s in (0.0005, 0.0015, 0.04, 60.0):
@@ -298,6 +327,28 @@ def test_brokers_sessions_queues_and_what_runs() -> None:
 
 def test_the_process_is_measured_too() -> None:
     assert values(render(EMPTY), "process_cpu_seconds_total")
+
+
+def test_connection_rates_of_the_proxy_its_listeners_and_what_they_made_wait() -> None:
+    text = render(EVERYTHING)
+    assert values(text, "sluice_accept_rate") == {(): 12.0}
+    assert values(text, "sluice_accept_rate_limit") == {(): 50.0}
+    assert values(text, "sluice_listener_accept_rate") == {("PLAIN",): 12.0, ("INTERNAL",): 3.0}
+    assert values(text, "sluice_listener_accept_rate_limit") == {("PLAIN",): 20.0}
+    assert values(text, "sluice_accept_throttles_total") == {("PLAIN",): 3.0, ("INTERNAL",): 0.0}
+    assert values(text, "sluice_accept_throttle_seconds_total") == {("PLAIN",): 1.5, ("INTERNAL",): 0.0}
+    assert values(text, "sluice_ip_accept_throttles_total") == {("PLAIN",): 7.0, ("INTERNAL",): 0.0}
+    assert values(text, "sluice_ip_accept_throttle_seconds_total") == {("PLAIN",): 6.5, ("INTERNAL",): 0.0}
+
+
+def test_of_addresses_those_with_a_quota_by_name_are_shown_and_then_the_busiest() -> None:
+    text = render(EVERYTHING, max_entities=2)
+    assert values(text, "sluice_ip_accept_rate") == {("10.0.0.2",): 1.0, ("2001:db8::/64",): 5.0}
+    assert values(text, "sluice_ip_accept_rate_limit") == {
+        ("10.0.0.2", "ip=10.0.0.2"): 50.0,
+        ("2001:db8::/64", "ip=<default>"): 5.0,
+    }
+    assert values(text, "sluice_ip_accept_rates_left_out") == {(): 1.0}
 
 
 def test_what_is_documented_is_what_is_rendered() -> None:
