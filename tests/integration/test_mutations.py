@@ -16,7 +16,7 @@ from kafka.errors import NodeNotReadyError
 from protocol.mutation_answers import read_outcomes
 from protocol.overlay import CREATE_TOPICS
 from protocol.table import SPECS, key_version
-from tests.harness.clients.java import java_command
+from tests.harness.clients.java import ToolError, java_command, run_tool
 from tests.harness.kafka import KafkaCluster
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Address, Connection
@@ -203,3 +203,22 @@ def test_in_shadow_nothing_is_refused_and_all_is_counted(cluster: KafkaCluster) 
     assert found.refused == 0
     assert metrics.value("sluice_quota_mutations_total", client_id="storm") == found.accepted
     assert (metrics.value("sluice_quota_throttled_responses_total", client_id="storm") > 0) is (found.accepted > 20)
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(200)
+def test_kafka_topics_says_why_it_was_refused(cluster: KafkaCluster) -> None:
+    """The tool does not repeat what is refused (TopicCommand: retryOnQuotaViolation(false))."""
+    quotas = f"quotas:\n  - {{entity: {{client-id: {{default: true}}}}, {QUOTA}: 1}}\n"
+
+    def kafka_topics(*arguments: str) -> str:
+        return run_tool("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", running.bootstrap, *arguments)
+
+    name = fresh_name("tool")
+    with SluiceProcess(cluster.bootstrap, cluster.node_ids, quotas=quotas) as running:
+        assert f"Created topic {name}." in kafka_topics("--create", "--topic", name, "--partitions", "40")
+        with pytest.raises(ToolError, match="The throttling quota has been exceeded"):
+            kafka_topics("--alter", "--topic", name, "--partitions", "60")
+        with pytest.raises(ToolError, match="The throttling quota has been exceeded"):
+            kafka_topics("--delete", "--topic", name)
+        assert name in kafka_topics("--list")
