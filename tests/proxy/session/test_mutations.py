@@ -496,6 +496,16 @@ class TestModes:
         assert said(CREATE, play.client.take()) == {"b": 89}
         assert play.broker.take() == list_offsets(3)
 
+    def test_a_refusal_that_is_held_back_goes_when_nothing_is_enforced_any_more(self) -> None:
+        play = play_with(response="delay")
+        play.from_client(create(1, ("a", BURST + 2)))
+        play.from_broker(answer(CREATE, 1, ("a", 0)))
+        play.from_client(create(2, ("b", 1)) + list_offsets(3))
+        play.engine.rejudge(play.loop.now_ms)
+        play.throttling.set_mode("shadow", play.loop.now_ms)
+        assert said(CREATE, play.client.take()) == {"b": 89}
+        assert play.broker.take() == list_offsets(3)
+
     def test_delay_that_outlives_the_client(self) -> None:
         play = play_with(response="delay")
         play.from_client(create(1, ("a", BURST + 2)))
