@@ -8,6 +8,7 @@ import structlog
 
 from proxy.runtime.faults import contained
 from proxy.usage.accounts import Account
+from quotas.counted import CLUSTER
 from quotas.delay_queue import DelayQueue, Handle
 from quotas.engine import Bound
 from quotas.imagined import Imagined, Throttle
@@ -57,8 +58,6 @@ class Throttling:
         self._mode = mode
         self.enforces = mode == "enforce"
         """Whether what is allowed is also applied."""
-        self.counts = mode != "off"
-        """Whether what is used is judged, applied or not."""
         self.window_ms = window_ms
         self.max_delay_ms = max_delay_ms
         """The most that any one throttle may delay."""
@@ -79,6 +78,11 @@ class Throttling:
         """In any mode that counts: what would become of each that has a limit in shadow."""
         self.answered_empty = 0
         """Fetches that were answered with nothing."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether what is used is judged, applied or not."""
+        return self._mode != "off"
 
     def note(self, bound: Bound, throttle_ms: int) -> None:
         """Count a throttle given, or in shadow one that would have been, under ``bound``."""
@@ -234,7 +238,7 @@ class Throttling:
             kind=bound.kind.value,
             user=bound.user,
             client_id=bound.client_id,
-            broker=bound.broker,
+            broker="all" if bound.broker == CLUSTER else bound.broker,
             rule=bound.rule.describe() if bound.rule else None,
             limit=bound.limit,
             throttle_time_ms=throttle_ms,
