@@ -104,7 +104,6 @@ class Throttling:
         self.tidy(now_ms)
         self._mode = mode
         self.enforces = mode == "enforce"
-        self.counts = mode != "off"
         for imagined in (self._imagined, self._shadows):
             imagined.clear()  # what still waits in the model would have its throttles in a mode that has none
         if self.enforces:
