@@ -151,15 +151,13 @@ class Bound(Rate):
         owed_ms = self.owed_ms(now_ms)
         if owed_ms:
             return now_ms + owed_ms
-        if self._fetches is not None:
-            # A Produce goes when the throttle of the one before is over, as at a broker. A Fetch goes when Kafka's law
-            # would let its answer pass now: for a new connection the time that the rate is taken over goes up and down.
-            if again_ms := self.check(now_ms):
-                return now_ms + again_ms
-            self.shut = bool(self.line)
-            return self._fetches.may_go(now_ms)
+        # A Produce goes when the throttle of the one before is over, as at a broker. A Fetch goes when Kafka's law
+        # would let its answer pass now: for a new connection the time that the rate is taken over goes up and down. So
+        # do all where throttles are capped, or one request for each cap would go, whatever it takes.
+        if (self._fetches is not None or self._cap_ms is not None) and (again_ms := self.check(now_ms)):
+            return now_ms + again_ms
         self.shut = bool(self.line)
-        return now_ms
+        return now_ms if self._fetches is None else self._fetches.may_go(now_ms)
 
     def headroom(self, now_ms: int) -> float:
         """Return how much may be recorded now without a debt; negative within one."""

@@ -20,7 +20,7 @@ from proxy.admin.entity_series import EntitySeries
 from proxy.admin.places import OTHER, Names
 from proxy.edge.stats import LAG_BUCKETS_S, Snapshot
 from proxy.runtime.names import label
-from quotas.kinds import METERED, QuotaKind, Unit
+from quotas.kinds import METERED, PERCENT, QuotaKind, Unit
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -160,6 +160,8 @@ def _quotas(snapshot: Snapshot) -> Iterator[Metric]:
     yield _gauge("sluice_quota_reload_error_info", "Why the last load failed.", ("error",), why)
     muted = (((kind,), size) for kind, size in snapshot.delay_queue.items())
     yield _gauge("sluice_delay_queue_size", "Connections that are muted or wait in line now.", ("kind",), muted)
+    exempt = [((), snapshot.exempt_request_us * PERCENT.per_used)]
+    yield _counter("sluice_exempt_request_percent_seconds", "Time of threads that no quota holds.", (), exempt)
     empty = [((), snapshot.fetches_answered_empty)]
     yield _counter("sluice_fetches_answered_empty", "Fetches answered with nothing after max_hold.", (), empty)
 

@@ -7,6 +7,7 @@ from protocol.errors import Cause, ProtocolError
 from proxy.session.local_answers import Answerer, NewerApiVersions
 from proxy.session.serving import API_VERSIONS_KEY, Served
 from proxy.session.throttling import Throttling
+from proxy.usage.request_times import RequestTimes
 from quotas.engine import Engine
 
 
@@ -29,6 +30,7 @@ class Rules:
         "served",
         "served_before_authentication",
         "throttling",
+        "times",
         "unauthenticated_request_limit",
     )
 
@@ -50,6 +52,7 @@ class Rules:
         later: Callable[[Callable[[], None]], None],
         protected_topics: frozenset[bytes] = frozenset(),
         answerers: Mapping[int, Answerer] = MappingProxyType({}),
+        times: RequestTimes,
     ) -> None:
         self.engine = engine
         self.throttling = throttling
@@ -72,6 +75,7 @@ class Rules:
         """Nobody produces to them through the proxy."""
         self.answerers = answerers
         """Who answers instead of the broker, by api key."""
+        self.times = times
         self._newer_api_versions = NewerApiVersions(advertised.get(API_VERSIONS_KEY, (0, 0))[1])
 
     def answerer(self, key_version: int) -> Answerer:

@@ -25,6 +25,8 @@ LOOK_UP: Final = 5
 """FindCoordinator: each of its keys makes a broker's address in the answer, so there is a limit to its size."""
 ANSWER: Final = 6
 """The proxy answers it itself (``local_answers``)."""
+CLOCK: Final = 7
+"""Forwarded, while requests are timed: not passed on by the way (``watch_the_clock``)."""
 
 # What an answer needs, beyond being forwarded; flags.
 CHARGE: Final = 1
@@ -39,6 +41,8 @@ PROVES: Final = 16
 """It proves that the client is authenticated: a broker that demands it answers nothing else before."""
 AUTHENTICATED: Final = 32
 """SASL: gathered and observed; it may say who the client is."""
+TIMED: Final = 64
+"""What the request took is charged: it was forwarded while requests were timed (``gates.request_time``)."""
 
 _PRODUCE_KEY, FETCH_KEY, API_VERSIONS_KEY, _SHARE_FETCH_KEY = 0, 1, 18, 78
 _FETCH_KEYS: Final = frozenset((FETCH_KEY, _SHARE_FETCH_KEY))
@@ -93,6 +97,13 @@ def serve(
             delayed=response == "delay" or (response == "auto" and before_kip_219),
         )
     return table
+
+
+def watch_the_clock(table: Mapping[int, Served], on: bool) -> None:
+    """Have every request of ``table`` come by the gates, so that it is timed; or those again that need something."""
+    for served in table.values():
+        if served.on_request in (FORWARD, CLOCK):
+            served.on_request = CLOCK if on else FORWARD
 
 
 def _on_request(api_key: int) -> int:

@@ -88,14 +88,15 @@ class Throttling:
 
     # ------------------------------------------------------------------------------------------------ shadow
 
-    def imagine(self, account: Account, kind: QuotaKind, size: int, now_ms: int) -> None:
-        """Count in shadow what would have become of ``size`` bytes charged to ``account``."""
+    def imagine(self, account: Account, kind: QuotaKind, size: float, now_ms: int) -> None:
+        """Count in shadow what would have become of ``size``, in units of ``kind`` times s, charged to ``account``."""
         bound = account.bound(kind).live
         if bound.limit is None or self._mode != "shadow":
             return
         imagined = self._imagined.get(bound)
         if imagined is None:
-            imagined = self._imagined[bound] = Imagined(bound.window, bound.limit)
+            cap_ms = bound.window.size_ms if kind.row.capped else None
+            imagined = self._imagined[bound] = Imagined(bound.window, bound.limit, cap_ms)
         imagined.limit(bound.limit)
         imagined.arrive(size, account, now_ms)
         self._settle(bound, imagined, now_ms)

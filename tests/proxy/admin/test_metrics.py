@@ -26,8 +26,9 @@ LABELS = {
 FETCH = PRODUCE._replace(kind=QuotaKind.CONSUMER_BYTE_RATE, client_id="", user="alice", entity=Entity(user="alice"))
 SHIPPING = Shipping()
 SHIPPING.shipped_rows, SHIPPING.dropped_rows, SHIPPING.error = 70, 30, "topic sluice-usage: away"
+OF_OTHER_UNITS = [PRODUCE._replace(kind=QuotaKind.REQUEST_PERCENTAGE)]
 EVERYTHING = replace(
-    shows(PRODUCE, FETCH, PRODUCE._replace(client_id="more", broker=-1)),
+    shows(PRODUCE, FETCH, PRODUCE._replace(client_id="more", broker=-1), *OF_OTHER_UNITS),
     mode="shadow",
     clients=[("alice", "app", Traffic(700, 300, 9))],
     authentications={("SASL", "PLAIN", "failed"): 2},
