@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from quotas.engine import Counters
 
 FOREVER_S: Final = INT32_MAX / 1000
+MOST_WINDOWS: Final = 2
+"""So many windows' worth are remembered where throttles are capped: one more than is allowed at once."""
 
 
 class Bound(Rate):
@@ -209,6 +211,8 @@ class Bound(Rate):
         else:
             self._make_good(min(self._current.last_ms, now_ms))  # what is recorded was recorded before then
             self._level = max(self._level + self.recorded_total - self._counted, 0.0)
+            if self._cap_ms is not None:  # what one pause of a broker's has made of all requests under way is forgotten
+                self._level = min(self._level, self._limit * (MOST_WINDOWS * self._window.keep_ms / 1000))
             self._make_good(now_ms)
         self._counted = self.recorded_total
 

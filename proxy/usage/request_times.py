@@ -26,7 +26,7 @@ _WAITING_KEYS: Final = frozenset(
 _REQUEST_NS: Final = 25_000.0
 _BYTE_NS: Final = 10.0
 _REQUEST_NS_OF: Final = {0: 65_000.0, 1: 45_000.0, 78: 45_000.0}
-_BYTE_NS_OF: Final = {0: 2.5, 1: 0.35, 3: 16.0, 78: 0.35}
+_BYTE_NS_OF: Final = {0: 1.05, 1: 0.35, 3: 16.0, 78: 0.35}
 
 
 def may_wait(api_key: int) -> bool:

@@ -17,8 +17,11 @@ from proxy.usage.request_times import usual_ns
 from quotas.kinds import QuotaKind
 
 KIND: Final = QuotaKind.REQUEST_PERCENTAGE
+_RECORDS: Final = (PRODUCE, FETCH)
 PERCENT_S_PER_US: Final = 1e-4
 """A second of one thread is 100."""
+_PROMPT_KEYS: Final = frozenset((10, 18))
+"""FindCoordinator and ApiVersions: a member that has lost its connection sends them before its next heartbeat."""
 _UNKNOWN_S: Final = 4.0
 """What is set aside for a request of which nothing is known, in seconds' worth of the quota."""
 _USUAL_AT_MOST: Final = 2.0
@@ -28,7 +31,17 @@ _USUAL_AT_MOST: Final = 2.0
 class RequestTimeGate:
     """Times the requests of one connection. A broker works on one of them at a time, in order."""
 
-    __slots__ = ("_blind", "_charged", "_in_flight", "_pair", "_seen_ns", "_sender", "_under_way", "_waits")
+    __slots__ = (
+        "_blind",
+        "_charged",
+        "_in_flight",
+        "_is_prompt",
+        "_pair",
+        "_seen_ns",
+        "_sender",
+        "_under_way",
+        "_waits",
+    )
 
     def __init__(self, pair: Pair, sender: Sender, in_flight: InFlight, waits: Waits) -> None:
         self._pair = pair
@@ -37,6 +50,8 @@ class RequestTimeGate:
         self._waits = waits
         self._under_way: list[Timed] | None = None
         """Of the entries in flight that are TIMED, in their order; from the first one on."""
+        self._is_prompt = False
+        """The last request waits no longer than a window."""
         self._charged: Account | None = None
         """Whose request, or answer, came last."""
         self._seen_ns = 0
@@ -48,20 +63,16 @@ class RequestTimeGate:
 
     def may_go(self, api: Served, coordinates: bool, now_ms: int) -> bool:
         """Whether the next request may go, as far as this quota is concerned; if not it waits in line."""
-        account = self._sender.account
+        account, api_key, kind = self._sender.account, api.spec.api_key, api.on_request
+        self._is_prompt = api_key in _PROMPT_KEYS or kind == COORDINATE or (coordinates and kind not in _RECORDS)
         bound = account.bound(KIND)
         if bound.limit is None or not bound.shut or not self._pair.rules.throttling.enforces:
             return True
-        if api.on_request == FETCH:
-            what = What.FETCH
-        elif api.on_request != PRODUCE and (coordinates or api.on_request == COORDINATE):
-            what = What.COORDINATION
-        else:
-            what = What.REQUEST
-        cost_us = account.times.cost_us(api.spec.api_key) or 0.0
+        what = What.FETCH if kind == FETCH else What.COORDINATION if self._is_prompt else What.REQUEST
+        cost_us = account.times.cost_us(api_key) or 0.0
         return self._waits.ask(what, account, bound, cost_us * PERCENT_S_PER_US, now_ms)
 
-    def went(self, api: Served, size: int, may_wait: bool, coordinates: bool, now_ms: int) -> None:
+    def went(self, api: Served, size: int, may_wait: bool, now_ms: int) -> None:
         """Charge the request of ``size`` bytes that is in flight last by what its API costs, and time it."""
         rules, account, api_key = self._pair.rules, self._sender.account, api.spec.api_key
         correlation_id, actions, served, told_ms, until_ms, whose, came_ms = self._in_flight[-1]
@@ -73,20 +84,20 @@ class RequestTimeGate:
             self._under_way.append(timed)
         self._charged = account
         if rules.throttling.enforces:
-            self._reserve(timed, account, api_key, coordinates, now_ms)
+            self._reserve(timed, account, api_key, now_ms)
 
-    def _reserve(self, timed: Timed, account: Account, api_key: int, coordinates: bool, now_ms: int) -> None:
+    def _reserve(self, timed: Timed, account: Account, api_key: int, now_ms: int) -> None:
         timed.bound = bound = account.bound(KIND)
         if bound.limit is None:
             return
         cost_us = account.times.cost_us(api_key)
         if cost_us is not None:
             timed.reserved = cost_us * PERCENT_S_PER_US
-        elif timed.may_wait:
+        elif timed.may_wait or self._is_prompt:
             timed.reserved = usual_ns(api_key, timed.size) / 1000 * PERCENT_S_PER_US
         else:
             timed.reserved = bound.limit * _UNKNOWN_S  # few of them at once, for they may be as dear as they like
-        if bound.shut and (coordinates or now_ms >= self._pair.sasl.deadline_ms):
+        if bound.shut and (self._is_prompt or now_ms >= self._pair.sasl.deadline_ms):
             counter = bound.live
             if counter.owed_ms(now_ms):
                 counter.bring_forward(timed.reserved, now_ms)

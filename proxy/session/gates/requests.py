@@ -127,7 +127,7 @@ class RequestGates:
             may_wait = self.produces.may_wait
         else:
             may_wait = self.fetches.may_wait if api.on_request == FETCH else waits_by_design(api.spec.api_key)
-        self.times.went(api, size, may_wait, self.coordinates, now_ms)
+        self.times.went(api, size, may_wait, now_ms)
 
     def _read_other(self, api: Served, chunk: bytes, position: int, head: Head, now_ms: int) -> int:
         if api.on_request == AUTHENTICATE:

@@ -183,6 +183,18 @@ class TestTheThrottle:
         got = take(play, request(18, 1, 1), answer, 300)
         assert int.from_bytes(got[-4:], "big") == 1000
 
+    def test_a_pause_of_the_broker_is_forgotten_after_two_windows(self) -> None:
+        """All that is under way takes as long as the pause: nobody can say who worked, and nobody is banned for it."""
+        play = request_quota()
+        others = [Another(play) for _ in range(2)]
+        for other in others:
+            assert other.send(list_offsets(1))
+        play.loop.advance(60_000)
+        for other in others:
+            other.session.answers.feed(list_offsets_answer(1), play.loop.now_ms)
+        play.loop.advance(25_000)
+        assert others[0].send(list_offsets(2)) == list_offsets(2)
+
     def test_what_an_older_client_understands(self) -> None:
         play = request_quota(response="delay")
         assert take(play, list_offsets(1), list_offsets_answer(1), 300) == b""
@@ -257,6 +269,21 @@ class TestCoordination:
         assert member.send(heartbeat(1)) == b""
         play.loop.advance(1_000)
         assert member.broker.take() == heartbeat(1)
+
+    def test_a_member_that_has_lost_its_connection_comes_back_in_time(self) -> None:
+        """The throttle that was told is one window, as at a broker, and the next request waits for one at the most."""
+        play = request_quota()
+        take(play, list_offsets(1), list_offsets_answer(1), 600)
+        member = Another(play)
+        for asked in (request(18, 0, 1), request(10, 1, 2, b"\0\1g\0"), heartbeat(3)):
+            sent = member.send(asked)
+            play.loop.advance(2_000)
+            assert sent + member.broker.take() == asked
+            if asked[5] == 18:
+                member.session.answers.feed(frame(b"\0\0\0\1\0\0\0\0\0\0"), play.loop.now_ms)
+            elif asked[5] == 10:
+                answer = b"\0\0\0\2" + bytes(6) + b"\xff\xff\0\0\0\1\0\1h\0\0\0\1"
+                member.session.answers.feed(frame(answer), play.loop.now_ms)
 
     def test_a_storm_of_heartbeats_gets_what_the_quota_allows(self) -> None:
         assert storm(60, lambda _: heartbeat, lambda _: heartbeat_answer, 5).ratio <= 1.15
