@@ -246,7 +246,7 @@ class Counters:
     def _limit(self, bound: Bound) -> bool:
         """Set the limit that holds for ``bound``, and its terms; returns whether another holds than before."""
         key = self._limiting(bound.key)
-        limit = None if key is None else self._limits[key]
+        limit: float | None = None if key is None else self._limits[key]
         terms = PLAIN if key is None else self._terms.get(key, PLAIN)
         if (key is None) is not (bound.rule is None):
             self._let_go(bound)  # what is used without a quota is not counted under one
