@@ -8,6 +8,7 @@ import structlog
 
 from proxy.runtime.faults import contained
 from proxy.usage.accounts import Account
+from quotas.counted import CLUSTER
 from quotas.delay_queue import DelayQueue, Handle
 from quotas.engine import Bound
 from quotas.imagined import Imagined, Throttle
@@ -57,8 +58,6 @@ class Throttling:
         self._mode = mode
         self.enforces = mode == "enforce"
         """Whether what is allowed is also applied."""
-        self.counts = mode != "off"
-        """Whether what is used is judged, applied or not."""
         self.window_ms = window_ms
         self.max_delay_ms = max_delay_ms
         """The most that any one throttle may delay."""
@@ -80,6 +79,11 @@ class Throttling:
         self.answered_empty = 0
         """Fetches that were answered with nothing."""
 
+    @property
+    def counts(self) -> bool:
+        """Whether what is used is judged, applied or not."""
+        return self._mode != "off"
+
     def note(self, bound: Bound, throttle_ms: int) -> None:
         """Count a throttle given, or in shadow one that would have been, under ``bound``."""
         if bound.throttled_total == 0:
@@ -100,7 +104,6 @@ class Throttling:
         self.tidy(now_ms)
         self._mode = mode
         self.enforces = mode == "enforce"
-        self.counts = mode != "off"
         for imagined in (self._imagined, self._shadows):
             imagined.clear()  # what still waits in the model would have its throttles in a mode that has none
         if self.enforces:
@@ -234,7 +237,7 @@ class Throttling:
             kind=bound.kind.value,
             user=bound.user,
             client_id=bound.client_id,
-            broker=bound.broker,
+            broker="all" if bound.broker == CLUSTER else bound.broker,
             rule=bound.rule.describe() if bound.rule else None,
             limit=bound.limit,
             throttle_time_ms=throttle_ms,
