@@ -254,7 +254,8 @@ class Counters:
         bound.max_delay_ms = terms.max_delay_ms
         bound.shadow_limit = terms.proposed
         if terms.shadow:
-            limit, bound.shadow_limit = None, limit
+            bound.shadow_limit = limit  # and not as one assignment of two: docs/decisions/0020
+            limit = None
         before = bound.window
         if terms.burst_ms is None or self._kind.row.law is not Law.SAMPLED_RATE:
             bound.set_window(self._window)
