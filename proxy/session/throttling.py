@@ -58,6 +58,8 @@ class Throttling:
         self._mode = mode
         self.enforces = mode == "enforce"
         """Whether what is allowed is also applied."""
+        self.counts = mode != "off"
+        """Whether what is used is judged, applied or not."""
         self.window_ms = window_ms
         self.max_delay_ms = max_delay_ms
         """The most that any one throttle may delay."""
@@ -78,11 +80,6 @@ class Throttling:
         """In any mode that counts: what would become of each that has a limit in shadow."""
         self.answered_empty = 0
         """Fetches that were answered with nothing."""
-
-    @property
-    def counts(self) -> bool:
-        """Whether what is used is judged, applied or not."""
-        return self._mode != "off"
 
     def note(self, bound: Bound, throttle_ms: int) -> None:
         """Count a throttle given, or in shadow one that would have been, under ``bound``."""

@@ -187,7 +187,7 @@ class RequestGates:
         size: int = head[0]
         mutations = self.mutations
         bound = mutations.bound()
-        if bound is None or mutations.passes(size):
+        if bound is None or mutations.passes(bound, size):
             self.login.expect(api, head, now_ms)
             return TAKEN
         verdict = mutations.may_come(api, bound, size, now_ms)
