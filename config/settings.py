@@ -37,6 +37,7 @@ __all__ = [
     "BrokerTls",
     "ClientTls",
     "Cluster",
+    "Dialect",
     "Drain",
     "FileStore",
     "KafkaCompat",
@@ -46,6 +47,7 @@ __all__ = [
     "ListenerLimits",
     "ListenerSasl",
     "Log",
+    "Metrics",
     "ProxyProtocol",
     "Quotas",
     "Route",
@@ -117,6 +119,11 @@ class Quotas(Section):
         "`auto` delays only for the API versions of such clients.",
     )
     window: Window = Field(Window(), description="How usage is measured.")
+    controller_window: Window = Field(
+        Window(),
+        description="How large the token bucket of `controller_mutation_rate` is: so many seconds' worth, all samples "
+        "together. `samples` is `controller.quota.window.num`, `size` is `controller.quota.window.size.seconds`.",
+    )
     max_delay_ms: Milliseconds | None = Field(
         None,
         alias="max_delay",
@@ -178,6 +185,13 @@ class Limits(Section):
         description="The maximum number of connections accepted a second, over `quotas.window`: "
         "`max.connection.creation.rate`. Beyond it, accepting waits. A listener may have a rate of its own, or be "
         "exempt (`listeners[].limits`); rates of IP addresses are quotas. Default: no limit.",
+    )
+    mutations_bytes: Bytes = Field(
+        256 * 2**10,
+        alias="mutations",
+        description="The largest CreateTopics, CreatePartitions or DeleteTopics request of a client that has a "
+        "`controller_mutation_rate`: it is buffered whole, and judged topic by topic. 256 KiB is enough for some 5,000 "
+        "topics. Requests of other clients are not buffered.",
     )
     connections: Count | None = Field(
         None,
@@ -254,6 +268,20 @@ class Admin(Section):
     )
 
 
+Dialect = Literal["jmx_exporter", "confluent"]
+
+
+class Metrics(Section):
+    """What `/metrics` shows beside Sluice's own families."""
+
+    compat: tuple[Dialect, ...] = Field(
+        (),
+        description="Kafka's metrics of quotas by the names that exporters of brokers give them, for dashboards that "
+        "were made for brokers: `jmx_exporter` for those of its sample configuration, `confluent` for Confluent's. See "
+        "[metrics.md](metrics.md#in-the-words-of-brokers).",
+    )
+
+
 class Drain(Section):
     """Stopping: `/readyz` changes first, then requests in flight are finished."""
 
@@ -288,6 +316,7 @@ class Settings(Section):
     limits: Limits = Limits()
     kafka: KafkaCompat = KafkaCompat()
     admin: Admin = Field(Admin(), validate_default=True)
+    metrics: Metrics = Metrics()
     drain: Drain = Drain()
     log: Log = Log()
     usage: Given[Usage] = None

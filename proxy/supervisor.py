@@ -17,6 +17,7 @@ import structlog
 
 from config.settings import Settings
 from proxy import __version__, build
+from proxy.admin.metrics import Renderer
 from proxy.admin.server import AdminServer
 from proxy.brokers.failures import describe
 from proxy.control.quotas import QuotasInForce
@@ -87,9 +88,8 @@ class Supervisor:
             for listening in [each for sockets in bootstrap.values() for each in sockets]:
                 listening.close()
             raise
-        self._admin = AdminServer(
-            settings.admin.bind, self._snapshot, self._not_ready, self._worker.identify, settings.admin.max_entities
-        )
+        renderer = Renderer(settings.admin.max_entities, settings.metrics.compat)
+        self._admin = AdminServer(settings.admin.bind, self._snapshot, self._not_ready, self._worker.identify, renderer)
         await self._admin.start()
         self._usage.start()
         self._quotas.watch()

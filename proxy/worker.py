@@ -18,6 +18,7 @@ from config.settings import Listener as ListenerSettings
 from config.settings import Settings
 from protocol.api_versions import advertised_limits
 from protocol.produce_topics import MOST_VERSION
+from proxy.brokers.topic_partitions import TopicPartitions
 from proxy.edge.connection_gate import ConnectionGate
 from proxy.edge.connection_places import Places
 from proxy.edge.descriptors import raise_limit, room
@@ -44,6 +45,7 @@ from proxy.runtime.lag import watch as watch_lag
 from proxy.runtime.slices import in_slices
 from proxy.runtime.tasks import AFTER_FAULT_S, attempt, every, later
 from proxy.runtime.turns import Turns
+from proxy.session.latencies import Latencies
 from proxy.session.rules import Rules
 from proxy.session.serving import Served, serve
 from proxy.session.session import Session
@@ -80,7 +82,11 @@ class Worker:
         self._rejections = Rejections(self._stats)
         self._failed_logins = FailedLogins()
         quotas = settings.quotas
-        self._engine = Engine(Policy(), Window(quotas.window.samples, quotas.window.size_ms))
+        self._engine = Engine(
+            Policy(),
+            Window(quotas.window.samples, quotas.window.size_ms),
+            controller_window=Window(quotas.controller_window.samples, quotas.controller_window.size_ms),
+        )
         self._throttling = Throttling(
             mode=quotas.mode,
             window_ms=quotas.window.size_ms,
@@ -90,6 +96,7 @@ class Worker:
             clock=now_ms,
         )
         self._metering = Metering(settings.usage, self._engine)
+        self._latencies = Latencies()
         listeners = settings.listeners
         self._gate = ConnectionGate(
             ConnectionRates(
@@ -190,6 +197,7 @@ class Worker:
             delay_queue=self._throttling.queue_sizes(),
             fetches_answered_empty=self._throttling.answered_empty,
             requests=requests,
+            latencies=self._latencies.snapshot(),
             sessions=dict(stats.sessions),
             connections=dict(stats.connections),
             accept_rates=self._gate.usage(),
@@ -246,6 +254,7 @@ class Worker:
         self._tables = [
             serve(advertised, settings.quotas.response, authenticated=authenticated) for authenticated in (True, False)
         ]
+        partitions = TopicPartitions(lambda: (each for each in self._routes.clusters if each.can_ask), now_ms)
         return Rules(
             engine=self._engine,
             throttling=self._throttling,
@@ -261,6 +270,9 @@ class Worker:
             on_rejected=lambda side, error, peer: self._rejections.note(side, error, peer, now_ms()),
             later=Turns(asyncio.get_running_loop().call_soon).later,
             protected_topics=protected,
+            latencies=self._latencies,
+            mutations_limit=settings.limits.mutations_bytes,
+            partitions=partitions,
         )
 
     def _sasl_rules(self, listener: ListenerSettings, view: ClusterView) -> SaslRules:

@@ -197,6 +197,10 @@ class Bound(Rate):
         """Somebody waits for it or has a Fetch under way: it has to stay."""
         return bool(self.line) or bool(self._fetches)
 
+    def busy_ms(self, now_ms: int) -> int:
+        """Return how long it has to stay in any case: while it is in debt, or somebody needs it."""
+        return self.owed_ms(now_ms) or (self._window.size_ms if self.holds else 0)
+
     def rejudge(self, now_ms: int) -> None:
         """Take another limit for what is owed too: who waits goes on as soon as the new one allows it."""
         self._until_ms = self._ahead_ms = AT_ONCE

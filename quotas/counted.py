@@ -5,6 +5,9 @@ from typing import Final, NamedTuple
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 
+CLUSTER: Final = -2
+"""The broker of a counter that is for all of them (``Row.of_cluster``)."""
+
 FOLDED: Final = "other"
 """The user and the client-id under which counters are summed up that are too many to be told apart."""
 
@@ -43,7 +46,10 @@ class Gone(NamedTuple):
 
 
 class CounterState(NamedTuple):
-    """What one counter stood at; ``rate`` is in the unit of ``limit``, over the window of enforcement."""
+    """What one counter stood at; ``rate`` is in the unit of ``limit``, over the window of enforcement.
+
+    Of a token bucket also what it has left, negative in debt, and the most that it holds.
+    """
 
     kind: QuotaKind
     user: str
@@ -55,3 +61,5 @@ class CounterState(NamedTuple):
     charged_total: float
     throttled_total: int
     throttle_ms_total: int
+    tokens: float | None = None
+    burst: float = 0.0

@@ -4,20 +4,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from quotas.bound import Bound, Inert
-from quotas.counted import FOLDED, Counted, CounterKey, CounterState, Gone
+from quotas.counted import CLUSTER, FOLDED, Counted, CounterKey, CounterState, Gone
 from quotas.entities import Entity
 from quotas.kinds import Law, QuotaKind, Whose
+from quotas.mutations import TokenBound
 from quotas.names import OTHER, Room
 from quotas.policy import Key, Policy, PolicyChange, differences
 from quotas.precedence import DEFAULT, level_of, limiting_key, tags_of
 from quotas.rate import Window
 
-__all__ = ["RATE_KINDS", "Bound", "Counted", "CounterKey", "CounterState", "Engine", "Gone", "Window"]
+__all__ = ["CLIENT_KINDS", "Bound", "Counted", "CounterKey", "CounterState", "Engine", "Gone", "Window"]
 
-RATE_KINDS: Final = tuple(
-    kind for kind in QuotaKind if kind.row.law is Law.SAMPLED_RATE and kind.row.whose is Whose.CLIENT
-)
-"""The kinds that are a sampled rate of a user and client-id, which is what the engine keeps counters of."""
+CLIENT_KINDS: Final = tuple(kind for kind in QuotaKind if kind.row.whose is Whose.CLIENT)
+"""The kinds that are for users and client-ids, which is what the engine keeps counters of."""
 
 MAX_NAMES_BYTES: Final = 16 * 2**20
 """What the names of all counters may take in memory: of 150,000 counters, or of 15,000 with the longest names."""
@@ -75,7 +74,7 @@ class Counters:
         if not self._levels:
             return self.inert
         user_tag, client_tag = tags_of(self._limits, self._levels, user, client_id)
-        key = CounterKey(self._kind, user_tag, client_tag, broker)
+        key = CounterKey(self._kind, user_tag, client_tag, CLUSTER if self._kind.row.of_cluster else broker)
         return self._bounds.get(key) or self._make(key)
 
     def _make(self, key: CounterKey) -> Bound:
@@ -87,7 +86,12 @@ class Counters:
             if limiting is None or limiting[1] is DEFAULT:
                 key = key._replace(client_id=OTHER)
                 self._crowded = True
-        return self._bounds.get(key) or self.enter(Bound(key, self._window, self._cap_ms, self))
+        return self._bounds.get(key) or self.enter(self._new(key))
+
+    def _new(self, key: CounterKey) -> Bound:
+        if self._kind.row.law is Law.TOKEN_BUCKET:
+            return TokenBound(key, self._window, self)
+        return Bound(key, self._window, self._cap_ms, self)
 
     def limit_of(self, user: str, client_id: str) -> tuple[float | None, Entity | None]:
         if not self._levels:
@@ -164,7 +168,7 @@ class Counters:
         for number in sorted(number for number in self._watched if number <= now_ms // self._window.size_ms):
             for bound in self._watched.pop(number):
                 last_ms = bound.last_ms
-                busy_ms = bound.owed_ms(now_ms) or (self._window.size_ms if bound.holds else 0)
+                busy_ms = bound.busy_ms(now_ms)
                 if busy_ms:
                     self._watch(bound, now_ms + busy_ms)
                 elif last_ms is None or last_ms + keep_ms <= now_ms:
@@ -211,12 +215,13 @@ class Counters:
 
 
 class Engine:
-    """Counters for every kind in RATE_KINDS, under a policy that may be replaced at any time.
+    """Counters for every kind in CLIENT_KINDS, under a policy that may be replaced at any time.
 
     ``generation`` rises whenever a Bound that a session holds may no longer be the right one: compare before use,
     and resolve again. One that is charged nevertheless loses nothing.
 
-    ``max_names_bytes`` is what the names of all counters may take in memory.
+    ``controller_window`` is that of token buckets. ``max_names_bytes`` is what the names of all counters may take in
+    memory.
     """
 
     __slots__ = ("_counters", "_policy", "generation")
@@ -226,18 +231,22 @@ class Engine:
         policy: Policy,
         window: Window = Window(),  # noqa: B008  frozen
         *,
+        controller_window: Window = Window(),  # noqa: B008  likewise
         max_names_bytes: int = MAX_NAMES_BYTES,
     ) -> None:
         self.generation = 0
         self._policy = Policy()
         names = Room(max_names_bytes)
-        self._counters = {kind: Counters(kind, window, names) for kind in RATE_KINDS}
+        self._counters = {
+            kind: Counters(kind, controller_window if kind.row.law is Law.TOKEN_BUCKET else window, names)
+            for kind in CLIENT_KINDS
+        }
         self.apply(policy, 0)
 
     def resolve(self, user: str, client_id: str, kind: QuotaKind, broker: int) -> Bound:
         """Return the counter that a client is measured by on one broker (its node id, -1: not known yet).
 
-        A null client-id is "". Raises KeyError for a kind that is not in RATE_KINDS.
+        A null client-id is "". Raises KeyError for a kind that is not in CLIENT_KINDS.
         """
         return self._counters[kind].resolve(user, client_id, broker)
 
@@ -248,7 +257,7 @@ class Engine:
     def limit_of(self, user: str, client_id: str, kind: QuotaKind) -> tuple[float | None, Entity | None]:
         """Return the limit that holds for a client and the entity it is configured for; (None, None) if none does.
 
-        A look only: no counter comes of it. Raises KeyError for a kind that is not in RATE_KINDS.
+        A look only: no counter comes of it. Raises KeyError for a kind that is not in CLIENT_KINDS.
         """
         return self._counters[kind].limit_of(user, client_id)
 

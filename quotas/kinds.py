@@ -109,6 +109,8 @@ class Row:
     whose: Whose = Whose.CLIENT
     capped: bool = False
     """No throttle is longer than one sample of the window (QuotaUtils)."""
+    of_cluster: bool = False
+    """Counted once for all brokers, as the controller does (ControllerMutationQuotaManager)."""
     enforced: bool = False
     """By this version; others may stand in a quota file, and are warned of."""
 
@@ -145,7 +147,15 @@ class QuotaKind(StrEnum):
     )
     CONTROLLER_MUTATION_RATE = (
         "controller_mutation_rate",
-        Row(word="mutation", doing="changing topics", unit=MUTATIONS, written=Written.NUMBER, law=Law.TOKEN_BUCKET),
+        Row(
+            word="mutation",
+            doing="changing topics",
+            unit=MUTATIONS,
+            written=Written.NUMBER,
+            law=Law.TOKEN_BUCKET,
+            of_cluster=True,
+            enforced=True,
+        ),
     )
     CONNECTION_CREATION_RATE = (
         "connection_creation_rate",

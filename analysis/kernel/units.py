@@ -69,7 +69,8 @@ COLUMNS: Final[Mapping[QuotaKind, Columns]] = {
     QuotaKind.REQUEST_PERCENTAGE: Columns("request_time_ms", 0.1, "requests", None, None, None, None, None),
     **{kind: _of(kind) for kind in METERED},
 }
-"""Other kinds cannot be replayed: records have no rate of controller mutations, nor connections by address."""
+"""Not all of them can be replayed (``analysis.replay.recording``): of controller mutations, records do not say what was
+refused; and they have no connections by address."""
 
 
 @dataclass(frozen=True, slots=True)

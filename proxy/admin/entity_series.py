@@ -8,7 +8,7 @@ backwards because the counter behind it expired, was made anew, or changed betwe
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from proxy.admin.places import Names, Places
+from proxy.admin.places import OTHER, Names, Places
 from proxy.runtime.names import label
 from quotas.engine import Counted, CounterState, Gone
 from quotas.entities import Default, Entity
@@ -17,10 +17,10 @@ from quotas.kinds import QuotaKind
 
 class ShownEntity:
     """One kind at one broker, of one entity or of ``other``. Where several are summed up: the sum of their rates,
-    the highest ratio, no limit.
+    the highest ratio, the fewest tokens, no limit.
     """
 
-    __slots__ = ("limit", "live", "rate", "ratio", "rule", "totals")
+    __slots__ = ("limit", "live", "rate", "ratio", "rule", "tokens", "totals")
 
     def __init__(self) -> None:
         self.totals = Counted()
@@ -33,6 +33,7 @@ class ShownEntity:
         self.ratio = 0.0
         self.limit = 0.0
         self.rule: Entity | None = None
+        self.tokens: float | None = None
 
     def show(self, usage: CounterState) -> None:
         """Set the gauges."""
@@ -40,6 +41,9 @@ class ShownEntity:
         self.rate += usage.rate
         # A limit of 0 comes from ZooKeeper only; any use of it is infinitely much.
         ratio = usage.rate / usage.limit if usage.limit else float("inf") if usage.rate else 0.0
+        if usage.tokens is not None:  # a token bucket: above 1 it is overdrawn, whatever the rate is
+            self.tokens = usage.tokens if self.tokens is None else min(self.tokens, usage.tokens)
+            ratio = 1 - usage.tokens / usage.burst if usage.burst else ratio
         self.ratio = max(self.ratio, ratio)
         self.limit = usage.limit
         self.rule = usage.entity
@@ -51,7 +55,9 @@ class EntitySeries:
     """
 
     def __init__(self, max_entities: int) -> None:
-        self._places: Places[dict[tuple[QuotaKind, int], ShownEntity]] = Places(max_entities, dict)
+        self._places: Places[Names, dict[tuple[QuotaKind, int], ShownEntity]] = Places(
+            max_entities, dict, lambda _: OTHER
+        )
 
     @property
     def folded(self) -> int:

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from quotas.counted import CLUSTER
+
 Row = tuple[tuple[str, ...], float]
 """The label values of a series, in the order of its family's labels, and what it stands at."""
 
@@ -24,3 +26,10 @@ def counter(name: str, documentation: str, labels: Sequence[str], rows: Iterable
     for values, value in rows:
         family.add_metric(values, value)
     return family
+
+
+def broker_label(node_id: int) -> str:
+    """A bootstrap connection knows no node id; some counters are for all brokers together."""
+    if node_id == CLUSTER:
+        return "all"
+    return str(node_id) if node_id >= 0 else "bootstrap"

@@ -38,13 +38,13 @@ class AdminServer:
         snapshot: Callable[[], Awaitable[Snapshot]],
         not_ready: Callable[[], Awaitable[list[str]]],
         identify: Callable[[str], Awaitable[Identity | None]],
-        max_entities: int,
+        renderer: Renderer,
     ) -> None:
         self._bind = bind
         self._snapshot = snapshot
         self._not_ready = not_ready
         self._identify = identify
-        self._renderer = Renderer(max_entities)
+        self._renderer = renderer
         self._rendering: asyncio.Task[bytes] | None = None
         self._paths: dict[str, Callable[[web.BaseRequest], Awaitable[web.Response]]] = {
             "/metrics": self._metrics,

@@ -6,10 +6,12 @@ mutable with the loop.
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from protocol.errors import Cause
-from proxy.usage.meters import Traffic
+from proxy.session.latencies import Times
+from proxy.usage.meters import ClientState
 from proxy.usage.shipping import Shipping
 from quotas.connections import AcceptRate, IpRate
 from quotas.engine import Counted, CounterState, Gone
@@ -82,12 +84,14 @@ class WorkerSnapshot:
     """What counters stand at, and what they have counted since the last snapshot."""
     gone: list[Gone]
     """What counters have counted since then that are there no more."""
-    clients: list[tuple[str, str, Traffic]]
-    """User, client-id and what went through since the last snapshot."""
+    clients: list[ClientState]
+    """What went through since the last snapshot, of some clients more than once."""
     delay_queue: dict[QuotaKind, int]
     fetches_answered_empty: int
     requests: list[int]
     """By api key."""
+    latencies: Mapping[tuple[int, int], Times]
+    """Of brokers' answers, by api key and node id."""
     sessions: dict[str, int]
     connections: dict[tuple[str, str], int]
     accept_rates: list[AcceptRate]

@@ -6,7 +6,7 @@ An API version that is not in the table is refused, as a broker refuses a versio
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from protocol.overlay import FIND_COORDINATOR
+from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, FIND_COORDINATOR
 from protocol.plain import Plain
 from protocol.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from protocol.table import SPECS, ApiSpec
@@ -25,6 +25,8 @@ LOOK_UP: Final = 5
 """FindCoordinator: each of its keys makes a broker's address in the answer, so there is a limit to its size."""
 ANSWER: Final = 6
 """The proxy answers it itself (``local_answers``)."""
+MUTATE: Final = 7
+"""It creates or deletes topics: where a quota holds for that, charged topic by topic, and cut of what is refused."""
 
 # What an answer needs, beyond being forwarded; flags.
 CHARGE: Final = 1
@@ -39,9 +41,12 @@ PROVES: Final = 16
 """It proves that the client is authenticated: a broker that demands it answers nothing else before."""
 AUTHENTICATED: Final = 32
 """SASL: gathered and observed; it may say who the client is."""
+SETTLE: Final = 64
+"""It says what became of topics that were charged; refused ones are added to it."""
 
 _PRODUCE_KEY, FETCH_KEY, API_VERSIONS_KEY, _SHARE_FETCH_KEY = 0, 1, 18, 78
 _FETCH_KEYS: Final = frozenset((FETCH_KEY, _SHARE_FETCH_KEY))
+_MUTATION_KEYS: Final = frozenset((CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS))
 _SASL_KEYS: Final = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE))
 _BEFORE_AUTHENTICATION: Final = _SASL_KEYS | {API_VERSIONS_KEY}
 
@@ -104,6 +109,8 @@ def _on_request(api_key: int) -> int:
         return AUTHENTICATE
     if api_key == FIND_COORDINATOR:
         return LOOK_UP
+    if api_key in _MUTATION_KEYS:
+        return MUTATE
     return COORDINATE if api_key in _COORDINATION_KEYS else FORWARD
 
 

@@ -14,6 +14,7 @@ from proxy.runtime.faults import contained
 from proxy.session.answer_side import AnswerSide
 from proxy.session.changes import Advertise
 from proxy.session.gates.fetch import FetchGate
+from proxy.session.gates.mutations import MutationGate
 from proxy.session.gates.produce import ProduceGate
 from proxy.session.gates.requests import RequestGates
 from proxy.session.in_flight import InFlight
@@ -95,7 +96,8 @@ class Session:
         produces = ProduceGate(self, sender, self._in_flight, self._waits)
         fetches = FetchGate(self, sender, self._in_flight, self._waits)
         splitter = FrameSplitter(REQUEST_HEAD, rules.request_limit)
-        self.gates = RequestGates(self, self._in_flight, splitter, sender, produces, fetches)
+        mutations = MutationGate(self, sender, self._in_flight, self._waits)
+        self.gates = RequestGates(self, self._in_flight, splitter, sender, produces, fetches, mutations)
         self.requests = RequestSide(self, self._in_flight, splitter, self.gates)
         self.answers = AnswerSide(self, self._in_flight, self.gates, self.requests, advertise)
         if not authenticated:
@@ -108,7 +110,7 @@ class Session:
         """Forward to ``broker`` from now on, what was kept meanwhile first. Node id -1: not known yet."""
         self._broker = broker
         self.requests.connected(broker, broker_id)
-        self.answers.connected(broker)
+        self.answers.connected(broker, broker_id)
         now_ms = self.rules.clock()
         self._go(Event.CONNECTED, CONNECTING, now_ms)
         self.answered(now_ms)  # the client may have finished, or a drain begun, in the meantime
@@ -116,6 +118,7 @@ class Session:
     def broker_known(self, broker_id: int) -> None:
         """Charge for the broker of that node id from now on."""
         self.gates.set_broker(broker_id)
+        self.answers.set_broker(broker_id)
 
     def client_blocked(self, blocked: bool) -> None:
         """Take the client's back-pressure: while it reads no answers, none are made, and it is not read either."""

@@ -40,12 +40,15 @@ class What(IntEnum):
     BODY = 3
     """The rest of a request that is more than its limit has left."""
     ANSWER = 4
+    MUTATION = 5
+    """A request too, of the kinds that may not be refused."""
 
 
 _KINDS: Final = {
     What.REQUEST: QuotaKind.PRODUCER_BYTE_RATE,
     What.FETCH: QuotaKind.CONSUMER_BYTE_RATE,
     What.BODY: QuotaKind.PRODUCER_BYTE_RATE,
+    What.MUTATION: QuotaKind.CONTROLLER_MUTATION_RATE,
 }
 
 

@@ -71,6 +71,10 @@ class ByKind:
         """Something has been counted since it was taken last, or a mute may still be on."""
         return bool(self.throttles) or any(use.used or use.requests for use in self.uses.values())
 
+    def is_muted(self, now_ms: int) -> bool:
+        """Whether something waits now, or a mute is on."""
+        return any(not throttles.over(now_ms) for throttles in self.throttles.values())
+
     def take(self, now_ms: int) -> tuple[tuple[int, ...], Further]:
         """Return the throttles of BY_HAND and all of the other kinds, and count from zero again."""
         taken = {kind: throttles.take(now_ms) for kind, throttles in self.throttles.items()}

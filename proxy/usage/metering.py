@@ -9,7 +9,7 @@ from proxy.runtime.clock import now_ms
 from proxy.runtime.slices import in_slices
 from proxy.runtime.tasks import every
 from proxy.usage.accounts import Accounts
-from proxy.usage.meters import Meters, Traffic
+from proxy.usage.meters import ClientState, Meters
 from proxy.usage.records import Columns, Recorder
 from quotas.engine import Engine
 
@@ -46,9 +46,9 @@ class Metering:
                 yield columns
             await asyncio.sleep(0)
 
-    async def take_traffic(self) -> list[tuple[str, str, Traffic]]:
-        """Return user, client-id and what went through since this was called last."""
-        return await in_slices(self._meters.take_traffic())
+    async def take_traffic(self) -> list[ClientState]:
+        """Return what went through since this was called last, by client, of some of them more than once."""
+        return await in_slices(self._meters.take_traffic(now_ms()))
 
     async def _sweep(self) -> None:
         await in_slices(self._meters.sweep(now_ms()))

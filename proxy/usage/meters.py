@@ -23,17 +23,41 @@ class MeterKey(NamedTuple):
 
 
 class Traffic(NamedTuple):
-    """What went through, sizes included."""
+    """What went through, sizes included, and how many connections came with it."""
 
     bytes_in: int = 0
     bytes_out: int = 0
     requests: int = 0
+    connections_opened: int = 0
 
     def plus(self, other: "Traffic") -> "Traffic":
-        return Traffic(self.bytes_in + other.bytes_in, self.bytes_out + other.bytes_out, self.requests + other.requests)
+        return Traffic(
+            self.bytes_in + other.bytes_in,
+            self.bytes_out + other.bytes_out,
+            self.requests + other.requests,
+            self.connections_opened + other.connections_opened,
+        )
 
 
 _NO_TRAFFIC: Final = Traffic()
+
+
+class Client(NamedTuple):
+    """Whose traffic it is, through which listener."""
+
+    listener: str
+    user: str
+    client_id: str
+
+
+class ClientState(NamedTuple):
+    """What a client had since it was asked for last, and how it stands now."""
+
+    client: Client
+    traffic: Traffic
+    connections: int = 0
+    is_muted: bool = False
+    """A request of it waits for its turn now, or one of its connections for the end of a throttle."""
 
 
 Limits = tuple[float | None, str | None, float | None, str | None]
@@ -63,9 +87,7 @@ class Meter:
         "produce_bytes",
         "produce_requests",
         "request_time_ms",
-        "unshown_in",
-        "unshown_out",
-        "unshown_requests",
+        "unshown",
     )
 
     def __init__(self, key: MeterKey) -> None:
@@ -93,7 +115,7 @@ class Meter:
         self.generation = -1
         self.holders = 0
         """Accounts on whose behalf something may still be counted here."""
-        self.unshown_in = self.unshown_out = self.unshown_requests = 0
+        self.unshown = _NO_TRAFFIC
         """What ``take_traffic`` has to return beyond what stands above; below 0 where it has returned that already."""
 
     def note_throttle(self, kind: QuotaKind, throttle_ms: int, now_ms: int, at_ms: int | None = None) -> None:
@@ -127,29 +149,39 @@ class Meter:
 
     def take_traffic(self) -> Traffic:
         """Return what went through since this was called last, whenever records were taken."""
-        bytes_in = self.produce_bytes + 4 * self.produce_requests + self.other_bytes
-        requests = self.produce_requests + self.other_requests
-        grown = Traffic(self.unshown_in + bytes_in, self.unshown_out + self.bytes_out, self.unshown_requests + requests)
-        self.unshown_in, self.unshown_out, self.unshown_requests = -bytes_in, -self.bytes_out, -requests
+        counted = self._counted
+        grown = self.unshown.plus(counted)
+        self.unshown = Traffic(*(-each for each in counted))
         return grown
+
+    @property
+    def _counted(self) -> Traffic:
+        """What stands here since the last record."""
+        return Traffic(
+            self.produce_bytes + 4 * self.produce_requests + self.other_bytes,
+            self.bytes_out,
+            self.produce_requests + self.other_requests,
+            self.connections_opened,
+        )
+
+    def is_muted(self, now_ms: int) -> bool:
+        """Whether a request of this client waits for its turn, or a connection for the end of a throttle."""
+        return self.by_kind is not None and self.by_kind.is_muted(now_ms)
 
     def take(self, now_ms: int) -> tuple[tuple[object, ...], Further]:
         """Return a row in the order of ``usage_records.COLUMNS`` and what else there is, and count from zero again."""
         listener, broker, user, client_id = self.key
-        bytes_in = self.produce_bytes + 4 * self.produce_requests + self.other_bytes
-        requests = self.produce_requests + self.other_requests
-        self.unshown_in += bytes_in
-        self.unshown_out += self.bytes_out
-        self.unshown_requests += requests
+        counted = self._counted
+        self.unshown = self.unshown.plus(counted)
         produce_limit, produce_rule, fetch_limit, fetch_rule = self.limits
         row = (
             listener,
             broker,
             user,
             client_id,
-            bytes_in,
+            counted.bytes_in,
             self.bytes_out,
-            requests,
+            counted.requests,
             self.request_time_ms,
             self.connections,
             self.connections_opened,
@@ -189,7 +221,7 @@ class Meters:
         self._most = most
         self._names = Room(most * _NAME_BYTES_EACH)
         self._meters: dict[MeterKey, Meter] = {}
-        self._gone: dict[tuple[str, str], Traffic] = {}
+        self._gone: dict[Client, Traffic] = {}
 
     def find(self, key: MeterKey) -> Meter:
         """Return the meter of a client."""
@@ -229,21 +261,24 @@ class Meters:
         traffic = meter.take_traffic()
         if traffic == _NO_TRAFFIC:
             return
-        names = meter.key[2:]
-        if names not in self._gone and len(self._gone) >= MAX_GONE:
-            names = (FOLDED, FOLDED)
-        self._gone[names] = self._gone.get(names, _NO_TRAFFIC).plus(traffic)
+        listener, _, user, client_id = meter.key
+        client = Client(listener, user, client_id)
+        if client not in self._gone and len(self._gone) >= MAX_GONE:
+            client = Client(listener, FOLDED, FOLDED)
+        self._gone[client] = self._gone.get(client, _NO_TRAFFIC).plus(traffic)
 
-    def take_traffic(self) -> Iterator[tuple[str, str, Traffic]]:
-        """Yield (user, client-id, what went through since it was taken last) of all meters, then of those gone.
+    def take_traffic(self, now_ms: int) -> Iterator[ClientState]:
+        """Yield what went through since it was taken last, of all meters (one for each broker), then of those gone.
 
         It may be left off in between for as long as one likes: what comes or goes meanwhile is counted once, too.
         """
         for meter in list(self._meters.values()):
-            yield meter.key.user, meter.key.client_id, meter.take_traffic()
+            listener, _, user, client_id = meter.key
+            client = Client(listener, user, client_id)
+            yield ClientState(client, meter.take_traffic(), meter.connections, meter.is_muted(now_ms))
         gone, self._gone = self._gone, {}
-        for (user, client_id), traffic in gone.items():
-            yield user, client_id, traffic
+        for client, traffic in gone.items():
+            yield ClientState(client, traffic)
 
     def sweep(self, now_ms: int) -> Iterator[None]:
         """Forget the meters on which nothing has been counted since the last sweep; yields after each.

@@ -7,7 +7,7 @@ from typing import Final
 from proxy.usage.accounts import Accounts
 from proxy.usage.by_kind import BY_HAND, NOTHING, Further
 from proxy.usage.meters import Meter, MeterKey, Meters
-from quotas.engine import RATE_KINDS, Engine
+from quotas.engine import CLIENT_KINDS, Engine
 from quotas.entities import Entity
 from quotas.kinds import METERED, QuotaKind
 
@@ -29,7 +29,7 @@ COLUMNS: Final = (
 _REFUSED: Final = COLUMNS.index("connections_refused")
 _NULL: Final = [COLUMNS.index(name) for kind in BY_HAND for name in (kind.row.columns.limit, kind.row.columns.rule)]
 """What a row without a client has no value of."""
-_FURTHER_LIMITS: Final = tuple(kind for kind in METERED if kind in RATE_KINDS and kind not in BY_HAND)
+_FURTHER_LIMITS: Final = tuple(kind for kind in METERED if kind in CLIENT_KINDS and kind not in BY_HAND)
 
 Row = Sequence[object]
 Columns = dict[str, Row]

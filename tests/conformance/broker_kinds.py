@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from quotas.mutations import Ruling
 from quotas.names import sanitise
 from quotas.token_bucket import TokenBucket
 from tests.conformance.cases import Answers, Case, Json, UnknownMemberError, entity_of, name_of, window_of
@@ -61,8 +62,8 @@ def mutation(case: Case) -> Answers:
     bucket = None if inputs["quota"] is None else TokenBucket(window_of(inputs), inputs["quota"])
     answers: list[object] = []
     for request in inputs["requests"]:
-        quota = client_quotas.Mutations(bucket, strict=request["strict"])
-        accepted = [quota.record(mutations, t) for t, mutations in request["records"]]
+        quota = Ruling(bucket, strict=request["strict"])
+        accepted = [quota.accepts(mutations, t) for t, mutations in request["records"]]
         answers.append(
             {"accepted": accepted, "throttle_ms": [quota.throttle_ms(t) for t in request.get("read_throttle_at", [])]}
         )

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from proxy.edge.stats import LAG_BUCKETS_S, Snapshot
+from quotas.counted import CLUSTER
 from quotas.engine import Counted, CounterState
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
@@ -15,6 +16,7 @@ EMPTY = Snapshot(
     delay_queue=dict.fromkeys(QuotaKind, 0),
     fetches_answered_empty=0,
     requests=[0] * 128,
+    latencies={},
     sessions={"PLAIN": 0},
     connections={("PLAIN", "accepted"): 0},
     accept_rates=[],
@@ -52,6 +54,22 @@ PRODUCE = CounterState(
     charged_total=5000.0,
     throttled_total=2,
     throttle_ms_total=1500,
+)
+
+
+MUTATIONS = CounterState(
+    kind=QuotaKind.CONTROLLER_MUTATION_RATE,
+    user="",
+    client_id="admin",
+    broker=CLUSTER,
+    entity=Entity(client_id="admin"),
+    limit=3.0,
+    rate=2.5,
+    charged_total=50.0,
+    throttled_total=1,
+    throttle_ms_total=4000,
+    tokens=-12.0,
+    burst=33.0,
 )
 
 

@@ -41,6 +41,12 @@ ELSEWHERE = {
     "event loop": "runtime/test_tasks.py::test_what_reaches_the_loop_is_counted_unless_it_is_a_connection_s_end",
     "tell the owner of a token": "identity/test_delegation_tokens.py::test_who_cannot_take_an_owner_is_alone_in_that",
     "ask for delegation tokens": "identity/test_delegation_tokens.py::test_a_question_that_fails_is_not_the_last",
+    "ask how many partitions topics have": (
+        "brokers/test_topic_partitions.py::test_a_question_that_fails_is_answered_with_nothing"
+    ),
+    "tell how many partitions topics have": (
+        "brokers/test_topic_partitions.py::test_who_cannot_take_an_answer_is_alone_in_that"
+    ),
     "render metrics": "test_containment.py::test_a_page_that_fails_is_there_the_next_time",
     "open a broker's port": "edge/test_routes.py::test_a_listener_that_fails_to_open_a_port_keeps_no_other_from_it",
     "complete a usage file": "test_containment.py::test_a_usage_file_that_fails_to_be_completed_is_completed_later",
@@ -99,6 +105,7 @@ JOBS = (places("every", "run") | places("attempt")) - {
     "ship the last usage records",
     "close the admin port",
     "forget clients that are gone",
+    "ask how many partitions topics have",
 }
 CONFIG = """\
 cluster: {{name: test, bootstrap: ["127.0.0.1:{broker}"], refresh: 50ms}}

@@ -11,12 +11,14 @@ from prometheus_client.samples import Sample
 from protocol.errors import Cause
 from proxy.admin.metrics import Renderer
 from proxy.edge.stats import LAG_BUCKETS_S, Snapshot, Stats, Throttles
-from proxy.usage.meters import Traffic
+from proxy.session.latencies import BOUNDS_MS, Times
+from proxy.session.latencies import OTHER as OTHER_BROKER
+from proxy.usage.meters import Client, ClientState, Traffic
 from proxy.usage.shipping import Shipping
 from quotas.connections import AcceptRate, IpRate
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
-from tests.proxy.snapshots import EMPTY, PRODUCE, shows
+from tests.proxy.snapshots import EMPTY, MUTATIONS, PRODUCE, shows
 
 DOCUMENTED = re.compile(r"^\| `(sluice_\w+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
 LABELS = {
@@ -28,9 +30,10 @@ FETCH = PRODUCE._replace(kind=QuotaKind.CONSUMER_BYTE_RATE, client_id="", user="
 SHIPPING = Shipping()
 SHIPPING.shipped_rows, SHIPPING.dropped_rows, SHIPPING.error = 70, 30, "topic sluice-usage: away"
 EVERYTHING = replace(
-    shows(PRODUCE, FETCH, PRODUCE._replace(client_id="more", broker=-1)),
+    shows(PRODUCE, FETCH, PRODUCE._replace(client_id="more", broker=-1), MUTATIONS),
     mode="shadow",
-    clients=[("alice", "app", Traffic(700, 300, 9))],
+    clients=[ClientState(Client("PLAIN", "alice", "app"), Traffic(700, 300, 9, 2), 1, is_muted=True)],
+    latencies={(0, 1): Times((3, *[0] * (len(BOUNDS_MS) - 1), 1), 40_000), (1, OTHER_BROKER): Times((0,) * 15, 0)},
     accept_rates=[AcceptRate("", 12.0, 50.0), AcceptRate("PLAIN", 12.0, 20.0), AcceptRate("INTERNAL", 3.0, None)],
     accept_throttles={"PLAIN": Throttles(3, 1500)},
     ip_rates=[
@@ -187,13 +190,22 @@ def test_requests_by_the_names_of_the_apis_and_from_zero_on() -> None:
 
 
 def test_clients_with_and_without_a_quota_by_what_they_sent_and_got() -> None:
-    clients = [("alice", "app", Traffic(700, 300, 9)), ("alice", "app", Traffic(1, 1, 1)), ("", "x" * 256, Traffic())]
+    app = Client("PLAIN", "alice", "app")
+    clients = [
+        ClientState(app, Traffic(700, 300, 9, 2), 1),
+        ClientState(app, Traffic(1, 1, 1), 2, is_muted=True),
+        ClientState(Client("PLAIN", "", "x" * 256), Traffic()),
+    ]
     text = render(replace(EMPTY, clients=clients), max_entities=1)
     assert values(text, "sluice_client_bytes_total") == {
-        ("app", "in", "alice"): 701.0,
-        ("app", "out", "alice"): 301.0,
+        ("app", "in", "PLAIN", "alice"): 701.0,
+        ("app", "out", "PLAIN", "alice"): 301.0,
+        ("other", "in", "PLAIN", "other"): 0.0,
+        ("other", "out", "PLAIN", "other"): 0.0,
     }
-    assert values(text, "sluice_client_requests_total") == {("app", "alice"): 10.0}
+    for name, value in (("requests_total", 10), ("connections_opened_total", 2), ("connections", 3), ("muted", 1)):
+        of_app = values(text, f"sluice_client_{name}")["app", "PLAIN", "alice"]
+        assert of_app == value
     assert values(text, "sluice_clients_folded") == {(): 1.0}
 
 
@@ -228,6 +240,22 @@ def test_usage_records_shipped_and_dropped_and_nothing_where_there_are_none() ->
     assert "sluice_usage" not in render(EMPTY)
 
 
+def test_a_token_bucket_shows_what_it_has_left_and_how_much_of_it_is_used() -> None:
+    for tokens, ratio in ((33.0, 0.0), (0.0, 1.0), (-3.0, 36 / 33)):
+        text = render(shows(MUTATIONS._replace(tokens=tokens)))
+        whose = (MUTATIONS.kind.value, "", "admin", "all")
+        assert sorted(whose) == sorted(next(iter(values(text, "sluice_quota_tokens"))))
+        assert list(values(text, "sluice_quota_tokens").values()) == [tokens]
+        assert list(values(text, "sluice_quota_usage_ratio").values()) == [ratio]
+        assert list(values(text, "sluice_quota_usage_mutations_per_second").values()) == [2.5]
+    assert not values(render(shows(PRODUCE)), "sluice_quota_tokens")
+
+
+def test_of_several_buckets_that_are_folded_the_emptiest_is_shown() -> None:
+    many = [MUTATIONS._replace(client_id=f"admin-{tokens}", tokens=float(tokens)) for tokens in (5, -7, 9)]
+    assert list(values(render(shows(*many), max_entities=0), "sluice_quota_tokens").values()) == [-7.0]
+
+
 def test_readiness_and_what_went_wrong_inside() -> None:
     assert [values(render(each), "sluice_ready") for each in (EMPTY, EVERYTHING)] == [{(): 1.0}, {(): 0.0}]
     assert values(render(EVERYTHING), "sluice_internal_errors_total") == {("throttle over",): 2.0}
@@ -256,6 +284,14 @@ def test_before_the_first_load_there_is_no_time_of_it() -> None:
 def test_how_stale_quotas_are() -> None:
     assert values(render(EMPTY), "sluice_quota_staleness_seconds") == {(): 0.0}
     assert values(render(replace(EMPTY, quotas_staleness_s=2.5)), "sluice_quota_staleness_seconds") == {(): 2.5}
+
+
+def test_how_long_brokers_take_is_a_histogram_by_api_and_broker() -> None:
+    text = render(EVERYTHING)
+    buckets = values(text, "sluice_request_broker_seconds_bucket")
+    assert buckets["Produce", "1", "0.001"] == buckets["Produce", "1", "30.0"] == 3.0
+    assert buckets["Produce", "1", "+Inf"] == 4.0
+    assert values(text, "sluice_request_broker_seconds_sum") == {("Fetch", "other"): 0.0, ("Produce", "1"): 40.0}
 
 
 def test_lag_is_a_histogram() -> None:
