@@ -20,7 +20,10 @@ from config.forms import (
     FilePath,
     Flag,
     Given,
+    Host,
+    IpNetwork,
     Milliseconds,
+    Name,
     NumbersByIp,
     Seconds,
     SecondsOrZero,
@@ -39,6 +42,7 @@ __all__ = [
     "Cluster",
     "Dialect",
     "Drain",
+    "Exempt",
     "FileStore",
     "KafkaCompat",
     "Kerberos",
@@ -48,6 +52,7 @@ __all__ = [
     "ListenerSasl",
     "Log",
     "Metrics",
+    "Mode",
     "ProxyProtocol",
     "Quotas",
     "Route",
@@ -58,6 +63,8 @@ __all__ = [
     "Window",
 ]
 
+
+Mode = Literal["enforce", "shadow", "off"]
 
 MOST_SAMPLES = 1000
 MOST_SAMPLE_MS = 3_600_000
@@ -104,12 +111,26 @@ class Window(Section):
         return size_ms
 
 
+class Exempt(Section):
+    """Clients that no quota holds: they are metered, and charged to no counter."""
+
+    users: tuple[Name, ...] = Field((), description="Users, once they are authenticated.")
+    client_ids: tuple[Name, ...] = Field(
+        (), description="Client-ids. Any client can claim one: `sluice check` warns of them."
+    )
+    networks: tuple[IpNetwork, ...] = Field(
+        (), description="IP networks of clients. Behind `proxy_protocol`, the address is the one in its header."
+    )
+
+
 class Quotas(Section):
     """Where quotas come from and how they are enforced."""
 
     store: FileStore = Field(description="Where quotas are kept.")
-    mode: Literal["enforce", "shadow", "off"] = Field(
-        "enforce", description="`shadow` measures and reports what would be throttled, and delays nothing."
+    mode: Mode = Field(
+        "enforce",
+        description="`shadow` measures and reports what would be throttled, and delays nothing. It may change while "
+        "the proxy runs ([operations.md](operations.md#the-mode)).",
     )
     response: Literal["mute", "delay", "auto"] = Field(
         "mute",
@@ -124,6 +145,7 @@ class Quotas(Section):
         description="How large the token bucket of `controller_mutation_rate` is: so many seconds' worth, all samples "
         "together. `samples` is `controller.quota.window.num`, `size` is `controller.quota.window.size.seconds`.",
     )
+    exempt: Exempt = Field(Exempt(), description="Who is never held.")
     max_delay_ms: Milliseconds | None = Field(
         None,
         alias="max_delay",
@@ -259,7 +281,17 @@ class Admin(Section):
 
     bind: BindAddress = Field(
         Address("127.0.0.1", 9404),
-        description="Where it listens. It has no authentication, so keep it off the network.",
+        description="Where it listens. It has no authentication but for changes, so keep it off the network.",
+    )
+    token_file: FilePath | None = Field(
+        None,
+        description="A file with the token that a change of the mode has to show (`POST /mode`). It is read at each "
+        "call. Default: nobody may change anything here.",
+    )
+    hosts: tuple[Host, ...] = Field(
+        (),
+        description="Names by which changes may be asked for, in the header Host, beside IP addresses, `localhost` and "
+        "the machine's own name.",
     )
     max_entities: CountOrZero = Field(
         2000,

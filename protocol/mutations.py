@@ -14,8 +14,10 @@ from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from protocol.table import ApiSpec
 from protocol.varint import encode_varint
 
+MOST_TOPICS: Final = 5_000
+"""In one request. Each that is refused takes fifty bytes of the answer beyond its name."""
 MOST_ENTRIES: Final = 20_000
-"""Topics, and what is listed of each, in one request: a KRaft controller takes 10,000 partitions at once."""
+"""Topics, and what is listed of each: a KRaft controller takes 10,000 partitions at once."""
 
 DEFAULT_PARTITIONS: Final = -1
 """For num_partitions of CreateTopics from version 4 on: as many as the broker makes by default (KIP-464)."""
@@ -77,6 +79,10 @@ def read_entries(spec: ApiSpec, frame: bytes, body: int) -> Entries:
             listed += further
             fields.tags()
         topics.append(Entry(begin, fields.at, (name or b"", topic_id), name is not None, partitions))
+        if len(topics) > MOST_TOPICS:
+            raise ProtocolError(
+                Cause.FRAME_TOO_LARGE, f"{spec} request names more than {MOST_TOPICS} topics: send several"
+            )
         if len(topics) + listed > MOST_ENTRIES:
             raise ProtocolError(
                 Cause.FRAME_TOO_LARGE,

@@ -15,7 +15,7 @@ from typing import Final
 import structlog
 
 from config.settings import Listener as ListenerSettings
-from config.settings import Settings
+from config.settings import Mode, Settings
 from protocol.api_versions import advertised_limits
 from protocol.produce_topics import MOST_VERSION
 from proxy.brokers.topic_partitions import TopicPartitions
@@ -54,6 +54,7 @@ from proxy.usage.metering import Metering, protected_topics
 from proxy.usage.records import Columns
 from quotas.connections import ConnectionRates
 from quotas.engine import Engine, Window
+from quotas.exemptions import Exemptions
 from quotas.policy import Policy, PolicyChange
 
 log = structlog.get_logger("sluice")
@@ -95,7 +96,9 @@ class Worker:
             call_later=_release_later,
             clock=now_ms,
         )
-        self._metering = Metering(settings.usage, self._engine)
+        exempt = quotas.exempt
+        exemptions = Exemptions(exempt.users, exempt.client_ids, exempt.networks)
+        self._metering = Metering(settings.usage, self._engine, exemptions)
         self._latencies = Latencies()
         listeners = settings.listeners
         self._gate = ConnectionGate(
@@ -153,6 +156,13 @@ class Worker:
         self._gate.apply(policy)
         self._throttling.reconsider(now_ms())
         return change
+
+    async def set_mode(self, mode: Mode) -> None:
+        """Hold clients to quotas from now on, or let all go that are held."""
+        now = now_ms()
+        self._engine.rejudge(now)  # before anybody goes: the hot path goes by its generation
+        self._gate.set_mode(mode)
+        self._throttling.set_mode(mode, now)
 
     async def reload_certificates(self) -> None:
         """Load the certificates of all listeners again."""

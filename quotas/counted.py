@@ -19,18 +19,32 @@ class CounterKey(NamedTuple):
     user: str
     client_id: str
     broker: int
+    several: int = 0
+    """Bits: the user is a group (GROUP), the client-id a prefix (PREFIX). No client can call itself into one."""
+
+
+GROUP: Final = 1
+PREFIX: Final = 2
 
 
 class Counted(NamedTuple):
-    """What only grows: the charged units (bytes for byte rates), throttled requests, milliseconds of throttle."""
+    """What only grows: the charged units (bytes for byte rates), throttled requests, milliseconds of throttle; of these
+    two also what a limit in shadow would have given.
+    """
 
     charged: float = 0.0
     throttled: int = 0
     throttle_ms: int = 0
+    shadow_throttled: int = 0
+    shadow_throttle_ms: int = 0
 
     def plus(self, other: "Counted") -> "Counted":
         return Counted(
-            self.charged + other.charged, self.throttled + other.throttled, self.throttle_ms + other.throttle_ms
+            self.charged + other.charged,
+            self.throttled + other.throttled,
+            self.throttle_ms + other.throttle_ms,
+            self.shadow_throttled + other.shadow_throttled,
+            self.shadow_throttle_ms + other.shadow_throttle_ms,
         )
 
 
@@ -56,10 +70,15 @@ class CounterState(NamedTuple):
     client_id: str
     broker: int
     entity: Entity
-    limit: float
+    limit: float | None
+    """In force; None where the rule is in shadow."""
     rate: float
     charged_total: float
     throttled_total: int
     throttle_ms_total: int
     tokens: float | None = None
     burst: float = 0.0
+    shadow_limit: float | None = None
+    """Measured, and holding nobody."""
+    shadow_throttled_total: int = 0
+    shadow_throttle_ms_total: int = 0

@@ -120,6 +120,11 @@ class Row:
         ends = (self.unit.used, "requests", "limit", "rule", "throttled", "throttle_ms", "muted_ms")
         return Columns(*(f"{self.word}_{end}" for end in ends))
 
+    @property
+    def shadow_columns(self) -> tuple[str, ...]:
+        """Those of a limit that is measured and holds nobody, in usage records that have any."""
+        return tuple(f"{self.word}_shadow_{end}" for end in ("limit", "throttled", "throttle_ms", "muted_ms"))
+
 
 class QuotaKind(StrEnum):
     """What a quota limits; the value is the property name that ``kafka-configs.sh`` uses (QuotaConfig)."""

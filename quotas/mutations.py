@@ -79,12 +79,11 @@ class TokenBound(Bound):
 
     def set_limit(self, limit: float | None) -> None:
         super().set_limit(limit)
-        if limit is None:
-            self._bucket = None
-        elif self._bucket is None:
-            self._bucket = TokenBucket(self._window, limit)
+        bucket = self._bucket
+        if bucket is not None and limit is not None:
+            bucket.set_limit(limit)
         else:
-            self._bucket.set_limit(limit)
+            self._bucket = None if limit is None else TokenBucket(self._window, limit)
 
     # ---------------------------------------------------------------------------------------- what is recorded
 

@@ -20,18 +20,21 @@ class ShownEntity:
     the highest ratio, the fewest tokens, no limit.
     """
 
-    __slots__ = ("limit", "live", "rate", "ratio", "rule", "tokens", "totals")
+    __slots__ = ("has_shadow", "limit", "live", "rate", "ratio", "rule", "shadow_limit", "tokens", "totals")
 
     def __init__(self) -> None:
         self.totals = Counted()
+        self.has_shadow = False
+        """A limit in shadow has been seen here: from then on its counters are shown."""
         self.forget()
 
     def forget(self) -> None:
         """Empty the gauges: they hold for one snapshot only."""
         self.live = False
         self.rate = 0.0
-        self.ratio = 0.0
-        self.limit = 0.0
+        self.ratio: float | None = None
+        self.limit: float | None = None
+        self.shadow_limit: float | None = None
         self.rule: Entity | None = None
         self.tokens: float | None = None
 
@@ -40,12 +43,15 @@ class ShownEntity:
         self.live = True
         self.rate += usage.rate
         # A limit of 0 comes from ZooKeeper only; any use of it is infinitely much.
-        ratio = usage.rate / usage.limit if usage.limit else float("inf") if usage.rate else 0.0
-        if usage.tokens is not None:  # a token bucket: above 1 it is overdrawn, whatever the rate is
-            self.tokens = usage.tokens if self.tokens is None else min(self.tokens, usage.tokens)
-            ratio = 1 - usage.tokens / usage.burst if usage.burst else ratio
-        self.ratio = max(self.ratio, ratio)
+        if usage.limit is not None:
+            ratio = usage.rate / usage.limit if usage.limit else float("inf") if usage.rate else 0.0
+            if usage.tokens is not None:  # a token bucket: above 1 it is overdrawn, whatever the rate is
+                self.tokens = usage.tokens if self.tokens is None else min(self.tokens, usage.tokens)
+                ratio = 1 - usage.tokens / usage.burst if usage.burst else ratio
+            self.ratio = ratio if self.ratio is None else max(self.ratio, ratio)
         self.limit = usage.limit
+        self.shadow_limit = usage.shadow_limit
+        self.has_shadow = self.has_shadow or usage.shadow_limit is not None
         self.rule = usage.entity
 
 
@@ -91,6 +97,7 @@ class EntitySeries:
     def _count(self, names: Names, kind: QuotaKind, broker: int, counted: Counted) -> ShownEntity:
         series = self._places[names].setdefault((kind, broker), ShownEntity())
         series.totals = series.totals.plus(counted)
+        series.has_shadow = series.has_shadow or counted.shadow_throttled > 0
         return series
 
     def __iter__(self) -> Iterator[tuple[Names, QuotaKind, int, ShownEntity]]:

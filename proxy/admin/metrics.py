@@ -96,7 +96,7 @@ def _entities(entities: EntitySeries) -> Iterator[Metric]:
         (
             ((kind, *names, broker_label(broker)), series.ratio)
             for names, kind, broker, series in entities
-            if series.live
+            if series.ratio is not None
         ),
     )
     yield _gauge(
@@ -124,6 +124,26 @@ def _entities(entities: EntitySeries) -> Iterator[Metric]:
         _ENTITY_LABELS,
         (((kind, *names, broker_label(broker)), series.totals.throttled) for names, kind, broker, series in entities),
     )
+    yield _counter(
+        "sluice_shadow_throttle_seconds",
+        "Throttle time that limits in shadow would have given.",
+        _ENTITY_LABELS,
+        (
+            ((kind, *names, broker_label(broker)), series.totals.shadow_throttle_ms / 1000)
+            for names, kind, broker, series in entities
+            if series.has_shadow
+        ),
+    )
+    yield _counter(
+        "sluice_shadow_throttled_responses",
+        "Requests that limits in shadow would have given a throttle time.",
+        _ENTITY_LABELS,
+        (
+            ((kind, *names, broker_label(broker)), series.totals.shadow_throttled)
+            for names, kind, broker, series in entities
+            if series.has_shadow
+        ),
+    )
     for unit in _UNITS:
         yield _charged(entities, unit)
     yield _number("sluice_quota_entities_folded", "Entities summed up as other, for want of a place.", entities.folded)
@@ -138,7 +158,17 @@ def _rates(entities: EntitySeries, unit: Unit) -> Iterator[Metric]:
         (
             ((kind, *names, broker_label(broker), label(series.rule.describe())), series.limit)
             for names, kind, broker, series in entities
-            if kind in kinds and series.rule is not None and names != OTHER
+            if kind in kinds and series.rule is not None and series.limit is not None and names != OTHER
+        ),
+    )
+    yield _gauge(
+        f"sluice_shadow_limit_{unit.rate}",
+        "Limit that is measured and holds nobody, and its rule.",
+        (*_ENTITY_LABELS, "rule"),
+        (
+            ((kind, *names, broker_label(broker), label(series.rule.describe())), series.shadow_limit)
+            for names, kind, broker, series in entities
+            if kind in kinds and series.rule is not None and series.shadow_limit is not None and names != OTHER
         ),
     )
     yield _gauge(
@@ -174,6 +204,8 @@ def _kinds_of(unit: Unit) -> frozenset[QuotaKind]:
 def _quotas(snapshot: Snapshot) -> Iterator[Metric]:
     modes = (((mode,), mode == snapshot.mode) for mode in _MODES)
     yield _gauge("sluice_quota_mode", "1 for the mode that quotas are in, 0 for the others.", ("mode",), modes)
+    changes = [((), snapshot.mode_changes)]
+    yield _counter("sluice_quota_mode_changes", "How often the mode was changed since the start.", (), changes)
     yield _number("sluice_quotas_configured", "Quotas of the last good load.", snapshot.quotas_configured)
     loaded_at_s = [((), snapshot.quotas_loaded_at_s)] if snapshot.quotas_loaded_at_s else []
     yield _gauge("sluice_quota_loaded_timestamp_seconds", "Unix time of the last good load.", (), loaded_at_s)
@@ -200,6 +232,14 @@ def _clients(clients: ClientSeries) -> Iterator[Metric]:
         for direction, number in (("in", shown.traffic.bytes_in), ("out", shown.traffic.bytes_out))
     )
     yield _counter("sluice_client_bytes", "Bytes of a client.", ("direction", *Client._fields), sizes)
+    exempt = (
+        ((direction, *names), number)
+        for names, shown in clients
+        if shown.traffic.exempt_in or shown.traffic.exempt_out
+        for direction, number in (("in", shown.traffic.exempt_in), ("out", shown.traffic.exempt_out))
+    )
+    said = "Of these, bytes that no quota holds, because their client is exempt."
+    yield _counter("sluice_client_exempt_bytes", said, ("direction", *Client._fields), exempt)
     requests = ((names, shown.traffic.requests) for names, shown in clients)
     yield _counter("sluice_client_requests", "Requests of a client.", Client._fields, requests)
     opened = ((names, shown.traffic.connections_opened) for names, shown in clients)

@@ -28,6 +28,8 @@ WITHIN_S: Final = 5.0
 """How long one look may take. What is not known by then stays unknown."""
 _AT_ONCE: Final = 8
 """Looks on behalf of different counters."""
+PAUSE_S: Final = 0.02
+"""Between two looks of one counter, each of which is a connection to a broker, and a login."""
 _TOPICS_AT_ONCE: Final = 20
 """Of one question. Other work has its turn between the answers, each of which may have thousands of partitions."""
 
@@ -114,6 +116,7 @@ class TopicPartitions:
                     await attempt("ask how many partitions topics have", lambda: self._ask(asked, found))  # noqa: B023
                 if look.wanted:
                     contained("tell how many partitions topics have", look.then, found)
+                await asyncio.sleep(PAUSE_S)
         finally:
             del self._looks[whose]
 

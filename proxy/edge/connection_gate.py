@@ -45,6 +45,13 @@ class ConnectionGate:
         self._held: dict[_Held, Alarm] = {}
         """The oldest first."""
 
+    def set_mode(self, mode: str) -> None:
+        """Be in another mode from now on. Who is refused already is closed when its time is over."""
+        self._counts = mode != "off"
+        self._enforces = mode == "enforce"
+        self._mode = mode
+        self._imagined.clear()
+
     def apply(self, policy: Policy) -> None:
         """Put the limits of addresses in force."""
         self._rates.apply(policy)

@@ -320,6 +320,7 @@ class Listener:
             peer=str(arrival.peer),
             user=user,
             authenticated=not by_sasl,
+            exempt=self._accounts.exemptions.covers_address(arrival.peer.host),
         )
         if by_sasl:
             left_s = arrival.deadline_s - asyncio.get_running_loop().time()

@@ -119,7 +119,7 @@ class Snapshot(WorkerSnapshot):
     """What one scrape shows: a worker's part, and that of the process around it."""
 
     mode: str
-    """Of quotas: enforce, shadow, off."""
+    """Of quotas, in force now: enforce, shadow, off."""
     reloads: dict[str, int]
     """Loads of the store of quotas, by outcome: ok, failed."""
     reload_error: str | None
@@ -134,6 +134,8 @@ class Snapshot(WorkerSnapshot):
     """Faults of our own, by the place in the program."""
     log_dropped: dict[str, int]
     """Lines, by cause."""
+    mode_changes: int = 0
+    """How often the mode was changed since the start."""
     shipping: Shipping | None = None
     """Of usage records; None where none are taken."""
     info: dict[str, str] = field(default_factory=dict)

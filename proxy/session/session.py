@@ -79,6 +79,7 @@ class Session:
         peer: str,
         user: str,
         authenticated: bool,
+        exempt: bool = False,
     ) -> None:
         self.rules = rules
         self._client = client
@@ -92,7 +93,7 @@ class Session:
         self._waits = Waits(self)
         self._in_flight: InFlight = []
         self.sasl = SaslObserver(sasl, peer, self)
-        sender = Sender(accounts, self._in_flight, user)
+        sender = Sender(accounts, self._in_flight, user, exempt)
         produces = ProduceGate(self, sender, self._in_flight, self._waits)
         fetches = FetchGate(self, sender, self._in_flight, self._waits)
         splitter = FrameSplitter(REQUEST_HEAD, rules.request_limit)
@@ -276,11 +277,11 @@ class Session:
         bound = account.bound(kind)
         counter = bound.live
         counter.owe(throttle_ms, now_ms)
-        throttle_ms = throttling.allow(counter.owed_ms(now_ms))
+        throttle_ms = throttling.allow(counter.owed_ms(now_ms), counter)
         throttling.note(bound, throttle_ms)
         account.meter.note_throttle(kind, throttle_ms, now_ms)
         room_ms = max(self.sasl.deadline_ms - now_ms, 0)
-        told_ms = min(throttling.allow(throttle_ms + counter.waiting_ms), room_ms)
+        told_ms = min(throttling.allow(throttle_ms + counter.waiting_ms, counter), room_ms)
         if told_ms > 0 and not self.gates.coordinates:
             end_ms = now_ms + min(throttle_ms, room_ms)
             if self._mute.lengthen(self, kind, end_ms):

@@ -153,8 +153,9 @@ class Waits:
     def _latest_ms(self) -> int:
         latest_ms = self._pair.sasl.deadline_ms
         throttling = self._throttling
-        if throttling.max_delay_ms is not None:
-            latest_ms = min(latest_ms, self._since_ms + throttling.max_delay_ms)
+        most_ms = None if self._bound is None else throttling.most_delay_ms(self._bound)
+        if most_ms is not None:
+            latest_ms = min(latest_ms, self._since_ms + most_ms)
         if self.what in (What.FETCH, What.ANSWER):
             latest_ms = min(latest_ms, self._since_ms + throttling.max_hold_ms)
         return latest_ms
@@ -175,7 +176,8 @@ class Waits:
         pair, throttling, bound = self._pair, self._throttling, self._bound
         if bound is None:
             return
-        if throttling.max_delay_ms is not None and now_ms - self._since_ms >= throttling.max_delay_ms:
+        most_ms = throttling.most_delay_ms(bound)
+        if most_ms is not None and now_ms - self._since_ms >= most_ms:
             self._go(now_ms, turn=True)
         elif self.what is What.FETCH and pair.answerable:
             if not self._answer_empty(bound, now_ms):

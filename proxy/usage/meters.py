@@ -7,7 +7,7 @@ when it is taken (docs/usage-records.md).
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from proxy.usage.by_kind import NO_THROTTLES, NOTHING_FURTHER, ByKind, Further, Use
+from proxy.usage.by_kind import NO_SHADOWS, NO_THROTTLES, NOTHING_FURTHER, ByKind, Further, Shadows, Use
 from quotas.counted import FOLDED
 from quotas.kinds import QuotaKind
 from quotas.names import OTHER, Room
@@ -20,15 +20,21 @@ class MeterKey(NamedTuple):
     broker: int
     user: str
     client_id: str
+    exempt: bool = False
+    """Of the traffic that no quota holds."""
 
 
 class Traffic(NamedTuple):
-    """What went through, sizes included, and how many connections came with it."""
+    """What went through, sizes included, and how many connections came with it; of the bytes, those that no quota
+    holds.
+    """
 
     bytes_in: int = 0
     bytes_out: int = 0
     requests: int = 0
     connections_opened: int = 0
+    exempt_in: int = 0
+    exempt_out: int = 0
 
     def plus(self, other: "Traffic") -> "Traffic":
         return Traffic(
@@ -36,6 +42,8 @@ class Traffic(NamedTuple):
             self.bytes_out + other.bytes_out,
             self.requests + other.requests,
             self.connections_opened + other.connections_opened,
+            self.exempt_in + other.exempt_in,
+            self.exempt_out + other.exempt_out,
         )
 
 
@@ -122,6 +130,15 @@ class Meter:
         """Count a throttle given to a request of this client; ``at_ms`` is when it began, if not now."""
         self._by_kind().throttles_of(kind).note(throttle_ms, now_ms, at_ms)
 
+    def note_shadow(self, kind: QuotaKind, throttle_ms: int, now_ms: int, at_ms: int) -> None:
+        """Count a throttle that a limit in shadow would have given, from ``at_ms`` on."""
+        self._by_kind().shadow_of(kind).note(throttle_ms, now_ms, at_ms)
+
+    def set_shadow_limits(self, limits: dict[QuotaKind, float]) -> None:
+        """Take note of the limits that are measured and hold nobody."""
+        if limits or self.by_kind is not None:
+            self._by_kind().shadow_limits = limits
+
     def note_wait(self, kind: QuotaKind, change: int, now_ms: int, waited_ms: int = 0) -> None:
         """Take note that one more request of this client waits for its turn, or one fewer that has waited so long."""
         self._by_kind().throttles_of(kind).wait(change, now_ms, waited_ms)
@@ -157,20 +174,22 @@ class Meter:
     @property
     def _counted(self) -> Traffic:
         """What stands here since the last record."""
-        return Traffic(
-            self.produce_bytes + 4 * self.produce_requests + self.other_bytes,
-            self.bytes_out,
-            self.produce_requests + self.other_requests,
-            self.connections_opened,
-        )
+        bytes_in = self.produce_bytes + 4 * self.produce_requests + self.other_bytes
+        requests = self.produce_requests + self.other_requests
+        exempt = (bytes_in, self.bytes_out) if self.key.exempt else (0, 0)
+        return Traffic(bytes_in, self.bytes_out, requests, self.connections_opened, *exempt)
 
     def is_muted(self, now_ms: int) -> bool:
         """Whether a request of this client waits for its turn, or a connection for the end of a throttle."""
         return self.by_kind is not None and self.by_kind.is_muted(now_ms)
 
+    def take_shadows(self, now_ms: int) -> Shadows:
+        """Return what limits in shadow would have done, and count from zero again. To be called before ``take``."""
+        return NO_SHADOWS if self.by_kind is None else self.by_kind.take_shadows(now_ms)
+
     def take(self, now_ms: int) -> tuple[tuple[object, ...], Further]:
         """Return a row in the order of ``usage_records.COLUMNS`` and what else there is, and count from zero again."""
-        listener, broker, user, client_id = self.key
+        listener, broker, user, client_id, _ = self.key
         counted = self._counted
         self.unshown = self.unshown.plus(counted)
         produce_limit, produce_rule, fetch_limit, fetch_rule = self.limits
@@ -198,7 +217,7 @@ class Meter:
         throttles, further = NO_THROTTLES, NOTHING_FURTHER
         if self.by_kind is not None:
             throttles, further = self.by_kind.take(now_ms)
-            if not (self.by_kind.throttles or self.by_kind.uses):
+            if not (self.by_kind.throttles or self.by_kind.uses or self.by_kind.shadows or self.by_kind.shadow_limits):
                 self.by_kind = None
         self.produce_requests = self.produce_bytes = self.fetch_requests = self.fetch_bytes = 0
         self.other_requests = self.other_bytes = self.bytes_out = self.request_time_ms = self.connections_opened = 0
@@ -261,10 +280,9 @@ class Meters:
         traffic = meter.take_traffic()
         if traffic == _NO_TRAFFIC:
             return
-        listener, _, user, client_id = meter.key
-        client = Client(listener, user, client_id)
+        client = Client(meter.key.listener, meter.key.user, meter.key.client_id)
         if client not in self._gone and len(self._gone) >= MAX_GONE:
-            client = Client(listener, FOLDED, FOLDED)
+            client = Client(client.listener, FOLDED, FOLDED)
         self._gone[client] = self._gone.get(client, _NO_TRAFFIC).plus(traffic)
 
     def take_traffic(self, now_ms: int) -> Iterator[ClientState]:
@@ -273,8 +291,7 @@ class Meters:
         It may be left off in between for as long as one likes: what comes or goes meanwhile is counted once, too.
         """
         for meter in list(self._meters.values()):
-            listener, _, user, client_id = meter.key
-            client = Client(listener, user, client_id)
+            client = Client(meter.key.listener, meter.key.user, meter.key.client_id)
             yield ClientState(client, meter.take_traffic(), meter.connections, meter.is_muted(now_ms))
         gone, self._gone = self._gone, {}
         for client, traffic in gone.items():
@@ -287,6 +304,7 @@ class Meters:
         """
         for key in self:
             if self._meters[key].active:
+                self._meters[key].take_shadows(now_ms)
                 self._meters[key].take(now_ms)
             else:
                 self.drop_unused((key,))

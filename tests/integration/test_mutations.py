@@ -16,7 +16,7 @@ from kafka.errors import NodeNotReadyError
 from protocol.mutation_answers import read_outcomes
 from protocol.overlay import CREATE_TOPICS
 from protocol.table import SPECS, key_version
-from tests.harness.clients.java import java_command
+from tests.harness.clients.java import ToolError, java_command, run_tool
 from tests.harness.kafka import KafkaCluster
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Address, Connection
@@ -38,7 +38,6 @@ class Storm:
 
     accepted: int = 0
     refused: int = 0
-    throttled_ms: int = 0
 
 
 @pytest.fixture(scope="module")
@@ -50,23 +49,19 @@ def sluice(cluster: KafkaCluster) -> Iterator[SluiceProcess]:
         yield running
 
 
-def storm(address: Address, client_id: str, version: int, seconds: float, connections: int = 1) -> Storm:
-    """Create topics of one partition until the time is over, on so many connections in turn."""
+def storm(address: Address, client_id: str, version: int, seconds: float) -> Storm:
+    """Create topics of one partition until the time is over, on one connection."""
     found = Storm()
     spec = SPECS[version]
-    asked = [Connection(address, timeout_s=60) for _ in range(connections)]
     end_s = time.monotonic() + seconds
-    number = 0
-    while time.monotonic() < end_s:
-        topic = {"name": fresh_name("storm"), "num_partitions": 1, "replication_factor": 1}
-        frame = encode_request(spec, {"topics": [topic], "timeout_ms": 30_000}, number, client_id)
-        (outcome,) = read_outcomes(spec, asked[number % connections].exchange(frame))
-        assert outcome.error_code in (0, 89)
-        found.accepted += outcome.error_code == 0
-        found.refused += outcome.error_code == 89
-        number += 1
-    for each in asked:
-        each.close()
+    with Connection(address, timeout_s=60) as asking:
+        while time.monotonic() < end_s:
+            topic = {"name": fresh_name("storm"), "num_partitions": 1, "replication_factor": 1}
+            frame = encode_request(spec, {"topics": [topic], "timeout_ms": 30_000}, client_id=client_id)
+            (outcome,) = read_outcomes(spec, asking.exchange(frame))
+            assert outcome.error_code in (0, 89)
+            found.accepted += outcome.error_code == 0
+            found.refused += outcome.error_code == 89
     return found
 
 
@@ -81,7 +76,7 @@ def test_a_storm_of_topics_is_held_as_by_the_broker_itself(cluster: KafkaCluster
     node_id = cluster.node_ids[0]
     cluster.set_client_quotas(QUOTA, {"own": LIMIT, "own-old": LIMIT})
     direct, through = cluster.direct(node_id), sluice.broker_addresses[node_id]
-    storms = (
+    storms: tuple[tuple[Address, str, int], ...] = (
         (direct, "own", CREATE),
         (through, "proxied", CREATE),
         (direct, "own-old", OLD_CREATE),
@@ -89,7 +84,9 @@ def test_a_storm_of_topics_is_held_as_by_the_broker_itself(cluster: KafkaCluster
     )
     try:
         with ThreadPoolExecutor(4) as threads:
-            own, proxied, own_old, proxied_old = threads.map(lambda each: storm(*each, STORM_S), storms)
+            own, proxied, own_old, proxied_old = threads.map(
+                lambda each: storm(each[0], each[1], each[2], STORM_S), storms
+            )
     finally:
         cluster.set_client_quotas(QUOTA, {"own": None, "own-old": None})
     assert proxied.accepted == pytest.approx(own.accepted, rel=TOLERANCE, abs=2)
@@ -206,3 +203,22 @@ def test_in_shadow_nothing_is_refused_and_all_is_counted(cluster: KafkaCluster) 
     assert found.refused == 0
     assert metrics.value("sluice_quota_mutations_total", client_id="storm") == found.accepted
     assert (metrics.value("sluice_quota_throttled_responses_total", client_id="storm") > 0) is (found.accepted > 20)
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(200)
+def test_kafka_topics_says_why_it_was_refused(cluster: KafkaCluster) -> None:
+    """The tool does not repeat what is refused (TopicCommand: retryOnQuotaViolation(false))."""
+    quotas = f"quotas:\n  - {{entity: {{client-id: {{default: true}}}}, {QUOTA}: 1}}\n"
+
+    def kafka_topics(*arguments: str) -> str:
+        return run_tool("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", running.bootstrap, *arguments)
+
+    name = fresh_name("tool")
+    with SluiceProcess(cluster.bootstrap, cluster.node_ids, quotas=quotas) as running:
+        assert f"Created topic {name}." in kafka_topics("--create", "--topic", name, "--partitions", "40")
+        with pytest.raises(ToolError, match="The throttling quota has been exceeded"):
+            kafka_topics("--alter", "--topic", name, "--partitions", "60")
+        with pytest.raises(ToolError, match="The throttling quota has been exceeded"):
+            kafka_topics("--delete", "--topic", name)
+        assert name in kafka_topics("--list")

@@ -14,7 +14,7 @@ from protocol.fields import NO_ID
 from protocol.headers import request_body_offset
 from protocol.locator import response_body_offset
 from protocol.mutation_answers import MESSAGE, read_outcomes, refusal, with_refused
-from protocol.mutations import MOST_ENTRIES, Entries, Entry, is_strict, read_entries, without
+from protocol.mutations import MOST_ENTRIES, MOST_TOPICS, Entries, Entry, is_strict, read_entries, without
 from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from protocol.table import SPECS, ApiSpec, key_version
 from tests.protocol.encode import encode_frame, encode_request
@@ -169,8 +169,8 @@ def test_nonsense_raises_nothing_but_a_protocol_error(data: st.DataObject, junk:
 
 def test_no_request_lists_more_than_can_be_read_at_once() -> None:
     spec = spec_of(DELETE_TOPICS, 5)
-    frame = encode_request(spec, {"topic_names": ["t"] * (MOST_ENTRIES + 1)})
-    with pytest.raises(ProtocolError, match="more than 20000 topics"):
+    frame = encode_request(spec, {"topic_names": ["t"] * (MOST_TOPICS + 1)})
+    with pytest.raises(ProtocolError, match="more than 5000 topics"):
         read(spec, frame)
     spec = spec_of(CREATE_TOPICS, 7)
     assigned = [{"partition_index": number, "broker_ids": [1]} for number in range(MOST_ENTRIES)]

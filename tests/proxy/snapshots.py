@@ -80,4 +80,10 @@ def shows(*usage: CounterState) -> Snapshot:
 
 def counted(usage: CounterState) -> Counted:
     """Return the totals of a counter."""
-    return Counted(usage.charged_total, usage.throttled_total, usage.throttle_ms_total)
+    return Counted(
+        usage.charged_total,
+        usage.throttled_total,
+        usage.throttle_ms_total,
+        usage.shadow_throttled_total,
+        usage.shadow_throttle_ms_total,
+    )

@@ -160,7 +160,7 @@ async def program(folder: Path, broker: FakeBroker) -> AsyncIterator[Program]:
         async with asyncio.timeout(TIMEOUT_S):
             await task
         await running_app._admin.stop()  # whatever the test did to it: uvloop waits for it when it closes
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
             loop.remove_signal_handler(number)
         await end_background()
 
@@ -199,6 +199,7 @@ async def test_every_job_goes_on_after_its_fault(tmp_path: Path, pki: Pki, monke
 ENDS = {
     "stop": signal.SIGTERM,
     "load files again": signal.SIGHUP,
+    "turn the mode": signal.SIGUSR1,
     "finish requests in flight": signal.SIGTERM,
     "close a listener": signal.SIGTERM,
     "drain a session": signal.SIGTERM,
@@ -218,7 +219,7 @@ async def test_it_ends_well_whatever_fails_at_the_end(
         stuck.writer.write(list_offsets(2))
         sabotage = Sabotage(monkeypatch, where)
         os.kill(os.getpid(), ENDS[where])
-        if where in ("stop", "load files again"):  # a signal that was lost is sent again
+        if where in ("stop", "load files again", "turn the mode"):  # a signal that was lost is sent again
             await until(lambda: sabotage.met)
             os.kill(os.getpid(), signal.SIGTERM)
         async with asyncio.timeout(TIMEOUT_S):

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import pytest
 
-from config.settings import Settings
+from config.settings import Mode, Settings
 from proxy import supervisor
 from proxy.edge.stats import WorkerSnapshot
 from proxy.edge.whoami import Identity
@@ -51,6 +51,9 @@ class Elsewhere(Worker):
 
     async def apply(self, policy: Policy) -> PolicyChange:
         return across(await super().apply(across(policy)))
+
+    async def set_mode(self, mode: Mode) -> None:
+        await super().set_mode(across(mode))
 
     async def drain(self, timeout_s: float) -> Drained:
         return across(await super().drain(across(timeout_s)))

@@ -50,4 +50,4 @@ def test_a_great_many_that_wait_are_as_one() -> None:
     for number in range(5000):
         imagined.arrive(1.0, "app", number)
     assert len(imagined._waiting) == 1000
-    assert sum(size for size, _, _ in imagined._waiting) == 5000
+    assert sum(size for size, *_ in imagined._waiting) == 5000

@@ -93,8 +93,9 @@ class FetchGate:
             return WAITS
         account.meter.fetch_bytes += size
         throttle_ms = bound.charge(size, now_ms)
+        if not throttling.enforces or bound.shadow_limit is not None:
+            throttling.imagine(account, KIND, size, now_ms, id(self))
         if not throttling.enforces:
-            throttling.imagine(account, KIND, size, now_ms)
             return 0
         return self._pair.throttle(account, KIND, throttle_ms, now_ms) if throttle_ms else 0
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from analysis.kernel.units import COLUMNS, Assignment, Client, Unit, parse_rule, recorded_unit
 from quotas.engine import Engine
 from quotas.entities import Default, Entity
-from quotas.kinds import QuotaKind
+from quotas.kinds import QuotaKind, Whose
 from quotas.policy import Policy
 
 DEFAULT = Default.DEFAULT
@@ -109,4 +109,5 @@ def test_columns_are_those_of_the_records() -> None:
     assert COLUMNS[PRODUCE].used == "produce_bytes"
     assert COLUMNS[QuotaKind.CONSUMER_BYTE_RATE].muted_ms == "fetch_muted_ms"
     assert COLUMNS[QuotaKind.REQUEST_PERCENTAGE].per_used == 0.1
-    assert set(COLUMNS) == {PRODUCE, QuotaKind.CONSUMER_BYTE_RATE, QuotaKind.REQUEST_PERCENTAGE}
+    assert COLUMNS[QuotaKind.CONTROLLER_MUTATION_RATE].used == "mutation_partitions"
+    assert set(COLUMNS) == {kind for kind in QuotaKind if kind.row.whose is Whose.CLIENT}

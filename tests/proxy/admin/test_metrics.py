@@ -29,10 +29,13 @@ LABELS = {
 FETCH = PRODUCE._replace(kind=QuotaKind.CONSUMER_BYTE_RATE, client_id="", user="alice", entity=Entity(user="alice"))
 SHIPPING = Shipping()
 SHIPPING.shipped_rows, SHIPPING.dropped_rows, SHIPPING.error = 70, 30, "topic sluice-usage: away"
+SHADOWED = MUTATIONS._replace(client_id="trial", limit=None, shadow_limit=5.0)
 EVERYTHING = replace(
-    shows(PRODUCE, FETCH, PRODUCE._replace(client_id="more", broker=-1), MUTATIONS),
+    shows(PRODUCE, FETCH, PRODUCE._replace(client_id="more", broker=-1, shadow_limit=500.0), SHADOWED, MUTATIONS),
     mode="shadow",
-    clients=[ClientState(Client("PLAIN", "alice", "app"), Traffic(700, 300, 9, 2), 1, is_muted=True)],
+    clients=[
+        ClientState(Client("PLAIN", "alice", "app"), Traffic(700, 300, 9, 2, 500, 200), 1, is_muted=True),
+    ],
     latencies={(0, 1): Times((3, *[0] * (len(BOUNDS_MS) - 1), 1), 40_000), (1, OTHER_BROKER): Times((0,) * 15, 0)},
     accept_rates=[AcceptRate("", 12.0, 50.0), AcceptRate("PLAIN", 12.0, 20.0), AcceptRate("INTERNAL", 3.0, None)],
     accept_throttles={"PLAIN": Throttles(3, 1500)},
@@ -373,6 +376,32 @@ def test_what_is_documented_is_what_is_rendered() -> None:
 def test_the_labels_are_the_words_that_the_design_knows() -> None:
     used = {key for sample in samples(render(EVERYTHING)) if sample.name.startswith("sluice_") for key in sample.labels}
     assert used <= LABELS
+
+
+def test_limits_in_shadow_have_families_of_their_own() -> None:
+    """What was never applied is in no family of what was."""
+    proposed = PRODUCE._replace(shadow_limit=250.0, shadow_throttled_total=7, shadow_throttle_ms_total=9000)
+    in_shadow = PRODUCE._replace(
+        client_id="new", limit=None, shadow_limit=100.0, throttled_total=0, throttle_ms_total=0
+    )
+    text = render(shows(proposed, in_shadow, PRODUCE._replace(client_id="plain")))
+    kind = "producer_byte_rate"
+    assert values(text, "sluice_quota_limit_bytes_per_second") == {
+        ("1", "greedy", kind, "client-id=greedy", ""): 1000.0,
+        ("1", "plain", kind, "client-id=greedy", ""): 1000.0,
+    }
+    assert set(values(text, "sluice_quota_usage_ratio").values()) == {0.5}
+    assert len(values(text, "sluice_quota_usage_ratio")) == 2
+    assert values(text, "sluice_shadow_limit_bytes_per_second") == {
+        ("1", "greedy", kind, "client-id=greedy", ""): 250.0,
+        ("1", "new", kind, "client-id=greedy", ""): 100.0,
+    }
+    assert values(text, "sluice_shadow_throttled_responses_total") == {
+        ("1", "greedy", kind, ""): 7.0,
+        ("1", "new", kind, ""): 0.0,
+    }
+    assert values(text, "sluice_shadow_throttle_seconds_total")["1", "greedy", kind, ""] == 9.0
+    assert values(text, "sluice_quota_throttle_seconds_total")["1", "new", kind, ""] == 0.0
 
 
 @pytest.mark.integration

@@ -294,3 +294,19 @@ async def test_a_listener_has_so_many_places_and_no_more() -> None:
         await until(lambda: not proxy.places.taken)
         async with client(proxy.port_1) as again:
             await again.ask(list_offsets(1))
+
+
+async def test_the_mode_turned_lets_go_who_is_held_and_holds_from_then_on() -> None:
+    async with serving(policy=ONE_A_SECOND) as (_, proxy):
+        with connected(proxy.port_1, BURST), connected(proxy.port_1, 3) as held:
+            await until(lambda: refused(proxy) == 3)
+            proxy.gate.set_mode("shadow")
+            proxy.play.throttling.set_mode("shadow", proxy.play.loop.now_ms)
+            await until(lambda: closed(held) == 3)
+            with connected(proxy.port_1, 2) as free:
+                await until(lambda: came(proxy) == BURST + 2)
+                assert (closed(free), refused(proxy)) == (0, 3)
+                assert proxy.stats.ip_throttles["PLAIN"].number == 5, "counted all the same"
+            proxy.gate.set_mode("enforce")
+            with connected(proxy.port_1, 1):
+                await until(lambda: refused(proxy) == 4)

@@ -78,7 +78,7 @@ def day(seed: int, max_entities: int, *, scraped: bool = True) -> tuple[Counter[
         shown.look(
             ((names, kind, broker, what), value)
             for names, kind, broker, series in entities
-            for what, value in zip(("charged", "throttled", "ms"), series.totals, strict=True)
+            for what, value in zip(("charged", "throttled", "ms"), series.totals[:3], strict=True)
         )
 
     while now_ms < DAY_MS:
@@ -223,7 +223,8 @@ def test_the_traffic_of_clients_with_and_without_records(seed: int, max_entities
                     accounts.give_back(account)
                 held = held[gone:]
             case _:
-                held.append(accounts.hold(chance.randrange(2), f"u{chance.randrange(3)}", str(chance.randrange(9))))
+                user, client_id = f"u{chance.randrange(3)}", str(chance.randrange(9))
+                held.append(accounts.hold(chance.randrange(2), user, client_id, exempt=chance.random() < 0.3))
                 size, meter = chance.randrange(10**6), chance.choice(held).meter
                 meter.produce_requests += 1
                 meter.produce_bytes += size
@@ -233,6 +234,8 @@ def test_the_traffic_of_clients_with_and_without_records(seed: int, max_entities
                 sent["bytes_out"] += 50
                 sent["requests"] += 1
                 sent["connections_opened"] += 1
+                sent["exempt_in"] += (size + 4) * meter.key.exempt
+                sent["exempt_out"] += 50 * meter.key.exempt
     scrape(600)
     assert summed(shown.total) == {(what,): number for what, number in sent.items()}
 

@@ -1,6 +1,6 @@
 """Requests that change topics under controller_mutation_rate: what is charged, refused, held, and settled."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from struct import unpack_from
 from typing import Any
 
@@ -34,8 +34,8 @@ OLD_CREATE, OLD_DELETE = key_version(CREATE_TOPICS, 5), key_version(DELETE_TOPIC
 class Known:
     """Knows the partitions of topics; with ``slow`` when the test says so."""
 
-    def __init__(self, *, slow: bool = False, **present: int) -> None:
-        self.present = {name.encode(): number for name, number in present.items()}
+    def __init__(self, present: Mapping[str, int] | None = None, *, slow: bool = False) -> None:
+        self.present = {name.encode(): number for name, number in (present or {}).items()}
         self.default_partitions = 1
         self.slow = slow
         self.asked: list[tuple[Topic, ...]] = []
@@ -240,7 +240,7 @@ class TestWhatIsCharged:
         assert tokens(play) == BURST - 10, "the one that timed out may have been made"
 
     def test_deleted_and_added_partitions_are_those_that_are_there(self) -> None:
-        play = play_with(partitions=Known(a=4, b=3))
+        play = play_with(partitions=Known({"a": 4, "b": 3}))
         sent = delete(1, "a")
         assert play.from_client(sent) == sent
         assert tokens(play) == BURST - 4
@@ -401,7 +401,7 @@ class TestEvasion:
 
 class TestAsking:
     def test_a_request_waits_until_partitions_are_known_and_what_is_behind_it_too(self) -> None:
-        known = Known(slow=True, a=4)
+        known = Known({"a": 4}, slow=True)
         play = play_with(partitions=known)
         sent = delete(1, "a") + list_offsets(2)
         assert play.from_client(sent) == b""
@@ -424,7 +424,7 @@ class TestAsking:
         assert len(known.asked) == 1
 
     def test_others_that_spend_meanwhile_are_seen(self) -> None:
-        known = Known(slow=True, a=1)
+        known = Known({"a": 1}, slow=True)
         play = play_with(partitions=known)
         play.from_client(delete(1, "a"))
         Another(play).send(create(1, ("b", BURST + 2)))
@@ -434,7 +434,7 @@ class TestAsking:
 
     @pytest.mark.parametrize("end", ["close", "abort", "broker_lost", "drain"])
     def test_a_session_that_ends_meanwhile_hears_nothing_of_it(self, end: str) -> None:
-        known = Known(slow=True, a=1)
+        known = Known({"a": 1}, slow=True)
         play = play_with(partitions=known)
         play.from_client(delete(1, "a"))
         getattr(play.session, end)()
@@ -443,7 +443,7 @@ class TestAsking:
         assert play.broker.take() == b""
 
     def test_a_quota_that_goes_meanwhile_lets_it_go(self) -> None:
-        known = Known(slow=True, a=1)
+        known = Known({"a": 1}, slow=True)
         play = play_with(partitions=known)
         play.from_client(delete(1, "a"))
         play.engine.apply(Policy({}), play.loop.now_ms)
@@ -493,6 +493,16 @@ class TestModes:
         assert play.from_client(create(2, ("b", 1)) + list_offsets(3)) == b""
         assert play.client.take() == b""
         play.loop.advance(1000)
+        assert said(CREATE, play.client.take()) == {"b": 89}
+        assert play.broker.take() == list_offsets(3)
+
+    def test_a_refusal_that_is_held_back_goes_when_nothing_is_enforced_any_more(self) -> None:
+        play = play_with(response="delay")
+        play.from_client(create(1, ("a", BURST + 2)))
+        play.from_broker(answer(CREATE, 1, ("a", 0)))
+        play.from_client(create(2, ("b", 1)) + list_offsets(3))
+        play.engine.rejudge(play.loop.now_ms)
+        play.throttling.set_mode("shadow", play.loop.now_ms)
         assert said(CREATE, play.client.take()) == {"b": 89}
         assert play.broker.take() == list_offsets(3)
 
