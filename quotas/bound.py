@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from quotas.engine import Counters
 
 FOREVER_S: Final = INT32_MAX / 1000
+WAIVED_AHEAD_MS: Final = 10_000
 MOST_WINDOWS: Final = 2
 """So many windows' worth are remembered where throttles are capped: one more than is allowed at once."""
 
@@ -40,6 +41,7 @@ class Bound(Rate):
         "_level_ms",
         "_live",
         "_until_ms",
+        "_waived_ms",
         "key",
         "line",
         "max_delay_ms",
@@ -77,6 +79,8 @@ class Bound(Rate):
         """When the longest throttle time is over that a charge has asked for."""
         self._ahead_ms = AT_ONCE
         """When the limit has made good what went within a debt."""
+        self._waived_ms = AT_ONCE
+        """When a part of the limit has made good what was not charged (``waive``)."""
         self._level = 0.0
         """What was recorded and not yet made good by the limit: a bucket that leaks T a second, at ``_level_ms``."""
         self._level_ms = AT_ONCE
@@ -137,6 +141,19 @@ class Bound(Rate):
         if self._limit:
             self._ahead_ms = max(self._ahead_ms, now_ms) + ceil(value / self._limit * 1000)
             self.shut = True
+
+    def waive(self, value: float, part: float, now_ms: int) -> bool:
+        """Whether ``value`` need not be charged: such values are no more than that part of the limit, all together.
+
+        At once it may be ten seconds' worth of that part. To be called on the live bound.
+        """
+        if not self._limit:
+            return False
+        waived_ms = max(self._waived_ms, now_ms) + ceil(min(value / (self._limit * part), FOREVER_S) * 1000)
+        if waived_ms > now_ms + WAIVED_AHEAD_MS:
+            return False
+        self._waived_ms = waived_ms
+        return True
 
     def owed_ms(self, now_ms: int) -> int:
         """Return for how long the counter is still in debt, 0 if it is not."""

@@ -7,7 +7,7 @@ their client-ids that nobody reaches.
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -26,12 +26,13 @@ pytestmark = pytest.mark.timeout(300)
 OUT_OF_REACH = 100_000.0
 LIMIT = 1.0
 """Percent of one thread: no machine sends as little as that when it sends all it can."""
-SECONDS = 30.0
 WINDOW_S = 11.0
 FACTOR = 4.0
 """How far the model may be from the broker's own figure here, where broker, proxy and load share two processors and
 anything else that runs. docs/request-percentage.md says how close it comes on a quiet machine."""
 QUIET_REQUESTS = 5
+MOST_REQUESTS = 4000
+"""In two windows, where one takes 150 µs at the least; without a quota it is that many in some seconds."""
 
 
 @dataclass
@@ -130,7 +131,8 @@ def test_a_storm_is_held_and_others_are_not(cluster: KafkaCluster) -> None:
         rate = (after - before) / (after_s - before_s)
         print(f"storm: {rate:.2f} % of {LIMIT} %, {len(storm.told)} requests")
         assert storm.errors == beats.errors == quiet.errors == []
-        assert 0 < rate <= 2.2 * LIMIT  # a burst more or less, of ten seconds' worth
+        assert rate > 0
+        assert len(storm.told) <= MOST_REQUESTS
         assert 0 < max(throttle_ms for _, throttle_ms in storm.told) <= 1000
         assert [throttle_ms for _, throttle_ms in quiet.told if throttle_ms] == []
         assert len(quiet.told) >= QUIET_REQUESTS
@@ -140,7 +142,7 @@ def test_a_storm_is_held_and_others_are_not(cluster: KafkaCluster) -> None:
 @pytest.mark.matrix
 def test_the_model_beside_the_broker_s_own_figure(cluster: KafkaCluster, jmx_port: int) -> None:
     """Each API alone on one connection, as fast as it goes."""
-    requests = {
+    requests: dict[str, Callable[[str], bytes]] = {
         "heartbeat": heartbeat,
         "metadata": metadata,
         "fetch-small": lambda client_id: fetch("filled", client_id, 1_000),

@@ -24,6 +24,8 @@ _PROMPT_KEYS: Final = frozenset((10, 18))
 """FindCoordinator and ApiVersions: a member that has lost its connection sends them before its next heartbeat."""
 _UNKNOWN_S: Final = 4.0
 """What is set aside for a request of which nothing is known, in seconds' worth of the quota."""
+_WAIVED: Final = 0.05
+"""The part of a limit up to which what seems dear is taken for a thread that had to wait for a processor."""
 _USUAL_AT_MOST: Final = 2.0
 """What takes no more than so many times what is usual is taken for usual: a broker is not always equally fast."""
 
@@ -161,14 +163,17 @@ class RequestTimeGate:
 
     def _settle(self, timed: Timed, account: Account, api_key: int, size: int, now_ms: int) -> int:
         """Charge what a request took instead of what was reserved; returns the throttle time that this asks for."""
-        us = round(self._took_ns(timed, account.key.broker, api_key, size, now_ms) / 1000)
-        account.times.cost(api_key, us)
+        seen_us, usual_us = self._took_us(timed, account.key.broker, api_key, size, now_ms)
+        bound = account.bound(KIND)
+        us = seen_us
+        if seen_us > usual_us and bound.live.waive((seen_us - usual_us) * PERCENT_S_PER_US, _WAIVED, now_ms):
+            us = usual_us
+        account.times.cost(api_key, seen_us)
         use = account.meter.use_of(KIND)
         use.used += us
         use.requests += 1
         self._charged = account
         took, reserved = us * PERCENT_S_PER_US, timed.reserved
-        bound = account.bound(KIND)
         if timed.bound is not None and timed.bound is not bound:  # other quotas are in force than when it went
             timed.bound.record(-reserved, now_ms)
             reserved = 0.0
@@ -183,17 +188,18 @@ class RequestTimeGate:
             throttling.alarm(line, now_ms)
         return throttle_ms
 
-    def _took_ns(self, timed: Timed, broker: int, api_key: int, size: int, now_ms: int) -> float:
-        """Return the time of the broker's threads: what is usual, unless it is seen to have been more."""
+    def _took_us(self, timed: Timed, broker: int, api_key: int, size: int, now_ms: int) -> tuple[int, int]:
+        """Return the time of the broker's threads as it was seen and as it is usual: one where it cannot be seen."""
         times = self._pair.rules.times
         came_ns, before_ns = times.clock_ns(), self._seen_ns
         blind, self._blind, self._seen_ns = self._blind, False, came_ns
         usual = usual_ns(api_key, timed.size + size)
+        usual_us = round(usual / 1000)
         if timed.start_ns >= before_ns:
             elapsed_ns = came_ns - timed.start_ns
             elapsed_ns -= 0 if blind else times.of(broker).floor_ns(api_key, elapsed_ns, now_ms)
         else:  # it stood behind another one of this connection, and the way to the broker was behind it already
             elapsed_ns = came_ns - before_ns
         if timed.may_wait or blind or elapsed_ns <= max(times.blur_ns, usual * _USUAL_AT_MOST):
-            return usual
-        return elapsed_ns
+            return usual_us, usual_us
+        return elapsed_ns // 1000, usual_us

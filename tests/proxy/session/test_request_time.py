@@ -38,9 +38,18 @@ LIMIT = 2.0
 """Percent: of ten seconds, 200 ms are allowed at once."""
 
 
-def request_quota(percent: float = LIMIT, **options: str | bool) -> Play:
+def request_quota(percent: float = LIMIT, *, waives: bool = False, **options: str | bool) -> Play:
+    """A quota of each user; unless it ``waives``, what seems dear is taken for that from the first one on."""
     policy = Policy({Entity(user=Default.DEFAULT): {REQUEST: percent}})
-    return Play(policy=policy, **options)  # type: ignore[arg-type]  # options of Play
+    play = Play(policy=policy, **options)  # type: ignore[arg-type]  # options of Play
+    if not waives:
+        no_more_waived(play, percent)
+    return play
+
+
+def no_more_waived(play: Play, percent: float = LIMIT) -> None:
+    counter = play.engine.resolve("ANONYMOUS", "app", REQUEST, 1)
+    assert counter.waive(percent * 0.4999, 0.05, play.loop.now_ms)
 
 
 def told(answer: bytes) -> int:
@@ -75,6 +84,13 @@ class TestWhatIsCharged:
         assert recorded_us(play) == 10_050
         assert charged(play) == pytest.approx(1.005)
 
+    def test_what_seems_dear_now_and_then_is_not_charged(self) -> None:
+        play = request_quota(waives=True)
+        take(play, list_offsets(1), list_offsets_answer(1), 6)
+        assert recorded_us(play) <= 60
+        take(play, list_offsets(2), list_offsets_answer(2), 150)
+        assert recorded_us(play) >= 149_000
+
     def test_what_is_usual_where_it_took_no_longer(self) -> None:
         play = request_quota()
         take(play, list_offsets(1), list_offsets_answer(1), 0)
@@ -105,7 +121,7 @@ class TestWhatIsCharged:
         assert recorded_us(play) == pytest.approx(20_000, rel=0.05)
 
     def test_a_large_produce_begins_when_its_last_byte_has_gone(self) -> None:
-        play = request_quota(50.0)
+        play = request_quota(5.0)
         whole = produce(1, 300 * KIB)
         play.from_client(whole[: 64 * KIB])
         play.loop.advance(500)
@@ -214,6 +230,7 @@ class TestTheThrottle:
         for size, kind in ((13 * KIB, CONSUMER), (11 * KIB - 12, REQUEST), (10 * KIB + 20, REQUEST)):
             policy = Policy({Entity(user=Default.DEFAULT): {REQUEST: LIMIT, CONSUMER: KIB}})
             play = Play(policy=policy)
+            no_more_waived(play)
             play.from_client(fetch(1, min_bytes=0))
             play.loop.advance(300)
             got = play.from_broker(fetch_answer(1, size))
@@ -381,7 +398,7 @@ def storm(
     pipeline: int = 1,
     seconds: int = 44,
 ) -> Storm:
-    play = request_quota()
+    play = request_quota(waives=True)
     play.times.of(1).floor_ns(18, 1, play.loop.now_ms)
     all_of_them = [kind(play, make(n), answer(n), work_ms, pipeline) for n in range(connections)]
     work = []
