@@ -424,6 +424,32 @@ class TestAsking:
         Another(play).send(delete(1, "t7"))
         assert len(known.asked) == 1
 
+    def test_what_may_go_only_because_asking_took_a_while_is_asked_about_too(self) -> None:
+        known = Known({"a": 1, "b": 100, "c": 1}, slow=True)
+        play = play_with(partitions=known)
+        bucket(play).record(BURST, play.loop.now_ms)
+        sent = delete(1, "a", "a", "b", "c")
+        play.from_client(sent)
+        play.loop.advance(3000)
+        known.answer()
+        assert play.broker.take() == b""
+        known.answer()
+        assert [[topic[0] for topic in asked] for asked in known.asked] == [[b"a"], [b"b", b"c"]]
+        assert names(DELETE, play.broker.take()) == ["a", "a", "b"]
+        assert tokens(play) == 6 - 101
+
+    def test_in_shadow_all_is_asked_about_and_counted(self) -> None:
+        known = Known({"a": 30, "b": 5}, slow=True)
+        play = play_with(partitions=known, mode="shadow")
+        for number, name in enumerate(("a", "b")):
+            assert play.from_client(delete(number, name)) == b""
+            known.answer()
+            assert play.broker.take() == delete(number, name)
+            play.from_broker(answer(DELETE, number, (name, 0)))
+        state = bucket(play).usage(play.loop.now_ms)
+        assert state is not None
+        assert (state.charged_total, state.throttled_total, state.tokens) == (35, 1, BURST - 30)
+
     def test_others_that_spend_meanwhile_are_seen(self) -> None:
         known = Known({"a": 1}, slow=True)
         play = play_with(partitions=known)
