@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from quotas.engine import Counters
 
 FOREVER_S: Final = INT32_MAX / 1000
+MOST_WINDOWS: Final = 2
+"""So many windows' worth are remembered where throttles are capped: one more than is allowed at once."""
 
 
 class Bound(Rate):
@@ -161,15 +163,13 @@ class Bound(Rate):
         owed_ms = self.owed_ms(now_ms)
         if owed_ms:
             return now_ms + owed_ms
-        if self._fetches is not None:
-            # A Produce goes when the throttle of the one before is over, as at a broker. A Fetch goes when Kafka's law
-            # would let its answer pass now: for a new connection the time that the rate is taken over goes up and down.
-            if again_ms := self.check(now_ms):
-                return now_ms + again_ms
-            self.shut = bool(self.line)
-            return self._fetches.may_go(now_ms)
+        # A Produce goes when the throttle of the one before is over, as at a broker. A Fetch goes when Kafka's law
+        # would let its answer pass now: for a new connection the time that the rate is taken over goes up and down. So
+        # do all where throttles are capped, or one request for each cap would go, whatever it takes.
+        if (self._fetches is not None or self._cap_ms is not None) and (again_ms := self.check(now_ms)):
+            return now_ms + again_ms
         self.shut = bool(self.line)
-        return now_ms
+        return now_ms if self._fetches is None else self._fetches.may_go(now_ms)
 
     def headroom(self, now_ms: int) -> float:
         """Return how much may be recorded now without a debt; negative within one."""
@@ -232,6 +232,8 @@ class Bound(Rate):
         else:
             self._make_good(min(self._current.last_ms, now_ms))  # what is recorded was recorded before then
             self._level = max(self._level + self.recorded_total - self._counted, 0.0)
+            if self._cap_ms is not None:  # what one pause of a broker's has made of all requests under way is forgotten
+                self._level = min(self._level, self._limit * (MOST_WINDOWS * self._window.keep_ms / 1000))
             self._make_good(now_ms)
         self._counted = self.recorded_total
 

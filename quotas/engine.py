@@ -246,7 +246,7 @@ class Counters:
     def _limit(self, bound: Bound) -> bool:
         """Set the limit that holds for ``bound``, and its terms; returns whether another holds than before."""
         key = self._limiting(bound.key)
-        limit = None if key is None else self._limits[key]
+        limit: float | None = None if key is None else self._limits[key]
         terms = PLAIN if key is None else self._terms.get(key, PLAIN)
         if (key is None) is not (bound.rule is None):
             self._let_go(bound)  # what is used without a quota is not counted under one
@@ -254,7 +254,8 @@ class Counters:
         bound.max_delay_ms = terms.max_delay_ms
         bound.shadow_limit = terms.proposed
         if terms.shadow:
-            limit, bound.shadow_limit = None, limit
+            bound.shadow_limit = limit  # and not as one assignment of two: docs/decisions/0020
+            limit = None
         before = bound.window
         if terms.burst_ms is None or self._kind.row.law is not Law.SAMPLED_RATE:
             bound.set_window(self._window)

@@ -32,15 +32,16 @@ class Throttle(NamedTuple, Generic[W]):
 class Imagined(Generic[W]):
     """One counter, as it would stand under enforcement. ``W`` is whose demand it is."""
 
-    __slots__ = ("_free", "_rate", "_until_ms", "_waited", "_waiting", "_window")
+    __slots__ = ("_free", "_most_free", "_rate", "_until_ms", "_waited", "_waiting", "_window")
 
-    def __init__(self, window: Window, limit: float) -> None:
+    def __init__(self, window: Window, limit: float, cap_ms: int | None = None) -> None:
         self._window = window
-        self._rate = Rate(window, limit)
+        self._rate = Rate(window, limit, cap_ms)
         self._until_ms = 0
         self._waiting: deque[tuple[float, W, int, int]] = deque()
         self._free: dict[int, int] = {}
         """When each connection would have gone on with what it sent next."""
+        self._most_free = _MOST_WAITING
         self._waited: list[Throttle[W]] = []
 
     @property
@@ -82,8 +83,9 @@ class Imagined(Generic[W]):
             if throttle_ms:
                 self._until_ms = at_ms + throttle_ms
                 begun.append(Throttle(whose, throttle_ms, at_ms))
-        if len(self._free) > _MOST_WAITING:
+        if len(self._free) > self._most_free:
             self._free = {each: free_ms for each, free_ms in self._free.items() if free_ms > now_ms}
+            self._most_free = max(2 * len(self._free), _MOST_WAITING)
         return begun
 
     def take_waited(self) -> list[Throttle[W]]:

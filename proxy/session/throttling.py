@@ -101,7 +101,6 @@ class Throttling:
         self.tidy(now_ms)
         self._mode = mode
         self.enforces = mode == "enforce"
-        self.counts = mode != "off"
         for imagined in (self._imagined, self._shadows):
             imagined.clear()  # what still waits in the model would have its throttles in a mode that has none
         if self.enforces:
@@ -113,9 +112,10 @@ class Throttling:
 
     # ------------------------------------------------------------------------------------------------ shadow
 
-    def imagine(self, account: Account, kind: QuotaKind, size: int, now_ms: int, connection: int = 0) -> None:
-        """Count what would have become of ``size`` bytes charged to ``account``: in shadow under the limit in force,
-        and in any mode under the limit that its rule has in shadow.
+    def imagine(self, account: Account, kind: QuotaKind, size: float, now_ms: int, connection: int = 0) -> None:
+        """Count what would have become of ``size`` charged to ``account``, in units of ``kind`` times s.
+
+        In shadow under the limit in force, and in any mode under the limit that its rule has in shadow.
         """
         bound = account.bound(kind).live
         limit, shadow_limit = bound.limit, bound.shadow_limit
@@ -247,7 +247,8 @@ def _of(counters: dict[Bound, Imagined[Account]], bound: Bound, limit: float) ->
     """Return how ``bound`` would stand under ``limit``, and its window."""
     imagined = counters.get(bound)
     if imagined is None or imagined.window != bound.window:
-        imagined = counters[bound] = Imagined(bound.window, limit)
+        cap_ms = bound.window.size_ms if bound.kind.row.capped else None
+        imagined = counters[bound] = Imagined(bound.window, limit, cap_ms)
     imagined.limit(limit)
     return imagined
 

@@ -131,7 +131,8 @@ class MutationGate:
         return self._judge(api, bound, frame, head, entries, Ruling(bound, strict=strict), now_ms)
 
     def _ask(self, cost: int, now_ms: int) -> bool:
-        return self._waits.ask(What.MUTATION, self._sender.account, cost, now_ms)
+        account = self._sender.account
+        return self._waits.ask(What.MUTATION, account, account.bound(KIND), cost, now_ms)
 
     # ------------------------------------------------------------------------------------- what each topic takes
 
