@@ -87,7 +87,7 @@ class MutationGate:
         """Whether a request is too long to be looked at where nothing may be held up or refused."""
         return not self._holds(bound) and size > self._pair.rules.mutations_limit
 
-    def may_come(self, api: Served, bound: TokenBound, size: int, now_ms: int) -> int:
+    def may_come(self, api: Served, bound: TokenBound, size: int) -> int:
         """Look at a request of which only the header has to be there.
 
         Returns GOES, or the reason why the client has to wait. Raises ProtocolError for one that is too long.
@@ -103,8 +103,6 @@ class MutationGate:
             )
         if not self._pair.idle:
             return ANSWERING  # one at a time: each is judged by what has become of the one before
-        if not is_strict(api.spec) and bound.owed_ms(now_ms) and not self._ask(1, now_ms):
-            return IN_LINE
         return GOES
 
     def request(self, api: Served, bound: TokenBound, frame: bytes, head: Head, now_ms: int) -> int:
@@ -124,9 +122,10 @@ class MutationGate:
             self._expect(api, head, self._sender.account, 0, now_ms, settle=False)
             return GOES
         strict = is_strict(spec) or not holds
-        if not strict and not self._ask(len(entries.topics), now_ms):
-            return IN_LINE
         if spec.api_key != CREATE_TOPICS and self._look_up(bound, entries, now_ms, all_go=not (strict and holds)):
+            return IN_LINE
+        # Last of all: who is let go is charged at once, or the next one in line would be let go too.
+        if not strict and not self._ask(len(entries.topics), now_ms):
             return IN_LINE
         return self._judge(api, bound, frame, head, entries, Ruling(bound, strict=strict), now_ms)
 

@@ -338,6 +338,31 @@ class TestPermissive:
         assert play.from_broker(back) == back
         assert play.client.paused
 
+    def test_those_who_wait_go_one_after_the_other_though_each_has_to_ask(self) -> None:
+        known = Known({"a": 10}, slow=True)
+        play = play_with(partitions=known)
+        others = [Another(play) for _ in range(4)]
+        bucket(play).record(BURST + 2, play.loop.now_ms)
+        for other in others:
+            assert other.send(delete(1, "a", version=OLD_DELETE)) == b""
+        for _ in range(200):
+            play.loop.advance(50)
+            while known.looks:
+                known.answer()
+            assert tokens(play) > -11, "no two at once"
+        assert sum(bool(other.broker.sent) for other in others) == 2
+
+    def test_those_who_wait_with_a_part_of_a_request_do_not_go_together_either(self) -> None:
+        play = play_with()
+        others = [Another(play) for _ in range(4)]
+        bucket(play).record(BURST + 2, play.loop.now_ms)
+        sent = create(1, ("a", 10), version=OLD_CREATE)
+        for other in others:
+            assert other.send(sent[:30]) == b""
+        play.loop.advance(1500)
+        assert sum(other.send(sent[30:]) == sent for other in others) == 1
+        assert tokens(play) == 1 - 10
+
 
 class TestEvasion:
     def test_new_connections_are_refused_too(self) -> None:
