@@ -47,6 +47,7 @@ class MutationGate:
         "_counts",
         "_in_flight",
         "_look",
+        "_looked_for",
         "_pair",
         "_sender",
         "_waits",
@@ -60,9 +61,10 @@ class MutationGate:
         self._in_flight = in_flight
         self._waits = waits
         self.unsettled = Unsettled(pair)
-        self._counts: Mapping[Topic, int] | None = None
-        """What a look has found for the request that waits; None while there was none."""
+        self._counts: dict[Topic, int | None] = {}
+        """Partitions of topics of the request that waits, as far as that was asked; None: nobody says."""
         self._look: Look | None = None
+        self._looked_for: Sequence[Topic] = ()
         self._answer = b""
         """What is to be sent when its throttle time is over (response mode ``delay``)."""
         self._alarm: Alarm | None = None
@@ -74,7 +76,7 @@ class MutationGate:
             bound = self._sender.account.bound(KIND).live
             if isinstance(bound, TokenBound) and bound.concerns:
                 return bound
-        self._counts = None
+        self._counts = {}
         return None
 
     def _holds(self, bound: TokenBound) -> bool:
@@ -85,7 +87,7 @@ class MutationGate:
         """Whether a request is too long to be looked at where nothing may be held up or refused."""
         return not self._holds(bound) and size > self._pair.rules.mutations_limit
 
-    def may_come(self, api: Served, bound: TokenBound, size: int, now_ms: int) -> int:
+    def may_come(self, api: Served, bound: TokenBound, size: int) -> int:
         """Look at a request of which only the header has to be there.
 
         Returns GOES, or the reason why the client has to wait. Raises ProtocolError for one that is too long.
@@ -101,8 +103,6 @@ class MutationGate:
             )
         if not self._pair.idle:
             return ANSWERING  # one at a time: each is judged by what has become of the one before
-        if not is_strict(api.spec) and bound.owed_ms(now_ms) and not self._ask(1, now_ms):
-            return IN_LINE
         return GOES
 
     def request(self, api: Served, bound: TokenBound, frame: bytes, head: Head, now_ms: int) -> int:
@@ -122,9 +122,10 @@ class MutationGate:
             self._expect(api, head, self._sender.account, 0, now_ms, settle=False)
             return GOES
         strict = is_strict(spec) or not holds
-        if not strict and not self._ask(len(entries.topics), now_ms):
+        if spec.api_key != CREATE_TOPICS and self._look_up(bound, entries, now_ms, all_go=not (strict and holds)):
             return IN_LINE
-        if self._counts is None and self._look_up(spec, bound, entries, strict, now_ms):
+        # Last of all: who is let go is charged at once, or the next one in line would be let go too.
+        if not strict and not self._ask(len(entries.topics), now_ms):
             return IN_LINE
         return self._judge(api, bound, frame, head, entries, Ruling(bound, strict=strict), now_ms)
 
@@ -134,26 +135,30 @@ class MutationGate:
 
     # ------------------------------------------------------------------------------------- what each topic takes
 
-    def _look_up(self, spec: ApiSpec, bound: TokenBound, entries: Entries, strict: bool, now_ms: int) -> bool:
+    def _look_up(self, bound: TokenBound, entries: Entries, now_ms: int, *, all_go: bool) -> bool:
         """Ask how many partitions topics have, where that is not known; True if the answer is to be waited for.
 
-        Each that is there takes a token at least, so of a strict request no more can be accepted than there are tokens.
+        Each takes a token at least, so no more can be accepted than there are tokens: where not ``all_go``, the others
+        are not asked about. Those that may go by now, because it took a while, are asked about next.
         """
-        if spec.api_key == CREATE_TOPICS:
-            return False
-        most = bound.tokens(now_ms) + 1 if strict else len(entries.topics)
-        topics = list(dict.fromkeys(entry.topic for entry in entries.topics[: max(int(min(most, 2**31)), 0)]))
-        partitions = self._pair.rules.partitions
-        known = partitions.known(topics)
-        if len(known) < len(topics):
-            self._look = partitions.look_up(bound, topics, self._looked)
-            return self._look is not None
-        self._counts = known
+        topics = list(dict.fromkeys(entry.topic for entry in entries.topics))
+        if not all_go:
+            topics = topics[: max(int(min(bound.tokens(now_ms) + 1, len(topics))), 0)]
+        counts, partitions = self._counts, self._pair.rules.partitions
+        counts.update(partitions.known(topic for topic in topics if topic not in counts))
+        missing = [topic for topic in topics if topic not in counts]
+        if missing:
+            self._looked_for = missing
+            self._look = partitions.look_up(bound, missing, self._looked)
+            if self._look is not None:
+                return True
+            counts.update(dict.fromkeys(missing))
         return False
 
     def _looked(self, found: Mapping[Topic, int]) -> None:
         self._look = None
-        self._counts = found
+        for topic in self._looked_for:
+            self._counts[topic] = found.get(topic)
         self._pair.turn(What.MUTATION, self._pair.rules.clock())
 
     def _cost(self, spec: ApiSpec, entry: Entry) -> int:
@@ -163,7 +168,7 @@ class MutationGate:
             if partitions == DEFAULT_PARTITIONS:
                 partitions = self._pair.rules.partitions.default_partitions
         else:
-            present = (self._counts or {}).get(entry.topic)
+            present = self._counts.get(entry.topic)
             if present is None:
                 return 1
             partitions = partitions - present if spec.api_key == CREATE_PARTITIONS else present
@@ -198,7 +203,7 @@ class MutationGate:
                 bound.count(partitions, now_ms)
             if accepted or not holds:
                 charges[_key(entry)] = Charge(entry, partitions, accepted, in_shadow)
-        self._counts = None
+        self._counts = {}
         account.meter.use_of(KIND).requests += 1
         throttle_ms = ruling.throttle_ms(now_ms)
         if (shadow_ms := imagined.throttle_ms(now_ms)) > 0:

@@ -190,7 +190,7 @@ class RequestGates:
         if bound is None or mutations.passes(bound, size):
             self.login.expect(api, head, now_ms)
             return TAKEN
-        verdict = mutations.may_come(api, bound, size, now_ms)
+        verdict = mutations.may_come(api, bound, size)
         end = position + 4 + size
         if verdict == GOES and end > len(chunk):
             return self._hold_until_whole(chunk, position, head)

@@ -338,6 +338,31 @@ class TestPermissive:
         assert play.from_broker(back) == back
         assert play.client.paused
 
+    def test_those_who_wait_go_one_after_the_other_though_each_has_to_ask(self) -> None:
+        known = Known({"a": 10}, slow=True)
+        play = play_with(partitions=known)
+        others = [Another(play) for _ in range(4)]
+        bucket(play).record(BURST + 2, play.loop.now_ms)
+        for other in others:
+            assert other.send(delete(1, "a", version=OLD_DELETE)) == b""
+        for _ in range(200):
+            play.loop.advance(50)
+            while known.looks:
+                known.answer()
+            assert tokens(play) > -11, "no two at once"
+        assert sum(bool(other.broker.sent) for other in others) == 2
+
+    def test_those_who_wait_with_a_part_of_a_request_do_not_go_together_either(self) -> None:
+        play = play_with()
+        others = [Another(play) for _ in range(4)]
+        bucket(play).record(BURST + 2, play.loop.now_ms)
+        sent = create(1, ("a", 10), version=OLD_CREATE)
+        for other in others:
+            assert other.send(sent[:30]) == b""
+        play.loop.advance(1500)
+        assert sum(other.send(sent[30:]) == sent for other in others) == 1
+        assert tokens(play) == 1 - 10
+
 
 class TestEvasion:
     def test_new_connections_are_refused_too(self) -> None:
@@ -423,6 +448,32 @@ class TestAsking:
         play.from_broker(answer(DELETE, 1, *((f"t{number}", 0) for number in range(6))))
         Another(play).send(delete(1, "t7"))
         assert len(known.asked) == 1
+
+    def test_what_may_go_only_because_asking_took_a_while_is_asked_about_too(self) -> None:
+        known = Known({"a": 1, "b": 100, "c": 1}, slow=True)
+        play = play_with(partitions=known)
+        bucket(play).record(BURST, play.loop.now_ms)
+        sent = delete(1, "a", "a", "b", "c")
+        play.from_client(sent)
+        play.loop.advance(3000)
+        known.answer()
+        assert play.broker.take() == b""
+        known.answer()
+        assert [[topic[0] for topic in asked] for asked in known.asked] == [[b"a"], [b"b", b"c"]]
+        assert names(DELETE, play.broker.take()) == ["a", "a", "b"]
+        assert tokens(play) == 6 - 101
+
+    def test_in_shadow_all_is_asked_about_and_counted(self) -> None:
+        known = Known({"a": 30, "b": 5}, slow=True)
+        play = play_with(partitions=known, mode="shadow")
+        for number, name in enumerate(("a", "b")):
+            assert play.from_client(delete(number, name)) == b""
+            known.answer()
+            assert play.broker.take() == delete(number, name)
+            play.from_broker(answer(DELETE, number, (name, 0)))
+        state = bucket(play).usage(play.loop.now_ms)
+        assert state is not None
+        assert (state.charged_total, state.throttled_total, state.tokens) == (35, 1, BURST - 30)
 
     def test_others_that_spend_meanwhile_are_seen(self) -> None:
         known = Known({"a": 1}, slow=True)
