@@ -38,7 +38,7 @@ from proxy.identity.kerberos.gssapi import GssapiAcceptor, Unread, acceptor
 from proxy.identity.mechanisms.known import Mechanisms
 from proxy.identity.sasl import SaslRules
 from proxy.runtime import logs
-from proxy.runtime.clock import now_ms
+from proxy.runtime.clock import now_ms, now_ns, thread_ns
 from proxy.runtime.faults import contained
 from proxy.runtime.file_watch import FileWatch
 from proxy.runtime.lag import watch as watch_lag
@@ -47,14 +47,16 @@ from proxy.runtime.tasks import AFTER_FAULT_S, attempt, every, later
 from proxy.runtime.turns import Turns
 from proxy.session.latencies import Latencies
 from proxy.session.rules import Rules
-from proxy.session.serving import Served, serve
+from proxy.session.serving import Served, serve, watch_the_clock
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling
 from proxy.usage.metering import Metering, protected_topics
 from proxy.usage.records import Columns
+from proxy.usage.request_times import RequestTimes
 from quotas.connections import ConnectionRates
 from quotas.engine import Engine, Window
 from quotas.exemptions import Exemptions
+from quotas.kinds import QuotaKind
 from quotas.policy import Policy, PolicyChange
 
 log = structlog.get_logger("sluice")
@@ -113,6 +115,7 @@ class Worker:
             now_ms,
             mode=quotas.mode,
         )
+        self._times = RequestTimes(now_ns, thread_ns)
         self._connections_limit = 0
         self._tables: list[dict[int, Served]] = []
         self._listeners: list[Listener] = []
@@ -133,7 +136,7 @@ class Worker:
             cluster.watch()
         every(_TIDY_EVERY_S, self._tidy, "drop what is idle")
         Endings(self._listeners, settings.limits, self._stats, now_ms).watch()
-        watch_lag(self._stats.observe_lag)
+        watch_lag(self._observe_lag)
         self._metering.watch()
         for listener in self._listeners:
             if listener.tls is not None:
@@ -154,6 +157,7 @@ class Worker:
         """Put quotas in force, at once and for all sessions."""
         change = self._engine.apply(policy, now_ms())
         self._gate.apply(policy)
+        self._time(bool(policy.table(QuotaKind.REQUEST_PERCENTAGE)))
         self._throttling.reconsider(now_ms())
         return change
 
@@ -223,6 +227,7 @@ class Worker:
             certificate_reloads=dict(stats.certificate_reloads),
             brokers=self._routes.reachable(),
             connections_limit=self._connections_limit,
+            exempt_request_us=self._times.exempt_us,
             lag_counts=list(stats.lag_counts),
             lag_sum_s=stats.lag_sum_s,
         )
@@ -265,6 +270,8 @@ class Worker:
             serve(advertised, settings.quotas.response, authenticated=authenticated) for authenticated in (True, False)
         ]
         partitions = TopicPartitions(lambda: (each for each in self._routes.clusters if each.can_ask), now_ms)
+        watch_the_clock(self._tables[0], self._times.on)
+        self._turns = Turns(asyncio.get_running_loop().call_soon)
         return Rules(
             engine=self._engine,
             throttling=self._throttling,
@@ -278,12 +285,25 @@ class Worker:
             gathered_limit=settings.limits.gathered_bytes,
             clock=now_ms,
             on_rejected=lambda side, error, peer: self._rejections.note(side, error, peer, now_ms()),
-            later=Turns(asyncio.get_running_loop().call_soon).later,
+            later=self._turns.later,
             protected_topics=protected,
             latencies=self._latencies,
             mutations_limit=settings.limits.mutations_bytes,
             partitions=partitions,
+            times=self._times,
         )
+
+    def _observe_lag(self, lag_s: float) -> None:
+        self._stats.observe_lag(lag_s)
+        if self._times.on:
+            began_ns = now_ns()
+            self._turns.later(lambda: self._times.round_took(now_ns() - began_ns))
+
+    def _time(self, on: bool) -> None:
+        """Have requests timed where a quota asks for it, and no clock read where none does."""
+        self._times.on = on
+        if self._tables:
+            watch_the_clock(self._tables[0], on)
 
     def _sasl_rules(self, listener: ListenerSettings, view: ClusterView) -> SaslRules:
         def ended(mechanism: str, succeeded: bool, peer: str, claimed: str | None) -> None:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from quotas.engine import Counters
 
 FOREVER_S: Final = INT32_MAX / 1000
+WAIVED_AHEAD_MS: Final = 10_000
+MOST_WINDOWS: Final = 2
+"""So many windows' worth are remembered where throttles are capped: one more than is allowed at once."""
 
 
 class Bound(Rate):
@@ -38,6 +41,7 @@ class Bound(Rate):
         "_level_ms",
         "_live",
         "_until_ms",
+        "_waived_ms",
         "key",
         "line",
         "max_delay_ms",
@@ -75,6 +79,8 @@ class Bound(Rate):
         """When the longest throttle time is over that a charge has asked for."""
         self._ahead_ms = AT_ONCE
         """When the limit has made good what went within a debt."""
+        self._waived_ms = AT_ONCE
+        """When a part of the limit has made good what was not charged (``waive``)."""
         self._level = 0.0
         """What was recorded and not yet made good by the limit: a bucket that leaks T a second, at ``_level_ms``."""
         self._level_ms = AT_ONCE
@@ -136,6 +142,19 @@ class Bound(Rate):
             self._ahead_ms = max(self._ahead_ms, now_ms) + ceil(value / self._limit * 1000)
             self.shut = True
 
+    def waive(self, value: float, part: float, now_ms: int) -> bool:
+        """Whether ``value`` need not be charged: such values are no more than that part of the limit, all together.
+
+        At once it may be ten seconds' worth of that part. To be called on the live bound.
+        """
+        if not self._limit:
+            return False
+        waived_ms = max(self._waived_ms, now_ms) + ceil(min(value / (self._limit * part), FOREVER_S) * 1000)
+        if waived_ms > now_ms + WAIVED_AHEAD_MS:
+            return False
+        self._waived_ms = waived_ms
+        return True
+
     def owed_ms(self, now_ms: int) -> int:
         """Return for how long the counter is still in debt, 0 if it is not."""
         if self._limit is None:
@@ -161,15 +180,13 @@ class Bound(Rate):
         owed_ms = self.owed_ms(now_ms)
         if owed_ms:
             return now_ms + owed_ms
-        if self._fetches is not None:
-            # A Produce goes when the throttle of the one before is over, as at a broker. A Fetch goes when Kafka's law
-            # would let its answer pass now: for a new connection the time that the rate is taken over goes up and down.
-            if again_ms := self.check(now_ms):
-                return now_ms + again_ms
-            self.shut = bool(self.line)
-            return self._fetches.may_go(now_ms)
+        # A Produce goes when the throttle of the one before is over, as at a broker. A Fetch goes when Kafka's law
+        # would let its answer pass now: for a new connection the time that the rate is taken over goes up and down. So
+        # do all where throttles are capped, or one request for each cap would go, whatever it takes.
+        if (self._fetches is not None or self._cap_ms is not None) and (again_ms := self.check(now_ms)):
+            return now_ms + again_ms
         self.shut = bool(self.line)
-        return now_ms
+        return now_ms if self._fetches is None else self._fetches.may_go(now_ms)
 
     def headroom(self, now_ms: int) -> float:
         """Return how much may be recorded now without a debt; negative within one."""
@@ -232,6 +249,8 @@ class Bound(Rate):
         else:
             self._make_good(min(self._current.last_ms, now_ms))  # what is recorded was recorded before then
             self._level = max(self._level + self.recorded_total - self._counted, 0.0)
+            if self._cap_ms is not None:  # what one pause of a broker's has made of all requests under way is forgotten
+                self._level = min(self._level, self._limit * (MOST_WINDOWS * self._window.keep_ms / 1000))
             self._make_good(now_ms)
         self._counted = self.recorded_total
 

@@ -18,7 +18,7 @@ KIND: Final = QuotaKind.CONNECTION_CREATION_RATE
 UNLIMITED: Final = 2**31 - 1
 """Int.MaxValue, which Kafka takes for no limit at all: nothing is even recorded."""
 MOST_ADDRESSES: Final = 20_000
-"""Addresses with counters of their own under the default limit, some 12 MB of them."""
+"""Addresses with counters of their own under the default limit: 9 MB with one sample each, 36 MB with all."""
 MOST_IN_NETWORK: Final = 256
 """The same of one IPv6 /64, which is one host's or one site's: as many as an IPv4 /24 has."""
 MOST_NETWORKS: Final = 2000

@@ -34,9 +34,9 @@ class Imagined(Generic[W]):
 
     __slots__ = ("_free", "_most_free", "_rate", "_until_ms", "_waited", "_waiting", "_window")
 
-    def __init__(self, window: Window, limit: float) -> None:
+    def __init__(self, window: Window, limit: float, cap_ms: int | None = None) -> None:
         self._window = window
-        self._rate = Rate(window, limit)
+        self._rate = Rate(window, limit, cap_ms)
         self._until_ms = 0
         self._waiting: deque[tuple[float, W, int, int]] = deque()
         self._free: dict[int, int] = {}

@@ -148,7 +148,7 @@ class QuotaKind(StrEnum):
     )
     REQUEST_PERCENTAGE = (
         "request_percentage",
-        Row(word="request", doing="sending requests", unit=PERCENT, written=Written.NUMBER, capped=True),
+        Row(word="request", doing="sending requests", unit=PERCENT, written=Written.NUMBER, capped=True, enforced=True),
     )
     CONTROLLER_MUTATION_RATE = (
         "controller_mutation_rate",

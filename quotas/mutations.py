@@ -71,19 +71,34 @@ class TokenBound(Bound):
     It owes what the bucket is overdrawn by, and nothing else: that forgets nothing. To be asked on the live bound.
     """
 
-    __slots__ = ("_bucket",)
+    __slots__ = ("_bucket", "_shadow")
 
     def __init__(self, key: CounterKey, window: Window, counters: "Counters") -> None:
         self._bucket: TokenBucket | None = None
+        self._shadow: TokenBucket | None = None
         super().__init__(key, window, None, counters)
 
     def set_limit(self, limit: float | None) -> None:
         super().set_limit(limit)
         bucket = self._bucket
-        if bucket is not None and limit is not None:
+        if limit is not None and bucket is not None:
             bucket.set_limit(limit)
         else:
             self._bucket = None if limit is None else TokenBucket(self._window, limit)
+
+    @property
+    def concerns(self) -> bool:
+        """Whether there is a limit, in force or in shadow."""
+        return self._limit is not None or self.shadow_limit is not None
+
+    def shadow(self) -> TokenBucket | None:
+        """Return the bucket of the limit that is measured and holds nobody; None where there is none."""
+        bucket, limit = self._shadow, self.shadow_limit
+        if limit is not None and bucket is not None:
+            bucket.set_limit(limit)
+            return bucket
+        self._shadow = None if limit is None else TokenBucket(self._window, limit)
+        return self._shadow
 
     # ---------------------------------------------------------------------------------------- what is recorded
 
@@ -139,18 +154,20 @@ class TokenBound(Bound):
 
     def busy_ms(self, now_ms: int) -> int:
         busy_ms = super().busy_ms(now_ms)
-        if self._bucket is not None and self._limit:
-            missing = self._burst - self._bucket.tokens(now_ms)
-            busy_ms = max(busy_ms, ceil(min(missing / self._limit * 1000, INT32_MAX)))
+        for bucket, limit in ((self._bucket, self._limit), (self.shadow(), self.shadow_limit)):
+            if bucket is not None and limit:
+                missing = self._burst(limit) - bucket.tokens(now_ms)
+                busy_ms = max(busy_ms, ceil(min(missing / limit * 1000, INT32_MAX)))
         return busy_ms
 
-    @property
-    def _burst(self) -> float:
-        return self._window.keep_ms / 1000 * (self._limit or 0.0)
+    def _burst(self, limit: float) -> float:
+        return self._window.keep_ms / 1000 * limit
 
     def usage(self, now_ms: int) -> CounterState | None:
         state = super().usage(now_ms)
         if state is None:
             return None
         rate = max(state.rate, 0.0)  # what was given back may be older than what is still in the window
-        return state._replace(rate=rate, tokens=self.tokens(now_ms), burst=self._burst)
+        if self._limit is None:
+            return state._replace(rate=rate)
+        return state._replace(rate=rate, tokens=self.tokens(now_ms), burst=self._burst(self._limit))

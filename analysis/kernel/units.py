@@ -63,12 +63,7 @@ def _of(kind: QuotaKind) -> Columns:
     )
 
 
-COLUMNS: Final[Mapping[QuotaKind, Columns]] = {
-    # At most, as long as it is not metered: the time recorded includes waiting by design (fetch, acks=all), which Kafka
-    # does not charge; and what was throttled for it meanwhile is not recorded. A percent-second is 10 ms of one thread.
-    QuotaKind.REQUEST_PERCENTAGE: Columns("request_time_ms", 0.1, "requests", None, None, None, None, None),
-    **{kind: _of(kind) for kind in METERED},
-}
+COLUMNS: Final[Mapping[QuotaKind, Columns]] = {kind: _of(kind) for kind in METERED}
 """Not all of them can be replayed (``analysis.replay.recording``): of controller mutations, records do not say what was
 refused; and they have no connections by address."""
 

@@ -32,7 +32,7 @@ from proxy.session.latencies import BOUNDS_MS
 from proxy.session.latencies import OTHER as FOLDED_BROKER
 from proxy.usage.meters import Client
 from quotas.counted import FOLDED
-from quotas.kinds import METERED, QuotaKind, Unit
+from quotas.kinds import METERED, PERCENT, QuotaKind, Unit
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -221,6 +221,8 @@ def _quotas(snapshot: Snapshot) -> Iterator[Metric]:
     yield _gauge("sluice_quota_reload_error_info", "Why the last load failed.", ("error",), why)
     muted = (((kind,), size) for kind, size in snapshot.delay_queue.items())
     yield _gauge("sluice_delay_queue_size", "Connections that are muted or wait in line now.", ("kind",), muted)
+    exempt = [((), snapshot.exempt_request_us * PERCENT.per_used)]
+    yield _counter("sluice_exempt_request_percent_seconds", "Time of threads that no quota holds.", (), exempt)
     empty = [((), snapshot.fetches_answered_empty)]
     yield _counter("sluice_fetches_answered_empty", "Fetches answered with nothing after max_hold.", (), empty)
 

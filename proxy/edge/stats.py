@@ -110,6 +110,8 @@ class WorkerSnapshot:
     brokers: dict[int, bool]
     """Node id → whether the last connection attempt to it succeeded."""
     connections_limit: int
+    exempt_request_us: int
+    """Of threads, for requests that no request_percentage holds."""
     lag_counts: list[int]
     lag_sum_s: float
 

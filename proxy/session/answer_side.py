@@ -23,7 +23,7 @@ from proxy.session.gates.requests import RequestGates
 from proxy.session.in_flight import ACCOUNT, ACTIONS, API, CAME_MS, CORRELATION_ID, SEEN, Entry, InFlight
 from proxy.session.pair import Pair
 from proxy.session.request_side import RequestSide
-from proxy.session.serving import AUTHENTICATED, CHARGE, NEGOTIATE, PROVES, REWRITE, SETTLE, TELL
+from proxy.session.serving import AUTHENTICATED, CHARGE, NEGOTIATE, PROVES, REWRITE, SETTLE, TELL, TIMED
 from proxy.session.states import (
     ANSWER_BORDER,
     HELD_BACK,
@@ -142,6 +142,15 @@ class AnswerSide:
         return position
 
     def _take(self, data: bytes, now_ms: int) -> None:
+        times = self._rules.times
+        if not times.on:
+            self._take_answers(data, now_ms)
+            return
+        began_ns = times.thread_ns()
+        self._take_answers(data, now_ms)
+        self._gates.times.spent(times.thread_ns() - began_ns, now_ms)
+
+    def _take_answers(self, data: bytes, now_ms: int) -> None:
         """Take every answer of a chunk, from where the splitter says the first one begins."""
         chunk, position, heads = self.splitter.split(data)
         start = 0
@@ -160,6 +169,8 @@ class AnswerSide:
                 meter.bytes_out += 4 + size
                 meter.request_time_ms += now_ms - entry[CAME_MS]
                 self._latencies.note(entry[API].spec.api_key, now_ms - entry[CAME_MS])
+                if entry[ACTIONS] & TIMED:
+                    entry = self._gates.times.answered(entry, size, now_ms)
             if entry[ACTIONS]:
                 start = self._act_on(entry, chunk, start, position, size, now_ms)
                 if start == HELD:
@@ -194,7 +205,7 @@ class AnswerSide:
         if actions & CHARGE:
             # The correlation id and the body, without the tag section of a v1 header: what Kafka measures.
             charged = size - spec.response_header_version
-            throttle_ms = self._gates.fetches.answer(account, charged, now_ms)
+            throttle_ms = self._gates.fetches.answer(account, charged, throttle_ms, now_ms)
             if throttle_ms == WAITS:
                 self.stop(Event.GOT, OVERSIZED)
                 return self._hold(entry, chunk, start, position, 0)
@@ -352,5 +363,6 @@ class AnswerSide:
         self._resume()
 
     def _resume(self) -> None:
+        self._gates.times.lose_sight()
         if not self.reasons & ~RAW_TOKENS and self._broker is not None:
             self._broker.resume_reading()

@@ -19,6 +19,9 @@ Advertise = Callable[[Sequence[Endpoint]], Mapping[int, tuple[bytes, int]]]
 """Broker addresses of an answer → node id → the (host, port) that a client is told, listening already."""
 
 INT: Final = Struct(">i")
+_ERROR_CODE: Final = slice(8, 10)
+"""Of an ApiVersions response, whose header is v0 in all versions."""
+NO_ERROR: Final = b"\0\0"
 
 
 class Changes:
@@ -58,7 +61,9 @@ class Changes:
         """Read a gathered frame, and return what the client gets: ``frame`` itself where nothing has to change."""
         spec = api.spec
         if actions & NEGOTIATE:
-            return intersect(frame, spec, self._pair.rules.advertised)
+            frame = intersect(frame, spec, self._pair.rules.advertised)
+            if not actions & TELL or frame[_ERROR_CODE] != NO_ERROR:  # an error is told in v0 layout (KIP-511)
+                return frame
         if actions & AUTHENTICATED:
             self._pair.sasl.answer(spec, frame, now_ms)
             return frame

@@ -199,10 +199,21 @@ class RequestSide:
         """Take what has come of the request under way."""
         if finished:
             self._body = None
+            if body.timed is not None:
+                body.timed.start_ns = self._rules.times.clock_ns()
         if not body.came(size, now_ms, finished=finished):
             self.stop(Event.READ, MIDWAY)
 
     def _take(self, data: bytes, now_ms: int) -> None:
+        times = self._rules.times
+        if not times.on:
+            self._take_frames(data, now_ms)
+            return
+        began_ns = times.thread_ns()
+        self._take_frames(data, now_ms)
+        self.gates.times.spent(times.thread_ns() - began_ns, now_ms)
+
+    def _take_frames(self, data: bytes, now_ms: int) -> None:
         """Take the frames of a chunk, from where the splitter says the first one begins; of very many some later."""
         splitter = self.splitter
         chunk, position, heads = splitter.split(data, _MAX_AT_ONCE)

@@ -9,6 +9,7 @@ from proxy.session.local_answers import Answerer, NewerApiVersions
 from proxy.session.partitions import NoPartitions, Partitions
 from proxy.session.serving import API_VERSIONS_KEY, Served
 from proxy.session.throttling import Throttling
+from proxy.usage.request_times import RequestTimes
 from quotas.engine import Engine
 
 
@@ -34,6 +35,7 @@ class Rules:
         "served",
         "served_before_authentication",
         "throttling",
+        "times",
         "unauthenticated_request_limit",
     )
 
@@ -58,6 +60,7 @@ class Rules:
         latencies: Latencies | None = None,
         mutations_limit: int = 256 * 1024,
         partitions: Partitions | None = None,
+        times: RequestTimes,
     ) -> None:
         self.engine = engine
         self.throttling = throttling
@@ -85,6 +88,7 @@ class Rules:
         self.mutations_limit = mutations_limit
         """Of requests that create or delete topics, which are held in memory whole where a quota holds for that."""
         self.partitions: Partitions = partitions or NoPartitions()
+        self.times = times
         self._newer_api_versions = NewerApiVersions(advertised.get(API_VERSIONS_KEY, (0, 0))[1])
 
     def answerer(self, key_version: int) -> Answerer:

@@ -43,6 +43,7 @@ from proxy.session.waits import Waits, What
 from proxy.session.wires import BROKER, CLIENT, ClientWire, Wire, dropped
 from proxy.usage.accounts import Account, Accounts
 from quotas.kinds import QuotaKind
+from quotas.throttle import INT32_MAX
 
 
 class Session:
@@ -98,7 +99,7 @@ class Session:
         fetches = FetchGate(self, sender, self._in_flight, self._waits)
         splitter = FrameSplitter(REQUEST_HEAD, rules.request_limit)
         mutations = MutationGate(self, sender, self._in_flight, self._waits)
-        self.gates = RequestGates(self, self._in_flight, splitter, sender, produces, fetches, mutations)
+        self.gates = RequestGates(self, self._in_flight, splitter, sender, produces, fetches, mutations, self._waits)
         self.requests = RequestSide(self, self._in_flight, splitter, self.gates)
         self.answers = AnswerSide(self, self._in_flight, self.gates, self.requests, advertise)
         if not authenticated:
@@ -277,11 +278,12 @@ class Session:
         bound = account.bound(kind)
         counter = bound.live
         counter.owe(throttle_ms, now_ms)
-        throttle_ms = throttling.allow(counter.owed_ms(now_ms), counter)
+        most_ms = throttling.window_ms if kind.row.capped else INT32_MAX
+        throttle_ms = min(throttling.allow(counter.owed_ms(now_ms), counter), most_ms)
         throttling.note(bound, throttle_ms)
         account.meter.note_throttle(kind, throttle_ms, now_ms)
         room_ms = max(self.sasl.deadline_ms - now_ms, 0)
-        told_ms = min(throttling.allow(throttle_ms + counter.waiting_ms, counter), room_ms)
+        told_ms = min(throttling.allow(throttle_ms + counter.waiting_ms, counter), room_ms, most_ms)
         if told_ms > 0 and not self.gates.coordinates:
             end_ms = now_ms + min(throttle_ms, room_ms)
             if self._mute.lengthen(self, kind, end_ms):

@@ -56,7 +56,7 @@ UNTAKEN: Final = 256
 TURN: Final = 512
 """So many requests came at once that others have their turn first."""
 IN_LINE: Final = 1024
-"""A Produce or Fetch waits for its turn under its quota."""
+"""A request waits for its turn under its quota."""
 MIDWAY: Final = 2048
 """So does the rest of a large Produce: like back-pressure it needs no border."""
 LOCAL: Final = 4096

@@ -58,6 +58,8 @@ class Throttling:
         self._mode = mode
         self.enforces = mode == "enforce"
         """Whether what is allowed is also applied."""
+        self.counts = mode != "off"
+        """Whether what is used is judged, applied or not."""
         self.window_ms = window_ms
         self.max_delay_ms = max_delay_ms
         """The most that any one throttle may delay."""
@@ -78,11 +80,6 @@ class Throttling:
         """In any mode that counts: what would become of each that has a limit in shadow."""
         self.answered_empty = 0
         """Fetches that were answered with nothing."""
-
-    @property
-    def counts(self) -> bool:
-        """Whether what is used is judged, applied or not."""
-        return self._mode != "off"
 
     def note(self, bound: Bound, throttle_ms: int) -> None:
         """Count a throttle given, or in shadow one that would have been, under ``bound``."""
@@ -115,9 +112,10 @@ class Throttling:
 
     # ------------------------------------------------------------------------------------------------ shadow
 
-    def imagine(self, account: Account, kind: QuotaKind, size: int, now_ms: int, connection: int = 0) -> None:
-        """Count what would have become of ``size`` bytes charged to ``account``: in shadow under the limit in force,
-        and in any mode under the limit that its rule has in shadow.
+    def imagine(self, account: Account, kind: QuotaKind, size: float, now_ms: int, connection: int = 0) -> None:
+        """Count what would have become of ``size`` charged to ``account``, in units of ``kind`` times s.
+
+        In shadow under the limit in force, and in any mode under the limit that its rule has in shadow.
         """
         bound = account.bound(kind).live
         limit, shadow_limit = bound.limit, bound.shadow_limit
@@ -249,7 +247,8 @@ def _of(counters: dict[Bound, Imagined[Account]], bound: Bound, limit: float) ->
     """Return how ``bound`` would stand under ``limit``, and its window."""
     imagined = counters.get(bound)
     if imagined is None or imagined.window != bound.window:
-        imagined = counters[bound] = Imagined(bound.window, limit)
+        cap_ms = bound.window.size_ms if bound.kind.row.capped else None
+        imagined = counters[bound] = Imagined(bound.window, limit, cap_ms)
     imagined.limit(limit)
     return imagined
 

@@ -2,7 +2,7 @@
 
 Waiting takes a place in the counter's line (``quotas.line``). It ends before its turn where that would break the
 client: a Fetch is then answered as a broker answers one that is over its quota, with nothing; anything else goes,
-and what it takes stays owed.
+and what it takes stays owed. What has to pass several counters waits in each that is in debt, one after the other.
 """
 
 from enum import IntEnum
@@ -16,7 +16,6 @@ from proxy.session.throttling import Alarm, Throttling
 from proxy.session.wires import CLIENT
 from proxy.usage.accounts import Account
 from quotas.engine import Bound
-from quotas.kinds import QuotaKind
 from quotas.line import Place
 
 LENIENCE_MS: Final = 4000
@@ -42,71 +41,40 @@ class What(IntEnum):
     ANSWER = 4
     MUTATION = 5
     """A request too, of the kinds that may not be refused."""
-
-
-_KINDS: Final = {
-    What.REQUEST: QuotaKind.PRODUCER_BYTE_RATE,
-    What.FETCH: QuotaKind.CONSUMER_BYTE_RATE,
-    What.BODY: QuotaKind.PRODUCER_BYTE_RATE,
-    What.MUTATION: QuotaKind.CONTROLLER_MUTATION_RATE,
-}
+    COORDINATION = 6
+    """A request that others wait for, members of a group or of a transaction: it waits no longer than a window."""
 
 
 class Waits:
-    """The turns of one session. One thing of it waits at a time for each side."""
+    """The turns of one session: that of the request which comes next, and that of the answer."""
 
-    __slots__ = (
-        "_account",
-        "_alarm",
-        "_bound",
-        "_kept",
-        "_pair",
-        "_place",
-        "_shares",
-        "_since_ms",
-        "_turn",
-        "what",
-    )
+    __slots__ = ("_answer", "_pair", "_request", "_shares")
 
     def __init__(self, pair: Pair) -> None:
         self._pair = pair
-        self.what = What.NOTHING
-        self._bound: Bound | None = None
-        self._account: Account | None = None
-        self._place: Place | None = None
-        self._kept: Place | None = None
-        self._alarm: Alarm | None = None
-        self._since_ms = 0
-        self._turn = False
-        """What has waited may go now, whatever is owed."""
+        self._request = Turn(pair)
+        self._answer: Turn | None = None
+        """Once there was one that waited."""
         self._shares: Bound | None = None
         """The counter whose limit this connection's fetches share."""
 
-    @property
-    def _throttling(self) -> Throttling:
-        return self._pair.rules.throttling
+    def ask(self, what: What, account: Account, bound: Bound, cost: float, now_ms: int) -> bool:
+        """Whether ``what`` may pass a counter now; if not it waits, and the session is told when its turn has come.
 
-    # ----------------------------------------------------------------------------------------------- asking
-
-    def ask(self, what: What, account: Account, cost: float, now_ms: int) -> bool:
-        """Whether ``what`` may go now; if not it waits, and the session is told when its turn has come.
-
-        ``cost`` is what it will be charged, as far as that has come: others are told to wait for it.
+        It then asks each of its counters again, and those where it has waited let it go. ``cost`` is what it will be
+        charged, as far as that has come: others are told to wait for it.
         """
-        if self._turn:
-            self._turn = False
+        bound = bound.live
+        if self._request.has_passed(bound) or (not bound.line and bound.may_go(now_ms) <= now_ms):
             return True
-        bound = account.bound(_KINDS[what]).live
-        if not bound.line and bound.may_go(now_ms) <= now_ms:
-            return True
-        self._wait(what, account, bound, cost, now_ms)
+        self._request.wait(what, account, bound, cost, now_ms)
         return False
 
     def grant_whole(self, bound: Bound, asked_bytes: int, now_ms: int) -> bool:
         """Let a Fetch go as it is, where its quota is far from being in force."""
-        if self._turn:
-            return False  # it has waited: the turn is to be taken
         bound = bound.live
+        if self._request.has_passed(bound):
+            return False  # it has waited: the turn is to be taken
         if self._shares is not bound:
             self._share(bound)
         return bound.fetches.grant_whole(self, asked_bytes, now_ms)
@@ -123,20 +91,82 @@ class Waits:
         bound = bound.live
         fetches = bound.fetches
         if not fetches.covered(self, size):
-            if not self._turn and bound.owed_ms(now_ms):
+            has_passed = self._answer is not None and self._answer.has_passed(bound)
+            if not has_passed and bound.owed_ms(now_ms):
                 fetches.forget(self)
-                self._wait(What.ANSWER, account, bound, size, now_ms)
+                if self._answer is None:
+                    self._answer = Turn(self._pair)
+                self._answer.wait(What.ANSWER, account, bound, size, now_ms)
                 return False
             fetches.answered(self, size)
-        self._turn = False
+        if self._answer is not None:
+            self._answer.went()
         if bound.line:
-            self._throttling.alarm(bound.line, now_ms)
+            self._pair.rules.throttling.alarm(bound.line, now_ms)
         return True
 
-    def _wait(self, what: What, account: Account, bound: Bound, cost: float, now_ms: int) -> None:
+    def went(self) -> None:
+        """Take note that the request has passed all its counters: the next one asks for itself."""
+        self._request.went()
+
+    def client_finished(self, now_ms: int) -> None:
+        """Let nothing be fetched for a client that has most likely gone: it has closed its half."""
+        self._request.client_finished(now_ms)
+
+    def leave(self, now_ms: int) -> None:
+        """Wait for nothing any more: the connection is gone."""
+        self._request.leave(now_ms)
+        if self._answer is not None:
+            self._answer.leave(now_ms)
+        if self._shares is not None:
+            shared = self._shares
+            self._share(None)
+            if shared.line:
+                self._pair.rules.throttling.alarm(shared.line, now_ms)
+
+    def _share(self, bound: Bound | None) -> None:
+        if self._shares is not None:
+            self._shares.fetches.forget(self)
+            self._shares.fetches.sharers -= 1
+        self._shares = bound
+        if bound is not None:
+            bound.fetches.sharers += 1
+
+
+class Turn:
+    """What waits at one counter at a time, until it has passed all that it has to pass."""
+
+    __slots__ = ("_account", "_alarm", "_bound", "_kept", "_pair", "_passed", "_place", "_since_ms", "_what")
+
+    def __init__(self, pair: Pair) -> None:
+        self._pair = pair
+        self._what = What.NOTHING
+        self._bound: Bound | None = None
+        self._account: Account | None = None
+        self._place: Place | None = None
+        self._kept: Place | None = None
+        self._alarm: Alarm | None = None
+        self._since_ms = 0
+        self._passed: tuple[Bound, ...] = ()
+        """The counters where it has waited, while it asks whether it may go now: they let it, whatever is owed."""
+
+    def has_passed(self, bound: Bound) -> bool:
+        """Whether it has waited there already."""
+        return bool(self._passed) and any(passed is bound for passed in self._passed)
+
+    def went(self) -> None:
+        """Take note that it has gone: what comes next has to wait for itself."""
+        self._passed = ()
+
+    @property
+    def _throttling(self) -> Throttling:
+        return self._pair.rules.throttling
+
+    def wait(self, what: What, account: Account, bound: Bound, cost: float, now_ms: int) -> None:
+        """Wait in the line of a counter, its live bound."""
         throttling = self._throttling
         bound.shut = True
-        self.what = what
+        self._what = what
         self._bound = bound
         self._account = account
         self._since_ms = now_ms
@@ -156,8 +186,10 @@ class Waits:
         most_ms = None if self._bound is None else throttling.most_delay_ms(self._bound)
         if most_ms is not None:
             latest_ms = min(latest_ms, self._since_ms + most_ms)
-        if self.what in (What.FETCH, What.ANSWER):
+        if self._what in (What.FETCH, What.ANSWER):
             latest_ms = min(latest_ms, self._since_ms + throttling.max_hold_ms)
+        elif self._what is What.COORDINATION:
+            latest_ms = min(latest_ms, self._since_ms + throttling.window_ms)
         return latest_ms
 
     # ------------------------------------------------------------------------------------------- how it ends
@@ -179,7 +211,7 @@ class Waits:
         most_ms = throttling.most_delay_ms(bound)
         if most_ms is not None and now_ms - self._since_ms >= most_ms:
             self._go(now_ms, turn=True)
-        elif self.what is What.FETCH and pair.answerable:
+        elif self._what is What.FETCH and pair.answerable:
             if not self._answer_empty(bound, now_ms):
                 self._alarm = throttling.wake(self, now_ms + _AGAIN_MS)
         elif self._may_go_early(bound, now_ms):
@@ -190,7 +222,7 @@ class Waits:
             pair.reject(CLIENT, ProtocolError(Cause.HELD_TOO_LONG, "still waits for its quota when its login ends"))
 
     def _may_go_early(self, bound: Bound, now_ms: int) -> bool:
-        if self.what in (What.FETCH, What.ANSWER):
+        if self._what in (What.FETCH, What.ANSWER):
             return bound.owed_ms(now_ms) <= _NEARLY_MS
         return bound.live.may_bring_forward(now_ms, LENIENCE_MS)
 
@@ -200,7 +232,7 @@ class Waits:
 
     def client_finished(self, now_ms: int) -> None:
         """Let nothing be fetched for a client that has most likely gone: it has closed its half."""
-        if self.what is What.FETCH and self._bound is not None and self._pair.answerable:
+        if self._what is What.FETCH and self._bound is not None and self._pair.answerable:
             self._answer_empty(self._bound, now_ms)
 
     def _answer_empty(self, bound: Bound, now_ms: int) -> bool:
@@ -219,15 +251,17 @@ class Waits:
         return True
 
     def _go(self, now_ms: int, *, turn: bool) -> None:
-        what = self.what
+        what, bound = self._what, self._bound
         self._kept = self._end(now_ms, keep=True)
-        self._turn = turn
+        if turn and bound is not None:
+            self._passed = (*self._passed, bound.live)
         contained("turn", self._pair.turn, what, now_ms, otherwise=self._pair.abort)
-        self._turn = False  # one that is not taken at once is lost: what else holds the session may last
+        if self._what is What.NOTHING:
+            self._passed = ()  # a turn that is not taken at once is lost: what else holds the session may last
 
     def _end(self, now_ms: int, *, keep: bool = False) -> Place | None:
         place, bound, account = self._place, self._bound, self._account
-        self.what = What.NOTHING
+        self._what = What.NOTHING
         self._place = self._bound = self._account = None
         if self._alarm is not None:
             self._throttling.unwake(self._alarm)
@@ -243,16 +277,3 @@ class Waits:
     def leave(self, now_ms: int) -> None:
         """Wait for nothing any more: the connection is gone."""
         self._end(now_ms)
-        if self._shares is not None:
-            shared = self._shares
-            self._share(None)
-            if shared.line:
-                self._throttling.alarm(shared.line, now_ms)
-
-    def _share(self, bound: Bound | None) -> None:
-        if self._shares is not None:
-            self._shares.fetches.forget(self)
-            self._shares.fetches.sharers -= 1
-        self._shares = bound
-        if bound is not None:
-            bound.fetches.sharers += 1

@@ -5,6 +5,7 @@ It lasts as long as one of them holds it; its meter lasts until what was counted
 """
 
 from proxy.usage.meters import Meter, MeterKey, Meters
+from proxy.usage.request_times import ClientTimes
 from quotas.engine import Bound, Engine
 from quotas.exemptions import NOBODY, Exemptions
 from quotas.kinds import QuotaKind
@@ -13,7 +14,7 @@ from quotas.kinds import QuotaKind
 class Account:
     """What a client uses through one listener at one broker."""
 
-    __slots__ = ("_bounds", "_engine", "_generation", "_meters", "holders", "key", "meter")
+    __slots__ = ("_bounds", "_engine", "_generation", "_meters", "_times", "holders", "key", "meter")
 
     def __init__(self, engine: Engine, meters: Meters, key: MeterKey) -> None:
         self._engine = engine
@@ -25,6 +26,14 @@ class Account:
         """Sessions that may still count or charge here."""
         self._generation = engine.generation
         self._bounds: dict[QuotaKind, Bound] = {}
+        self._times: ClientTimes | None = None
+
+    @property
+    def times(self) -> ClientTimes:
+        """What is known of the time that its requests take; from the first one that is timed on."""
+        if self._times is None:
+            self._times = ClientTimes()
+        return self._times
 
     def bound(self, kind: QuotaKind) -> Bound:
         """Return the counter of that kind, right for ``Engine.generation``."""

@@ -11,11 +11,12 @@ from proxy.identity.mechanisms.known import Mechanisms
 from proxy.identity.sasl import SaslRules
 from proxy.session.local_answers import Answerer
 from proxy.session.rules import Rules
-from proxy.session.serving import serve
+from proxy.session.serving import serve, watch_the_clock
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling, Timer
 from proxy.usage.accounts import Accounts
 from proxy.usage.meters import Meters
+from proxy.usage.request_times import RequestTimes
 from quotas.engine import Engine, Window
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
@@ -150,6 +151,7 @@ class Play:
             call_later=self.loop.call_later,
             clock=self.loop.clock,
         )
+        self.times = RequestTimes(lambda: self.loop.now_ms * 1_000_000, lambda: 0)
         self.rules = Rules(
             engine=self.engine,
             throttling=self.throttling,
@@ -165,7 +167,11 @@ class Play:
             on_rejected=lambda side, error, _peer: self.rejected.append((side, error)),
             later=self.loop.later,
             answerers=answerers,
+            times=self.times,
         )
+        if policy.table(QuotaKind.REQUEST_PERCENTAGE):
+            self.times.on = True
+            watch_the_clock(self.rules.served, True)
         self.sasl_rules = SaslRules(
             Mechanisms(sub_claim).begin,
             self._owner_of,

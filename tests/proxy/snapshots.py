@@ -37,6 +37,7 @@ EMPTY = Snapshot(
     internal_errors={},
     brokers={1: True},
     connections_limit=10_000,
+    exempt_request_us=0,
     lag_counts=[0] * (len(LAG_BUCKETS_S) + 1),
     lag_sum_s=0.0,
     log_dropped={"unread": 0, "repeated": 0},

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -15,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from config.loader import load_settings
 from proxy.cli import cli
+from quotas.kinds import QuotaKind
 from tests.proxy.checks import secure
 
 CONFIG = dedent(
@@ -76,7 +78,9 @@ def test_check_prints_every_problem_of_both_files(config: Path) -> None:
     ]
 
 
-def test_check_warns_of_what_has_no_effect(config: Path) -> None:
+def test_check_warns_of_what_has_no_effect(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = QuotaKind.REQUEST_PERCENTAGE
+    monkeypatch.setattr(kind, "row", replace(kind.row, enforced=False))
     (config.parent / "quotas.yaml").write_text("quotas:\n  - {entity: {client-id: app}, request_percentage: 5}\n")
     done = sluice("check", "-c", config)
     assert done.exit_code == 0

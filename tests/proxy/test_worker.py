@@ -131,3 +131,33 @@ async def test_an_edited_quota_of_an_address_is_in_force_and_shown(
                 await asking.ask(list_offsets(1))
             for each in clients:
                 each.close()
+
+
+async def test_requests_are_timed_while_a_quota_asks_for_it_and_go_by_without_one_again(tmp_path: Path) -> None:
+    """Also those of a connection that was there before."""
+    percentage = "quotas:\n  - {entity: {client-id: a}, request_percentage: 1}\n"
+    percentage += "  - {entity: {client-id: {default: true}}, request_percentage: 1000}\n"
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        async with running(tmp_path, one) as program:
+            await program.until("/readyz", "ready")
+            async with client(program.port) as asking:
+
+                async def timed(number: int) -> float:
+                    await asking.ask(list_offsets(number))
+                    metrics = (await program.get("/metrics"))[1]
+                    lines = [
+                        line for line in metrics.splitlines() if line.startswith("sluice_quota_percent_seconds_total")
+                    ]
+                    return sum(float(line.split()[-1]) for line in lines)
+
+                assert await timed(1) == 0.0
+                program.quotas.write_text(percentage)
+                await program.until("/metrics", "sluice_quotas_configured 2.0")
+                first = await timed(2)
+                assert first > 0.0
+                assert await timed(3) > first
+                program.quotas.write_text("quotas: []\n")
+                await program.until("/metrics", "sluice_quotas_configured 0.0")
+                last = await timed(4)
+                assert await timed(5) == last

@@ -27,12 +27,9 @@ ROW = """    TRANSACTION_RATE = (
 """
 CHANGES = {
     "transaction_rate": (REQUEST, ROW + REQUEST),
-    "request_percentage": (
-        "written=Written.NUMBER, capped=True)",
-        "written=Written.NUMBER, capped=True, enforced=True)",
-    ),
+    "request_percentage": (REQUEST, REQUEST),
 }
-"""By kind: one that Kafka has not, and one that it has and this version does not enforce."""
+"""By kind: one that Kafka has not, and one that is there already, of a unit of its own."""
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from proxy.usage.accounts import Account
 from quotas.kinds import QuotaKind
 
 KIND: Final = QuotaKind.CONSUMER_BYTE_RATE
+REQUEST_KIND: Final = QuotaKind.REQUEST_PERCENTAGE
 WAITS: Final = -1
 
 _LIMITS: Final = Struct(">ii")
@@ -27,7 +28,7 @@ _INT32_MAX: Final = 2**31 - 1
 class FetchGate:
     """Lowers the Fetch requests of one connection, and charges their answers."""
 
-    __slots__ = ("_edits", "_in_flight", "_pair", "_prefix", "_sender", "_waits")
+    __slots__ = ("_edits", "_in_flight", "_pair", "_prefix", "_sender", "_waits", "may_wait")
 
     def __init__(self, pair: Pair, sender: Sender, in_flight: InFlight, waits: Waits) -> None:
         self._pair = pair
@@ -37,6 +38,8 @@ class FetchGate:
         self._prefix = RequestPrefix()
         self._edits: tuple[tuple[int, bytes], ...] = ()
         """What is to stand where instead, in the chunk that is being read."""
+        self.may_wait = True
+        """The last request may wait for data at the broker; read while requests are timed."""
 
     def forget(self) -> None:
         """Read the next request anew."""
@@ -59,11 +62,13 @@ class FetchGate:
             if min_bytes > max_bytes or not self._waits.grant_whole(bound, max(max_bytes, 0), now_ms):
                 if any(entry[ACTIONS] & CHARGE for entry in self._in_flight):
                     return ANSWERING  # one at a time, so that pipelining gains nothing
-                if not self._waits.ask(What.FETCH, account, 0, now_ms):
+                if not self._waits.ask(What.FETCH, account, bound, 0, now_ms):
                     return IN_LINE
                 granted = self._waits.grant(bound, max(max_bytes, 0), now_ms)
                 if lowers and (granted < max_bytes or granted < min_bytes):
                     self._edits += ((field, _LIMITS.pack(min(min_bytes, granted), granted)),)
+        if self._pair.rules.times.on:
+            self.may_wait = _may_wait(api, chunk, field)
         meter = account.meter
         api.requests += 1
         meter.fetch_requests += 1
@@ -84,8 +89,12 @@ class FetchGate:
 
     # --------------------------------------------------------------------------------------------------- answers
 
-    def answer(self, account: Account, size: int, now_ms: int) -> int:
-        """Charge an answer of so many bytes; returns the throttle time that it is to tell, or WAITS for its turn."""
+    def answer(self, account: Account, size: int, request_ms: int, now_ms: int) -> int:
+        """Charge an answer of so many bytes; returns the throttle time that it is to tell, or WAITS for its turn.
+
+        ``request_ms`` is the throttle time of the request percentage: of both the longer one is given, and told, and
+        of two that are equal that one (KafkaApis).
+        """
         bound = account.bound(KIND)
         throttling = self._pair.rules.throttling
         enforced = bound.limit is not None and throttling.enforces
@@ -97,7 +106,11 @@ class FetchGate:
             throttling.imagine(account, KIND, size, now_ms, id(self))
         if not throttling.enforces:
             return 0
-        return self._pair.throttle(account, KIND, throttle_ms, now_ms) if throttle_ms else 0
+        if throttle_ms > request_ms:
+            return self._pair.throttle(account, KIND, throttle_ms, now_ms)
+        if throttle_ms:
+            bound.live.owe(throttle_ms, now_ms)
+        return self._pair.throttle(account, REQUEST_KIND, request_ms, now_ms) if request_ms else 0
 
     # ------------------------------------------------------------------------------- a Fetch answered with nothing
 
@@ -116,6 +129,14 @@ class FetchGate:
         meter.other_bytes += len(frame)
         meter.bytes_out += len(answer)
         return answer
+
+
+def _may_wait(api: Served, chunk: bytes, limits: int) -> bool:
+    """Whether a broker may wait for data before it answers. In every version max_wait_ms stands before min_bytes."""
+    if not has_fetch_limits(api.spec):
+        return True
+    max_wait_ms, min_bytes = _LIMITS.unpack_from(chunk, limits - 4)
+    return bool(max_wait_ms > 0 and min_bytes > 0)
 
 
 def answerable(served: Mapping[int, Served], held: bytes) -> bool:

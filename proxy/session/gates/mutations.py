@@ -72,15 +72,18 @@ class MutationGate:
         """Return the counter of the client that sends now; None if nothing holds for it."""
         if self._pair.rules.throttling.counts:
             bound = self._sender.account.bound(KIND).live
-            if isinstance(bound, TokenBound) and bound.limit is not None:
+            if isinstance(bound, TokenBound) and bound.concerns:
                 return bound
         self._counts = None
         return None
 
-    def passes(self, size: int) -> bool:
+    def _holds(self, bound: TokenBound) -> bool:
+        """Whether what is over the limit is held up or refused, and not only counted."""
+        return self._pair.rules.throttling.enforces and bound.limit is not None
+
+    def passes(self, bound: TokenBound, size: int) -> bool:
         """Whether a request is too long to be looked at where nothing may be held up or refused."""
-        rules = self._pair.rules
-        return not rules.throttling.enforces and size > rules.mutations_limit
+        return not self._holds(bound) and size > self._pair.rules.mutations_limit
 
     def may_come(self, api: Served, bound: TokenBound, size: int, now_ms: int) -> int:
         """Look at a request of which only the header has to be there.
@@ -88,7 +91,7 @@ class MutationGate:
         Returns GOES, or the reason why the client has to wait. Raises ProtocolError for one that is too long.
         """
         rules = self._pair.rules
-        if not rules.throttling.enforces:
+        if not self._holds(bound):
             return GOES
         if size > rules.mutations_limit:
             raise ProtocolError(
@@ -107,19 +110,18 @@ class MutationGate:
 
         Raises ProtocolError for what is no request of that API.
         """
-        spec, rules = api.spec, self._pair.rules
-        enforces = rules.throttling.enforces
+        spec, holds = api.spec, self._holds(bound)
         try:
             entries = read_entries(spec, frame, request_body_offset(spec, frame, 0, len(frame)))
         except ProtocolError:
-            if enforces:
+            if holds:
                 raise
             self._expect(api, head, self._sender.account, 0, now_ms, settle=False)
             return GOES
         if entries.validate_only or not entries.topics:
             self._expect(api, head, self._sender.account, 0, now_ms, settle=False)
             return GOES
-        strict = is_strict(spec) or not enforces
+        strict = is_strict(spec) or not holds
         if not strict and not self._ask(len(entries.topics), now_ms):
             return IN_LINE
         if self._counts is None and self._look_up(spec, bound, entries, strict, now_ms):
@@ -127,7 +129,8 @@ class MutationGate:
         return self._judge(api, bound, frame, head, entries, Ruling(bound, strict=strict), now_ms)
 
     def _ask(self, cost: int, now_ms: int) -> bool:
-        return self._waits.ask(What.MUTATION, self._sender.account, cost, now_ms)
+        account = self._sender.account
+        return self._waits.ask(What.MUTATION, account, account.bound(KIND), cost, now_ms)
 
     # ------------------------------------------------------------------------------------- what each topic takes
 
@@ -178,8 +181,9 @@ class MutationGate:
         ruling: Ruling,
         now_ms: int,
     ) -> int:
-        account, rules = self._sender.account, self._pair.rules
-        enforces = rules.throttling.enforces
+        account, throttling = self._sender.account, self._pair.rules.throttling
+        holds = self._holds(bound)
+        imagined = Ruling(bound.shadow(), strict=True)
         charges: dict[bytes, Charge] = {}
         refused: dict[Topic, Entry] = {}
         for entry in entries.topics:
@@ -187,18 +191,22 @@ class MutationGate:
                 continue  # named twice, which brokers refuse: judged once, and as one
             partitions = self._cost(api.spec, entry)
             accepted = ruling.accepts(partitions, now_ms)
+            in_shadow = imagined.accepts(partitions, now_ms)
             if not accepted:
                 refused[entry.topic] = entry
-            if not accepted and not enforces:
+            if not accepted and not holds:
                 bound.count(partitions, now_ms)
-            if accepted or not enforces:
-                charges[_key(entry)] = Charge(entry, partitions, accepted)
+            if accepted or not holds:
+                charges[_key(entry)] = Charge(entry, partitions, accepted, in_shadow)
         self._counts = None
         account.meter.use_of(KIND).requests += 1
         throttle_ms = ruling.throttle_ms(now_ms)
-        if not enforces:
+        if (shadow_ms := imagined.throttle_ms(now_ms)) > 0:
+            bound.note_shadow(shadow_ms)
+            account.meter.note_shadow(KIND, shadow_ms, now_ms, now_ms)
+        if not holds:
             if refused:
-                rules.throttling.note(bound, throttle_ms)
+                throttling.note(bound, throttle_ms)
                 account.meter.note_throttle(KIND, throttle_ms, now_ms)
             refused = {}
             throttle_ms = 0

@@ -9,7 +9,7 @@ from typing import Final
 from protocol.frames import Head
 from protocol.headers import MORE
 from proxy.session.body import Body
-from proxy.session.in_flight import Entry, InFlight, expect, tell
+from proxy.session.in_flight import API, CAME_MS, CORRELATION_ID, Entry, InFlight, expect, tell
 from proxy.session.pair import Pair
 from proxy.session.request_prefix import RequestPrefix
 from proxy.session.sender import Sender
@@ -22,6 +22,7 @@ from quotas.kinds import QuotaKind
 from quotas.rate import Sample
 
 ACKS_0: Final = b"\0\0"
+ACKS_ALL: Final = b"\xff\xff"
 KIND: Final = QuotaKind.PRODUCER_BYTE_RATE
 
 _MAX_UNANSWERED = 1024
@@ -43,6 +44,7 @@ class ProduceGate:
         "_waits",
         "bound",
         "generation",
+        "may_wait",
         "prefix",
     )
 
@@ -57,6 +59,8 @@ class ProduceGate:
         self.generation = -1
         self._body: ProduceBody | None = None
         """Of the request charged last, if its end is still to come."""
+        self.may_wait = False
+        """The last request is answered only when all replicas have it (acks=all); read while requests are timed."""
         self._unanswered = 0
         """Requests with acks=0, whose number no answers bound: a chunk has room for 10,000."""
 
@@ -81,7 +85,7 @@ class ProduceGate:
             bound.charge(size, now_ms)
             rules.throttling.imagine(account, KIND, size, now_ms, id(self))
             self.prefix.forget()  # the next one has to come by here too
-        elif bound.shut and not self._waits.ask(What.REQUEST, account, came, now_ms):
+        elif bound.shut and not self._waits.ask(What.REQUEST, account, bound, came, now_ms):
             return IN_LINE
         else:
             self.go_ahead(bound, came, now_ms)
@@ -92,6 +96,9 @@ class ProduceGate:
         api.requests += 1
         account.meter.produce_requests += 1
         account.meter.produce_bytes += size
+        if rules.times.on:
+            self.may_wait = chunk.startswith(ACKS_ALL, field)
+            self.prefix.forget()  # the next one has to come by here too
         self.charged(api, head[2], throttle_ms, chunk.startswith(ACKS_0, field), missing, now_ms)
         return 0
 
@@ -151,13 +158,20 @@ class ProduceGate:
 
     def ask_on(self, account: Account, size: int, now_ms: int) -> bool:
         """Whether the rest of a request may come, of which ``size`` has just come."""
-        return self._waits.ask(What.BODY, account, size, now_ms)
+        return self._waits.ask(What.BODY, account, account.bound(KIND), size, now_ms)
 
     def told(self, entry: Entry | None, account: Account, throttle_ms: int, now_ms: int) -> None:
         """Throttle for a request that was charged as it came, and let its answer tell that."""
         throttle_ms = self._pair.throttle(account, KIND, throttle_ms, now_ms)
-        if throttle_ms and self._in_flight and self._in_flight[-1] == entry:
-            self._in_flight[-1] = tell(entry, throttle_ms, now_ms)
+        if not throttle_ms or entry is None or not self._in_flight:
+            return
+        last = self._in_flight[-1]  # still the same, but that it may be timed now
+        if (
+            last[API] is entry[API]
+            and last[CORRELATION_ID] == entry[CORRELATION_ID]
+            and last[CAME_MS] == entry[CAME_MS]
+        ):
+            self._in_flight[-1] = tell(last, throttle_ms, now_ms)
 
 
 class ProduceBody(Body):

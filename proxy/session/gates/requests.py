@@ -11,12 +11,15 @@ from proxy.session.gates.fetch import FetchGate
 from proxy.session.gates.login import LoginGate
 from proxy.session.gates.mutations import GOES, GOES_CHANGED, REFUSED, MutationGate
 from proxy.session.gates.produce import ProduceGate
+from proxy.session.gates.request_time import RequestTimeGate
 from proxy.session.in_flight import API, InFlight
 from proxy.session.local_answers import Answerer
 from proxy.session.pair import Pair
 from proxy.session.sender import AFTER_CORRELATION_ID, UNREAD, Sender
 from proxy.session.serving import ANSWER, AUTHENTICATE, COORDINATE, FETCH, LOOK_UP, MUTATE, PRODUCE, Served
-from proxy.session.states import ANSWERING, LOCAL
+from proxy.session.states import ANSWERING, IN_LINE, LOCAL
+from proxy.session.waits import Waits
+from proxy.usage.request_times import may_wait as waits_by_design
 
 TAKEN: Final = 0
 """It goes to the broker."""
@@ -35,6 +38,7 @@ class RequestGates:
         "_in_flight",
         "_pair",
         "_splitter",
+        "_waits",
         "coordinates",
         "fetches",
         "login",
@@ -43,6 +47,7 @@ class RequestGates:
         "reasons",
         "sender",
         "served",
+        "times",
     )
 
     def __init__(
@@ -54,6 +59,7 @@ class RequestGates:
         produces: ProduceGate,
         fetches: FetchGate,
         mutations: MutationGate,
+        waits: Waits,
     ) -> None:
         self._pair = pair
         self._in_flight = in_flight
@@ -63,6 +69,8 @@ class RequestGates:
         self.produces = produces
         self.fetches = fetches
         self.mutations = mutations
+        self.times = RequestTimeGate(pair, sender, in_flight, waits)
+        self._waits = waits
         self.served = pair.rules.served
         self.reasons = 0
         """Why nothing is to be read behind the last request."""
@@ -90,6 +98,20 @@ class RequestGates:
             body = self.sender.find(api, chunk, position, head)
             if body == MORE:
                 return self._hold_more(chunk, position, head)
+        timed = self._pair.rules.times.on and not self.restricted and api.on_request != AUTHENTICATE
+        if timed and not self.times.may_go(api, self.coordinates, now_ms):
+            return self._hold(chunk, position, IN_LINE)
+        before = len(self._in_flight)
+        outcome = self._read(api, chunk, position, head, body, now_ms)
+        if outcome != HELD:
+            self._waits.went()
+            if timed and outcome == ANSWERED:
+                self.times.answered_here()
+            elif timed:
+                self._time(api, head[0], before, now_ms)
+        return outcome
+
+    def _read(self, api: Served, chunk: bytes, position: int, head: Head, body: int, now_ms: int) -> int:
         if api.on_request == PRODUCE:
             verdict = self.produces.request(api, chunk, position, head, body, now_ms)
             if not verdict:
@@ -101,6 +123,17 @@ class RequestGates:
         if verdict == MORE:
             return self._hold_more(chunk, position, head)
         return self._hold(chunk, position, verdict) if verdict else TAKEN
+
+    def _time(self, api: Served, size: int, before: int, now_ms: int) -> None:
+        """Have the request that has gone timed, unless nobody answers it: that is seen by what is in flight."""
+        if len(self._in_flight) == before:
+            self.times.exempt(api, size)
+            return
+        if api.on_request == PRODUCE:
+            may_wait = self.produces.may_wait
+        else:
+            may_wait = self.fetches.may_wait if api.on_request == FETCH else waits_by_design(api.spec.api_key)
+        self.times.went(api, size, may_wait, now_ms)
 
     def _read_other(self, api: Served, chunk: bytes, position: int, head: Head, now_ms: int) -> int:
         if api.on_request == AUTHENTICATE:
@@ -154,7 +187,7 @@ class RequestGates:
         size: int = head[0]
         mutations = self.mutations
         bound = mutations.bound()
-        if bound is None or mutations.passes(size):
+        if bound is None or mutations.passes(bound, size):
             self.login.expect(api, head, now_ms)
             return TAKEN
         verdict = mutations.may_come(api, bound, size, now_ms)
@@ -207,6 +240,7 @@ class RequestGates:
             else:
                 body = Body(self.sender.account)
             body.count(-missing)
+        body.timed = self.times.last
         return body
 
     # ------------------------------------------------------------------------------------------- whose they are
@@ -245,5 +279,6 @@ class RequestGates:
     def leave(self) -> None:
         """Give every account back: the connection is over."""
         self.mutations.leave(self._pair.rules.clock())
+        self.times.leave()
         self.sender.leave()
         self._forget_prefixes()

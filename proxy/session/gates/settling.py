@@ -1,6 +1,7 @@
 """Changes of topics that were charged and forwarded: settled by what the answer says has become of each."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from protocol.errors import ProtocolError
@@ -27,11 +28,14 @@ def wanted(size: int) -> int:
 
 
 class Charge(NamedTuple):
-    """What one topic was charged. ``taken``: from the bucket; in shadow what would be refused is only counted."""
+    """What one topic was charged."""
 
     entry: Entry
     partitions: int
     taken: bool
+    """From the bucket. In shadow, what would be refused is only counted."""
+    in_shadow: bool
+    """It was taken from the bucket of a limit that holds nobody, too, if there is one."""
 
 
 class Forwarded(NamedTuple):
@@ -69,11 +73,8 @@ class Unsettled:
         self._forwarded = self._forwarded[1:]
         outcomes: Sequence[Outcome] = ()
         if size <= SETTLED_BYTES:
-            try:
+            with suppress(ProtocolError):  # what cannot be read is passed on, and stays charged
                 outcomes = read_outcomes(spec, chunk[position : position + 4 + size])
-            except ProtocolError:
-                if self._pair.rules.throttling.enforces:
-                    raise
         self._settle(forwarded, outcomes, now_ms)
         if not forwarded.refused and not throttle_ms:
             return b"", 0
@@ -96,9 +97,7 @@ class Unsettled:
                 if charge.entry.partitions == DEFAULT_PARTITIONS:
                     partitions.default_partitions = outcome.partitions
             if carried_out != charge.partitions:
-                bound = forwarded.bound
-                change = bound.record if charge.taken else bound.count
-                change(carried_out - charge.partitions, now_ms)
+                _correct(forwarded.bound, charge, carried_out - charge.partitions, now_ms)
             used += carried_out
         used += sum(charge.partitions for charge in charges.values())
         forwarded.account.live_meter.use_of(KIND).used += used
@@ -108,3 +107,15 @@ class Unsettled:
         for forwarded in self._forwarded:
             self._settle(forwarded, (), now_ms)
         self._forwarded = ()
+
+
+def _correct(bound: TokenBound, charge: Charge, change: int, now_ms: int) -> None:
+    """Charge more or less than was thought when the request went."""
+    if charge.taken:
+        bound.record(change, now_ms)
+    else:
+        bound.count(change, now_ms)
+    live = bound.live
+    shadow = live.shadow() if isinstance(live, TokenBound) else None
+    if charge.in_shadow and shadow is not None:
+        shadow.record(change, now_ms)

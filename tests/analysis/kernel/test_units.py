@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from analysis.kernel.units import COLUMNS, Assignment, Client, Unit, parse_rule, recorded_unit
 from quotas.engine import Engine
 from quotas.entities import Default, Entity, Group, Prefix
-from quotas.kinds import QuotaKind, Whose
+from quotas.kinds import METERED, QuotaKind
 from quotas.policy import Policy, Terms
 
 DEFAULT = Default.DEFAULT
@@ -108,9 +108,10 @@ def test_without_a_rule_there_was_no_counter() -> None:
 def test_columns_are_those_of_the_records() -> None:
     assert COLUMNS[PRODUCE].used == "produce_bytes"
     assert COLUMNS[QuotaKind.CONSUMER_BYTE_RATE].muted_ms == "fetch_muted_ms"
-    assert COLUMNS[QuotaKind.REQUEST_PERCENTAGE].per_used == 0.1
+    assert COLUMNS[QuotaKind.REQUEST_PERCENTAGE].used == "request_thread_us"
+    assert COLUMNS[QuotaKind.REQUEST_PERCENTAGE].per_used == 1e-4
     assert COLUMNS[QuotaKind.CONTROLLER_MUTATION_RATE].used == "mutation_partitions"
-    assert set(COLUMNS) == {kind for kind in QuotaKind if kind.row.whose is Whose.CLIENT}
+    assert set(COLUMNS) == set(METERED)
 
 
 @pytest.mark.parametrize(

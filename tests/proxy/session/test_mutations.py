@@ -17,9 +17,10 @@ from proxy.session.session import Session
 from proxy.usage.accounts import Accounts
 from quotas.engine import Engine, Window
 from quotas.entities import Entity
+from quotas.exemptions import Exemptions
 from quotas.kinds import QuotaKind
 from quotas.mutations import TokenBound
-from quotas.policy import Policy
+from quotas.policy import Policy, Terms
 from tests.protocol.encode import encode_frame, encode_request
 from tests.proxy.playbook import FakeWire, Play, list_offsets, list_offsets_answer, produce, produce_answer
 
@@ -574,3 +575,74 @@ def test_twenty_greedy_connections_get_no_more_than_the_quota(limit: float, vers
         play.loop.advance(250)
     assert created <= limit * (11 + seconds) + 2
     assert created >= limit * (11 + seconds - 1) - 2
+
+
+class TestTerms:
+    """What a rule says beside its limit."""
+
+    ENTITY = Entity(client_id="app")
+
+    def play(self, terms: Terms, limit: float = LIMIT, **options: Any) -> Play:
+        return play_with(policy=Policy({self.ENTITY: {MUTATION: limit}}, {self.ENTITY: terms}), **options)
+
+    @pytest.mark.parametrize("mode", ["enforce", "shadow"])
+    def test_a_rule_in_shadow_measures_and_holds_nobody(self, mode: str) -> None:
+        play = self.play(Terms(shadow=True), mode=mode)
+        sent = [create(1, ("a", BURST + 2)), create(2, ("b", 3)), create(3, ("c", 5), version=OLD_CREATE)]
+        assert play.from_client(b"".join(sent)) == b"".join(sent)
+        assert not play.client.paused
+        play.from_broker(answer(CREATE, 1, ("a", 0)) + answer(CREATE, 2, ("b", 36)) + answer(OLD_CREATE, 3, ("c", 0)))
+        state = bucket(play).usage(play.loop.now_ms)
+        assert state is not None
+        assert (state.limit, state.tokens, state.shadow_limit) == (None, None, LIMIT)
+        assert (state.throttled_total, state.shadow_throttled_total) == (0, 2)
+        assert state.shadow_throttle_ms_total == 2000
+        assert state.charged_total == BURST + 2 + 5
+        long = create(4, *((f"topic-{number}" * 5, 1) for number in range(10_000)))
+        assert play.from_client(long) == long, "nothing is refused for its size either"
+
+    def test_a_proposed_limit_is_measured_beside_the_one_in_force(self) -> None:
+        play = self.play(Terms(proposed={MUTATION: 0.5}))
+        sent = create(1, ("a", 6))
+        assert play.from_client(sent) == sent
+        play.from_broker(answer(CREATE, 1, ("a", 0)))
+        again = create(2, ("b", 1), ("c", 1))
+        assert play.from_client(again) == again
+        play.from_broker(answer(CREATE, 2, ("b", 0), ("c", 0)))
+        state = bucket(play).usage(play.loop.now_ms)
+        assert state is not None
+        assert (state.throttled_total, state.shadow_throttled_total) == (0, 1)
+        assert state.tokens == BURST - 8
+
+    def test_what_the_broker_refuses_is_given_back_there_too(self) -> None:
+        play = self.play(Terms(proposed={MUTATION: 0.5}))
+        play.from_client(create(1, ("a", 20)))
+        play.from_broker(answer(CREATE, 1, ("a", 36)))
+        shadow = bucket(play).shadow()
+        assert shadow is not None
+        assert shadow.tokens(play.loop.now_ms) == 5.5
+
+    def test_a_ceiling_of_the_rule_bounds_what_is_told(self) -> None:
+        play = self.play(Terms(max_delay_ms=200))
+        play.from_client(create(1, ("a", BURST + 20), ("b", 1)))
+        assert told_ms(play.from_broker(answer(CREATE, 1, ("a", 0)))) == 200
+
+    def test_who_is_exempt_is_not_looked_at(self) -> None:
+        play = self.play(Terms())
+        play.listener.exemptions = Exemptions(client_ids=frozenset(("app",)))
+        sent = create(1, ("a", BURST + 2)) + create(2, ("b", 1))
+        assert play.from_client(sent) == sent
+        assert not play.engine.usage(play.loop.now_ms)
+
+    def test_a_mode_that_changes_on_the_way(self) -> None:
+        play = self.play(Terms())
+        play.from_client(create(1, ("a", BURST + 2), ("b", 1)))
+        other = Another(play)
+        late = create(1, ("c", 1), version=OLD_CREATE)
+        assert other.send(late) == b""
+        play.engine.rejudge(play.loop.now_ms)
+        play.throttling.set_mode("shadow", play.loop.now_ms)
+        assert other.broker.take() == late
+        assert said(CREATE, play.from_broker(answer(CREATE, 1, ("a", 0)))) == {"a": 0, "b": 89}
+        sent = create(2, ("d", 1))
+        assert play.from_client(sent) == sent

@@ -83,7 +83,7 @@ FIRST = "quotas:\n  - {entity: {client-id: one}, producer_byte_rate: 1MiB}\n"
         "  - {entity: {user: größe}, producer_byte_rate: 1MiB}\n",
         "  - {entity: {user: " + 65 * "a" + "}, producer_byte_rate: 1MiB}\n",
         "  - {entity: {ip: 10.0.0.1}, connection_creation_rate: 5}\n",
-        "  - {entity: {user: a}, request_percentage: 5}\n",
+        "  - {entity: {user: a}, request_percentage: 5%}\n",
         "  - {entity: {user: a}, producer_byte_rate: 1MiB, producer_byte_rate: 2MiB}\n",
         "  - {entity: {user: a}, producer_byte_rate: 0}\n",
         "  - {entity: {user: a}, producer_byte_rate: 010}\n",

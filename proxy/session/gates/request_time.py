@@ -1,0 +1,206 @@
+"""What time of threads a client's requests take: charged beforehand by what they usually cost, then by their answers.
+
+A request is charged when it goes, so that those behind it on this and on other connections wait for it, and its answer
+puts the charge right (docs/request-percentage.md).
+"""
+
+from typing import Final
+
+from proxy.session.in_flight import ACTIONS, Entry, InFlight
+from proxy.session.pair import Pair
+from proxy.session.sender import Sender
+from proxy.session.serving import CHARGE, COORDINATE, FETCH, PRODUCE, TELL, TIMED, Served
+from proxy.session.timed import Timed
+from proxy.session.waits import Waits, What
+from proxy.usage.accounts import Account
+from proxy.usage.request_times import usual_ns
+from quotas.kinds import QuotaKind
+
+KIND: Final = QuotaKind.REQUEST_PERCENTAGE
+_RECORDS: Final = (PRODUCE, FETCH)
+PERCENT_S_PER_US: Final = 1e-4
+"""A second of one thread is 100."""
+_PROMPT_KEYS: Final = frozenset((10, 18))
+"""FindCoordinator and ApiVersions: a member that has lost its connection sends them before its next heartbeat."""
+_UNKNOWN_S: Final = 4.0
+"""What is set aside for a request of which nothing is known, in seconds' worth of the quota."""
+_WAIVED: Final = 0.05
+"""The part of a limit up to which what seems dear is taken for a thread that had to wait for a processor."""
+_USUAL_AT_MOST: Final = 2.0
+"""What takes no more than so many times what is usual is taken for usual: a broker is not always equally fast."""
+
+
+class RequestTimeGate:
+    """Times the requests of one connection. A broker works on one of them at a time, in order."""
+
+    __slots__ = (
+        "_blind",
+        "_charged",
+        "_in_flight",
+        "_is_prompt",
+        "_pair",
+        "_seen_ns",
+        "_sender",
+        "_under_way",
+        "_waits",
+    )
+
+    def __init__(self, pair: Pair, sender: Sender, in_flight: InFlight, waits: Waits) -> None:
+        self._pair = pair
+        self._sender = sender
+        self._in_flight = in_flight
+        self._waits = waits
+        self._under_way: list[Timed] | None = None
+        """Of the entries in flight that are TIMED, in their order; from the first one on."""
+        self._is_prompt = False
+        """The last request waits no longer than a window."""
+        self._charged: Account | None = None
+        """Whose request, or answer, came last."""
+        self._seen_ns = 0
+        """When the last answer came."""
+        self._blind = False
+        """The broker was not read for a while: when the next answer came is not known."""
+
+    # ------------------------------------------------------------------------------------------------- requests
+
+    def may_go(self, api: Served, coordinates: bool, now_ms: int) -> bool:
+        """Whether the next request may go, as far as this quota is concerned; if not it waits in line."""
+        account, api_key, kind = self._sender.account, api.spec.api_key, api.on_request
+        self._is_prompt = api_key in _PROMPT_KEYS or kind == COORDINATE or (coordinates and kind not in _RECORDS)
+        bound = account.bound(KIND)
+        if bound.limit is None or not bound.shut or not self._pair.rules.throttling.enforces:
+            return True
+        what = What.FETCH if kind == FETCH else What.COORDINATION if self._is_prompt else What.REQUEST
+        cost_us = account.times.cost_us(api_key) or 0.0
+        return self._waits.ask(what, account, bound, cost_us * PERCENT_S_PER_US, now_ms)
+
+    def went(self, api: Served, size: int, may_wait: bool, now_ms: int) -> None:
+        """Charge the request of ``size`` bytes that is in flight last by what its API costs, and time it."""
+        rules, account, api_key = self._pair.rules, self._sender.account, api.spec.api_key
+        correlation_id, actions, served, told_ms, until_ms, whose, came_ms = self._in_flight[-1]
+        self._in_flight[-1] = (correlation_id, actions | TIMED, served, told_ms, until_ms, whose, came_ms)
+        timed = Timed(size, may_wait, rules.times.clock_ns())
+        if self._under_way is None:
+            self._under_way = [timed]
+        else:
+            self._under_way.append(timed)
+        self._charged = account
+        if rules.throttling.enforces:
+            self._reserve(timed, account, api_key, now_ms)
+
+    def _reserve(self, timed: Timed, account: Account, api_key: int, now_ms: int) -> None:
+        timed.bound = bound = account.bound(KIND)
+        if bound.limit is None:
+            return
+        cost_us = account.times.cost_us(api_key)
+        if cost_us is not None:
+            timed.reserved = cost_us * PERCENT_S_PER_US
+        elif timed.may_wait or self._is_prompt:
+            timed.reserved = usual_ns(api_key, timed.size) / 1000 * PERCENT_S_PER_US
+        else:
+            timed.reserved = bound.limit * _UNKNOWN_S  # few of them at once, for they may be as dear as they like
+        if bound.shut and (self._is_prompt or now_ms >= self._pair.sasl.deadline_ms):
+            counter = bound.live
+            if counter.owed_ms(now_ms):
+                counter.bring_forward(timed.reserved, now_ms)
+        if bound.charge(timed.reserved, now_ms):
+            bound.live.shut = True  # until the answer says otherwise: nothing is owed for what may not be
+
+    @property
+    def last(self) -> Timed | None:
+        """The last request that has gone, if it is timed: it begins when the rest of it has gone."""
+        if self._under_way and self._in_flight and self._in_flight[-1][ACTIONS] & TIMED:
+            return self._under_way[-1]
+        return None
+
+    def exempt(self, api: Served, size: int) -> None:
+        """Count a request that nobody answers: no quota holds it, as at a broker."""
+        self._charged = None
+        self._pair.rules.times.exempt_us += round(usual_ns(api.spec.api_key, size) / 1000)
+
+    def answered_here(self) -> None:
+        """Take note of a request that the proxy has answered itself: what that took is ``spent``."""
+        self._charged = self._sender.account
+        self._charged.meter.use_of(KIND).requests += 1
+
+    # -------------------------------------------------------------------------------------------------- answers
+
+    def answered(self, entry: Entry, size: int, now_ms: int) -> Entry:
+        """Charge what a request took, whose answer of ``size`` bytes begins now; return the entry, with what it tells.
+
+        The entry of a Fetch, which is charged by its size next, has this throttle time and does not tell it.
+        """
+        correlation_id, actions, api, told_ms, until_ms, account, came_ms = entry
+        actions &= ~TIMED
+        if not self._under_way:
+            raise RuntimeError("an answer is timed, and no request of it")
+        throttle_ms = self._settle(self._under_way.pop(0), account, api.spec.api_key, size, now_ms)
+        if actions & CHARGE:
+            told_ms = throttle_ms
+        elif throttle_ms and now_ms + throttle_ms >= until_ms:  # the longer one; of equal ones this (KafkaApis)
+            told_ms = max(self._pair.throttle(account, KIND, throttle_ms, now_ms), told_ms)
+            until_ms = max(now_ms + told_ms, until_ms)
+            actions |= TELL if told_ms else 0
+        return (correlation_id, actions, api, told_ms, until_ms, account, came_ms)
+
+    def lose_sight(self) -> None:
+        """Take note that the broker was not read: what comes next may have come before."""
+        self._blind = bool(self._under_way)
+
+    def spent(self, thread_ns: int, now_ms: int) -> None:
+        """Charge what the proxy itself has taken for a chunk, to whom its last request or answer was charged.
+
+        That is behind the answer, and so without a check, as a broker's network threads are charged.
+        """
+        if self._charged is not None:
+            us = round(thread_ns / 1000)
+            self._charged.live_meter.use_of(KIND).used += us
+            self._charged.bound(KIND).record(us * PERCENT_S_PER_US, now_ms)
+
+    def leave(self) -> None:
+        """Take note that no answers come any more; what was charged beforehand stays charged."""
+        self._under_way = self._charged = None
+
+    def _settle(self, timed: Timed, account: Account, api_key: int, size: int, now_ms: int) -> int:
+        """Charge what a request took instead of what was reserved; returns the throttle time that this asks for."""
+        seen_us, usual_us = self._took_us(timed, account.key.broker, api_key, size, now_ms)
+        bound = account.bound(KIND)
+        us = seen_us
+        if seen_us > usual_us and bound.live.waive((seen_us - usual_us) * PERCENT_S_PER_US, _WAIVED, now_ms):
+            us = usual_us
+        account.times.cost(api_key, seen_us)
+        use = account.meter.use_of(KIND)
+        use.used += us
+        use.requests += 1
+        self._charged = account
+        took, reserved = us * PERCENT_S_PER_US, timed.reserved
+        if timed.bound is not None and timed.bound is not bound:  # other quotas are in force than when it went
+            timed.bound.record(-reserved, now_ms)
+            reserved = 0.0
+        throttle_ms = bound.charge(took - reserved, now_ms)
+        throttling = self._pair.rules.throttling
+        if not throttling.enforces or bound.shadow_limit is not None:
+            throttling.imagine(account, KIND, took, now_ms, id(self))
+        if not throttling.enforces:
+            return 0
+        if throttle_ms:
+            bound.live.owe(throttle_ms, now_ms)
+        if (line := bound.live.line) and took < reserved:
+            throttling.alarm(line, now_ms)
+        return throttle_ms
+
+    def _took_us(self, timed: Timed, broker: int, api_key: int, size: int, now_ms: int) -> tuple[int, int]:
+        """Return the time of the broker's threads as it was seen and as it is usual: one where it cannot be seen."""
+        times = self._pair.rules.times
+        came_ns, before_ns = times.clock_ns(), self._seen_ns
+        blind, self._blind, self._seen_ns = self._blind, False, came_ns
+        usual = usual_ns(api_key, timed.size + size)
+        usual_us = round(usual / 1000)
+        if timed.start_ns >= before_ns:
+            elapsed_ns = came_ns - timed.start_ns
+            elapsed_ns -= 0 if blind else times.of(broker).floor_ns(api_key, elapsed_ns, now_ms)
+        else:  # it stood behind another one of this connection, and the way to the broker was behind it already
+            elapsed_ns = came_ns - before_ns
+        if timed.may_wait or blind or elapsed_ns <= max(times.blur_ns, usual * _USUAL_AT_MOST):
+            return usual_us, usual_us
+        return elapsed_ns // 1000, usual_us

@@ -1,0 +1,448 @@
+"""request_percentage: what a request is charged, and that no way around the quota gets more.
+
+A broker is played that works on one request of a connection at a time, each for so many milliseconds.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from struct import unpack_from
+
+import pytest
+
+from quotas.entities import Default, Entity
+from quotas.kinds import QuotaKind
+from quotas.policy import Policy
+from tests.proxy.playbook import (
+    CONSUMER,
+    KIB,
+    PRODUCER,
+    Play,
+    authenticate,
+    fetch,
+    fetch_answer,
+    frame,
+    handshake,
+    heartbeat,
+    heartbeat_answer,
+    list_offsets,
+    list_offsets_answer,
+    produce,
+    produce_answer,
+    request,
+    throttle_of,
+)
+from tests.proxy.session.test_waits import Another
+
+REQUEST = QuotaKind.REQUEST_PERCENTAGE
+LIMIT = 2.0
+"""Percent: of ten seconds, 200 ms are allowed at once."""
+
+
+def request_quota(percent: float = LIMIT, *, waives: bool = False, **options: str | bool) -> Play:
+    """A quota of each user; unless it ``waives``, what seems dear is taken for that from the first one on."""
+    policy = Policy({Entity(user=Default.DEFAULT): {REQUEST: percent}})
+    play = Play(policy=policy, **options)  # type: ignore[arg-type]  # options of Play
+    if not waives:
+        no_more_waived(play, percent)
+    return play
+
+
+def no_more_waived(play: Play, percent: float = LIMIT) -> None:
+    counter = play.engine.resolve("ANONYMOUS", "app", REQUEST, 1)
+    assert counter.waive(percent * 0.4999, 0.05, play.loop.now_ms)
+
+
+def told(answer: bytes) -> int:
+    """The throttle time of an answer that begins with it, as that of ListOffsets and Heartbeat."""
+    return int(unpack_from(">i", answer, 8)[0])
+
+
+def take(play: Play, request: bytes, answer: bytes, ms: int) -> bytes:
+    """Have the broker work on a request for so long, and return what the client gets."""
+    assert play.from_client(request) == request
+    play.loop.advance(ms)
+    return play.from_broker(answer)
+
+
+def charged(play: Play) -> float:
+    """Percent-seconds, of all counters."""
+    return sum(usage.charged_total for usage in play.engine.usage(play.loop.now_ms) if usage.kind is REQUEST)
+
+
+def recorded_us(play: Play) -> int:
+    """What usage records say."""
+    return sum(play.meters[key].use_of(REQUEST).used for key in play.meters)
+
+
+class TestWhatIsCharged:
+    def test_the_time_at_the_broker_without_the_way_and_the_proxy_s_own(self) -> None:
+        play = request_quota()
+        play.times.of(1).floor_ns(18, 1_000_000, play.loop.now_ms)
+        spent = iter([0, 30_000, 30_000, 50_000])
+        play.times.thread_ns = lambda: next(spent)
+        take(play, list_offsets(1), list_offsets_answer(1), 11)
+        assert recorded_us(play) == 10_050
+        assert charged(play) == pytest.approx(1.005)
+
+    def test_what_seems_dear_now_and_then_is_not_charged(self) -> None:
+        play = request_quota(waives=True)
+        take(play, list_offsets(1), list_offsets_answer(1), 6)
+        assert recorded_us(play) <= 60
+        take(play, list_offsets(2), list_offsets_answer(2), 150)
+        assert recorded_us(play) >= 149_000
+
+    def test_what_is_usual_where_it_took_no_longer(self) -> None:
+        play = request_quota()
+        take(play, list_offsets(1), list_offsets_answer(1), 0)
+        assert 20 <= recorded_us(play) <= 60
+
+    def test_what_the_proxy_itself_may_have_been_late_is_no_work(self) -> None:
+        play = request_quota()
+        for _ in range(50):
+            play.times.round_took(1_500_000)
+        take(play, list_offsets(1), list_offsets_answer(1), 3)
+        assert recorded_us(play) <= 60
+
+    def test_nothing_without_such_a_quota_and_no_clock_is_read(self) -> None:
+        play = Play({PRODUCER: 10**9, CONSUMER: 10**9})
+        play.times.clock_ns = lambda: pytest.fail("the clock is read")
+        take(play, list_offsets(1), list_offsets_answer(1), 11)
+        take(play, produce(2, 100), produce_answer(2), 11)
+        take(play, fetch(3), fetch_answer(3, 100), 11)
+        assert recorded_us(play) == 0
+
+    def test_a_request_that_stands_behind_another_begins_when_that_is_answered(self) -> None:
+        play = request_quota()
+        play.from_client(list_offsets(1) + list_offsets(2))
+        play.loop.advance(10)
+        play.from_broker(list_offsets_answer(1))
+        play.loop.advance(10)
+        play.from_broker(list_offsets_answer(2))
+        assert recorded_us(play) == pytest.approx(20_000, rel=0.05)
+
+    def test_a_large_produce_begins_when_its_last_byte_has_gone(self) -> None:
+        play = request_quota(5.0)
+        whole = produce(1, 300 * KIB)
+        play.from_client(whole[: 64 * KIB])
+        play.loop.advance(500)
+        play.from_client(whole[64 * KIB :])
+        play.loop.advance(10)
+        play.from_broker(produce_answer(1))
+        assert recorded_us(play) == pytest.approx(10_000, rel=0.06)
+
+    def test_no_wait_by_design(self) -> None:
+        """For replicas, for data, for the other members: what is charged does not depend on how long that was."""
+        for waiting, answer in (
+            (produce(1, 100, acks=-1), produce_answer(1)),
+            (fetch(1), fetch_answer(1, 0)),
+            (request(11, 5, 1, b""), frame(b"\0\0\0\1" + bytes(30))),
+        ):
+            play = request_quota()
+            take(play, waiting, answer, 5_000)
+            assert 0 < recorded_us(play) < 300
+
+    def test_a_fetch_that_could_not_have_waited_is_charged_what_it_took(self) -> None:
+        play = request_quota()
+        take(play, fetch(1, min_bytes=0), fetch_answer(1, 100), 50)
+        assert recorded_us(play) == pytest.approx(49_500, rel=0.02)
+
+    def test_what_nobody_answers_is_exempt_and_logins_are_nobody_s(self) -> None:
+        play = request_quota()
+        play.from_client(produce(1, 100, acks=0))
+        assert (recorded_us(play), play.times.exempt_us > 0) == (0, True)
+        exempt_us = play.times.exempt_us
+        play = request_quota(authenticated=False)
+        play.from_client(handshake(1, "PLAIN"))
+        play.loop.advance(500)
+        play.from_broker(frame(b"\0\0\0\1\0\0\0\0\0\1\0\5PLAIN"))
+        play.from_client(authenticate(2, b"\0alice\0secret"))
+        play.loop.advance(500)
+        assert (recorded_us(play), charged(play)) == (0, 0.0)
+        assert exempt_us < 500
+
+    def test_what_was_reserved_is_put_right_under_other_quotas_too(self) -> None:
+        play = request_quota(50.0)
+        play.from_client(list_offsets(1))
+        assert charged(play) > 0
+        play.engine.apply(Policy({Entity(client_id="app"): {REQUEST: 50.0}}), play.loop.now_ms)
+        play.loop.advance(10)
+        play.from_broker(list_offsets_answer(1))
+        assert charged(play) == pytest.approx(recorded_us(play) * 1e-4)
+
+    def test_answers_that_come_while_the_broker_is_not_read_are_taken_for_usual(self) -> None:
+        play = request_quota(50.0)
+        play.from_client(list_offsets(1))
+        play.session.client_blocked(True)
+        play.loop.advance(60_000)
+        play.session.client_blocked(False)
+        play.from_broker(list_offsets_answer(1))
+        assert recorded_us(play) < 300
+
+
+class TestTheThrottle:
+    def in_debt(self, percent: float = LIMIT) -> Play:
+        play = request_quota(percent)
+        take(play, list_offsets(1), list_offsets_answer(1), 300)
+        return play
+
+    def test_it_is_told_and_no_longer_than_a_window(self) -> None:
+        play = request_quota()
+        assert told(take(play, list_offsets(1), list_offsets_answer(1), 300)) == 1000
+        assert play.client.paused
+        play.loop.advance(1000)
+        assert not play.client.paused
+
+    def test_it_is_told_by_api_versions_too(self) -> None:
+        play = request_quota()
+        play.times.of(1).floor_ns(18, 1, play.loop.now_ms)
+        answer = frame(b"\0\0\0\1\0\0" + b"\0\0\0\1\0\3\0\0\0\7" + bytes(4))
+        got = take(play, request(18, 1, 1), answer, 300)
+        assert int.from_bytes(got[-4:], "big") == 1000
+
+    def test_a_pause_of_the_broker_is_forgotten_after_two_windows(self) -> None:
+        """All that is under way takes as long as the pause: nobody can say who worked, and nobody is banned for it."""
+        play = request_quota()
+        others = [Another(play) for _ in range(2)]
+        for other in others:
+            assert other.send(list_offsets(1))
+        play.loop.advance(60_000)
+        for other in others:
+            other.session.answers.feed(list_offsets_answer(1), play.loop.now_ms)
+        play.loop.advance(25_000)
+        assert others[0].send(list_offsets(2)) == list_offsets(2)
+
+    def test_what_an_older_client_understands(self) -> None:
+        play = request_quota(response="delay")
+        assert take(play, list_offsets(1), list_offsets_answer(1), 300) == b""
+        play.loop.advance(1000)
+        assert told(play.client.take()) == 1000
+
+    def test_another_connection_waits_for_the_counter(self) -> None:
+        play = self.in_debt()
+        other = Another(play)
+        assert other.send(list_offsets(1)) == b""
+        play.loop.advance(999)
+        assert not other.broker.sent
+        play.loop.advance(12_000)
+        assert other.broker.take() == list_offsets(1)
+
+    def test_the_longer_throttle_is_told_and_of_equal_ones_that_of_the_request(self) -> None:
+        for size, kind in ((13 * KIB, CONSUMER), (11 * KIB - 12, REQUEST), (10 * KIB + 20, REQUEST)):
+            policy = Policy({Entity(user=Default.DEFAULT): {REQUEST: LIMIT, CONSUMER: KIB}})
+            play = Play(policy=policy)
+            no_more_waived(play)
+            play.from_client(fetch(1, min_bytes=0))
+            play.loop.advance(300)
+            got = play.from_broker(fetch_answer(1, size))
+            throttles = {usage.kind: usage.throttle_ms_total for usage in play.engine.usage(play.loop.now_ms)}
+            assert throttles[kind] == told(got) >= 1000
+            assert sum(throttles.values()) == told(got)
+            assert play.throttling.queue_sizes()[kind] == 1
+
+    def test_a_produce_tells_the_longer_one(self) -> None:
+        policy = Policy({Entity(user=Default.DEFAULT): {REQUEST: LIMIT, PRODUCER: KIB}})
+        play = Play(policy=policy)
+        assert throttle_of(take(play, produce(1, 15 * KIB), produce_answer(1), 300)) > 4000
+        assert play.throttling.queue_sizes()[PRODUCER] == 1
+        play = Play(policy=policy)
+        assert throttle_of(take(play, produce(1, 10 * KIB), produce_answer(1), 300)) == 1000
+        assert play.throttling.queue_sizes()[REQUEST] == 1
+
+    def test_a_produce_waits_in_the_counter_that_is_in_debt_and_asks_the_next(self) -> None:
+        policy = Policy({Entity(user=Default.DEFAULT): {REQUEST: LIMIT, PRODUCER: KIB}})
+        play = Play(policy=policy)
+        take(play, produce(1, 30 * KIB), produce_answer(1), 300)
+        other = Another(play)
+        assert other.send(produce(1, 10)) == b""
+        assert play.throttling.queue_sizes()[REQUEST] == 1
+        play.loop.advance(15_000)
+        assert not other.broker.sent
+        assert (play.throttling.queue_sizes()[REQUEST], play.throttling.queue_sizes()[PRODUCER]) == (0, 2)
+        play.loop.advance(10_000)
+        assert other.broker.take() == produce(1, 10)
+
+    def test_a_fetch_is_answered_with_nothing_in_the_end(self) -> None:
+        play = self.in_debt(percent=0.5)
+        other = Another(play)
+        assert other.send(fetch(1)) == b""
+        play.loop.advance(8_000)
+        assert (play.throttling.answered_empty, told(other.client.take())) == (1, 1000)
+
+    def test_shadow_counts_and_holds_nothing(self) -> None:
+        play = request_quota(mode="shadow")
+        got = take(play, list_offsets(1), list_offsets_answer(1), 300)
+        assert (told(got), play.client.paused) == (0, False)
+        assert Another(play).send(list_offsets(1)) == list_offsets(1)
+        (usage,) = play.engine.usage(play.loop.now_ms)
+        assert (usage.throttled_total, usage.throttle_ms_total) == (1, 1000)
+        assert usage.charged_total == pytest.approx(29.95, abs=0.1)
+
+
+class TestCoordination:
+    def test_a_heartbeat_waits_no_longer_than_a_window(self) -> None:
+        play = request_quota()
+        take(play, list_offsets(1), list_offsets_answer(1), 600)  # ten seconds' worth and more are owed
+        member = Another(play)
+        assert member.send(heartbeat(1)) == b""
+        play.loop.advance(1_000)
+        assert member.broker.take() == heartbeat(1)
+
+    def test_a_member_that_has_lost_its_connection_comes_back_in_time(self) -> None:
+        """The throttle that was told is one window, as at a broker, and the next request waits for one at the most."""
+        play = request_quota()
+        take(play, list_offsets(1), list_offsets_answer(1), 600)
+        member = Another(play)
+        for asked in (request(18, 0, 1), request(10, 1, 2, b"\0\1g\0"), heartbeat(3)):
+            sent = member.send(asked)
+            play.loop.advance(2_000)
+            assert sent + member.broker.take() == asked
+            if asked[5] == 18:
+                member.session.answers.feed(frame(b"\0\0\0\1\0\0\0\0\0\0"), play.loop.now_ms)
+            elif asked[5] == 10:
+                answer = b"\0\0\0\2" + bytes(6) + b"\xff\xff\0\0\0\1\0\1h\0\0\0\1"
+                member.session.answers.feed(frame(answer), play.loop.now_ms)
+
+    def test_a_storm_of_heartbeats_gets_what_the_quota_allows(self) -> None:
+        assert storm(60, lambda _: heartbeat, lambda _: heartbeat_answer, 5).ratio <= 1.15
+
+
+# ----------------------------------------------------------------------------------------------------- greedy clients
+
+Make = Callable[[int], bytes]
+
+
+@dataclass
+class Connection:
+    """One connection of a greedy client, and the broker behind it."""
+
+    play: Play
+    make: Make
+    answer: Make
+    work_ms: int
+    pipeline: int = 1
+    lives: int = 0
+    end: Another = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reconnect()
+
+    def reconnect(self) -> None:
+        self.end = Another(self.play)
+        self.sent = self.served = 0
+        self.forwarded = b""
+        self.left_ms = 0
+
+    def step(self) -> int:
+        """A millisecond of the client and of the broker; returns the work done in it."""
+        end = self.end
+        self.served += len(end.client.sent)  # Fetches that the proxy has answered with nothing
+        end.client.take()
+        if not end.client.paused:
+            while self.sent - self.served < self.pipeline and not end.client.paused:
+                self.sent += 1
+                end.session.requests.feed(self.make(self.sent), self.play.loop.now_ms)
+        self.forwarded += end.broker.take()
+        if not self.left_ms and self.forwarded:
+            size = 4 + unpack_from(">i", self.forwarded)[0]
+            self.forwarded = self.forwarded[size:]
+            self.left_ms = self.work_ms
+            return 0
+        if not self.left_ms:
+            return 0
+        self.left_ms -= 1
+        if not self.left_ms:
+            self.served += 1
+            end.session.answers.feed(self.answer(self.served), self.play.loop.now_ms)
+            end.client.take()
+            self.answered()
+        return 1
+
+    def answered(self) -> None:
+        """Take the answer."""
+
+
+class Reconnecting(Connection):
+    """A connection for each request."""
+
+    def answered(self) -> None:
+        self.end.session.close()
+        self.reconnect()
+
+
+@dataclass
+class Storm:
+    work_ms: list[int]
+    """Of the broker, in each second."""
+
+    request_ms: int
+
+    @property
+    def ratio(self) -> float:
+        """The work of all seconds behind the first window, against the quota; a request more or less does not count."""
+        rest = self.work_ms[11:]
+        return (sum(rest) - self.request_ms) / len(rest) / 10 / LIMIT
+
+    @property
+    def first_s(self) -> float:
+        """The work of the first ten seconds, in seconds' worth of the quota."""
+        return sum(self.work_ms[:10]) / 10 / LIMIT
+
+
+def storm(
+    connections: int,
+    make: Callable[[int], Make],
+    answer: Callable[[int], Make],
+    work_ms: int,
+    *,
+    kind: type[Connection] = Connection,
+    pipeline: int = 1,
+    seconds: int = 44,
+) -> Storm:
+    play = request_quota(waives=True)
+    play.times.of(1).floor_ns(18, 1, play.loop.now_ms)
+    all_of_them = [kind(play, make(n), answer(n), work_ms, pipeline) for n in range(connections)]
+    work = []
+    for _ in range(seconds):
+        done = 0
+        for _ in range(1000):
+            for connection in all_of_them:
+                done += connection.step()
+            play.loop.advance(1)
+        work.append(done)
+        play.throttling.tidy(play.loop.now_ms)
+    return Storm(work, work_ms)
+
+
+def named(number: int) -> Make:
+    """A client-id of its own for each request."""
+    return lambda correlation_id: request(2, 5, correlation_id, bytes(9), b"c%d-%d" % (number, correlation_id))
+
+
+WAYS: dict[str, Callable[[], Storm]] = {
+    "steadily": lambda: storm(1, lambda _: list_offsets, lambda _: list_offsets_answer, 5),
+    "on twenty connections": lambda: storm(20, lambda _: list_offsets, lambda _: list_offsets_answer, 5),
+    "pipelined": lambda: storm(3, lambda _: list_offsets, lambda _: list_offsets_answer, 5, pipeline=50),
+    "a connection each": lambda: storm(10, lambda _: list_offsets, lambda _: list_offsets_answer, 5, kind=Reconnecting),
+    "a client-id each": lambda: storm(5, named, lambda _: list_offsets_answer, 5),
+    "dear ones": lambda: storm(10, lambda _: list_offsets, lambda _: list_offsets_answer, 100),
+    "beside heartbeats": lambda: storm(
+        20,
+        lambda n: heartbeat if n % 2 else list_offsets,
+        lambda n: heartbeat_answer if n % 2 else list_offsets_answer,
+        5,
+    ),
+    "fetches": lambda: storm(
+        10, lambda _: lambda number: fetch(number, min_bytes=0), lambda _: lambda number: fetch_answer(number, 0), 5
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_way_around_it(way: str) -> None:
+    """The work that the broker does is no more than 1.15 times the quota, and the first burst not much more than ten
+    seconds' worth.
+    """
+    happened = WAYS[way]()
+    print(f"{way}: {happened.ratio:.2f} x quota, first ten seconds {happened.first_s:.1f} s' worth")
+    assert happened.ratio <= 1.15
+    assert happened.ratio >= 0.6
