@@ -138,7 +138,7 @@ async def test_a_pause_that_ends_after_close_changes_nothing(monkeypatch: pytest
 
 
 async def test_one_that_has_to_wait_is_handed_on_first_and_nobody_overtakes_it_at_another_port() -> None:
-    taken = Taken(delays_ms=[0, 50, 0, 50])
+    taken = Taken(delays_ms=[0, 500, 0, 50])
     any_broker, broker_7 = free_ports(2)
     taken.listen(any_broker, None)
     taken.listen(broker_7, 7)
@@ -175,7 +175,7 @@ async def test_a_port_that_opens_while_one_waits_is_listened_to_after_that() -> 
 
 
 async def test_one_that_waits_when_all_is_closed_is_closed_too() -> None:
-    taken = Taken(delays_ms=[20])
+    taken = Taken(delays_ms=[200])
     port = free_port()
     taken.listen(port, None)
     with socket.create_connection(("127.0.0.1", port)) as waiting:
@@ -184,5 +184,5 @@ async def test_one_that_waits_when_all_is_closed_is_closed_too() -> None:
         taken.close()
         waiting.settimeout(TIMEOUT_S)
         assert waiting.recv(1) == b""
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.25)  # its wait is over: nobody is taken
     assert taken.connections == []
