@@ -39,7 +39,10 @@ class BrokerSasl(Section):
     """The proxy's own login, for Metadata and the owners of delegation tokens. Clients log in themselves."""
 
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(description="As `sasl.mechanism`.")
-    username: Name = Field(description="The proxy's own user. For delegation tokens it needs DESCRIBE on their owners.")
+    username: Name = Field(
+        description="The proxy's own user. For delegation tokens it needs DESCRIBE on their owners, for "
+        "`controller_mutation_rate` DESCRIBE on topics."
+    )
     password_file: FilePath = Field(
         description="A file that contains only the password. A trailing newline is ignored."
     )

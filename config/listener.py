@@ -8,7 +8,20 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from config.brokers import PortClaim, node_id_of
 from config.cluster import Route
-from config.forms import BindAddress, Brokers, FilePath, Given, Host, HostTemplate, IpNetwork, Name, Section, Text
+from config.forms import (
+    BindAddress,
+    Brokers,
+    Count,
+    FilePath,
+    Flag,
+    Given,
+    Host,
+    HostTemplate,
+    IpNetwork,
+    Name,
+    Section,
+    Text,
+)
 from config.problems import InvalidValue
 from config.units import Network
 
@@ -117,6 +130,27 @@ class ProxyProtocol(Section):
         return networks
 
 
+class ListenerLimits(Section):
+    """Limits for this listener alone, beside those in `limits` that all share."""
+
+    connection_rate: Count | None = Field(
+        None,
+        description="The maximum number of connections accepted a second: `max.connection.creation.rate` of a "
+        "listener. Default: no limit.",
+    )
+    exempt_from_connection_rate: Flag = Field(
+        False,
+        description="`limits.connection_rate` neither delays this listener nor counts what it accepts, so that a storm "
+        "elsewhere does not shut out its clients. At a broker, the inter-broker listener has this.",
+    )
+    connections: Count | None = Field(
+        None,
+        description="The maximum number of connections at once: `max.connections` of a listener. Of these too, one "
+        "address has at most half if `limits.connections_per_ip` is not set. Default: no limit but "
+        "`limits.connections`.",
+    )
+
+
 class Listener(Section):
     """Where clients connect: one bootstrap address, and a port or a host name for each broker."""
 
@@ -144,6 +178,7 @@ class Listener(Section):
         "limited to `limits.request_before_authentication` and it has `limits.authentication_timeout` to log in.",
     )
     sasl: ListenerSasl = ListenerSasl()
+    limits: ListenerLimits = ListenerLimits()
     proxy_protocol: Given[ProxyProtocol] = None
     cluster: Given[Route] = None
 

@@ -55,12 +55,18 @@ def _form(field: FieldInfo) -> str:
     annotation = field.annotation
     arguments = get_args(annotation)
     if get_origin(annotation) is Literal:
-        return ", ".join(f"`{choice}`" for choice in arguments)
+        return _choices(annotation)
+    if get_origin(annotation) is tuple and get_origin(arguments[0]) is Literal:
+        return f"a list of {_choices(arguments[0])}"
     marks = (*field.metadata, *(mark for argument in arguments for mark in getattr(argument, "__metadata__", ())))
     kind = next(mark.kind for mark in marks if isinstance(mark, Written))
     if get_origin(annotation) is tuple:
         return f"a list, each {kind}"
     return f"{kind}, or `null`" if type(None) in arguments else kind
+
+
+def _choices(annotation: object) -> str:
+    return ", ".join(f"`{choice}`" for choice in get_args(annotation))
 
 
 def _default(name: str, field: FieldInfo) -> str:

@@ -20,13 +20,16 @@ from config.forms import (
     FilePath,
     Flag,
     Given,
+    Host,
+    IpNetwork,
     Milliseconds,
+    Name,
     NumbersByIp,
     Seconds,
     SecondsOrZero,
     Section,
 )
-from config.listener import ClientTls, Kerberos, Listener, ListenerSasl, ProxyProtocol
+from config.listener import ClientTls, Kerberos, Listener, ListenerLimits, ListenerSasl, ProxyProtocol
 from config.problems import InvalidValue, InvalidValues, suggestion
 from config.units import Address, IpNumbers
 from config.usage import Usage, UsageFiles, UsageTopic
@@ -37,14 +40,19 @@ __all__ = [
     "BrokerTls",
     "ClientTls",
     "Cluster",
+    "Dialect",
     "Drain",
+    "Exempt",
     "FileStore",
     "KafkaCompat",
     "Kerberos",
     "Limits",
     "Listener",
+    "ListenerLimits",
     "ListenerSasl",
     "Log",
+    "Metrics",
+    "Mode",
     "ProxyProtocol",
     "Quotas",
     "Route",
@@ -55,6 +63,8 @@ __all__ = [
     "Window",
 ]
 
+
+Mode = Literal["enforce", "shadow", "off"]
 
 MOST_SAMPLES = 1000
 MOST_SAMPLE_MS = 3_600_000
@@ -101,12 +111,26 @@ class Window(Section):
         return size_ms
 
 
+class Exempt(Section):
+    """Clients that no quota holds: they are metered, and charged to no counter."""
+
+    users: tuple[Name, ...] = Field((), description="Users, once they are authenticated.")
+    client_ids: tuple[Name, ...] = Field(
+        (), description="Client-ids. Any client can claim one: `sluice check` warns of them."
+    )
+    networks: tuple[IpNetwork, ...] = Field(
+        (), description="IP networks of clients. Behind `proxy_protocol`, the address is the one in its header."
+    )
+
+
 class Quotas(Section):
     """Where quotas come from and how they are enforced."""
 
     store: FileStore = Field(description="Where quotas are kept.")
-    mode: Literal["enforce", "shadow", "off"] = Field(
-        "enforce", description="`shadow` measures and reports what would be throttled, and delays nothing."
+    mode: Mode = Field(
+        "enforce",
+        description="`shadow` measures and reports what would be throttled, and delays nothing. It may change while "
+        "the proxy runs ([operations.md](operations.md#the-mode)).",
     )
     response: Literal["mute", "delay", "auto"] = Field(
         "mute",
@@ -116,6 +140,12 @@ class Quotas(Section):
         "`auto` delays only for the API versions of such clients.",
     )
     window: Window = Field(Window(), description="How usage is measured.")
+    controller_window: Window = Field(
+        Window(),
+        description="How large the token bucket of `controller_mutation_rate` is: so many seconds' worth, all samples "
+        "together. `samples` is `controller.quota.window.num`, `size` is `controller.quota.window.size.seconds`.",
+    )
+    exempt: Exempt = Field(Exempt(), description="Who is never held.")
     max_delay_ms: Milliseconds | None = Field(
         None,
         alias="max_delay",
@@ -172,10 +202,23 @@ class Limits(Section):
         description="The largest FindCoordinator request. Its response is several times as large. 1 MiB is enough for "
         "some 20,000 groups at once.",
     )
+    connection_rate: Count | None = Field(
+        None,
+        description="The maximum number of connections accepted a second, over `quotas.window`: "
+        "`max.connection.creation.rate`. Beyond it, accepting waits. A listener may have a rate of its own, or be "
+        "exempt (`listeners[].limits`); rates of IP addresses are quotas. Default: no limit.",
+    )
+    mutations_bytes: Bytes = Field(
+        256 * 2**10,
+        alias="mutations",
+        description="The largest CreateTopics, CreatePartitions or DeleteTopics request of a client that has a "
+        "`controller_mutation_rate`: it is buffered whole, and judged topic by topic. 256 KiB is enough for some 5,000 "
+        "topics. Requests of other clients are not buffered.",
+    )
     connections: Count | None = Field(
         None,
-        description="The maximum number of client connections at once. Default: as many as the descriptor limit "
-        "allows.",
+        description="The maximum number of client connections at once: `max.connections`. Each takes two descriptors; "
+        "Sluice does not start with more than the limit of open files has room for. Default: as many as that allows.",
     )
     connections_per_ip: CountOrZero | None = Field(
         None,
@@ -238,12 +281,36 @@ class Admin(Section):
 
     bind: BindAddress = Field(
         Address("127.0.0.1", 9404),
-        description="Where it listens. It has no authentication, so keep it off the network.",
+        description="Where it listens. It has no authentication but for changes, so keep it off the network.",
+    )
+    token_file: FilePath | None = Field(
+        None,
+        description="A file with the token that a change of the mode has to show (`POST /mode`). It is read at each "
+        "call. Default: nobody may change anything here.",
+    )
+    hosts: tuple[Host, ...] = Field(
+        (),
+        description="Names by which changes may be asked for, in the header Host, beside IP addresses, `localhost` and "
+        "the machine's own name.",
     )
     max_entities: CountOrZero = Field(
         2000,
         description="The maximum number of quota entities, and of clients, with metrics of their own. All others are "
         "summed as `other`.",
+    )
+
+
+Dialect = Literal["jmx_exporter", "confluent"]
+
+
+class Metrics(Section):
+    """What `/metrics` shows beside Sluice's own families."""
+
+    compat: tuple[Dialect, ...] = Field(
+        (),
+        description="Kafka's metrics of quotas by the names that exporters of brokers give them, for dashboards that "
+        "were made for brokers: `jmx_exporter` for those of its sample configuration, `confluent` for Confluent's. See "
+        "[metrics.md](metrics.md#in-the-words-of-brokers).",
     )
 
 
@@ -281,6 +348,7 @@ class Settings(Section):
     limits: Limits = Limits()
     kafka: KafkaCompat = KafkaCompat()
     admin: Admin = Field(Admin(), validate_default=True)
+    metrics: Metrics = Metrics()
     drain: Drain = Drain()
     log: Log = Log()
     usage: Given[Usage] = None
@@ -296,6 +364,9 @@ class Settings(Section):
             with wrong.at(index, "name"):
                 if names.setdefault(listener.name, index) != index:
                     raise InvalidValue(f"{listener.name!r} is the name of another listener", "give each its own")
+        if all(listener.limits.exempt_from_connection_rate for listener in listeners):
+            said = "leaves no listener that limits.connection_rate would hold for"
+            wrong.add((0, "limits", "exempt_from_connection_rate"), said, "remove it from at least one listener")
         find_claimed_twice(_port_claims(listeners), wrong)
         wrong.raise_if_any()
         return listeners

@@ -15,16 +15,20 @@ from typing import Any, Final
 
 import structlog
 
-from config.settings import Settings
+from config.settings import Mode, Settings
 from proxy import __version__, build
+from proxy.admin.metrics import Renderer
+from proxy.admin.mode import ModePage
 from proxy.admin.server import AdminServer
 from proxy.brokers.failures import describe
+from proxy.control.mode import ModeSwitch
 from proxy.control.quotas import QuotasInForce
 from proxy.control.settings_file import SettingsFile
 from proxy.control.stores import open_store
 from proxy.edge.listening import bind, bind_bootstrap
 from proxy.edge.stats import Snapshot, WorkerSnapshot
 from proxy.runtime import faults, logs
+from proxy.runtime.file_watch import FileWatch
 from proxy.runtime.tasks import attempt, on_loop_error, on_signal, spawn
 from proxy.usage.service import UsageService
 from proxy.worker import Worker
@@ -42,7 +46,7 @@ class Supervisor:
 
     def __init__(self, settings: Settings, path: Path, loop_name: str) -> None:
         self._settings = settings
-        self._file = SettingsFile(path, settings)
+        self._path = path
         self._loop_name = loop_name
         self._stopping = asyncio.Event()
         self._delay_s = settings.drain.delay_s
@@ -56,6 +60,8 @@ class Supervisor:
         quotas = settings.quotas
         self._quotas = QuotasInForce(open_store(quotas.store), self._worker.apply, enabled=quotas.mode != "off")
         self._usage = UsageService(settings, self._worker.take_usage)
+        self._mode = ModeSwitch(quotas.mode, self._change_mode)
+        self._file = SettingsFile(path, settings, self._mode.configure)
 
     async def run(self) -> int:
         """Start, serve, and stop when a signal says so; returns the exit status."""
@@ -63,6 +69,8 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             on_signal(number, "stop", self.on_stop_signal, number)
         on_signal(signal.SIGHUP, "load files again", self._on_reload_signal)
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
+            on_signal(number, "turn the mode", self._on_mode_signal, number)
         if not await self._quotas.load():
             return EXIT_CONFIG
         try:
@@ -88,11 +96,17 @@ class Supervisor:
                 listening.close()
             raise
         self._admin = AdminServer(
-            settings.admin.bind, self._snapshot, self._not_ready, self._worker.identify, settings.admin.max_entities
+            settings.admin.bind,
+            self._snapshot,
+            self._not_ready,
+            self._worker.identify,
+            Renderer(settings.admin.max_entities, settings.metrics.compat),
+            ModePage(self._mode, settings.admin.token_file, settings.admin.hosts),
         )
         await self._admin.start()
         self._usage.start()
         self._quotas.watch()
+        FileWatch([self._path], self._compare).run("watch the configuration")
         gc.collect()
         gc.freeze()  # what exists now lives as long as the process: no collection needs to look at it again
         log.info(
@@ -102,7 +116,7 @@ class Supervisor:
             cluster=settings.cluster.name,
             listeners={listener.name: str(listener.bind) for listener in settings.listeners},
             admin=str(settings.admin.bind),
-            mode=settings.quotas.mode,
+            mode=self._mode.mode,
             connections_limit=connections_limit,
             loop=self._loop_name,
         )
@@ -143,6 +157,23 @@ class Supervisor:
             for job in (self._quotas.reload, self._worker.reload_certificates, self._file.compare):
                 await attempt("load files again", job)
 
+    async def _compare(self) -> None:
+        async with self._reloading:
+            await self._file.compare()
+
+    # ------------------------------------------------------------------------------------------------------ the mode
+
+    def _on_mode_signal(self, number: int) -> None:
+        """SIGUSR1 lets everybody go, without a token and without a file; SIGUSR2 is as the configuration says."""
+        mode: Mode = "shadow" if number == signal.SIGUSR1 else self._mode.configured
+        source = signal.Signals(number).name
+        spawn(self._mode.turn(mode, who="signal", source=source), "turn the mode")
+
+    async def _change_mode(self, mode: Mode) -> None:
+        await self._usage.set_mode(mode)
+        await self._quotas.enable(mode != "off")
+        await self._worker.set_mode(mode)
+
     # ------------------------------------------------------------------------------------------------- what is shown
 
     async def _not_ready(self) -> list[str]:
@@ -154,7 +185,8 @@ class Supervisor:
         of_worker: dict[str, Any] = {each.name: getattr(taken, each.name) for each in fields(WorkerSnapshot)}
         return Snapshot(
             **of_worker,
-            mode=self._settings.quotas.mode,
+            mode=self._mode.mode,
+            mode_changes=self._mode.changes,
             reloads=dict(self._quotas.loads),
             reload_error=self._quotas.error,
             quotas_configured=len(self._quotas.policy.limits),

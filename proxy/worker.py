@@ -5,9 +5,9 @@ runs beside the supervisor and could run in a process of its own. It reads no st
 """
 
 import asyncio
-import resource
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -15,10 +15,13 @@ from typing import Final
 import structlog
 
 from config.settings import Listener as ListenerSettings
-from config.settings import Settings
+from config.settings import Mode, Settings
 from protocol.api_versions import advertised_limits
 from protocol.produce_topics import MOST_VERSION
+from proxy.brokers.topic_partitions import TopicPartitions
+from proxy.edge.connection_gate import ConnectionGate
 from proxy.edge.connection_places import Places
+from proxy.edge.descriptors import raise_limit, room
 from proxy.edge.drain import drain
 from proxy.edge.endings import Endings
 from proxy.edge.listeners import Admission, Listener
@@ -42,6 +45,7 @@ from proxy.runtime.lag import watch as watch_lag
 from proxy.runtime.slices import in_slices
 from proxy.runtime.tasks import AFTER_FAULT_S, attempt, every, later
 from proxy.runtime.turns import Turns
+from proxy.session.latencies import Latencies
 from proxy.session.rules import Rules
 from proxy.session.serving import Served, serve, watch_the_clock
 from proxy.session.session import Session
@@ -49,15 +53,15 @@ from proxy.session.throttling import Throttling
 from proxy.usage.metering import Metering, protected_topics
 from proxy.usage.records import Columns
 from proxy.usage.request_times import RequestTimes
+from quotas.connections import ConnectionRates
 from quotas.engine import Engine, Window
+from quotas.exemptions import Exemptions
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, PolicyChange
 
 log = structlog.get_logger("sluice")
 
 _TIDY_EVERY_S: Final = 1.0
-_DESCRIPTORS_RESERVED: Final = 128
-"""For what is neither a client nor its broker: listening ports, the admin port, files, Metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,11 @@ class Worker:
         self._rejections = Rejections(self._stats)
         self._failed_logins = FailedLogins()
         quotas = settings.quotas
-        self._engine = Engine(Policy(), Window(quotas.window.samples, quotas.window.size_ms))
+        self._engine = Engine(
+            Policy(),
+            Window(quotas.window.samples, quotas.window.size_ms),
+            controller_window=Window(quotas.controller_window.samples, quotas.controller_window.size_ms),
+        )
         self._throttling = Throttling(
             mode=quotas.mode,
             window_ms=quotas.window.size_ms,
@@ -90,7 +98,23 @@ class Worker:
             call_later=_release_later,
             clock=now_ms,
         )
-        self._metering = Metering(settings.usage, self._engine)
+        exempt = quotas.exempt
+        exemptions = Exemptions(exempt.users, exempt.client_ids, exempt.networks)
+        self._metering = Metering(settings.usage, self._engine, exemptions)
+        self._latencies = Latencies()
+        listeners = settings.listeners
+        self._gate = ConnectionGate(
+            ConnectionRates(
+                Window(quotas.window.samples, quotas.window.size_ms),
+                settings.limits.connection_rate,
+                {each.name: each.limits.connection_rate for each in listeners},
+                [each.name for each in listeners if each.limits.exempt_from_connection_rate],
+            ),
+            self._throttling,
+            self._stats,
+            now_ms,
+            mode=quotas.mode,
+        )
         self._times = RequestTimes(now_ns, thread_ns)
         self._connections_limit = 0
         self._tables: list[dict[int, Served]] = []
@@ -104,7 +128,7 @@ class Worker:
         Raises OSError and ValueError where files for TLS cannot be loaded, or descriptors are too few.
         """
         settings = self._settings
-        self._connections_limit = settings.limits.connections or self._connections_by_descriptors()
+        self._connections_limit, self._gate.most_held = room(settings, raise_limit())
         self._open_listeners()
         for listener in self._listeners:
             listener.open_bootstrap(bootstrap[listener.name])
@@ -132,9 +156,17 @@ class Worker:
     async def apply(self, policy: Policy) -> PolicyChange:
         """Put quotas in force, at once and for all sessions."""
         change = self._engine.apply(policy, now_ms())
+        self._gate.apply(policy)
         self._time(bool(policy.table(QuotaKind.REQUEST_PERCENTAGE)))
         self._throttling.reconsider(now_ms())
         return change
+
+    async def set_mode(self, mode: Mode) -> None:
+        """Hold clients to quotas from now on, or let all go that are held."""
+        now = now_ms()
+        self._engine.rejudge(now)  # before anybody goes: the hot path goes by its generation
+        self._gate.set_mode(mode)
+        self._throttling.set_mode(mode, now)
 
     async def reload_certificates(self) -> None:
         """Load the certificates of all listeners again."""
@@ -166,6 +198,7 @@ class Worker:
         """Return what there is to be seen; what has been counted is taken by it."""
         usage = await in_slices(self._engine.take(now_ms()))
         clients = await self._metering.take_traffic()
+        ip_rates = await in_slices(self._gate.usage_of_addresses())
         stats = self._stats
         requests = [0] * 128
         for table in self._tables:
@@ -178,8 +211,13 @@ class Worker:
             delay_queue=self._throttling.queue_sizes(),
             fetches_answered_empty=self._throttling.answered_empty,
             requests=requests,
+            latencies=self._latencies.snapshot(),
             sessions=dict(stats.sessions),
             connections=dict(stats.connections),
+            accept_rates=self._gate.usage(),
+            accept_throttles={listener: copy(each) for listener, each in stats.accept_throttles.items()},
+            ip_rates=ip_rates,
+            ip_throttles={listener: copy(each) for listener, each in stats.ip_throttles.items()},
             authentications=dict(stats.authentications),
             gssapi_unread={
                 (name, cause): each.unread[cause] for name, each in self._acceptors.items() for cause in Unread
@@ -203,8 +241,14 @@ class Worker:
             most_of_ip=limits.connections_per_ip,
             overrides=dict(limits.connections_per_ip_overrides.pairs),
             most_before_request=limits.connections_before_request,
+            most_of={
+                each.name: each.limits.connections for each in settings.listeners if each.limits.connections is not None
+            },
         )
-        rules, admission = self._rules(), Admission(places, limits, self._stats, self._rejections, self._bind)
+        rules, admission = (
+            self._rules(),
+            Admission(places, self._gate, limits, self._stats, self._rejections, self._bind),
+        )
         if any(each.broker_host is not None for each in settings.listeners):
             ignore_undecodable_names()
         for each in settings.listeners:
@@ -225,6 +269,7 @@ class Worker:
         self._tables = [
             serve(advertised, settings.quotas.response, authenticated=authenticated) for authenticated in (True, False)
         ]
+        partitions = TopicPartitions(lambda: (each for each in self._routes.clusters if each.can_ask), now_ms)
         watch_the_clock(self._tables[0], self._times.on)
         self._turns = Turns(asyncio.get_running_loop().call_soon)
         return Rules(
@@ -242,6 +287,9 @@ class Worker:
             on_rejected=lambda side, error, peer: self._rejections.note(side, error, peer, now_ms()),
             later=self._turns.later,
             protected_topics=protected,
+            latencies=self._latencies,
+            mutations_limit=settings.limits.mutations_bytes,
+            partitions=partitions,
             times=self._times,
         )
 
@@ -271,31 +319,19 @@ class Worker:
         mechanisms = Mechanisms(listener.sasl.sub_claim, self._acceptors.get(listener.name))
         return SaslRules(mechanisms.begin, view.owner_of, ended)
 
-    def _connections_by_descriptors(self) -> int:
-        """Raise the soft descriptor limit to the hard one, and leave two descriptors for each connection.
-
-        uvloop accepts and closes past the limit without a word, so refusing has to be ours.
-        """
-        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        bound = [listener.brokers for listener in self._settings.listeners if listener.brokers]
-        ports = sum(len(ports) for brokers in bound for ports in brokers.ports())
-        room = hard - _DESCRIPTORS_RESERVED - ports
-        if room < 2:
-            raise OSError(f"a limit of {hard} open files leaves no room for connections: raise it (ulimit -n)")
-        return room // 2
-
     def _sessions(self) -> list[Session]:
         return [session for listener in self._listeners for session in listener.sessions]
 
     def _close_listeners(self) -> None:
         for listener in self._listeners:
             contained("close a listener", listener.close)
+        self._gate.close()
 
     def _tidy(self) -> None:
         now = now_ms()
         self._throttling.tidy(now)
         self._engine.expire(now)
+        self._gate.tidy(now)
         self._rejections.flush(now)
         self._failed_logins.flush(now)
         logs.flush()

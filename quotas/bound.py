@@ -44,7 +44,11 @@ class Bound(Rate):
         "_waived_ms",
         "key",
         "line",
+        "max_delay_ms",
         "rule",
+        "shadow_limit",
+        "shadow_throttle_ms_total",
+        "shadow_throttled_total",
         "shut",
         "streamer",
         "throttle_ms_total",
@@ -55,7 +59,13 @@ class Bound(Rate):
         super().__init__(window, None, cap_ms)
         self.key = key
         self.rule: Entity | None = None
-        """The entity whose limit won; None: unlimited."""
+        """The entity whose limit won; None: unlimited. In shadow it limits nobody: ``limit`` is None."""
+        self.shadow_limit: float | None = None
+        """What is measured beside ``limit``, or instead of it, and holds nobody."""
+        self.max_delay_ms: int | None = None
+        """The most that any one throttle may delay, by its rule; None: as for all."""
+        self.shadow_throttled_total = 0
+        self.shadow_throttle_ms_total = 0
         self.throttled_total = 0
         self.throttle_ms_total = 0
         self.shut = False
@@ -214,11 +224,22 @@ class Bound(Rate):
         """Somebody waits for it or has a Fetch under way: it has to stay."""
         return bool(self.line) or bool(self._fetches)
 
+    def busy_ms(self, now_ms: int) -> int:
+        """Return how long it has to stay in any case: while it is in debt, or somebody needs it."""
+        return self.owed_ms(now_ms) or (self._window.size_ms if self.holds else 0)
+
     def rejudge(self, now_ms: int) -> None:
         """Take another limit for what is owed too: who waits goes on as soon as the new one allows it."""
         self._until_ms = self._ahead_ms = AT_ONCE
         if self._limit is not None and (throttle_ms := self.check(now_ms)):
             self.owe(throttle_ms, now_ms)
+
+    def forgive(self, now_ms: int) -> None:
+        """Owe what the window holds and no more: what went beyond it while nobody was held is nobody's debt."""
+        self._drain(now_ms)
+        if self._limit is not None:
+            self._level = min(self._level, self._limit * (self._window.keep_ms / 1000))
+        self.rejudge(now_ms)
 
     def _drain(self, now_ms: int) -> None:
         """Count what was recorded since the last time, and take off what the limit has made good."""
@@ -277,23 +298,35 @@ class Bound(Rate):
         live.throttled_total += 1
         live.throttle_ms_total += throttle_ms
 
+    def note_shadow(self, throttle_ms: int) -> None:
+        """Count a throttle that ``shadow_limit`` would have given."""
+        live = self._live or self._find_live()
+        live.shadow_throttled_total += 1
+        live.shadow_throttle_ms_total += throttle_ms
+
     def note_wait(self, waited_ms: int) -> None:
         """Count how long a request has waited in line: time that it was throttled for and not told."""
         if waited_ms:
             self.note_throttle(waited_ms)
 
     def usage(self, now_ms: int) -> CounterState | None:
-        """Return what this counter stands at; None when it has no limit."""
-        if self.limit is None or self.rule is None:
+        """Return what this counter stands at; None when it has no limit, in force or in shadow."""
+        if self.rule is None:
             return None
         return CounterState(
-            *self.key,
+            self.key.kind,
+            self.key.user,
+            self.key.client_id,
+            self.key.broker,
             self.rule,
             self.limit,
             self.rate(now_ms),
             self.recorded_total,
             self.throttled_total,
             self.throttle_ms_total,
+            shadow_limit=self.shadow_limit,
+            shadow_throttled_total=self.shadow_throttled_total,
+            shadow_throttle_ms_total=self.shadow_throttle_ms_total,
         )
 
     def take_counted(self) -> Counted:
@@ -302,12 +335,23 @@ class Bound(Rate):
         What was charged and then given back is not returned again.
         """
         before, charged = self._handed_over, self.recorded_total
-        if self.throttled_total == before.throttled and charged <= before.charged:
+        throttled, shadow_throttled = self.throttled_total, self.shadow_throttled_total
+        if throttled == before.throttled and charged <= before.charged and shadow_throttled == before.shadow_throttled:
             return NOTHING
-        now = Counted(max(charged, before.charged), self.throttled_total, self.throttle_ms_total)
+        now = Counted(
+            max(charged, before.charged),
+            throttled,
+            self.throttle_ms_total,
+            shadow_throttled,
+            self.shadow_throttle_ms_total,
+        )
         self._handed_over = now
         return Counted(
-            now.charged - before.charged, now.throttled - before.throttled, now.throttle_ms - before.throttle_ms
+            now.charged - before.charged,
+            now.throttled - before.throttled,
+            now.throttle_ms - before.throttle_ms,
+            now.shadow_throttled - before.shadow_throttled,
+            now.shadow_throttle_ms - before.shadow_throttle_ms,
         )
 
     def _find_live(self) -> "Bound":

@@ -63,6 +63,10 @@ class DelayQueue(Generic[T]):
                 items.append(handle.item)
         return items
 
+    def all(self) -> list[T]:
+        """Take out and return everything, in order of its end."""
+        return self.due(max((end_ms for end_ms, _, _ in self._heap), default=0))
+
     def next_end(self) -> int | None:
         """Return the earliest end time, the moment for which a timer is to be set; None when nothing waits."""
         while self._heap and not self._heap[0][2].waiting:

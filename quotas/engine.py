@@ -4,20 +4,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from quotas.bound import Bound, Inert
-from quotas.counted import FOLDED, Counted, CounterKey, CounterState, Gone
+from quotas.counted import CLUSTER, FOLDED, PREFIX, Counted, CounterKey, CounterState, Gone
 from quotas.entities import Entity
 from quotas.kinds import Law, QuotaKind, Whose
+from quotas.mutations import TokenBound
 from quotas.names import OTHER, Room
-from quotas.policy import Key, Policy, PolicyChange, differences
-from quotas.precedence import DEFAULT, level_of, limiting_key, tags_of
+from quotas.policy import PLAIN, Key, Policy, PolicyChange, differences, other_terms
+from quotas.precedence import Counter, Walk, key_of, level_of, limiting_key, tags_of, walk
 from quotas.rate import Window
 
-__all__ = ["RATE_KINDS", "Bound", "Counted", "CounterKey", "CounterState", "Engine", "Gone", "Window"]
+__all__ = ["CLIENT_KINDS", "Bound", "Counted", "CounterKey", "CounterState", "Engine", "Gone", "Window"]
 
-RATE_KINDS: Final = tuple(
-    kind for kind in QuotaKind if kind.row.law is Law.SAMPLED_RATE and kind.row.whose is Whose.CLIENT
-)
-"""The kinds that are a sampled rate of a user and client-id, which is what the engine keeps counters of."""
+CLIENT_KINDS: Final = tuple(kind for kind in QuotaKind if kind.row.whose is Whose.CLIENT)
+"""The kinds that are for users and client-ids, which is what the engine keeps counters of."""
 
 MAX_NAMES_BYTES: Final = 16 * 2**20
 """What the names of all counters may take in memory: of 150,000 counters, or of 15,000 with the longest names."""
@@ -36,13 +35,15 @@ class Counters:
         "_crowded",
         "_elsewhere",
         "_gone",
-        "_keep_ms",
+        "_group_of",
         "_kind",
+        "_lengths",
         "_levels",
         "_limits",
         "_names",
         "_newcomers",
         "_policy",
+        "_terms",
         "_watched",
         "_window",
         "inert",
@@ -55,10 +56,12 @@ class Counters:
         self._crowded = False
         """Clients share a counter because there was no room for their names."""
         self._window = window
-        self._keep_ms = window.keep_ms
         self._cap_ms = window.size_ms if kind.row.capped else None
         self._policy = Policy()
         self._limits = self._policy.table(kind)
+        self._terms = self._policy.terms_of(kind)
+        self._lengths = self._policy.prefix_lengths(kind)
+        self._group_of = self._policy.groups_of(kind)
         self._levels = 0
         self._bounds: dict[CounterKey, Bound] = {}
         self._brokers: set[int] = set()
@@ -74,26 +77,60 @@ class Counters:
     def resolve(self, user: str, client_id: str, broker: int) -> Bound:
         if not self._levels:
             return self.inert
-        user_tag, client_tag = tags_of(self._limits, self._levels, user, client_id)
-        key = CounterKey(self._kind, user_tag, client_tag, broker)
+        if self._kind.row.of_cluster:
+            broker = CLUSTER
+        if self._lengths or self._group_of:
+            counter = self.walk(user, client_id).counter
+            key = CounterKey(self._kind, counter.user, counter.client_id, broker, counter.several)
+        else:
+            user_tag, client_tag = tags_of(self._limits, self._levels, user, client_id)
+            key = CounterKey(self._kind, user_tag, client_tag, broker)
         return self._bounds.get(key) or self._make(key)
+
+    def walk(self, user: str, client_id: str) -> Walk:
+        group = self._group_of.get(user)
+        return walk(self._limits, self._terms, self._levels, self._lengths, group, user, client_id)
+
+    def _winner(self, user: str, client_id: str) -> Key | None:
+        if self._lengths or self._group_of:
+            return self.walk(user, client_id).winner
+        return limiting_key(self._limits, *tags_of(self._limits, self._levels, user, client_id))
+
+    def _limiting(self, key: CounterKey) -> Key | None:
+        if self._lengths or self._group_of or key.several:
+            return key_of(self._limits, self._terms, self._lengths, Counter(key.user, key.client_id, key.several))
+        return limiting_key(self._limits, key.user, key.client_id)
 
     def _make(self, key: CounterKey) -> Bound:
         """Return a new counter; without room for its names that of all such clients of its user, unless a quota is
         configured for just this client-id.
         """
-        if self._names.full and key.client_id:
-            limiting = limiting_key(self._limits, key.user, key.client_id)
-            if limiting is None or limiting[1] is DEFAULT:
+        if self._names.full and key.client_id and not key.several & PREFIX:
+            limiting = self._limiting(key)
+            if limiting is None or not isinstance(limiting[1], str):
                 key = key._replace(client_id=OTHER)
                 self._crowded = True
-        return self._bounds.get(key) or self.enter(Bound(key, self._window, self._cap_ms, self))
+        return self._bounds.get(key) or self.enter(self._new(key))
+
+    def _new(self, key: CounterKey) -> Bound:
+        if self._kind.row.law is Law.TOKEN_BUCKET:
+            return TokenBound(key, self._window, self)
+        return Bound(key, self._window, self._cap_ms, self)
 
     def limit_of(self, user: str, client_id: str) -> tuple[float | None, Entity | None]:
         if not self._levels:
             return None, None
-        key = limiting_key(self._limits, *tags_of(self._limits, self._levels, user, client_id))
-        return (None, None) if key is None else (self._limits[key], self._policy.client(key))
+        key = self._winner(user, client_id)
+        if key is None or self._terms.get(key, PLAIN).shadow:
+            return None, None
+        return self._limits[key], self._policy.client(key)
+
+    def shadow_of(self, user: str, client_id: str) -> float | None:
+        if not self._terms:
+            return None
+        key = self._winner(user, client_id)
+        terms = PLAIN if key is None else self._terms.get(key, PLAIN)
+        return self._limits[key] if key is not None and terms.shadow else terms.proposed
 
     def enter(self, bound: Bound) -> Bound:
         """Take ``bound`` in as the one of its key, or return the one that already is."""
@@ -113,12 +150,19 @@ class Counters:
     def apply(self, policy: Policy, touched: set[Key], now_ms: int) -> None:
         self._policy = policy
         self._limits = policy.table(self._kind)
+        self._terms = policy.terms_of(self._kind)
+        self._lengths = policy.prefix_lengths(self._kind)
+        self._group_of = policy.groups_of(self._kind)
         # A removal sets the bit of its level too, and nothing ever clears one (QuotaTypes).
         for key in touched:
             self._levels |= level_of(key)
         for bound in self._concerned(touched):
             if self._limit(bound):
                 bound.rejudge(now_ms)
+
+    def rejudge(self, now_ms: int) -> None:
+        for bound in self._bounds.values():
+            bound.forgive(now_ms)
 
     def usage(self, now_ms: int) -> Iterator[CounterState]:
         for bound in self._bounds.values():
@@ -155,16 +199,16 @@ class Counters:
         self._elsewhere = numbers
 
     def expire(self, now_ms: int) -> int:
-        keep_ms = self._keep_ms
         for bound in self._newcomers:
             # One that was only looked up so far is about to be charged: it is given a window's time.
-            self._watch(bound, (now_ms if bound.last_ms is None else bound.last_ms) + keep_ms)
+            self._watch(bound, (now_ms if bound.last_ms is None else bound.last_ms) + bound.window.keep_ms)
         self._newcomers = []
         dropped = 0
         for number in sorted(number for number in self._watched if number <= now_ms // self._window.size_ms):
             for bound in self._watched.pop(number):
                 last_ms = bound.last_ms
-                busy_ms = bound.owed_ms(now_ms) or (self._window.size_ms if bound.holds else 0)
+                keep_ms = bound.window.keep_ms
+                busy_ms = bound.busy_ms(now_ms)
                 if busy_ms:
                     self._watch(bound, now_ms + busy_ms)
                 elif last_ms is None or last_ms + keep_ms <= now_ms:
@@ -185,10 +229,12 @@ class Counters:
         self._watched.setdefault(-(-idle_ms // self._window.size_ms), []).append(bound)
 
     def _concerned(self, touched: set[Key]) -> Iterator[Bound]:
-        """Yield the bounds whose limit may have changed: all for a default, otherwise those with just these tags."""
+        """Yield the bounds whose limit may have changed: those with just these tags, or all where a key is not for one
+        name.
+        """
         if not self._bounds:
             return
-        if any(DEFAULT in key for key in touched):
+        if any(not isinstance(part, str | None) for key in touched for part in key):
             yield from self._bounds.values()
             return
         for user, client_id in touched:
@@ -198,25 +244,37 @@ class Counters:
                     yield bound
 
     def _limit(self, bound: Bound) -> bool:
-        """Set the limit that holds for ``bound``; returns whether it is another than before."""
-        key = limiting_key(self._limits, bound.key.user, bound.key.client_id)
-        limit = None if key is None else self._limits[key]
-        if (limit is None) is not (bound.limit is None):
+        """Set the limit that holds for ``bound``, and its terms; returns whether another holds than before."""
+        key = self._limiting(bound.key)
+        limit: float | None = None if key is None else self._limits[key]
+        terms = PLAIN if key is None else self._terms.get(key, PLAIN)
+        if (key is None) is not (bound.rule is None):
             self._let_go(bound)  # what is used without a quota is not counted under one
         bound.rule = None if key is None else self._policy.client(key)
+        bound.max_delay_ms = terms.max_delay_ms
+        bound.shadow_limit = terms.proposed
+        if terms.shadow:
+            bound.shadow_limit = limit  # and not as one assignment of two: docs/decisions/0020
+            limit = None
+        before = bound.window
+        if terms.burst_ms is None or self._kind.row.law is not Law.SAMPLED_RATE:
+            bound.set_window(self._window)
+        else:
+            bound.set_window(self._window.of_burst(terms.burst_ms))
         if limit == bound.limit:
-            return False
+            return bound.window != before
         bound.set_limit(limit)
         return True
 
 
 class Engine:
-    """Counters for every kind in RATE_KINDS, under a policy that may be replaced at any time.
+    """Counters for every kind in CLIENT_KINDS, under a policy that may be replaced at any time.
 
     ``generation`` rises whenever a Bound that a session holds may no longer be the right one: compare before use,
     and resolve again. One that is charged nevertheless loses nothing.
 
-    ``max_names_bytes`` is what the names of all counters may take in memory.
+    ``controller_window`` is that of token buckets. ``max_names_bytes`` is what the names of all counters may take in
+    memory.
     """
 
     __slots__ = ("_counters", "_policy", "generation")
@@ -226,18 +284,22 @@ class Engine:
         policy: Policy,
         window: Window = Window(),  # noqa: B008  frozen
         *,
+        controller_window: Window = Window(),  # noqa: B008  likewise
         max_names_bytes: int = MAX_NAMES_BYTES,
     ) -> None:
         self.generation = 0
         self._policy = Policy()
         names = Room(max_names_bytes)
-        self._counters = {kind: Counters(kind, window, names) for kind in RATE_KINDS}
+        self._counters = {
+            kind: Counters(kind, controller_window if kind.row.law is Law.TOKEN_BUCKET else window, names)
+            for kind in CLIENT_KINDS
+        }
         self.apply(policy, 0)
 
     def resolve(self, user: str, client_id: str, kind: QuotaKind, broker: int) -> Bound:
         """Return the counter that a client is measured by on one broker (its node id, -1: not known yet).
 
-        A null client-id is "". Raises KeyError for a kind that is not in RATE_KINDS.
+        A null client-id is "". Raises KeyError for a kind that is not in CLIENT_KINDS.
         """
         return self._counters[kind].resolve(user, client_id, broker)
 
@@ -248,28 +310,50 @@ class Engine:
     def limit_of(self, user: str, client_id: str, kind: QuotaKind) -> tuple[float | None, Entity | None]:
         """Return the limit that holds for a client and the entity it is configured for; (None, None) if none does.
 
-        A look only: no counter comes of it. Raises KeyError for a kind that is not in RATE_KINDS.
+        A look only: no counter comes of it. Raises KeyError for a kind that is not in CLIENT_KINDS.
         """
         return self._counters[kind].limit_of(user, client_id)
+
+    def shadow_of(self, user: str, client_id: str, kind: QuotaKind) -> float | None:
+        """Return the limit that is measured for a client and holds nobody; None where there is none. Else as
+        ``limit_of``.
+        """
+        return self._counters[kind].shadow_of(user, client_id)
+
+    def explain(self, user: str, client_id: str, kind: QuotaKind) -> Walk:
+        """Return which limit holds for a client and why: every level that was looked at, in order. Else as
+        ``limit_of``.
+        """
+        return self._counters[kind].walk(user, client_id)
 
     def apply(self, policy: Policy, now_ms: int) -> PolicyChange:
         """Put another policy in force, for existing counters at once and with all that they have recorded."""
         self.expire(now_ms)
         added_total = changed_total = removed_total = 0
+        regrouped = self._policy.group_of != policy.group_of
         for kind in QuotaKind:
             added, changed, removed = differences(self._policy.table(kind), policy.table(kind))
+            changed |= other_terms(self._policy.terms_of(kind), policy.terms_of(kind)) - added - removed
             touched = added | changed | removed
-            if touched and kind in self._counters:
+            if (touched or regrouped) and kind in self._counters:
                 self._counters[kind].apply(policy, touched, now_ms)
             added_total += len(added)
             changed_total += len(changed)
             removed_total += len(removed)
         self._policy = policy
         change = PolicyChange(added_total, changed_total, removed_total)
-        if change != PolicyChange():
+        if regrouped or change != PolicyChange():
             # Another level may win now; and a bound that a session holds, but that was dropped, has not followed.
             self.generation += 1
         return change
+
+    def rejudge(self, now_ms: int) -> None:
+        """Take the limits in force for what is in the windows alone, and have every session look anew: whether quotas
+        are enforced has changed, and what nobody was held for is owed no longer than a broker would remember it.
+        """
+        for counters in self._counters.values():
+            counters.rejudge(now_ms)
+        self.generation += 1
 
     def usage(self, now_ms: int) -> list[CounterState]:
         """Return what every counter with a limit stands at. Plain data, and a look only: no sample moves."""

@@ -19,14 +19,31 @@ class Default(Enum):
     __hash__ = object.__hash__
 
 
-Name = str | Default | None
-"""A name, the default entity, or None where the dimension is not part of the entity."""
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """The client-ids that begin so. Kafka has none of these."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The users of a group that the quotas define. Kafka has none of these."""
+
+    name: str
+
+
+Name = str | Default | Prefix | Group | None
+"""A name, the default entity, several names, or None where the dimension is not part of the entity."""
+
+MAX_PREFIX_BYTES: Final = 63
+"""In UTF-8: of a client-id that is cut because it is long, so much is left as it was (``quotas.names``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """(user, client-id), (user), (client-id) or (ip); each a name or the default. A name that is too long is cut as
-    those off the wire are, so that they match.
+    """(user, client-id), (user), (client-id) or (ip); each a name or the default, the user also a group and the
+    client-id also a prefix. A name that is too long is cut as those off the wire are, so that they match.
 
     Raises ValueError for a combination that Kafka does not know (ClientQuotaControlManager.validateEntity).
     """
@@ -45,6 +62,10 @@ class Entity:
         if "" in (user, client_id, self.ip):
             empty = "user" if user == "" else "client-id" if client_id == "" else "ip"
             raise ValueError(f"{empty} is empty: give a name or the default")
+        if isinstance(user, Prefix) or isinstance(client_id, Group) or isinstance(self.ip, Prefix | Group):
+            raise ValueError("a prefix is of client-ids, and a group of users")  # noqa: TRY004  of what somebody wrote
+        if isinstance(client_id, Prefix) and not 0 < len(client_id.text.encode()) <= MAX_PREFIX_BYTES:
+            raise ValueError(f"a prefix has 1 to {MAX_PREFIX_BYTES} bytes")
         if isinstance(user, str) and (name := configured_as(user)) is not user:
             object.__setattr__(self, "user", name)
         if isinstance(client_id, str) and (name := configured_as(client_id)) is not client_id:
@@ -53,11 +74,17 @@ class Entity:
     def describe(self) -> str:
         """Return e.g. ``user=alice, client-id=<default>``; names that could be mistaken for syntax are quoted."""
         parts = (("user", self.user), ("client-id", self.client_id), ("ip", self.ip))
-        return ", ".join(f"{dimension}={_shown(name)}" for dimension, name in parts if name is not None)
+        return ", ".join(_described(dimension, name) for dimension, name in parts if name is not None)
 
 
-def _shown(name: str | Default) -> str:
-    if isinstance(name, Default):
-        return "<default>"
+def _described(dimension: str, name: str | Default | Prefix | Group) -> str:
+    if isinstance(name, Prefix):
+        return f"{dimension}-prefix={_shown(name.text)}"
+    if isinstance(name, Group):
+        return f"{dimension}-group={_shown(name.name)}"
+    return f"{dimension}=<default>" if isinstance(name, Default) else f"{dimension}={_shown(name)}"
+
+
+def _shown(name: str) -> str:
     plain = name.isprintable() and not any(character in "<>,=\"'\\ " for character in name)
     return name if plain else ascii(name)

@@ -3,6 +3,10 @@
 Nobody waits in shadow mode, so what the counter sees is the demand. Enforced, what is over the limit would have come
 later, and less at once. So the demand waits here instead, first come, first served, and is charged when its turn
 would have come.
+
+Each connection would have waited for itself: behind its own throttle it is muted, and behind its own request that
+waits, what it sends next is not read. So the time that a request waits for others counts from when its connection
+would have sent it.
 """
 
 from collections import deque
@@ -28,13 +32,22 @@ class Throttle(NamedTuple, Generic[W]):
 class Imagined(Generic[W]):
     """One counter, as it would stand under enforcement. ``W`` is whose demand it is."""
 
-    __slots__ = ("_rate", "_until_ms", "_waiting", "_window")
+    __slots__ = ("_free", "_most_free", "_rate", "_until_ms", "_waited", "_waiting", "_window")
 
     def __init__(self, window: Window, limit: float, cap_ms: int | None = None) -> None:
         self._window = window
         self._rate = Rate(window, limit, cap_ms)
         self._until_ms = 0
-        self._waiting: deque[tuple[float, W, int]] = deque()
+        self._waiting: deque[tuple[float, W, int, int]] = deque()
+        self._free: dict[int, int] = {}
+        """When each connection would have gone on with what it sent next."""
+        self._most_free = _MOST_WAITING
+        self._waited: list[Throttle[W]] = []
+
+    @property
+    def window(self) -> Window:
+        """How it is sampled."""
+        return self._window
 
     def limit(self, limit: float) -> None:
         """Judge by ``limit`` from now on."""
@@ -42,29 +55,43 @@ class Imagined(Generic[W]):
             self._rate.set_limit(limit)
             self._until_ms = 0
 
-    def arrive(self, size: float, whose: W, now_ms: int) -> None:
-        """Take demand; ``settle`` says what comes of it."""
+    def arrive(self, size: float, whose: W, now_ms: int, connection: int = 0) -> None:
+        """Take demand that came by a connection; ``settle`` says what comes of it."""
         if len(self._waiting) >= _MOST_WAITING:
             before, *_ = self._waiting.pop()
             size += before  # requests beyond those are as one: their throttles are longer, and fewer
-        self._waiting.append((size, whose, now_ms))
+        self._waiting.append((size, whose, now_ms, connection))
 
     def settle(self, now_ms: int) -> list[Throttle[W]]:
         """Return the throttles that would have begun until now, in order."""
         begun: list[Throttle[W]] = []
         while self._waiting:
-            size, whose, came_ms = self._waiting[0]
+            size, whose, came_ms, connection = self._waiting[0]
             at_ms = max(came_ms, self._until_ms)
             if at_ms > now_ms and at_ms - came_ms <= PATIENCE_MS:
                 break
             self._waiting.popleft()
-            if at_ms - came_ms > PATIENCE_MS:
+            begin_ms = max(came_ms, self._free.get(connection, came_ms))
+            end_ms = min(at_ms, came_ms + PATIENCE_MS)
+            if begin_ms < end_ms:
+                self._waited.append(Throttle(whose, end_ms - begin_ms, begin_ms))
+            if end_ms < at_ms:  # given up
+                self._free[connection] = max(end_ms, begin_ms)
                 continue
             throttle_ms = self._rate.charge(size, at_ms)
+            self._free[connection] = at_ms + throttle_ms
             if throttle_ms:
                 self._until_ms = at_ms + throttle_ms
                 begun.append(Throttle(whose, throttle_ms, at_ms))
+        if len(self._free) > self._most_free:
+            self._free = {each: free_ms for each, free_ms in self._free.items() if free_ms > now_ms}
+            self._most_free = max(2 * len(self._free), _MOST_WAITING)
         return begun
+
+    def take_waited(self) -> list[Throttle[W]]:
+        """Return for whom others would have been waited for, how long and from when on, of what ``settle`` settled."""
+        waited, self._waited = self._waited, []
+        return waited
 
     def over(self, now_ms: int) -> bool:
         """Nothing waits, and what was charged counts no more."""

@@ -109,6 +109,8 @@ class Row:
     whose: Whose = Whose.CLIENT
     capped: bool = False
     """No throttle is longer than one sample of the window (QuotaUtils)."""
+    of_cluster: bool = False
+    """Counted once for all brokers, as the controller does (ControllerMutationQuotaManager)."""
     enforced: bool = False
     """By this version; others may stand in a quota file, and are warned of."""
 
@@ -117,6 +119,11 @@ class Row:
         """In usage records, in the order in which further kinds have them."""
         ends = (self.unit.used, "requests", "limit", "rule", "throttled", "throttle_ms", "muted_ms")
         return Columns(*(f"{self.word}_{end}" for end in ends))
+
+    @property
+    def shadow_columns(self) -> tuple[str, ...]:
+        """Those of a limit that is measured and holds nobody, in usage records that have any."""
+        return tuple(f"{self.word}_shadow_{end}" for end in ("limit", "throttled", "throttle_ms", "muted_ms"))
 
 
 class QuotaKind(StrEnum):
@@ -145,7 +152,15 @@ class QuotaKind(StrEnum):
     )
     CONTROLLER_MUTATION_RATE = (
         "controller_mutation_rate",
-        Row(word="mutation", doing="changing topics", unit=MUTATIONS, written=Written.NUMBER, law=Law.TOKEN_BUCKET),
+        Row(
+            word="mutation",
+            doing="changing topics",
+            unit=MUTATIONS,
+            written=Written.NUMBER,
+            law=Law.TOKEN_BUCKET,
+            of_cluster=True,
+            enforced=True,
+        ),
     )
     CONNECTION_CREATION_RATE = (
         "connection_creation_rate",
@@ -156,6 +171,7 @@ class QuotaKind(StrEnum):
             written=Written.WHOLE,
             whose=Whose.IP,
             capped=True,
+            enforced=True,
         ),
     )
 

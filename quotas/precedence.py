@@ -14,13 +14,21 @@ The eight levels, first present wins (KIP-55 and ClientQuotaManager.DefaultQuota
 7     client-id                   "", client-id          client-id, whoever the user is
 8     default client-id           "", client-id          client-id, whoever the user is
 ====  ==========================  =======================  ================================
+
+Two things that Kafka does not have stand between an exact name and the default: for users their group, and for
+client-ids the prefixes that they begin with, the longest first. So with a group and a prefix there are fifteen levels
+(``levels``): all of the user, then all of the group, all of the default user, those of client-ids alone; and in each
+the client-id, its prefixes, the default client-id, and last none. A group has one counter, and so has a prefix that is
+shared. Where no quota is for either, the eight levels are walked as they are.
 """
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
 
-from quotas.entities import Default
-from quotas.policy import Key
+from quotas.counted import GROUP, PREFIX
+from quotas.entities import Default, Group, Name, Prefix
+from quotas.kinds import QuotaKind
+from quotas.policy import PLAIN, Key, KindTerms, Policy
 
 DEFAULT: Final = Default.DEFAULT
 
@@ -80,3 +88,112 @@ def limiting_key(limits: Mapping[Key, float], user_tag: str, client_tag: str) ->
         if key in limits:
             return key
     return None
+
+
+def levels(user: str, client_id: str, group: str | None, lengths: tuple[int, ...]) -> Iterator[Key]:
+    """Yield the keys that a client is looked up by, in their order; ``lengths`` are those of prefixes, longest first.
+
+    An empty client-id has no level but those of users alone (see ``tags_of``).
+    """
+    prefixes: list[Name] = [Prefix(client_id[:length]) for length in lengths if length <= len(client_id)]
+    client_ids: list[Name] = [client_id, *prefixes, DEFAULT] if client_id else []
+    users: list[Name] = [user, DEFAULT] if group is None else [user, Group(group), DEFAULT]
+    for name in users:
+        for each in client_ids:
+            yield name, each
+        yield name, None
+    for each in client_ids:
+        yield None, each
+
+
+class Counter(NamedTuple):
+    """Which counter a client is measured by: its tags, and what of them stands for several (bits of ``counted``)."""
+
+    user: str
+    client_id: str
+    several: int
+
+
+def counter_of(key: Key, user: str, client_id: str, terms: KindTerms) -> Counter:
+    """Return the counter of a client whose limit is configured as ``key``."""
+    of_user, of_client_id = key
+    user_tag, client_tag, several = "" if of_user is None else user, "" if of_client_id is None else client_id, 0
+    if isinstance(of_user, Group):
+        user_tag, several = f"group:{of_user.name}", GROUP
+    if isinstance(of_client_id, Prefix) and terms.shared:
+        client_tag, several = f"{of_client_id.text}*", several | PREFIX
+    return Counter(user_tag, client_tag, several)
+
+
+def key_of(
+    limits: Mapping[Key, float], terms: Mapping[Key, KindTerms], lengths: tuple[int, ...], counter: Counter
+) -> Key | None:
+    """Return the configured key whose limit holds for a counter; None: unlimited. ``limiting_key`` of all levels."""
+    user_tag, client_tag, several = counter
+    users: list[Name] = [user_tag, DEFAULT] if user_tag else [None]
+    client_ids: list[Name] = [None]
+    if several & GROUP:
+        users = [Group(user_tag.removeprefix("group:"))]
+    if several & PREFIX:
+        client_ids = [Prefix(client_tag[:-1])]
+    elif client_tag:
+        client_ids = [client_tag, *(Prefix(client_tag[:length]) for length in lengths), DEFAULT]
+    for user in users:
+        for client_id in client_ids:
+            key = (user, client_id)
+            shared = isinstance(client_id, Prefix) and terms.get(key, PLAIN).shared
+            if key in limits and shared is bool(several & PREFIX):
+                return key
+    return None
+
+
+def find(policy: Policy, kind: QuotaKind, in_use: int, user: str, client_id: str) -> tuple[Key | None, Counter]:
+    """Return the configured key whose limit holds for a client, and the counter that it is measured by."""
+    limits, lengths, groups = policy.table(kind), policy.prefix_lengths(kind), policy.groups_of(kind)
+    if lengths or groups:
+        found = walk(limits, policy.terms_of(kind), in_use, lengths, groups.get(user), user, client_id)
+        return found.winner, found.counter
+    tags = tags_of(limits, in_use, user, client_id)
+    return limiting_key(limits, *tags), Counter(*tags, 0)
+
+
+class Level(NamedTuple):
+    """One level that was looked at; the limit is None where nothing is configured for it."""
+
+    key: Key
+    limit: float | None
+
+
+class Walk(NamedTuple):
+    """Why a client has the limit that it has: every level that was looked at, and the last of them won, if any did."""
+
+    levels: tuple[Level, ...]
+    winner: Key | None
+    counter: Counter
+    """Which counter the client is measured by, limited or not."""
+    why: str
+
+
+def walk(
+    limits: Mapping[Key, float],
+    terms: Mapping[Key, KindTerms],
+    in_use: int,
+    lengths: tuple[int, ...],
+    group: str | None,
+    user: str,
+    client_id: str,
+) -> Walk:
+    """Return which limit holds for a client, and how that was found; ``in_use`` are the levels in use."""
+    looked_at: list[Level] = []
+    for key in levels(user, client_id, group, lengths):
+        limit = limits.get(key)
+        looked_at.append(Level(key, limit))
+        if limit is not None:
+            number = len(looked_at)
+            why = f"level {number} is the first with a limit" if number > 1 else "the first level has a limit"
+            counter = counter_of(key, user, client_id, terms.get(key, PLAIN))
+            return Walk(tuple(looked_at), key, counter, why)
+    why = "no level has a limit"
+    if not client_id:
+        why += ": an empty client-id has those of users alone"
+    return Walk(tuple(looked_at), None, Counter(*tags_of(limits, in_use, user, client_id), 0), why)

@@ -35,6 +35,11 @@ class Window:
         """Return what may be used at once after idleness: N - 1 windows' worth, ten seconds' by default."""
         return limit * (self.samples - 1) * (self.size_ms / 1000)
 
+    def of_burst(self, burst_ms: int) -> "Window":
+        """Return one whose allowance is so much time's worth, in samples that are as long as these or shorter."""
+        samples = -(-burst_ms // self.size_ms)
+        return Window(samples + 1, burst_ms // samples)
+
 
 class Sample:
     """What was recorded between ``start_ms`` and ``last_ms``."""
@@ -108,6 +113,17 @@ class Rate:
     def set_limit(self, limit: float | None) -> None:
         """Judge from now on, and what was recorded already, by another limit."""
         self._limit = limit
+        self._settle()
+
+    def set_window(self, window: Window) -> None:
+        """Measure over another window from now on; of what was recorded already the newest samples are kept."""
+        if window == self._window:
+            return
+        self._window = window
+        begin = self._index + 1  # of a ring that is full the oldest stands behind the newest
+        self._samples = (self._samples[begin:] + self._samples[:begin])[-(window.samples + 1) :]
+        self._index = len(self._samples) - 1
+        self._due_ms = AT_ONCE
         self._settle()
 
     def set_elsewhere(self, used: float) -> None:

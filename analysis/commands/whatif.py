@@ -75,6 +75,7 @@ def command(
 def _scenario(path: Path) -> "Scenario":
     from analysis.whatif.job import Scenario
     from config.problems import ConfigError
+    from quotas.kinds import Law
     from quotas.stores.file import load
 
     try:
@@ -83,6 +84,13 @@ def _scenario(path: Path) -> "Scenario":
         raise AnalysisError(str(error)) from None
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
+    for kind in sorted({kind for limits in loaded.policy.limits.values() for kind in limits}):
+        if kind.row.law is not Law.SAMPLED_RATE:
+            click.echo(
+                f"warning: {path}: {kind} is left out: it refuses what is beyond it, and no record says what was "
+                "refused before",
+                err=True,
+            )
     return Scenario(str(path), loaded.policy)
 
 

@@ -15,10 +15,10 @@ import numpy as np
 
 from analysis.kernel.demand import Indices
 from analysis.kernel.histogram import Floats
-from quotas.entities import Default, Entity, Name
+from quotas.entities import Default, Entity, Group, Name, Prefix
 from quotas.kinds import METERED, QuotaKind
-from quotas.policy import Policy
-from quotas.precedence import level_of, limiting_key, tags_of
+from quotas.policy import PLAIN, Policy
+from quotas.precedence import find, level_of
 
 
 class Client(NamedTuple):
@@ -64,7 +64,8 @@ def _of(kind: QuotaKind) -> Columns:
 
 
 COLUMNS: Final[Mapping[QuotaKind, Columns]] = {kind: _of(kind) for kind in METERED}
-"""Other kinds cannot be replayed: records have no rate of controller mutations, nor connections by address."""
+"""Not all of them can be replayed (``analysis.replay.recording``): of controller mutations, records do not say what was
+refused; and they have no connections by address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +85,14 @@ class Assignment:
         """Return who shares a counter of ``kind`` under ``policy``, put in force where none was before."""
         table = policy.table(kind)
         levels = 0
-        for key in table:
-            levels |= level_of(key)
-        units, index = _numbered(
-            Unit(client.instance, client.broker, *tags_of(table, levels, client.user, client.client_id))
-            for client in clients
-        )
-        keys = [limiting_key(table, unit.user, unit.client_id) for unit in units]
+        for configured in table:
+            levels |= level_of(configured)
+        terms = policy.terms_of(kind)
+        found = [(client, *find(policy, kind, levels, client.user, client.client_id)) for client in clients]
+        units, index = _numbered((client.instance, client.broker, *counter[:2]) for client, _, counter in found)
+        by_unit = {(each.instance, each.broker, *counter[:2]): key for each, key, counter in found}
+        winners = [by_unit[unit] for unit in units]
+        keys = [None if key is None or terms.get(key, PLAIN).shadow else key for key in winners]
         return cls(
             units,
             tuple(None if key is None else policy.client(key) for key in keys),
@@ -120,12 +122,22 @@ def recorded_unit(client: Client, rule: Entity | None) -> Unit | None:
         return None
     user = client.user if rule.user is not None else ""
     client_id = client.client_id if rule.client_id is not None else ""
+    if isinstance(rule.user, Group):
+        user = f"group:{rule.user.name}"
+    if isinstance(rule.client_id, Prefix):  # that each of its clients has a counter of its own, no record says
+        client_id = f"{rule.client_id.text}*"
     return Unit(client.instance, client.broker, user, client_id)
 
 
-_DIMENSIONS: Final = {"user": "user", "client-id": "client_id", "ip": "ip"}
+_DIMENSIONS: Final = {
+    "user": "user",
+    "user-group": "user",
+    "client-id": "client_id",
+    "client-id-prefix": "client_id",
+    "ip": "ip",
+}
 _QUOTED: Final = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
-_PART: Final = re.compile(rf"(user|client-id|ip)=({_QUOTED}|<default>|[^\s<>,=\"'\\]+)")
+_PART: Final = re.compile(rf"(user-group|client-id-prefix|user|client-id|ip)=({_QUOTED}|<default>|[^\s<>,=\"'\\]+)")
 
 
 def parse_rule(text: str) -> Entity:
@@ -139,7 +151,12 @@ def parse_rule(text: str) -> Entity:
         part = _PART.match(text, at)
         if part is None or _DIMENSIONS[part[1]] in names:
             raise ValueError(f"{text!r} does not name a quota; one is written like user=alice, client-id=<default>")
-        names[_DIMENSIONS[part[1]]] = _name(part[2])
+        name = _name(part[2])
+        if part[1] == "user-group":
+            name = Group(str(name))
+        elif part[1] == "client-id-prefix":
+            name = Prefix(str(name))
+        names[_DIMENSIONS[part[1]]] = name
         at = part.end()
         if at == len(text):
             return Entity(**names)

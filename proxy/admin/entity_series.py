@@ -8,7 +8,7 @@ backwards because the counter behind it expired, was made anew, or changed betwe
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from proxy.admin.places import Names, Places
+from proxy.admin.places import OTHER, Names, Places
 from proxy.runtime.names import label
 from quotas.engine import Counted, CounterState, Gone
 from quotas.entities import Default, Entity
@@ -17,31 +17,41 @@ from quotas.kinds import QuotaKind
 
 class ShownEntity:
     """One kind at one broker, of one entity or of ``other``. Where several are summed up: the sum of their rates,
-    the highest ratio, no limit.
+    the highest ratio, the fewest tokens, no limit.
     """
 
-    __slots__ = ("limit", "live", "rate", "ratio", "rule", "totals")
+    __slots__ = ("has_shadow", "limit", "live", "rate", "ratio", "rule", "shadow_limit", "tokens", "totals")
 
     def __init__(self) -> None:
         self.totals = Counted()
+        self.has_shadow = False
+        """A limit in shadow has been seen here: from then on its counters are shown."""
         self.forget()
 
     def forget(self) -> None:
         """Empty the gauges: they hold for one snapshot only."""
         self.live = False
         self.rate = 0.0
-        self.ratio = 0.0
-        self.limit = 0.0
+        self.ratio: float | None = None
+        self.limit: float | None = None
+        self.shadow_limit: float | None = None
         self.rule: Entity | None = None
+        self.tokens: float | None = None
 
     def show(self, usage: CounterState) -> None:
         """Set the gauges."""
         self.live = True
         self.rate += usage.rate
         # A limit of 0 comes from ZooKeeper only; any use of it is infinitely much.
-        ratio = usage.rate / usage.limit if usage.limit else float("inf") if usage.rate else 0.0
-        self.ratio = max(self.ratio, ratio)
+        if usage.limit is not None:
+            ratio = usage.rate / usage.limit if usage.limit else float("inf") if usage.rate else 0.0
+            if usage.tokens is not None:  # a token bucket: above 1 it is overdrawn, whatever the rate is
+                self.tokens = usage.tokens if self.tokens is None else min(self.tokens, usage.tokens)
+                ratio = 1 - usage.tokens / usage.burst if usage.burst else ratio
+            self.ratio = ratio if self.ratio is None else max(self.ratio, ratio)
         self.limit = usage.limit
+        self.shadow_limit = usage.shadow_limit
+        self.has_shadow = self.has_shadow or usage.shadow_limit is not None
         self.rule = usage.entity
 
 
@@ -51,7 +61,9 @@ class EntitySeries:
     """
 
     def __init__(self, max_entities: int) -> None:
-        self._places: Places[dict[tuple[QuotaKind, int], ShownEntity]] = Places(max_entities, dict)
+        self._places: Places[Names, dict[tuple[QuotaKind, int], ShownEntity]] = Places(
+            max_entities, dict, lambda _: OTHER
+        )
 
     @property
     def folded(self) -> int:
@@ -85,6 +97,7 @@ class EntitySeries:
     def _count(self, names: Names, kind: QuotaKind, broker: int, counted: Counted) -> ShownEntity:
         series = self._places[names].setdefault((kind, broker), ShownEntity())
         series.totals = series.totals.plus(counted)
+        series.has_shadow = series.has_shadow or counted.shadow_throttled > 0
         return series
 
     def __iter__(self) -> Iterator[tuple[Names, QuotaKind, int, ShownEntity]]:

@@ -9,17 +9,29 @@ from itertools import accumulate, chain
 from typing import Final
 
 from prometheus_client import ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
+from config.settings import Dialect
 from protocol.errors import Cause
 from protocol.table import SPECS
 from proxy.admin.client_series import ClientSeries
+from proxy.admin.connection_series import connection_rates
+from proxy.admin.dialects import Dialects
 from proxy.admin.entity_series import EntitySeries
-from proxy.admin.places import OTHER, Names
+from proxy.admin.exposition import Row, broker_label
+from proxy.admin.exposition import counter as _counter
+from proxy.admin.exposition import gauge as _gauge
+from proxy.admin.exposition import number as _number
+from proxy.admin.places import OTHER
 from proxy.edge.stats import LAG_BUCKETS_S, Snapshot
+from proxy.runtime.clock import monotonic_s
 from proxy.runtime.names import label
+from proxy.session.latencies import BOUNDS_MS
+from proxy.session.latencies import OTHER as FOLDED_BROKER
+from proxy.usage.meters import Client
+from quotas.counted import FOLDED
 from quotas.kinds import METERED, PERCENT, QuotaKind, Unit
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
@@ -30,19 +42,20 @@ _SIDES: Final = ("client", "broker")
 _OUTCOMES: Final = ("ok", "failed")
 _MODES: Final = ("enforce", "shadow", "off")
 
+_API_NAMES: Final = {spec.api_key: spec.name for spec in SPECS.values()}
+
 # Kinds of one unit share its families, those of others get families of their own.
 _UNITS: Final = tuple(dict.fromkeys(kind.row.unit for kind in METERED))
-
-Row = tuple[tuple[str, ...], float]
-"""The label values of a series, in the order of its family's labels, and what it stands at."""
 
 
 class Renderer:
     """Renders one snapshot after another; one thread at a time may call it."""
 
-    def __init__(self, max_entities: int) -> None:
+    def __init__(self, max_entities: int, dialects: Sequence[Dialect] = ()) -> None:
+        self._max_entities = max_entities
         self._entities = EntitySeries(max_entities)
         self._clients = ClientSeries(max_entities)
+        self._dialects = Dialects(dialects)
         self._process = ProcessCollector(registry=None)
 
     def render(self, snapshot: Snapshot) -> bytes:
@@ -51,9 +64,11 @@ class Renderer:
         self._clients.update(snapshot.clients)
         families = chain(
             _entities(self._entities),
+            self._dialects.families(self._entities, monotonic_s()),
             _quotas(snapshot),
             _clients(self._clients),
             _traffic(snapshot),
+            connection_rates(snapshot, self._max_entities),
             _shipping(snapshot),
             _program(snapshot),
         )
@@ -78,14 +93,28 @@ def _entities(entities: EntitySeries) -> Iterator[Metric]:
         "sluice_quota_usage_ratio",
         "Rate over the window of enforcement, divided by the quota.",
         _ENTITY_LABELS,
-        (((kind, *names, _broker(broker)), series.ratio) for names, kind, broker, series in entities if series.live),
+        (
+            ((kind, *names, broker_label(broker)), series.ratio)
+            for names, kind, broker, series in entities
+            if series.ratio is not None
+        ),
+    )
+    yield _gauge(
+        "sluice_quota_tokens",
+        "Mutations that may follow at once; below 0 topics are refused.",
+        _ENTITY_LABELS,
+        (
+            ((kind, *names, broker_label(broker)), series.tokens)
+            for names, kind, broker, series in entities
+            if series.tokens is not None
+        ),
     )
     yield _counter(
         "sluice_quota_throttle_seconds",
         "Throttle time given to requests; in shadow, what would have been given.",
         _ENTITY_LABELS,
         (
-            ((kind, *names, _broker(broker)), series.totals.throttle_ms / 1000)
+            ((kind, *names, broker_label(broker)), series.totals.throttle_ms / 1000)
             for names, kind, broker, series in entities
         ),
     )
@@ -93,7 +122,27 @@ def _entities(entities: EntitySeries) -> Iterator[Metric]:
         "sluice_quota_throttled_responses",
         "Requests that were given a throttle time; in shadow, that would have been given one.",
         _ENTITY_LABELS,
-        (((kind, *names, _broker(broker)), series.totals.throttled) for names, kind, broker, series in entities),
+        (((kind, *names, broker_label(broker)), series.totals.throttled) for names, kind, broker, series in entities),
+    )
+    yield _counter(
+        "sluice_shadow_throttle_seconds",
+        "Throttle time that limits in shadow would have given.",
+        _ENTITY_LABELS,
+        (
+            ((kind, *names, broker_label(broker)), series.totals.shadow_throttle_ms / 1000)
+            for names, kind, broker, series in entities
+            if series.has_shadow
+        ),
+    )
+    yield _counter(
+        "sluice_shadow_throttled_responses",
+        "Requests that limits in shadow would have given a throttle time.",
+        _ENTITY_LABELS,
+        (
+            ((kind, *names, broker_label(broker)), series.totals.shadow_throttled)
+            for names, kind, broker, series in entities
+            if series.has_shadow
+        ),
     )
     for unit in _UNITS:
         yield _charged(entities, unit)
@@ -107,9 +156,19 @@ def _rates(entities: EntitySeries, unit: Unit) -> Iterator[Metric]:
         "Quota in force, and the rule that won.",
         (*_ENTITY_LABELS, "rule"),
         (
-            ((kind, *names, _broker(broker), label(series.rule.describe())), series.limit)
+            ((kind, *names, broker_label(broker), label(series.rule.describe())), series.limit)
             for names, kind, broker, series in entities
-            if kind in kinds and series.rule is not None and names != OTHER
+            if kind in kinds and series.rule is not None and series.limit is not None and names != OTHER
+        ),
+    )
+    yield _gauge(
+        f"sluice_shadow_limit_{unit.rate}",
+        "Limit that is measured and holds nobody, and its rule.",
+        (*_ENTITY_LABELS, "rule"),
+        (
+            ((kind, *names, broker_label(broker), label(series.rule.describe())), series.shadow_limit)
+            for names, kind, broker, series in entities
+            if kind in kinds and series.rule is not None and series.shadow_limit is not None and names != OTHER
         ),
     )
     yield _gauge(
@@ -117,7 +176,7 @@ def _rates(entities: EntitySeries, unit: Unit) -> Iterator[Metric]:
         "Rate over the window of enforcement.",
         _ENTITY_LABELS,
         (
-            ((kind, *names, _broker(broker)), series.rate)
+            ((kind, *names, broker_label(broker)), series.rate)
             for names, kind, broker, series in entities
             if kind in kinds and series.live
         ),
@@ -131,7 +190,7 @@ def _charged(entities: EntitySeries, unit: Unit) -> Metric:
         unit.said,
         ("direction" if unit.by_direction else "kind", *_ENTITY_LABELS[1:]),
         (
-            ((told_apart[kind], *names, _broker(broker)), series.totals.charged)
+            ((told_apart[kind], *names, broker_label(broker)), series.totals.charged)
             for names, kind, broker, series in entities
             if kind in told_apart
         ),
@@ -145,6 +204,8 @@ def _kinds_of(unit: Unit) -> frozenset[QuotaKind]:
 def _quotas(snapshot: Snapshot) -> Iterator[Metric]:
     modes = (((mode,), mode == snapshot.mode) for mode in _MODES)
     yield _gauge("sluice_quota_mode", "1 for the mode that quotas are in, 0 for the others.", ("mode",), modes)
+    changes = [((), snapshot.mode_changes)]
+    yield _counter("sluice_quota_mode_changes", "How often the mode was changed since the start.", (), changes)
     yield _number("sluice_quotas_configured", "Quotas of the last good load.", snapshot.quotas_configured)
     loaded_at_s = [((), snapshot.quotas_loaded_at_s)] if snapshot.quotas_loaded_at_s else []
     yield _gauge("sluice_quota_loaded_timestamp_seconds", "Unix time of the last good load.", (), loaded_at_s)
@@ -169,12 +230,26 @@ def _quotas(snapshot: Snapshot) -> Iterator[Metric]:
 def _clients(clients: ClientSeries) -> Iterator[Metric]:
     sizes = (
         ((direction, *names), number)
-        for names, traffic in clients
-        for direction, number in (("in", traffic.bytes_in), ("out", traffic.bytes_out))
+        for names, shown in clients
+        for direction, number in (("in", shown.traffic.bytes_in), ("out", shown.traffic.bytes_out))
     )
-    yield _counter("sluice_client_bytes", "Bytes of a client.", ("direction", *Names._fields), sizes)
-    requests = ((names, traffic.requests) for names, traffic in clients)
-    yield _counter("sluice_client_requests", "Requests of a client.", Names._fields, requests)
+    yield _counter("sluice_client_bytes", "Bytes of a client.", ("direction", *Client._fields), sizes)
+    exempt = (
+        ((direction, *names), number)
+        for names, shown in clients
+        if shown.traffic.exempt_in or shown.traffic.exempt_out
+        for direction, number in (("in", shown.traffic.exempt_in), ("out", shown.traffic.exempt_out))
+    )
+    said = "Of these, bytes that no quota holds, because their client is exempt."
+    yield _counter("sluice_client_exempt_bytes", said, ("direction", *Client._fields), exempt)
+    requests = ((names, shown.traffic.requests) for names, shown in clients)
+    yield _counter("sluice_client_requests", "Requests of a client.", Client._fields, requests)
+    opened = ((names, shown.traffic.connections_opened) for names, shown in clients)
+    yield _counter("sluice_client_connections_opened", "Connections of a client that came.", Client._fields, opened)
+    now = ((names, shown.connections) for names, shown in clients)
+    yield _gauge("sluice_client_connections", "Connections of a client open now.", Client._fields, now)
+    muted = ((names, shown.muted) for names, shown in clients)
+    yield _gauge("sluice_client_muted", "1 if a client is muted or waits for its turn now.", Client._fields, muted)
     yield _number("sluice_clients_folded", "Clients summed up as other, for want of a place.", clients.folded)
 
 
@@ -186,6 +261,7 @@ def _traffic(snapshot: Snapshot) -> Iterator[Metric]:
     )
     yield _number("sluice_connections_limit", "Client connections allowed at once.", snapshot.connections_limit)
     yield _counter("sluice_requests", "Requests of clients.", ("api",), _requests(snapshot.requests))
+    yield _latencies(snapshot)
     yield _counter(
         "sluice_authentications",
         "SASL authentications that ended.",
@@ -216,7 +292,7 @@ def _traffic(snapshot: Snapshot) -> Iterator[Metric]:
             for outcome in _OUTCOMES
         ),
     )
-    reachable = (((_broker(node_id),), up) for node_id, up in sorted(snapshot.brokers.items()))
+    reachable = (((broker_label(node_id),), up) for node_id, up in sorted(snapshot.brokers.items()))
     yield _gauge("sluice_broker_reachable", "1 if the last connection to it could be made.", ("broker",), reachable)
 
 
@@ -247,30 +323,21 @@ def _program(snapshot: Snapshot) -> Iterator[Metric]:
     yield _gauge("sluice_build_info", "1, labelled with what is running.", tuple(info), [(tuple(info.values()), 1)])
 
 
+def _latencies(snapshot: Snapshot) -> Metric:
+    family = HistogramMetricFamily(
+        "sluice_request_broker_seconds",
+        "How long brokers took to answer requests that were forwarded.",
+        labels=("api", "broker"),
+    )
+    bounds = (*(str(bound / 1000) for bound in BOUNDS_MS), "+Inf")
+    for (api_key, node_id), times in sorted(snapshot.latencies.items()):
+        broker = FOLDED if node_id == FOLDED_BROKER else broker_label(node_id)
+        buckets = list(zip(bounds, accumulate(times.counts), strict=True))
+        family.add_metric((_API_NAMES[api_key], broker), buckets, times.sum_ms / 1000)
+    return family
+
+
 def _requests(by_api_key: Sequence[int]) -> Iterator[Row]:
     """Every API that clients may use, also before its first request: a counter has to be seen at zero to grow."""
-    names = {spec.api_key: spec.name for spec in SPECS.values() if spec.advertised}
-    return (((name,), by_api_key[api_key]) for api_key, name in sorted(names.items()))
-
-
-def _broker(node_id: int) -> str:
-    """A bootstrap connection knows no node id."""
-    return str(node_id) if node_id >= 0 else "bootstrap"
-
-
-def _number(name: str, documentation: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, documentation, value=value)
-
-
-def _gauge(name: str, documentation: str, labels: Sequence[str], rows: Iterable[Row]) -> Metric:
-    family = GaugeMetricFamily(name, documentation, labels=labels)
-    for values, number in rows:
-        family.add_metric(values, number)
-    return family
-
-
-def _counter(name: str, documentation: str, labels: Sequence[str], rows: Iterable[Row]) -> Metric:
-    family = CounterMetricFamily(name, documentation, labels=labels)
-    for values, number in rows:
-        family.add_metric(values, number)
-    return family
+    advertised = {spec.api_key for spec in SPECS.values() if spec.advertised}
+    return (((_API_NAMES[api_key],), by_api_key[api_key]) for api_key in sorted(advertised))

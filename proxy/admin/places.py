@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from quotas.counted import FOLDED
 
 Kept = TypeVar("Kept")
+Who = TypeVar("Who", bound=tuple[str, ...])
 
 
 class Names(NamedTuple):
@@ -26,24 +27,27 @@ OTHER: Final = Names(FOLDED, FOLDED)
 """Everybody without a place. A client that is called so is counted here too, so no series is ever there twice."""
 
 
-class Places(Generic[Kept]):
-    """At most ``most`` entities, each with what ``make`` returned for it, and one more for all others."""
+class Places(Generic[Who, Kept]):
+    """At most ``most`` entities, each with what ``make`` returned for it, and more for all others: one for each that
+    ``other_of`` returns.
+    """
 
-    def __init__(self, most: int, make: Callable[[], Kept]) -> None:
+    def __init__(self, most: int, make: Callable[[], Kept], other_of: Callable[[Who], Who]) -> None:
         self._most = most
         self._make = make
+        self._other_of = other_of
         self._updates = 0
-        self._places: dict[Names, Kept] = {}
-        self._seen: dict[Names, tuple[bool, int]] = {}
+        self._places: dict[Who, Kept] = {}
+        self._seen: dict[Who, tuple[bool, int]] = {}
         """Whether it went first when it was there last, and which update that was."""
-        self._other = make()
+        self._others: dict[Who, Kept] = {}
         self.folded = 0
         """Entities that were there last, and are summed up as ``other``."""
 
-    def seat(self, demand: Mapping[Names, Any], first: AbstractSet[Names] = frozenset()) -> None:
+    def seat(self, demand: Mapping[Who, Any], first: AbstractSet[Who] = frozenset()) -> None:
         """Give places to those that are there now, as far as there are any: to ``first``, and then by demand."""
         self._updates += 1
-        newcomers = [names for names in demand if names not in self._places and names != OTHER]
+        newcomers = [names for names in demand if names not in self._places and names != self._other_of(names)]
         newcomers.sort(key=lambda names: (names in first, demand[names]), reverse=True)
         for names in self._places.keys() & demand.keys():
             self._seen[names] = (names in first, self._updates)
@@ -66,15 +70,21 @@ class Places(Generic[Kept]):
     def _missing(self, wanted: int) -> int:
         return max(wanted - self._most + len(self._places), 0)
 
-    def _clear(self, number: int, places: Iterable[Names]) -> None:
+    def _clear(self, number: int, places: Iterable[Who]) -> None:
         for names in islice(places, number):
             del self._places[names], self._seen[names]
 
-    def __getitem__(self, names: Names) -> Kept:
-        """Return what is kept of an entity, by name or as a part of ``other``."""
-        return self._places.get(names, self._other)
+    def __getitem__(self, names: Who) -> Kept:
+        """Return what is kept of an entity, by name or as a part of its ``other``."""
+        kept = self._places.get(names)
+        if kept is not None:
+            return kept
+        other = self._other_of(names)
+        if other not in self._others:
+            self._others[other] = self._make()
+        return self._others[other]
 
-    def __iter__(self) -> Iterator[tuple[Names, Kept]]:
-        """Every place; ``other`` comes last."""
+    def __iter__(self) -> Iterator[tuple[Who, Kept]]:
+        """Every place; those of others come last, once there was need of them."""
         yield from self._places.items()
-        yield OTHER, self._other
+        yield from self._others.items()

@@ -1,4 +1,4 @@
-"""The admin port: plain HTTP for Prometheus and orchestrators, and ``/whoami`` for people."""
+"""The admin port: plain HTTP for Prometheus and orchestrators, and ``/whoami`` and ``/mode`` for people."""
 
 import asyncio
 import gc
@@ -11,14 +11,15 @@ from aiohttp import web
 
 from config.units import Address
 from proxy.admin.metrics import CONTENT_TYPE, Renderer
+from proxy.admin.mode import ModePage
 from proxy.edge.stats import Snapshot
 from proxy.edge.whoami import Identity
 from proxy.runtime.faults import note
 from proxy.runtime.tasks import spawn
 
-METHODS: Final = ("GET", "HEAD")
+METHODS: Final[tuple[str, ...]] = ("GET", "HEAD")
 
-# A scrape has a short line and a few short headers; nothing here reads a body.
+# A scrape has a short line and a few short headers; only ``/mode`` reads a body, of one word.
 _MAX_LINE_BYTES: Final = 2048
 _MAX_HEADER_BYTES: Final = 8190
 _STOP_TIMEOUT_S: Final = 1.0
@@ -29,7 +30,7 @@ class AdminServer:
 
     ``snapshot`` is called on the loop, once for all scrapes that wait at that moment; ``not_ready`` returns the reasons
     why the proxy is not ready to serve, none when it is; ``identify`` returns who the client at ``host:port`` is, None
-    if there is no such connection.
+    if there is no such connection; ``mode`` answers ``/mode``, where there is a switch.
     """
 
     def __init__(
@@ -38,13 +39,14 @@ class AdminServer:
         snapshot: Callable[[], Awaitable[Snapshot]],
         not_ready: Callable[[], Awaitable[list[str]]],
         identify: Callable[[str], Awaitable[Identity | None]],
-        max_entities: int,
+        renderer: Renderer,
+        mode: ModePage | None = None,
     ) -> None:
         self._bind = bind
         self._snapshot = snapshot
         self._not_ready = not_ready
         self._identify = identify
-        self._renderer = Renderer(max_entities)
+        self._renderer = renderer
         self._rendering: asyncio.Task[bytes] | None = None
         self._paths: dict[str, Callable[[web.BaseRequest], Awaitable[web.Response]]] = {
             "/metrics": self._metrics,
@@ -52,6 +54,10 @@ class AdminServer:
             "/readyz": self._readyz,
             "/whoami": self._whoami,
         }
+        self._methods = dict.fromkeys(self._paths, METHODS)
+        if mode is not None:
+            self._paths["/mode"] = mode.answer
+            self._methods["/mode"] = ModePage.METHODS
         self._runner = web.ServerRunner(
             web.Server(self._answer, access_log=None, max_line_size=_MAX_LINE_BYTES, max_field_size=_MAX_HEADER_BYTES),
             shutdown_timeout=_STOP_TIMEOUT_S,
@@ -78,8 +84,8 @@ class AdminServer:
         answer = self._paths.get(request.path)
         if answer is None:
             return _text(404, ["not found; there are:", *self._paths])
-        if request.method not in METHODS:
-            return _text(405, [f"{request.method} is not for {request.path}"], Allow=", ".join(METHODS))
+        if request.method not in (methods := self._methods[request.path]):
+            return _text(405, [f"{request.method} is not for {request.path}"], Allow=", ".join(methods))
         try:
             return await answer(request)
         except Exception as error:  # noqa: BLE001  one page that cannot be shown says nothing of the others

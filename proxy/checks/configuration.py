@@ -8,14 +8,19 @@ import structlog
 from config.document import Document
 from config.nodes import Mapping, Node, Sequence
 from config.problems import NO_VARIABLES, InvalidValue, Problem, Steps, holds_a_variable
-from config.settings import BrokerSasl, Kerberos, Listener, Route, Settings
+from config.settings import Admin, BrokerSasl, Exempt, Kerberos, Listener, Route, Settings
 from proxy.brokers.login import LoginError, read_password
 from proxy.checks.findings import Finding, Findings, Severity
 from proxy.identity.kerberos import keytab
 from proxy.identity.kerberos.gssapi import acceptor
 from proxy.identity.kerberos.name import parse_rules
+from quotas.entities import ANONYMOUS
+from quotas.stores import doubts
 
 _WITH_PATTERNS: Final = frozenset(("principal_mapping_rules", "principal_to_local_rules"))
+
+_SHORTEST_TOKEN: Final = 16
+_WRITE_ONE: Final = "write one into it: openssl rand -hex 32"
 
 log = structlog.get_logger("sluice")
 
@@ -29,6 +34,8 @@ def look(settings: Settings, document: Document, now_s: float) -> list[Finding]:
     _look_at_route(found, ("cluster",), settings.cluster)
     for index, listener in enumerate(settings.listeners):
         _look_at_listener(found, ("listeners", index), listener, settings.cluster)
+    _look_at_exempt(found, settings.quotas.exempt)
+    _look_at_token(found, settings.admin)
     _look_for_same_addresses(found, settings.listeners)
     _look_for_variables(found, (), document.root)
     return found.in_order()
@@ -45,6 +52,39 @@ def log_findings(findings: list[Finding]) -> None:
         (log.warning if finding.severity is Severity.WARNING else log.error)(
             "configuration", problem=str(finding.problem)
         )
+
+
+def _look_at_exempt(found: Findings, exempt: Exempt) -> None:
+    at = ("quotas", "exempt")
+    if exempt.client_ids:
+        message = "a client-id is a claim that any client can make: whoever claims one of these is free of all quotas"
+        found.add(Severity.WARNING, (*at, "client_ids"), message, "name users or networks")
+    for index, user in enumerate(exempt.users):
+        if user == ANONYMOUS:
+            message = "exempts everybody who does not log in"
+            found.add(Severity.WARNING, (*at, "users", index), message, "name users, or quotas.mode: off for all")
+        elif (doubt := doubts.of_name("user", user)) is not None:
+            found.add(Severity.WARNING, (*at, "users", index), doubt.message, doubt.hint)
+    for index, network in enumerate(exempt.networks):
+        if network.prefixlen == 0:
+            message = f"{network} is every address: nobody is held to any quota"
+            found.add(Severity.WARNING, (*at, "networks", index), message, "name smaller networks")
+
+
+def _look_at_token(found: Findings, admin: Admin) -> None:
+    if admin.token_file is None:
+        return
+    at = ("admin", "token_file")
+    with found.at(*at):
+        try:
+            token = admin.token_file.read_bytes().strip()
+        except OSError as error:
+            raise InvalidValue(f"{admin.token_file}: {(error.strerror or str(error)).lower()}") from None
+        if not token:
+            raise InvalidValue(f"{admin.token_file} is empty", _WRITE_ONE)
+        if len(token) < _SHORTEST_TOKEN:
+            found.add(Severity.WARNING, at, f"the token has {len(token)} bytes, and can be guessed", _WRITE_ONE)
+        found.secret(at, admin.token_file)
 
 
 def _look_at_listener(found: Findings, at: Steps, listener: Listener, cluster: Route) -> None:

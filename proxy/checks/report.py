@@ -10,6 +10,7 @@ from config.settings import Listener, Settings
 from proxy.checks.configuration import look
 from proxy.checks.findings import Severity
 from quotas.entities import ANONYMOUS
+from quotas.stores import doubts
 from quotas.stores.file import LoadedPolicy, load
 
 
@@ -99,6 +100,7 @@ def _check_quotas(report: Report, quota_file: Path, settings: Settings | None, *
         return
     report.quotas = len(loaded.policy.limits)
     report.warnings += loaded.warnings
+    report.warnings += _small_limits(quota_file, loaded)
     if settings is not None and not any(map(_knows_users, settings.listeners)):
         report.warnings += _quotas_of_nobody(quota_file, loaded)
 
@@ -113,6 +115,16 @@ def _at_its_name(config_path: Path, problem: Problem) -> Problem:
 def _knows_users(listener: Listener) -> bool:
     certificates = listener.tls is not None and listener.tls.client_authentication != "none"
     return certificates or listener.authentication == "sasl"
+
+
+def _small_limits(quota_file: Path, loaded: LoadedPolicy) -> list[Problem]:
+    """Return one warning for all byte rates below a batch a second."""
+    found = doubts.of_small_limits(loaded.policy.limits)
+    if found is None:
+        return []
+    entity, number, doubt = found
+    more = f" ({number} times in this file)" if number > 1 else ""
+    return [Problem(str(quota_file), loaded.lines[entity], 1, "quotas", doubt.message + more, doubt.hint)]
 
 
 def _quotas_of_nobody(quota_file: Path, loaded: LoadedPolicy) -> list[Problem]:

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
 from typing import Final
 
 import structlog
@@ -13,7 +14,7 @@ from proxy.runtime.names import label
 from proxy.runtime.tasks import every
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
-from quotas.policy import Policy, PolicyChange
+from quotas.policy import Policy, PolicyChange, Terms
 from quotas.stores.alteration import Alteration, Outcome
 from quotas.stores.base import QuotaStore, UnreadableError
 
@@ -35,7 +36,10 @@ class QuotasInForce:
         self._store = store
         self._apply = apply
         self._enabled = enabled
+        self._loaded = Policy()
+        """What the store held last, in force or not."""
         self.policy = Policy()
+        """In force."""
         self.loaded_at_s = 0.0
         """Wall time of the last good load; 0.0 before the first."""
         self.loads: Counter[str] = Counter()
@@ -53,6 +57,13 @@ class QuotasInForce:
     async def reload(self) -> None:
         """Load the quotas again."""
         await self.load()
+
+    async def enable(self, enabled: bool) -> None:
+        """Put what was loaded last in force from now on, or nothing."""
+        async with self._in_use:
+            self._enabled = enabled
+            self.policy = self._loaded if enabled else Policy()
+            await self._apply(self.policy)
 
     def watch(self) -> None:
         """Load the quotas again whenever the store has changed."""
@@ -82,7 +93,7 @@ class QuotasInForce:
         except UnreadableError as error:
             self._refuse(error.problems)
             return False
-        old = self.policy
+        old, self._loaded = self.policy, loaded.policy
         if self._enabled:
             self.policy = loaded.policy
         change = await self._apply(self.policy)
@@ -133,8 +144,16 @@ def _log_changes(old: Policy, new: Policy) -> None:
             old=_limit(old, entity, kind),
             new=_limit(new, entity, kind),
         )
+    terms = [entity for entity in {**old.terms, **new.terms} if old.terms.get(entity) != new.terms.get(entity)]
+    for entity in terms[:_MAX_LOGGED_CHANGES]:
+        log.info("terms of quota changed", quota=label(entity.describe()), new=_said(new.terms.get(entity)))
     if len(changed) > _MAX_LOGGED_CHANGES:
         log.info("quotas changed", further=len(changed) - _MAX_LOGGED_CHANGES)
+
+
+def _said(terms: Terms | None) -> dict[str, object]:
+    """Return what is said by a rule beside its limits, without what is not."""
+    return {name: value for name, value in asdict(terms or Terms()).items() if value}
 
 
 def _limit(policy: Policy, entity: Entity, kind: QuotaKind) -> float | None:

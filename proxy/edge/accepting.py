@@ -29,13 +29,23 @@ Take = Callable[[socket.socket, Address, int | None], None]
 
 
 class Acceptor:
-    """Accepts for one listener. ``on_failure`` is called whenever it could not, as for want of descriptors."""
+    """Accepts for one listener. ``on_failure`` is called whenever it could not, as for want of descriptors.
 
-    def __init__(self, name: str, take: Take, on_failure: Callable[[], None]) -> None:
+    ``delay_ms`` is asked about each connection that was accepted. One that has to wait is handed on after that, and
+    until then all others stay in the backlog, at whichever port of the listener they came (Kafka's Acceptor, KIP-612).
+    """
+
+    def __init__(
+        self, name: str, take: Take, on_failure: Callable[[], None], delay_ms: Callable[[], int] = lambda: 0
+    ) -> None:
         self._name = name
         self._take = take
         self._on_failure = on_failure
+        self._delay_ms = delay_ms
         self._listening: set[socket.socket] = set()
+        self._delayed: socket.socket | None = None
+        self._left_alone: dict[socket.socket, int | None] = {}
+        """Sockets that were found readable while a connection is delayed, with their node ids: watched again then."""
         self._failing = False
         self.open = True
 
@@ -53,13 +63,21 @@ class Acceptor:
             loop.remove_reader(listening)
             listening.close()
         self._listening.clear()
+        if self._delayed is not None:
+            self._delayed.close()
 
     def _watch(self, listening: socket.socket, node_id: int | None) -> None:
-        if listening in self._listening:
+        if self._delayed is not None:
+            self._left_alone[listening] = node_id
+        elif listening in self._listening:
             on_readable(listening, "accept", self._accept, listening, node_id)
 
     def _accept(self, listening: socket.socket, node_id: int | None) -> None:
         for _ in range(_BATCH):
+            if self._delayed is not None:
+                asyncio.get_running_loop().remove_reader(listening)
+                self._left_alone[listening] = node_id
+                return
             try:
                 client, peer = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -72,6 +90,28 @@ class Acceptor:
             contained("take a connection", self._taken, client, peer, node_id, otherwise=client.close)
 
     def _taken(self, client: socket.socket, peer: tuple[str, int], node_id: int | None) -> None:
+        delay_ms = self._delay_ms()
+        if delay_ms > 0:
+            self._delayed = client
+            self._go_on_later(delay_ms / 1000, client, peer, node_id)
+        else:
+            self._hand_on(client, peer, node_id)
+
+    def _go_on_later(self, delay_s: float, client: socket.socket, peer: tuple[str, int], node_id: int | None) -> None:
+        once_more = partial(self._go_on_later, _PAUSE_S, client, peer, node_id)
+        later(delay_s, "take a delayed connection", self._go_on, client, peer, node_id, otherwise=once_more)
+
+    def _go_on(self, client: socket.socket, peer: tuple[str, int], node_id: int | None) -> None:
+        """Hand on the connection that was delayed, and accept again."""
+        if not self.open:
+            return
+        self._delayed = None
+        contained("take a connection", self._hand_on, client, peer, node_id, otherwise=client.close)
+        waiting, self._left_alone = self._left_alone, {}
+        for listening, of_node in waiting.items():
+            self._watch(listening, of_node)
+
+    def _hand_on(self, client: socket.socket, peer: tuple[str, int], node_id: int | None) -> None:
         self._take(client, address(peer[0], peer[1]), node_id)
 
     def _pause(self, listening: socket.socket, node_id: int | None, error: OSError) -> None:

@@ -66,7 +66,7 @@ class Arrival(Handshake):
         self.awaited = "PROXY protocol header"
         self.is_dismissed = False
         self.taken = False
-        """A transport owns the socket."""
+        """A transport owns the socket, or who holds it."""
         self.end: ClientEnd | None = None
         self.session: Session | None = None
 
@@ -103,7 +103,7 @@ class Arrivals:
     """What the clients of one listener go through.
 
     ``begin`` is given what a client has said so far: it makes the session, returns None where more has to come first,
-    or raises ProtocolError. ``named`` is told whom a load balancer forwards, and may raise it, too.
+    or raises ProtocolError. ``named`` is told whom a load balancer forwards, and may raise to refuse it.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Who has a place in the proxy: how many connections there may be, in all and from one address.
+"""Who has a place in the proxy: how many connections there may be, in all, at one listener and from one address.
 
 Connections that have not sent a request yet are the ones that strangers can have for nothing. They hold few places
 at a time, and where room is wanted it is one of them that goes: the oldest of the address that has most of them.
@@ -15,21 +15,63 @@ come at once, and to send off those that have waited longest for their handshake
 
 
 class FullError(Exception):
-    """There is no place left, and nobody who could make room."""
+    """There is no place left, and nobody who could make room. ``outcome`` is how such connections are counted."""
+
+    def __init__(self, outcome: str) -> None:
+        super().__init__(outcome)
+        self.outcome = outcome
+
+
+class Crowds:
+    """Connections without a request, by host; the oldest of each first."""
+
+    __slots__ = ("_by_host", "number")
+
+    def __init__(self) -> None:
+        self._by_host: dict[str, dict[Place, None]] = {}
+        self.number = 0
+
+    def add(self, place: "Place") -> None:
+        """Count one more."""
+        self._by_host.setdefault(place.host, {})[place] = None
+        self.number += 1
+
+    def remove(self, place: "Place") -> None:
+        """Count one less, if it was counted."""
+        crowd = self._by_host.get(place.host, {})
+        if place in crowd:
+            del crowd[place]
+            self.number -= 1
+            if not crowd:
+                del self._by_host[place.host]
+
+    def largest(self) -> "dict[Place, None]":
+        """Return the largest crowd of one host."""
+        return max(self._by_host.values(), key=len, default={})
+
+    def of(self, host: str) -> int:
+        """Return how many there are of one host."""
+        return len(self._by_host.get(host, ()))
 
 
 class Place:
     """The place of one connection, taken until its descriptors are closed."""
 
-    __slots__ = ("_places", "entered_s", "host", "make_room", "open_ends")
+    __slots__ = ("_places", "entered_s", "host", "listener", "make_room", "open_ends")
 
     def __init__(
-        self, places: "Places", host: str, entered_s: float, make_room: Callable[[ProtocolError], None]
+        self,
+        places: "Places",
+        host: str,
+        entered_s: float,
+        make_room: Callable[[ProtocolError], None],
+        listener: str,
     ) -> None:
         self._places = places
         self.entered_s = entered_s
         self.host = host
         """The IP address that it counts for; "" as long as that is not known, behind a load balancer."""
+        self.listener = listener
         self.make_room: Callable[[ProtocolError], None] | None = make_room
         """Tells a connection without a request that its place is given to another one already."""
         self.open_ends = 1
@@ -43,41 +85,78 @@ class Place:
                 self._places.remove(self)
 
 
+class _Room:
+    """Of one listener: its places, and who has them."""
+
+    __slots__ = ("crowds", "most", "numbers", "taken")
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.taken = 0
+        self.numbers: dict[str, int] = {}
+        """By host."""
+        self.crowds = Crowds()
+
+
 class Places:
-    """The places of a process."""
+    """The places of a process. ``most_of`` holds the listeners that have fewer of their own.
+
+    Without a number for one address (``most_of_ip``), it may have half of what all may have, also of a listener's.
+    """
 
     def __init__(
-        self, *, most: int, most_of_ip: int | None, overrides: Mapping[str, int], most_before_request: int
+        self,
+        *,
+        most: int,
+        most_of_ip: int | None,
+        overrides: Mapping[str, int],
+        most_before_request: int,
+        most_of: Mapping[str, int] | None = None,
     ) -> None:
-        self.most = most
-        self._most_of_ip = max(most // 2, 1) if most_of_ip is None else most_of_ip
+        self._most_of_ip = most_of_ip
         self._overrides = overrides
         self._most_before_request = most_before_request
-        self._numbers: dict[str, int] = {}
-        self._before_request: dict[str, dict[Place, None]] = {}
-        """By host, the oldest first."""
+        self._all = _Room(most)
+        self._rooms = {listener: _Room(number) for listener, number in (most_of or {}).items()}
         self.grace_s = GRACE_S
-        self.taken = 0
-        self.before_request = 0
 
-    def enter(self, host: str, now_s: float, make_room: Callable[[ProtocolError], None]) -> Place:
+    @property
+    def most(self) -> int:
+        """How many there are."""
+        return self._all.most
+
+    @property
+    def taken(self) -> int:
+        """How many are taken."""
+        return self._all.taken
+
+    @property
+    def before_request(self) -> int:
+        """How many of those by connections without a request."""
+        return self._all.crowds.number
+
+    def enter(self, host: str, now_s: float, make_room: Callable[[ProtocolError], None], listener: str = "") -> Place:
         """Take a place. Raises ProtocolError where ``host`` has too many, FullError where nobody makes room."""
-        self._require_room_for(host)
-        if self.taken >= self.most:
-            crowd = self._largest_crowd()
-            if len(crowd) <= len(self._before_request.get(host, ())) or not self._send_off(crowd, now_s):
-                raise FullError
+        rooms = self._rooms_of(listener)
+        for room in rooms:
+            self._require_room_for(host, room)
+        for room in rooms:
+            if room.taken >= room.most:
+                crowd = room.crowds.largest()
+                if len(crowd) <= room.crowds.of(host) or not self._send_off(crowd, now_s):
+                    raise FullError("refused_limit" if room is self._all else "refused_listener_limit")
         while self.before_request >= self._most_before_request:
-            if not self._send_off(self._largest_crowd(), now_s):
+            if not self._send_off(self._all.crowds.largest(), now_s):
                 break
-        place = Place(self, host, now_s, make_room)
+        place = Place(self, host, now_s, make_room, listener)
         self._add(place)
         return place
 
     def name(self, place: Place, host: str) -> None:
         """Count ``place``, whose client a load balancer has named, for ``host``. Raises ProtocolError as ``enter``."""
         if place.open_ends:
-            self._require_room_for(host)
+            for room in self._rooms_of(place.listener):
+                self._require_room_for(host, room)
             self.remove(place)
             place.host = host
             self._add(place)
@@ -85,41 +164,38 @@ class Places:
     def settle(self, place: Place) -> None:
         """Take note of the first request: from now on this one makes room for nobody."""
         place.make_room = None
-        self._leave_crowd(place)
+        for room in self._rooms_of(place.listener):
+            room.crowds.remove(place)
 
     def remove(self, place: Place) -> None:
         """Count ``place`` no more; called once, when it is left."""
-        if place.make_room is not None:
-            self._leave_crowd(place)
-        self.taken -= 1
-        self._numbers[place.host] -= 1
-        if not self._numbers[place.host]:
-            del self._numbers[place.host]
+        for room in self._rooms_of(place.listener):
+            room.crowds.remove(place)
+            room.taken -= 1
+            room.numbers[place.host] -= 1
+            if not room.numbers[place.host]:
+                del room.numbers[place.host]
 
-    def _leave_crowd(self, place: Place) -> None:
-        crowd = self._before_request.get(place.host, {})
-        if place in crowd:
-            del crowd[place]
-            self.before_request -= 1
-            if not crowd:
-                del self._before_request[place.host]
+    def _rooms_of(self, listener: str) -> tuple[_Room, ...]:
+        """Return the listener's own before that of all: who makes room there makes room in all."""
+        room = self._rooms.get(listener)
+        return (self._all,) if room is None else (room, self._all)
 
     def _add(self, place: Place) -> None:
-        self.taken += 1
-        self._numbers[place.host] = self._numbers.get(place.host, 0) + 1
-        self._before_request.setdefault(place.host, {})[place] = None
-        self.before_request += 1
+        for room in self._rooms_of(place.listener):
+            room.taken += 1
+            room.numbers[place.host] = room.numbers.get(place.host, 0) + 1
+            room.crowds.add(place)
 
-    def _require_room_for(self, host: str) -> None:
+    def _require_room_for(self, host: str, room: _Room) -> None:
         most = self._overrides.get(host, self._most_of_ip)
-        if host and self._numbers.get(host, 0) >= most:
+        if most is None:
+            most = max(room.most // 2, 1)
+        if host and room.numbers.get(host, 0) >= most:
             raise ProtocolError(
                 Cause.CONNECTIONS_PER_IP,
                 f"this address has {most} connections already: see limits.connections_per_ip",
             )
-
-    def _largest_crowd(self) -> dict[Place, None]:
-        return max(self._before_request.values(), key=len, default={})
 
     def _send_off(self, crowd: dict[Place, None], now_s: float) -> bool:
         """Have the oldest of ``crowd`` make room, unless it has just come."""

@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, cast
 
 import structlog
@@ -17,6 +18,7 @@ from proxy.brokers.cluster import UNKNOWN, Broker, Cluster
 from proxy.brokers.failures import describe
 from proxy.edge.accepting import Acceptor
 from proxy.edge.arrivals import Arrival, Arrivals, LeftEarly
+from proxy.edge.connection_gate import ConnectionGate
 from proxy.edge.connection_places import FullError, Place, Places
 from proxy.edge.first_request import is_request
 from proxy.edge.listening import Bind
@@ -31,6 +33,7 @@ from proxy.session.rules import Rules
 from proxy.session.session import Session
 from proxy.session.wires import CLIENT
 from proxy.usage.accounts import Accounts
+from quotas.connections import counted_as
 from quotas.entities import ANONYMOUS
 
 log = structlog.get_logger("sluice.listener")
@@ -38,11 +41,16 @@ log = structlog.get_logger("sluice.listener")
 _MAX_SHOWN_IDS: Final = 10
 
 
+class _HeldError(Exception):
+    """A client is refused for the rate of its address, and its socket is the gate's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Admission:
     """What all listeners have in common."""
 
     places: Places
+    gate: ConnectionGate
     limits: Limits
     stats: Stats
     rejections: Rejections
@@ -83,7 +91,9 @@ class Listener:
         self._served: set[int] = set()
         """Those of them that clients can come to."""
         limits = admission.limits
-        self._acceptor = Acceptor(self.name, self._take, self._not_accepted)
+        self._acceptor = Acceptor(
+            self.name, self._take, self._not_accepted, partial(admission.gate.delay_ms, self.name)
+        )
         self._arrivals = Arrivals(settings, self.tls, limits.socket_receive_buffer_bytes, self._begin, self._named)
         self._arriving: dict[Arrival, None] = {}
         """In the order of their deadlines."""
@@ -179,9 +189,13 @@ class Listener:
         now_s = loop.time()
         deadline_s = now_s + self._admission.limits.authentication_timeout_s
         arrival = Arrival(client, peer, node_id, deadline_s)
-        host = "" if self._arrivals.is_load_balancer(peer) else peer.host
+        host = "" if self._arrivals.is_load_balancer(peer) else counted_as(peer.host)
+        if host and self._holds(arrival, host):
+            return
         try:
-            arrival.place = self._admission.places.enter(host, now_s, lambda error: self._crowd_out(arrival, error))
+            arrival.place = self._admission.places.enter(
+                host, now_s, lambda error: self._crowd_out(arrival, error), self.name
+            )
         except (FullError, ProtocolError) as error:
             self._refuse(arrival, error)
             return
@@ -199,7 +213,17 @@ class Listener:
         if isinstance(error, ProtocolError):
             self._reject(arrival, error)
         else:
-            self._stats.connections[self.name, "refused_limit"] += 1
+            self._stats.connections[self.name, error.outcome] += 1
+
+    def _holds(self, arrival: Arrival, host: str) -> bool:
+        """Whether a client is refused for the rate of its address: then it is left unread for a while, and closed."""
+        why = self._admission.gate.refuses(self.name, host, arrival.client)
+        if why is None:
+            return False
+        arrival.is_dismissed = arrival.taken = True
+        self._accounts.refused += 1
+        self._reject(arrival, ProtocolError(Cause.CONNECTION_RATE_PER_IP, why))
+        return True
 
     def _watch_deadline(self, left_s: float) -> None:
         self._next_deadline = later(left_s, "arrivals are overdue", self._end_overdue, otherwise=self._watch_again)
@@ -230,7 +254,7 @@ class Listener:
         except ProtocolError as error:
             arrival.is_dismissed = True
             self._reject(arrival, error)
-        except (LeftEarly, OSError):
+        except (LeftEarly, _HeldError, OSError):
             pass
         if arrival.session is not None and not arrival.session.closed:
             await self._connect(arrival.session, arrival.place, arrival.node_id)
@@ -265,7 +289,10 @@ class Listener:
         arrival.place.end_lost()
 
     def _named(self, arrival: Arrival, peer: Address) -> None:
-        self._admission.places.name(arrival.place, peer.host)
+        host = counted_as(peer.host)
+        if self._holds(arrival, host):
+            raise _HeldError
+        self._admission.places.name(arrival.place, host)
 
     def _crowd_out(self, arrival: Arrival, error: ProtocolError) -> None:
         if arrival in self._arriving:
@@ -293,6 +320,7 @@ class Listener:
             peer=str(arrival.peer),
             user=user,
             authenticated=not by_sasl,
+            exempt=self._accounts.exemptions.covers_address(arrival.peer.host),
         )
         if by_sasl:
             left_s = arrival.deadline_s - asyncio.get_running_loop().time()

@@ -6,25 +6,43 @@ mutable with the loop.
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from protocol.errors import Cause
-from proxy.usage.meters import Traffic
+from proxy.session.latencies import Times
+from proxy.usage.meters import ClientState
 from proxy.usage.shipping import Shipping
+from quotas.connections import AcceptRate, IpRate
 from quotas.engine import Counted, CounterState, Gone
 from quotas.kinds import QuotaKind
 
 LAG_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 
+@dataclass(slots=True)
+class Throttles:
+    """How many there were, and how long they were together."""
+
+    number: int = 0
+    ms: int = 0
+
+    def note(self, throttle_ms: int) -> None:
+        """Count one."""
+        self.number += 1
+        self.ms += throttle_ms
+
+
 class Stats:
     """Everything a worker counts, by the labels it is exported with."""
 
     __slots__ = (
+        "accept_throttles",
         "authentications",
         "certificate_expiry_s",
         "certificate_reloads",
         "connections",
+        "ip_throttles",
         "lag_counts",
         "lag_sum_s",
         "rejected",
@@ -35,8 +53,12 @@ class Stats:
         self.sessions: Counter[str] = Counter()
         """Open now, by listener; those whose TLS handshake is under way are among them."""
         self.connections: Counter[tuple[str, str]] = Counter()
-        """By (listener, outcome): accepted, refused_limit, not_accepted; of the accepted also left_early,
-        broker_unreachable."""
+        """By (listener, outcome): accepted, refused_limit, refused_listener_limit, not_accepted; of the accepted also
+        left_early, broker_unreachable."""
+        self.accept_throttles: dict[str, Throttles] = {}
+        """By listener: waits of its acceptor, for its rate or that of the proxy."""
+        self.ip_throttles: dict[str, Throttles] = {}
+        """By listener: connections of addresses that came too often."""
         self.authentications: Counter[tuple[str, str, str]] = Counter()
         """Seen to end, by (listener, mechanism that the broker accepted, outcome: succeeded or failed)."""
         self.rejected: Counter[tuple[str, Cause]] = Counter()
@@ -62,14 +84,23 @@ class WorkerSnapshot:
     """What counters stand at, and what they have counted since the last snapshot."""
     gone: list[Gone]
     """What counters have counted since then that are there no more."""
-    clients: list[tuple[str, str, Traffic]]
-    """User, client-id and what went through since the last snapshot."""
+    clients: list[ClientState]
+    """What went through since the last snapshot, of some clients more than once."""
     delay_queue: dict[QuotaKind, int]
     fetches_answered_empty: int
     requests: list[int]
     """By api key."""
+    latencies: Mapping[tuple[int, int], Times]
+    """Of brokers' answers, by api key and node id."""
     sessions: dict[str, int]
     connections: dict[tuple[str, str], int]
+    accept_rates: list[AcceptRate]
+    """Of the proxy and of every listener; nothing while quotas are off."""
+    accept_throttles: dict[str, Throttles]
+    """By listener."""
+    ip_rates: list[IpRate]
+    ip_throttles: dict[str, Throttles]
+    """By listener."""
     authentications: dict[tuple[str, str, str], int]
     gssapi_unread: dict[tuple[str, str], int]
     """By listener, of those with a keytab, and cause."""
@@ -90,7 +121,7 @@ class Snapshot(WorkerSnapshot):
     """What one scrape shows: a worker's part, and that of the process around it."""
 
     mode: str
-    """Of quotas: enforce, shadow, off."""
+    """Of quotas, in force now: enforce, shadow, off."""
     reloads: dict[str, int]
     """Loads of the store of quotas, by outcome: ok, failed."""
     reload_error: str | None
@@ -105,6 +136,8 @@ class Snapshot(WorkerSnapshot):
     """Faults of our own, by the place in the program."""
     log_dropped: dict[str, int]
     """Lines, by cause."""
+    mode_changes: int = 0
+    """How often the mode was changed since the start."""
     shipping: Shipping | None = None
     """Of usage records; None where none are taken."""
     info: dict[str, str] = field(default_factory=dict)

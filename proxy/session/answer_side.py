@@ -23,7 +23,7 @@ from proxy.session.gates.requests import RequestGates
 from proxy.session.in_flight import ACCOUNT, ACTIONS, API, CAME_MS, CORRELATION_ID, SEEN, Entry, InFlight
 from proxy.session.pair import Pair
 from proxy.session.request_side import RequestSide
-from proxy.session.serving import AUTHENTICATED, CHARGE, NEGOTIATE, PROVES, REWRITE, TELL, TIMED
+from proxy.session.serving import AUTHENTICATED, CHARGE, NEGOTIATE, PROVES, REWRITE, SETTLE, TELL, TIMED
 from proxy.session.states import (
     ANSWER_BORDER,
     HELD_BACK,
@@ -43,6 +43,9 @@ HELD: Final = -1
 _FIXED_OFFSET_BYTES: Final = 64  # size, correlation id, header tags and a throttle_time_ms at a fixed offset
 _HEAD_BYTES: Final = RESPONSE_HEAD.size
 _LEAST_BYTES: Final = _HEAD_BYTES - 4
+UNKNOWN: Final = -1
+"""The node id of a broker that is not known yet."""
+_GATHERED: Final = REWRITE | NEGOTIATE | AUTHENTICATED | SETTLE
 
 
 class AnswerSide:
@@ -53,6 +56,7 @@ class AnswerSide:
         "_changes",
         "_gates",
         "_in_flight",
+        "_latencies",
         "_pair",
         "_requests",
         "_rules",
@@ -73,6 +77,7 @@ class AnswerSide:
         self._changes = Changes(pair, advertise)
         self._gates = gates
         self._broker: Wire | None = None
+        self._latencies = pair.rules.latencies.of(UNKNOWN)
         self.reasons = 0
         self.splitter = FrameSplitter(RESPONSE_HEAD, self._rules.response_limit)
         self.write: Callable[[bytes], None] = pair.client.write
@@ -114,6 +119,7 @@ class AnswerSide:
         end = len(data)
         limit = self.splitter.limit
         in_flight = self._in_flight
+        latencies = self._latencies
         position = 0
         while end - position >= _HEAD_BYTES and in_flight:
             size: int = read_i32_be(data, position)
@@ -131,6 +137,7 @@ class AnswerSide:
             meter = account.meter
             meter.bytes_out += 4 + size
             meter.request_time_ms += now_ms - came_ms
+            latencies.note(api.spec.api_key, now_ms - came_ms)
             position += 4 + size
         return position
 
@@ -161,6 +168,7 @@ class AnswerSide:
                 meter = entry[ACCOUNT].meter
                 meter.bytes_out += 4 + size
                 meter.request_time_ms += now_ms - entry[CAME_MS]
+                self._latencies.note(entry[API].spec.api_key, now_ms - entry[CAME_MS])
                 if entry[ACTIONS] & TIMED:
                     entry = self._gates.times.answered(entry, size, now_ms)
             if entry[ACTIONS]:
@@ -188,7 +196,7 @@ class AnswerSide:
         """
         correlation_id, actions, api, throttle_ms, until_ms, account, _ = entry
         spec = api.spec
-        gathered = actions & (REWRITE | NEGOTIATE | AUTHENTICATED) or (actions & TELL and spec.throttle_offset == WALK)
+        gathered = actions & _GATHERED or (actions & TELL and spec.throttle_offset == WALK)
         wanted = 4 + size if gathered else min(4 + size, _FIXED_OFFSET_BYTES)
         if gathered and size > SLICE_BYTES:
             gathered = wanted = self._changes.needed(actions, spec, size)
@@ -225,6 +233,14 @@ class AnswerSide:
     def _change(self, entry: Entry, chunk: bytes, start: int, position: int, size: int, now_ms: int) -> int:
         """Forward an answer that had to be gathered, changed; returns as ``_act_on`` does."""
         _, actions, api, throttle_ms, *_ = entry
+        if actions & SETTLE:
+            unsettled = self._gates.mutations.unsettled
+            begun, taken = unsettled.answer(api.spec, chunk, position, size, throttle_ms, now_ms)
+            if not taken:
+                return start
+            self._write(chunk, start, position)
+            self.write(begun)
+            return position + taken
         if size > SLICE_BYTES and not actions & AUTHENTICATED:
             return self._rewrite(entry, chunk, start, position, size)
         end = position + 4 + size
@@ -281,9 +297,14 @@ class AnswerSide:
 
     # -------------------------------------------------------------------------------------- stopping and going on
 
-    def connected(self, broker: Wire) -> None:
-        """Take answers from ``broker``."""
+    def connected(self, broker: Wire, broker_id: int) -> None:
+        """Take answers from ``broker`` (node id, -1: not known yet)."""
         self._broker = broker
+        self.set_broker(broker_id)
+
+    def set_broker(self, broker_id: int) -> None:
+        """Take that node id for the broker's."""
+        self._latencies = self._rules.latencies.of(broker_id)
 
     def read_tokens(self, raw: bool) -> None:
         """Read SASL tokens without headers from now on, or answers again."""

@@ -11,8 +11,9 @@ from protocol.locator import Endpoint, locate, splice
 from protocol.overlay import ADDRESSES_FIRST, RECORDS
 from protocol.rewriting import Rewriting
 from protocol.table import ApiSpec
+from proxy.session.gates.settling import wanted
 from proxy.session.pair import Pair
-from proxy.session.serving import AUTHENTICATED, NEGOTIATE, REWRITE, TELL, Served
+from proxy.session.serving import AUTHENTICATED, NEGOTIATE, REWRITE, SETTLE, TELL, Served
 
 Advertise = Callable[[Sequence[Endpoint]], Mapping[int, tuple[bytes, int]]]
 """Broker addresses of an answer → node id → the (host, port) that a client is told, listening already."""
@@ -40,6 +41,8 @@ class Changes:
         One that is wanted only to tell a throttle is then not wanted at all: the mute is what enforces it.
         """
         rules = self._pair.rules
+        if actions & SETTLE:
+            return wanted(size)
         if not actions & (REWRITE | NEGOTIATE | AUTHENTICATED):
             return 4 + size if size <= rules.gathered_limit else 0
         if spec.api_key in ADDRESSES_FIRST:

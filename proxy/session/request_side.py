@@ -15,7 +15,7 @@ from protocol.frames import REQUEST_HEAD, FrameSplitter
 from protocol.headers import MORE
 from proxy.session.body import Body
 from proxy.session.gates.fetch import answerable
-from proxy.session.gates.requests import ANSWERED, HELD, RequestGates
+from proxy.session.gates.requests import ANSWERED, HELD, REPLACED, RequestGates
 from proxy.session.in_flight import InFlight
 from proxy.session.pair import Pair
 from proxy.session.protected_topics import Guard
@@ -143,7 +143,8 @@ class RequestSide:
             size: int = read_i32_be(data, position)
             if not _LEAST_BYTES <= size <= limit:
                 break
-            key_version, correlation_id = read_i32_be(data, position + 4), read_i32_be(data, position + 8)
+            key_version: int = read_i32_be(data, position + 4)
+            correlation_id: int = read_i32_be(data, position + 8)
             if key_version == number:
                 field = position + prefix.width
                 if (
@@ -158,11 +159,10 @@ class RequestSide:
                 meter.produce_requests += 1
                 meter.produce_bytes += size
                 throttle_ms = produces.bound.charge(size, now_ms)
-                acks_0 = read_i16_be(data, field) == 0
-                if throttle_ms or acks_0:
+                if throttle_ms or read_i16_be(data, field) == 0:
                     missing = position + 4 + size - end
                     self.splitter.remaining = max(missing, 0)  # a mute waits for the frame's end
-                    produces.charged(api, correlation_id, throttle_ms, acks_0, missing, now_ms)
+                    produces.charged(api, correlation_id, throttle_ms, read_i16_be(data, field) == 0, missing, now_ms)
                     self._body = produces.take_body(missing)
                     self._stop_for(produces.after())
                     if self.reasons & AT_BORDER:
@@ -232,9 +232,11 @@ class RequestSide:
             if outcome == HELD:
                 stop = position
                 break
-            if outcome == ANSWERED:
+            if outcome in (ANSWERED, REPLACED):
                 self._forward(chunk, start, position)
                 start = position + 4 + head[0]
+                if outcome == REPLACED:
+                    self.write(gates.mutations.replacement)
             position += 4 + head[0]
             if position > len(chunk):
                 self._body = gates.body(position - len(chunk))
@@ -306,7 +308,8 @@ class RequestSide:
     def answer_empty(self, throttle_ms: int) -> bytes:
         """Take the Fetch that waits out of what is held, and return its answer without data."""
         held = self.splitter.release()
-        size, key_version = read_i32_be(held, 0), read_i32_be(held, 4)
+        size: int = read_i32_be(held, 0)
+        key_version: int = read_i32_be(held, 4)
         frame = held[: 4 + size]
         if len(held) > len(frame):
             self.splitter.keep(held[len(frame) :])

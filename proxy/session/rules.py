@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from protocol.errors import Cause, ProtocolError
+from proxy.session.latencies import Latencies
 from proxy.session.local_answers import Answerer, NewerApiVersions
+from proxy.session.partitions import NoPartitions, Partitions
 from proxy.session.serving import API_VERSIONS_KEY, Served
 from proxy.session.throttling import Throttling
 from proxy.usage.request_times import RequestTimes
@@ -22,8 +24,11 @@ class Rules:
         "engine",
         "find_coordinator_limit",
         "gathered_limit",
+        "latencies",
         "later",
+        "mutations_limit",
         "on_rejected",
+        "partitions",
         "protected_topics",
         "request_limit",
         "response_limit",
@@ -52,6 +57,9 @@ class Rules:
         later: Callable[[Callable[[], None]], None],
         protected_topics: frozenset[bytes] = frozenset(),
         answerers: Mapping[int, Answerer] = MappingProxyType({}),
+        latencies: Latencies | None = None,
+        mutations_limit: int = 256 * 1024,
+        partitions: Partitions | None = None,
         times: RequestTimes,
     ) -> None:
         self.engine = engine
@@ -66,6 +74,8 @@ class Rules:
         self.find_coordinator_limit = find_coordinator_limit
         self.gathered_limit = gathered_limit
         """Of answers that are held in memory whole; those with records have ``response_limit`` alone."""
+        self.latencies = latencies or Latencies()
+        """How long brokers take to answer."""
         self.clock = clock
         self.on_rejected = on_rejected
         """(side, error, peer): a side broke the protocol and its session is closed."""
@@ -75,6 +85,9 @@ class Rules:
         """Nobody produces to them through the proxy."""
         self.answerers = answerers
         """Who answers instead of the broker, by api key."""
+        self.mutations_limit = mutations_limit
+        """Of requests that create or delete topics, which are held in memory whole where a quota holds for that."""
+        self.partitions: Partitions = partitions or NoPartitions()
         self.times = times
         self._newer_api_versions = NewerApiVersions(advertised.get(API_VERSIONS_KEY, (0, 0))[1])
 

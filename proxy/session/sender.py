@@ -27,13 +27,25 @@ _MOST_FORMER: Final = 64
 class Sender:
     """Holds the account of the last request, and those before it to which answers are still to come."""
 
-    __slots__ = ("_accounts", "_broker", "_counted", "_former", "_in_flight", "account", "client_id_bytes", "user")
+    __slots__ = (
+        "_accounts",
+        "_broker",
+        "_counted",
+        "_exempt",
+        "_former",
+        "_in_flight",
+        "account",
+        "client_id_bytes",
+        "user",
+    )
 
-    def __init__(self, accounts: Accounts, in_flight: InFlight, user: str) -> None:
+    def __init__(self, accounts: Accounts, in_flight: InFlight, user: str, exempt: bool) -> None:
         self._accounts = accounts
         self._in_flight = in_flight
         self.user = user
         """Whom requests are charged to from now on."""
+        self._exempt = exempt
+        """The connection is, whoever its client is."""
         self._broker = _UNKNOWN_BROKER
         self._counted = False
         """The connection has been counted, for whom it was when it was known first."""
@@ -56,7 +68,8 @@ class Sender:
         body = request_body_offset(api.spec, chunk, position, position + 4 + head[0])
         if body == MORE:
             return MORE
-        self._switch(self._accounts.hold(self._broker, self.user, client_id(api.spec, chunk, position)))
+        name = client_id(api.spec, chunk, position)
+        self._switch(self._accounts.hold(self._broker, self.user, name, exempt=self._exempt))
         if not self._counted:
             self._counted = True
             self.account.meter.connections_opened += 1

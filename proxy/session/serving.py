@@ -6,7 +6,7 @@ An API version that is not in the table is refused, as a broker refuses a versio
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from protocol.overlay import FIND_COORDINATOR
+from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, FIND_COORDINATOR
 from protocol.plain import Plain
 from protocol.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from protocol.table import SPECS, ApiSpec
@@ -25,7 +25,9 @@ LOOK_UP: Final = 5
 """FindCoordinator: each of its keys makes a broker's address in the answer, so there is a limit to its size."""
 ANSWER: Final = 6
 """The proxy answers it itself (``local_answers``)."""
-CLOCK: Final = 7
+MUTATE: Final = 7
+"""It creates or deletes topics: where a quota holds for that, charged topic by topic, and cut of what is refused."""
+CLOCK: Final = 8
 """Forwarded, while requests are timed: not passed on by the way (``watch_the_clock``)."""
 
 # What an answer needs, beyond being forwarded; flags.
@@ -41,11 +43,14 @@ PROVES: Final = 16
 """It proves that the client is authenticated: a broker that demands it answers nothing else before."""
 AUTHENTICATED: Final = 32
 """SASL: gathered and observed; it may say who the client is."""
-TIMED: Final = 64
+SETTLE: Final = 64
+"""It says what became of topics that were charged; refused ones are added to it."""
+TIMED: Final = 128
 """What the request took is charged: it was forwarded while requests were timed (``gates.request_time``)."""
 
 _PRODUCE_KEY, FETCH_KEY, API_VERSIONS_KEY, _SHARE_FETCH_KEY = 0, 1, 18, 78
 _FETCH_KEYS: Final = frozenset((FETCH_KEY, _SHARE_FETCH_KEY))
+_MUTATION_KEYS: Final = frozenset((CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS))
 _SASL_KEYS: Final = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE))
 _BEFORE_AUTHENTICATION: Final = _SASL_KEYS | {API_VERSIONS_KEY}
 
@@ -115,6 +120,8 @@ def _on_request(api_key: int) -> int:
         return AUTHENTICATE
     if api_key == FIND_COORDINATOR:
         return LOOK_UP
+    if api_key in _MUTATION_KEYS:
+        return MUTATE
     return COORDINATE if api_key in _COORDINATION_KEYS else FORWARD
 
 

@@ -14,6 +14,7 @@ from proxy.runtime.faults import contained
 from proxy.session.answer_side import AnswerSide
 from proxy.session.changes import Advertise
 from proxy.session.gates.fetch import FetchGate
+from proxy.session.gates.mutations import MutationGate
 from proxy.session.gates.produce import ProduceGate
 from proxy.session.gates.requests import RequestGates
 from proxy.session.in_flight import InFlight
@@ -79,6 +80,7 @@ class Session:
         peer: str,
         user: str,
         authenticated: bool,
+        exempt: bool = False,
     ) -> None:
         self.rules = rules
         self._client = client
@@ -92,11 +94,12 @@ class Session:
         self._waits = Waits(self)
         self._in_flight: InFlight = []
         self.sasl = SaslObserver(sasl, peer, self)
-        sender = Sender(accounts, self._in_flight, user)
+        sender = Sender(accounts, self._in_flight, user, exempt)
         produces = ProduceGate(self, sender, self._in_flight, self._waits)
         fetches = FetchGate(self, sender, self._in_flight, self._waits)
         splitter = FrameSplitter(REQUEST_HEAD, rules.request_limit)
-        self.gates = RequestGates(self, self._in_flight, splitter, sender, produces, fetches, self._waits)
+        mutations = MutationGate(self, sender, self._in_flight, self._waits)
+        self.gates = RequestGates(self, self._in_flight, splitter, sender, produces, fetches, mutations, self._waits)
         self.requests = RequestSide(self, self._in_flight, splitter, self.gates)
         self.answers = AnswerSide(self, self._in_flight, self.gates, self.requests, advertise)
         if not authenticated:
@@ -109,7 +112,7 @@ class Session:
         """Forward to ``broker`` from now on, what was kept meanwhile first. Node id -1: not known yet."""
         self._broker = broker
         self.requests.connected(broker, broker_id)
-        self.answers.connected(broker)
+        self.answers.connected(broker, broker_id)
         now_ms = self.rules.clock()
         self._go(Event.CONNECTED, CONNECTING, now_ms)
         self.answered(now_ms)  # the client may have finished, or a drain begun, in the meantime
@@ -117,6 +120,7 @@ class Session:
     def broker_known(self, broker_id: int) -> None:
         """Charge for the broker of that node id from now on."""
         self.gates.set_broker(broker_id)
+        self.answers.set_broker(broker_id)
 
     def client_blocked(self, blocked: bool) -> None:
         """Take the client's back-pressure: while it reads no answers, none are made, and it is not read either."""
@@ -275,11 +279,11 @@ class Session:
         counter = bound.live
         counter.owe(throttle_ms, now_ms)
         most_ms = throttling.window_ms if kind.row.capped else INT32_MAX
-        throttle_ms = min(throttling.allow(counter.owed_ms(now_ms)), most_ms)
+        throttle_ms = min(throttling.allow(counter.owed_ms(now_ms), counter), most_ms)
         throttling.note(bound, throttle_ms)
         account.meter.note_throttle(kind, throttle_ms, now_ms)
         room_ms = max(self.sasl.deadline_ms - now_ms, 0)
-        told_ms = min(throttling.allow(throttle_ms + counter.waiting_ms), room_ms, most_ms)
+        told_ms = min(throttling.allow(throttle_ms + counter.waiting_ms, counter), room_ms, most_ms)
         if told_ms > 0 and not self.gates.coordinates:
             end_ms = now_ms + min(throttle_ms, room_ms)
             if self._mute.lengthen(self, kind, end_ms):

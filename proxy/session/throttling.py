@@ -8,9 +8,10 @@ import structlog
 
 from proxy.runtime.faults import contained
 from proxy.usage.accounts import Account
+from quotas.counted import CLUSTER
 from quotas.delay_queue import DelayQueue, Handle
 from quotas.engine import Bound
-from quotas.imagined import Imagined
+from quotas.imagined import Imagined, Throttle
 from quotas.kinds import QuotaKind
 from quotas.line import Line
 
@@ -57,6 +58,8 @@ class Throttling:
         self._mode = mode
         self.enforces = mode == "enforce"
         """Whether what is allowed is also applied."""
+        self.counts = mode != "off"
+        """Whether what is used is judged, applied or not."""
         self.window_ms = window_ms
         self.max_delay_ms = max_delay_ms
         """The most that any one throttle may delay."""
@@ -73,6 +76,8 @@ class Throttling:
         self._waiting: Counter[QuotaKind] = Counter()
         self._imagined: dict[Bound, Imagined[Account]] = {}
         """In shadow: what would become of each counter with a limit."""
+        self._shadows: dict[Bound, Imagined[Account]] = {}
+        """In any mode that counts: what would become of each that has a limit in shadow."""
         self.answered_empty = 0
         """Fetches that were answered with nothing."""
 
@@ -82,29 +87,58 @@ class Throttling:
             self._log_first(bound, throttle_ms)
         bound.note_throttle(throttle_ms)
 
-    def allow(self, throttle_ms: int) -> int:
+    def allow(self, throttle_ms: int, bound: Bound | None = None) -> int:
         """Return the most of ``throttle_ms`` that may be applied at once; the rest stays owed."""
-        return throttle_ms if self.max_delay_ms is None else min(throttle_ms, self.max_delay_ms)
+        most_ms = self.max_delay_ms if bound is None else self.most_delay_ms(bound)
+        return throttle_ms if most_ms is None else min(throttle_ms, most_ms)
+
+    def most_delay_ms(self, bound: Bound) -> int | None:
+        """Return the most that one throttle under ``bound`` may delay: what its rule says, or what goes for all."""
+        return self.max_delay_ms if bound.max_delay_ms is None else bound.max_delay_ms
+
+    def set_mode(self, mode: str, now_ms: int) -> None:
+        """Be in another mode from now on. Unless it enforces, everybody goes at once who is muted or waits."""
+        self.tidy(now_ms)
+        self._mode = mode
+        self.enforces = mode == "enforce"
+        for imagined in (self._imagined, self._shadows):
+            imagined.clear()  # what still waits in the model would have its throttles in a mode that has none
+        if self.enforces:
+            return
+        self.reconsider(now_ms)
+        for queue in (*self._queues.values(), self._alarms):
+            for muted in queue.all():
+                contained("throttle over", muted.throttle_over, now_ms, otherwise=muted.abort)
 
     # ------------------------------------------------------------------------------------------------ shadow
 
-    def imagine(self, account: Account, kind: QuotaKind, size: float, now_ms: int) -> None:
-        """Count in shadow what would have become of ``size``, in units of ``kind`` times s, charged to ``account``."""
+    def imagine(self, account: Account, kind: QuotaKind, size: float, now_ms: int, connection: int = 0) -> None:
+        """Count what would have become of ``size`` charged to ``account``, in units of ``kind`` times s.
+
+        In shadow under the limit in force, and in any mode under the limit that its rule has in shadow.
+        """
         bound = account.bound(kind).live
-        if bound.limit is None or self._mode != "shadow":
-            return
-        imagined = self._imagined.get(bound)
-        if imagined is None:
-            cap_ms = bound.window.size_ms if kind.row.capped else None
-            imagined = self._imagined[bound] = Imagined(bound.window, bound.limit, cap_ms)
-        imagined.limit(bound.limit)
-        imagined.arrive(size, account, now_ms)
-        self._settle(bound, imagined, now_ms)
+        limit, shadow_limit = bound.limit, bound.shadow_limit
+        if limit is not None and self._mode == "shadow":
+            imagined = _of(self._imagined, bound, limit)
+            imagined.arrive(size, account, now_ms, connection)
+            self._settle(bound, imagined, now_ms)
+        if shadow_limit is not None:
+            imagined = _of(self._shadows, bound, shadow_limit)
+            imagined.arrive(size, account, now_ms, connection)
+            self._settle_shadow(bound, imagined, now_ms)
 
     def _settle(self, bound: Bound, imagined: Imagined[Account], now_ms: int) -> None:
-        for account, throttle_ms, at_ms in imagined.settle(now_ms):
+        begun = imagined.settle(now_ms)
+        for account, throttle_ms, at_ms in sorted(begun + imagined.take_waited(), key=_ends):
             self.note(bound, throttle_ms)
             account.live_meter.note_throttle(bound.kind, throttle_ms, now_ms, at_ms)
+
+    def _settle_shadow(self, bound: Bound, imagined: Imagined[Account], now_ms: int) -> None:
+        begun = imagined.settle(now_ms)
+        for account, throttle_ms, at_ms in sorted(begun + imagined.take_waited(), key=_ends):
+            bound.note_shadow(throttle_ms)
+            account.live_meter.note_shadow(bound.kind, throttle_ms, now_ms, at_ms)
 
     # ------------------------------------------------------------------------------------------------- mutes
 
@@ -162,6 +196,10 @@ class Throttling:
             self._settle(bound, imagined, now_ms)
             if imagined.over(now_ms):
                 del self._imagined[bound]
+        for bound, imagined in list(self._shadows.items()):
+            self._settle_shadow(bound, imagined, now_ms)
+            if bound.shadow_limit is None or imagined.over(now_ms):
+                del self._shadows[bound]
 
     def note_wait(self, bound: Bound) -> None:
         """Count one that begins to wait."""
@@ -197,9 +235,23 @@ class Throttling:
             kind=bound.kind.value,
             user=bound.user,
             client_id=bound.client_id,
-            broker=bound.broker,
+            broker="all" if bound.broker == CLUSTER else bound.broker,
             rule=bound.rule.describe() if bound.rule else None,
             limit=bound.limit,
             throttle_time_ms=throttle_ms,
             mode=self._mode,
         )
+
+
+def _of(counters: dict[Bound, Imagined[Account]], bound: Bound, limit: float) -> Imagined[Account]:
+    """Return how ``bound`` would stand under ``limit``, and its window."""
+    imagined = counters.get(bound)
+    if imagined is None or imagined.window != bound.window:
+        cap_ms = bound.window.size_ms if bound.kind.row.capped else None
+        imagined = counters[bound] = Imagined(bound.window, limit, cap_ms)
+    imagined.limit(limit)
+    return imagined
+
+
+def _ends(throttle: Throttle[Account]) -> int:
+    return throttle.at_ms + throttle.throttle_ms

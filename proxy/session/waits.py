@@ -39,7 +39,9 @@ class What(IntEnum):
     BODY = 3
     """The rest of a request that is more than its limit has left."""
     ANSWER = 4
-    COORDINATION = 5
+    MUTATION = 5
+    """A request too, of the kinds that may not be refused."""
+    COORDINATION = 6
     """A request that others wait for, members of a group or of a transaction: it waits no longer than a window."""
 
 
@@ -181,8 +183,9 @@ class Turn:
     def _latest_ms(self) -> int:
         latest_ms = self._pair.sasl.deadline_ms
         throttling = self._throttling
-        if throttling.max_delay_ms is not None:
-            latest_ms = min(latest_ms, self._since_ms + throttling.max_delay_ms)
+        most_ms = None if self._bound is None else throttling.most_delay_ms(self._bound)
+        if most_ms is not None:
+            latest_ms = min(latest_ms, self._since_ms + most_ms)
         if self._what in (What.FETCH, What.ANSWER):
             latest_ms = min(latest_ms, self._since_ms + throttling.max_hold_ms)
         elif self._what is What.COORDINATION:
@@ -205,7 +208,8 @@ class Turn:
         pair, throttling, bound = self._pair, self._throttling, self._bound
         if bound is None:
             return
-        if throttling.max_delay_ms is not None and now_ms - self._since_ms >= throttling.max_delay_ms:
+        most_ms = throttling.most_delay_ms(bound)
+        if most_ms is not None and now_ms - self._since_ms >= most_ms:
             self._go(now_ms, turn=True)
         elif self._what is What.FETCH and pair.answerable:
             if not self._answer_empty(bound, now_ms):

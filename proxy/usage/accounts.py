@@ -7,6 +7,7 @@ It lasts as long as one of them holds it; its meter lasts until what was counted
 from proxy.usage.meters import Meter, MeterKey, Meters
 from proxy.usage.request_times import ClientTimes
 from quotas.engine import Bound, Engine
+from quotas.exemptions import NOBODY, Exemptions
 from quotas.kinds import QuotaKind
 
 
@@ -49,7 +50,14 @@ class Account:
         """Where to count now, for one who does not hold the account: its meter may be gone."""
         return self.meter if self.holders else self._meters.find(self.key)
 
+    @property
+    def exempt(self) -> bool:
+        """No quota holds it, of no kind: it is charged to nobody's counter."""
+        return self.key.exempt
+
     def _resolve(self, kind: QuotaKind) -> Bound:
+        if self.key.exempt:
+            return self._engine.unlimited(kind)
         return self._engine.resolve(self.key.user, self.key.client_id, kind, self.key.broker)
 
 
@@ -65,12 +73,13 @@ class Nobody(Account):
 class Accounts:
     """The accounts of one listener's clients."""
 
-    __slots__ = ("_accounts", "_engine", "_listener", "_meters", "nobody", "refused")
+    __slots__ = ("_accounts", "_engine", "_listener", "_meters", "exemptions", "nobody", "refused")
 
-    def __init__(self, meters: Meters, engine: Engine, listener: str) -> None:
+    def __init__(self, meters: Meters, engine: Engine, listener: str, exemptions: Exemptions = NOBODY) -> None:
         self._meters = meters
         self._engine = engine
         self._listener = listener
+        self.exemptions = exemptions
         self._accounts: dict[MeterKey, Account] = {}
         self.nobody: Account = Nobody(engine, Meters(1), MeterKey(listener, -1, "", ""))
         self.refused = 0
@@ -82,9 +91,12 @@ class Accounts:
     def __bool__(self) -> bool:
         return bool(self._accounts)
 
-    def hold(self, broker: int, user: str, client_id: str) -> Account:
-        """Return the account of a client (node id of its broker, -1: not known yet), for the caller to give back."""
-        key = MeterKey(self._listener, broker, user, client_id)
+    def hold(self, broker: int, user: str, client_id: str, *, exempt: bool = False) -> Account:
+        """Return the account of a client (node id of its broker, -1: not known yet), for the caller to give back.
+
+        ``exempt``: its connection is, whoever the client is.
+        """
+        key = MeterKey(self._listener, broker, user, client_id, exempt or self.exemptions.covers(user, client_id))
         account = self._accounts.get(key)
         if account is None:
             account = self._accounts[key] = Account(self._engine, self._meters, key)

@@ -16,11 +16,16 @@ BY_HAND: Final = (QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE)
 Further = Mapping[QuotaKind, tuple[object, ...]]
 """Of each other kind with anything to say: in the order of its columns (``QuotaKind.row.columns``)."""
 
+Shadows = Mapping[QuotaKind, tuple[float | None, int, int, int]]
+"""Of each kind with a limit in shadow: that, and the throttles it would have given (``Row.shadow_columns``)."""
+
 _NEVER: Final = (0, 0, 0)
 _NO_USE: Final = (0, 0, None, None)
 NO_THROTTLES: Final[tuple[int, ...]] = _NEVER * len(BY_HAND)
 NOTHING: Final = (*_NO_USE, *_NEVER)
 """Of a further kind of which there is nothing to say."""
+NO_SHADOW: Final = (None, *_NEVER)
+NO_SHADOWS: Final[Shadows] = MappingProxyType({})
 NOTHING_FURTHER: Final[Further] = MappingProxyType({})
 
 
@@ -46,11 +51,14 @@ class Use:
 class ByKind:
     """What a meter has of any kind, from the first throttle, charge or limit on."""
 
-    __slots__ = ("throttles", "uses")
+    __slots__ = ("shadow_limits", "shadows", "throttles", "uses")
 
     def __init__(self) -> None:
         self.throttles: dict[QuotaKind, Throttles] = {}
         self.uses: dict[QuotaKind, Use] = {}
+        self.shadows: dict[QuotaKind, Throttles] = {}
+        """What limits in shadow would have given."""
+        self.shadow_limits: dict[QuotaKind, float] = {}
 
     def throttles_of(self, kind: QuotaKind) -> Throttles:
         """Return what counts the throttles of a kind."""
@@ -58,6 +66,13 @@ class ByKind:
         if throttles is None:
             throttles = self.throttles[kind] = Throttles()
         return throttles
+
+    def shadow_of(self, kind: QuotaKind) -> Throttles:
+        """Return what counts the throttles that a limit in shadow would have given."""
+        shadow = self.shadows.get(kind)
+        if shadow is None:
+            shadow = self.shadows[kind] = Throttles()
+        return shadow
 
     def use_of(self, kind: QuotaKind) -> Use:
         """Return what counts the charges of a kind that is not in BY_HAND: as long as the meter is there, the same."""
@@ -69,7 +84,18 @@ class ByKind:
     @property
     def active(self) -> bool:
         """Something has been counted since it was taken last, or a mute may still be on."""
-        return bool(self.throttles) or any(use.used or use.requests for use in self.uses.values())
+        return bool(self.throttles) or bool(self.shadows) or any(use.used or use.requests for use in self.uses.values())
+
+    def take_shadows(self, now_ms: int) -> Shadows:
+        """Return what limits in shadow would have done, of each kind that has one, and count from zero again."""
+        taken = {kind: throttles.take(now_ms) for kind, throttles in self.shadows.items()}
+        self.shadows = {kind: each for kind, each in self.shadows.items() if not each.over(now_ms)}
+        limits = self.shadow_limits
+        return {kind: (limits.get(kind), *taken.get(kind, _NEVER)) for kind in limits.keys() | taken.keys()}
+
+    def is_muted(self, now_ms: int) -> bool:
+        """Whether something waits now, or a mute is on."""
+        return any(not throttles.over(now_ms) for throttles in self.throttles.values())
 
     def take(self, now_ms: int) -> tuple[tuple[int, ...], Further]:
         """Return the throttles of BY_HAND and all of the other kinds, and count from zero again."""

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from uuid import uuid4
 
@@ -25,7 +25,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What is the same in all documents of one process."""
+    """What is the same in all documents of one process; the mode, until it is changed."""
 
     cluster: str
     instance: str
@@ -41,6 +41,10 @@ class Documents:
         self._origin = origin
         self._dropped = dropped
         self._seq = 0
+
+    def set_mode(self, mode: str) -> None:
+        """Say from the next document on that quotas were in this mode."""
+        self._origin = replace(self._origin, mode=mode)
 
     def document(self, columns: Columns, begin_ms: int, interval_ms: int) -> Document:
         """Return the next document: what was counted in the interval that began at ``begin_ms`` (Unix time)."""

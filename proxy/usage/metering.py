@@ -9,9 +9,10 @@ from proxy.runtime.clock import now_ms
 from proxy.runtime.slices import in_slices
 from proxy.runtime.tasks import every
 from proxy.usage.accounts import Accounts
-from proxy.usage.meters import Meters, Traffic
+from proxy.usage.meters import ClientState, Meters
 from proxy.usage.records import Columns, Recorder
 from quotas.engine import Engine
+from quotas.exemptions import NOBODY, Exemptions
 
 _MAX_CLIENTS: Final = 10_000
 """Clients that are told apart where no records are taken: metrics show fewer."""
@@ -21,16 +22,17 @@ _SWEEP_EVERY_S: Final = 10.0
 class Metering:
     """Accounts for the listeners; without ``usage`` they are for metrics."""
 
-    def __init__(self, usage: Usage | None, engine: Engine) -> None:
+    def __init__(self, usage: Usage | None, engine: Engine, exemptions: Exemptions = NOBODY) -> None:
         self._taken = usage is not None
         self._engine = engine
+        self._exemptions = exemptions
         self._meters = Meters(usage.max_clients if usage is not None else _MAX_CLIENTS)
         self._listeners: list[tuple[str, Accounts]] = []
         self._recorder = Recorder(self._meters, self._listeners, engine)
 
     def accounts_of(self, listener: str) -> Accounts:
         """Return the accounts of a listener's clients."""
-        accounts = Accounts(self._meters, self._engine, listener)
+        accounts = Accounts(self._meters, self._engine, listener, self._exemptions)
         self._listeners.append((listener, accounts))
         return accounts
 
@@ -46,9 +48,9 @@ class Metering:
                 yield columns
             await asyncio.sleep(0)
 
-    async def take_traffic(self) -> list[tuple[str, str, Traffic]]:
-        """Return user, client-id and what went through since this was called last."""
-        return await in_slices(self._meters.take_traffic())
+    async def take_traffic(self) -> list[ClientState]:
+        """Return what went through since this was called last, by client, of some of them more than once."""
+        return await in_slices(self._meters.take_traffic(now_ms()))
 
     async def _sweep(self) -> None:
         await in_slices(self._meters.sweep(now_ms()))

@@ -7,7 +7,7 @@ when it is taken (docs/usage-records.md).
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from proxy.usage.by_kind import NO_THROTTLES, NOTHING_FURTHER, ByKind, Further, Use
+from proxy.usage.by_kind import NO_SHADOWS, NO_THROTTLES, NOTHING_FURTHER, ByKind, Further, Shadows, Use
 from quotas.counted import FOLDED
 from quotas.kinds import QuotaKind
 from quotas.names import OTHER, Room
@@ -20,20 +20,52 @@ class MeterKey(NamedTuple):
     broker: int
     user: str
     client_id: str
+    exempt: bool = False
+    """Of the traffic that no quota holds."""
 
 
 class Traffic(NamedTuple):
-    """What went through, sizes included."""
+    """What went through, sizes included, and how many connections came with it; of the bytes, those that no quota
+    holds.
+    """
 
     bytes_in: int = 0
     bytes_out: int = 0
     requests: int = 0
+    connections_opened: int = 0
+    exempt_in: int = 0
+    exempt_out: int = 0
 
     def plus(self, other: "Traffic") -> "Traffic":
-        return Traffic(self.bytes_in + other.bytes_in, self.bytes_out + other.bytes_out, self.requests + other.requests)
+        return Traffic(
+            self.bytes_in + other.bytes_in,
+            self.bytes_out + other.bytes_out,
+            self.requests + other.requests,
+            self.connections_opened + other.connections_opened,
+            self.exempt_in + other.exempt_in,
+            self.exempt_out + other.exempt_out,
+        )
 
 
 _NO_TRAFFIC: Final = Traffic()
+
+
+class Client(NamedTuple):
+    """Whose traffic it is, through which listener."""
+
+    listener: str
+    user: str
+    client_id: str
+
+
+class ClientState(NamedTuple):
+    """What a client had since it was asked for last, and how it stands now."""
+
+    client: Client
+    traffic: Traffic
+    connections: int = 0
+    is_muted: bool = False
+    """A request of it waits for its turn now, or one of its connections for the end of a throttle."""
 
 
 Limits = tuple[float | None, str | None, float | None, str | None]
@@ -63,9 +95,7 @@ class Meter:
         "produce_bytes",
         "produce_requests",
         "request_time_ms",
-        "unshown_in",
-        "unshown_out",
-        "unshown_requests",
+        "unshown",
     )
 
     def __init__(self, key: MeterKey) -> None:
@@ -93,12 +123,21 @@ class Meter:
         self.generation = -1
         self.holders = 0
         """Accounts on whose behalf something may still be counted here."""
-        self.unshown_in = self.unshown_out = self.unshown_requests = 0
+        self.unshown = _NO_TRAFFIC
         """What ``take_traffic`` has to return beyond what stands above; below 0 where it has returned that already."""
 
     def note_throttle(self, kind: QuotaKind, throttle_ms: int, now_ms: int, at_ms: int | None = None) -> None:
         """Count a throttle given to a request of this client; ``at_ms`` is when it began, if not now."""
         self._by_kind().throttles_of(kind).note(throttle_ms, now_ms, at_ms)
+
+    def note_shadow(self, kind: QuotaKind, throttle_ms: int, now_ms: int, at_ms: int) -> None:
+        """Count a throttle that a limit in shadow would have given, from ``at_ms`` on."""
+        self._by_kind().shadow_of(kind).note(throttle_ms, now_ms, at_ms)
+
+    def set_shadow_limits(self, limits: dict[QuotaKind, float]) -> None:
+        """Take note of the limits that are measured and hold nobody."""
+        if limits or self.by_kind is not None:
+            self._by_kind().shadow_limits = limits
 
     def note_wait(self, kind: QuotaKind, change: int, now_ms: int, waited_ms: int = 0) -> None:
         """Take note that one more request of this client waits for its turn, or one fewer that has waited so long."""
@@ -127,29 +166,41 @@ class Meter:
 
     def take_traffic(self) -> Traffic:
         """Return what went through since this was called last, whenever records were taken."""
+        counted = self._counted
+        grown = self.unshown.plus(counted)
+        self.unshown = Traffic(*(-each for each in counted))
+        return grown
+
+    @property
+    def _counted(self) -> Traffic:
+        """What stands here since the last record."""
         bytes_in = self.produce_bytes + 4 * self.produce_requests + self.other_bytes
         requests = self.produce_requests + self.other_requests
-        grown = Traffic(self.unshown_in + bytes_in, self.unshown_out + self.bytes_out, self.unshown_requests + requests)
-        self.unshown_in, self.unshown_out, self.unshown_requests = -bytes_in, -self.bytes_out, -requests
-        return grown
+        exempt = (bytes_in, self.bytes_out) if self.key.exempt else (0, 0)
+        return Traffic(bytes_in, self.bytes_out, requests, self.connections_opened, *exempt)
+
+    def is_muted(self, now_ms: int) -> bool:
+        """Whether a request of this client waits for its turn, or a connection for the end of a throttle."""
+        return self.by_kind is not None and self.by_kind.is_muted(now_ms)
+
+    def take_shadows(self, now_ms: int) -> Shadows:
+        """Return what limits in shadow would have done, and count from zero again. To be called before ``take``."""
+        return NO_SHADOWS if self.by_kind is None else self.by_kind.take_shadows(now_ms)
 
     def take(self, now_ms: int) -> tuple[tuple[object, ...], Further]:
         """Return a row in the order of ``usage_records.COLUMNS`` and what else there is, and count from zero again."""
-        listener, broker, user, client_id = self.key
-        bytes_in = self.produce_bytes + 4 * self.produce_requests + self.other_bytes
-        requests = self.produce_requests + self.other_requests
-        self.unshown_in += bytes_in
-        self.unshown_out += self.bytes_out
-        self.unshown_requests += requests
+        listener, broker, user, client_id, _ = self.key
+        counted = self._counted
+        self.unshown = self.unshown.plus(counted)
         produce_limit, produce_rule, fetch_limit, fetch_rule = self.limits
         row = (
             listener,
             broker,
             user,
             client_id,
-            bytes_in,
+            counted.bytes_in,
             self.bytes_out,
-            requests,
+            counted.requests,
             self.request_time_ms,
             self.connections,
             self.connections_opened,
@@ -166,7 +217,7 @@ class Meter:
         throttles, further = NO_THROTTLES, NOTHING_FURTHER
         if self.by_kind is not None:
             throttles, further = self.by_kind.take(now_ms)
-            if not (self.by_kind.throttles or self.by_kind.uses):
+            if not (self.by_kind.throttles or self.by_kind.uses or self.by_kind.shadows or self.by_kind.shadow_limits):
                 self.by_kind = None
         self.produce_requests = self.produce_bytes = self.fetch_requests = self.fetch_bytes = 0
         self.other_requests = self.other_bytes = self.bytes_out = self.request_time_ms = self.connections_opened = 0
@@ -189,7 +240,7 @@ class Meters:
         self._most = most
         self._names = Room(most * _NAME_BYTES_EACH)
         self._meters: dict[MeterKey, Meter] = {}
-        self._gone: dict[tuple[str, str], Traffic] = {}
+        self._gone: dict[Client, Traffic] = {}
 
     def find(self, key: MeterKey) -> Meter:
         """Return the meter of a client."""
@@ -229,21 +280,22 @@ class Meters:
         traffic = meter.take_traffic()
         if traffic == _NO_TRAFFIC:
             return
-        names = meter.key[2:]
-        if names not in self._gone and len(self._gone) >= MAX_GONE:
-            names = (FOLDED, FOLDED)
-        self._gone[names] = self._gone.get(names, _NO_TRAFFIC).plus(traffic)
+        client = Client(meter.key.listener, meter.key.user, meter.key.client_id)
+        if client not in self._gone and len(self._gone) >= MAX_GONE:
+            client = Client(client.listener, FOLDED, FOLDED)
+        self._gone[client] = self._gone.get(client, _NO_TRAFFIC).plus(traffic)
 
-    def take_traffic(self) -> Iterator[tuple[str, str, Traffic]]:
-        """Yield (user, client-id, what went through since it was taken last) of all meters, then of those gone.
+    def take_traffic(self, now_ms: int) -> Iterator[ClientState]:
+        """Yield what went through since it was taken last, of all meters (one for each broker), then of those gone.
 
         It may be left off in between for as long as one likes: what comes or goes meanwhile is counted once, too.
         """
         for meter in list(self._meters.values()):
-            yield meter.key.user, meter.key.client_id, meter.take_traffic()
+            client = Client(meter.key.listener, meter.key.user, meter.key.client_id)
+            yield ClientState(client, meter.take_traffic(), meter.connections, meter.is_muted(now_ms))
         gone, self._gone = self._gone, {}
-        for (user, client_id), traffic in gone.items():
-            yield user, client_id, traffic
+        for client, traffic in gone.items():
+            yield ClientState(client, traffic)
 
     def sweep(self, now_ms: int) -> Iterator[None]:
         """Forget the meters on which nothing has been counted since the last sweep; yields after each.
@@ -252,6 +304,7 @@ class Meters:
         """
         for key in self:
             if self._meters[key].active:
+                self._meters[key].take_shadows(now_ms)
                 self._meters[key].take(now_ms)
             else:
                 self.drop_unused((key,))

@@ -5,9 +5,9 @@ from itertools import islice
 from typing import Final
 
 from proxy.usage.accounts import Accounts
-from proxy.usage.by_kind import BY_HAND, NOTHING, Further
+from proxy.usage.by_kind import BY_HAND, NO_SHADOW, NOTHING, Further, Shadows
 from proxy.usage.meters import Meter, MeterKey, Meters
-from quotas.engine import RATE_KINDS, Engine
+from quotas.engine import CLIENT_KINDS, Engine
 from quotas.entities import Entity
 from quotas.kinds import METERED, QuotaKind
 
@@ -29,7 +29,7 @@ COLUMNS: Final = (
 _REFUSED: Final = COLUMNS.index("connections_refused")
 _NULL: Final = [COLUMNS.index(name) for kind in BY_HAND for name in (kind.row.columns.limit, kind.row.columns.rule)]
 """What a row without a client has no value of."""
-_FURTHER_LIMITS: Final = tuple(kind for kind in METERED if kind in RATE_KINDS and kind not in BY_HAND)
+_FURTHER_LIMITS: Final = tuple(kind for kind in METERED if kind in CLIENT_KINDS and kind not in BY_HAND)
 
 Row = Sequence[object]
 Columns = dict[str, Row]
@@ -78,8 +78,9 @@ class Recorder:
             return False
         if meter.generation != self._engine.generation:
             self._look_up_limits(meter)
+        shadows = meter.take_shadows(now_ms)
         row, further = meter.take(now_ms)
-        page.add(row, further)
+        page.add(row, further, shadows, meter.key.exempt)
         page.name_bytes += meter.name_bytes
         return True
 
@@ -105,10 +106,16 @@ class Recorder:
                 use = meter.use_of(kind)
                 use.limit, use.rule = limit, rule
                 names.append(rule)
+        user, client_id = meter.key.user, meter.key.client_id
+        limited = () if meter.key.exempt else CLIENT_KINDS
+        shadows = {kind: self._engine.shadow_of(user, client_id, kind) for kind in limited}
+        meter.set_shadow_limits({kind: limit for kind, limit in shadows.items() if limit is not None})
         meter.name_bytes = sum(_json_bytes(name) for name in names if isinstance(name, str))
 
     def _limit_of(self, meter: Meter, kind: QuotaKind) -> tuple[float | None, str | None]:
         """Return the limit in force and the rule that set it."""
+        if meter.key.exempt:
+            return None, None
         limit, entity = self._engine.limit_of(meter.key.user, meter.key.client_id, kind)
         return limit, None if entity is None else self._rule(entity)
 
@@ -122,18 +129,26 @@ class Recorder:
 class _Page:
     """The rows of one document to be."""
 
-    __slots__ = ("_further", "name_bytes", "rows")
+    __slots__ = ("_exempt", "_further", "_shadows", "name_bytes", "rows")
 
     def __init__(self, rows: list[Row]) -> None:
         self.rows = rows
         self.name_bytes = 0
+        self._exempt: set[int] = set()
+        """The numbers of rows that no quota holds."""
         self._further: dict[QuotaKind, dict[int, Row]] = {}
         """Of each further kind by the number of the row."""
+        self._shadows: dict[QuotaKind, dict[int, Row]] = {}
+        """Of each kind with limits in shadow, likewise."""
 
-    def add(self, row: Row, further: Further) -> None:
-        """Put a row on it, and what it has of further kinds."""
+    def add(self, row: Row, further: Further, shadows: Shadows, exempt: bool) -> None:
+        """Put a row on it, and what it has of further kinds and of limits in shadow."""
+        if exempt:
+            self._exempt.add(len(self.rows))
         for kind, figures in further.items():
             self._further.setdefault(kind, {})[len(self.rows)] = figures
+        for kind, shadow in shadows.items():
+            self._shadows.setdefault(kind, {})[len(self.rows)] = shadow
         self.rows.append(row)
 
     def columns(self) -> Columns:
@@ -143,6 +158,11 @@ class _Page:
             of_kind = self._further[kind]
             figures = (of_kind.get(number, NOTHING) for number in range(len(self.rows)))
             columns.update(zip(kind.row.columns, zip(*figures, strict=True), strict=True))
+        for kind in (kind for kind in QuotaKind if kind in self._shadows):
+            shadows = (self._shadows[kind].get(number, NO_SHADOW) for number in range(len(self.rows)))
+            columns.update(zip(kind.row.shadow_columns, zip(*shadows, strict=True), strict=True))
+        if self._exempt:
+            columns["exempt"] = [number in self._exempt for number in range(len(self.rows))]
         return columns
 
     @property

@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 
 from config.cluster import Cluster as ClusterSettings
 from config.settings import Settings
@@ -24,6 +25,7 @@ class UsageService:
         self._settings = settings
         self._take_usage = take_usage
         self._shipper: Shipper | None = None
+        self._documents: Documents | None = None
         self.shipping = Shipping()
 
     def start(self) -> None:
@@ -33,7 +35,9 @@ class UsageService:
             return
         instance = usage.instance or socket.gethostname()
         window = Window(settings.quotas.window.samples, settings.quotas.window.size_ms)
-        documents = Documents(Origin(settings.cluster.name, instance, settings.quotas.mode, window), self._dropped)
+        documents = self._documents = Documents(
+            Origin(settings.cluster.name, instance, settings.quotas.mode, window), self._dropped
+        )
 
         async def take(begin_ms: int, interval_ms: int) -> AsyncIterator[Document]:
             async for columns in self._take_usage():
@@ -47,6 +51,11 @@ class UsageService:
             buffer_bytes=usage.buffer_bytes,
         )
         self._shipper.start()
+
+    async def set_mode(self, mode: str) -> None:
+        """Say that quotas are in this mode from now on: the interval under way ends here, with the mode before."""
+        if self._shipper is not None and self._documents is not None:
+            await self._shipper.cut(partial(self._documents.set_mode, mode))
 
     async def stop(self, timeout_s: float) -> None:
         """Ship the last record, if that takes no longer."""

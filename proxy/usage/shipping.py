@@ -133,6 +133,7 @@ class Shipper:
         self._interval_s = interval_s
         self._buffer = Buffer(buffer_bytes, shipping)
         self._taken_ms = now_ms()
+        self._taking = asyncio.Lock()
         self._stopping = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -140,6 +141,12 @@ class Shipper:
         """Begin; ``stop`` ends it."""
         self._taken_ms = now_ms()
         self._tasks = [spawn(self._collect(), "take usage records"), spawn(self._pump(), "ship usage records")]
+
+    async def cut(self, then: Callable[[], None]) -> None:
+        """End the interval here, and call ``then`` before anything is taken of the next one."""
+        async with self._taking:
+            await attempt("take usage records", self._take)
+            then()
 
     async def stop(self, timeout_s: float) -> None:
         """Take the last record and ship what there is, for at most ``timeout_s``; the rest is lost, and is counted."""
@@ -170,7 +177,8 @@ class Shipper:
             with suppress(TimeoutError):
                 async with asyncio.timeout(due_s - monotonic_s()):
                     await self._stopping.wait()
-            await attempt("take usage records", self._take)
+            async with self._taking:
+                await attempt("take usage records", self._take)
             if self._stopping.is_set():
                 return
 

@@ -118,11 +118,12 @@ def _entity(written: Mapping[str, str | Default]) -> Entity | Refusal:
 
 
 def canonical_ip(text: str) -> str:
-    """Return one spelling for each address; an IPv4-mapped one is the IPv4 address, as for a Java broker.
+    """Return one spelling for each address; an IPv4-mapped one is the IPv4 address, as for a Java broker. A scope
+    (``fe80::1%eth0``) is no part of it.
 
     Raises ValueError for anything else.
     """
-    address = ipaddress.ip_address(text)
+    address = ipaddress.ip_address(text.partition("%")[0] if ":" in text else text)
     return str(getattr(address, "ipv4_mapped", None) or address)
 
 

@@ -4,16 +4,16 @@ A name is always a name, and a limit above 0 always a limit: nothing here refuse
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from config.problems import NO_VARIABLES, InvalidValue, holds_a_variable
-from quotas.entities import ANONYMOUS, Default, Entity
+from quotas.entities import ANONYMOUS, Entity, Name
 from quotas.kinds import BYTES, QuotaKind
 
 BATCH_BYTES: Final = 16 * 1024
 """The default of a producer's ``batch.size``."""
-_ALLOWANCE_S: Final = 10
+_ALLOWANCE_MS: Final = 10_000
 """How much of a byte rate may be used at once: ten of the eleven samples of a second (docs/quotas.md)."""
 _MAX_SHOWN: Final = 100
 
@@ -54,12 +54,13 @@ def _of_name(dimension: str, name: str) -> Iterator[tuple[str, str]]:
             yield "begins with the type of a principal, which quotas leave out", f"write {plain!r}"
 
 
-def of_limit(kind: QuotaKind, limit: float, written: str) -> InvalidValue | None:
-    """Return what a client will feel of a byte rate that is too low for one batch."""
-    if kind.row.unit is not BYTES or limit * _ALLOWANCE_S >= BATCH_BYTES:
+def of_limit(kind: QuotaKind, limit: float, written: str, burst_ms: int | None = None) -> InvalidValue | None:
+    """Return what a client will feel of a byte rate that is too low for one batch, even where it may have a burst."""
+    burst_s = (_ALLOWANCE_MS if burst_ms is None else burst_ms) / 1000
+    if kind.row.unit is not BYTES or limit >= BATCH_BYTES or limit * burst_s >= BATCH_BYTES:
         return None
     message = (
-        f"{written} a second is less than one batch of {BATCH_BYTES // 1024} KiB (batch.size) in {_ALLOWANCE_S} "
+        f"{written} a second is less than one batch of {BATCH_BYTES // 1024} KiB (batch.size) in {burst_s:g} "
         f"seconds: a client is held for {_long(BATCH_BYTES / limit)} after each"
     )
     return InvalidValue(
@@ -67,7 +68,27 @@ def of_limit(kind: QuotaKind, limit: float, written: str) -> InvalidValue | None
     )
 
 
-def folded(entity: Entity) -> tuple[str | Default | None, ...]:
+def of_small_limits(limits: Mapping[Entity, Mapping[QuotaKind, float]]) -> tuple[Entity, int, InvalidValue] | None:
+    """Return the first quota whose byte rate is less than a batch a second, how many such rates there are, and what
+    clients will feel of the smallest. For people who look, not for the log: such quotas work, and may well be meant.
+    """
+    small = [
+        (limit, entity)
+        for entity, of_entity in limits.items()
+        for kind, limit in of_entity.items()
+        if kind.row.unit is BYTES and limit < BATCH_BYTES
+    ]
+    if not small:
+        return None
+    least = min(limit for limit, _ in small)
+    message = (
+        f"a byte rate below one batch of {BATCH_BYTES // 1024} KiB (batch.size) a second: once its burst is used, a "
+        f"client is held for up to {_long(BATCH_BYTES / least)} after each"
+    )
+    return small[0][1], len(small), InvalidValue(message, "is the unit right?")
+
+
+def folded(entity: Entity) -> tuple[Name, ...]:
     """Return what entities have in common that differ in upper and lower case alone."""
     names = (entity.user, entity.client_id, entity.ip)
     return tuple(name.casefold() if isinstance(name, str) else name for name in names)
@@ -77,4 +98,4 @@ def _long(seconds: float) -> str:
     for unit, size in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} seconds"
+    return f"{seconds:.0f} seconds" if seconds >= 2 else f"{seconds:.1f} seconds"

@@ -21,6 +21,7 @@ from quotas.stores.layout import Item, Pair, Span, end_of_brackets, read_layout
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.@/-]*[A-Za-z0-9_])?", re.ASCII)
 _COMMENT: Final = re.compile(r"(?:^|(?<=\s))#[^\r\n]*")
 _MOST: Final = 2.0**63
+_LIMITS: Final = frozenset(kind.value for kind in QuotaKind)
 _DIGITS: Final = 19
 _DECIMALS: Final = 9
 """How many of each a number of a quota file may have (``config.units``)."""
@@ -90,8 +91,8 @@ class _Edit:
 
     @staticmethod
     def _left(pairs: Sequence[Pair], limits: Limits) -> bool:
-        """Whether any limit is left of a quota."""
-        kept = {pair.key for pair in pairs} - {"entity"} - {str(kind) for kind in limits}
+        """Whether any limit is left of a quota: what is said beside limits goes with the last one."""
+        kept = {pair.key for pair in pairs} & _LIMITS - {str(kind) for kind in limits}
         return bool(kept) or any(limit is not None for limit in limits.values())
 
     def _change(self, item: Item, limits: Limits) -> None:
@@ -218,7 +219,7 @@ class _Edit:
         return (
             "{"
             + ", ".join(
-                f"{self._key(dimension)}: {default if isinstance(name, Default) else self._name(name)}"
+                f"{self._key(dimension)}: {default if isinstance(name, Default) else self._name(str(name))}"
                 for dimension, name in names.items()
                 if name is not None
             )

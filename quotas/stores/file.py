@@ -16,11 +16,12 @@ from config.document import Document, parse_document, read_text
 from config.nodes import Mapping, Node, Scalar, Sequence
 from config.problems import ConfigError, InvalidValue, InvalidValues, Problem, Steps, explained, suggestion
 from config.units import parse_bytes, parse_name, parse_number, parse_whole
-from quotas.entities import Default, Entity
+from quotas.entities import MAX_PREFIX_BYTES, Default, Entity, Name, Prefix
 from quotas.kinds import QuotaKind, Whose, Written
-from quotas.policy import Policy
-from quotas.stores import doubts, usual
+from quotas.policy import Policy, Terms
+from quotas.stores import doubts, terms, usual
 from quotas.stores.alteration import canonical_ip
+from quotas.stores.groups import Groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,9 @@ _OF_IP: Final = {kind.value: kind for kind in QuotaKind if kind.row.whose is Who
 _OF_CLIENT: Final = {kind.value: kind for kind in QuotaKind if kind.row.whose is Whose.CLIENT}
 _PER_SECOND: Final = re.compile(r"(.*\w)\s*(?:/\s?s|/\s?sec|ps|/second)", re.IGNORECASE)
 _NO_LIMIT: Final = frozenset(("unlimited", "infinite", "infinity", ".inf", "inf", "none", "max", "-1", "no"))
-_DIMENSIONS: Final = ("user", "client-id", "ip")
+_ROOT: Final = ("quotas", "groups")
+_DIMENSIONS: Final = ("user", "client-id", "ip", "user-group")
+_PLAIN: Final = Terms()
 _OF_CONFIGURATION: Final = frozenset(("cluster", "listeners"))
 _ENTITY_FORM: Final = "write it like {user: alice, client-id: {default: true}} or {ip: 10.0.0.1}"
 
@@ -68,6 +71,8 @@ class _Reader:
         self.document = document
         self.wrong = InvalidValues()
         self.limits: dict[Entity, dict[QuotaKind, float]] = {}
+        self.terms: dict[Entity, Terms] = {}
+        self.groups = Groups(document, self.wrong, self._note)
         self.lines: dict[Entity, int] = {}
         self.folded: dict[object, Entity] = {}
         self.doubts: dict[tuple[str, str], list[Steps]] = {}
@@ -80,12 +85,14 @@ class _Reader:
         problems = [self.document.problem(steps, invalid) for steps, invalid in self.wrong.found]
         if problems or self.document.problems:
             raise ConfigError([*self.document.problems, *problems])
-        return LoadedPolicy(Policy(self.limits), self.lines, tuple(self._warnings()))
+        return LoadedPolicy(Policy(self.limits, self.terms, self.groups.users), self.lines, tuple(self._warnings()))
 
     def _read_root(self, root: Mapping) -> None:
         for key in root:
-            if key != "quotas":
-                self.wrong.add((key,), "unknown key", suggestion(key, ["quotas"]), of_key=True)
+            if key not in _ROOT:
+                self.wrong.add((key,), "unknown key", suggestion(key, _ROOT), of_key=True)
+        if "groups" in root:
+            self.groups.read(root["groups"])
         match root.get("quotas"):
             case Sequence() as entries:
                 for index, entry in enumerate(entries):
@@ -94,6 +101,7 @@ class _Reader:
                 self.wrong.add(("quotas",), "must be a list of quotas", "begin each quota with `- `")
             case _:
                 self.wrong.add(("quotas",), "must be a list of quotas", "write `quotas: []` for none")
+        self.groups.look_for_unused()
 
     def _read_quota(self, steps: Steps, quota: Node) -> None:
         if not isinstance(quota, Mapping):
@@ -101,6 +109,9 @@ class _Reader:
             return
         entity = self._read_entity((*steps, "entity"), quota.get("entity"))
         limits = self._read_limits(steps, quota)
+        found = self._read_terms(steps, quota, limits)
+        for kind, limit in limits.items():
+            self._note((*steps, kind), doubts.of_limit(kind, limit, str(quota[kind]), found.burst_ms))
         if entity is None:
             return
         if entity in self.lines:
@@ -112,45 +123,72 @@ class _Reader:
             where = f"differs from {twin.describe()} on line {self.lines[twin]} in upper and lower case alone"
             self._note((*steps, "entity"), InvalidValue(where, "Kafka tells them apart: are they two?"))
         self.limits[entity] = limits
+        if found != _PLAIN:
+            self.terms[entity] = found
         self.lines[entity] = quota.line
 
     def _read_entity(self, steps: Steps, written: Node) -> Entity | None:
         if not isinstance(written, Mapping) or not written:
             self.wrong.add(steps, "must say whom the quota is for", _ENTITY_FORM)
             return None
-        names: dict[str, str | Default] = {}
+        names: dict[str, Name] = {}
         for dimension, name in written.items():
             at = (*steps, dimension)
             with self.wrong.at(*at):
-                names[dimension] = found = _name(dimension, name)
+                names[dimension] = found = self._name(dimension, name)
                 if isinstance(found, str):
                     self._note(at, doubts.of_name(dimension, found))
         if len(names) < len(written):
             return None
+        if "user-group" in names and "user" in names:
+            self.wrong.add(steps, "is for a user and for a group", "write a quota for each")
+            return None
         try:
-            return Entity(names.get("user"), names.get("client-id"), names.get("ip"))
+            return Entity(names.get("user", names.get("user-group")), names.get("client-id"), names.get("ip"))
         except ValueError as error:
             self.wrong.add(steps, str(error), _ENTITY_FORM)
             return None
+
+    def _name(self, dimension: str, written: Node) -> Name:
+        if dimension == "user-group":
+            return self.groups.named(written)
+        if dimension == "client-id" and isinstance(written, Mapping) and written.keys() == {"prefix"}:
+            return _prefix(written["prefix"])
+        return _name(dimension, written)
 
     def _read_limits(self, steps: Steps, quota: Mapping) -> dict[QuotaKind, float]:
         entity = quota.get("entity")
         of_ip = isinstance(entity, Mapping) and "ip" in entity
         limits: dict[QuotaKind, float] = {}
         for key, value in quota.items():
-            if key == "entity":
+            if key == "entity" or key in terms.KEYS:
                 continue
             at = (*steps, key)
             with self.wrong.at(*at):
                 kind = _kind(key, of_ip=of_ip)
-                limits[kind] = limit = _limit(kind, value)
+                limits[kind] = _limit(kind, value)
                 if not kind.row.enforced:
                     self._note(at, InvalidValue(f"{kind} is not enforced by this version"))
-                self._note(at, doubts.of_limit(kind, limit, str(value)))
-        if set(quota) <= {"entity"}:
+        if set(quota) <= {"entity", *terms.KEYS}:
             known = ", ".join(_OF_IP if of_ip else _OF_CLIENT)
             self.wrong.add(steps, "sets no limit", f"add one of {known}, or remove the quota")
         return limits
+
+    def _read_terms(self, steps: Steps, quota: Mapping, limits: dict[QuotaKind, float]) -> Terms:
+        entity = quota.get("entity")
+        if isinstance(entity, Mapping) and "ip" in entity:
+            for key in quota.keys() & set(terms.KEYS):
+                self.wrong.add((*steps, key), "is for quotas of users and client-ids", "leave it out", of_key=True)
+            return _PLAIN
+        client_id = entity.get("client-id") if isinstance(entity, Mapping) else None
+        of_prefix = isinstance(client_id, Mapping) and "prefix" in client_id
+        return terms.read(steps, quota, limits, self.wrong, self._read_proposed, of_prefix=of_prefix)
+
+    def _read_proposed(self, steps: Steps, key: str, value: Node) -> tuple[QuotaKind, float]:
+        kind = _kind(key, of_ip=False)
+        limit = _limit(kind, value)
+        self._note(steps, doubts.of_limit(kind, limit, str(value)))
+        return kind, limit
 
     def _note(self, steps: Steps, doubt: InvalidValue | None) -> None:
         if doubt is not None:
@@ -171,8 +209,20 @@ def _name(dimension: str, written: Node) -> str | Default:
     if isinstance(written, Sequence):
         raise InvalidValue("must be one name", "write a quota for each")
     if not isinstance(written, Scalar):
-        raise InvalidValue("must be a name", "write a name, or {default: true} for the default entity")
+        forms = "{default: true} for the default entity" + (
+            ", or {prefix: team-a-}" if dimension == "client-id" else ""
+        )
+        raise InvalidValue("must be a name", f"write a name, or {forms}")
     return _canonical_ip(written) if dimension == "ip" else parse_name(written)
+
+
+def _prefix(written: Node) -> Prefix:
+    if not isinstance(written, Scalar):
+        raise InvalidValue("must be the beginning of client-ids", "write it like {prefix: team-a-}")
+    prefix = parse_name(written)
+    if len(prefix.encode(errors="surrogatepass")) > MAX_PREFIX_BYTES:
+        raise InvalidValue("is too long for a prefix", f"{MAX_PREFIX_BYTES} bytes are the most")
+    return Prefix(prefix)
 
 
 def _canonical_ip(text: str) -> str:
@@ -192,7 +242,7 @@ def _kind(key: str, *, of_ip: bool) -> QuotaKind:
         raise InvalidValue(f"is a limit of {owner}", f"this entity takes {', '.join(known)}", of_key=True)
     if key in _DIMENSIONS:
         raise InvalidValue("says who the quota is for", f"write it as entity: {{{key}: ...}}", of_key=True)
-    raise InvalidValue("unknown limit", suggestion(key, ["entity", *known]), of_key=True)
+    raise InvalidValue("unknown limit", suggestion(key, ["entity", *known, *terms.KEYS]), of_key=True)
 
 
 def _limit(kind: QuotaKind, written: Node) -> float:

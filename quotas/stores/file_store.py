@@ -58,7 +58,7 @@ class FileStore(QuotaStore):
         policy = loaded.policy
         outcomes: dict[Entity, Outcome] = {}
         for entity, limits in wanted.items():
-            refused = _unwritable(limits)
+            refused = _unwritable(limits) or _proposed_for(policy, entity, limits)
             outcomes[entity] = (
                 Outcome(refused) if refused is not None else Outcome(None, altered(policy, entity, limits))
             )
@@ -87,6 +87,8 @@ class FileStore(QuotaStore):
         except (ValueError, ConfigError) as error:
             raise self._uneditable() from error
         if _as_floats(said[1].policy.limits) != _as_floats(wanted):
+            raise self._uneditable()
+        if said[1].policy.terms != {entity: terms for entity, terms in policy.terms.items() if wanted[entity]}:
             raise self._uneditable()
         return after, said
 
@@ -180,6 +182,17 @@ def _merged(before: Mapping[QuotaKind, float], limits: Limits) -> dict[QuotaKind
 def _as_floats(limits: Mapping[Entity, Mapping[QuotaKind, float]]) -> dict[Entity, dict[QuotaKind, float]]:
     """Return all limits as the engine takes them, without entities that have none."""
     return {entity: {kind: float(limit) for kind, limit in of.items()} for entity, of in limits.items() if of}
+
+
+def _proposed_for(policy: Policy, entity: Entity, limits: Limits) -> Refusal | None:
+    """Return why a limit has to stay: another one is proposed for its place. With the last limit all goes."""
+    terms = policy.terms.get(entity)
+    if terms is None or not _merged(policy.limits[entity], limits):
+        return None
+    for kind, limit in limits.items():
+        if limit is None and kind in terms.proposed:
+            return Refusal(kind.value, "has another limit proposed beside it in the quota file", "remove that by hand")
+    return None
 
 
 def _unwritable(limits: Limits) -> Refusal | None:

@@ -62,9 +62,12 @@ def read_layout(text: str, wanted: Container[int]) -> Layout:
     """Return the layout of a text that is a quota file without problems; ``wanted``: places of quotas in the list."""
     events = yaml.parse(text, yaml.CSafeLoader)
     root = next(event for event in events if isinstance(event, yaml.MappingStartEvent))
-    for key in events:  # `quotas` is the only key
+    for key in events:
         assert isinstance(key, yaml.ScalarEvent)  # noqa: S101  mypy: the file has been read
         start = next(events)
+        if key.value != "quotas":
+            _end(start, events)
+            continue
         assert isinstance(start, yaml.SequenceStartEvent)  # noqa: S101  as above
         assert start.start_mark is not None  # noqa: S101  libyaml always says where
         items = list(_items(events, wanted))

@@ -4,6 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from analysis.cli import analyze
+from analysis.commands.whatif import _scenario
 from proxy.cli import cli
 
 
@@ -49,3 +50,13 @@ def test_a_wrong_command_line(tmp_path: Path, arguments: tuple[str, ...], said: 
     status, output = run("ingest", "--warehouse", str(tmp_path), *arguments)
     assert status == 2
     assert said in output
+
+
+def test_a_quota_that_is_not_replayed_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "quotas.yaml"
+    path.write_text("quotas: [{entity: {user: alice}, producer_byte_rate: 1MB, controller_mutation_rate: 5}]")
+    assert len(_scenario(path).policy.limits) == 1
+    assert capsys.readouterr().err == (
+        f"warning: {path}: controller_mutation_rate is left out: it refuses what is beyond it, and no record says what "
+        "was refused before\n"
+    )

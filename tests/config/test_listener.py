@@ -120,6 +120,27 @@ def test_rules(file: Path, old: str, new: str, expected: list[str]) -> None:
     assert problems(file, NAMES.replace(old, new)) == expected
 
 
+def test_limits_of_a_listener(file: Path) -> None:
+    limits = "    limits: {connection_rate: 20, connections: 500}\n"
+    file.write_text(NAMES.replace("    proxy_protocol:\n", f"{limits}    proxy_protocol:\n"))
+    found = load_settings(file).listeners[0].limits
+    assert (found.connection_rate, found.connections, found.exempt_from_connection_rate) == (20, 500, False)
+
+
+def test_a_rate_of_the_proxy_must_hold_for_some_listener(file: Path) -> None:
+    exempt = "    limits: {exempt_from_connection_rate: true}\n"
+    content = NAMES.replace("    proxy_protocol:\n", f"{exempt}    proxy_protocol:\n")
+    assert problems(file, content) == [
+        (
+            ":18:43: listeners[0].limits.exempt_from_connection_rate: leaves no listener that limits.connection_rate "
+            "would hold for; remove it from at least one listener"
+        )
+    ]
+    other = "  - {name: PLAIN, bind: ':9092', advertise: b, brokers: {0: 9100}}\nquotas: {"
+    file.write_text(content.replace("quotas: {", other))
+    assert [each.limits.exempt_from_connection_rate for each in load_settings(file).listeners] == [True, False]
+
+
 def test_host_names_need_tls(file: Path) -> None:
     tls = NAMES[NAMES.index("    tls:") : NAMES.index("    sasl:")]
     stands_without = "stands without tls; add the section tls: clients name the host in its handshake"

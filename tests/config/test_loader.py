@@ -63,6 +63,7 @@ EVERYTHING = dedent(
     """
 )
 TREE = yaml.load(EVERYTHING, yaml.BaseLoader)  # noqa: S506  it makes texts of everything, and nothing else
+OF_QUOTAS = "store, mode, response, window, controller_window, exempt, max_delay, max_hold"
 OWN = "give each its own"
 
 
@@ -213,7 +214,7 @@ def test_windows_are_those_that_usage_records_can_say(file: Path, window: str, p
             ":4:24: quotas.store.type: 'zookeeper' is not known; known here: file"]),
         ("type: file", "type: flie", [":4:24: quotas.store.type: 'flie' is not known; did you mean file?"]),
         ("{store: {type: file, path: quotas.yaml}}", "", [
-            ":4:1: quotas: has no settings; it takes store, mode, response, window, max_delay, max_hold"]),
+            f":4:1: quotas: has no settings; it takes {OF_QUOTAS}"]),
         ("42: 9142", "42: 9092", [
             f":3:74: listeners[0].brokers: port 9092 belongs to the bootstrap port of listener PLAIN already; {OWN}"]),
         ("quotas:", 'admin: {bind: ":9105"}\nquotas:', [

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from quotas.mutations import Ruling
 from quotas.names import sanitise
-from quotas.rate import Window
 from quotas.token_bucket import TokenBucket
 from tests.conformance.cases import Answers, Case, Json, UnknownMemberError, entity_of, name_of, window_of
-from tests.reference import alter, client_quotas, connections, display, wire, zookeeper
+from tests.reference import alter, client_quotas, display, wire, zookeeper
 
 
 def combined(case: Case) -> Answers:
@@ -62,48 +62,12 @@ def mutation(case: Case) -> Answers:
     bucket = None if inputs["quota"] is None else TokenBucket(window_of(inputs), inputs["quota"])
     answers: list[object] = []
     for request in inputs["requests"]:
-        quota = client_quotas.Mutations(bucket, strict=request["strict"])
-        accepted = [quota.record(mutations, t) for t, mutations in request["records"]]
+        quota = Ruling(bucket, strict=request["strict"])
+        accepted = [quota.accepts(mutations, t) for t, mutations in request["records"]]
         answers.append(
             {"accepted": accepted, "throttle_ms": [quota.throttle_ms(t) for t in request.get("read_throttle_at", [])]}
         )
     yield answers
-
-
-def connection(case: Case) -> Answers:
-    config = case["inputs"]["config"]
-    quotas = connections.ConnectionQuotas(
-        Window(config.get("samples", 11), int(config.get("window_s", 1) * 1000)),
-        config["listeners"],
-        config.get("inter_broker"),
-        config.get("broker_rate"),
-        config.get("listener_rates") or {},
-    )
-    yield [answer for event in case["inputs"]["events"] for answer in _connection_event(quotas, event)]
-
-
-def _connection_event(quotas: connections.ConnectionQuotas, event: Case) -> Iterator[object]:
-    match event:
-        case {"t": t, "accept": [listener, ip]}:
-            yield _accepted(quotas.accept(listener, ip, t))
-        case {"t": t, "measure": name}:
-            yield {"rate": quotas.rate(name, t)}
-        case {"set_ip": ip, "rate": limit}:
-            quotas.set_ip_rate(ip, limit)
-        case {"set_broker_rate": limit}:
-            quotas.set_broker_rate(limit)
-        case {"set_listener_rate": [listener, limit]}:
-            quotas.set_listener_rate(listener, limit)
-        case _:
-            raise UnknownMemberError(f"event {event}")
-
-
-def _accepted(outcome: connections.Accepted | connections.IpThrottled) -> object:
-    answer: dict[str, object] = {"result": "accepted", "wait_ms": outcome.wait_ms, "at": outcome.at}
-    if isinstance(outcome, connections.IpThrottled):
-        throttled = {"ip_throttle_ms": outcome.ip_throttle_ms, "close_at": outcome.close_at}
-        answer |= {"result": "ip_throttled", **throttled}
-    return answer
 
 
 def sanitised_names(case: Case) -> Answers:

@@ -4,12 +4,15 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from quotas.connections import KIND as CONNECTIONS
+from quotas.connections import ConnectionRates, counted_as
 from quotas.engine import Bound, Engine, Window
-from quotas.entities import Entity
+from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 from quotas.names import sanitise
 from quotas.policy import Policy
 from quotas.rate import Rate
+from quotas.stores.alteration import canonical_ip
 from quotas.throttle import clamp_ms, throttle_ms
 from quotas.token_bucket import TokenBucket
 from tests.conformance import broker_kinds
@@ -155,6 +158,62 @@ def token_bucket(case: Case) -> Answers:
     yield tokens
 
 
+class Accepting:
+    """Rates of connections whose limits are set one by one."""
+
+    def __init__(self, config: Case) -> None:
+        listeners, inter_broker = config["listeners"], config.get("inter_broker")
+        limits = config.get("listener_rates") or {}
+        self.rates = ConnectionRates(
+            window_of(config),
+            config.get("broker_rate"),
+            {name: limits.get(name) for name in listeners},
+            [inter_broker] if inter_broker is not None and len(listeners) > 1 else [],
+        )
+        self._limits: dict[Entity, float] = {}
+
+    def set_ip(self, ip: str | None, limit: float | None) -> None:
+        entity = Entity(ip=Default.DEFAULT if ip is None else canonical_ip(ip))
+        self._limits.pop(entity, None)
+        if limit is not None:
+            self._limits[entity] = limit
+        self.rates.apply(Policy({entity: {CONNECTIONS: limit} for entity, limit in self._limits.items()}))
+
+    def accept(self, listener: str, ip: str, now_ms: int) -> object:
+        wait_ms = self.rates.arrive(listener, now_ms)
+        at = now_ms + wait_ms
+        throttle_ms = self.rates.admit(listener, counted_as(ip), at)
+        answer: dict[str, object] = {"result": "accepted", "wait_ms": wait_ms, "at": at}
+        if throttle_ms > 0:
+            answer |= {"result": "ip_throttled", "ip_throttle_ms": throttle_ms, "close_at": at + throttle_ms}
+        return answer
+
+    def rate(self, name: str, now_ms: int) -> float:
+        named = {each.listener or "broker": each.rate for each in self.rates.usage(now_ms)}
+        of_ips = {each.ip: each.rate for each in self.rates.usage_of_addresses(now_ms)}
+        return {**of_ips, **named}.get(name, 0.0)
+
+
+def connection(case: Case) -> Answers:
+    accepting = Accepting(case["inputs"]["config"])
+    answers: list[object] = []
+    for event in case["inputs"]["events"]:
+        match event:
+            case {"t": t, "accept": [listener, ip]}:
+                answers.append(accepting.accept(listener, ip, t))
+            case {"t": t, "measure": name}:
+                answers.append({"rate": accepting.rate(name, t)})
+            case {"set_ip": ip, "rate": limit}:
+                accepting.set_ip(ip, limit)
+            case {"set_broker_rate": limit}:
+                accepting.rates.set_limit(None, limit)
+            case {"set_listener_rate": [listener, limit]}:
+                accepting.rates.set_limit(listener, limit)
+            case _:
+                raise UnknownMemberError(f"event {event}")
+    yield answers
+
+
 KINDS: dict[str, Callable[[Case], Answers]] = {
     "rate": rate,
     "throttle": throttle,
@@ -165,7 +224,7 @@ KINDS: dict[str, Callable[[Case], Answers]] = {
     "precedence_timeline": precedence_timeline,
     "token_bucket": token_bucket,
     "mutation": broker_kinds.mutation,
-    "connection": broker_kinds.connection,
+    "connection": connection,
     "sanitise": broker_kinds.sanitised_names,
     "zk": broker_kinds.zk,
     "alter_validation": broker_kinds.alter_validation,

@@ -34,9 +34,10 @@ class Entity:
 
     user: str | None = None
     client_id: str | None = None
+    ip: str | None = None
 
     def arguments(self) -> list[str]:
-        parts = (("users", self.user), ("clients", self.client_id))
+        parts = (("users", self.user), ("clients", self.client_id), ("ips", self.ip))
         return [
             word
             for kind, name in parts

@@ -24,8 +24,9 @@ def pytest_configure() -> None:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[KafkaCluster]:
-    """Three nodes of the newest version. Their own quotas, which one test compares with, have a short window."""
-    properties = {"quota.window.num": str(SHORT_WINDOW_SAMPLES)}
+    """Three nodes of the newest version. Their own quotas, which tests compare with, have a short window."""
+    windows = ("quota.window.num", "controller.quota.window.num")
+    properties = dict.fromkeys(windows, str(SHORT_WINDOW_SAMPLES))
     with KafkaCluster(node_ids=NODE_IDS, properties=properties) as running:
         yield running
 

@@ -21,6 +21,17 @@ def encode_frame(spec: ApiSpec, values: Mapping[str, Any], correlation_id: int =
     return struct.pack(">i", len(payload)) + payload
 
 
+def encode_request(spec: ApiSpec, values: Mapping[str, Any], correlation_id: int = 1, client_id: str = "app") -> bytes:
+    """Return the request frame, likewise."""
+    layout = parse_layout(spec.request_layout)
+    name = client_id.encode()
+    header = struct.pack(">hhih", spec.api_key, spec.api_version, correlation_id, len(name)) + name
+    if spec.request_header_version == 2:
+        header += b"\0"
+    payload = header + encode_fields(layout.fields, values, flexible=layout.flexible)
+    return struct.pack(">i", len(payload)) + payload
+
+
 def encode_fields(fields: tuple[Field, ...], values: Mapping[str, Any], *, flexible: bool) -> bytes:
     """Return the bytes of a struct; a value under ``_unknown_tags`` is {tag: bytes}."""
     untagged = [field for field in fields if field.tag is None]

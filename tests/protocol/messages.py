@@ -23,6 +23,11 @@ def responses(spec: ApiSpec) -> st.SearchStrategy[Values]:
     return _struct(parse_layout(spec.response_layout).fields)
 
 
+def requests(spec: ApiSpec) -> st.SearchStrategy[Values]:
+    """Return the same for requests."""
+    return _struct(parse_layout(spec.request_layout).fields)
+
+
 def _struct(fields: tuple[Field, ...]) -> st.SearchStrategy[Values]:
     required = {field.name: _value(field) for field in fields if field.tag is None}
     optional = {field.name: _value(field) for field in fields if field.tag is not None}

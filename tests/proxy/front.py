@@ -12,6 +12,7 @@ from config.settings import Limits
 from config.settings import Listener as ListenerSettings
 from config.units import Address
 from proxy.brokers.cluster import Cluster
+from proxy.edge.connection_gate import ConnectionGate
 from proxy.edge.connection_places import Places
 from proxy.edge.endings import Endings
 from proxy.edge.listeners import Admission, Listener
@@ -22,7 +23,10 @@ from proxy.identity.certificates.distinguished_name import rfc2253
 from proxy.runtime import tasks
 from proxy.runtime.clock import now_ms
 from proxy.usage.accounts import Accounts
+from quotas.connections import ConnectionRates
+from quotas.engine import Window
 from quotas.kinds import QuotaKind
+from quotas.policy import Policy
 from tests.harness.ports import free_ports
 from tests.proxy.fake_broker import FakeBroker
 from tests.proxy.playbook import Play
@@ -34,7 +38,8 @@ class Front:
     """A listener in front of fake brokers; node ids 1 and 2 have ports, others have none.
 
     ``limits`` are those of ``Limits`` by their names in Python, ``settings`` further settings of the listener, None for
-    none; with ``broker_host`` brokers have no ports.
+    none; with ``broker_host`` brokers have no ports. Connection rates go by the clock of ``play.loop``; those of IP
+    addresses are set by ``policy``.
     """
 
     def __init__(
@@ -45,6 +50,11 @@ class Front:
         limits: Mapping[str, object] | None = None,
         name_of: Callable[[bytes], str] | None = None,
         quotas: Mapping[QuotaKind, float] | None = None,
+        connection_rate: float | None = None,
+        listener_rate: float | None = None,
+        listener_most: int | None = None,
+        policy: Policy = Policy(),  # noqa: B008  frozen
+        mode: str = "enforce",
         **settings: object,
     ) -> None:
         self.stats = Stats()
@@ -65,8 +75,12 @@ class Front:
             most_of_ip=self.limits.connections_per_ip or limit + 1,
             overrides=dict(self.limits.connections_per_ip_overrides.pairs),
             most_before_request=self.limits.connections_before_request,
+            most_of={} if listener_most is None else {"PLAIN": listener_most},
         )
-        admission = Admission(self.places, self.limits, self.stats, rejections, bind)
+        rates = ConnectionRates(Window(), connection_rate, {"PLAIN": listener_rate})
+        self.gate = ConnectionGate(rates, self.play.throttling, self.stats, self.play.loop.clock, mode=mode)
+        self.gate.apply(policy)
+        admission = Admission(self.places, self.gate, self.limits, self.stats, rejections, bind)
         self._settings = ListenerSettings.model_validate(fixed | given)
         self.listener = Listener(
             self._settings,
@@ -109,6 +123,7 @@ async def front(*brokers: FakeBroker, **options: object) -> AsyncIterator[Front]
         yield front
     finally:
         front.listener.close()
+        front.gate.close()
         for session in list(front.listener.sessions):
             session.abort()
         await asyncio.sleep(0)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from proxy.edge.stats import LAG_BUCKETS_S, Snapshot
+from quotas.counted import CLUSTER
 from quotas.engine import Counted, CounterState
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
@@ -15,8 +16,13 @@ EMPTY = Snapshot(
     delay_queue=dict.fromkeys(QuotaKind, 0),
     fetches_answered_empty=0,
     requests=[0] * 128,
+    latencies={},
     sessions={"PLAIN": 0},
     connections={("PLAIN", "accepted"): 0},
+    accept_rates=[],
+    accept_throttles={},
+    ip_rates=[],
+    ip_throttles={},
     authentications={},
     gssapi_unread={},
     rejected={},
@@ -52,6 +58,22 @@ PRODUCE = CounterState(
 )
 
 
+MUTATIONS = CounterState(
+    kind=QuotaKind.CONTROLLER_MUTATION_RATE,
+    user="",
+    client_id="admin",
+    broker=CLUSTER,
+    entity=Entity(client_id="admin"),
+    limit=3.0,
+    rate=2.5,
+    charged_total=50.0,
+    throttled_total=1,
+    throttle_ms_total=4000,
+    tokens=-12.0,
+    burst=33.0,
+)
+
+
 def shows(*usage: CounterState) -> Snapshot:
     """Return a snapshot of just these counters, whose totals have all been counted since the last one."""
     return replace(EMPTY, usage=[(one, counted(one)) for one in usage])
@@ -59,4 +81,10 @@ def shows(*usage: CounterState) -> Snapshot:
 
 def counted(usage: CounterState) -> Counted:
     """Return the totals of a counter."""
-    return Counted(usage.charged_total, usage.throttled_total, usage.throttle_ms_total)
+    return Counted(
+        usage.charged_total,
+        usage.throttled_total,
+        usage.throttle_ms_total,
+        usage.shadow_throttled_total,
+        usage.shadow_throttle_ms_total,
+    )

@@ -41,6 +41,12 @@ ELSEWHERE = {
     "event loop": "runtime/test_tasks.py::test_what_reaches_the_loop_is_counted_unless_it_is_a_connection_s_end",
     "tell the owner of a token": "identity/test_delegation_tokens.py::test_who_cannot_take_an_owner_is_alone_in_that",
     "ask for delegation tokens": "identity/test_delegation_tokens.py::test_a_question_that_fails_is_not_the_last",
+    "ask how many partitions topics have": (
+        "brokers/test_topic_partitions.py::test_a_question_that_fails_is_answered_with_nothing"
+    ),
+    "tell how many partitions topics have": (
+        "brokers/test_topic_partitions.py::test_who_cannot_take_an_answer_is_alone_in_that"
+    ),
     "render metrics": "test_containment.py::test_a_page_that_fails_is_there_the_next_time",
     "open a broker's port": "edge/test_routes.py::test_a_listener_that_fails_to_open_a_port_keeps_no_other_from_it",
     "complete a usage file": "test_containment.py::test_a_usage_file_that_fails_to_be_completed_is_completed_later",
@@ -99,6 +105,7 @@ JOBS = (places("every", "run") | places("attempt")) - {
     "ship the last usage records",
     "close the admin port",
     "forget clients that are gone",
+    "ask how many partitions topics have",
 }
 CONFIG = """\
 cluster: {{name: test, bootstrap: ["127.0.0.1:{broker}"], refresh: 50ms}}
@@ -153,7 +160,7 @@ async def program(folder: Path, broker: FakeBroker) -> AsyncIterator[Program]:
         async with asyncio.timeout(TIMEOUT_S):
             await task
         await running_app._admin.stop()  # whatever the test did to it: uvloop waits for it when it closes
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
             loop.remove_signal_handler(number)
         await end_background()
 
@@ -192,6 +199,7 @@ async def test_every_job_goes_on_after_its_fault(tmp_path: Path, pki: Pki, monke
 ENDS = {
     "stop": signal.SIGTERM,
     "load files again": signal.SIGHUP,
+    "turn the mode": signal.SIGUSR1,
     "finish requests in flight": signal.SIGTERM,
     "close a listener": signal.SIGTERM,
     "drain a session": signal.SIGTERM,
@@ -211,7 +219,7 @@ async def test_it_ends_well_whatever_fails_at_the_end(
         stuck.writer.write(list_offsets(2))
         sabotage = Sabotage(monkeypatch, where)
         os.kill(os.getpid(), ENDS[where])
-        if where in ("stop", "load files again"):  # a signal that was lost is sent again
+        if where in ("stop", "load files again", "turn the mode"):  # a signal that was lost is sent again
             await until(lambda: sabotage.met)
             os.kill(os.getpid(), signal.SIGTERM)
         async with asyncio.timeout(TIMEOUT_S):

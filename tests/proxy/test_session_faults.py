@@ -70,6 +70,15 @@ async def accept_again(scene: Scene) -> None:
     await until(lambda: scene.sabotage.met)
 
 
+async def delayed(scene: Scene) -> None:
+    scene.monkeypatch.setattr(accepting, "_PAUSE_S", 0.0)
+    async with front(scene.broker, listener_rate=1000) as other:
+        for _ in range(10_000):
+            other.gate.delay_ms("PLAIN")
+        async with client(other.port_1) as asking:
+            await asking.ask(list_offsets(1))
+
+
 async def overdue(scene: Scene) -> None:
     async with front(scene.broker, authentication="sasl", authentication_timeout_s=0.3) as other:
         async with client(other.port_1) as asking:
@@ -125,6 +134,7 @@ SCENES: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "accept": Scene.newcomer,
     "accept again": accept_again,
     "take a connection": Scene.refused,
+    "take a delayed connection": delayed,
     "receive a client": Scene.refused,
     "reject": Scene.nonsense,
     "Session.close": Scene.newcomer,

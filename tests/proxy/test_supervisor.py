@@ -2,6 +2,7 @@
 
 import asyncio
 import http.client
+import json
 import os
 import re
 import signal
@@ -34,10 +35,12 @@ QUOTAS = "quotas:\n  - {entity: {client-id: app}, producer_byte_rate: 1KiB}\n"
 
 
 class Running:
-    def __init__(self, folder: Path, broker_port: int, mode: str, more: str, sections: str = "") -> None:
+    def __init__(
+        self, folder: Path, broker_port: int, mode: str, more: str, sections: str = "", text: str = CONFIG
+    ) -> None:
         self.bind, self.port, self.admin = free_ports(3)
         ports = {"bind": self.bind, "port": self.port, "admin": self.admin}
-        text = CONFIG.format(broker=broker_port, mode=mode, more=more, **ports) + sections
+        text = text.format(broker=broker_port, mode=mode, more=more, **ports) + sections
         self.quotas = folder / "quotas.yaml"
         self.quotas.write_text(QUOTAS)
         self.config = folder / "sluice.yaml"
@@ -75,10 +78,15 @@ class Running:
 
 @asynccontextmanager
 async def running(
-    folder: Path, broker: FakeBroker | None, mode: str = "enforce", more: str = "", sections: str = ""
+    folder: Path,
+    broker: FakeBroker | None,
+    mode: str = "enforce",
+    more: str = "",
+    sections: str = "",
+    text: str = CONFIG,
 ) -> AsyncIterator[Running]:
     """Run with ``more`` settings of the listener, and further ``sections``."""
-    program = Running(folder, broker.port if broker else 1, mode, more, sections)
+    program = Running(folder, broker.port if broker else 1, mode, more, sections, text)
     loop = asyncio.get_running_loop()
     try:
         yield program
@@ -87,7 +95,7 @@ async def running(
             program.stop()
         async with asyncio.timeout(TIMEOUT_S):
             await program.task
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
             loop.remove_signal_handler(number)
         await end_background()
 
@@ -102,6 +110,16 @@ async def test_ready_once_the_cluster_is_known(tmp_path: Path) -> None:
             metrics = (await program.get("/metrics"))[1]
             assert 'sluice_requests_total{api="ListOffsets"} 1.0' in metrics
             assert "sluice_quotas_configured 1.0" in metrics
+
+
+async def test_more_connections_than_open_files_keep_it_from_starting(tmp_path: Path) -> None:
+    with capture_logs() as logs:
+        async with running(tmp_path, None, sections="limits: {connections: 999999999}\n") as program:
+            async with asyncio.timeout(TIMEOUT_S):
+                assert await program.task == 1
+    (line,) = [line for line in logs if line["event"] == "cannot start"]
+    assert "limits.connections: 999999999 connections need" in line["error"]
+    assert "LimitNOFILE" in line["error"]
 
 
 async def test_not_ready_says_why(tmp_path: Path) -> None:
@@ -160,14 +178,14 @@ async def test_sighup_says_what_of_the_settings_waits_for_a_restart(tmp_path: Pa
         await program.until("/livez", "ok")
         text = program.config.read_text()
         with capture_logs() as logs:
-            program.config.write_text(text.replace("mode: enforce", "mode: shadow"))
+            program.config.write_text(text.replace("delay: 0s", "delay: 1s"))
             os.kill(os.getpid(), signal.SIGHUP)
             async with asyncio.timeout(TIMEOUT_S):
                 while not any(line["event"].startswith("settings changed") for line in logs):
                     await asyncio.sleep(0.01)
             (changed,) = (line for line in logs if line["event"].startswith("settings changed"))
-            assert changed["settings"] == ["quotas.mode"]
-        assert program.app._settings.quotas.mode == "enforce"
+            assert changed["settings"] == ["drain.delay"]
+        assert program.app._settings.drain.delay_s == 0
 
 
 async def test_certificates_are_loaded_again_on_change_and_on_sighup(tmp_path: Path, pki: Pki) -> None:
@@ -296,3 +314,52 @@ async def test_a_taken_admin_port_ends_with_1(tmp_path: Path) -> None:
             taken = load_settings(tmp_path / "sluice.yaml").admin
             second.app._settings = second.app._settings.model_copy(update={"admin": taken})
             assert await second.task == 1
+
+
+async def test_the_mode_is_turned_by_the_file_by_signals_and_over_the_admin_port(tmp_path: Path) -> None:
+    """And each usage record says the mode that was in force while it was counted."""
+    (tmp_path / "token").write_text("0123456789abcdef")
+    usage = "usage: {interval: 1h, files: {directory: usage, rotate_after: 1h}}\n"
+    modes: list[str] = []
+
+    def post(program: Running, mode: str) -> int:
+        connection = http.client.HTTPConnection("127.0.0.1", program.admin, timeout=TIMEOUT_S)
+        try:
+            connection.request("POST", "/mode", mode, {"Authorization": "Bearer 0123456789abcdef"})
+            return connection.getresponse().status
+        finally:
+            connection.close()
+
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        admin = 'admin: {{bind: "127.0.0.1:{admin}"'
+        text = CONFIG.replace(admin, admin + ", token_file: token")
+        assert text != CONFIG
+        async with running(tmp_path, one, sections=usage, text=text) as program:
+            await program.until("/readyz", "ready")
+            async with client(program.port) as asking:
+
+                async def used(mode: str) -> None:
+                    await program.until("/metrics", f'sluice_quota_mode{{mode="{mode}"}} 1.0')
+                    await asking.ask(list_offsets(len(modes)))
+                    modes.append(mode)
+
+                await used("enforce")
+                written = program.config.read_text()
+                program.config.write_text(written.replace("mode: enforce", "mode: shadow"))
+                await used("shadow")
+                assert await asyncio.to_thread(post, program, "off") == 200
+                await used("off")
+                await program.until("/metrics", "sluice_quotas_configured 0.0")
+                os.kill(os.getpid(), signal.SIGUSR2)
+                await used("shadow")
+                await program.until("/metrics", "sluice_quotas_configured 1.0")
+                program.config.write_text(written)
+                await used("enforce")
+                os.kill(os.getpid(), signal.SIGUSR1)
+                await used("shadow")
+                assert "sluice_quota_mode_changes_total 5.0" in (await program.get("/metrics"))[1]
+    lines = [line for file in (tmp_path / "usage").iterdir() for line in file.read_bytes().splitlines()]
+    documents = sorted((json.loads(line) for line in lines), key=lambda document: document["seq"])
+    assert [document["mode"] for document in documents] == modes
+    assert [sum(document["rows"]["requests"]) for document in documents] == [1] * len(modes)

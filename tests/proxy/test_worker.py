@@ -1,5 +1,6 @@
 """The seam between supervisor and worker: all that crosses it is plain data, and the program runs on copies of it."""
 
+import asyncio
 import json
 import pickle
 import signal
@@ -10,7 +11,7 @@ from typing import TypeVar
 
 import pytest
 
-from config.settings import Settings
+from config.settings import Mode, Settings
 from proxy import supervisor
 from proxy.edge.stats import WorkerSnapshot
 from proxy.edge.whoami import Identity
@@ -18,7 +19,7 @@ from proxy.usage.records import Columns
 from proxy.worker import Drained, Worker
 from quotas.policy import Policy, PolicyChange
 from tests.proxy.fake_broker import fake_broker
-from tests.proxy.front import client
+from tests.proxy.front import TIMEOUT_S, client
 from tests.proxy.playbook import list_offsets, produce
 from tests.proxy.test_supervisor import running
 
@@ -50,6 +51,9 @@ class Elsewhere(Worker):
 
     async def apply(self, policy: Policy) -> PolicyChange:
         return across(await super().apply(across(policy)))
+
+    async def set_mode(self, mode: Mode) -> None:
+        await super().set_mode(across(mode))
 
     async def drain(self, timeout_s: float) -> Drained:
         return across(await super().drain(across(timeout_s)))
@@ -97,6 +101,36 @@ async def test_a_program_whose_worker_could_be_another_process(tmp_path: Path, m
     assert sum(sum(each["requests"]) for each in rows) == 2
     assert {rule for each in rows for rule in each["produce_rule"]} >= {"client-id=app"}
     assert {"Settings", "Policy", "PolicyChange", "WorkerSnapshot", "Drained", "dict", "list"} <= CROSSED
+
+
+async def test_an_edited_quota_of_an_address_is_in_force_and_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "Worker", Elsewhere)
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        async with running(tmp_path, one, sections="limits: {connection_rate: 100}\n") as program:
+            await program.until("/readyz", "ready")
+            program.quotas.write_text(
+                "quotas:\n"
+                '  - {entity: {ip: "::ffff:127.0.0.1"}, connection_creation_rate: 1}\n'
+                "  - {entity: {ip: {default: true}}, connection_creation_rate: 5}\n"
+            )
+            await program.until("/metrics", "sluice_quotas_configured 2.0")
+            clients = [socket.create_connection(("127.0.0.1", program.port)) for _ in range(13)]
+            metrics = await program.until("/metrics", 'sluice_ip_accept_throttles_total{listener="PLAIN"} 3.0')
+            assert 'sluice_ip_accept_rate_limit{ip="127.0.0.1",rule="ip=127.0.0.1"} 1.0' in metrics
+            assert 'sluice_frames_rejected_total{cause="connection_rate_per_ip",side="client"} 3.0' in metrics
+            assert "sluice_accept_rate_limit 100.0" in metrics
+            for each in clients[10:]:
+                each.settimeout(TIMEOUT_S)
+                assert await asyncio.to_thread(each.recv, 1) == b""  # closed when its time is over
+            program.quotas.write_text("quotas: []\n")
+            await program.until("/metrics", "sluice_quotas_configured 0.0")
+            async with client(program.port) as asking:
+                await asking.ask(list_offsets(1))
+            for each in clients:
+                each.close()
 
 
 async def test_requests_are_timed_while_a_quota_asks_for_it_and_go_by_without_one_again(tmp_path: Path) -> None:

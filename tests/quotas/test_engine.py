@@ -53,8 +53,8 @@ def test_without_a_quota_of_a_kind_nothing_is_kept() -> None:
     assert engine.usage(0) == []
 
 
-@pytest.mark.parametrize("kind", [QuotaKind.CONTROLLER_MUTATION_RATE, QuotaKind.CONNECTION_CREATION_RATE])
-def test_kinds_that_are_no_rate_of_a_client_are_not_resolved(kind: QuotaKind) -> None:
+@pytest.mark.parametrize("kind", [QuotaKind.CONNECTION_CREATION_RATE])
+def test_kinds_that_are_not_of_clients_are_not_resolved(kind: QuotaKind) -> None:
     with pytest.raises(KeyError):
         Engine(Policy()).resolve("u", "c", kind, 1)
 

@@ -50,4 +50,23 @@ def test_a_great_many_that_wait_are_as_one() -> None:
     for number in range(5000):
         imagined.arrive(1.0, "app", number)
     assert len(imagined._waiting) == 1000
-    assert sum(size for size, _, _ in imagined._waiting) == 5000
+    assert sum(size for size, *_ in imagined._waiting) == 5000
+
+
+def test_a_request_waits_for_others_from_when_its_connection_would_have_sent_it() -> None:
+    imagined = Imagined[str](WINDOW, 100.0)
+    imagined.arrive(1100.0, "a", 0, 1)
+    imagined.arrive(200.0, "b", 10, 2)
+    imagined.arrive(100.0, "a", 20, 1)  # within its own throttle, and then behind that of b
+    throttles = imagined.settle(10_000)
+    assert [(each.whose, each.at_ms) for each in throttles] == [("a", 0), ("b", 1000), ("a", 4000)]
+    assert [tuple(each) for each in imagined.take_waited()] == [("b", 990, 10), ("a", 3000, 1000)]
+    assert imagined.take_waited() == []
+
+
+def test_what_is_known_of_connections_is_bounded_by_those_that_wait() -> None:
+    imagined = Imagined[str](WINDOW, 1e9)
+    for number in range(50_000):
+        imagined.arrive(1.0, "app", number, number)
+        imagined.settle(number)
+    assert len(imagined._free) <= 1001

@@ -1,11 +1,10 @@
-"""Produce, Fetch and controller mutations of one client as a broker handles them (quota managers of KafkaApis)."""
+"""Produce and Fetch of one client as a broker handles them (quota managers of KafkaApis)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from quotas.rate import Rate, Window
 from quotas.throttle import INT32_MAX, clamp_ms
-from quotas.token_bucket import TokenBucket
 
 BROKER_FETCH_MAX_BYTES = 57_671_680
 """Default of the broker's fetch.max.bytes, 55 MiB."""
@@ -91,40 +90,6 @@ def fetch_sizes(window: Window, quota: float | None, max_bytes: int, min_bytes: 
     cap = INT32_MAX if allowance is None else int(min(allowance, INT32_MAX))
     most = min(max_bytes, broker_max, cap)
     return FetchSizes(allowance, most, min(min_bytes, most))
-
-
-class Mutations:
-    """The quota object of one controller request (StrictControllerMutationQuota and its permissive sibling)."""
-
-    def __init__(self, bucket: TokenBucket | None, *, strict: bool) -> None:
-        self._bucket = bucket
-        self._strict = strict
-        self._throttle_ms = 0
-        self._violated_ms = 0
-
-    def record(self, mutations: float, now_ms: int) -> bool:
-        """Charge one topic's mutations; False: refused with THROTTLING_QUOTA_EXCEEDED, and nothing recorded."""
-        if self._bucket is None:
-            return True
-        if self._strict:
-            accepted = not self._check(self._bucket, now_ms)
-            if accepted:
-                self._bucket.record(mutations, now_ms)
-            return accepted
-        self._bucket.record(mutations, now_ms)
-        self._check(self._bucket, now_ms)
-        return True
-
-    def throttle_ms(self, now_ms: int) -> int:
-        """Return what is left of the throttle that the last violation of this request set."""
-        return max(0, self._throttle_ms - (now_ms - self._violated_ms))
-
-    def _check(self, bucket: TokenBucket, now_ms: int) -> bool:
-        violated = bucket.tokens(now_ms) < 0
-        if violated:
-            self._throttle_ms = bucket.throttle_ms(now_ms)
-            self._violated_ms = now_ms
-        return violated
 
 
 def reads_resume_at(throttle_computed_at: int, throttle_ms: int, response_flushed_at: int) -> int:

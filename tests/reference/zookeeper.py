@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from quotas.entities import Default, Entity
+from quotas.entities import Default, Entity, Name
 from quotas.names import sanitise
 
 ROOTS = {"topics", "clients", "users", "brokers", "ips"}
@@ -72,5 +72,6 @@ def _not_json(constant: str) -> None:
     raise ValueError(f"{constant} is Python's idea of JSON, not Jackson's")
 
 
-def _node(name: str | Default) -> str:
+def _node(name: Name) -> str:
+    assert isinstance(name, str | Default)
     return "<default>" if isinstance(name, Default) else sanitise(name)

@@ -102,8 +102,9 @@ class FetchGate:
             return WAITS
         account.meter.fetch_bytes += size
         throttle_ms = bound.charge(size, now_ms)
+        if not throttling.enforces or bound.shadow_limit is not None:
+            throttling.imagine(account, KIND, size, now_ms, id(self))
         if not throttling.enforces:
-            throttling.imagine(account, KIND, size, now_ms)
             return 0
         if throttle_ms > request_ms:
             return self._pair.throttle(account, KIND, throttle_ms, now_ms)

@@ -83,13 +83,16 @@ class ProduceGate:
         throttle_ms = 0
         if not rules.throttling.enforces:
             bound.charge(size, now_ms)
-            rules.throttling.imagine(account, KIND, size, now_ms)
+            rules.throttling.imagine(account, KIND, size, now_ms, id(self))
             self.prefix.forget()  # the next one has to come by here too
         elif bound.shut and not self._waits.ask(What.REQUEST, account, bound, came, now_ms):
             return IN_LINE
         else:
             self.go_ahead(bound, came, now_ms)
             throttle_ms = bound.charge(size, now_ms)
+            if bound.shadow_limit is not None:
+                rules.throttling.imagine(account, KIND, size, now_ms, id(self))
+                self.prefix.forget()
         api.requests += 1
         account.meter.produce_requests += 1
         account.meter.produce_bytes += size
@@ -98,6 +101,11 @@ class ProduceGate:
             self.prefix.forget()  # the next one has to come by here too
         self.charged(api, head[2], throttle_ms, chunk.startswith(ACKS_0, field), missing, now_ms)
         return 0
+
+    @property
+    def enforces(self) -> bool:
+        """Whether quotas hold anybody now."""
+        return self._pair.rules.throttling.enforces
 
     def go_ahead(self, bound: Bound, came: int, now_ms: int) -> None:
         """Let the counter owe what came within a debt because a re-authentication stands behind it."""
@@ -193,7 +201,7 @@ class ProduceBody(Body):
         throttle_ms = 0 if self._mark is not None else self._charge(size, now_ms)
         if finished:
             self.leave(0)
-        if not throttle_ms:
+        if not throttle_ms or not gate.enforces:  # or no longer
             return True
         if finished:
             gate.told(self._entry, self.account, throttle_ms, now_ms)

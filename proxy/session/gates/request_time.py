@@ -179,8 +179,9 @@ class RequestTimeGate:
             reserved = 0.0
         throttle_ms = bound.charge(took - reserved, now_ms)
         throttling = self._pair.rules.throttling
+        if not throttling.enforces or bound.shadow_limit is not None:
+            throttling.imagine(account, KIND, took, now_ms, id(self))
         if not throttling.enforces:
-            throttling.imagine(account, KIND, took, now_ms)
             return 0
         if throttle_ms:
             bound.live.owe(throttle_ms, now_ms)

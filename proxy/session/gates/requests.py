@@ -9,13 +9,14 @@ from proxy.session.body import Body
 from proxy.session.gates import local
 from proxy.session.gates.fetch import FetchGate
 from proxy.session.gates.login import LoginGate
+from proxy.session.gates.mutations import GOES, GOES_CHANGED, REFUSED, MutationGate
 from proxy.session.gates.produce import ProduceGate
 from proxy.session.gates.request_time import RequestTimeGate
 from proxy.session.in_flight import API, InFlight
 from proxy.session.local_answers import Answerer
 from proxy.session.pair import Pair
 from proxy.session.sender import AFTER_CORRELATION_ID, UNREAD, Sender
-from proxy.session.serving import ANSWER, AUTHENTICATE, COORDINATE, FETCH, LOOK_UP, PRODUCE, Served
+from proxy.session.serving import ANSWER, AUTHENTICATE, COORDINATE, FETCH, LOOK_UP, MUTATE, PRODUCE, Served
 from proxy.session.states import ANSWERING, IN_LINE, LOCAL
 from proxy.session.waits import Waits
 from proxy.usage.request_times import may_wait as waits_by_design
@@ -26,6 +27,8 @@ HELD: Final = 1
 """It is kept, with all that follows: it is not all there, or has to wait."""
 ANSWERED: Final = 2
 """It does not go to the broker: the proxy answers it."""
+REPLACED: Final = 3
+"""Another one goes to the broker instead (``take_replacement``)."""
 
 
 class RequestGates:
@@ -39,6 +42,7 @@ class RequestGates:
         "coordinates",
         "fetches",
         "login",
+        "mutations",
         "produces",
         "reasons",
         "sender",
@@ -54,6 +58,7 @@ class RequestGates:
         sender: Sender,
         produces: ProduceGate,
         fetches: FetchGate,
+        mutations: MutationGate,
         waits: Waits,
     ) -> None:
         self._pair = pair
@@ -63,6 +68,7 @@ class RequestGates:
         self.login = LoginGate(pair, sender, in_flight)
         self.produces = produces
         self.fetches = fetches
+        self.mutations = mutations
         self.times = RequestTimeGate(pair, sender, in_flight, waits)
         self._waits = waits
         self.served = pair.rules.served
@@ -83,7 +89,7 @@ class RequestGates:
             return self._answer(self._pair.rules.answerer(head[1]), chunk, position, head)
         body = UNREAD
         if self.restricted:  # what anybody may claim to be is neither counted nor kept
-            if api.on_request in (PRODUCE, FETCH):
+            if api.on_request in (PRODUCE, FETCH, MUTATE):
                 return self._pass(api, chunk, position, head, now_ms)
         elif not chunk.startswith(self.sender.client_id_bytes, position + AFTER_CORRELATION_ID):
             if self.sender.crowded:
@@ -134,6 +140,8 @@ class RequestGates:
             return self._log_in(api, chunk, position, head, now_ms)
         if api.on_request == ANSWER:
             return self._answer(self._pair.rules.answerer(head[1]), chunk, position, head, api)
+        if api.on_request == MUTATE:
+            return self._mutate(api, chunk, position, head, now_ms)
         if api.on_request == LOOK_UP and head[0] > (limit := self._pair.rules.find_coordinator_limit):
             raise ProtocolError(
                 Cause.FRAME_TOO_LARGE, f"{api.spec} request of {head[0]} bytes, limits.find_coordinator is {limit}"
@@ -173,6 +181,29 @@ class RequestGates:
         self.login.expect(api, head, now_ms)
         self.reasons |= ANSWERING
         return TAKEN
+
+    def _mutate(self, api: Served, chunk: bytes, position: int, head: Head, now_ms: int) -> int:
+        """Have a request judged that creates or deletes topics, once all of it is there, if a quota holds for that."""
+        size: int = head[0]
+        mutations = self.mutations
+        bound = mutations.bound()
+        if bound is None or mutations.passes(bound, size):
+            self.login.expect(api, head, now_ms)
+            return TAKEN
+        verdict = mutations.may_come(api, bound, size)
+        end = position + 4 + size
+        if verdict == GOES and end > len(chunk):
+            return self._hold_until_whole(chunk, position, head)
+        if verdict == GOES:
+            verdict = mutations.request(api, bound, chunk[position:end], head, now_ms)
+        if verdict == GOES_CHANGED:
+            return REPLACED
+        if verdict == REFUSED:
+            return ANSWERED
+        if verdict == LOCAL:
+            self.reasons |= LOCAL
+            return ANSWERED
+        return self._hold(chunk, position, verdict) if verdict else TAKEN
 
     def _answer(self, answerer: Answerer, chunk: bytes, position: int, head: Head, api: Served | None = None) -> int:
         """Have a request answered here, once all of it is there and all before it has been answered."""
@@ -247,6 +278,7 @@ class RequestGates:
 
     def leave(self) -> None:
         """Give every account back: the connection is over."""
+        self.mutations.leave(self._pair.rules.clock())
         self.times.leave()
         self.sender.leave()
         self._forget_prefixes()

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from analysis.ingest.documents import UnreadableError, read, table
 from analysis.ingest.faults import END_OF_TIME_MS, HEADER
 from analysis.table.schema import COLUMNS, FILE, LIMIT, TEXT, Column
+from quotas.kinds import METERED
 from tests.analysis.records import BEGIN_MS, Document, document, row, stored
 
 TWO_ROWS = [row("alice", bytes_in=7, produce_limit=1024.5, produce_rule="user=alice"), row(None, None, broker=-1)]
@@ -223,9 +224,11 @@ def value_of(column: Column) -> st.SearchStrategy[Any]:
 
 def largest(column: Column, interval_ms: int) -> float:
     """The bounds of docs/usage-records.md."""
-    name = column.name.removeprefix("produce_").removeprefix("fetch_")
+    name = column.name
+    for kind in METERED:
+        name = name.removeprefix(f"{kind.row.word}_")
     per_ms = {"bytes": 125 * 10**6, "bytes_in": 125 * 10**6, "bytes_out": 125 * 10**6, "muted_ms": 1}
-    per_ms |= dict.fromkeys(("requests", "throttled", "connections_opened", "connections_refused"), 10**6)
+    per_ms |= dict.fromkeys(("requests", "throttled", "partitions", "connections_opened", "connections_refused"), 10**6)
     if name in per_ms:
         return per_ms[name] * (interval_ms + 60_000)
     fixed = {"interval_ms": DAY_MS, "samples": 1000, "sample_ms": 3_600_000, "seq": 2**53, "connections": 10**8}

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from analysis.kernel.units import COLUMNS, Assignment, Client, Unit, parse_rule, recorded_unit
 from quotas.engine import Engine
-from quotas.entities import Default, Entity
+from quotas.entities import Default, Entity, Group, Prefix
 from quotas.kinds import METERED, QuotaKind
-from quotas.policy import Policy
+from quotas.policy import Policy, Terms
 
 DEFAULT = Default.DEFAULT
 PRODUCE = QuotaKind.PRODUCER_BYTE_RATE
@@ -110,4 +110,41 @@ def test_columns_are_those_of_the_records() -> None:
     assert COLUMNS[QuotaKind.CONSUMER_BYTE_RATE].muted_ms == "fetch_muted_ms"
     assert COLUMNS[QuotaKind.REQUEST_PERCENTAGE].used == "request_thread_us"
     assert COLUMNS[QuotaKind.REQUEST_PERCENTAGE].per_used == 1e-4
+    assert COLUMNS[QuotaKind.CONTROLLER_MUTATION_RATE].used == "mutation_partitions"
     assert set(COLUMNS) == set(METERED)
+
+
+@pytest.mark.parametrize(
+    "entity",
+    [
+        Entity(user=Group("analytics")),
+        Entity(client_id=Prefix("team-a-")),
+        Entity(Group("it's, so"), Prefix("a=b ")),
+        Entity(Default.DEFAULT, Prefix("x")),
+    ],
+)
+def test_rules_of_groups_and_prefixes_are_read_as_they_are_written(entity: Entity) -> None:
+    assert parse_rule(entity.describe()) == entity
+
+
+def test_who_shares_a_counter_of_a_group_or_a_prefix() -> None:
+    """As the engine says, and as recorded rules say; a rule in shadow limits nobody."""
+    group, prefix = Entity(user=Group("shop")), Entity(client_id=Prefix("team-"))
+    limits = {group: {PRODUCE: 5.0}, prefix: {PRODUCE: 7.0}, Entity(client_id="app"): {PRODUCE: 9.0}}
+    groups = {"shop": ("alice", "bob")}
+    clients = [
+        *(Client("i", 1, user, client_id) for user in ("alice", "bob") for client_id in ("a", "b")),
+        *(Client("i", 1, "carol", client_id) for client_id in ("team-1", "team-2", "app", "other")),
+    ]
+    assigned = Assignment.of(Policy(limits, {}, groups), PRODUCE, clients)
+    assert [assigned.rules[unit] for unit in assigned.index] == [
+        *[group] * 4,
+        *[prefix] * 2,
+        Entity(client_id="app"),
+        None,
+    ]
+    assert len(set(assigned.index[:4])) == len(set(assigned.index[4:6])) == 1
+    for client, unit in zip(clients, assigned.index, strict=True):
+        assert recorded_unit(client, assigned.rules[unit]) == (assigned.units[unit] if assigned.rules[unit] else None)
+    in_shadow = Assignment.of(Policy(limits, {group: Terms(shadow=True)}, groups), PRODUCE, clients)
+    assert np.isinf(in_shadow.limits[in_shadow.index[0]])

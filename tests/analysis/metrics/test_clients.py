@@ -4,6 +4,7 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 
 from analysis.metrics.clients import CLIENT, SUMS, clients
 from analysis.table.schema import COLUMNS
+from quotas.kinds import METERED
 from tests.analysis.metrics.conftest import Answer, Both, of_spark, same
 from tests.analysis.records import usage
 
@@ -35,6 +36,6 @@ def test_nobody(spark: SparkSession) -> None:
 
 
 def test_everything_that_adds_up_is_summed() -> None:
-    stocks = {"connections", "produce_requests", "fetch_requests"}  # a state; and what requests has already
+    stocks = {"connections", *(kind.row.columns.requests for kind in METERED)}  # a state; and what requests has already
     counts = {column.name for column in COLUMNS if column.missing == 0 and column.least == 0}
     assert counts - stocks == set(SUMS)

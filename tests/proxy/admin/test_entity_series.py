@@ -2,7 +2,7 @@
 
 from proxy.admin.entity_series import EntitySeries, ShownEntity
 from proxy.admin.places import OTHER, Names
-from quotas.engine import CounterKey, CounterState, Gone
+from quotas.engine import Counted, CounterKey, CounterState, Gone
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 from tests.proxy.snapshots import PRODUCE, counted
@@ -44,7 +44,7 @@ def test_a_client_within_the_places_has_a_series_of_its_own() -> None:
     ((names, kind, broker, series),) = entities
     assert (names, kind, broker) == (Names("", "a"), QuotaKind.PRODUCER_BYTE_RATE, 1)
     assert (series.limit, series.rate, series.ratio) == (1000.0, 250.0, 0.25)
-    assert series.totals == (10.0, 2, 2000)
+    assert series.totals == Counted(10.0, 2, 2000)
     assert entities.folded == 0
 
 

@@ -10,27 +10,49 @@ from prometheus_client.samples import Sample
 
 from protocol.errors import Cause
 from proxy.admin.metrics import Renderer
-from proxy.edge.stats import LAG_BUCKETS_S, Snapshot, Stats
-from proxy.usage.meters import Traffic
+from proxy.edge.stats import LAG_BUCKETS_S, Snapshot, Stats, Throttles
+from proxy.session.latencies import BOUNDS_MS, Times
+from proxy.session.latencies import OTHER as OTHER_BROKER
+from proxy.usage.meters import Client, ClientState, Traffic
 from proxy.usage.shipping import Shipping
+from quotas.connections import AcceptRate, IpRate
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
-from tests.proxy.snapshots import EMPTY, PRODUCE, shows
+from tests.proxy.snapshots import EMPTY, MUTATIONS, PRODUCE, shows
 
 DOCUMENTED = re.compile(r"^\| `(sluice_\w+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
 LABELS = {
     *("kind", "user", "client_id", "broker", "rule", "direction", "listener", "outcome", "api", "side", "cause"),
-    *("mechanism", "error", "where", "mode", "version", "build", "python", "loop", "le"),
+    *("mechanism", "error", "where", "mode", "ip", "version", "build", "python", "loop", "le"),
 }
 
 FETCH = PRODUCE._replace(kind=QuotaKind.CONSUMER_BYTE_RATE, client_id="", user="alice", entity=Entity(user="alice"))
 SHIPPING = Shipping()
 SHIPPING.shipped_rows, SHIPPING.dropped_rows, SHIPPING.error = 70, 30, "topic sluice-usage: away"
-OF_OTHER_UNITS = [PRODUCE._replace(kind=QuotaKind.REQUEST_PERCENTAGE)]
+SHADOWED = MUTATIONS._replace(client_id="trial", limit=None, shadow_limit=5.0)
+OF_OTHER_UNITS = [PRODUCE._replace(kind=QuotaKind.REQUEST_PERCENTAGE, shadow_limit=5.0)]
 EVERYTHING = replace(
-    shows(PRODUCE, FETCH, PRODUCE._replace(client_id="more", broker=-1), *OF_OTHER_UNITS),
+    shows(
+        PRODUCE,
+        FETCH,
+        PRODUCE._replace(client_id="more", broker=-1, shadow_limit=500.0),
+        SHADOWED,
+        MUTATIONS,
+        *OF_OTHER_UNITS,
+    ),
     mode="shadow",
-    clients=[("alice", "app", Traffic(700, 300, 9))],
+    clients=[
+        ClientState(Client("PLAIN", "alice", "app"), Traffic(700, 300, 9, 2, 500, 200), 1, is_muted=True),
+    ],
+    latencies={(0, 1): Times((3, *[0] * (len(BOUNDS_MS) - 1), 1), 40_000), (1, OTHER_BROKER): Times((0,) * 15, 0)},
+    accept_rates=[AcceptRate("", 12.0, 50.0), AcceptRate("PLAIN", 12.0, 20.0), AcceptRate("INTERNAL", 3.0, None)],
+    accept_throttles={"PLAIN": Throttles(3, 1500)},
+    ip_rates=[
+        IpRate("10.0.0.1", Entity(ip=Default.DEFAULT), 5.0, 4.5),
+        IpRate("10.0.0.2", Entity(ip="10.0.0.2"), 50.0, 1.0),
+        IpRate("2001:db8::/64", Entity(ip=Default.DEFAULT), 5.0, 5.0),
+    ],
+    ip_throttles={"PLAIN": Throttles(7, 6500)},
     authentications={("SASL", "PLAIN", "failed"): 2},
     gssapi_unread={("SASL", "no_key"): 1, ("SASL", "refused"): 0},
     rejected={("client", Cause.BAD_HEADER): 3},
@@ -148,7 +170,7 @@ def test_a_client_id_that_cannot_be_a_label_becomes_one(client_id: str) -> None:
     text = render(shows(PRODUCE._replace(client_id=client_id, entity=Entity(client_id=client_id))))
     ((_, shown, _, _),) = values(text, "sluice_quota_bytes_total")
     assert 0 < len(shown) <= 128
-    assert len(text) < 20_000
+    assert len(text) < 24_000
 
 
 def test_series_are_never_there_twice() -> None:
@@ -179,13 +201,22 @@ def test_requests_by_the_names_of_the_apis_and_from_zero_on() -> None:
 
 
 def test_clients_with_and_without_a_quota_by_what_they_sent_and_got() -> None:
-    clients = [("alice", "app", Traffic(700, 300, 9)), ("alice", "app", Traffic(1, 1, 1)), ("", "x" * 256, Traffic())]
+    app = Client("PLAIN", "alice", "app")
+    clients = [
+        ClientState(app, Traffic(700, 300, 9, 2), 1),
+        ClientState(app, Traffic(1, 1, 1), 2, is_muted=True),
+        ClientState(Client("PLAIN", "", "x" * 256), Traffic()),
+    ]
     text = render(replace(EMPTY, clients=clients), max_entities=1)
     assert values(text, "sluice_client_bytes_total") == {
-        ("app", "in", "alice"): 701.0,
-        ("app", "out", "alice"): 301.0,
+        ("app", "in", "PLAIN", "alice"): 701.0,
+        ("app", "out", "PLAIN", "alice"): 301.0,
+        ("other", "in", "PLAIN", "other"): 0.0,
+        ("other", "out", "PLAIN", "other"): 0.0,
     }
-    assert values(text, "sluice_client_requests_total") == {("app", "alice"): 10.0}
+    for name, value in (("requests_total", 10), ("connections_opened_total", 2), ("connections", 3), ("muted", 1)):
+        of_app = values(text, f"sluice_client_{name}")["app", "PLAIN", "alice"]
+        assert of_app == value
     assert values(text, "sluice_clients_folded") == {(): 1.0}
 
 
@@ -220,6 +251,22 @@ def test_usage_records_shipped_and_dropped_and_nothing_where_there_are_none() ->
     assert "sluice_usage" not in render(EMPTY)
 
 
+def test_a_token_bucket_shows_what_it_has_left_and_how_much_of_it_is_used() -> None:
+    for tokens, ratio in ((33.0, 0.0), (0.0, 1.0), (-3.0, 36 / 33)):
+        text = render(shows(MUTATIONS._replace(tokens=tokens)))
+        whose = (MUTATIONS.kind.value, "", "admin", "all")
+        assert sorted(whose) == sorted(next(iter(values(text, "sluice_quota_tokens"))))
+        assert list(values(text, "sluice_quota_tokens").values()) == [tokens]
+        assert list(values(text, "sluice_quota_usage_ratio").values()) == [ratio]
+        assert list(values(text, "sluice_quota_usage_mutations_per_second").values()) == [2.5]
+    assert not values(render(shows(PRODUCE)), "sluice_quota_tokens")
+
+
+def test_of_several_buckets_that_are_folded_the_emptiest_is_shown() -> None:
+    many = [MUTATIONS._replace(client_id=f"admin-{tokens}", tokens=float(tokens)) for tokens in (5, -7, 9)]
+    assert list(values(render(shows(*many), max_entities=0), "sluice_quota_tokens").values()) == [-7.0]
+
+
 def test_readiness_and_what_went_wrong_inside() -> None:
     assert [values(render(each), "sluice_ready") for each in (EMPTY, EVERYTHING)] == [{(): 1.0}, {(): 0.0}]
     assert values(render(EVERYTHING), "sluice_internal_errors_total") == {("throttle over",): 2.0}
@@ -248,6 +295,14 @@ def test_before_the_first_load_there_is_no_time_of_it() -> None:
 def test_how_stale_quotas_are() -> None:
     assert values(render(EMPTY), "sluice_quota_staleness_seconds") == {(): 0.0}
     assert values(render(replace(EMPTY, quotas_staleness_s=2.5)), "sluice_quota_staleness_seconds") == {(): 2.5}
+
+
+def test_how_long_brokers_take_is_a_histogram_by_api_and_broker() -> None:
+    text = render(EVERYTHING)
+    buckets = values(text, "sluice_request_broker_seconds_bucket")
+    assert buckets["Produce", "1", "0.001"] == buckets["Produce", "1", "30.0"] == 3.0
+    assert buckets["Produce", "1", "+Inf"] == 4.0
+    assert values(text, "sluice_request_broker_seconds_sum") == {("Fetch", "other"): 0.0, ("Produce", "1"): 40.0}
 
 
 def test_lag_is_a_histogram() -> None:
@@ -285,6 +340,28 @@ def test_the_process_is_measured_too() -> None:
     assert values(render(EMPTY), "process_cpu_seconds_total")
 
 
+def test_connection_rates_of_the_proxy_its_listeners_and_what_they_made_wait() -> None:
+    text = render(EVERYTHING)
+    assert values(text, "sluice_accept_rate") == {(): 12.0}
+    assert values(text, "sluice_accept_rate_limit") == {(): 50.0}
+    assert values(text, "sluice_listener_accept_rate") == {("PLAIN",): 12.0, ("INTERNAL",): 3.0}
+    assert values(text, "sluice_listener_accept_rate_limit") == {("PLAIN",): 20.0}
+    assert values(text, "sluice_accept_throttles_total") == {("PLAIN",): 3.0, ("INTERNAL",): 0.0}
+    assert values(text, "sluice_accept_throttle_seconds_total") == {("PLAIN",): 1.5, ("INTERNAL",): 0.0}
+    assert values(text, "sluice_ip_accept_throttles_total") == {("PLAIN",): 7.0, ("INTERNAL",): 0.0}
+    assert values(text, "sluice_ip_accept_throttle_seconds_total") == {("PLAIN",): 6.5, ("INTERNAL",): 0.0}
+
+
+def test_of_addresses_those_with_a_quota_by_name_are_shown_and_then_the_busiest() -> None:
+    text = render(EVERYTHING, max_entities=2)
+    assert values(text, "sluice_ip_accept_rate") == {("10.0.0.2",): 1.0, ("2001:db8::/64",): 5.0}
+    assert values(text, "sluice_ip_accept_rate_limit") == {
+        ("10.0.0.2", "ip=10.0.0.2"): 50.0,
+        ("2001:db8::/64", "ip=<default>"): 5.0,
+    }
+    assert values(text, "sluice_ip_accept_rates_left_out") == {(): 1.0}
+
+
 def test_what_is_documented_is_what_is_rendered() -> None:
     families = {family.name: family for family in text_string_to_metric_families(render(EVERYTHING))}
     rendered = {
@@ -307,6 +384,32 @@ def test_what_is_documented_is_what_is_rendered() -> None:
 def test_the_labels_are_the_words_that_the_design_knows() -> None:
     used = {key for sample in samples(render(EVERYTHING)) if sample.name.startswith("sluice_") for key in sample.labels}
     assert used <= LABELS
+
+
+def test_limits_in_shadow_have_families_of_their_own() -> None:
+    """What was never applied is in no family of what was."""
+    proposed = PRODUCE._replace(shadow_limit=250.0, shadow_throttled_total=7, shadow_throttle_ms_total=9000)
+    in_shadow = PRODUCE._replace(
+        client_id="new", limit=None, shadow_limit=100.0, throttled_total=0, throttle_ms_total=0
+    )
+    text = render(shows(proposed, in_shadow, PRODUCE._replace(client_id="plain")))
+    kind = "producer_byte_rate"
+    assert values(text, "sluice_quota_limit_bytes_per_second") == {
+        ("1", "greedy", kind, "client-id=greedy", ""): 1000.0,
+        ("1", "plain", kind, "client-id=greedy", ""): 1000.0,
+    }
+    assert set(values(text, "sluice_quota_usage_ratio").values()) == {0.5}
+    assert len(values(text, "sluice_quota_usage_ratio")) == 2
+    assert values(text, "sluice_shadow_limit_bytes_per_second") == {
+        ("1", "greedy", kind, "client-id=greedy", ""): 250.0,
+        ("1", "new", kind, "client-id=greedy", ""): 100.0,
+    }
+    assert values(text, "sluice_shadow_throttled_responses_total") == {
+        ("1", "greedy", kind, ""): 7.0,
+        ("1", "new", kind, ""): 0.0,
+    }
+    assert values(text, "sluice_shadow_throttle_seconds_total")["1", "greedy", kind, ""] == 9.0
+    assert values(text, "sluice_quota_throttle_seconds_total")["1", "new", kind, ""] == 0.0
 
 
 @pytest.mark.integration

@@ -8,6 +8,7 @@ import aiohttp
 import pytest
 
 from config.units import Address
+from proxy.admin.metrics import Renderer
 from proxy.admin.server import AdminServer
 from proxy.edge.stats import Snapshot
 from proxy.edge.whoami import Identity
@@ -25,7 +26,9 @@ class Served:
         self.reasons: list[str] = []
         self.snapshots = 0
         self.clients: dict[str, Identity] = {}
-        self.server = AdminServer(Address("127.0.0.1", port), self.snapshot, self.not_ready, self.identify, 10)
+        self.server = AdminServer(
+            Address("127.0.0.1", port), self.snapshot, self.not_ready, self.identify, Renderer(10)
+        )
 
     async def not_ready(self) -> list[str]:
         return self.reasons
@@ -199,7 +202,7 @@ async def test_a_port_that_is_taken_is_named() -> None:
 
 
 async def test_a_host_that_is_not_ours_is_named() -> None:
-    server = AdminServer(Address("192.0.2.1", 9404), empty, ready, nobody, 10)
+    server = AdminServer(Address("192.0.2.1", 9404), empty, ready, nobody, Renderer(10))
     with pytest.raises(
         OSError, match=r"admin\.bind 192\.0\.2\.1:9404: (cannot assign requested address|could not bind)"
     ):

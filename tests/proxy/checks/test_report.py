@@ -309,3 +309,46 @@ def test_quotas_of_users_whom_nobody_authenticates(folder: Path) -> None:
     assert not any("quotas.yaml" in line for line in found(folder, sasl))
     (folder / "quotas.yaml").write_text("".join(USERS.splitlines(keepends=True)[:3]))
     assert found(folder, NOBODY) == []
+
+
+@pytest.mark.parametrize(
+    ("token", "expected"),
+    [
+        (None, "admin.token_file: token: no such file or directory"),
+        (b"\n", "admin.token_file: token is empty; write one into it: openssl rand -hex 32"),
+        (b"short\n", "admin.token_file: the token has 5 bytes, and can be guessed; write one into it"),
+    ],
+)
+def test_the_token_of_the_admin_port(folder: Path, token: bytes | None, expected: str) -> None:
+    if token is not None:
+        secret(folder / "token", token)
+    (said,) = found(folder, CONFIG + "admin: {token_file: token}\n")
+    assert expected in said
+
+
+def test_byte_rates_below_a_batch_a_second_are_one_warning(folder: Path) -> None:
+    text = "quotas:\n  - {entity: {user: a}, producer_byte_rate: 16KiB}\n"
+    text += "  - {entity: {user: b}, producer_byte_rate: 10KiB, consumer_byte_rate: 8KiB}\n"
+    (folder / "quotas.yaml").write_text(text)
+    (line,) = found(folder)
+    assert line.startswith(
+        "warning: quotas.yaml:3:1: quotas: a byte rate below one batch of 16 KiB (batch.size) a second"
+    )
+    assert "held for up to 2 seconds after each (2 times in this file); is the unit right?" in line
+
+
+@pytest.mark.parametrize(
+    ("exempt", "expected"),
+    [
+        ("users: [mirror], networks: [10.0.0.0/8]", None),
+        ("client_ids: [tool]", "quotas.exempt.client_ids: a client-id is a claim that any client can make"),
+        ("users: [ANONYMOUS]", "quotas.exempt.users[0]: exempts everybody who does not log in"),
+        ("users: [User:mirror]", "quotas.exempt.users[0]: 'User:mirror' begins with the type of a principal"),
+        ("networks: [0.0.0.0/0]", "quotas.exempt.networks[0]: 0.0.0.0/0 is every address"),
+        ("networks: [10.0.0.1/8]", "quotas.exempt.networks[0]: '10.0.0.1/8' is an address in a network"),
+    ],
+)
+def test_who_is_exempt(folder: Path, exempt: str, expected: str | None) -> None:
+    said = found(folder, CONFIG.replace("quotas.yaml}", f"quotas.yaml}}, exempt: {{{exempt}}}"))
+    assert len(said) == (expected is not None)
+    assert all(expected in line for line in said if expected is not None)

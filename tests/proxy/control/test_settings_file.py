@@ -7,6 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.loader import load_settings
+from config.settings import Mode
 from proxy.control.settings_file import SettingsFile
 
 pytestmark = pytest.mark.asyncio
@@ -19,12 +20,16 @@ quotas: {store: {path: quotas.yaml}}
 """
 
 
+async def no_other_mode(mode: Mode, _: str) -> None:
+    assert mode == "enforce"
+
+
 async def said(folder: Path, text: str) -> list[Any]:
     file = folder / "sluice.yaml"
     (folder / "pw").write_text("canary")
     (folder / "pw").chmod(0o600)
     file.write_text(GOOD)
-    running = SettingsFile(file, load_settings(file))
+    running = SettingsFile(file, load_settings(file), no_other_mode)
     file.write_text(text)
     with capture_logs() as logs:
         await running.compare()

@@ -2,7 +2,7 @@ import asyncio
 import os
 import resource
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -20,10 +20,11 @@ pytestmark = pytest.mark.asyncio
 
 
 class Taken:
-    def __init__(self, send_buffer_bytes: int = -1) -> None:
+    def __init__(self, send_buffer_bytes: int = -1, delays_ms: Iterable[int] = ()) -> None:
         self.connections: list[tuple[socket.socket, Address, int | None]] = []
         self.failures = 0
-        self.acceptor = Acceptor("PLAIN", self._take, self._fail)
+        delays = iter(delays_ms)
+        self.acceptor = Acceptor("PLAIN", self._take, self._fail, lambda: next(delays, 0))
         self._send_buffer_bytes = send_buffer_bytes
 
     def listen(self, port: int, node_id: int | None) -> None:
@@ -134,3 +135,54 @@ async def test_a_pause_that_ends_after_close_changes_nothing(monkeypatch: pytest
     await asyncio.sleep(0.05)
     assert taken.connections == []
     waiting.close()
+
+
+async def test_one_that_has_to_wait_is_handed_on_first_and_nobody_overtakes_it_at_another_port() -> None:
+    taken = Taken(delays_ms=[0, 50, 0, 50])
+    any_broker, broker_7 = free_ports(2)
+    taken.listen(any_broker, None)
+    taken.listen(broker_7, 7)
+    clients = []
+    for number, port in enumerate([broker_7, any_broker, broker_7, broker_7, any_broker], 1):
+        clients.append(socket.create_connection(("127.0.0.1", port)))
+        if number == 1:
+            await taken.until(1)
+        if number == 2:
+            while taken.acceptor._delayed is None:
+                await asyncio.sleep(0)
+    assert len(taken.connections) == 1
+    await taken.until(5)
+    ports = [each.getsockname()[1] for each in clients]
+    assert [peer.port for _, peer, _ in taken.connections[:2]] == ports[:2]
+    assert {peer.port for _, peer, _ in taken.connections} == set(ports)
+    for client in clients:
+        client.close()
+    taken.close()
+
+
+async def test_a_port_that_opens_while_one_waits_is_listened_to_after_that() -> None:
+    taken = Taken(delays_ms=[50])
+    first, second = free_ports(2)
+    taken.listen(first, None)
+    with socket.create_connection(("127.0.0.1", first)):
+        while taken.acceptor._delayed is None:
+            await asyncio.sleep(0)
+        taken.listen(second, 2)
+        with socket.create_connection(("127.0.0.1", second)):
+            await taken.until(2)
+    assert [node_id for _, _, node_id in taken.connections] == [None, 2]
+    taken.close()
+
+
+async def test_one_that_waits_when_all_is_closed_is_closed_too() -> None:
+    taken = Taken(delays_ms=[20])
+    port = free_port()
+    taken.listen(port, None)
+    with socket.create_connection(("127.0.0.1", port)) as waiting:
+        while taken.acceptor._delayed is None:
+            await asyncio.sleep(0)
+        taken.close()
+        waiting.settimeout(TIMEOUT_S)
+        assert waiting.recv(1) == b""
+    await asyncio.sleep(0.05)
+    assert taken.connections == []

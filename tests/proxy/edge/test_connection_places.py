@@ -7,9 +7,9 @@ from proxy.edge.connection_places import GRACE_S, FullError, Places
 
 
 class Guest:
-    def __init__(self, taken: Places, host: str, now_s: float = 0.0) -> None:
+    def __init__(self, taken: Places, host: str, now_s: float = 0.0, listener: str = "") -> None:
         self.why: Cause | None = None
-        self.place = taken.enter(host, now_s, self.make_room)
+        self.place = taken.enter(host, now_s, self.make_room, listener)
 
     def make_room(self, error: ProtocolError) -> None:
         self.why = error.cause
@@ -115,3 +115,67 @@ def test_behind_a_load_balancer_the_named_address_counts() -> None:
     assert (taken.taken, taken.before_request) == (1, 1)
     first.place.end_lost()
     enter(taken, "10.0.0.1")
+
+
+def test_a_listener_has_its_own_number_beside_that_of_all() -> None:
+    taken = Places(most=4, most_of_ip=100, overrides={}, most_before_request=100, most_of={"SMALL": 2})
+    for guest in [Guest(taken, "10.0.0.1", listener="SMALL") for _ in range(2)]:
+        taken.settle(guest.place)
+    with pytest.raises(FullError) as refused:
+        Guest(taken, "10.0.0.2", GRACE_S, "SMALL")
+    assert refused.value.outcome == "refused_listener_limit"
+    first, _ = [Guest(taken, "10.0.0.3", listener="LARGE") for _ in range(2)]
+    with pytest.raises(FullError) as refused:
+        Guest(taken, "10.0.0.3", listener="LARGE")
+    assert refused.value.outcome == "refused_limit"
+    first.place.end_lost()
+    Guest(taken, "10.0.0.3", listener="LARGE")
+
+
+def test_silent_connections_make_room_at_their_own_listener_and_at_no_other() -> None:
+    taken = Places(most=100, most_of_ip=100, overrides={}, most_before_request=100, most_of={"SMALL": 3})
+    elsewhere = [Guest(taken, "10.0.0.1", listener="LARGE") for _ in range(5)]
+    here = [Guest(taken, "10.0.0.1", listener="SMALL") for _ in range(3)]
+    with pytest.raises(FullError):  # they have just come
+        Guest(taken, "10.0.0.2", GRACE_S - 0.1, "SMALL")
+    Guest(taken, "10.0.0.2", GRACE_S, "SMALL")
+    assert [guest.why for guest in (*elsewhere, *here)] == [
+        *[None] * 5,
+        Cause.CONNECTIONS_BEFORE_REQUEST,
+        None,
+        None,
+    ]
+    assert (taken.taken, taken.before_request) == (8, 8)
+
+
+def test_where_both_are_full_one_makes_room_for_both() -> None:
+    taken = Places(most=3, most_of_ip=100, overrides={}, most_before_request=100, most_of={"SMALL": 2})
+    other = Guest(taken, "10.0.0.1", listener="LARGE")
+    here = [Guest(taken, "10.0.0.1", listener="SMALL") for _ in range(2)]
+    Guest(taken, "10.0.0.2", GRACE_S, "SMALL")
+    assert [guest.why is None for guest in (other, *here)] == [True, False, True]
+    assert taken.taken == 3
+
+
+def test_of_a_listener_too_one_address_has_half_unless_it_is_said() -> None:
+    taken = Places(most=100, most_of_ip=None, overrides={"10.0.0.9": 4}, most_before_request=100, most_of={"SMALL": 4})
+    for _ in range(2):
+        Guest(taken, "10.0.0.1", listener="SMALL")
+    with pytest.raises(ProtocolError, match="2 connections already"):
+        Guest(taken, "10.0.0.1", listener="SMALL")
+    Guest(taken, "10.0.0.1", listener="LARGE")
+    for _ in range(2):
+        Guest(taken, "10.0.0.9", listener="SMALL")
+    assert taken.taken == 5
+
+
+def test_a_place_whose_address_is_named_later_counts_at_its_listener_once() -> None:
+    taken = Places(most=100, most_of_ip=1, overrides={}, most_before_request=100, most_of={"SMALL": 2})
+    guests = [Guest(taken, "", listener="SMALL") for _ in range(2)]
+    taken.name(guests[0].place, "10.0.0.1")
+    with pytest.raises(ProtocolError):
+        taken.name(guests[1].place, "10.0.0.1")
+    for guest in guests:
+        guest.place.end_lost()
+    assert (taken.taken, taken.before_request) == (0, 0)
+    Guest(taken, "10.0.0.1", listener="SMALL")

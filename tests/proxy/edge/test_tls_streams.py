@@ -19,6 +19,7 @@ from tests.proxy.playbook import PRODUCER, heartbeat, list_offsets, produce
 pytestmark = pytest.mark.asyncio
 
 
+@pytest.mark.uncompiled("another clock is put in place")
 @pytest.mark.parametrize("with_close_notify", [True, False], ids=["close_notify", "FIN alone"])
 async def test_what_a_throttle_held_back_is_forwarded_when_the_client_is_gone(
     pki: Pki, with_close_notify: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch

@@ -10,7 +10,7 @@ from proxy.admin.client_series import ClientSeries
 from proxy.admin.entity_series import EntitySeries
 from proxy.admin.places import OTHER, Names
 from proxy.usage.accounts import Account, Accounts
-from proxy.usage.meters import MeterKey, Meters, Traffic
+from proxy.usage.meters import Client, ClientState, MeterKey, Meters, Traffic
 from quotas.engine import Bound, Engine, Window
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
@@ -78,7 +78,7 @@ def day(seed: int, max_entities: int, *, scraped: bool = True) -> tuple[Counter[
         shown.look(
             ((names, kind, broker, what), value)
             for names, kind, broker, series in entities
-            for what, value in zip(("charged", "throttled", "ms"), series.totals, strict=True)
+            for what, value in zip(("charged", "throttled", "ms"), series.totals[:3], strict=True)
         )
 
     while now_ms < DAY_MS:
@@ -196,12 +196,12 @@ def test_the_traffic_of_clients_with_and_without_records(seed: int, max_entities
     sent: Counter[object] = Counter()
     shown, held = Shown(), list[Account]()
 
-    def scrape() -> None:
-        clients.update(meters.take_traffic())
+    def scrape(now_ms: int) -> None:
+        clients.update(meters.take_traffic(now_ms))
         shown.look(
             ((names, what), value)
-            for names, traffic in clients
-            for what, value in zip(Traffic._fields, traffic, strict=True)
+            for names, client in clients
+            for what, value in zip(Traffic._fields, client.traffic, strict=True)
         )
 
     for now_ms in range(600):
@@ -214,39 +214,70 @@ def test_the_traffic_of_clients_with_and_without_records(seed: int, max_entities
             case 2:
                 for _ in meters.sweep(now_ms):
                     if chance.random() < 0.1:
-                        scrape()
+                        scrape(now_ms)
             case 3:
-                scrape()
+                scrape(now_ms)
             case 4:
                 gone = chance.randrange(3)
                 for account in held[:gone]:
                     accounts.give_back(account)
                 held = held[gone:]
             case _:
-                held.append(accounts.hold(chance.randrange(2), f"u{chance.randrange(3)}", str(chance.randrange(9))))
+                user, client_id = f"u{chance.randrange(3)}", str(chance.randrange(9))
+                held.append(accounts.hold(chance.randrange(2), user, client_id, exempt=chance.random() < 0.3))
                 size, meter = chance.randrange(10**6), chance.choice(held).meter
                 meter.produce_requests += 1
                 meter.produce_bytes += size
                 meter.bytes_out += 50
+                meter.connections_opened += 1
                 sent["bytes_in"] += size + 4
                 sent["bytes_out"] += 50
                 sent["requests"] += 1
-    scrape()
+                sent["connections_opened"] += 1
+                sent["exempt_in"] += (size + 4) * meter.key.exempt
+                sent["exempt_out"] += 50 * meter.key.exempt
+    scrape(600)
     assert summed(shown.total) == {(what,): number for what, number in sent.items()}
+
+
+def had(client_id: str, *traffic: int, connections: int = 0, is_muted: bool = False) -> ClientState:
+    return ClientState(Client("A", "u", client_id), Traffic(*traffic), connections, is_muted)
 
 
 def test_clients_without_a_place_are_other_and_those_with_the_most_bytes_come_first() -> None:
     clients = ClientSeries(2)
-    clients.update([("u", name, Traffic(size, 0, 1)) for name, size in (("a", 1), ("b", 3), ("c", 2), ("d", 0))])
-    clients.update([("u", "a", Traffic(7, 7, 7)), ("u", "b", Traffic()), *[("u", "c", Traffic(1, 1, 1))] * 2])
-    assert dict(clients) == {
-        Names("u", "b"): (3, 0, 1),
-        Names("u", "c"): (4, 2, 3),
-        OTHER: (8, 7, 9),
+    clients.update([had(name, size, 0, 1) for name, size in (("a", 1), ("b", 3), ("c", 2), ("d", 0))])
+    clients.update([had("a", 7, 7, 7), had("b"), *[had("c", 1, 1, 1)] * 2])
+    assert {client: shown.traffic[:3] for client, shown in clients} == {
+        Client("A", "u", "b"): (3, 0, 1),
+        Client("A", "u", "c"): (4, 2, 3),
+        Client("A", "other", "other"): (8, 7, 9),
     }
     assert clients.folded == 1
-    clients.update([("u", "d", Traffic(1, 1, 1))])
-    assert (Names("u", "d"), (1, 1, 1)) in list(clients)
+    clients.update([had("d", 1, 1, 1)])
+    assert (Client("A", "u", "d"), (1, 1, 1)) in [(client, shown.traffic[:3]) for client, shown in clients]
+
+
+def test_each_listener_has_its_own_other_and_gauges_are_those_of_now() -> None:
+    clients = ClientSeries(0)
+    elsewhere = ClientState(Client("B", "u", "a"), Traffic(5), 7)
+    clients.update([had("a", connections=2, is_muted=True), had("b", connections=1, is_muted=True), elsewhere])
+    shown = {client.listener: (each.connections, each.muted, each.traffic.bytes_in) for client, each in clients}
+    assert shown == {"A": (3, 2, 0), "B": (7, 0, 5)}
+    clients.update([had("a", connections=1)])
+    shown = {client.listener: (each.connections, each.muted, each.traffic.bytes_in) for client, each in clients}
+    assert shown == {"A": (1, 0, 0), "B": (0, 0, 5)}
+
+
+def test_who_is_muted_now() -> None:
+    meters = Meters(100)
+    muted, waiting, done = (meters.find(MeterKey("A", 1, "u", name)) for name in ("muted", "waiting", "done"))
+    muted.note_throttle(QuotaKind.PRODUCER_BYTE_RATE, 500, 1000)
+    waiting.note_wait(QuotaKind.CONSUMER_BYTE_RATE, 1, 1000)
+    done.note_throttle(QuotaKind.PRODUCER_BYTE_RATE, 100, 1000)
+    states = {state.client.client_id: state.is_muted for state in meters.take_traffic(1200)}
+    assert states == {"muted": True, "waiting": True, "done": False}
+    assert not any(state.is_muted for state in meters.take_traffic(1500) if state.client.client_id == "muted")
 
 
 def test_meters_that_are_gone_are_kept_in_bounds_until_they_have_been_shown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,9 +289,9 @@ def test_meters_that_are_gone_are_kept_in_bounds_until_they_have_been_shown(monk
         for _ in meters.sweep(0):
             pass
     assert len(meters) == 0
-    assert sorted(meters.take_traffic()) == [
-        ("other", "other", Traffic(0, 40, 0)),
-        ("u", "0", Traffic(0, 5, 0)),
-        ("u", "1", Traffic(0, 5, 0)),
+    assert sorted(meters.take_traffic(0)) == [
+        ClientState(Client("A", "other", "other"), Traffic(0, 40, 0)),
+        ClientState(Client("A", "u", "0"), Traffic(0, 5, 0)),
+        ClientState(Client("A", "u", "1"), Traffic(0, 5, 0)),
     ]
-    assert list(meters.take_traffic()) == []
+    assert list(meters.take_traffic(0)) == []

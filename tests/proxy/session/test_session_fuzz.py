@@ -21,10 +21,32 @@ from tests.proxy.playbook import (
     produce,
     request,
 )
+from tests.proxy.session.test_mutations import (
+    CREATE,
+    DELETE,
+    GROW,
+    OLD_CREATE,
+    OLD_DELETE,
+    answer,
+    create,
+    delete,
+    grow,
+)
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "frames.json").read_text(encoding="utf-8"))
 REQUESTS = [bytes.fromhex(case["hex"]) for case in VECTORS["requests"] if len(case["hex"]) < 5000]
 RESPONSES = [bytes.fromhex(case["hex"]) for case in VECTORS["responses"] if len(case["hex"]) < 5000]
+CHANGES = [
+    *(create(number, ("a", 1), ("b", 2), version=version) for number, version in enumerate((CREATE, OLD_CREATE))),
+    *(delete(number, "a", "b", version=version) for number, version in enumerate((DELETE, OLD_DELETE))),
+    grow(1, ("a", 3)),
+] * 20
+"""So often that most are among them."""
+OUTCOMES = [
+    answer(version, number, ("a", 0), ("b", 36))
+    for version in (CREATE, OLD_CREATE, DELETE, OLD_DELETE, GROW)
+    for number in range(2)
+] * 10
 LOGINS = [[bytes.fromhex(step["hex"]) for step in case["steps"]] for case in VECTORS["sasl"]]
 ROUNDS = 400
 CHUNK_BYTES = 100_000
@@ -51,15 +73,20 @@ def test_any_bytes(seed: int, fetch_max_version: int | None) -> None:
     closed = 0
     for _ in range(ROUNDS):
         play = Play(
-            {QuotaKind.PRODUCER_BYTE_RATE: 10, QuotaKind.CONSUMER_BYTE_RATE: 10},
+            {
+                QuotaKind.PRODUCER_BYTE_RATE: 10,
+                QuotaKind.CONSUMER_BYTE_RATE: 10,
+                QuotaKind.CONTROLLER_MUTATION_RATE: 0.1,
+            },
+            mode=random.choice(("enforce", "enforce", "shadow")),
             response=random.choice(("mute", "delay", "auto")),
             fetch_max_version=fetch_max_version,
         )
-        for chunk in chunks(random, damaged(random, REQUESTS)):
+        for chunk in chunks(random, damaged(random, REQUESTS + random.choice(([], CHANGES)))):
             if not play.session.closed and not play.client.paused:
                 play.from_client(chunk)
                 require_bounds(play)
-        for chunk in chunks(random, damaged(random, RESPONSES)):
+        for chunk in chunks(random, damaged(random, RESPONSES + random.choice(([], OUTCOMES)))):
             if not play.session.closed and not play.broker.paused:
                 play.from_broker(chunk)
                 require_bounds(play)

@@ -9,11 +9,11 @@ import pytest
 from proxy.usage.accounts import Accounts
 from proxy.usage.documents import Document, Documents, Origin
 from proxy.usage.meters import Meter, MeterKey, Meters
-from proxy.usage.records import COLUMNS, MAX_ROWS, Recorder
+from proxy.usage.records import COLUMNS, MAX_ROWS, Columns, Recorder
 from quotas.engine import Engine, Window
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
-from quotas.policy import Policy
+from quotas.policy import Policy, Terms
 
 PRODUCER, CONSUMER = QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE
 ORIGIN = Origin("demo", "edge-1", "enforce", Window())
@@ -242,3 +242,34 @@ def test_the_wall_clock_may_be_set_back() -> None:
 
 def test_two_runs_have_two_boots() -> None:
     assert Worker().documents.boot != Worker().documents.boot
+
+
+def test_limits_in_shadow_have_columns_where_there_are_any() -> None:
+    """And a rule in shadow is none in force: no limit, no rule."""
+    alice, bob, carol = (Entity(user=name) for name in ("alice", "bob", "carol"))
+    kind = QuotaKind.PRODUCER_BYTE_RATE
+    limits = {user: {kind: 1000.0} for user in (alice, bob, carol)}
+    engine, meters = Engine(Policy(limits)), Meters(100)
+    listener = Accounts(meters, engine, "PLAIN")
+    recorder = Recorder(meters, [("PLAIN", listener)], engine)
+    clients = [listener.hold(1, name, "app").meter for name in ("alice", "bob", "carol")]
+
+    def rows() -> Columns:
+        for meter in clients:
+            meter.other_requests = 1
+        [columns] = [each for each in recorder.take(3000) if each is not None]
+        return columns
+
+    assert tuple(rows()) == COLUMNS
+    engine.apply(Policy(limits, {alice: Terms(shadow=True), bob: Terms(proposed={kind: 500.0})}), 0)
+    clients[0].note_shadow(kind, 700, 2000, 1000)
+    found = rows()
+    assert tuple(found) == (*COLUMNS, *kind.row.shadow_columns)
+    assert list(found["produce_limit"]) == [None, 1000.0, 1000.0]
+    assert list(found["produce_rule"]) == [None, "user=bob", "user=carol"]
+    assert list(found["produce_shadow_limit"]) == [1000.0, 500.0, None]
+    assert list(found["produce_shadow_throttled"]) == [1, 0, 0]
+    assert list(found["produce_shadow_throttle_ms"]) == [700, 0, 0]
+    assert list(found["produce_shadow_muted_ms"]) == [700, 0, 0]
+    engine.apply(Policy(limits), 0)
+    assert tuple(rows()) == COLUMNS

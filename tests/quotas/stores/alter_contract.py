@@ -21,7 +21,7 @@ WHO = "User:admin from 10.0.0.1:5"
 def change(entity: Entity, limits: Mapping[QuotaKind, float | None]) -> Change:
     names = {"user": entity.user, "client-id": entity.client_id, "ip": entity.ip}
     return Change(
-        {dimension: name for dimension, name in names.items() if name is not None},
+        {dimension: name for dimension, name in names.items() if isinstance(name, str | Default)},
         [(kind.value, limit) for kind, limit in limits.items()],
     )
 

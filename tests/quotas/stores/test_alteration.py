@@ -30,7 +30,9 @@ def test_vectors(row: Mapping[str, object], expected: str) -> None:
     entity, ops = row["entity"], row["ops"]
     assert isinstance(entity, dict)
     assert isinstance(ops, list)
-    names: Named = {dimension: name for dimension, each in entity.items() if (name := name_of(each)) is not None}
+    names: Named = {
+        dimension: name for dimension, each in entity.items() if isinstance(name := name_of(each), str | Default)
+    }
     change = Change(names, [(op["key"], None if op.get("remove") else float(op["value"])) for op in ops])
     assert isinstance(check(change), Refusal) is (expected == "INVALID_REQUEST")
 

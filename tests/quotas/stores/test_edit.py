@@ -243,3 +243,55 @@ def test_whatever_the_file_looks_like(tmp_path_factory: pytest.TempPathFactory, 
     assert [entity for entity in parse("f", after).policy.limits if entity in before] == kept
     if len(kept) == len(before):  # whatever is said between quotas, or within one on a line of its own
         assert all(after.count(said) == text.count(said) for said in _SAID)
+
+
+TERMS = """\
+quotas:
+  - entity: {user: alice}
+    mode: shadow      # until June
+    producer_byte_rate: 1MiB
+    burst: 5s
+  - {entity: {client-id: app}, proposed: {producer_byte_rate: 1MiB}, producer_byte_rate: 2MiB, max_delay: 2s}
+"""
+
+
+def test_what_is_said_beside_limits_stays_as_it_was_written(path: Path) -> None:
+    path.write_text(TERMS)
+    alter(path, change(ALICE, {RATE: 5.0, CONSUMER: 6.0}), change(APP, {RATE: 7.0}))
+    expected = TERMS.replace("producer_byte_rate: 1MiB\n", "producer_byte_rate: 5\n")
+    expected = expected.replace("producer_byte_rate: 2MiB", "producer_byte_rate: 7")
+    expected = expected.replace("    burst: 5s\n", "    burst: 5s\n    consumer_byte_rate: 6\n")
+    assert path.read_text() == expected
+
+
+def test_a_quota_without_limits_goes_with_all_that_it_said(path: Path) -> None:
+    path.write_text(TERMS)
+    alter(path, change(ALICE, {RATE: None}))
+    kept = TERMS.splitlines(keepends=True)
+    assert path.read_text() == kept[0] + kept[-1]
+
+
+def test_a_limit_beside_which_another_is_proposed_goes_only_by_hand(path: Path) -> None:
+    path.write_text(TERMS)
+    app, alice = alter(path, change(APP, {RATE: None, CONSUMER: 5.0}), change(ALICE, {RATE: 5.0}))
+    assert "proposed beside it" in str(app.refused)
+    assert (alice.refused, path.read_text()) == (None, TERMS.replace("1MiB\n", "5\n"))
+
+
+def test_groups_and_prefixes_stay_where_others_are_altered(path: Path) -> None:
+    text = (
+        "groups: {analytics: [alice, bob]}  # ours\nquotas:\n"
+        "  - {entity: {user-group: analytics}, producer_byte_rate: 1MiB}\n"
+        "  - {entity: {client-id: {prefix: team-a-}}, producer_byte_rate: 1MiB, shared: false}\n"
+        "  - {entity: {client-id: app}, producer_byte_rate: 1.5MB}\n"
+        "# the end\n"
+    )
+    path.write_text(text)
+    alter(path, change(APP, {RATE: 9.0}), change(ALICE, {RATE: 2.0}))
+    expected = text.replace("1.5MB}\n", "9}\n  - {entity: {user: alice}, producer_byte_rate: 2}\n")
+    assert path.read_text() == expected
+    moved = text.partition("\n")
+    path.write_text(f"{moved[2]}{moved[0]}\n")
+    alter(path, change(APP, {RATE: None}))
+    assert "app" not in path.read_text()
+    assert path.read_text().endswith("# the end\ngroups: {analytics: [alice, bob]}  # ours\n")

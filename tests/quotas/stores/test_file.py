@@ -7,8 +7,9 @@ import pytest
 import yaml
 
 from config.problems import ConfigError
-from quotas.entities import Default, Entity
+from quotas.entities import Default, Entity, Group, Prefix
 from quotas.kinds import QuotaKind
+from quotas.policy import Terms
 from quotas.stores.file import load
 
 
@@ -52,8 +53,8 @@ def warnings(file: Path, content: str) -> list[str]:
 
 
 def test_what_has_no_effect_is_said_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for kind in (QuotaKind.REQUEST_PERCENTAGE, QuotaKind.CONNECTION_CREATION_RATE):
-        monkeypatch.setattr(kind, "row", replace(kind.row, enforced=False))
+    kind = QuotaKind.REQUEST_PERCENTAGE
+    monkeypatch.setattr(kind, "row", replace(kind.row, enforced=False))
     content = """\
         quotas:
           - {entity: {user: a}, request_percentage: 1, producer_byte_rate: 1MB}
@@ -61,15 +62,12 @@ def test_what_has_no_effect_is_said_once(file: Path, monkeypatch: pytest.MonkeyP
           - {entity: {ip: 10.0.0.1}, connection_creation_rate: 1}
           - {entity: {user: {default: true}}, producer_byte_rate: 1MB}
         """
-    percentage, principal, connections = warnings(file, content)
+    percentage, principal = warnings(file, content)
     assert percentage == (
         ":2:45: quotas[0].request_percentage: request_percentage is not enforced by this version (2 times in this file)"
     )
     assert principal == (
         ":3:21: quotas[1].entity.user: 'User:b' begins with the type of a principal, which quotas leave out; write 'b'"
-    )
-    assert connections == (
-        ":4:56: quotas[2].connection_creation_rate: connection_creation_rate is not enforced by this version"
     )
 
 
@@ -309,3 +307,134 @@ def test_a_file_that_breaks_off_never_says_anything_else(file: Path) -> None:
                 parts.append(part)
             assert all(whole[entity][kind] == limit for entity in part for kind, limit in part[entity].items())
     assert [len(part) for part in parts] == [1, 1, 2]  # where a line ends no reader could tell
+
+
+@pytest.mark.parametrize(
+    ("said", "terms"),
+    [
+        ("mode: shadow", Terms(shadow=True)),
+        ("mode: enforce", None),
+        ("burst: 5s", Terms(burst_ms=5000)),
+        ("burst: 100ms, max_delay: 1ms", Terms(burst_ms=100, max_delay_ms=1)),
+        ("proposed: {producer_byte_rate: 512KiB}", Terms(proposed={QuotaKind.PRODUCER_BYTE_RATE: 512.0 * 1024})),
+    ],
+)
+def test_what_a_quota_says_beside_its_limits(file: Path, said: str, terms: Terms | None) -> None:
+    file.write_text(f"quotas:\n  - {{entity: {{user: a}}, producer_byte_rate: 1MiB, {said}}}\n")
+    policy = load(file).policy
+    assert policy.terms == ({Entity(user="a"): terms} if terms else {})
+    assert policy.limits == {Entity(user="a"): {QuotaKind.PRODUCER_BYTE_RATE: 2.0**20}}
+
+
+@pytest.mark.parametrize(
+    ("said", "wrong"),
+    [
+        ("mode: shadwo", "mode: 'shadwo' is not known; did you mean shadow?"),
+        ("mode: off", "mode: 'off' is not known; remove the quota, or make it shadow"),
+        ("mode: [shadow]", "mode: "),
+        ("burst: 5", "burst: '5' has no unit"),
+        ("burst: 10ms", "burst: 10ms is too short; 100ms to 1h"),
+        ("burst: 2h", "burst: 2h is too long; 100ms to 1h"),
+        ("burst: 0s", "burst: is too small"),
+        ("max_delay: 0s", "max_delay: is too small"),
+        ("max_delay: {a: 1}", "max_delay: must be a duration"),
+        ("proposed: 1MiB", "proposed: must be limits; write them like"),
+        ("proposed: {}", "proposed: must be limits"),
+        ("proposed: {producer_byte_rat: 1}", "proposed.producer_byte_rat: unknown limit; did you mean"),
+        ("proposed: {producer_byte_rate: 0}", "proposed.producer_byte_rate: must be above 0"),
+        ("proposed: {consumer_byte_rate: 1MiB}", "is proposed where there is no such limit in force; write"),
+        ("proposed: {producer_byte_rate: 1MiB}, mode: shadow", "proposed: stands beside limits that hold nobody"),
+        ("brust: 5s", "brust: unknown limit; did you mean burst?"),
+    ],
+)
+def test_what_is_wrong_beside_its_limits_is_told_with_its_place(file: Path, said: str, wrong: str) -> None:
+    file.write_text(f"quotas:\n  - {{entity: {{user: a}}, producer_byte_rate: 1MiB, {said}}}\n")
+    with pytest.raises(ConfigError) as raised:
+        load(file)
+    (problem,) = map(str, raised.value.problems)
+    assert ":2:" in problem
+    assert wrong in problem
+
+
+def test_what_is_said_of_nothing_is_wrong_too(file: Path) -> None:
+    for quota, wrong in (
+        ("{entity: {user: a}, mode: shadow}", "sets no limit"),
+        (
+            "{entity: {ip: 10.0.0.1}, connection_creation_rate: 5, mode: shadow}",
+            "is for quotas of users and client-ids",
+        ),
+        ("{entity: {user: a}, controller_mutation_rate: 5, burst: 5s}", "burst: is for limits of a rate"),
+    ):
+        file.write_text(f"quotas:\n  - {quota}\n")
+        with pytest.raises(ConfigError, match=wrong):
+            load(file)
+
+
+def test_a_short_burst_that_is_less_than_a_batch(file: Path) -> None:
+    (said,) = warnings(file, "quotas:\n  - {entity: {user: a}, producer_byte_rate: 10KiB, burst: 500ms}\n")
+    assert "less than one batch of 16 KiB (batch.size) in 0.5 seconds: a client is held for 1.6 seconds after" in said
+
+
+GROUPED = """\
+groups:
+  analytics: [alice, bob]   # until June
+quotas:
+  - {entity: {user-group: analytics}, producer_byte_rate: 1MiB}
+  - {entity: {client-id: {prefix: team-a-}}, producer_byte_rate: 1MiB, shared: false}
+  - {entity: {user: {default: true}, client-id: {prefix: team-}}, consumer_byte_rate: 1MiB}
+"""
+
+
+def test_groups_and_prefixes(file: Path) -> None:
+    file.write_text(GROUPED)
+    loaded = load(file)
+    assert list(loaded.policy.limits) == [
+        Entity(user=Group("analytics")),
+        Entity(client_id=Prefix("team-a-")),
+        Entity(Default.DEFAULT, Prefix("team-")),
+    ]
+    assert loaded.policy.terms == {Entity(client_id=Prefix("team-a-")): Terms(shared=False)}
+    assert loaded.policy.group_of == {"alice": "analytics", "bob": "analytics"}
+    assert (loaded.warnings, list(loaded.lines.values())) == ((), [4, 5, 6])
+
+
+@pytest.mark.parametrize(
+    ("change", "wrong"),
+    [
+        (
+            ("[alice, bob] ", "[alice, bob]\n  other: [carol, bob] "),
+            ":3:18: groups.other[1]: 'bob' is in the group 'an",
+        ),
+        (("[alice, bob]", "alice"), ":2:14: groups.analytics: must be a list of users; write it like [alice, bob]"),
+        (("[alice, bob]", "[]"), ":2:14: groups.analytics: must be a list of users"),
+        (("[alice, bob]", "[{user: alice}]"), ":2:15: groups.analytics[0]: must be a user"),
+        (("user-group: analytics", "user-group: analytic"), "no group is called 'analytic'; did you mean analytics?"),
+        (("user-group: analytics", "user-group: analytics, user: bob"), "is for a user and for a group"),
+        (("prefix: team-a-", 'prefix: ""'), "client-id: is empty; write a name"),
+        (("prefix: team-a-", f"prefix: {'x' * 64}"), "is too long for a prefix; 63 bytes are the most"),
+        (("prefix: team-a-", "prefix: [a]"), "must be the beginning of client-ids"),
+        (("prefix: team-a-", "prefx: team-a-"), "or {prefix: team-a-}"),
+        (("shared: false", "shared: maybe"), "shared: 'maybe' is "),
+        (("1MiB}\n  - {entity: {client-id", "1MiB, shared: true}\n  - {entity: {client-id"), "shared: is for a prefix"),
+        (("prefix: team-}", "prefix: TEAM-}"), None),
+        (("client-id: {prefix: team-}", "client-id: a"), None),
+    ],
+)
+def test_what_is_wrong_with_groups_and_prefixes(file: Path, change: tuple[str, str], wrong: str | None) -> None:
+    assert GROUPED.count(change[0]) == 1
+    file.write_text(GROUPED.replace(*change))
+    if wrong is None:
+        load(file)
+        return
+    with pytest.raises(ConfigError) as raised:
+        load(file)
+    assert wrong in str(raised.value)
+
+
+def test_a_name_in_two_groups_is_told_with_both_places(file: Path) -> None:
+    file.write_text("groups: {a: [alice]}\nquotas: []\n")
+    assert "no quota is for this group" in str(load(file).warnings[0])
+    file.write_text("groups:\n  a: [alice]\n  b:\n    - bob\n    - alice\nquotas: []\n")
+    with pytest.raises(ConfigError) as raised:
+        load(file)
+    assert ":5:7: groups.b[1]: 'alice' is in the group 'a' already, on line 2; leave it in one" in str(raised.value)

@@ -1,0 +1,118 @@
+"""Answers to CreateTopics, CreatePartitions and DeleteTopics: what became of each topic, and further refused ones."""
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final, NamedTuple
+
+from protocol.errors import Cause, ProtocolError
+from protocol.fields import NO_ID, Fields
+from protocol.locator import response_body_offset
+from protocol.mutations import Entry, Topic
+from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
+from protocol.table import ABSENT, ApiSpec
+from protocol.varint import decode_varint, encode_varint
+
+THROTTLING_QUOTA_EXCEEDED: Final = 89
+MESSAGE: Final = b"The throttling quota has been exceeded."
+"""As brokers say it (Errors.THROTTLING_QUOTA_EXCEEDED)."""
+
+_INT32: Final = Struct(">i")
+_ERROR: Final = THROTTLING_QUOTA_EXCEEDED.to_bytes(2, "big") + encode_varint(len(MESSAGE) + 1) + MESSAGE
+_NOT_CREATED: Final = _INT32.pack(-1) + b"\xff\xff" + b"\x01"
+"""num_partitions, replication_factor, and no settings (CreatableTopicResult)."""
+
+
+class Outcome(NamedTuple):
+    """What became of one topic."""
+
+    topic: Topic
+    error_code: int
+    partitions: int
+    """That it was created with, where the version and the broker tell; else -1."""
+
+
+def read_outcomes(spec: ApiSpec, frame: bytes) -> list[Outcome]:
+    """Read a whole answer. Raises ProtocolError."""
+    try:
+        body = response_body_offset(spec, frame, 0)
+    except IndexError:
+        raise ProtocolError(Cause.BAD_BODY, f"{spec} response of {len(frame)} bytes ends too early") from None
+    fields = Fields(f"{spec} response", frame, body, len(frame), spec.flexible)
+    if spec.throttle_offset != ABSENT:
+        fields.skip(4)
+    return [_read_outcome(spec, fields) for _ in range(fields.counted())]
+
+
+def _read_outcome(spec: ApiSpec, fields: Fields) -> Outcome:
+    key, version = spec.api_key, spec.api_version
+    name = fields.string()
+    has_id = version >= 7 if key == CREATE_TOPICS else key == DELETE_TOPICS and version >= 6
+    topic_id = fields.uuid() if has_id else NO_ID
+    error_code = fields.int16()
+    partitions = -1
+    has_message = {CREATE_TOPICS: version >= 1, DELETE_TOPICS: version >= 5, CREATE_PARTITIONS: True}[key]
+    if has_message:
+        fields.string()
+    if key == CREATE_TOPICS and version >= 5:
+        partitions = fields.int32()
+        fields.skip(2)  # replication_factor
+        for _ in range(fields.count()):
+            fields.text()
+            fields.string()
+            fields.skip(3)  # read_only, config_source, is_sensitive
+            fields.tags()
+    fields.tags()
+    return Outcome((name or b"", topic_id), error_code, partitions)
+
+
+def refusal(spec: ApiSpec, correlation_id: int, throttle_ms: int, refused: Sequence[Entry]) -> bytes:
+    """Return the whole answer to a request of a strict version of which every topic is refused."""
+    header = _INT32.pack(correlation_id) + b"\x00"
+    body = _INT32.pack(throttle_ms) + encode_varint(len(refused) + 1) + _refused(spec, refused) + b"\x00"
+    return _INT32.pack(len(header) + len(body)) + header + body
+
+
+def with_refused(
+    spec: ApiSpec, data: bytes, position: int, size: int, throttle_ms: int, refused: Sequence[Entry]
+) -> tuple[bytes, int]:
+    """Add refused topics in front of those that an answer of ``size`` at ``position`` names.
+
+    Of a strict version; of the others there are none. ``throttle_ms`` is told unless the broker told a longer one.
+    Returns what the answer begins with now, and how much of it that stands for: the rest may not be there yet. Raises
+    ProtocolError for an answer that ends before its topics.
+    """
+    end = min(len(data), position + 4 + size)
+    try:
+        at = response_body_offset(spec, data, position)
+        head_end = at
+        told = b""
+        if spec.throttle_offset != ABSENT:
+            told = _INT32.pack(max(throttle_ms, _INT32.unpack_from(data, at)[0])) if at + 4 <= end else b""
+            at += 4
+        added = b""
+        if refused:
+            count, at = decode_varint(data, at)
+            added = encode_varint(max(count, 1) + len(refused)) + _refused(spec, refused)
+    except IndexError:
+        at = end + 1
+    if at > end:
+        raise ProtocolError(Cause.BAD_BODY, f"{spec} response of {size} bytes ends before its topics")
+    begun = data[position + 4 : head_end] + told + added
+    return _INT32.pack(size + len(begun) - (at - position - 4)) + begun, at - position
+
+
+def _refused(spec: ApiSpec, refused: Sequence[Entry]) -> bytes:
+    parts = []
+    for entry in refused:
+        name, topic_id = entry.topic
+        parts.append(encode_varint(len(name) + 1) + name if entry.has_name else b"\x00")
+        if spec.api_key == CREATE_TOPICS:
+            if spec.api_version >= 7:
+                parts.append(NO_ID)
+            parts.append(_ERROR + _NOT_CREATED)
+        else:
+            if spec.api_key == DELETE_TOPICS and spec.api_version >= 6:
+                parts.append(topic_id)
+            parts.append(_ERROR)
+        parts.append(b"\x00")
+    return b"".join(parts)

@@ -1,0 +1,140 @@
+"""CreateTopics, CreatePartitions and DeleteTopics: the topics that a request is about, and the request without some.
+
+KIP-599 charges each topic with the partitions that it creates or deletes, and refuses some topics of a request while it
+carries out the others. So a request is located topic by topic; what is taken out is cut out of its bytes, and every
+other byte is kept.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from protocol.errors import Cause, ProtocolError
+from protocol.fields import NO_ID, Fields
+from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
+from protocol.table import ApiSpec
+from protocol.varint import encode_varint
+
+MOST_TOPICS: Final = 5_000
+"""In one request. Each that is refused takes fifty bytes of the answer beyond its name."""
+MOST_ENTRIES: Final = 20_000
+"""Topics, and what is listed of each: a KRaft controller takes 10,000 partitions at once."""
+
+DEFAULT_PARTITIONS: Final = -1
+"""For num_partitions of CreateTopics from version 4 on: as many as the broker makes by default (KIP-464)."""
+
+_STRICT_FROM: Final = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
+
+Topic = tuple[bytes, bytes]
+"""Name and id; one of them may be missing, b"" and NO_ID. Requests of DeleteTopics v6 name topics by either."""
+
+
+class Entry(NamedTuple):
+    """One topic of a request."""
+
+    begin: int
+    """Where it stands in the frame."""
+    end: int
+    topic: Topic
+    has_name: bool
+    partitions: int
+    """Of CreateTopics: to be made, or DEFAULT_PARTITIONS. Of CreatePartitions: to be there then. Of DeleteTopics: 0."""
+
+
+class Entries(NamedTuple):
+    """The topics of a request."""
+
+    topics: list[Entry]
+    count_begin: int
+    """Where the number of topics stands in the frame."""
+    validate_only: bool
+    """Nothing is to be carried out."""
+
+
+def is_strict(spec: ApiSpec) -> bool:
+    """Whether the clients of this version know that a topic may be refused for its quota (KIP-599)."""
+    return spec.api_version >= _STRICT_FROM[spec.api_key]
+
+
+def read_entries(spec: ApiSpec, frame: bytes, body: int) -> Entries:
+    """Read a whole request frame, whose body begins at ``body``. Raises ProtocolError."""
+    fields = Fields(f"{spec} request", frame, body, len(frame), spec.request_header_version == 2)
+    topics: list[Entry] = []
+    listed = 0
+    count_begin = fields.at
+    for _ in range(fields.counted()):
+        begin = fields.at
+        topic_id = NO_ID
+        partitions = 0
+        if spec.api_key == DELETE_TOPICS:
+            name = fields.string() if spec.api_version >= 6 else fields.text()
+            if spec.api_version >= 6:
+                topic_id = fields.uuid()
+                fields.tags()
+        else:
+            name = fields.text()
+            if spec.api_key == CREATE_TOPICS:
+                partitions, further = _read_new_topic(fields)
+            else:
+                partitions, further = _read_new_partitions(fields)
+            listed += further
+            fields.tags()
+        topics.append(Entry(begin, fields.at, (name or b"", topic_id), name is not None, partitions))
+        if len(topics) > MOST_TOPICS:
+            raise ProtocolError(
+                Cause.FRAME_TOO_LARGE, f"{spec} request names more than {MOST_TOPICS} topics: send several"
+            )
+        if len(topics) + listed > MOST_ENTRIES:
+            raise ProtocolError(
+                Cause.FRAME_TOO_LARGE,
+                f"{spec} request lists more than {MOST_ENTRIES} topics, partitions and settings: send several",
+            )
+    fields.skip(4)  # timeout_ms
+    has_flag = spec.api_key == CREATE_PARTITIONS or (spec.api_key == CREATE_TOPICS and spec.api_version >= 1)
+    return Entries(topics, count_begin, fields.flag() if has_flag else False)
+
+
+def _read_new_topic(fields: Fields) -> tuple[int, int]:
+    """Return how many partitions a topic of CreateTopics is to have, and how much is listed of it."""
+    partitions = fields.int32()
+    fields.skip(2)  # replication_factor
+    assigned = fields.counted()
+    for _ in range(assigned):
+        fields.skip(4)
+        fields.skip(4 * fields.counted())
+        fields.tags()
+    configs = fields.counted()
+    for _ in range(configs):
+        fields.text()
+        fields.string()
+        fields.tags()
+    return assigned or partitions, assigned + configs
+
+
+def _read_new_partitions(fields: Fields) -> tuple[int, int]:
+    """The same of a topic of CreatePartitions."""
+    partitions = fields.int32()
+    assigned = fields.count()
+    for _ in range(assigned):
+        fields.skip(4 * fields.counted())
+        fields.tags()
+    return partitions, max(assigned, 0)
+
+
+def without(spec: ApiSpec, frame: bytes, entries: Entries, left_out: Sequence[Entry]) -> bytes:
+    """Return the request without some of its topics, in the order in which they stand in it."""
+    if not left_out:
+        return frame
+    parts = [frame[4 : entries.count_begin], _count(spec, len(entries.topics) - len(left_out))]
+    position = entries.topics[0].begin
+    for entry in left_out:
+        parts.append(frame[position : entry.begin])
+        position = entry.end
+    parts.append(frame[position:])
+    payload = b"".join(parts)
+    return len(payload).to_bytes(4, "big") + payload
+
+
+def _count(spec: ApiSpec, number: int) -> bytes:
+    if spec.request_header_version == 2:
+        return encode_varint(number + 1)
+    return number.to_bytes(4, "big")

@@ -1,0 +1,81 @@
+"""What is shown of connection rates: of the proxy, of its listeners, and of addresses with a limit."""
+
+from collections.abc import Iterator
+from heapq import nlargest
+
+from prometheus_client.core import Metric
+
+from proxy.admin.exposition import counter, gauge, number
+from proxy.edge.stats import Snapshot
+from quotas.connections import IpRate
+from quotas.entities import Default
+
+
+def connection_rates(snapshot: Snapshot, max_ips: int) -> Iterator[Metric]:
+    """Yield the families. Addresses are at most ``max_ips``: those with a quota by name first, then the busiest."""
+    yield gauge(
+        "sluice_accept_rate",
+        "Connections accepted a second, over the window of enforcement; listeners that are exempt are left out.",
+        (),
+        (((), each.rate) for each in snapshot.accept_rates if not each.listener),
+    )
+    yield gauge(
+        "sluice_accept_rate_limit",
+        "limits.connection_rate.",
+        (),
+        (((), each.limit) for each in snapshot.accept_rates if not each.listener and each.limit is not None),
+    )
+    of_listeners = [each for each in snapshot.accept_rates if each.listener]
+    yield gauge(
+        "sluice_listener_accept_rate",
+        "Connections that a listener accepted a second, over the window of enforcement.",
+        ("listener",),
+        (((each.listener,), each.rate) for each in of_listeners),
+    )
+    yield gauge(
+        "sluice_listener_accept_rate_limit",
+        "connection_rate of a listener.",
+        ("listener",),
+        (((each.listener,), each.limit) for each in of_listeners if each.limit is not None),
+    )
+    yield from _throttles(snapshot)
+    yield from _addresses(snapshot.ip_rates, max_ips)
+
+
+def _throttles(snapshot: Snapshot) -> Iterator[Metric]:
+    """Also of listeners that had none so far: a counter has to be seen at zero to grow."""
+    listeners = [each.listener for each in snapshot.accept_rates if each.listener]
+    for name, what, throttles in (
+        ("accept", "Waits of accepting, for the rate of the listener or the proxy", snapshot.accept_throttles),
+        ("ip_accept", "Connections refused for the rate of their address", snapshot.ip_throttles),
+    ):
+        counted = [((listener,), throttles.get(listener)) for listener in listeners]
+        yield counter(
+            f"sluice_{name}_throttles",
+            f"{what}; in shadow, what would have been.",
+            ("listener",),
+            ((labels, 0 if each is None else each.number) for labels, each in counted),
+        )
+        yield counter(
+            f"sluice_{name}_throttle_seconds",
+            "Their throttle time.",
+            ("listener",),
+            ((labels, 0 if each is None else each.ms / 1000) for labels, each in counted),
+        )
+
+
+def _addresses(rates: list[IpRate], max_ips: int) -> Iterator[Metric]:
+    shown = nlargest(max_ips, rates, key=lambda each: (each.entity.ip is not Default.DEFAULT, each.rate))
+    yield gauge(
+        "sluice_ip_accept_rate",
+        "Connections accepted a second from an address with a connection_creation_rate.",
+        ("ip",),
+        (((each.ip,), each.rate) for each in shown),
+    )
+    yield gauge(
+        "sluice_ip_accept_rate_limit",
+        "connection_creation_rate in force, and whose it is.",
+        ("ip", "rule"),
+        (((each.ip, each.entity.describe()), each.limit) for each in shown),
+    )
+    yield number("sluice_ip_accept_rates_left_out", "Addresses with a rate that is not shown.", len(rates) - len(shown))

@@ -1,0 +1,35 @@
+"""Families of metrics from rows: what every part of the page is made with."""
+
+from collections.abc import Iterable, Sequence
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from quotas.counted import CLUSTER
+
+Row = tuple[tuple[str, ...], float]
+"""The label values of a series, in the order of its family's labels, and what it stands at."""
+
+
+def number(name: str, documentation: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, documentation, value=value)
+
+
+def gauge(name: str, documentation: str, labels: Sequence[str], rows: Iterable[Row]) -> Metric:
+    family = GaugeMetricFamily(name, documentation, labels=labels)
+    for values, value in rows:
+        family.add_metric(values, value)
+    return family
+
+
+def counter(name: str, documentation: str, labels: Sequence[str], rows: Iterable[Row]) -> Metric:
+    family = CounterMetricFamily(name, documentation, labels=labels)
+    for values, value in rows:
+        family.add_metric(values, value)
+    return family
+
+
+def broker_label(node_id: int) -> str:
+    """A bootstrap connection knows no node id; some counters are for all brokers together."""
+    if node_id == CLUSTER:
+        return "all"
+    return str(node_id) if node_id >= 0 else "bootstrap"

@@ -1,0 +1,111 @@
+"""``/mode`` of the admin port: which mode quotas are in, and the one call that changes anything here.
+
+A token says who may (``admin.token_file``). What a browser could be talked into is refused by the name in Host: a
+page of somebody else that resolves its own name to this address (DNS rebinding) is not asked for by it.
+"""
+
+import asyncio
+import hmac
+import ipaddress
+import json
+import socket
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Final, Protocol, get_args
+
+import structlog
+from aiohttp import web
+
+from config.settings import Mode
+
+log = structlog.get_logger("sluice.admin")
+
+MODES: Final[tuple[Mode, ...]] = get_args(Mode)
+_MOST_BYTES: Final = 64
+_HOW: Final = "write one word as the body: enforce, shadow or off"
+
+
+class Switch(Protocol):
+    """What ``proxy.control.mode.ModeSwitch`` is to this page."""
+
+    configured: Mode
+    mode: Mode
+
+    def turn(self, mode: Mode, *, who: str, source: str) -> Awaitable[Mode]: ...
+
+
+class _RefusedError(Exception):
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class ModePage:
+    """Answers GET and POST of ``/mode``. ``hosts`` are the names by which the admin port is asked for, beside
+    addresses, localhost and the machine's own name.
+    """
+
+    METHODS: Final = ("GET", "HEAD", "POST")
+
+    def __init__(self, switch: Switch, token_file: Path | None, hosts: tuple[str, ...]) -> None:
+        self._switch = switch
+        self._token_file = token_file
+        self._hosts = frozenset(host.casefold() for host in (*hosts, "localhost", socket.gethostname()))
+
+    async def answer(self, request: web.BaseRequest) -> web.Response:
+        """Tell the mode, or change it."""
+        if request.method != "POST":
+            return _json({"mode": self._switch.mode, "configured": self._switch.configured})
+        try:
+            await self._require_token(request)
+            mode = await _wanted(request)
+        except _RefusedError as refused:
+            log.warning("change of mode refused", source=request.remote, status=refused.status, why=str(refused))
+            headers = {"WWW-Authenticate": "Bearer"} if refused.status == 401 else {}
+            return web.Response(status=refused.status, text=f"{refused}\n", headers=headers)
+        before = await self._switch.turn(mode, who="admin token", source=str(request.remote))
+        return _json({"mode": mode, "before": before, "configured": self._switch.configured})
+
+    async def _require_token(self, request: web.BaseRequest) -> None:
+        if self._token_file is None:
+            raise _RefusedError(
+                403, "nobody may change the mode here: set admin.token_file to a file with a token, and restart"
+            )
+        if not self._is_ours(request.host):
+            raise _RefusedError(
+                403, f"asked for as {request.host!a}: use an address, or add the name to admin.hosts, and restart"
+            )
+        try:
+            # Read each time: a token that is replaced, or taken away, is so at once.
+            token = (await asyncio.to_thread(self._token_file.read_bytes)).strip()
+        except OSError as error:
+            raise _RefusedError(503, f"admin.token_file cannot be read: {error.strerror}") from None
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        if not token:
+            raise _RefusedError(503, "admin.token_file is empty: write a token into it")
+        if scheme.casefold() != "bearer" or not hmac.compare_digest(given.strip().encode(errors="replace"), token):
+            raise _RefusedError(401, "write the token of admin.token_file: Authorization: Bearer TOKEN")
+
+    def _is_ours(self, host: str) -> bool:
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() and not host.endswith("]") else host
+        name = name.removeprefix("[").removesuffix("]").casefold()
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return name in self._hosts
+        return True
+
+
+async def _wanted(request: web.BaseRequest) -> Mode:
+    said = b""
+    while len(said) <= _MOST_BYTES and (more := await request.content.read(_MOST_BYTES + 1 - len(said))):
+        said += more
+    word = said.strip().decode(errors="replace")
+    for mode in MODES:
+        if word == mode:
+            return mode
+    raise _RefusedError(400, f"{word[:_MOST_BYTES]!a} is not a mode: {_HOW}")
+
+
+def _json(said: dict[str, str]) -> web.Response:
+    return web.Response(text=json.dumps(said) + "\n", content_type="application/json")

@@ -1,0 +1,147 @@
+"""What is done about connection rates: who accepts waits, and who comes too often is held unread, then closed.
+
+``quotas.connections`` has the arithmetic. In ``shadow`` all is counted and nothing done, in ``off`` nothing is counted.
+"""
+
+import socket
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import structlog
+
+from proxy.edge.stats import Stats, Throttles
+from proxy.session.throttling import Alarm, Throttling
+from quotas.connections import KIND, AcceptRate, ConnectionRates, ImaginedAcceptor, IpRate
+from quotas.policy import Policy
+
+log = structlog.get_logger("sluice.listener")
+
+MOST_HELD: Final = 1000
+"""Sockets that are held at once: whoever is refused has one for nothing."""
+
+
+class ConnectionGate:
+    """Asks the rates, and holds sockets."""
+
+    def __init__(
+        self,
+        rates: ConnectionRates,
+        throttling: Throttling,
+        stats: Stats,
+        clock: Callable[[], int],
+        *,
+        mode: str,
+    ) -> None:
+        self._rates = rates
+        self._throttling = throttling
+        self._stats = stats
+        self._clock = clock
+        self._counts = mode != "off"
+        self._enforces = mode == "enforce"
+        self._mode = mode
+        self.most_held = MOST_HELD
+        """Where there are more, the oldest goes."""
+        self._imagined: dict[str, ImaginedAcceptor] = {}
+        self._held: dict[_Held, Alarm] = {}
+        """The oldest first."""
+
+    def set_mode(self, mode: str) -> None:
+        """Be in another mode from now on. Who is refused already is closed when its time is over."""
+        self._counts = mode != "off"
+        self._enforces = mode == "enforce"
+        self._mode = mode
+        self._imagined.clear()
+
+    def apply(self, policy: Policy) -> None:
+        """Put the limits of addresses in force."""
+        self._rates.apply(policy)
+
+    def delay_ms(self, listener: str) -> int:
+        """Count a connection that ``listener`` has taken; return how long it, and what comes after it, has to wait."""
+        if not self._counts:
+            return 0
+        now_ms = self._clock()
+        if not self._enforces:
+            self._imagine(listener, now_ms)
+            return 0
+        wait_ms = self._rates.arrive(listener, now_ms)
+        if wait_ms > 0:
+            self._note_wait(listener, wait_ms)
+        return wait_ms
+
+    def refuses(self, listener: str, ip: str, client: socket.socket) -> str | None:
+        """Count a connection of ``ip``. If that comes too often, own the socket, which is held and then closed, and
+        return why.
+        """
+        if not self._counts:
+            return None
+        now_ms = self._clock()
+        throttle_ms = self._rates.admit(listener, ip, now_ms)
+        if throttle_ms <= 0:
+            return None
+        self._stats.ip_throttles.setdefault(listener, Throttles()).note(throttle_ms)
+        if not self._enforces:
+            return None
+        self._hold(client, now_ms + throttle_ms)
+        limit, entity = self._rates.limit_of(ip)
+        return f"more than {limit:g} connections a second (connection_creation_rate of {entity.describe()})"
+
+    def close(self) -> None:
+        """Close all that is held."""
+        for held in list(self._held):
+            self._close(held)
+
+    def tidy(self, now_ms: int) -> None:
+        """Drop what is idle, and count in shadow what would have happened until now."""
+        self._rates.expire(now_ms)
+        for listener, imagined in self._imagined.items():
+            for wait_ms in imagined.settle(now_ms):
+                self._note_wait(listener, wait_ms)
+
+    def usage(self) -> list[AcceptRate]:
+        """Return what the rates of the proxy and of its listeners stand at; nothing where none is counted."""
+        return self._rates.usage(self._clock()) if self._counts else []
+
+    def usage_of_addresses(self) -> Iterator[IpRate]:
+        """Yield the same of addresses with a limit."""
+        return self._rates.usage_of_addresses(self._clock())
+
+    def _hold(self, client: socket.socket, end_ms: int) -> None:
+        held = _Held(client, self._held)
+        self._held[held] = self._throttling.mute(KIND, held, end_ms)
+        if len(self._held) > self.most_held:
+            self._close(next(iter(self._held)))
+
+    def _close(self, held: "_Held") -> None:
+        self._throttling.unmute(KIND, self._held[held])
+        held.abort()
+
+    def _imagine(self, listener: str, now_ms: int) -> None:
+        imagined = self._imagined.get(listener)
+        if imagined is None:
+            imagined = self._imagined[listener] = ImaginedAcceptor(self._rates, listener)
+        for wait_ms in imagined.arrive(now_ms):
+            self._note_wait(listener, wait_ms)
+
+    def _note_wait(self, listener: str, wait_ms: int) -> None:
+        throttles = self._stats.accept_throttles.setdefault(listener, Throttles())
+        if not throttles.number:
+            log.info("first wait of accepting: connection_rate", listener=listener, wait_ms=wait_ms, mode=self._mode)
+        throttles.note(wait_ms)
+
+
+class _Held:
+    """A socket in the delay queue of connections."""
+
+    __slots__ = ("_among", "_client")
+
+    def __init__(self, client: socket.socket, among: "dict[_Held, Alarm]") -> None:
+        self._client = client
+        self._among = among
+
+    def throttle_over(self, now_ms: int) -> None:  # noqa: ARG002  when does not matter
+        self.abort()
+
+    def abort(self) -> None:
+        self._among.pop(self, None)
+        self._client.close()

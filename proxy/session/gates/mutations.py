@@ -1,0 +1,284 @@
+"""What a client creates and deletes of topics: charged topic by topic, some of them refused, settled by the answer.
+
+A topic is charged before the request goes, as far as that says what it takes; and by the answer once more, for what
+became of it: what a broker refuses is given back. Who never waits for the answer pays what was asked for.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from protocol.errors import Cause, ProtocolError
+from protocol.frames import Head
+from protocol.headers import request_body_offset
+from protocol.mutation_answers import refusal
+from protocol.mutations import DEFAULT_PARTITIONS, Entries, Entry, Topic, is_strict, read_entries, without
+from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS
+from protocol.table import ApiSpec
+from proxy.session.gates.settling import KIND, Charge, Forwarded, Unsettled
+from proxy.session.in_flight import InFlight, expect
+from proxy.session.pair import Pair
+from proxy.session.partitions import Look
+from proxy.session.sender import Sender
+from proxy.session.serving import SETTLE, Served
+from proxy.session.states import ANSWERING, IN_LINE, LOCAL
+from proxy.session.throttling import Alarm
+from proxy.session.waits import Waits, What
+from proxy.usage.accounts import Account
+from quotas.mutations import Ruling, TokenBound
+
+GOES: Final = 0
+"""The request is to be forwarded as it came."""
+GOES_CHANGED: Final = -1
+"""``replacement`` is to be forwarded instead of it."""
+REFUSED: Final = -2
+"""It has been answered."""
+
+MOST_CLAIMED: Final = 10_000
+"""Partitions that a topic is charged before it is there: as many as a KRaft controller makes at once. A broker refuses
+most larger claims, and until then nobody else is to pay for them."""
+
+
+class MutationGate:
+    """Judges the CreateTopics, CreatePartitions and DeleteTopics of one connection."""
+
+    __slots__ = (
+        "_alarm",
+        "_answer",
+        "_counts",
+        "_in_flight",
+        "_look",
+        "_looked_for",
+        "_pair",
+        "_sender",
+        "_waits",
+        "replacement",
+        "unsettled",
+    )
+
+    def __init__(self, pair: Pair, sender: Sender, in_flight: InFlight, waits: Waits) -> None:
+        self._pair = pair
+        self._sender = sender
+        self._in_flight = in_flight
+        self._waits = waits
+        self.unsettled = Unsettled(pair)
+        self._counts: dict[Topic, int | None] = {}
+        """Partitions of topics of the request that waits, as far as that was asked; None: nobody says."""
+        self._look: Look | None = None
+        self._looked_for: Sequence[Topic] = ()
+        self._answer = b""
+        """What is to be sent when its throttle time is over (response mode ``delay``)."""
+        self._alarm: Alarm | None = None
+        self.replacement = b""
+
+    def bound(self) -> TokenBound | None:
+        """Return the counter of the client that sends now; None if nothing holds for it."""
+        if self._pair.rules.throttling.counts:
+            bound = self._sender.account.bound(KIND).live
+            if isinstance(bound, TokenBound) and bound.concerns:
+                return bound
+        self._counts = {}
+        return None
+
+    def _holds(self, bound: TokenBound) -> bool:
+        """Whether what is over the limit is held up or refused, and not only counted."""
+        return self._pair.rules.throttling.enforces and bound.limit is not None
+
+    def passes(self, bound: TokenBound, size: int) -> bool:
+        """Whether a request is too long to be looked at where nothing may be held up or refused."""
+        return not self._holds(bound) and size > self._pair.rules.mutations_limit
+
+    def may_come(self, api: Served, bound: TokenBound, size: int) -> int:
+        """Look at a request of which only the header has to be there.
+
+        Returns GOES, or the reason why the client has to wait. Raises ProtocolError for one that is too long.
+        """
+        rules = self._pair.rules
+        if not self._holds(bound):
+            return GOES
+        if size > rules.mutations_limit:
+            raise ProtocolError(
+                Cause.FRAME_TOO_LARGE,
+                f"{api.spec} request of {size} bytes under {KIND}, limits.mutations is {rules.mutations_limit}: name "
+                "fewer topics in one request",
+            )
+        if not self._pair.idle:
+            return ANSWERING  # one at a time: each is judged by what has become of the one before
+        return GOES
+
+    def request(self, api: Served, bound: TokenBound, frame: bytes, head: Head, now_ms: int) -> int:
+        """Judge a whole request. Returns what is to become of it, or the reason why the client has to wait.
+
+        Raises ProtocolError for what is no request of that API.
+        """
+        spec, holds = api.spec, self._holds(bound)
+        try:
+            entries = read_entries(spec, frame, request_body_offset(spec, frame, 0, len(frame)))
+        except ProtocolError:
+            if holds:
+                raise
+            self._expect(api, head, self._sender.account, 0, now_ms, settle=False)
+            return GOES
+        if entries.validate_only or not entries.topics:
+            self._expect(api, head, self._sender.account, 0, now_ms, settle=False)
+            return GOES
+        strict = is_strict(spec) or not holds
+        if spec.api_key != CREATE_TOPICS and self._look_up(bound, entries, now_ms, all_go=not (strict and holds)):
+            return IN_LINE
+        # Last of all: who is let go is charged at once, or the next one in line would be let go too.
+        if not strict and not self._ask(len(entries.topics), now_ms):
+            return IN_LINE
+        return self._judge(api, bound, frame, head, entries, Ruling(bound, strict=strict), now_ms)
+
+    def _ask(self, cost: int, now_ms: int) -> bool:
+        account = self._sender.account
+        return self._waits.ask(What.MUTATION, account, account.bound(KIND), cost, now_ms)
+
+    # ------------------------------------------------------------------------------------- what each topic takes
+
+    def _look_up(self, bound: TokenBound, entries: Entries, now_ms: int, *, all_go: bool) -> bool:
+        """Ask how many partitions topics have, where that is not known; True if the answer is to be waited for.
+
+        Each takes a token at least, so no more can be accepted than there are tokens: where not ``all_go``, the others
+        are not asked about. Those that may go by now, because it took a while, are asked about next.
+        """
+        topics = list(dict.fromkeys(entry.topic for entry in entries.topics))
+        if not all_go:
+            topics = topics[: max(int(min(bound.tokens(now_ms) + 1, len(topics))), 0)]
+        counts, partitions = self._counts, self._pair.rules.partitions
+        counts.update(partitions.known(topic for topic in topics if topic not in counts))
+        missing = [topic for topic in topics if topic not in counts]
+        if missing:
+            self._looked_for = missing
+            self._look = partitions.look_up(bound, missing, self._looked)
+            if self._look is not None:
+                return True
+            counts.update(dict.fromkeys(missing))
+        return False
+
+    def _looked(self, found: Mapping[Topic, int]) -> None:
+        self._look = None
+        for topic in self._looked_for:
+            self._counts[topic] = found.get(topic)
+        self._pair.turn(What.MUTATION, self._pair.rules.clock())
+
+    def _cost(self, spec: ApiSpec, entry: Entry) -> int:
+        """Return what a topic is charged before the broker has said anything of it, 1 where that is not known."""
+        partitions = entry.partitions
+        if spec.api_key == CREATE_TOPICS:
+            if partitions == DEFAULT_PARTITIONS:
+                partitions = self._pair.rules.partitions.default_partitions
+        else:
+            present = self._counts.get(entry.topic)
+            if present is None:
+                return 1
+            partitions = partitions - present if spec.api_key == CREATE_PARTITIONS else present
+        return min(max(partitions, 1), MOST_CLAIMED)
+
+    # ----------------------------------------------------------------------------------------------- judging
+
+    def _judge(
+        self,
+        api: Served,
+        bound: TokenBound,
+        frame: bytes,
+        head: Head,
+        entries: Entries,
+        ruling: Ruling,
+        now_ms: int,
+    ) -> int:
+        account, throttling = self._sender.account, self._pair.rules.throttling
+        holds = self._holds(bound)
+        imagined = Ruling(bound.shadow(), strict=True)
+        charges: dict[bytes, Charge] = {}
+        refused: dict[Topic, Entry] = {}
+        for entry in entries.topics:
+            if entry.topic in refused or _key(entry) in charges:
+                continue  # named twice, which brokers refuse: judged once, and as one
+            partitions = self._cost(api.spec, entry)
+            accepted = ruling.accepts(partitions, now_ms)
+            in_shadow = imagined.accepts(partitions, now_ms)
+            if not accepted:
+                refused[entry.topic] = entry
+            if not accepted and not holds:
+                bound.count(partitions, now_ms)
+            if accepted or not holds:
+                charges[_key(entry)] = Charge(entry, partitions, accepted, in_shadow)
+        self._counts = {}
+        account.meter.use_of(KIND).requests += 1
+        throttle_ms = ruling.throttle_ms(now_ms)
+        if (shadow_ms := imagined.throttle_ms(now_ms)) > 0:
+            bound.note_shadow(shadow_ms)
+            account.meter.note_shadow(KIND, shadow_ms, now_ms, now_ms)
+        if not holds:
+            if refused:
+                throttling.note(bound, throttle_ms)
+                account.meter.note_throttle(KIND, throttle_ms, now_ms)
+            refused = {}
+            throttle_ms = 0
+        elif refused or throttle_ms:
+            throttle_ms = self._pair.throttle(account, KIND, throttle_ms, now_ms)
+        if not charges:
+            return self._refuse(api, frame, head, list(refused.values()), throttle_ms, now_ms)
+        self.unsettled.add(Forwarded(account, bound, charges, list(refused.values())))
+        self._expect(api, head, account, throttle_ms, now_ms, settle=True)
+        if not refused:
+            return GOES
+        left_out = [entry for entry in entries.topics if entry.topic in refused]
+        self.replacement = without(api.spec, frame, entries, left_out)
+        return GOES_CHANGED
+
+    def _expect(
+        self, api: Served, head: Head, account: Account, throttle_ms: int, now_ms: int, *, settle: bool
+    ) -> None:
+        _count(api, account, 4 + head[0])
+        entry = expect(head[2], api, account, now_ms, throttle_ms)
+        if settle:
+            correlation_id, actions, *_ = entry
+            entry = (correlation_id, actions | SETTLE, api, throttle_ms, entry[4], account, now_ms)
+        self._in_flight.append(entry)
+
+    def _refuse(
+        self, api: Served, frame: bytes, head: Head, refused: Sequence[Entry], throttle_ms: int, now_ms: int
+    ) -> int:
+        """Answer a request of which nothing is left; in response mode ``delay`` when its throttle time is over."""
+        account = self._sender.account
+        _count(api, account, len(frame))
+        answer = refusal(api.spec, head[2], throttle_ms, refused)
+        if api.delayed and throttle_ms:
+            self._answer = answer
+            self._alarm = self._pair.rules.throttling.wake(self, now_ms + throttle_ms)
+            return LOCAL
+        account.meter.bytes_out += len(answer)
+        self._pair.client.write(answer)
+        return REFUSED
+
+    def throttle_over(self, now_ms: int) -> None:  # noqa: ARG002  the face of Muted
+        """Send the answer that was held back (called by the delay queue)."""
+        self._alarm = None
+        self._pair.answer_locally(self._answer)
+
+    def abort(self) -> None:
+        """End the session: to go on has failed (called by the delay queue)."""
+        self._pair.abort()
+
+    def leave(self, now_ms: int) -> None:
+        """Wait for nothing any more: the connection is over."""
+        self.unsettled.leave(now_ms)
+        if self._look is not None:
+            self._look.wanted = False
+            self._look = None
+        if self._alarm is not None:
+            self._pair.rules.throttling.unwake(self._alarm)
+            self._alarm = None
+
+
+def _key(entry: Entry) -> bytes:
+    """Return what an answer names a topic by, of a request that has named it so."""
+    name, topic_id = entry.topic
+    return name if entry.has_name else topic_id
+
+
+def _count(api: Served, account: Account, size: int) -> None:
+    api.requests += 1
+    account.meter.other_requests += 1
+    account.meter.other_bytes += size

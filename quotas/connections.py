@@ -1,0 +1,277 @@
+"""Connection rates as a broker has them (ConnectionQuotas, KIP-612): of the proxy, of each listener, of addresses.
+
+The first two make whoever accepts wait, the third refuses. An address without a limit has no counter. Under the limit
+of the default ip every address has its own, as in Kafka; but strangers choose their addresses, an IPv6 host from
+2^64, so that these counters are bounded: see ``_Addresses``.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from ipaddress import IPv6Address
+from typing import Final, NamedTuple
+
+from quotas.entities import Default, Entity
+from quotas.kinds import QuotaKind
+from quotas.policy import Policy
+from quotas.rate import Rate, Window
+
+KIND: Final = QuotaKind.CONNECTION_CREATION_RATE
+UNLIMITED: Final = 2**31 - 1
+"""Int.MaxValue, which Kafka takes for no limit at all: nothing is even recorded."""
+MOST_ADDRESSES: Final = 20_000
+"""Addresses with counters of their own under the default limit: 9 MB with one sample each, 36 MB with all."""
+MOST_IN_NETWORK: Final = 256
+"""The same of one IPv6 /64, which is one host's or one site's: as many as an IPv4 /24 has."""
+MOST_NETWORKS: Final = 2000
+"""Networks with counters that their further addresses share."""
+OTHERS: Final = "other"
+"""The last of all: who shares a counter with everybody for whom there was no room."""
+BACKLOG: Final = 1024
+"""How many connections may wait to be accepted at a listening socket; the kernel takes no more."""
+
+_BY_DEFAULT: Final = Entity(ip=Default.DEFAULT)
+
+
+class AcceptRate(NamedTuple):
+    """What the rate of a listener stands at, in connections per second; of the proxy if ``listener`` is ""."""
+
+    listener: str
+    rate: float
+    limit: float | None
+
+
+class IpRate(NamedTuple):
+    """What the counter of an address stands at, or of those that share one: a network, or OTHERS."""
+
+    ip: str
+    entity: Entity
+    """Whose limit it is."""
+    limit: float
+    rate: float
+
+
+def counted_as(host: str) -> str:
+    """Return the address that a peer's host is counted as: the bytes alone matter, not the spelling or the scope."""
+    if ":" not in host:
+        return host
+    address = IPv6Address(host.partition("%")[0])
+    return str(address.ipv4_mapped or address)
+
+
+class ConnectionRates:
+    """The rates of one proxy. Listeners in ``exempt`` are not counted for the whole proxy (Kafka's inter-broker one).
+
+    ``Rate.charge`` is not used: a listener that has waited may charge at a time before another's last one.
+    """
+
+    __slots__ = ("_addresses", "_exempt", "_listeners", "_proxy", "_window")
+
+    def __init__(
+        self, window: Window, rate: float | None, listeners: Mapping[str, float | None], exempt: Collection[str] = ()
+    ) -> None:
+        self._window = window
+        self._proxy = _new(window, rate)
+        self._listeners = {name: _new(window, limit) for name, limit in listeners.items()}
+        self._exempt = frozenset(exempt)
+        self._addresses = _Addresses(window)
+
+    def set_limit(self, listener: str | None, limit: float | None) -> None:
+        """Set the limit of a listener, or of the proxy."""
+        (self._proxy if listener is None else self._listeners[listener]).set_limit(limit)
+
+    def apply(self, policy: Policy) -> None:
+        """Put the limits of addresses in force, at once and for what they have used already."""
+        self._addresses.apply(policy)
+
+    def arrive(self, listener: str, now_ms: int) -> int:
+        """Record a connection that ``listener`` has taken; return how long it waits in ms, at most one sample."""
+        wait_ms = _charge(self._listeners[listener], now_ms)
+        return wait_ms if listener in self._exempt else max(wait_ms, _charge(self._proxy, now_ms))
+
+    def admit(self, listener: str, ip: str, now_ms: int) -> int:
+        """Record a connection of an address; if its rate is too high, return for how many ms it is to be held.
+
+        It is then to be closed, and none of its rates keeps it: only who is served counts.
+        """
+        counter = self._addresses.find(ip, now_ms)
+        if counter is None:
+            return 0
+        throttle_ms = _charge(counter.rate, now_ms)
+        if throttle_ms > 0:
+            counter.rate.record(-1.0, now_ms)
+            self._listeners[listener].record(-1.0, now_ms)
+            if listener not in self._exempt:
+                self._proxy.record(-1.0, now_ms)
+        return throttle_ms
+
+    def limit_of(self, ip: str) -> tuple[float | None, Entity]:
+        """Return the limit that holds for an address, and whose it is; a look only."""
+        return self._addresses.limit_of(ip)
+
+    def expire(self, now_ms: int) -> None:
+        """Drop the counters of addresses that hold nothing any more."""
+        self._addresses.expire(now_ms)
+
+    def usage(self, now_ms: int) -> list[AcceptRate]:
+        """Return what the proxy and its listeners stand at: a look that moves no sample."""
+        rates = [("", self._proxy), *self._listeners.items()]
+        return [AcceptRate(name, rate.rate(now_ms), rate.limit) for name, rate in rates]
+
+    def usage_of_addresses(self, now_ms: int) -> Iterator[IpRate]:
+        """Yield what each counter of addresses stands at. It may be left off in between."""
+        return self._addresses.usage(now_ms)
+
+
+class ImaginedAcceptor:
+    """What the waits of one listener would come to if they were enforced: nobody waits, and all is counted.
+
+    While an acceptor waits, what comes stands in the backlog and is taken one after the other when it may be. Without
+    that, each connection beyond the limit would be said to have waited, and all of them at once.
+    """
+
+    __slots__ = ("_free_ms", "_listener", "_pending", "_rates")
+
+    def __init__(self, rates: ConnectionRates, listener: str) -> None:
+        self._rates = rates
+        self._listener = listener
+        self._pending = 0
+        self._free_ms = 0
+
+    def arrive(self, now_ms: int) -> list[int]:
+        """Take note of a connection; return the waits that would have begun until now, in ms."""
+        waits = self.settle(now_ms)
+        if not self._pending:
+            self._free_ms = max(self._free_ms, now_ms)
+        self._pending = min(self._pending + 1, BACKLOG)
+        return waits + self.settle(now_ms)
+
+    def settle(self, now_ms: int) -> list[int]:
+        """Return the waits that would have begun since the last look."""
+        waits: list[int] = []
+        while self._pending and self._free_ms <= now_ms:
+            self._pending -= 1
+            wait_ms = self._rates.arrive(self._listener, self._free_ms)
+            if wait_ms > 0:
+                self._free_ms += wait_ms
+                waits.append(wait_ms)
+        return waits
+
+
+class _Counter:
+    """The rate of an address, or of those that share one."""
+
+    __slots__ = ("entity", "last_ms", "network", "rate")
+
+    def __init__(self, rate: Rate, network: str) -> None:
+        self.rate = rate
+        self.network = network
+        """The /64 in which it takes one of few places; "" for all others."""
+        self.entity = _BY_DEFAULT
+        self.last_ms = 0
+
+
+class _Addresses:
+    """The counters of addresses with a limit. Those with one by name always have their own.
+
+    Under the default limit so do the first MOST_IN_NETWORK of an IPv6 /64 and MOST_ADDRESSES in all; any further
+    ones share a counter with those of their /64, or IPv4 /24, and where even these are too many, with all the rest.
+    """
+
+    __slots__ = ("_default", "_in_network", "_limits", "_own", "_shared", "_window")
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+        self._limits: dict[str, float] = {}
+        self._default: float | None = None
+        # Who was counted last is the last in each of them.
+        self._own: dict[str, _Counter] = {}
+        self._shared: dict[str, _Counter] = {}
+        self._in_network: dict[str, int] = {}
+
+    def apply(self, policy: Policy) -> None:
+        table = policy.table(KIND)
+        self._limits = {name: limit for (name, _), limit in table.items() if isinstance(name, str)}
+        self._default = table.get((Default.DEFAULT, None))
+        for ip, counter in self._own.items():
+            limit, counter.entity = self.limit_of(ip)
+            counter.rate.set_limit(limit)
+        for counter in self._shared.values():
+            counter.rate.set_limit(_limited(self._default))
+
+    def limit_of(self, ip: str) -> tuple[float | None, Entity]:
+        if ip in self._limits:
+            return _limited(self._limits[ip]), Entity(ip=ip)
+        return _limited(self._default), _BY_DEFAULT
+
+    def find(self, ip: str, now_ms: int) -> _Counter | None:
+        """Return the counter of an address, None where it has no limit."""
+        if not self._limits and self._default is None:
+            return None
+        limit, entity = self.limit_of(ip)
+        if limit is None:
+            return None
+        if ip in self._own:
+            counter = self._own.pop(ip)
+        else:
+            by_default = entity is _BY_DEFAULT
+            network = _network(ip) if by_default and ":" in ip else ""
+            crowded = self._in_network.get(network, 0) >= MOST_IN_NETWORK
+            if by_default and (crowded or len(self._own) >= MOST_ADDRESSES):
+                return self._share(ip, limit, now_ms)
+            counter = _Counter(_new(self._window, limit), network)
+            counter.entity = entity
+            if network:
+                self._in_network[network] = self._in_network.get(network, 0) + 1
+        self._own[ip] = counter
+        counter.last_ms = now_ms
+        return counter
+
+    def _share(self, ip: str, limit: float, now_ms: int) -> _Counter:
+        key = _network(ip)
+        if key not in self._shared and len(self._shared) >= MOST_NETWORKS:
+            key = OTHERS
+        counter = self._shared.pop(key, None) or _Counter(_new(self._window, limit), "")
+        self._shared[key] = counter
+        counter.last_ms = now_ms
+        return counter
+
+    def expire(self, now_ms: int) -> None:
+        for counters in (self._own, self._shared):
+            gone = []
+            for name, counter in counters.items():
+                if now_ms - counter.last_ms < self._window.keep_ms:
+                    break
+                gone.append(name)
+            for name in gone:
+                self._leave(counters.pop(name))
+
+    def _leave(self, counter: _Counter) -> None:
+        if counter.network:
+            self._in_network[counter.network] -= 1
+            if not self._in_network[counter.network]:
+                del self._in_network[counter.network]
+
+    def usage(self, now_ms: int) -> Iterator[IpRate]:
+        for ip, counter in [*self._own.items(), *self._shared.items()]:
+            limit = counter.rate.limit
+            if limit is not None:
+                yield IpRate(ip, counter.entity, limit, counter.rate.rate(now_ms))
+
+
+def _limited(limit: float | None) -> float | None:
+    return None if limit == UNLIMITED else limit
+
+
+def _new(window: Window, limit: float | None) -> Rate:
+    return Rate(window, limit, cap_ms=window.size_ms)
+
+
+def _charge(rate: Rate, now_ms: int) -> int:
+    rate.record(1.0, now_ms)
+    return 0 if rate.limit is None else rate.check(now_ms)
+
+
+def _network(ip: str) -> str:
+    """Return the /64 of an IPv6 address, the /24 of an IPv4 one."""
+    if ":" not in ip:
+        return f"{ip.rpartition('.')[0]}.0/24"
+    return f"{IPv6Address(int(IPv6Address(ip)) >> 64 << 64)}/64"

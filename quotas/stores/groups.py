@@ -1,0 +1,70 @@
+"""The groups of users that a quota file defines."""
+
+from collections.abc import Callable
+
+from config.document import Document
+from config.nodes import Mapping, Node, Scalar, Sequence
+from config.problems import InvalidValue, InvalidValues, Steps, suggestion
+from config.units import parse_name
+from quotas.entities import Group
+from quotas.names import configured_as
+from quotas.stores import doubts
+
+
+class Groups:
+    """Reads them, and collects what is wrong in ``wrong``; ``note`` takes what is doubtful."""
+
+    def __init__(
+        self, document: Document, wrong: InvalidValues, note: Callable[[Steps, InvalidValue | None], None]
+    ) -> None:
+        self._document = document
+        self._wrong = wrong
+        self._note = note
+        self.users: dict[str, tuple[str, ...]] = {}
+        self._places: dict[str, tuple[str, Steps]] = {}
+        """The group of each user, and where that stands."""
+        self._used: set[str] = set()
+
+    def read(self, written: Node) -> None:
+        """Read the section ``groups``."""
+        if not isinstance(written, Mapping):
+            self._wrong.add(("groups",), "must be groups and their users", "write them like {analytics: [alice, bob]}")
+            return
+        for name, users in written.items():
+            at: Steps = ("groups", name)
+            self.users[name] = ()
+            if not isinstance(users, Sequence) or not users:
+                self._wrong.add(at, "must be a list of users", "write it like [alice, bob]")
+                continue
+            for index, user in enumerate(users):
+                with self._wrong.at(*at, index):
+                    self._add(name, user, (*at, index))
+
+    def _add(self, group: str, written: Node, at: Steps) -> None:
+        if not isinstance(written, Scalar):
+            raise InvalidValue("must be a user", "write a name")
+        user = parse_name(written)
+        self._note(at, doubts.of_name("user", user))
+        other, where = self._places.setdefault(configured_as(user), (group, at))
+        if where != at:
+            first = self._document.problem(where, InvalidValue(""))
+            raise InvalidValue(
+                f"{user!r} is in the group {other!r} already, on line {first.line}", "leave it in one of them"
+            )
+        self.users[group] += (user,)
+
+    def named(self, written: Node) -> Group:
+        """Return the group that a quota is for."""
+        if not isinstance(written, Scalar):
+            raise InvalidValue("must be the name of a group", "write it like {user-group: analytics}")
+        if written not in self.users:
+            hint = suggestion(written, list(self.users)) if self.users else "define it: groups: {NAME: [alice, bob]}"
+            raise InvalidValue(f"no group is called {written!r}", hint)
+        self._used.add(written)
+        return Group(str(written))
+
+    def look_for_unused(self) -> None:
+        """Doubt the groups that no quota is for."""
+        for name in self.users:
+            if name not in self._used:
+                self._note(("groups", name), InvalidValue("no quota is for this group", "write one, or remove it"))

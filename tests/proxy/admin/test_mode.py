@@ -1,0 +1,125 @@
+"""Who may change the mode over the admin port, and who may not."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+from structlog.testing import capture_logs
+
+from config.settings import Mode
+from config.units import Address
+from proxy.admin.metrics import Renderer
+from proxy.admin.mode import ModePage
+from proxy.admin.server import AdminServer
+from proxy.control.mode import ModeSwitch
+from tests.harness.ports import free_port
+from tests.proxy.admin.test_server import empty, nobody, ready
+
+pytestmark = pytest.mark.asyncio
+
+TOKEN = {"Authorization": "Bearer 0123456789abcdef"}
+
+
+@asynccontextmanager
+async def serving(token_file: Path | None) -> AsyncIterator[tuple[ModeSwitch, aiohttp.ClientSession]]:
+    async def change(_: Mode) -> None:
+        pass
+
+    switch, port = ModeSwitch("enforce", change), free_port()
+    page = ModePage(switch, token_file, ("admin.example",))
+    server = AdminServer(Address("127.0.0.1", port), empty, ready, nobody, Renderer(10), page)
+    await server.start()
+    try:
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
+            yield switch, client
+    finally:
+        await server.stop()
+
+
+@pytest.fixture
+def token_file(tmp_path: Path) -> Path:
+    path = tmp_path / "token"
+    path.write_text("0123456789abcdef\n")
+    return path
+
+
+def replace(file: Path, text: str | None) -> None:
+    if text is None:
+        file.unlink()
+    else:
+        file.write_text(text)
+
+
+async def test_the_mode_is_told_to_everybody(token_file: Path) -> None:
+    async with serving(token_file) as (_, client), client.get("/mode") as answer:
+        assert (answer.status, await answer.json()) == (200, {"mode": "enforce", "configured": "enforce"})
+
+
+async def test_with_the_token_it_is_changed_and_that_is_logged(token_file: Path) -> None:
+    async with serving(token_file) as (switch, client):
+        with capture_logs() as logs:
+            async with client.post("/mode", data="shadow\n", headers=TOKEN) as answer:
+                assert answer.status == 200
+                said = {"mode": "shadow", "before": "enforce", "configured": "enforce"}
+                assert json.loads(await answer.text()) == said
+        (line,) = logs
+        assert (line["old"], line["new"], line["who"]) == ("enforce", "shadow", "admin token")
+        assert line["source"] == "127.0.0.1"
+        assert switch.mode == "shadow"
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "status", "said"),
+    [
+        ({}, "off", 401, "write the token of admin.token_file"),
+        ({"Authorization": "Bearer 0123456789abcdeF"}, "off", 401, "write the token"),
+        ({"Authorization": "Bearer"}, "off", 401, "write the token"),
+        ({"Authorization": "Basic 0123456789abcdef"}, "off", 401, "write the token"),
+        ({"Authorization": "Bearer żółw"}, "off", 401, "write the token"),
+        ({**TOKEN, "Host": "evil.example:9404"}, "off", 403, "admin.hosts"),
+        (TOKEN, "Off", 400, "'Off' is not a mode: write one word"),
+        (TOKEN, "", 400, "'' is not a mode"),
+    ],
+)
+async def test_nobody_else_changes_it(
+    token_file: Path, headers: dict[str, str], body: str, status: int, said: str
+) -> None:
+    async with serving(token_file) as (switch, client):
+        async with client.post("/mode", data=body, headers=headers) as answer:
+            assert answer.status == status
+            assert said in await answer.text()
+        assert switch.mode == "enforce"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:1", "[::1]:9404", "localhost", "ADMIN.example:80"])
+async def test_by_which_names_it_may_be_asked_for(token_file: Path, host: str) -> None:
+    async with serving(token_file) as (switch, client):
+        async with client.post("/mode", data="off", headers={**TOKEN, "Host": host}) as answer:
+            assert answer.status == 200
+        assert switch.mode == "off"
+
+
+async def test_without_a_token_configured_nobody_may_and_is_told_what_to_set() -> None:
+    async with serving(None) as (switch, client):
+        async with client.post("/mode", data="off", headers=TOKEN) as answer:
+            assert answer.status == 403
+            assert "set admin.token_file" in await answer.text()
+        assert switch.mode == "enforce"
+
+
+async def test_a_token_that_is_replaced_or_taken_away_is_so_at_once(token_file: Path) -> None:
+    async with serving(token_file) as (switch, client):
+        for text, status in (("another", 401), ("", 503), (None, 503)):
+            replace(token_file, text)
+            async with client.post("/mode", data="off", headers=TOKEN) as answer:
+                assert answer.status == status
+        assert switch.mode == "enforce"
+
+
+async def test_other_methods_are_not_for_it(token_file: Path) -> None:
+    async with serving(token_file) as (_, client), client.put("/mode", data="off", headers=TOKEN) as answer:
+        assert answer.status == 405
+        assert answer.headers["Allow"] == "GET, HEAD, POST"

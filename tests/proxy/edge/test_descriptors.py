@@ -1,0 +1,56 @@
+"""How many connections fit into the limit of open files."""
+
+from pathlib import Path
+
+import pytest
+
+from config.loader import load_settings
+from config.settings import Settings
+from proxy.edge.connection_gate import MOST_HELD
+from proxy.edge.descriptors import room
+
+CONFIG = """\
+cluster: {name: demo, bootstrap: ["b:9093"]}
+listeners:
+  - {name: A, bind: ":9092", advertise: a, brokers: {"0-9": "9100-9109"}, limits: LISTENER}
+quotas: {store: {path: quotas.yaml}}
+limits: LIMITS
+"""
+
+
+def settings(folder: Path, limits: str = "{}", of_listener: str = "{}") -> Settings:
+    file = folder / "sluice.yaml"
+    file.write_text(CONFIG.replace("LISTENER", of_listener).replace("LIMITS", limits))
+    return load_settings(file)
+
+
+def test_all_that_fit(tmp_path: Path) -> None:
+    """128 for what else there is, ten ports, a bootstrap port, one connection that waits, 64 that are held."""
+    assert room(settings(tmp_path), 1024) == ((1024 - 128 - 10 - 2 - 64) // 2, 64)
+    assert room(settings(tmp_path), 1_000_000).held == MOST_HELD
+
+
+def test_what_is_configured_if_it_fits(tmp_path: Path) -> None:
+    assert room(settings(tmp_path, "{connections: 410}"), 1024).connections == 410
+    assert room(settings(tmp_path, of_listener="{connections: 410}"), 1024).connections == 410
+
+
+@pytest.mark.parametrize(
+    ("limits", "of_listener", "name"),
+    [
+        ("{connections: 411}", "{}", "limits.connections"),
+        ("{}", "{connections: 411}", "limits.connections of listener A"),
+    ],
+)
+def test_more_than_fit_are_refused_with_what_to_do(tmp_path: Path, limits: str, of_listener: str, name: str) -> None:
+    with pytest.raises(OSError) as refused:  # noqa: PT011  the text is compared
+        room(settings(tmp_path, limits, of_listener), 1024)
+    assert str(refused.value) == (
+        f"{name}: 411 connections need 1026 open files, two each, and the limit is 1024: raise it "
+        "(ulimit -n, LimitNOFILE= of systemd), or set at most 410"
+    )
+
+
+def test_no_room_at_all(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="a limit of 140 open files leaves no room for connections"):
+        room(settings(tmp_path), 140)

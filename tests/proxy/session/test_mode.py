@@ -1,0 +1,144 @@
+"""The mode of quotas turned while clients are held: who waits goes at once, and who is held from then on owes what a
+broker would remember, and nothing of what he was free to do.
+"""
+
+import pytest
+
+from proxy.session.states import THROTTLED
+from tests.proxy.crowd import Crowd, Shape
+from tests.proxy.playbook import (
+    CONSUMER,
+    KIB,
+    PRODUCER,
+    Play,
+    fetch,
+    fetch_answer,
+    fetch_quota,
+    produce,
+    produce_answer,
+    produce_quota,
+)
+from tests.proxy.session.test_waits import Another
+
+
+def turn(play: Play, mode: str) -> None:
+    """As ``Worker.set_mode``."""
+    play.engine.rejudge(play.loop.now_ms)
+    play.throttling.set_mode(mode, play.loop.now_ms)
+
+
+@pytest.mark.parametrize("mode", ["shadow", "off"])
+def test_the_muted_and_those_in_line_go_at_once(mode: str) -> None:
+    play = produce_quota()
+    play.from_client(produce(1, 12 * KIB))
+    play.from_broker(produce_answer(1))
+    others = [Another(play) for _ in range(20)]
+    assert [other.send(produce(1, 100)) for other in others] == [b""] * 20
+    assert play.client.paused
+    turn(play, mode)
+    assert not play.client.paused
+    assert [other.broker.take() for other in others] == [produce(1, 100)] * 20
+    assert sum(play.throttling.queue_sizes().values()) == 0
+
+
+def test_a_connection_in_the_middle_of_its_requests_is_held_no_more() -> None:
+    """The hot path goes by what it remembers of the last request."""
+    play = produce_quota()
+    for number in range(3):
+        play.from_client(produce(number, 1000))
+        play.from_broker(produce_answer(number))
+    turn(play, "shadow")
+    for number in range(3, 50):
+        assert play.from_client(produce(number, 1000)) == produce(number, 1000)
+        assert play.from_broker(produce_answer(number)) == produce_answer(number)
+    assert not play.client.paused
+
+
+def test_an_answer_that_is_held_back_goes_at_once() -> None:
+    play = produce_quota(response="delay")
+    play.from_client(produce(1, 12 * KIB))
+    assert play.from_broker(produce_answer(1)) == b""
+    turn(play, "shadow")
+    assert play.client.take()
+    assert not play.session.requests.reasons & THROTTLED
+
+
+def test_a_fetch_that_waits_goes_as_it_came() -> None:
+    play = fetch_quota()
+    play.from_client(fetch(1))
+    play.broker.take()
+    play.from_broker(fetch_answer(1, 30 * KIB))
+    other = Another(play)
+    assert other.send(fetch(1)) == b""
+    turn(play, "off")
+    assert other.broker.take() == fetch(1)
+
+
+def test_the_rest_of_a_large_produce_comes_without_a_wait() -> None:
+    play = produce_quota()
+    play.rules.request_limit = 10**6
+    whole = produce(1, 100 * KIB)
+    play.from_client(whole[: 20 * KIB])
+    other = Another(play)
+    large = produce(1, 90 * KIB)
+    other.send(large[: 15 * KIB])
+    turn(play, "shadow")
+    play.from_client(whole[20 * KIB :])
+    play.loop.advance(0)
+    other.send(large[15 * KIB :])
+    assert not play.client.paused
+    assert not other.client.paused
+
+
+@pytest.mark.parametrize("kind", [PRODUCER, CONSUMER])
+def test_what_was_free_for_an_hour_is_not_owed_for_another(kind: str) -> None:
+    """A hundred times the limit in shadow, a pause, and then the limit: nobody is held for what is long gone."""
+    play = Play({PRODUCER: KIB, CONSUMER: KIB}, mode="shadow")
+    for number in range(200):
+        play.from_client(produce(number, 20 * KIB) if kind == PRODUCER else fetch(number))
+        play.from_broker(produce_answer(number) if kind == PRODUCER else fetch_answer(number, 20 * KIB))
+        play.loop.advance(1000)
+        play.throttling.tidy(play.loop.now_ms)
+    play.loop.advance(12_000)
+    turn(play, "enforce")
+    assert play.from_client(produce(500, 100) if kind == PRODUCER else fetch(500, 5000))
+
+
+def test_turned_on_in_full_flight_the_window_counts_as_at_a_broker_whose_quota_was_lowered() -> None:
+    play = Play({PRODUCER: KIB}, mode="shadow")
+    for number in range(20):
+        play.from_client(produce(number, 2 * KIB))
+        play.from_broker(produce_answer(number))
+        play.loop.advance(1000)
+    turn(play, "enforce")
+    (usage,) = play.engine.usage(play.loop.now_ms)
+    assert usage.rate == pytest.approx(2 * KIB, rel=0.2)
+    assert play.from_client(produce(500, 100)) == b"", "over its limit, and so held"
+    play.loop.advance(13_000)
+    assert play.broker.take() == produce(500, 100), "no longer than the window says"
+
+
+def test_nothing_is_counted_as_a_throttle_once_nothing_is_enforced() -> None:
+    play = produce_quota()
+    play.from_client(produce(1, 12 * KIB))
+    turn(play, "off")
+    (before,) = play.engine.usage(play.loop.now_ms)
+    for number in range(2, 40):
+        play.from_client(produce(number, KIB))
+        play.from_broker(produce_answer(number))
+        play.loop.advance(100)
+        play.throttling.tidy(play.loop.now_ms)
+    (after,) = play.engine.usage(play.loop.now_ms)
+    assert after.throttled_total == before.throttled_total
+
+
+def test_turned_off_and_on_at_once_it_holds_twenty_clients_as_if_nothing_had_been() -> None:
+    plain, turned = (Crowd(Shape(PRODUCER, connections=20, size=500, limit=10_000), seconds=20) for _ in range(2))
+    turn(turned.play, "shadow")
+    turned.pump()
+    turn(turned.play, "enforce")
+    for crowd in (plain, turned):
+        for _ in range(600):
+            crowd.play.loop.advance(100)
+            crowd.pump()
+    assert turned.rate(20, 80) == pytest.approx(plain.rate(20, 80), abs=0.05)
