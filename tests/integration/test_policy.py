@@ -1,5 +1,6 @@
 """Which quota holds, for whom, from when: seen at work on load of exact shape."""
 
+import signal
 import time
 from collections.abc import Iterator
 from threading import Thread
@@ -81,6 +82,34 @@ def test_changed_quota_is_in_force_within_a_second(sluice: SluiceProcess, topic:
     assert len(load.connections) == 1
     assert series.rate(changed_s - 1.0, changed_s) < 200_000
     assert 400_000 < series.rate(changed_s, changed_s + 3 * WINDOW_S) < 650_000
+
+
+def test_a_signal_lets_everybody_go_and_another_holds_them_again(sluice: SluiceProcess, topic: str) -> None:
+    """On the connection that they have, and with a prefix in shadow and a group beside it all the time."""
+    quotas = (
+        "groups: {all: [ANONYMOUS]}\nquotas:\n"
+        "  - {entity: {user-group: all, client-id: {prefix: turned-}}, producer_byte_rate: 100000}\n"
+        "  - {entity: {client-id: free}, producer_byte_rate: 100000, mode: shadow}\n"
+    )
+    _change(sluice, quotas, configured=2)
+    load = Load()
+    running = Thread(target=_run_into, args=(load, _shape(sluice, topic, "turned-1"), 5 * WINDOW_S), daemon=True)
+    running.start()
+    time.sleep(2 * WINDOW_S)
+    sluice.signal(signal.SIGUSR1)
+    turned_s = time.monotonic()
+    wait_until(lambda: sluice.metrics().value("sluice_quota_mode", mode="shadow") == 1, "shadow", timeout_s=5.0)
+    running.join()
+    series = load.series()
+    assert (load.errors, len(load.connections)) == ([], 1)
+    assert series.rate(turned_s - 2.0, turned_s) < 200_000
+    assert series.rate(turned_s + 0.5, turned_s + WINDOW_S) > 400_000
+    time.sleep(WINDOW_S + 1)  # the window counts as it is; what is older is owed by nobody
+    sluice.signal(signal.SIGUSR2)
+    wait_until(lambda: sluice.metrics().value("sluice_quota_mode", mode="enforce") == 1, "enforced", timeout_s=5.0)
+    (held, free) = run_loads([_shape(sluice, topic, "turned-2"), _shape(sluice, topic, "free")], 3 * WINDOW_S)
+    assert held.throttled_share(turned_s, time.monotonic()) > 0
+    assert (free.errors, free.throttled_share(turned_s, time.monotonic())) == ([], 0)
 
 
 def test_broken_edit_leaves_the_old_limits(sluice: SluiceProcess, topic: str) -> None:

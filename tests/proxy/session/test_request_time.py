@@ -11,7 +11,7 @@ import pytest
 
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
-from quotas.policy import Policy
+from quotas.policy import Policy, Terms
 from tests.proxy.playbook import (
     CONSUMER,
     KIB,
@@ -276,6 +276,17 @@ class TestTheThrottle:
         (usage,) = play.engine.usage(play.loop.now_ms)
         assert (usage.throttled_total, usage.throttle_ms_total) == (1, 1000)
         assert usage.charged_total == pytest.approx(29.95, abs=0.1)
+
+    def test_a_rule_in_shadow_and_a_proposal_count_and_hold_nothing(self) -> None:
+        whose = Entity(user=Default.DEFAULT)
+        for limit, terms in ((LIMIT, Terms(shadow=True)), (100 * LIMIT, Terms(proposed={REQUEST: LIMIT}))):
+            play = Play(policy=Policy({whose: {REQUEST: limit}}, {whose: terms}))
+            for number in range(1, 5):
+                got = take(play, list_offsets(number), list_offsets_answer(number), 300)
+                assert (told(got), play.client.paused) == (0, False)
+            (usage,) = play.engine.usage(play.loop.now_ms)
+            assert usage.throttled_total == 0
+            assert usage.shadow_throttled_total > 0
 
 
 class TestCoordination:
