@@ -19,7 +19,6 @@ Advertise = Callable[[Sequence[Endpoint]], Mapping[int, tuple[bytes, int]]]
 """Broker addresses of an answer → node id → the (host, port) that a client is told, listening already."""
 
 INT: Final = Struct(">i")
-_ERROR_CODE: Final = slice(8, 10)
 """Of an ApiVersions response, whose header is v0 in all versions."""
 NO_ERROR: Final = b"\0\0"
 
@@ -62,7 +61,7 @@ class Changes:
         spec = api.spec
         if actions & NEGOTIATE:
             frame = intersect(frame, spec, self._pair.rules.advertised)
-            if not actions & TELL or frame[_ERROR_CODE] != NO_ERROR:  # an error is told in v0 layout (KIP-511)
+            if not actions & TELL or frame[8:10] != NO_ERROR:  # an error is told in v0 layout (KIP-511)
                 return frame
         if actions & AUTHENTICATED:
             self._pair.sasl.answer(spec, frame, now_ms)
