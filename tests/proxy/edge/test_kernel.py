@@ -75,7 +75,7 @@ async def test_behind_a_throttle_the_kernel_holds_no_more_than_a_brokers_buffer(
                 connection = transport.get_extra_info("socket")
                 fcntl.ioctl(connection.fileno(), termios.FIONREAD, waiting)
                 assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 2 * 102_400
-                if throttle:
+                if throttle > 5:  # what came before the bound has been read
                     assert int.from_bytes(waiting, "little") <= 2 * 102_400
                 proxy.play.loop.advance(10**9)
             assert not pushing.done(), "what is not read stays with the client"
