@@ -105,6 +105,7 @@ def _as_json(row: Row, samples: dict[str, list[Sample]]) -> dict[str, object]:
         "about": row.about,
         "measure": row.measure.value,
         "entities": row.entities,
+        "kinds": row.kinds,
         "client": row.load.client.value,
         "load": row.load.words(),
         "aim": None if row.aim is None else {"limit": row.aim.limit, "ratio_to_haproxy": row.aim.is_ratio},

@@ -22,6 +22,20 @@ PORTS: Final = 3
 QUOTA_BYTES_PER_S: Final = 10**12
 """High enough that nobody is ever throttled; every byte is charged all the same."""
 
+_BYTES: Final = f"producer_byte_rate: {QUOTA_BYTES_PER_S}, consumer_byte_rate: {QUOTA_BYTES_PER_S}"
+_TIME: Final = "request_percentage: 1000000"
+_MUTATIONS: Final = "controller_mutation_rate: 1000000"
+_CONNECTIONS: Final = "  - {entity: {ip: {default: true}}, connection_creation_rate: 1000000}\n"
+KINDS: Final[Mapping[str, tuple[str, str]]] = {
+    "none": ("", ""),
+    "bytes": (_BYTES, ""),
+    "time": (_TIME, ""),
+    "mutations": (_MUTATIONS, ""),
+    "connections": ("", _CONNECTIONS),
+    "all": (f"{_BYTES}, {_TIME}, {_MUTATIONS}", _CONNECTIONS),
+}
+"""The limits of each client-id, and the other quotas: as high, of which kinds."""
+
 HAPROXY_BUFSIZE, HAPROXY_TLS_BUFSIZE = 65536, 32768
 """Of 16 to 128 KiB the ones with which HAProxy's own figures are best; over TLS, bodies of 1 MiB gain a fifth by 32."""
 
@@ -56,12 +70,13 @@ drain: {{delay: 0s, timeout: 1s}}
 @dataclass(frozen=True, slots=True)
 class Variant:
     """How a proxy is set up: so many client-ids with quotas (Sluice alone knows them), TLS to its clients, a real
-    broker behind it.
+    broker behind it; of which kinds the quotas are (``KINDS``).
     """
 
     entities: int = 1
     tls: bool = False
     real: bool = False
+    kinds: str = "bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +89,7 @@ class Place:
     entities: int
     identity: Identity | None
     wrap: tuple[str, ...]
+    kinds: str = "bytes"
 
 
 def haproxy(place: Place) -> list[str]:
@@ -114,12 +130,10 @@ def _run_words(place: Place) -> list[str]:
         encoding="utf-8",
     )
     with (place.folder / "quotas.yaml").open("w", encoding="ascii") as quotas:
-        quotas.write("quotas:\n")
-        for number in range(place.entities):
-            quotas.write(
-                f"  - {{entity: {{client-id: bench-{number:06}}}, "
-                f"producer_byte_rate: {QUOTA_BYTES_PER_S}, consumer_byte_rate: {QUOTA_BYTES_PER_S}}}\n"
-            )
+        limits, others = KINDS[place.kinds]
+        quotas.write(f"quotas:\n{others}" if limits or others else "quotas: []\n")
+        for number in range(place.entities if limits else 0):
+            quotas.write(f"  - {{entity: {{client-id: bench-{number:06}}}, {limits}}}\n")
     return ["run", "-c", str(config)]
 
 

@@ -79,7 +79,9 @@ class Aim:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the report. ``entities``: how many client-ids have a quota; the rest of a row is in its load."""
+    """One line of the report. ``entities``: how many client-ids have a quota; ``kinds``: of which kinds the quotas are
+    (``bench.programs.KINDS``). The rest of a row is in its load.
+    """
 
     name: str
     about: str
@@ -87,6 +89,7 @@ class Row:
     load: Load
     entities: int = 1
     aim: Aim | None = None
+    kinds: str = "bytes"
 
 
 IDLE_CONNECTIONS: Final = 1000
@@ -162,6 +165,14 @@ ROWS: Final = (
             count,
         )
         for count in _MANY
+    ),
+    *(
+        Row(f"kinds-{kinds}", f"small-64, quotas: {kinds}", Measure.CPU_PER_REQUEST, _SMALL, kinds=kinds)
+        for kinds in ("none", "bytes", "time", "mutations", "all")
+    ),
+    *(
+        Row(f"connect-{kinds}", f"connections, quotas: {kinds}", Measure.CPU_PER_CONNECTION, _RECONNECT, kinds=kinds)
+        for kinds in ("none", "connections", "all")
     ),
     Row("start", "from start to listening", Measure.START, _NONE, aim=Aim(2000, is_ratio=False)),
     Row("start-1000", "the same with 1,000 quotas", Measure.START, _NONE, 1_000),

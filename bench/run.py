@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bench.measure import Duration, Sample, measure, measure_start, measure_version
 from bench.programs import DIRECT, SLUICES, Variant
 from bench.rows import Measure, Row
-from bench.targets import Fleet, Target
+from bench.targets import DEFAULT, Fleet, Target
 
 FEWER_ROUNDS = 3
 """Of rows that start processes: they are long and vary little."""
@@ -83,13 +83,15 @@ class Run:
         return self._up[key]
 
     def _stop_all_but_one_quota(self) -> None:
-        for key in [key for key in self._up if key[1].entities > 1]:
+        for key in [key for key in self._up if key[1].entities > 1 or key[1].kinds != DEFAULT.kinds]:
             self._fleet.stop(self._up.pop(key))
 
 
 def variant_for(row: Row, name: str) -> Variant:
     """The proxy that the row needs; those that know no quotas serve every number of them."""
-    return Variant(row.entities if name in SLUICES else 1, row.load.tls, row.load.is_real)
+    if name not in SLUICES:
+        return Variant(tls=row.load.tls, real=row.load.is_real)
+    return Variant(row.entities, row.load.tls, row.load.is_real, row.kinds)
 
 
 def _rotated(names: Sequence[str], by: int) -> list[str]:

@@ -122,7 +122,7 @@ class Fleet:
         folder = self.folder / f"{name}-{port}"
         folder.mkdir()
         identity = self.identity if variant.tls else None
-        place = Place(folder, port, broker_port, variant.entities, identity, self.wrap)
+        place = Place(folder, port, broker_port, variant.entities, identity, self.wrap, variant.kinds)
         return self._start(name, port, COMMANDS[name](place))
 
     def stop(self, target: Target) -> None:
