@@ -166,7 +166,8 @@ class SearchWork:
         mean = recorded.low.sums(recorded.low.sent_bytes, units) / recorded.seconds
         needed = np.zeros(units)
         for chosen in (np.flatnonzero(~recorded.censored), np.flatnonzero(recorded.censored)):
-            for stretch in recorded.stretches(chosen, SCALES):
+            # Who used nothing needs nothing; beside huge values, the sums of others are lost, and say the same.
+            for stretch in recorded.stretches(chosen[high[chosen] > 0], SCALES):
                 needed[stretch.units] = self._needed(stretch, mean[stretch.units], high[stretch.units])
         window_s = self.window.keep_ms / 1000
         figures = (

@@ -148,6 +148,18 @@ def test_a_replay_is_of_numbers(documents: list[Document], limit: float) -> None
         assert all(finite(column) for column in batch.columns)
 
 
+def test_who_used_nothing_needs_nothing_beside_one_who_did() -> None:
+    number, begin_ms, interval_ms = np.arange(2), np.array([0, 30_000]), np.full(2, 1000)
+    cells = Cells.of(SeriesRows(number, begin_ms, interval_ms, np.array([1e12, 0.0]), np.zeros(2)))
+    recorded = Recorded.of(cells, number, np.ones(2), 31)
+    nothing = np.zeros(0)
+    gathered = Gathered(number, recorded, Throttles(nothing.astype(np.intp), nothing, nothing))
+    [batch] = SearchWork(Window(), parse_target("p99 throttle < 100 ms"))(gathered)
+    needed = batch.column("needed").to_pylist()
+    assert needed[0] > 0
+    assert needed[1] == 0
+
+
 HONEST = [
     document(
         second,
