@@ -124,7 +124,8 @@ def test_a_listener_takes_as_many_as_a_broker_with_the_same_limit(rated: KafkaCl
     proxied_address = sluice.listeners[RATED].brokers[0]
     own, proxied = asyncio.run(side_by_side(own_address, proxied_address, BY_DEFAULT, steady=False))
     assert (own.refused, proxied.refused) == (0, 0)
-    assert proxied.served == pytest.approx(own.served, rel=TOLERANCE)
+    # A run ends within a wait or just behind one: more than a second's worth of what may differ is said by that.
+    assert proxied.served == pytest.approx(own.served, rel=2 * TOLERANCE)
     assert sluice.metrics().value("sluice_accept_throttles_total", listener=RATED) > 0
 
 
