@@ -201,6 +201,7 @@ class RequestSide:
             self._body = None
             if body.timed is not None:
                 body.timed.start_ns = self._rules.times.clock_ns()
+                body.timed.chunks = self._rules.times.chunks
         if not body.came(size, now_ms, finished=finished):
             self.stop(Event.READ, MIDWAY)
 

@@ -13,7 +13,7 @@ from proxy.session.serving import CHARGE, COORDINATE, FETCH, PRODUCE, TELL, TIME
 from proxy.session.timed import Timed
 from proxy.session.waits import Waits, What
 from proxy.usage.accounts import Account
-from proxy.usage.request_times import usual_ns
+from proxy.usage.request_times import HANDED_ON_NS, table_ns
 from quotas.kinds import QuotaKind
 
 KIND: Final = QuotaKind.REQUEST_PERCENTAGE
@@ -79,7 +79,8 @@ class RequestTimeGate:
         rules, account, api_key = self._pair.rules, self._sender.account, api.spec.api_key
         correlation_id, actions, served, told_ms, until_ms, whose, came_ms = self._in_flight[-1]
         self._in_flight[-1] = (correlation_id, actions | TIMED, served, told_ms, until_ms, whose, came_ms)
-        timed = Timed(size, may_wait, rules.times.clock_ns())
+        rules.times.chunks += 1
+        timed = Timed(size, may_wait, rules.times.clock_ns(), rules.times.chunks)
         if self._under_way is None:
             self._under_way = [timed]
         else:
@@ -96,7 +97,7 @@ class RequestTimeGate:
         if cost_us is not None:
             timed.reserved = cost_us * PERCENT_S_PER_US
         elif timed.may_wait or self._is_prompt:
-            timed.reserved = usual_ns(api_key, timed.size) / 1000 * PERCENT_S_PER_US
+            timed.reserved = table_ns(api_key, timed.size, 0) / 1000 * PERCENT_S_PER_US
         else:
             timed.reserved = bound.limit * _UNKNOWN_S  # few of them at once, for they may be as dear as they like
         if bound.shut and (self._is_prompt or now_ms >= self._pair.sasl.deadline_ms):
@@ -116,7 +117,7 @@ class RequestTimeGate:
     def exempt(self, api: Served, size: int) -> None:
         """Count a request that nobody answers: no quota holds it, as at a broker."""
         self._charged = None
-        self._pair.rules.times.exempt_us += round(usual_ns(api.spec.api_key, size) / 1000)
+        self._pair.rules.times.exempt_us += round(table_ns(api.spec.api_key, size, 0) / 1000)
 
     def answered_here(self) -> None:
         """Take note of a request that the proxy has answered itself: what that took is ``spent``."""
@@ -152,6 +153,7 @@ class RequestTimeGate:
 
         That is behind the answer, and so without a check, as a broker's network threads are charged.
         """
+        self._pair.rules.times.chunk_took(thread_ns)
         if self._charged is not None:
             us = round(thread_ns / 1000)
             self._charged.live_meter.use_of(KIND).used += us
@@ -163,7 +165,7 @@ class RequestTimeGate:
 
     def _settle(self, timed: Timed, account: Account, api_key: int, size: int, now_ms: int) -> int:
         """Charge what a request took instead of what was reserved; returns the throttle time that this asks for."""
-        seen_us, usual_us = self._took_us(timed, account.key.broker, api_key, size, now_ms)
+        seen_us, usual_us = self._took_us(timed, account, api_key, size, now_ms)
         bound = account.bound(KIND)
         us = seen_us
         if seen_us > usual_us and bound.live.waive((seen_us - usual_us) * PERCENT_S_PER_US, _WAIVED, now_ms):
@@ -189,18 +191,23 @@ class RequestTimeGate:
             throttling.alarm(line, now_ms)
         return throttle_ms
 
-    def _took_us(self, timed: Timed, broker: int, api_key: int, size: int, now_ms: int) -> tuple[int, int]:
+    def _took_us(self, timed: Timed, account: Account, api_key: int, size: int, now_ms: int) -> tuple[int, int]:
         """Return the time of the broker's threads as it was seen and as it is usual: one where it cannot be seen."""
         times = self._pair.rules.times
         came_ns, before_ns = times.clock_ns(), self._seen_ns
         blind, self._blind, self._seen_ns = self._blind, False, came_ns
-        usual = usual_ns(api_key, timed.size + size)
-        usual_us = round(usual / 1000)
+        times.chunks += 1
+        usual = table_ns(api_key, timed.size, size)
         if timed.start_ns >= before_ns:
             elapsed_ns = came_ns - timed.start_ns
-            elapsed_ns -= 0 if blind else times.of(broker).floor_ns(api_key, elapsed_ns, now_ms)
+            elapsed_ns -= 0 if blind else times.of(account.key.broker).floor_ns(api_key, elapsed_ns, now_ms)
+            work_ns = elapsed_ns - times.meanwhile_ns(timed.chunks + 1)
         else:  # it stood behind another one of this connection, and the way to the broker was behind it already
             elapsed_ns = came_ns - before_ns
+            work_ns = float(elapsed_ns - HANDED_ON_NS)
+        if not (timed.may_wait or blind):
+            usual = max(usual, account.times.of(api_key).at_least_ns(work_ns))
+        usual_us = round(usual / 1000)
         if timed.may_wait or blind or elapsed_ns <= max(times.blur_ns, usual * _USUAL_AT_MOST):
             return usual_us, usual_us
         return elapsed_ns // 1000, usual_us
