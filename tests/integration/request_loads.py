@@ -3,7 +3,7 @@
 import struct
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -23,35 +23,54 @@ class Storm:
     """One request again and again on each of some connections; what was told, and when."""
 
     address: Address
-    request: bytes
+    request: bytes | Callable[[int], bytes]
+    """The same on each, or by the number of the connection."""
     connections: int = 1
     pause_s: float = 0.0
     told: list[tuple[float, int]] = field(default_factory=list)
     """Moments of answers, and their throttle times."""
     errors: list[str] = field(default_factory=list)
-    opening: Sequence[bytes] = ()
-    """What each connection sends first, once."""
 
     def start(self, seconds: float) -> list[threading.Thread]:
         end_s = time.monotonic() + seconds
-        threads = [threading.Thread(target=self._drive, args=(end_s,), daemon=True) for _ in range(self.connections)]
+        threads = [
+            threading.Thread(target=self._drive, args=(number, end_s), daemon=True)
+            for number in range(self.connections)
+        ]
         for thread in threads:
             thread.start()
         return threads
 
-    def _drive(self, end_s: float) -> None:
-        api_key: int = struct.unpack_from(">h", self.request, 4)[0]
+    def after(self, request: bytes, answer: bytes) -> bytes:
+        """Return the request that follows."""
+        return request
+
+    def _drive(self, number: int, end_s: float) -> None:
+        request = self.request if isinstance(self.request, bytes) else self.request(number)
+        last = struct.unpack_from(">h", request, 4)[0] in _THROTTLE_LAST
         try:
             with Connection(self.address, ANSWER_TIMEOUT_S) as connection:
-                for request in self.opening:
-                    connection.exchange(request)
                 while time.monotonic() < end_s:
-                    answer = connection.exchange(self.request)
-                    at = len(answer) - 4 if api_key in _THROTTLE_LAST else 8
-                    self.told.append((time.monotonic(), struct.unpack_from(">i", answer, at)[0]))
+                    answer = connection.exchange(request)
+                    throttle_ms = struct.unpack_from(">i", answer, len(answer) - 4 if last else 8)[0]
+                    self.told.append((time.monotonic(), throttle_ms))
+                    request = self.after(request, answer)
                     time.sleep(self.pause_s)
         except OSError as error:
             self.errors.append(repr(error))
+
+
+class Polls(Storm):
+    """Fetches of a session: the first one names the partitions, and the others none."""
+
+    def after(self, request: bytes, answer: bytes) -> bytes:
+        if struct.unpack_from(">h", answer, 12)[0]:
+            raise ConnectionError("the broker has dropped the session")
+        (name_bytes,) = struct.unpack_from(">h", request, 12)
+        client_id = request[14 : 14 + name_bytes].decode()
+        session, epoch = struct.unpack_from(">ii", request, 14 + name_bytes + 17)
+        session = session or struct.unpack_from(">i", answer, 14)[0]
+        return fetch(client_id, "", 0, partitions=0, session=session, epoch=epoch + 1)
 
 
 def text(value: str) -> bytes:
