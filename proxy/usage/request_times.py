@@ -6,6 +6,8 @@ docs/request-percentage.md states the model and says how close it comes. Times a
 from collections.abc import Callable
 from typing import Final
 
+from proxy.usage.own_time import OwnTime
+
 _FLOOR_PERIOD_MS: Final = 60_000
 _CHEAP: Final = frozenset((12, 18))
 """Heartbeat and ApiVersions: no client can make much work of them, so that their time is that of the way."""
@@ -94,11 +96,11 @@ class RequestTimes:
     ``clock_ns`` is monotonic; ``thread_ns`` is what the thread of the loop has had of a processor.
     """
 
-    __slots__ = ("_brokers", "_round_ns", "clock_ns", "exempt_us", "on", "thread_ns")
+    __slots__ = ("_brokers", "_round_ns", "clock_ns", "exempt_us", "on", "own")
 
     def __init__(self, clock_ns: Callable[[], int], thread_ns: Callable[[], int]) -> None:
         self.clock_ns = clock_ns
-        self.thread_ns = thread_ns
+        self.own = OwnTime(thread_ns)
         self.on = False
         """Requests are timed: a request_percentage is configured for somebody."""
         self.exempt_us = 0

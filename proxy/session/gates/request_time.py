@@ -13,7 +13,8 @@ from proxy.session.serving import CHARGE, COORDINATE, FETCH, PRODUCE, TELL, TIME
 from proxy.session.timed import Timed
 from proxy.session.waits import Waits, What
 from proxy.usage.accounts import Account
-from proxy.usage.request_times import usual_ns
+from proxy.usage.request_times import RequestTimes, usual_ns
+from quotas.engine import Bound
 from quotas.kinds import QuotaKind
 
 KIND: Final = QuotaKind.REQUEST_PERCENTAGE
@@ -77,8 +78,7 @@ class RequestTimeGate:
     def went(self, api: Served, size: int, may_wait: bool, now_ms: int) -> None:
         """Charge the request of ``size`` bytes that is in flight last by what its API costs, and time it."""
         rules, account, api_key = self._pair.rules, self._sender.account, api.spec.api_key
-        correlation_id, actions, served, told_ms, until_ms, whose, came_ms = self._in_flight[-1]
-        self._in_flight[-1] = (correlation_id, actions | TIMED, served, told_ms, until_ms, whose, came_ms)
+        self.expect()
         timed = Timed(size, may_wait, rules.times.clock_ns())
         if self._under_way is None:
             self._under_way = [timed]
@@ -87,6 +87,41 @@ class RequestTimeGate:
         self._charged = account
         if rules.throttling.enforces:
             self._reserve(timed, account, api_key, now_ms)
+
+    @property
+    def open(self) -> Bound | None:
+        """What requests of the last one's sender are charged to while they need not come by ``may_go`` and ``went``:
+        while quotas are enforced, ``goes`` is enough for them. None where they have to: it is in debt, or has a limit
+        in shadow.
+        """
+        bound = self._sender.account.bound(KIND)
+        return None if bound.shut or bound.shadow_limit is not None else bound
+
+    def goes(self, bound: Bound, api_key: int, size: int, may_wait: bool, start_ns: int, now_ms: int) -> bool:
+        """Charge and time the request that goes next, ``open`` being ``bound``, as ``may_go`` and ``went`` do; for the
+        caller to expect its answer as TIMED. False where they have to: in debt, or an API that is new for its sender.
+        """
+        account = self._sender.account
+        cost_us = account.times.cost_us(api_key)
+        if cost_us is None or bound.shut:
+            return False
+        timed = Timed(size, may_wait, start_ns)
+        timed.bound = bound
+        if bound.limit is not None:
+            timed.reserved = cost_us * PERCENT_S_PER_US
+            if bound.charge(timed.reserved, now_ms):
+                bound.live.shut = True  # until the answer says otherwise, as in _reserve
+        if self._under_way is None:
+            self._under_way = [timed]
+        else:
+            self._under_way.append(timed)
+        self._charged = account
+        return True
+
+    def expect(self) -> None:
+        """Take the request that is in flight last for one that ``goes`` has timed."""
+        correlation_id, actions, served, told_ms, until_ms, whose, came_ms = self._in_flight[-1]
+        self._in_flight[-1] = (correlation_id, actions | TIMED, served, told_ms, until_ms, whose, came_ms)
 
     def _reserve(self, timed: Timed, account: Account, api_key: int, now_ms: int) -> None:
         timed.bound = bound = account.bound(KIND)
@@ -109,9 +144,9 @@ class RequestTimeGate:
     @property
     def last(self) -> Timed | None:
         """The last request that has gone, if it is timed: it begins when the rest of it has gone."""
-        if self._under_way and self._in_flight and self._in_flight[-1][ACTIONS] & TIMED:
-            return self._under_way[-1]
-        return None
+        if self._charged is None or not self._under_way:  # nobody is charged for the last one
+            return None
+        return self._under_way[-1] if self._in_flight and self._in_flight[-1][ACTIONS] & TIMED else None
 
     def exempt(self, api: Served, size: int) -> None:
         """Count a request that nobody answers: no quota holds it, as at a broker."""
@@ -142,6 +177,37 @@ class RequestTimeGate:
             until_ms = max(now_ms + told_ms, until_ms)
             actions |= TELL if told_ms else 0
         return (correlation_id, actions, api, told_ms, until_ms, account, came_ms)
+
+    def settles(
+        self, times: RequestTimes, account: Account, api_key: int, size: int, came_ns: int, now_ms: int
+    ) -> bool:
+        """Charge what the oldest request took as ``answered`` does, if that is what is usual, and nobody has to wait
+        for it. False, and nothing is done, where ``answered`` has to.
+        """
+        if not self._under_way or self._blind:
+            return False
+        timed, bound, before_ns = self._under_way[0], account.bound(KIND), self._seen_ns
+        usual = usual_ns(api_key, timed.size + size)
+        elapsed_ns = came_ns - max(timed.start_ns, before_ns)
+        if not timed.may_wait and elapsed_ns > max(times.blur_ns, usual * _USUAL_AT_MOST):
+            return False
+        us = int(usual / 1000 + 0.5)  # round() is a call
+        beyond = us * PERCENT_S_PER_US - timed.reserved
+        if timed.bound is not bound or bound.shadow_limit is not None:
+            return False
+        if bound.limit is not None and not bound.fits(beyond, now_ms):
+            return False
+        self._under_way.pop(0)
+        if timed.start_ns >= before_ns:
+            times.of(account.key.broker).floor_ns(api_key, elapsed_ns, now_ms)
+        self._seen_ns = came_ns
+        account.times.cost(api_key, us)
+        use = account.meter.use_of(KIND)
+        use.used += us
+        use.requests += 1
+        self._charged = account
+        bound.charge(beyond, now_ms)
+        return True
 
     def lose_sight(self) -> None:
         """Take note that the broker was not read: what comes next may have come before."""
