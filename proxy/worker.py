@@ -38,7 +38,7 @@ from proxy.identity.kerberos.gssapi import GssapiAcceptor, Unread, acceptor
 from proxy.identity.mechanisms.known import Mechanisms
 from proxy.identity.sasl import SaslRules
 from proxy.runtime import logs
-from proxy.runtime.clock import now_ms, now_ns, thread_ns
+from proxy.runtime.clock import last_ns, now_ms, now_ns, thread_ns
 from proxy.runtime.faults import contained
 from proxy.runtime.file_watch import FileWatch
 from proxy.runtime.lag import watch as watch_lag
@@ -115,7 +115,7 @@ class Worker:
             now_ms,
             mode=quotas.mode,
         )
-        self._times = RequestTimes(now_ns, thread_ns)
+        self._times = RequestTimes(last_ns, thread_ns)
         self._connections_limit = 0
         self._tables: list[dict[int, Served]] = []
         self._listeners: list[Listener] = []

@@ -46,7 +46,10 @@ SETTLE: Final = 64
 TIMED: Final = 128
 """What the request took is charged: it was forwarded while requests were timed (``gates.request_time``)."""
 
-PRODUCE_KEY, FETCH_KEY, API_VERSIONS_KEY, _SHARE_FETCH_KEY = 0, 1, 18, 78
+PRODUCE_KEY: Final = 0
+FETCH_KEY: Final = 1
+API_VERSIONS_KEY: Final = 18
+_SHARE_FETCH_KEY: Final = 78
 _FETCH_KEYS: Final = frozenset((FETCH_KEY, _SHARE_FETCH_KEY))
 _MUTATION_KEYS: Final = frozenset((CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS))
 _SASL_KEYS: Final = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE))
