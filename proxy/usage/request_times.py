@@ -7,6 +7,8 @@ from collections.abc import Callable
 from math import inf
 from typing import Final
 
+from proxy.usage.own_time import OwnTime
+
 _FLOOR_PERIOD_MS: Final = 60_000
 _CHEAP: Final = frozenset((12, 18))
 """Heartbeat and ApiVersions: no client can make much work of them, so that their time is that of the way."""
@@ -71,11 +73,12 @@ class ApiTimes:
         """The two least of this block, of which there were ``_count``."""
         self._count = 0
 
-    def at_least_ns(self, work_ns: float) -> float:
-        """Take note of how long a request took that could not wait, and return what of it was work for certain.
+    def certain_ns(self, work_ns: float) -> float:
+        """Return what was work for certain of a request that seems to be so much; 0 or less: nothing."""
+        return min(self.work_ns, work_ns) - _LATE_NS
 
-        0 or less: nothing is certain.
-        """
+    def note(self, work_ns: float) -> None:
+        """Take note of what a request seems to be that could not wait: how long it took, without the way."""
         if not self._count or work_ns < self._least_ns:
             self._next_ns = self._least_ns if self._count else inf
             self._least_ns = work_ns
@@ -86,7 +89,6 @@ class ApiTimes:
             self._count = 0
             found_ns = max(self._next_ns, 0.0)
             self.work_ns = self.work_ns + (found_ns - self.work_ns) / 4 if self.work_ns else found_ns
-        return min(self.work_ns, work_ns) - _LATE_NS
 
 
 class ClientTimes:
@@ -150,14 +152,15 @@ class BrokerTimes:
 class RequestTimes:
     """The times of a worker. Its clocks, both in nanoseconds, are not read while no quota asks for it (``on``).
 
-    ``clock_ns`` is monotonic; ``thread_ns`` is what the thread of the loop has had of a processor.
+    ``clock_ns`` is monotonic, and shows when the chunk came that is being taken; ``thread_ns`` is what the thread of
+    the loop has had of a processor.
     """
 
-    __slots__ = ("_brokers", "_chunk_ns", "_round_ns", "chunks", "clock_ns", "exempt_us", "on", "thread_ns")
+    __slots__ = ("_brokers", "_chunk_ns", "_round_ns", "chunks", "clock_ns", "exempt_us", "on", "own")
 
     def __init__(self, clock_ns: Callable[[], int], thread_ns: Callable[[], int]) -> None:
         self.clock_ns = clock_ns
-        self.thread_ns = thread_ns
+        self.own = OwnTime(thread_ns)
         self.on = False
         """Requests are timed: a request_percentage is configured for somebody."""
         self.exempt_us = 0
@@ -180,8 +183,8 @@ class RequestTimes:
         self._round_ns += (round_ns - self._round_ns) / 8
 
     def chunk_took(self, thread_ns: int) -> None:
-        """Take note of how long the proxy itself was at a chunk."""
-        self._chunk_ns += (thread_ns - self._chunk_ns) / 16
+        """Take note of how long the proxy itself was at a chunk, of those that are no longer than most."""
+        self._chunk_ns += (thread_ns - self._chunk_ns) / 16 if self._chunk_ns else thread_ns
 
     def meanwhile_ns(self, chunks: int) -> float:
         """Return how long the proxy itself was at what it saw to since ``chunks`` was that."""

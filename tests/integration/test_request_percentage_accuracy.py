@@ -99,8 +99,9 @@ def prepare(cluster: KafkaCluster) -> None:
         cluster.create_topic(name)
     cluster.create_topic("sink", partitions=PARTITIONS)
     cluster.create_topic("wide", partitions=MANY)
-    for codec in COMPRESSED:
-        cluster.create_topic(f"as-{codec}", partitions=PARTITIONS, **{"compression.type": codec})
+    with cluster.admin() as admin:
+        for codec in COMPRESSED:
+            admin.create_topic(f"as-{codec}", partitions=PARTITIONS, replicas=1, configs={"compression.type": codec})
     with Connection(cluster.direct(0), 30.0) as connection:
         for _ in range(300):
             connection.exchange(metadata("warm"))

@@ -98,7 +98,6 @@ class ProduceGate:
         account.meter.produce_bytes += size
         if rules.times.on:
             self.may_wait = chunk.startswith(ACKS_ALL, field)
-            self.prefix.forget()  # the next one has to come by here too
         self.charged(api, head[2], throttle_ms, chunk.startswith(ACKS_0, field), missing, now_ms)
         return 0
 

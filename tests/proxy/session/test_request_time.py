@@ -79,7 +79,7 @@ class TestWhatIsCharged:
         play = request_quota()
         play.times.of(1).floor_ns(18, 1_000_000, play.loop.now_ms)
         spent = iter([0, 30_000, 30_000, 50_000])
-        play.times.thread_ns = lambda: next(spent)
+        play.times.own.every, play.times.own.thread_ns = 1, lambda: next(spent)
         take(play, list_offsets(1), list_offsets_answer(1), 11)
         assert recorded_us(play) == 10_050
         assert charged(play) == pytest.approx(1.005)

@@ -48,8 +48,8 @@ class TestWhatIsWorkForCertain:
     def take(self, times: ApiTimes, took_ms: list[float]) -> float:
         """In milliseconds, as their last one is judged; a tenth of one is never certain."""
         for ms in took_ms:
-            certain_ns = times.at_least_ns((ms + 0.1) * MS)
-        return certain_ns / MS
+            times.note((ms + 0.1) * MS)
+        return times.certain_ns((ms + 0.1) * MS) / MS
 
     def test_a_few_say_nothing(self) -> None:
         assert self.take(ApiTimes(), [3.0] * 31) <= 0
