@@ -27,13 +27,13 @@ _WAITING_KEYS: Final = frozenset(
 
 # What is usual for a broker's threads: a request by itself, each of its bytes, and each byte of its answer. Measured
 # with Kafka 4.3.1; request_loads.py and test_request_percentage_accuracy.py show how.
-_REQUEST_NS: Final = 40_000.0
+_REQUEST_NS: Final = 30_000.0
 _ASKED_NS: Final = 10.0
 _ANSWERED_NS: Final = 10.0
-_REQUEST_NS_OF: Final = {0: 100_000.0, 8: 55_000.0}
-_ASKED_NS_OF: Final = {0: 1.3, 1: 120.0, 2: 50.0}
+_REQUEST_NS_OF: Final = {0: 85_000.0, 1: 25_000.0, 8: 50_000.0}
+_ASKED_NS_OF: Final = {0: 1.3, 1: 85.0, 2: 50.0}
 """A Produce is its records. A Fetch and a ListOffsets list partitions, and each is work."""
-_ANSWERED_NS_OF: Final = {0: 1.3, 1: 0.35, 3: 30.0, 78: 0.35}
+_ANSWERED_NS_OF: Final = {0: 1.3, 1: 0.3, 3: 30.0, 78: 0.3}
 
 _RECORD_NS: Final = 400.0
 """Each record that is produced is looked at, however small it was compressed."""
