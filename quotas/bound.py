@@ -12,7 +12,7 @@ from quotas.rate import AT_ONCE, Rate, Sample, Window
 from quotas.throttle import INT32_MAX
 
 if TYPE_CHECKING:
-    from quotas.engine import Counters
+    from quotas.counters import Counters
 
 FOREVER_S: Final = INT32_MAX / 1000
 WAIVED_AHEAD_MS: Final = 10_000

@@ -10,7 +10,7 @@ from quotas.throttle import INT32_MAX, clamp_ms
 from quotas.token_bucket import TokenBucket
 
 if TYPE_CHECKING:
-    from quotas.engine import Counters
+    from quotas.counters import Counters
 
 
 class Tokens(Protocol):
