@@ -83,7 +83,8 @@ class Line:
         return self._waiting
 
     def __bool__(self) -> bool:
-        return self._waiting > 0
+        """Somebody waits, or is waited for."""
+        return self._waiting > 0 or self._held_for != NO_NUMBER
 
     def join(
         self, waiter: Waiter, cost: float, now_ms: int, kept: Place | None = None, number: int = NO_NUMBER
@@ -119,7 +120,7 @@ class Line:
         """Wait for ``number`` no longer."""
         if self._held_for == number:
             self._held_for = NO_NUMBER
-            if self:
+            if self._waiting:
                 self._alarm(self, now_ms)
 
     def _is_held(self, number: int, now_ms: int) -> bool:

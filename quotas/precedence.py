@@ -22,7 +22,7 @@ the client-id, its prefixes, the default client-id, and last none. A group has o
 shared. Where no quota is for either, the eight levels are walked as they are.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from quotas.counted import CAP, GROUP, PREFIX
@@ -145,10 +145,10 @@ def caps_of(
     return [(key, counter) for counter, key in found.items()]
 
 
-def caps_at_once(limits: Mapping[Key, float]) -> int:
+def caps_at_once(keys: Iterable[Key]) -> int:
     """Return how many caps may hold for one client at the most, by the forms of what they are for."""
     forms: dict[object, set[object]] = {}
-    for user, client_id in limits:
+    for user, client_id in keys:
         form = Group if isinstance(user, Group) else None if user is None else str
         forms.setdefault(form, set()).add(client_id if isinstance(client_id, Prefix) else client_id is None)
     most = 0

@@ -39,7 +39,8 @@ from proxy.session.states import (
     Event,
     end,
 )
-from proxy.session.waits import Waits, What
+from proxy.session.turn import What
+from proxy.session.waits import Waits
 from proxy.session.wires import BROKER, CLIENT, ClientWire, Wire, dropped
 from proxy.usage.accounts import Account, Accounts
 from quotas.kinds import QuotaKind
@@ -276,8 +277,11 @@ class Session:
         """
         throttling = self.rules.throttling
         bound = account.bound(kind)
+        if account.caps(kind):
+            bound = throttling.strictest(account, kind, now_ms)
+        else:
+            bound.live.owe(throttle_ms, now_ms)
         counter = bound.live
-        counter.owe(throttle_ms, now_ms)
         most_ms = throttling.window_ms if kind.row.capped else INT32_MAX
         throttle_ms = min(throttling.allow(counter.owed_ms(now_ms), counter), most_ms)
         throttling.note(bound, throttle_ms)

@@ -6,7 +6,7 @@ from quotas.engine import Bound
 class Timed:
     """Of a request that has been forwarded while a request_percentage is configured."""
 
-    __slots__ = ("bound", "may_wait", "reserved", "size", "start_ns")
+    __slots__ = ("bounds", "may_wait", "reserved", "size", "start_ns")
 
     def __init__(self, size: int, may_wait: bool, start_ns: int) -> None:
         self.size = size
@@ -14,6 +14,6 @@ class Timed:
         """The broker may let it wait by design, which is no work."""
         self.start_ns = start_ns
         """When its last byte was forwarded."""
-        self.bound: Bound | None = None
-        """What it was charged to beforehand, ``reserved`` percent-seconds."""
+        self.bounds: tuple[Bound, ...] = ()
+        """What it was charged to beforehand, ``reserved`` percent-seconds each."""
         self.reserved = 0.0
