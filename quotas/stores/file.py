@@ -134,7 +134,7 @@ class _Reader:
             return
         if entity in self.lines:
             what = "cap" if cap else "quota"
-            first = f"the first one for {entity.describe()} is on line {self.lines[entity]}"
+            first = f"the first {what} for {entity.describe()} is on line {self.lines[entity]}"
             self.wrong.add((*steps, "entity"), f"has a {what} already", f"put all its limits into one: {first}")
             return
         twin = self.folded.setdefault(doubts.folded(entity), entity)
