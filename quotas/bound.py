@@ -106,6 +106,11 @@ class Bound(Rate):
         return self.key.broker
 
     @property
+    def is_cap(self) -> bool:
+        """Its limit holds besides the quota that wins."""
+        return self.rule is not None and self.rule.cap
+
+    @property
     def live(self) -> "Bound":
         """The one bound for its key: most often itself."""
         return self._live or self._find_live()

@@ -286,6 +286,8 @@ class Session:
         throttle_ms = min(throttling.allow(counter.owed_ms(now_ms), counter), most_ms)
         throttling.note(bound, throttle_ms)
         account.meter.note_throttle(kind, throttle_ms, now_ms)
+        if bound.rule is not None and bound.is_cap:
+            account.meter.note_cap(kind, bound.rule, throttle_ms)
         room_ms = max(self.sasl.deadline_ms - now_ms, 0)
         told_ms = min(throttling.allow(throttle_ms + counter.waiting_ms, counter), room_ms, most_ms)
         if told_ms > 0 and not self.gates.coordinates:

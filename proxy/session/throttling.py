@@ -145,7 +145,10 @@ class Throttling:
         begun = imagined.settle(now_ms)
         for account, throttle_ms, at_ms in sorted(begun + imagined.take_waited(), key=_ends):
             self.note(bound, throttle_ms)
-            account.live_meter.note_throttle(bound.kind, throttle_ms, now_ms, at_ms)
+            meter = account.live_meter
+            meter.note_throttle(bound.kind, throttle_ms, now_ms, at_ms)
+            if bound.rule is not None and bound.is_cap:
+                meter.note_cap(bound.kind, bound.rule, throttle_ms)
 
     def _settle_shadow(self, bound: Bound, imagined: Imagined[Account], now_ms: int) -> None:
         begun = imagined.settle(now_ms)

@@ -262,6 +262,8 @@ class Turn:
             waited_ms = now_ms - self._since_ms
             self._throttling.note_waited(bound, waited_ms)
             account.meter.note_wait(bound.kind, -1, now_ms, waited_ms)
+            if waited_ms and bound.rule is not None and bound.is_cap:
+                account.meter.note_cap(bound.kind, bound.rule, waited_ms)
         if place is not None:
             place.line.leave(place, now_ms, keep=keep)
         return place
