@@ -168,7 +168,7 @@ ROWS: Final = (
     ),
     *(
         Row(f"kinds-{kinds}", f"small-64, quotas: {kinds}", Measure.CPU_PER_REQUEST, _SMALL, kinds=kinds)
-        for kinds in ("none", "bytes", "time", "mutations", "all")
+        for kinds in ("none", "bytes", "stacked", "time", "mutations", "all")
     ),
     *(
         Row(f"connect-{kinds}", f"connections, quotas: {kinds}", Measure.CPU_PER_CONNECTION, _RECONNECT, kinds=kinds)

@@ -240,10 +240,12 @@ class Bound(Rate):
             self.owe(throttle_ms, now_ms)
 
     def forgive(self, now_ms: int) -> None:
-        """Owe what the window holds and no more: what went beyond it while nobody was held is nobody's debt."""
+        """Owe what the window holds, and no more than a window's throttle: nobody was held for what went beyond it."""
         self._drain(now_ms)
         if self._limit is not None:
-            self._level = min(self._level, self._limit * (self._window.keep_ms / 1000))
+            most = self._limit * (self._window.keep_ms / 1000)
+            self._level = min(self._level, most)
+            self.shrink(most, now_ms)
         self.rejudge(now_ms)
 
     def _drain(self, now_ms: int) -> None:

@@ -129,7 +129,12 @@ class Counters:
         """Put the rules of ``policy`` in force, of which those ``touched`` are other ones than before."""
         self.rules.put_in_force(policy, touched)
         for bound in self._concerned(touched):
-            if self._limit(bound):
+            was_free = bound.limit is None and bound.shadow_limit is not None
+            if not self._limit(bound):
+                continue
+            if was_free:
+                bound.forgive(now_ms)
+            else:
                 bound.rejudge(now_ms)
 
     def rejudge(self, now_ms: int) -> None:

@@ -175,6 +175,13 @@ class TokenBound(Bound):
     def rejudge(self, now_ms: int) -> None:
         """Nothing: the bucket has the other limit already, and keeps its tokens."""
 
+    def forgive(self, now_ms: int) -> None:
+        """Owe no more than a window's worth: nobody was refused what went beyond it."""
+        if self._bucket is not None and self._limit is not None:
+            beyond = -self._burst(self._limit) - self._bucket.tokens(now_ms)
+            if beyond > 0:
+                self._bucket.record(-beyond, now_ms)
+
     def busy_ms(self, now_ms: int) -> int:
         busy_ms = super().busy_ms(now_ms)
         for bucket, limit in ((self._bucket, self._limit), (self.shadow(), self.shadow_limit)):

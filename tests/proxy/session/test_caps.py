@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from quotas.entities import Default, Entity, Prefix
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
-from tests.proxy.playbook import Play, fetch, produce, produce_answer, throttle_of
+from tests.proxy.playbook import Play, produce, produce_answer, throttle_of
 from tests.proxy.session.tenants import (
     KIND,
     TENANT,
