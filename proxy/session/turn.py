@@ -99,6 +99,11 @@ class Turn:
         self._held: tuple[Line, ...] = ()
         """The lines that wait for it."""
 
+    @property
+    def is_at_its_turn(self) -> bool:
+        """A counter lets it go now, whatever is owed."""
+        return bool(self._passed)
+
     def has_passed(self, bound: Bound) -> bool:
         """Whether that counter lets it go now, whatever is owed."""
         return bool(self._passed) and any(passed is bound for passed in self._passed)

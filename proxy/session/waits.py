@@ -35,12 +35,10 @@ class Waits:
     def grant_whole(self, bounds: tuple[Bound, ...], asked_bytes: int, now_ms: int) -> bool:
         """Let a Fetch go as it is, where its quotas are far from being in force."""
         bounds = self._live(bounds)
-        several = len(bounds) > 1
-        for bound in bounds:
-            if self._request.has_passed(bound):
-                return False  # it has waited: the turn is to be taken
-            if several and not bound.fetches.fits_whole(asked_bytes, now_ms):
-                return False
+        if self._request.is_at_its_turn:
+            return False  # it has waited: the turn is to be taken
+        if len(bounds) > 1 and not all(bound.fetches.fits_whole(asked_bytes, now_ms) for bound in bounds):
+            return False
         granted = True
         for bound in bounds:
             granted = bound.fetches.grant_whole(self, asked_bytes, now_ms) and granted

@@ -14,7 +14,18 @@ from quotas.kinds import QuotaKind
 class Account:
     """What a client uses through one listener at one broker."""
 
-    __slots__ = ("_bounds", "_caps", "_engine", "_generation", "_meters", "_times", "holders", "key", "meter")
+    __slots__ = (
+        "_bounds",
+        "_caps",
+        "_engine",
+        "_generation",
+        "_limited",
+        "_meters",
+        "_times",
+        "holders",
+        "key",
+        "meter",
+    )
 
     def __init__(self, engine: Engine, meters: Meters, key: MeterKey) -> None:
         self._engine = engine
@@ -27,6 +38,7 @@ class Account:
         self._generation = engine.generation
         self._bounds: dict[QuotaKind, Bound] = {}
         self._caps: dict[QuotaKind, tuple[Bound, ...]] = {}
+        self._limited: dict[QuotaKind, tuple[Bound, ...]] = {}
         self._times: ClientTimes | None = None
 
     @property
@@ -60,23 +72,35 @@ class Account:
         """Return all counters that it is charged to, that of the quota that wins first."""
         return (self.bound(kind), *self.caps(kind))
 
+    def limited(self, kind: QuotaKind) -> tuple[Bound, ...]:
+        """Return those that have a limit in force."""
+        if self._generation != self._engine.generation:
+            self._renew()
+        limited = self._limited.get(kind)
+        if limited is None:
+            limited = tuple([bound for bound in self.bounds(kind) if bound.limit is not None])
+            self._limited[kind] = limited
+        return limited
+
     def charge(self, kind: QuotaKind, value: float, now_ms: int) -> int:
         """Charge all of them; returns the longest throttle time that one of them asks for."""
         throttle_ms = self.bound(kind).charge(value, now_ms)
-        for cap in self.caps(kind):
-            throttle_ms = max(cap.charge(value, now_ms), throttle_ms)
+        if self._engine.has_caps:
+            for cap in self.caps(kind):
+                throttle_ms = max(cap.charge(value, now_ms), throttle_ms)
         return throttle_ms
 
     def has_shadow(self, kind: QuotaKind) -> bool:
         """Whether one of them has a limit in shadow."""
         if self.bound(kind).shadow_limit is not None:
             return True
-        return any(cap.shadow_limit is not None for cap in self.caps(kind))
+        return self._engine.has_caps and any(cap.shadow_limit is not None for cap in self.caps(kind))
 
     def _renew(self) -> None:
         self._generation = self._engine.generation
         self._bounds.clear()
         self._caps.clear()
+        self._limited.clear()
 
     @property
     def live_meter(self) -> Meter:

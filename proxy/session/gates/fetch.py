@@ -16,7 +16,6 @@ from proxy.session.states import ANSWERING, IN_LINE
 from proxy.session.turn import What
 from proxy.session.waits import Waits
 from proxy.usage.accounts import Account
-from quotas.bound import Bound
 from quotas.kinds import QuotaKind
 
 KIND: Final = QuotaKind.CONSUMER_BYTE_RATE
@@ -57,8 +56,8 @@ class FetchGate:
         if field == MORE:
             return MORE
         account = self._sender.account
-        bounds = _in_force(account) if self._pair.rules.throttling.enforces else ()
-        if bounds:
+        bounds = account.limited(KIND)
+        if bounds and self._pair.rules.throttling.enforces:
             lowers = has_fetch_limits(api.spec)
             min_bytes, max_bytes = _LIMITS.unpack_from(chunk, field) if lowers else (0, _INT32_MAX)
             if min_bytes > max_bytes or not self._waits.grant_whole(bounds, max(max_bytes, 0), now_ms):
@@ -98,20 +97,25 @@ class FetchGate:
         of two that are equal that one (KafkaApis).
         """
         throttling = self._pair.rules.throttling
-        bounds = _in_force(account) if throttling.enforces else ()
+        bounds = account.limited(KIND) if throttling.enforces else ()
         if bounds and not self._waits.may_answer(account, bounds, size, now_ms):
             return WAITS
         account.meter.fetch_bytes += size
-        throttle_ms = account.charge(KIND, size, now_ms)
-        if not throttling.enforces or account.has_shadow(KIND):
+        bound = account.bound(KIND)
+        throttle_ms = bound.charge(size, now_ms)
+        shadowed = bound.shadow_limit is not None
+        for cap in account.caps(KIND):
+            throttle_ms = max(cap.charge(size, now_ms), throttle_ms)
+            shadowed = shadowed or cap.shadow_limit is not None
+        if shadowed or not throttling.enforces:
             throttling.imagine(account, KIND, size, now_ms, id(self))
         if not throttling.enforces:
             return 0
         if throttle_ms > request_ms:
             return self._pair.throttle(account, KIND, throttle_ms, now_ms)
         if throttle_ms:
-            for bound in bounds:
-                bound.live.owe(bound.check(now_ms), now_ms)
+            for each in bounds:
+                each.live.owe(each.check(now_ms), now_ms)
         return self._pair.throttle(account, REQUEST_KIND, request_ms, now_ms) if request_ms else 0
 
     # ------------------------------------------------------------------------------- a Fetch answered with nothing
@@ -131,14 +135,6 @@ class FetchGate:
         meter.other_bytes += len(frame)
         meter.bytes_out += len(answer)
         return answer
-
-
-def _in_force(account: Account) -> tuple[Bound, ...]:
-    """Return the counters of a client that have a limit in force."""
-    bound, caps = account.bound(KIND), account.caps(KIND)
-    if not caps:
-        return (bound,) if bound.limit is not None else ()
-    return tuple([each for each in (bound, *caps) if each.limit is not None])
 
 
 def _may_wait(api: Served, chunk: bytes, limits: int) -> bool:

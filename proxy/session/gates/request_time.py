@@ -74,7 +74,7 @@ class RequestTimeGate:
             return True
         what = What.FETCH if kind == FETCH else What.COORDINATION if self._is_prompt else What.REQUEST
         cost_us = account.times.cost_us(api_key) or 0.0
-        shut = tuple([each for each in (bound, *caps) if each.limit is not None and each.shut])
+        shut = tuple([each for each in account.limited(KIND) if each.shut])
         return self._waits.ask_all(what, account, shut, cost_us * PERCENT_S_PER_US, now_ms)
 
     def went(self, api: Served, size: int, may_wait: bool, now_ms: int) -> None:
