@@ -120,11 +120,11 @@ def test_connections_are_refused_as_by_the_event_but_for_what_an_interval_does_n
 
 @pytest.mark.parametrize("limit", [2, 10, 30])
 @pytest.mark.parametrize("interval_ms", [1000, 5000])
-def test_of_steady_overload_no_more_than_a_hundredth_is_in_doubt(limit: int, interval_ms: int) -> None:
+def test_of_steady_overload_no_more_than_a_fiftieth_is_in_doubt(limit: int, interval_ms: int) -> None:
     rng = np.random.default_rng(limit)
     events = [(at_ms, 1) for at_ms in sorted(rng.integers(0, 600_000, 40 * 600).tolist())]
     found = connections(recorded(events, interval_ms), limit, WINDOW, END_MS)
-    assert found.asked - found.passed == pytest.approx(refused(events, limit), abs=0.01 * len(events))
+    assert found.asked - found.passed == pytest.approx(refused(events, limit), abs=0.02 * len(events))
 
 
 @given(EVENTS, st.sampled_from([1, 2, 5, 20]))
