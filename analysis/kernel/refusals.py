@@ -58,8 +58,9 @@ class Rows:
                 since_ms = since_ms if goes_on else begins
                 until_ms = ends + _APART_MS
         order = np.argsort(begin_ms, kind="stable")
-        columns = (begin_ms, self.interval_ms, self.amount, self.parts, self.muted_ms)
-        return Rows(*(column[order] for column in columns))
+        return Rows(
+            *(begin_ms[order], self.interval_ms[order], self.amount[order], self.parts[order], self.muted_ms[order])
+        )
 
     def arrivals(self) -> Iterator[tuple[int, float]]:
         """Yield (when in ms, how much) of what came: whole numbers, each part in the middle of its time."""
@@ -121,7 +122,7 @@ Law = Callable[[Rows, float, Window, int], Refusals]
 
 
 def mutations(rows: Rows, limit: float, window: Window, end_ms: int) -> Refusals:
-    """Replay a token bucket (KIP-599): whoever finds it overdrawn waits until it is level, and is then carried out whole.
+    """Replay a token bucket (KIP-599): who finds it overdrawn waits until it is level, and is then carried out whole.
 
     One after the other, as old clients are held and Java's come again with what was refused them.
     """
@@ -152,7 +153,7 @@ def mutations(rows: Rows, limit: float, window: Window, end_ms: int) -> Refusals
 
 
 def connections(rows: Rows, limit: float, window: Window, end_ms: int) -> Refusals:
-    """Replay the rate of an address (KIP-612): who comes too often is refused, held for a sample at most, and not counted.
+    """Replay the rate of an address (KIP-612): who comes too often is refused, held a sample at most, and not counted.
 
     Nobody comes again who did not while it was recorded.
     """

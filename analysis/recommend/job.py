@@ -29,7 +29,7 @@ from analysis.kernel.units import Assignment, Client, Unit
 from analysis.page.words import limit
 from analysis.replay.gathering import Gathered, Units, gather
 from analysis.replay.recording import Recording
-from quotas.kinds import BYTES, QuotaKind
+from quotas.kinds import BYTES, QuotaKind, Whose
 from quotas.rate import Window
 
 FIGURES: Final = ("needed", "p99", "most", "surge", "active_s", "answer")
@@ -126,12 +126,16 @@ def _wanted(recording: Recording, choices: Choices) -> tuple[list[tuple[QuotaKin
     units: list[tuple[QuotaKind, Unit]] = []
     unit_of: dict[QuotaKind, Indices] = {}
     for kind, used in recording.used.items():
+        if kind.row.whose is Whose.IP:
+            continue
         chosen = [
             client
             for client in np.flatnonzero(used.sent_bytes > 0).tolist()
             if _is_wanted(recording.clients[client], choices)
         ]
-        each = Assignment.each((recording.clients[client] for client in chosen), user=by_user, client_id=by_client)
+        each = Assignment.each(
+            (recording.clients[client] for client in chosen), kind, user=by_user, client_id=by_client
+        )
         unit_of[kind] = np.full(len(recording.clients), -1)
         unit_of[kind][chosen] = each.index + len(units)
         units += [(kind, unit) for unit in each.units]

@@ -42,7 +42,7 @@ def recorded(events: Sequence[Event], interval_ms: int) -> Rows:
 
 
 def carried_out(events: Sequence[Event], limit: float) -> list[int]:
-    """When each event is, in ms: by the rule that the proxy judges by, whose clients come again when they are told to."""
+    """When each event is, in ms: by the rule that the proxy judges by, and clients come again when they are told to."""
     bucket = TokenBucket(WINDOW, limit)
     found, free_ms = [], 0
     for at_ms, amount in events:
