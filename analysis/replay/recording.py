@@ -1,7 +1,7 @@
 """What a period of usage records is about, before any of it is replayed: who was there, and how it was recorded."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -48,6 +48,8 @@ class Circumstances:
     """Of clients that no quota holds: they are left out of all else."""
     untold: int = 0
     """Attempts of addresses that records do not tell apart, which are left out too."""
+    addresses: bool = False
+    """Whether there is anything of connections by address."""
     controller_window: Window = field(default_factory=Window)
     """Of token buckets, as at the end."""
 
@@ -151,7 +153,7 @@ def read(usage: UsageRows, kinds: Iterable[QuotaKind] = KINDS) -> Recording:
     found = exchange(usage, identities.columns, identities.sent, tasks).collect(identities.received)
     if not found.num_rows:
         raise AnalysisError(
-            f"nobody used anything that a quota holds from {circumstances.begin:%Y-%m-%d %H:%M} to "
+            f"nobody produced or fetched anything from {circumstances.begin:%Y-%m-%d %H:%M} to "
             f"{circumstances.end:%Y-%m-%d %H:%M} UTC: take another period with --from and --to"
         )
     names = ("cluster", "instance", *Client._fields[1:])
@@ -160,6 +162,7 @@ def read(usage: UsageRows, kinds: Iterable[QuotaKind] = KINDS) -> Recording:
         for cluster, instance, *who in zip(*(found[name].to_pylist() for name in names), strict=True)
     )
     used = {kind: _used(found, kind) for kind in wanted}
+    circumstances = replace(circumstances, addresses=any(client.ip for client in clients))
     return Recording(usage, circumstances, found.select(list(IDENTITY)), clients, used)
 
 

@@ -23,8 +23,9 @@ _MOST_KEYS: Final = 2**62
 
 
 def identified(table: pa.Table) -> pa.Table:
-    """Return the rows with "" for the names that they have not, and without those of whom no quota holds."""
-    table = table.filter(pc.invert(table["exempt"]))
+    """Return the rows of clients and of addresses, "" for the names that they have not, without those of the exempt."""
+    known = pc.or_(table["user"].is_valid(), table["ip"].is_valid())
+    table = table.filter(pc.and_(known, pc.invert(table["exempt"])))
     for name in ("user", "client_id", "ip"):
         index = table.schema.get_field_index(name)
         table = table.set_column(index, name, _named(table.column(index).combine_chunks()))

@@ -1,7 +1,7 @@
 """What proposed quotas would have done to what was recorded: who would be throttled, before and after."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 import numpy as np
@@ -17,10 +17,12 @@ from analysis.replay.gathering import Gathered, Throttles, Units, gather, gather
 from analysis.replay.recording import REFUSING, Recording, cluster_and_instance
 from analysis.whatif.figures import AFTER, ANSWERS, FIGURES, NO, POSSIBLY, SHARES, VERDICTS, YES
 from analysis.whatif.refusing import RefusingWork
+from quotas.entities import Entity
 from quotas.kinds import QuotaKind
-from quotas.policy import Policy
+from quotas.policy import Policy, Terms
 from quotas.rate import Window
 
+_PLAIN: Final = Terms()
 _HISTOGRAMS: Final = 4096
 """Made at once."""
 
@@ -31,6 +33,8 @@ class Scenario:
 
     name: str
     policy: Policy
+    unknown: frozenset[Entity] = frozenset()
+    """Quotas with words that are not replayed: whom they hold is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +46,42 @@ class WhatIf:
     units: Any
 
 
+_REPLAYED: Final = frozenset(("shadow", "proposed", "shared"))
+"""Of ``Terms``: what is in shadow or proposed holds nobody, and is replayed as that."""
+
+
+def not_replayed(policy: Policy) -> dict[Entity, list[str]]:
+    """Return the quotas that say something which no replay takes into account, and what: words of quota files.
+
+    Whatever is new among the terms of rules is not replayed until somebody says here that it is.
+    """
+    found: dict[Entity, list[str]] = {}
+    for entity, terms in policy.terms.items():
+        for term in fields(terms):
+            if term.name not in _REPLAYED and getattr(terms, term.name) != getattr(_PLAIN, term.name):
+                found.setdefault(entity, []).append(term.name.removesuffix("_ms"))
+    return found
+
+
 def whatif(recording: Recording, scenarios: Sequence[Scenario]) -> WhatIf:
     """Replay what was recorded against the quotas of each scenario."""
     together: dict[tuple[bytes, ...], list[tuple[int, Mapping[QuotaKind, Assignment]]]] = {}
     for number, scenario in enumerate(scenarios):
-        assigned = {kind: _assigned(recording, scenario.policy, kind) for kind in recording.used}
+        assigned = {kind: _assigned(recording, scenario, kind) for kind in recording.used}
         key = tuple(assignment.index.tobytes() for assignment in assigned.values())
         together.setdefault(key, []).append((number, assigned))
     tables = [_replayed(recording, scenarios, alike) for alike in together.values()]
     return WhatIf(recording, tuple(scenarios), pa.concat_tables(tables))
 
 
-def _assigned(recording: Recording, policy: Policy, kind: QuotaKind) -> Assignment:
+def _assigned(recording: Recording, scenario: Scenario, kind: QuotaKind) -> Assignment:
     """Return who shares a counter, among those who used any; the others have index -1."""
     active = np.flatnonzero(recording.used[kind].rows)
-    assignment = Assignment.of(policy, kind, (recording.clients[client] for client in active.tolist()))
+    assignment = Assignment.of(scenario.policy, kind, (recording.clients[client] for client in active.tolist()))
+    if scenario.unknown:
+        known = [rule not in scenario.unknown for rule in assignment.rules]
+        active = active[np.array([known[unit] for unit in assignment.index.tolist()], dtype=bool)]
+        assignment = Assignment.of(scenario.policy, kind, (recording.clients[client] for client in active.tolist()))
     index = np.full(len(recording.clients), -1)
     index[active] = assignment.index
     return Assignment(assignment.units, assignment.rules, assignment.limits, index)

@@ -5,6 +5,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from analysis.kernel.search import parse_target
+from analysis.recommend import quota_file
+from analysis.recommend.job import Choices, recommend
 from analysis.replay.recording import read
 from analysis.whatif import comparison
 from analysis.whatif import page as comparison_page
@@ -108,6 +111,25 @@ def test_who_is_exempt_is_in_no_figure_and_it_is_said(found: WhatIf) -> None:
     notes = " ".join(found.recording.circumstances.notes())
     assert "exempt clients (quotas.exempt) are left out" in notes
     assert "180 connections of addresses beyond usage.max_addresses are left out" in notes
+
+
+def test_a_quota_that_is_not_replayed_holds_nobody_and_those_it_holds_are_left_out(found: WhatIf) -> None:
+    eve, mirror = Entity(user="eve"), Entity(user="mirror")
+    policy = Policy({eve: {PRODUCE: 1.0}, mirror: {PRODUCE: 1.0}}, {eve: Terms(burst_ms=2000)})
+    units = whatif(found.recording, [Scenario("q", policy, frozenset((eve,)))]).units.to_pylist()
+    assert not [each for each in units if each["user"] == "eve"]
+    assert {each["kind"] for each in units if not each["ip"]} == {MUTATIONS}
+
+
+def test_the_smallest_bucket_that_meets_a_target(found: WhatIf) -> None:
+    choices = Choices(parse_target("p99 throttle < 100 ms"))
+    recommended = {each.user: each for each in recommend(found.recording, choices)}
+    assert recommended.keys() == {"alice", "eve"}, "not who is exempt"
+    [need] = recommended["alice"].needs
+    assert need.kind is MUTATIONS
+    assert 4 <= need.needed <= 4.5, "40 each ten seconds"
+    said = quota_file.write(list(recommended.values()), choices, "p99", found.recording.circumstances)
+    assert "connection_creation_rate is left out: its limits are for addresses" in said
 
 
 def test_text_and_page_name_the_address_and_what_it_was_doing(found: WhatIf) -> None:
