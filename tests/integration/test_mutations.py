@@ -1,5 +1,6 @@
 """controller_mutation_rate with real brokers and clients: the brokers' own quota is the oracle."""
 
+import asyncio
 import subprocess
 import time
 from collections.abc import Iterator
@@ -8,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin import NewTopic as AioTopic
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # it does export it
 from kafka.admin import KafkaAdminClient
@@ -29,7 +32,7 @@ TOLERANCE = 0.05
 STORM_S = 16.0
 CREATE = key_version(CREATE_TOPICS, 7)
 OLD_CREATE = key_version(CREATE_TOPICS, 5)
-CLIENTS = ("own", "own-old", "proxied", "proxied-old", "kafka-python", "confluent", "java")
+CLIENTS = ("own", "own-old", "proxied", "proxied-old", "kafka-python", "confluent", "aiokafka", "java")
 
 
 @dataclass
@@ -171,18 +174,43 @@ def with_confluent(bootstrap: str, seconds: float) -> Storm:
     return found
 
 
+def with_aiokafka(bootstrap: str, seconds: float) -> Storm:
+    async def create() -> Storm:
+        found = Storm()
+        admin: Any = AIOKafkaAdminClient(bootstrap_servers=bootstrap, client_id="aiokafka")
+        await admin.start()
+        end_s = time.monotonic() + seconds
+        while time.monotonic() < end_s:
+            answer = await admin.create_topics([AioTopic(fresh_name("aio"), 2, 1)])
+            ((_, code, *_),) = answer.topic_errors
+            assert code in (0, 89)
+            found.accepted += code == 0
+            found.refused += code == 89
+        await admin.close()
+        return found
+
+    return asyncio.run(create())
+
+
+CLIENT_IDS = {with_kafka_python: "kafka-python", with_confluent: "confluent", with_aiokafka: "aiokafka"}
+
+
 @pytest.mark.integration
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("client", [with_kafka_python, with_confluent], ids=["kafka-python", "confluent"])
+@pytest.mark.parametrize(
+    "client",
+    [with_kafka_python, with_confluent, pytest.param(with_aiokafka, marks=pytest.mark.matrix)],
+    ids=["kafka-python", "confluent", "aiokafka"],
+)
 def test_clients_get_along_with_it(sluice: SluiceProcess, client: Any) -> None:
-    """kafka-python is refused; librdkafka speaks a version that is not, and waits."""
+    """kafka-python is refused; librdkafka and aiokafka speak a version that is not, and wait."""
     begin_s = time.monotonic()
     found: Storm = client(sluice.bootstrap, 10.0)
     seconds = time.monotonic() - begin_s
     assert (found.refused > 0) is (client is with_kafka_python)
     assert LIMIT * SHORT_WINDOW_SAMPLES < 2 * found.accepted <= most(seconds) + 1
-    name = "kafka-python" if client is with_kafka_python else "confluent"
-    assert sluice.metrics().value("sluice_quota_mutations_total", client_id=name) == 2 * found.accepted
+    counted = sluice.metrics().value("sluice_quota_mutations_total", client_id=CLIENT_IDS[client])
+    assert counted == 2 * found.accepted
 
 
 def run_java(version: str, bootstrap: str, client_id: str, topics: int, partitions: int) -> str:
