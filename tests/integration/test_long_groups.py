@@ -28,7 +28,7 @@ DEMAND_BYTES_PER_S: Final = 5_000_000
 LIMIT_BYTES_PER_S: Final = DEMAND_BYTES_PER_S // 100
 LIMIT_PERCENT: Final = 20.0
 """Of one thread: less than one member alone would take that asks without a pause. With small quotas of this kind a
-whole group needs long to come together (docs/request-percentage.md)."""
+whole group needs long to come together (docs/clients.md)."""
 MOST: Final = 1.1
 IDLE_MINUTES: Final = 9
 SETTLING_S: Final = 60.0
@@ -94,7 +94,7 @@ def test_nobody_leaves_a_group_by_being_throttled(cluster: KafkaCluster, minutes
 
 
 def _without_idle(run: GroupRun, minutes: int) -> list[str]:
-    """Connections without traffic are closed after ten minutes, by Java itself after nine: to bootstrap by, and spare."""
+    """Connections without traffic are closed after ten minutes, by Java itself after nine."""
     idle = 2 * MEMBERS if minutes >= IDLE_MINUTES else 0
     return [each for each in run.troubles if not (each.endswith(" disconnects") and int(each.split()[0]) <= idle)]
 

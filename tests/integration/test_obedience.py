@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import pytest
@@ -93,7 +94,7 @@ class Conversation:
 
 
 async def relay(
-    given: asyncio.StreamReader, taken: asyncio.StreamWriter, to: Address, told: dict[str, list[Told]]
+    given: asyncio.StreamReader, taken: asyncio.StreamWriter, *, to: Address, told: dict[str, list[Told]]
 ) -> None:
     """Pass on each frame, both ways, until one side has had enough."""
     talk = Conversation(told)
@@ -128,7 +129,7 @@ def between(places: list[Address]) -> Iterator[dict[str, list[Told]]]:
     async def serve() -> None:
         async with AsyncExitStack() as stack:
             for place in places:
-                server = asyncio.start_server(lambda r, w, to=place: relay(r, w, to, told), BETWEEN, place.port)
+                server = asyncio.start_server(partial(relay, to=place, told=told), BETWEEN, place.port)
                 await stack.enter_async_context(await server)
             listening.set()
             await asyncio.to_thread(over.wait)
