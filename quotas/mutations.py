@@ -18,7 +18,6 @@ class Tokens(Protocol):
     """What a request takes its mutations from: a bucket."""
 
     def record(self, value: float, now_ms: int) -> None: ...
-    def tokens(self, now_ms: int) -> float: ...
     def throttle_ms(self, now_ms: int) -> int: ...
 
 
@@ -81,11 +80,15 @@ class Ruling:
         return max(0, self._throttle_ms - (now_ms - self._violated_ms))
 
     def _violates(self, bucket: Tokens, now_ms: int) -> bool:
-        violates = bucket.tokens(now_ms) < 0
-        if violates:
-            self._throttle_ms = bucket.throttle_ms(now_ms)
+        """Less than half a millisecond's worth is no overdraft: whoever has waited as told owes that much by rounding.
+
+        At a broker the way to the controller and back takes longer than that, and so hides it.
+        """
+        throttle_ms = bucket.throttle_ms(now_ms)
+        if throttle_ms > 0:
+            self._throttle_ms = throttle_ms
             self._violated_ms = now_ms
-        return violates
+        return throttle_ms > 0
 
 
 class TokenBound(Bound):
