@@ -18,6 +18,7 @@ class Tokens(Protocol):
     """What a request takes its mutations from: a bucket."""
 
     def record(self, value: float, now_ms: int) -> None: ...
+    def tokens(self, now_ms: int) -> float: ...
     def throttle_ms(self, now_ms: int) -> int: ...
 
 
@@ -80,15 +81,11 @@ class Ruling:
         return max(0, self._throttle_ms - (now_ms - self._violated_ms))
 
     def _violates(self, bucket: Tokens, now_ms: int) -> bool:
-        """Less than half a millisecond's worth is no overdraft: whoever has waited as told owes that much by rounding.
-
-        At a broker the way to the controller and back takes longer than that, and so hides it.
-        """
-        throttle_ms = bucket.throttle_ms(now_ms)
-        if throttle_ms > 0:
-            self._throttle_ms = throttle_ms
+        violates = bucket.tokens(now_ms) < 0
+        if violates:
+            self._throttle_ms = bucket.throttle_ms(now_ms)
             self._violated_ms = now_ms
-        return throttle_ms > 0
+        return violates
 
 
 class TokenBound(Bound):
@@ -154,8 +151,15 @@ class TokenBound(Bound):
         return live.owed_ms(now_ms) if live is not self else self.owed_ms(now_ms)
 
     def tokens(self, now_ms: int) -> float:
-        """Return what is left; below zero the quota is violated. Infinite without a limit."""
-        return inf if self._bucket is None else self._bucket.tokens(now_ms)
+        """Return what is left; below zero the quota is violated. Infinite without a limit.
+
+        Less than half a millisecond's worth is no overdraft: whoever has waited as told owes that much by rounding. At
+        a broker the way to the controller and back takes longer than that, and so hides it.
+        """
+        if self._bucket is None:
+            return inf
+        tokens = self._bucket.tokens(now_ms)
+        return 0.0 if tokens < 0 and not self._bucket.throttle_ms(now_ms) else tokens
 
     def throttle_ms(self, now_ms: int) -> int:
         """Return how long it takes to make good what is overdrawn, at most 2^31 - 1."""

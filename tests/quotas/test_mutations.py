@@ -125,8 +125,8 @@ def test_without_a_quota_nothing_is_kept() -> None:
 @given(limit=st.floats(0.1, 1000), spent=st.integers(1, 20_000), late_ms=st.integers(0, 5000))
 def test_who_waits_as_told_is_not_refused_again(limit: float, spent: int, late_ms: int) -> None:
     """A throttle is told in whole milliseconds: what is left of the overdraft then is owed by rounding alone."""
-    bucket = TokenBucket(Window(), limit)
-    bucket.record(bucket.tokens(0) + spent, 0)
+    bucket = bound_of(engine_with(limit))
+    bucket.charge(bucket.tokens(0) + spent, 0)
     refused = Ruling(bucket, strict=True)
     if refused.accepts(1, late_ms):
         return
