@@ -140,7 +140,7 @@ def test_the_model_beside_the_broker_s_own_figure(cluster: KafkaCluster, jmx_por
     """Each alone, on one connection and on four, as fast as it goes."""
     quotas = f"quotas:\n  - {{entity: {{client-id: {{default: true}}}}, request_percentage: {OUT_OF_REACH}}}\n"
     cluster.set_quota(Entity(client_id=""), request_percentage=OUT_OF_REACH)
-    ratios = {}
+    ratios: dict[tuple[str, int], float] = {}
     with ExitStack() as stack:
         broker = stack.enter_context(RequestTimes(jmx_port))
         sluice = stack.enter_context(SluiceProcess(cluster.bootstrap, cluster.node_ids, quotas=quotas))
