@@ -13,6 +13,8 @@ from tests.harness.certificates import Identity
 
 DIRECT, HAPROXY, RELAY, PURE, SLUICE = "direct", "haproxy", "relay", "pure", "sluice"
 """``sluice`` is the compiled wheel, ``pure`` the same sources as they are."""
+NO_QUOTAS: Final = "no-quotas"
+"""The compiled wheel without any quota: what kinds of quotas are compared with."""
 SLUICES: Final = (PURE, SLUICE)
 COMPILED: Final = Path(f"{sys.prefix}-compiled/bin")
 """Where ``make test-compiled`` and ``make bench`` install the wheel."""
@@ -147,8 +149,9 @@ COMMANDS: Final[Mapping[str, Callable[[Place], list[str]]]] = {
     RELAY: relay,
     PURE: pure,
     SLUICE: sluice,
+    NO_QUOTAS: sluice,
 }
-PROXIES: Final = tuple(COMMANDS)
+PROXIES: Final = (HAPROXY, RELAY, PURE, SLUICE)
 
 
 def require_compiled(program: str) -> str:

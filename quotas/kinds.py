@@ -143,6 +143,8 @@ class QuotaKind(StrEnum):
         (kind.row,) = row
         return kind
 
+    __hash__ = str.__hash__  # a counter is found by its kind with each request, and Enum's own is written in Python
+
     PRODUCER_BYTE_RATE = (
         "producer_byte_rate",
         Row(word="produce", doing="producing", unit=BYTES, written=Written.BYTES, enforced=True),

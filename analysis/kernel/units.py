@@ -159,7 +159,7 @@ def parse_rule(text: str) -> Entity:
         names[_DIMENSIONS[part[1]]] = name
         at = part.end()
         if at == len(text):
-            return Entity(**names)
+            return Entity(names.get("user"), names.get("client_id"), names.get("ip"))
         if not text.startswith(", ", at):
             raise ValueError(f"{text!r} goes on after a name, at {text[at:]!r}; parts are separated by a comma")
         at += 2

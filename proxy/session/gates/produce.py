@@ -106,7 +106,6 @@ class ProduceGate:
         account.meter.produce_bytes += size
         if rules.times.on:
             self.may_wait = chunk.startswith(ACKS_ALL, field)
-            self.prefix.forget()  # the next one has to come by here too
         self.charged(api, head[2], throttle_ms, chunk.startswith(ACKS_0, field), missing, now_ms)
         return 0
 
@@ -254,7 +253,7 @@ class ProduceBody(Body):
 
     def _charge(self, size: int, now_ms: int) -> int:
         bounds = self.account.bounds(KIND)
-        if [*bounds] != [*self._bounds]:  # other quotas are in force than when it began
+        if bounds != self._bounds:  # other quotas are in force than when it began
             self._yield()
             self._bounds = bounds
         return self.account.charge(KIND, size, now_ms)
