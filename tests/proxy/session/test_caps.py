@@ -215,3 +215,19 @@ def test_a_client_of_no_cap_leaves_the_short_way_no_more_than_before() -> None:
     other = Connection(play, "alice")
     other.step()
     assert len(other.session.gates.produces.caps) == 1
+
+
+def test_the_time_of_threads_of_a_tenant_has_a_cap_where_no_quota_is_of_that_kind() -> None:
+    kind = QuotaKind.REQUEST_PERCENTAGE
+    play = Play(policy=policy((cap(TENANT), 1.0), kind=kind))
+    first, other = Connection(play, "alice"), Connection(play, "bob")
+    first.session.requests.feed(produce(1, 10), play.loop.now_ms)
+    play.loop.advance(200)  # 20 percent-seconds, where ten seconds' worth are 10
+    first.session.answers.feed(produce_answer(1), play.loop.now_ms)
+    (tenant,) = play.engine.resolve_caps("alice", "app", kind, 1)
+    assert tenant.recorded_total > 10
+    assert tenant.throttled_total > 0
+    other.session.requests.feed(produce(1, 10), play.loop.now_ms)
+    assert other.broker.take() == b""
+    play.loop.advance(60_000)
+    assert other.broker.take() == produce(1, 10)
