@@ -253,7 +253,7 @@ class ProduceBody(Body):
 
     def _charge(self, size: int, now_ms: int) -> int:
         bounds = self.account.bounds(KIND)
-        if [*bounds] != [*self._bounds]:  # other quotas are in force than when it began
+        if bounds != self._bounds:  # other quotas are in force than when it began
             self._yield()
             self._bounds = bounds
         return self.account.charge(KIND, size, now_ms)

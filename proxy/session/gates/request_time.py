@@ -15,7 +15,7 @@ from proxy.session.turn import What
 from proxy.session.waits import Waits
 from proxy.usage.accounts import Account
 from proxy.usage.request_times import HANDED_ON_NS, RequestTimes, table_ns
-from quotas.bound import Bound
+from quotas.engine import Bound
 from quotas.kinds import QuotaKind
 
 KIND: Final = QuotaKind.REQUEST_PERCENTAGE
@@ -95,7 +95,7 @@ class RequestTimeGate:
     def open(self) -> Bound | None:
         """What requests of the last one's sender are charged to while they need not come by ``may_go`` and ``went``:
         while quotas are enforced, ``goes`` is enough for them. None where they have to: it is in debt, or has a limit
-        in shadow, or a cap beside it.
+        in shadow, or is not all that they are charged to.
         """
         account = self._sender.account
         bound = account.bound(KIND)
@@ -112,7 +112,7 @@ class RequestTimeGate:
         times = self._pair.rules.times
         times.chunks += 1
         timed = Timed(size, may_wait, start_ns, times.chunks)
-        timed.bounds = (bound,)
+        timed.bounds = account.bounds(KIND)
         if bound.limit is not None:
             timed.reserved = cost_us * PERCENT_S_PER_US
             if bound.charge(timed.reserved, now_ms):
@@ -194,7 +194,10 @@ class RequestTimeGate:
         """
         if not self._under_way or self._blind:
             return False
-        timed, bound = self._under_way[0], account.bound(KIND)
+        timed, bounds = self._under_way[0], account.bounds(KIND)
+        if len(bounds) > 1 or timed.bounds != bounds:
+            return False
+        bound = bounds[0]
         known, usual = account.times.of(api_key), table_ns(api_key, timed.size, size)
         self._look(times, timed, account, api_key, came_ns, now_ms)
         if not timed.may_wait:
@@ -203,7 +206,7 @@ class RequestTimeGate:
                 return False
         us = int(usual / 1000 + 0.5)  # round() is a call
         beyond = us * PERCENT_S_PER_US - timed.reserved
-        if timed.bounds != (bound,) or bound.shadow_limit is not None or account.caps(KIND):
+        if bound.shadow_limit is not None:
             return False
         if bound.limit is not None and not bound.fits(beyond, now_ms):
             return False
@@ -255,7 +258,7 @@ class RequestTimeGate:
         use.requests += 1
         self._charged = account
         took, reserved = us * PERCENT_S_PER_US, timed.reserved
-        if timed.bounds and [*timed.bounds] != [*bounds]:  # other quotas are in force than when it went
+        if timed.bounds and timed.bounds != bounds:  # other quotas are in force than when it went
             for bound in timed.bounds:
                 bound.record(-reserved, now_ms)
             reserved = 0.0
@@ -307,5 +310,7 @@ class RequestTimeGate:
 
 def _waive(bounds: tuple[Bound, ...], value: float, now_ms: int) -> bool:
     """Whether what seems dear need not be charged: the first counter with a limit has to allow it."""
-    limited = [bound for bound in bounds if bound.limit is not None]
-    return bool(limited) and limited[0].live.waive(value, _WAIVED, now_ms)
+    for bound in bounds:
+        if bound.limit is not None:
+            return bound.live.waive(value, _WAIVED, now_ms)
+    return False
