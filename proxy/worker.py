@@ -212,6 +212,7 @@ class Worker:
             fetches_answered_empty=self._throttling.answered_empty,
             requests=requests,
             latencies=self._latencies.snapshot(),
+            proxy_latencies=self._latencies.proxy_snapshot(),
             sessions=dict(stats.sessions),
             connections=dict(stats.connections),
             accept_rates=self._gate.usage(),

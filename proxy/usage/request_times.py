@@ -93,8 +93,8 @@ class BrokerTimes:
 class RequestTimes:
     """The times of a worker. Its clocks, both in nanoseconds, are not read while no quota asks for it (``on``).
 
-    ``clock_ns`` is monotonic, and shows when the chunk came that is being taken; ``thread_ns`` is what the thread of the
-    loop has had of a processor.
+    ``clock_ns`` is monotonic, and shows when the chunk came that is being taken; ``thread_ns`` is what the loop's
+    thread has had of a processor.
     """
 
     __slots__ = ("_brokers", "_round_ns", "clock_ns", "exempt_us", "on", "own")

@@ -17,6 +17,7 @@ EMPTY = Snapshot(
     fetches_answered_empty=0,
     requests=[0] * 128,
     latencies={},
+    proxy_latencies={},
     sessions={"PLAIN": 0},
     connections={("PLAIN", "accepted"): 0},
     accept_rates=[],

@@ -234,7 +234,7 @@ class MutationGate:
         entry = expect(head[2], api, account, now_ms, throttle_ms)
         if settle:
             correlation_id, actions, *_ = entry
-            entry = (correlation_id, actions | SETTLE, api, throttle_ms, entry[4], account, now_ms)
+            entry = (correlation_id, actions | SETTLE, api, throttle_ms, entry[4], account, now_ms, 0)
         self._in_flight.append(entry)
 
     def _refuse(
