@@ -136,7 +136,7 @@ class AnswerSide:
         """Take the answers at the beginning of ``data`` that need nothing; return where the first other begins.
 
         In place, as on the request side; ``_take_answers`` does the same for every answer there is. An answer that is
-        timed needs nothing more if it took what is usual, and nobody waits for its counter.
+        timed is charged here, and leaves this way if it has a throttle to tell.
         """
         end = len(data)
         came_ns = 0
@@ -162,8 +162,11 @@ class AnswerSide:
             if timed:
                 times = self._rules.times
                 came_ns = came_ns or times.clock_ns()
-                if not self._gates.times.settles(times, account, api.spec.api_key, size, came_ns, now_ms):
-                    break
+                of_gates = self._gates.times
+                if not of_gates.settles(times, account, api.spec.api_key, size, came_ns, now_ms):
+                    entry = in_flight[0] = of_gates.answered(in_flight[0], size, now_ms)
+                    if entry[ACTIONS] & TELL:
+                        break
             in_flight.pop(0)
             meter = account.meter
             meter.bytes_out += 4 + size
