@@ -103,7 +103,7 @@ class AnswerSide:
             return
         began_ns = times.own.thread_ns()
         self._take(data, remaining, now_ms)
-        self._gates.times.spent(times.own.since_ns(began_ns) * weight, now_ms)
+        self._gates.times.spent(times.own.since_ns(began_ns), now_ms, weight)
 
     def _is_dear(self, data: bytes, position: int) -> bool:
         """Whether the answer that begins there, or what is held of one, may take long: it is gathered and changed."""

@@ -117,7 +117,7 @@ class RequestSide:
             return
         began_ns = times.own.thread_ns()
         self._take(data, remaining, now_ms)
-        self.gates.times.spent(times.own.since_ns(began_ns) * weight, now_ms)
+        self.gates.times.spent(times.own.since_ns(began_ns), now_ms, weight)
 
     def _is_dear(self, data: bytes, position: int) -> bool:
         """Whether what begins there may take long. Of a Produce or a Fetch the header is read, whatever its length."""
@@ -262,6 +262,7 @@ class RequestSide:
             self._body = None
             if body.timed is not None:
                 body.timed.start_ns = self._rules.times.clock_ns()
+                body.timed.chunks = self._rules.times.chunks
         if not body.came(size, now_ms, finished=finished):
             self.stop(Event.READ, MIDWAY)
 

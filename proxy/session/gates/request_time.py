@@ -13,7 +13,7 @@ from proxy.session.serving import CHARGE, COORDINATE, FETCH, PRODUCE, TELL, TIME
 from proxy.session.timed import Timed
 from proxy.session.waits import Waits, What
 from proxy.usage.accounts import Account
-from proxy.usage.request_times import RequestTimes, usual_ns
+from proxy.usage.request_times import HANDED_ON_NS, RequestTimes, table_ns
 from quotas.engine import Bound
 from quotas.kinds import QuotaKind
 
@@ -79,7 +79,8 @@ class RequestTimeGate:
         """Charge the request of ``size`` bytes that is in flight last by what its API costs, and time it."""
         rules, account, api_key = self._pair.rules, self._sender.account, api.spec.api_key
         self.expect()
-        timed = Timed(size, may_wait, rules.times.clock_ns())
+        rules.times.chunks += 1
+        timed = Timed(size, may_wait, rules.times.clock_ns(), rules.times.chunks)
         if self._under_way is None:
             self._under_way = [timed]
         else:
@@ -105,7 +106,9 @@ class RequestTimeGate:
         cost_us = account.times.cost_us(api_key)
         if cost_us is None or bound.shut:
             return False
-        timed = Timed(size, may_wait, start_ns)
+        times = self._pair.rules.times
+        times.chunks += 1
+        timed = Timed(size, may_wait, start_ns, times.chunks)
         timed.bound = bound
         if bound.limit is not None:
             timed.reserved = cost_us * PERCENT_S_PER_US
@@ -131,7 +134,7 @@ class RequestTimeGate:
         if cost_us is not None:
             timed.reserved = cost_us * PERCENT_S_PER_US
         elif timed.may_wait or self._is_prompt:
-            timed.reserved = usual_ns(api_key, timed.size) / 1000 * PERCENT_S_PER_US
+            timed.reserved = table_ns(api_key, timed.size, 0) / 1000 * PERCENT_S_PER_US
         else:
             timed.reserved = bound.limit * _UNKNOWN_S  # few of them at once, for they may be as dear as they like
         if bound.shut and (self._is_prompt or now_ms >= self._pair.sasl.deadline_ms):
@@ -151,7 +154,7 @@ class RequestTimeGate:
     def exempt(self, api: Served, size: int) -> None:
         """Count a request that nobody answers: no quota holds it, as at a broker."""
         self._charged = None
-        self._pair.rules.times.exempt_us += round(usual_ns(api.spec.api_key, size) / 1000)
+        self._pair.rules.times.exempt_us += round(table_ns(api.spec.api_key, size, 0) / 1000)
 
     def answered_here(self) -> None:
         """Take note of a request that the proxy has answered itself: what that took is ``spent``."""
@@ -186,11 +189,13 @@ class RequestTimeGate:
         """
         if not self._under_way or self._blind:
             return False
-        timed, bound, before_ns = self._under_way[0], account.bound(KIND), self._seen_ns
-        usual = usual_ns(api_key, timed.size + size)
-        elapsed_ns = came_ns - max(timed.start_ns, before_ns)
-        if not timed.may_wait and elapsed_ns > max(times.blur_ns, usual * _USUAL_AT_MOST):
-            return False
+        timed, bound = self._under_way[0], account.bound(KIND)
+        known, usual = account.times.of(api_key), table_ns(api_key, timed.size, size)
+        self._look(times, timed, account, api_key, came_ns, now_ms)
+        if not timed.may_wait:
+            usual = max(usual, known.certain_ns(timed.work_ns))
+            if timed.elapsed_ns > max(times.blur_ns, usual * _USUAL_AT_MOST):
+                return False
         us = int(usual / 1000 + 0.5)  # round() is a call
         beyond = us * PERCENT_S_PER_US - timed.reserved
         if timed.bound is not bound or bound.shadow_limit is not None:
@@ -198,8 +203,9 @@ class RequestTimeGate:
         if bound.limit is not None and not bound.fits(beyond, now_ms):
             return False
         self._under_way.pop(0)
-        if timed.start_ns >= before_ns:
-            times.of(account.key.broker).floor_ns(api_key, elapsed_ns, now_ms)
+        if not timed.may_wait:
+            known.note(timed.work_ns)
+        times.chunks += 1
         self._seen_ns = came_ns
         account.times.cost(api_key, us)
         use = account.meter.use_of(KIND)
@@ -213,13 +219,16 @@ class RequestTimeGate:
         """Take note that the broker was not read: what comes next may have come before."""
         self._blind = bool(self._under_way)
 
-    def spent(self, thread_ns: int, now_ms: int) -> None:
-        """Charge what the proxy itself has taken for a chunk, to whom its last request or answer was charged.
+    def spent(self, thread_ns: int, now_ms: int, chunks: int = 1) -> None:
+        """Charge what the proxy itself has taken for a chunk, to whom its last request or answer was charged; as often
+        as it stands for ``chunks``.
 
         That is behind the answer, and so without a check, as a broker's network threads are charged.
         """
+        if chunks > 1:
+            self._pair.rules.times.chunk_took(thread_ns)
         if self._charged is not None:
-            us = round(thread_ns / 1000)
+            us = round(thread_ns * chunks / 1000)
             self._charged.live_meter.use_of(KIND).used += us
             self._charged.bound(KIND).record(us * PERCENT_S_PER_US, now_ms)
 
@@ -229,7 +238,7 @@ class RequestTimeGate:
 
     def _settle(self, timed: Timed, account: Account, api_key: int, size: int, now_ms: int) -> int:
         """Charge what a request took instead of what was reserved; returns the throttle time that this asks for."""
-        seen_us, usual_us = self._took_us(timed, account.key.broker, api_key, size, now_ms)
+        seen_us, usual_us = self._took_us(timed, account, api_key, size, now_ms)
         bound = account.bound(KIND)
         us = seen_us
         if seen_us > usual_us and bound.live.waive((seen_us - usual_us) * PERCENT_S_PER_US, _WAIVED, now_ms):
@@ -255,18 +264,33 @@ class RequestTimeGate:
             throttling.alarm(line, now_ms)
         return throttle_ms
 
-    def _took_us(self, timed: Timed, broker: int, api_key: int, size: int, now_ms: int) -> tuple[int, int]:
+    def _took_us(self, timed: Timed, account: Account, api_key: int, size: int, now_ms: int) -> tuple[int, int]:
         """Return the time of the broker's threads as it was seen and as it is usual: one where it cannot be seen."""
-        times = self._pair.rules.times
-        came_ns, before_ns = times.clock_ns(), self._seen_ns
-        blind, self._blind, self._seen_ns = self._blind, False, came_ns
-        usual = usual_ns(api_key, timed.size + size)
+        times, known = self._pair.rules.times, account.times.of(api_key)
+        usual, unseen = table_ns(api_key, timed.size, size), timed.may_wait or self._blind
+        came_ns = times.clock_ns()
+        self._look(times, timed, account, api_key, came_ns, now_ms)
+        self._blind, self._seen_ns = False, came_ns
+        times.chunks += 1
+        if not unseen:
+            known.note(timed.work_ns)
+            usual = max(usual, known.certain_ns(timed.work_ns))
         usual_us = round(usual / 1000)
-        if timed.start_ns >= before_ns:
-            elapsed_ns = came_ns - timed.start_ns
-            elapsed_ns -= 0 if blind else times.of(broker).floor_ns(api_key, elapsed_ns, now_ms)
-        else:  # it stood behind another one of this connection, and the way to the broker was behind it already
-            elapsed_ns = came_ns - before_ns
-        if timed.may_wait or blind or elapsed_ns <= max(times.blur_ns, usual * _USUAL_AT_MOST):
+        if unseen or timed.elapsed_ns <= max(times.blur_ns, usual * _USUAL_AT_MOST):
             return usual_us, usual_us
-        return elapsed_ns // 1000, usual_us
+        return timed.elapsed_ns // 1000, usual_us
+
+    def _look(
+        self, times: RequestTimes, timed: Timed, account: Account, api_key: int, came_ns: int, now_ms: int
+    ) -> None:
+        """Find out how long the oldest request took, whose answer has come."""
+        before_ns = self._seen_ns
+        if timed.start_ns < before_ns:  # it stood behind another one here, and the way there was behind it already
+            timed.elapsed_ns = came_ns - before_ns
+            timed.work_ns = float(timed.elapsed_ns - HANDED_ON_NS)
+            return
+        elapsed_ns = came_ns - timed.start_ns
+        if not self._blind:
+            elapsed_ns -= times.of(account.key.broker).floor_ns(api_key, elapsed_ns, now_ms)
+        timed.elapsed_ns = elapsed_ns
+        timed.work_ns = elapsed_ns - times.meanwhile_ns(timed.chunks)
