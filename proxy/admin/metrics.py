@@ -14,6 +14,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
 from config.settings import Dialect
+from protocol.error_codes import ERROR_NAMES
 from protocol.errors import Cause
 from protocol.table import SPECS
 from proxy.admin.client_series import ClientSeries
@@ -261,6 +262,11 @@ def _traffic(snapshot: Snapshot) -> Iterator[Metric]:
     )
     yield _number("sluice_connections_limit", "Client connections allowed at once.", snapshot.connections_limit)
     yield _counter("sluice_requests", "Requests of clients.", ("api",), _requests(snapshot.requests))
+    errors = (
+        ((_API_NAMES[api_key], ERROR_NAMES.get(code, "other")), number)
+        for (api_key, code), number in sorted(snapshot.response_errors.items())
+    )
+    yield _counter("sluice_response_errors", "Errors in responses that are read.", ("api", "error"), errors)
     said = "How long brokers took to answer requests that were forwarded."
     yield _latencies("sluice_request_broker_seconds", said, snapshot.latencies)
     said = "How long the proxy held requests that were forwarded, and their answers."

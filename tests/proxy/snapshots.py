@@ -18,6 +18,7 @@ EMPTY = Snapshot(
     requests=[0] * 128,
     latencies={},
     proxy_latencies={},
+    response_errors={},
     sessions={"PLAIN": 0},
     connections={("PLAIN", "accepted"): 0},
     accept_rates=[],

@@ -45,6 +45,7 @@ EVERYTHING = replace(
         ClientState(Client("PLAIN", "alice", "app"), Traffic(700, 300, 9, 2, 500, 200), 1, is_muted=True),
     ],
     latencies={(0, 1): Times((3, *[0] * (len(BOUNDS_MS) - 1), 1), 40_000), (1, OTHER_BROKER): Times((0,) * 15, 0)},
+    response_errors={(36, 58): 3, (10, -2): 1},
     proxy_latencies={(0, 1): Times((2, 0, 2, *[0] * (len(BOUNDS_MS) - 2)), 7)},
     accept_rates=[AcceptRate("", 12.0, 50.0), AcceptRate("PLAIN", 12.0, 20.0), AcceptRate("INTERNAL", 3.0, None)],
     accept_throttles={"PLAIN": Throttles(3, 1500)},
