@@ -6,7 +6,7 @@ from quotas.engine import Bound
 class Timed:
     """Of a request that has been forwarded while a request_percentage is configured."""
 
-    __slots__ = ("bound", "chunks", "elapsed_ns", "may_wait", "reserved", "size", "start_ns", "work_ns")
+    __slots__ = ("bounds", "chunks", "elapsed_ns", "may_wait", "reserved", "size", "start_ns", "work_ns")
 
     def __init__(self, size: int, may_wait: bool, start_ns: int, chunks: int) -> None:
         self.size = size
@@ -16,8 +16,8 @@ class Timed:
         """When its last byte was forwarded."""
         self.chunks = chunks
         """What ``RequestTimes.chunks`` was then."""
-        self.bound: Bound | None = None
-        """What it was charged to beforehand, ``reserved`` percent-seconds."""
+        self.bounds: tuple[Bound, ...] = ()
+        """What it was charged to beforehand, ``reserved`` percent-seconds each."""
         self.reserved = 0.0
         self.elapsed_ns = 0
         """How long it took, the way there and back taken off where nothing else stood before it."""

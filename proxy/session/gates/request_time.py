@@ -11,10 +11,11 @@ from proxy.session.pair import Pair
 from proxy.session.sender import Sender
 from proxy.session.serving import CHARGE, COORDINATE, FETCH, PRODUCE, TELL, TIMED, Served
 from proxy.session.timed import Timed
-from proxy.session.waits import Waits, What
+from proxy.session.turn import What
+from proxy.session.waits import Waits
 from proxy.usage.accounts import Account
 from proxy.usage.request_times import HANDED_ON_NS, RequestTimes, table_ns
-from quotas.engine import Bound
+from quotas.bound import Bound
 from quotas.kinds import QuotaKind
 
 KIND: Final = QuotaKind.REQUEST_PERCENTAGE
@@ -68,12 +69,13 @@ class RequestTimeGate:
         """Whether the next request may go, as far as this quota is concerned; if not it waits in line."""
         account, api_key, kind = self._sender.account, api.spec.api_key, api.on_request
         self._is_prompt = api_key in _PROMPT_KEYS or kind == COORDINATE or (coordinates and kind not in _RECORDS)
-        bound = account.bound(KIND)
-        if bound.limit is None or not bound.shut or not self._pair.rules.throttling.enforces:
+        bound, caps = account.bound(KIND), account.caps(KIND)
+        if not (caps or (bound.limit is not None and bound.shut)) or not self._pair.rules.throttling.enforces:
             return True
         what = What.FETCH if kind == FETCH else What.COORDINATION if self._is_prompt else What.REQUEST
         cost_us = account.times.cost_us(api_key) or 0.0
-        return self._waits.ask(what, account, bound, cost_us * PERCENT_S_PER_US, now_ms)
+        shut = tuple([each for each in account.limited(KIND) if each.shut])
+        return self._waits.ask_all(what, account, shut, cost_us * PERCENT_S_PER_US, now_ms)
 
     def went(self, api: Served, size: int, may_wait: bool, now_ms: int) -> None:
         """Charge the request of ``size`` bytes that is in flight last by what its API costs, and time it."""
@@ -93,10 +95,11 @@ class RequestTimeGate:
     def open(self) -> Bound | None:
         """What requests of the last one's sender are charged to while they need not come by ``may_go`` and ``went``:
         while quotas are enforced, ``goes`` is enough for them. None where they have to: it is in debt, or has a limit
-        in shadow.
+        in shadow, or a cap beside it.
         """
-        bound = self._sender.account.bound(KIND)
-        return None if bound.shut or bound.shadow_limit is not None else bound
+        account = self._sender.account
+        bound = account.bound(KIND)
+        return None if bound.shut or bound.shadow_limit is not None or account.caps(KIND) else bound
 
     def goes(self, bound: Bound, api_key: int, size: int, may_wait: bool, start_ns: int, now_ms: int) -> bool:
         """Charge and time the request that goes next, ``open`` being ``bound``, as ``may_go`` and ``went`` do; for the
@@ -109,7 +112,7 @@ class RequestTimeGate:
         times = self._pair.rules.times
         times.chunks += 1
         timed = Timed(size, may_wait, start_ns, times.chunks)
-        timed.bound = bound
+        timed.bounds = (bound,)
         if bound.limit is not None:
             timed.reserved = cost_us * PERCENT_S_PER_US
             if bound.charge(timed.reserved, now_ms):
@@ -127,8 +130,9 @@ class RequestTimeGate:
         self._in_flight[-1] = (correlation_id, actions | TIMED, served, told_ms, until_ms, whose, came_ms, held_ms)
 
     def _reserve(self, timed: Timed, account: Account, api_key: int, now_ms: int) -> None:
-        timed.bound = bound = account.bound(KIND)
-        if bound.limit is None:
+        bounds = timed.bounds = account.bounds(KIND)
+        limits = [bound.limit for bound in bounds if bound.limit is not None]
+        if not limits:
             return
         cost_us = account.times.cost_us(api_key)
         if cost_us is not None:
@@ -136,13 +140,14 @@ class RequestTimeGate:
         elif timed.may_wait or self._is_prompt:
             timed.reserved = table_ns(api_key, timed.size, 0) / 1000 * PERCENT_S_PER_US
         else:
-            timed.reserved = bound.limit * _UNKNOWN_S  # few of them at once, for they may be as dear as they like
-        if bound.shut and (self._is_prompt or now_ms >= self._pair.sasl.deadline_ms):
-            counter = bound.live
-            if counter.owed_ms(now_ms):
-                counter.bring_forward(timed.reserved, now_ms)
-        if bound.charge(timed.reserved, now_ms):
-            bound.live.shut = True  # until the answer says otherwise: nothing is owed for what may not be
+            timed.reserved = min(limits) * _UNKNOWN_S  # few of them at once, for they may be as dear as they like
+        for bound in bounds:
+            if bound.shut and (self._is_prompt or now_ms >= self._pair.sasl.deadline_ms):
+                counter = bound.live
+                if counter.owed_ms(now_ms):
+                    counter.bring_forward(timed.reserved, now_ms)
+            if bound.charge(timed.reserved, now_ms):
+                bound.live.shut = True  # until the answer says otherwise: nothing is owed for what may not be
 
     @property
     def last(self) -> Timed | None:
@@ -198,7 +203,7 @@ class RequestTimeGate:
                 return False
         us = int(usual / 1000 + 0.5)  # round() is a call
         beyond = us * PERCENT_S_PER_US - timed.reserved
-        if timed.bound is not bound or bound.shadow_limit is not None:
+        if timed.bounds != (bound,) or bound.shadow_limit is not None or account.caps(KIND):
             return False
         if bound.limit is not None and not bound.fits(beyond, now_ms):
             return False
@@ -230,7 +235,8 @@ class RequestTimeGate:
         if self._charged is not None:
             us = round(thread_ns * chunks / 1000)
             self._charged.live_meter.use_of(KIND).used += us
-            self._charged.bound(KIND).record(us * PERCENT_S_PER_US, now_ms)
+            for bound in self._charged.bounds(KIND):
+                bound.record(us * PERCENT_S_PER_US, now_ms)
 
     def leave(self) -> None:
         """Take note that no answers come any more; what was charged beforehand stays charged."""
@@ -239,9 +245,9 @@ class RequestTimeGate:
     def _settle(self, timed: Timed, account: Account, api_key: int, size: int, now_ms: int) -> int:
         """Charge what a request took instead of what was reserved; returns the throttle time that this asks for."""
         seen_us, usual_us = self._took_us(timed, account, api_key, size, now_ms)
-        bound = account.bound(KIND)
+        bounds = account.bounds(KIND)
         us = seen_us
-        if seen_us > usual_us and bound.live.waive((seen_us - usual_us) * PERCENT_S_PER_US, _WAIVED, now_ms):
+        if seen_us > usual_us and _waive(bounds, (seen_us - usual_us) * PERCENT_S_PER_US, now_ms):
             us = usual_us
         account.times.cost(api_key, seen_us)
         use = account.meter.use_of(KIND)
@@ -249,19 +255,22 @@ class RequestTimeGate:
         use.requests += 1
         self._charged = account
         took, reserved = us * PERCENT_S_PER_US, timed.reserved
-        if timed.bound is not None and timed.bound is not bound:  # other quotas are in force than when it went
-            timed.bound.record(-reserved, now_ms)
+        if timed.bounds and [*timed.bounds] != [*bounds]:  # other quotas are in force than when it went
+            for bound in timed.bounds:
+                bound.record(-reserved, now_ms)
             reserved = 0.0
-        throttle_ms = bound.charge(took - reserved, now_ms)
+        throttle_ms = account.charge(KIND, took - reserved, now_ms)
         throttling = self._pair.rules.throttling
-        if not throttling.enforces or bound.shadow_limit is not None:
+        if not throttling.enforces or account.has_shadow(KIND):
             throttling.imagine(account, KIND, took, now_ms, id(self))
         if not throttling.enforces:
             return 0
-        if throttle_ms:
-            bound.live.owe(throttle_ms, now_ms)
-        if (line := bound.live.line) and took < reserved:
-            throttling.alarm(line, now_ms)
+        for bound in bounds:
+            counter = bound.live
+            if throttle_ms and (over_ms := counter.check(now_ms)):
+                counter.owe(over_ms, now_ms)
+            if counter.line and took < reserved:
+                throttling.alarm(counter.line, now_ms)
         return throttle_ms
 
     def _took_us(self, timed: Timed, account: Account, api_key: int, size: int, now_ms: int) -> tuple[int, int]:
@@ -294,3 +303,9 @@ class RequestTimeGate:
             elapsed_ns -= times.of(account.key.broker).floor_ns(api_key, elapsed_ns, now_ms)
         timed.elapsed_ns = elapsed_ns
         timed.work_ns = elapsed_ns - times.meanwhile_ns(timed.chunks)
+
+
+def _waive(bounds: tuple[Bound, ...], value: float, now_ms: int) -> bool:
+    """Whether what seems dear need not be charged: the first counter with a limit has to allow it."""
+    limited = [bound for bound in bounds if bound.limit is not None]
+    return bool(limited) and limited[0].live.waive(value, _WAIVED, now_ms)
