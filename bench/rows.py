@@ -179,7 +179,7 @@ ROWS: Final = (
             kinds=kinds,
             against=NO_QUOTAS,
         )
-        for kinds, limit in (("bytes", 1.03), ("stacked", None), ("time", 1.08), ("mutations", 1.03), ("all", 1.11))
+        for kinds, limit in (("bytes", 1.03), ("stacked", 1.06), ("time", 1.08), ("mutations", 1.03), ("all", 1.11))
     ),
     *(
         Row(

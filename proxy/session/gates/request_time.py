@@ -126,8 +126,8 @@ class RequestTimeGate:
 
     def expect(self) -> None:
         """Take the request that is in flight last for one that ``goes`` has timed."""
-        correlation_id, actions, served, told_ms, until_ms, whose, came_ms = self._in_flight[-1]
-        self._in_flight[-1] = (correlation_id, actions | TIMED, served, told_ms, until_ms, whose, came_ms)
+        correlation_id, actions, served, told_ms, until_ms, whose, came_ms, held_ms = self._in_flight[-1]
+        self._in_flight[-1] = (correlation_id, actions | TIMED, served, told_ms, until_ms, whose, came_ms, held_ms)
 
     def _reserve(self, timed: Timed, account: Account, api_key: int, now_ms: int) -> None:
         bounds = timed.bounds = account.bounds(KIND)
@@ -173,7 +173,7 @@ class RequestTimeGate:
 
         The entry of a Fetch, which is charged by its size next, has this throttle time and does not tell it.
         """
-        correlation_id, actions, api, told_ms, until_ms, account, came_ms = entry
+        correlation_id, actions, api, told_ms, until_ms, account, came_ms, held_ms = entry
         actions &= ~TIMED
         if not self._under_way:
             raise RuntimeError("an answer is timed, and no request of it")
@@ -184,7 +184,7 @@ class RequestTimeGate:
             told_ms = max(self._pair.throttle(account, KIND, throttle_ms, now_ms), told_ms)
             until_ms = max(now_ms + told_ms, until_ms)
             actions |= TELL if told_ms else 0
-        return (correlation_id, actions, api, told_ms, until_ms, account, came_ms)
+        return (correlation_id, actions, api, told_ms, until_ms, account, came_ms, held_ms)
 
     def settles(
         self, times: RequestTimes, account: Account, api_key: int, size: int, came_ns: int, now_ms: int
