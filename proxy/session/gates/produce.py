@@ -6,6 +6,7 @@ who share its quota what came of it.
 
 from typing import Final
 
+from protocol.first_batch import records_per_byte
 from protocol.frames import Head
 from protocol.headers import MORE
 from proxy.session.body import Body
@@ -106,6 +107,7 @@ class ProduceGate:
         account.meter.produce_bytes += size
         if rules.times.on:
             self.may_wait = chunk.startswith(ACKS_ALL, field)
+            account.times.produced(records_per_byte(api.spec, chunk, field + 2))
         self.charged(api, head[2], throttle_ms, chunk.startswith(ACKS_0, field), missing, now_ms)
         return 0
 

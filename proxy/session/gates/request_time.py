@@ -9,13 +9,13 @@ from typing import Final
 from proxy.session.in_flight import ACTIONS, Entry, InFlight
 from proxy.session.pair import Pair
 from proxy.session.sender import Sender
-from proxy.session.serving import CHARGE, COORDINATE, FETCH, PRODUCE, TELL, TIMED, Served
+from proxy.session.serving import CHARGE, COORDINATE, FETCH, PRODUCE, PRODUCE_KEY, TELL, TIMED, Served
 from proxy.session.timed import Timed
 from proxy.session.turn import What
 from proxy.session.waits import Waits
 from proxy.usage.accounts import Account
-from proxy.usage.request_times import HANDED_ON_NS, RequestTimes, table_ns
-from quotas.engine import Bound
+from proxy.usage.request_times import HANDED_ON_NS, RequestTimes
+from quotas.bound import Bound
 from quotas.kinds import QuotaKind
 
 KIND: Final = QuotaKind.REQUEST_PERCENTAGE
@@ -103,13 +103,14 @@ class RequestTimeGate:
 
     def goes(self, bound: Bound, api_key: int, size: int, may_wait: bool, start_ns: int, now_ms: int) -> bool:
         """Charge and time the request that goes next, ``open`` being ``bound``, as ``may_go`` and ``went`` do; for the
-        caller to expect its answer as TIMED. False where they have to: in debt, or an API that is new for its sender.
+        caller to expect its answer as TIMED. False where they have to: in debt, an API that is new for its sender, or
+        records that are looked at.
         """
         account = self._sender.account
         cost_us = account.times.cost_us(api_key)
-        if cost_us is None or bound.shut:
-            return False
         times = self._pair.rules.times
+        if cost_us is None or bound.shut or (api_key == PRODUCE_KEY and times.looks):
+            return False
         times.chunks += 1
         timed = Timed(size, may_wait, start_ns, times.chunks)
         timed.bounds = account.bounds(KIND)
@@ -138,7 +139,7 @@ class RequestTimeGate:
         if cost_us is not None:
             timed.reserved = cost_us * PERCENT_S_PER_US
         elif timed.may_wait or self._is_prompt:
-            timed.reserved = table_ns(api_key, timed.size, 0) / 1000 * PERCENT_S_PER_US
+            timed.reserved = account.times.usual_ns(api_key, timed.size, 0) / 1000 * PERCENT_S_PER_US
         else:
             timed.reserved = min(limits) * _UNKNOWN_S  # few of them at once, for they may be as dear as they like
         for bound in bounds:
@@ -159,7 +160,8 @@ class RequestTimeGate:
     def exempt(self, api: Served, size: int) -> None:
         """Count a request that nobody answers: no quota holds it, as at a broker."""
         self._charged = None
-        self._pair.rules.times.exempt_us += round(table_ns(api.spec.api_key, size, 0) / 1000)
+        usual = self._sender.account.times.usual_ns(api.spec.api_key, size, 0)
+        self._pair.rules.times.exempt_us += round(usual / 1000)
 
     def answered_here(self) -> None:
         """Take note of a request that the proxy has answered itself: what that took is ``spent``."""
@@ -198,7 +200,7 @@ class RequestTimeGate:
         if len(bounds) > 1 or timed.bounds != bounds:
             return False
         bound = bounds[0]
-        known, usual = account.times.of(api_key), table_ns(api_key, timed.size, size)
+        known, usual = account.times.of(api_key), account.times.usual_ns(api_key, timed.size, size)
         self._look(times, timed, account, api_key, came_ns, now_ms)
         if not timed.may_wait:
             usual = max(usual, known.certain_ns(timed.work_ns))
@@ -279,7 +281,7 @@ class RequestTimeGate:
     def _took_us(self, timed: Timed, account: Account, api_key: int, size: int, now_ms: int) -> tuple[int, int]:
         """Return the time of the broker's threads as it was seen and as it is usual: one where it cannot be seen."""
         times, known = self._pair.rules.times, account.times.of(api_key)
-        usual, unseen = table_ns(api_key, timed.size, size), timed.may_wait or self._blind
+        usual, unseen = account.times.usual_ns(api_key, timed.size, size), timed.may_wait or self._blind
         came_ns = times.clock_ns()
         self._look(times, timed, account, api_key, came_ns, now_ms)
         self._blind, self._seen_ns = False, came_ns
