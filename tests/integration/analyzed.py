@@ -33,10 +33,16 @@ class Answer:
     verdicts: list[str]
 
 
-def _rows(query: str, files: str) -> list[dict[str, Any]]:
-    found = duckdb.execute(query, [files])
+_TAIL: Final = """
+    SELECT max(epoch_ms(time) + interval_ms) - max(epoch_ms(time) + interval_ms) FILTER (client_id = ?) AS ms
+    FROM read_parquet(?)
+"""
+
+
+def _rows(query: str, *values: str) -> list[dict[str, Any]]:
+    found = duckdb.execute(query, values)
     names = [each[0] for each in found.description]
-    return [dict(zip(names, values, strict=True)) for values in found.fetchall()]
+    return [dict(zip(names, each, strict=True)) for each in found.fetchall()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,12 @@ class Analyzed:
     def units(self, quotas: str) -> list[dict[str, Any]]:
         """Return all that `whatif` says of each counter under a quota file."""
         return _rows("SELECT * FROM read_parquet(?)", f"{self._proposed(quotas)}/whatif/*.parquet")
+
+    def tail_s(self, client_id: str) -> float:
+        """Return how long the recording goes on after the last row of a client."""
+        files = f"{self.folder}/warehouse/usage/**/*.parquet"
+        [found] = _rows(_TAIL, client_id, files)
+        return float(found["ms"]) / 1000
 
     def _proposed(self, quotas: str) -> Path:
         proposed = self.folder / "proposed.yaml"
