@@ -38,7 +38,7 @@ from proxy.identity.kerberos.gssapi import GssapiAcceptor, Unread, acceptor
 from proxy.identity.mechanisms.known import Mechanisms
 from proxy.identity.sasl import SaslRules
 from proxy.runtime import logs
-from proxy.runtime.clock import now_ms, now_ns, thread_ns
+from proxy.runtime.clock import last_ns, now_ms, now_ns, thread_ns
 from proxy.runtime.faults import contained
 from proxy.runtime.file_watch import FileWatch
 from proxy.runtime.lag import watch as watch_lag
@@ -47,7 +47,7 @@ from proxy.runtime.tasks import AFTER_FAULT_S, attempt, every, later
 from proxy.runtime.turns import Turns
 from proxy.session.latencies import Latencies
 from proxy.session.rules import Rules
-from proxy.session.serving import Served, serve, watch_the_clock
+from proxy.session.serving import Served, serve
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling
 from proxy.usage.metering import Metering, protected_topics
@@ -116,7 +116,7 @@ class Worker:
             mode=quotas.mode,
             addresses=self._metering.addresses,
         )
-        self._times = RequestTimes(now_ns, thread_ns)
+        self._times = RequestTimes(last_ns, thread_ns)
         self._connections_limit = 0
         self._tables: list[dict[int, Served]] = []
         self._listeners: list[Listener] = []
@@ -271,7 +271,6 @@ class Worker:
             serve(advertised, settings.quotas.response, authenticated=authenticated) for authenticated in (True, False)
         ]
         partitions = TopicPartitions(lambda: (each for each in self._routes.clusters if each.can_ask), now_ms)
-        watch_the_clock(self._tables[0], self._times.on)
         self._turns = Turns(asyncio.get_running_loop().call_soon)
         return Rules(
             engine=self._engine,
@@ -302,9 +301,9 @@ class Worker:
 
     def _time(self, on: bool) -> None:
         """Have requests timed where a quota asks for it, and no clock read where none does."""
+        if on and not self._times.on:
+            self._times.own.calibrate()
         self._times.on = on
-        if self._tables:
-            watch_the_clock(self._tables[0], on)
 
     def _sasl_rules(self, listener: ListenerSettings, view: ClusterView) -> SaslRules:
         def ended(mechanism: str, succeeded: bool, peer: str, claimed: str | None) -> None:

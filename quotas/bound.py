@@ -12,7 +12,7 @@ from quotas.rate import AT_ONCE, Rate, Sample, Window
 from quotas.throttle import INT32_MAX
 
 if TYPE_CHECKING:
-    from quotas.engine import Counters
+    from quotas.counters import Counters
 
 FOREVER_S: Final = INT32_MAX / 1000
 WAIVED_AHEAD_MS: Final = 10_000
@@ -104,6 +104,11 @@ class Bound(Rate):
     @property
     def broker(self) -> int:
         return self.key.broker
+
+    @property
+    def is_cap(self) -> bool:
+        """Its limit holds besides the quota that wins."""
+        return self.rule is not None and self.rule.cap
 
     @property
     def live(self) -> "Bound":
@@ -235,10 +240,12 @@ class Bound(Rate):
             self.owe(throttle_ms, now_ms)
 
     def forgive(self, now_ms: int) -> None:
-        """Owe what the window holds and no more: what went beyond it while nobody was held is nobody's debt."""
+        """Owe what the window holds, and no more than a window's throttle: nobody was held for what went beyond it."""
         self._drain(now_ms)
         if self._limit is not None:
-            self._level = min(self._level, self._limit * (self._window.keep_ms / 1000))
+            most = self._limit * (self._window.keep_ms / 1000)
+            self._level = min(self._level, most)
+            self.shrink(most, now_ms)
         self.rejudge(now_ms)
 
     def _drain(self, now_ms: int) -> None:

@@ -169,6 +169,7 @@ _DIMENSIONS: Final = {
     "client-id-prefix": "client_id",
     "ip": "ip",
 }
+_CAP: Final = "cap "
 _QUOTED: Final = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
 _PART: Final = re.compile(rf"(user-group|client-id-prefix|user|client-id|ip)=({_QUOTED}|<default>|[^\s<>,=\"'\\]+)")
 
@@ -179,7 +180,8 @@ def parse_rule(text: str) -> Entity:
     Raises ValueError for anything else.
     """
     names: dict[str, Name] = {}
-    at = 0
+    cap = text.startswith(_CAP)
+    at = len(_CAP) if cap else 0
     while True:
         part = _PART.match(text, at)
         if part is None or _DIMENSIONS[part[1]] in names:
@@ -192,7 +194,7 @@ def parse_rule(text: str) -> Entity:
         names[_DIMENSIONS[part[1]]] = name
         at = part.end()
         if at == len(text):
-            return Entity(**names)
+            return Entity(names.get("user"), names.get("client_id"), names.get("ip"), cap)
         if not text.startswith(", ", at):
             raise ValueError(f"{text!r} goes on after a name, at {text[at:]!r}; parts are separated by a comma")
         at += 2

@@ -37,6 +37,7 @@ from proxy.session.states import (
     end,
 )
 from proxy.session.wires import Wire
+from proxy.usage.own_time import DEAR_BYTES
 
 HELD: Final = -1
 """For where the bytes to forward begin: the answer has been kept."""
@@ -96,12 +97,32 @@ class AnswerSide:
                 if count == remaining and self._requests.reasons & UNTIL_ANSWERED:
                     self._pair.answered(now_ms)
                 return
+        times = self._rules.times
+        if not times.on or not (weight := times.own.weigh(self._is_dear(data, remaining))):
+            self._take(data, remaining, now_ms)
+            return
+        began_ns = times.own.thread_ns()
+        self._take(data, remaining, now_ms)
+        self._gates.times.spent(times.own.since_ns(began_ns), now_ms, weight)
+
+    def _is_dear(self, data: bytes, position: int) -> bool:
+        """Whether the answer that begins there, or what is held of one, may take long: it is gathered and changed."""
+        if self.splitter.held_bytes + len(data) - position <= DEAR_BYTES:
+            return False
+        return bool(self._in_flight) and bool(self._in_flight[0][ACTIONS] & _GATHERED)
+
+    def _take(self, data: bytes, remaining: int, now_ms: int) -> None:
+        """Take a chunk in which, behind what remained of the answer under way, others begin."""
+        splitter = self.splitter
+        if remaining:
+            self._take_answers(data, now_ms)
         elif self.reasons & ANSWER_BORDER:
             splitter.keep(data)
             if self.reasons & RAW_TOKENS:
                 self._take_tokens(now_ms)
-            return
-        elif not splitter.held_bytes:
+        elif splitter.held_bytes:
+            self._take_answers(data, now_ms)
+        else:
             position = self._walk(data, now_ms)
             if position == len(data):
                 self.write(data)
@@ -109,14 +130,16 @@ class AnswerSide:
                     self._pair.answered(now_ms)
                 return
             splitter.remaining = position
-        self._take(data, now_ms)
+            self._take_answers(data, now_ms)
 
     def _walk(self, data: bytes, now_ms: int) -> int:
         """Take the answers at the beginning of ``data`` that need nothing; return where the first other begins.
 
-        In place, as on the request side; ``_take`` does the same for every answer there is.
+        In place, as on the request side; ``_take_answers`` does the same for every answer there is. An answer that is
+        timed needs nothing more if it took what is usual, and nobody waits for its counter.
         """
         end = len(data)
+        came_ns = 0
         limit = self.splitter.limit
         in_flight = self._in_flight
         latencies = self._latencies
@@ -126,6 +149,9 @@ class AnswerSide:
             due, actions, api, _, _, account, came_ms = in_flight[0]
             if due != read_i32_be(data, position + 4) or not _LEAST_BYTES <= size <= limit:
                 break
+            timed = actions & TIMED
+            if timed:
+                actions -= TIMED
             if actions and (
                 actions != REWRITE
                 or api.plain is None
@@ -133,6 +159,11 @@ class AnswerSide:
                 or not api.plain.recognises(data, position, size)
             ):
                 break
+            if timed:
+                times = self._rules.times
+                came_ns = came_ns or times.clock_ns()
+                if not self._gates.times.settles(times, account, api.spec.api_key, size, came_ns, now_ms):
+                    break
             in_flight.pop(0)
             meter = account.meter
             meter.bytes_out += 4 + size
@@ -140,15 +171,6 @@ class AnswerSide:
             latencies.note(api.spec.api_key, now_ms - came_ms)
             position += 4 + size
         return position
-
-    def _take(self, data: bytes, now_ms: int) -> None:
-        times = self._rules.times
-        if not times.on:
-            self._take_answers(data, now_ms)
-            return
-        began_ns = times.thread_ns()
-        self._take_answers(data, now_ms)
-        self._gates.times.spent(times.thread_ns() - began_ns, now_ms)
 
     def _take_answers(self, data: bytes, now_ms: int) -> None:
         """Take every answer of a chunk, from where the splitter says the first one begins."""
@@ -278,7 +300,12 @@ class AnswerSide:
         rewriting = self._changes.under_way
         if rewriting is None:
             return
-        if not rewriting.advance():
+        own = self._rules.times.own
+        began_ns = own.thread_ns() if self._rules.times.on else 0
+        is_done = rewriting.advance()
+        if began_ns:
+            self._gates.times.spent(own.since_ns(began_ns), now_ms)
+        if not is_done:
             self._rules.later(self._pair.next_slice)
             return
         self.reasons = end(Event.NEXT, self.reasons, WALKED)

@@ -21,6 +21,7 @@ from proxy.session.pair import Pair
 from proxy.session.protected_topics import Guard
 from proxy.session.request_prefix import NONE
 from proxy.session.sender import AFTER_CORRELATION_ID
+from proxy.session.serving import FETCH_KEY, PRODUCE_KEY, TIMED
 from proxy.session.states import (
     ANSWERING,
     AT_BORDER,
@@ -35,6 +36,9 @@ from proxy.session.states import (
     end,
 )
 from proxy.session.wires import Wire, dropped
+from proxy.usage.own_time import DEAR_BYTES
+from proxy.usage.request_times import may_wait
+from quotas.engine import Bound
 
 MAX_IN_FLIGHT: Final = 1024
 """A broker works on one request of a connection at a time, and the Java client sends five ahead."""
@@ -103,34 +107,65 @@ class RequestSide:
                 return
             if self._body is not None:
                 self._came(self._body, remaining, now_ms, finished=True)
+        times = self._rules.times
+        if not times.on or not (weight := times.own.weigh(self._is_dear(data, remaining))):
+            self._take(data, remaining, now_ms)
+            return
+        began_ns = times.own.thread_ns()
+        self._take(data, remaining, now_ms)
+        self.gates.times.spent(times.own.since_ns(began_ns), now_ms, weight)
+
+    def _is_dear(self, data: bytes, position: int) -> bool:
+        """Whether what begins there may take long. Of a Produce or a Fetch the header is read, whatever its length."""
+        held_bytes = self.splitter.held_bytes
+        if held_bytes + len(data) - position <= DEAR_BYTES:
+            return False
+        return bool(held_bytes) or (read_i32_be(data, position + 4) >> 16) not in (PRODUCE_KEY, FETCH_KEY)
+
+    def _take(self, data: bytes, remaining: int, now_ms: int) -> None:
+        """Take a chunk in which, behind what remained of the frame under way, others begin."""
+        splitter = self.splitter
+        if remaining:
+            self._take_frames(data, now_ms)
         elif self.reasons & AT_BORDER:
             splitter.keep(data)
             if self.reasons & HELD_UP:
                 self._client.pause_reading()  # again: uvloop reads on when that was said inside connection_made
             if self.reasons & RAW_TOKENS:
                 self._take_tokens(now_ms)
-            return
-        elif not splitter.held_bytes:
+        elif splitter.held_bytes:
+            self._take_frames(data, now_ms)
+        else:
             position = self._walk(data, now_ms)
             if position >= len(data) and not self.reasons and len(self._in_flight) < MAX_IN_FLIGHT:
                 splitter.remaining = position - len(data)
                 self.write(data)
                 return
             splitter.remaining = position
-        self._take(data, now_ms)
+            self._take_frames(data, now_ms)
 
-    def _walk(self, data: bytes, now_ms: int) -> int:
+    def _walk(self, data: bytes, now_ms: int) -> int:  # noqa: C901, PLR0912, PLR0915  in place, as was measured
         """Take the frames at the beginning of ``data`` that are the usual ones; return where the first other begins.
 
         Usual is what needs nothing, and a Produce that begins as the last one did. In place, because a call or a
-        list for each frame is a tenth of a small request; ``_take`` does the same for every frame there is.
+        list for each frame is a tenth of a small request; ``_take_frames`` does the same for every frame
+        there is. While requests are timed, those of a counter that nobody waits for are timed here.
         """
         end = len(data)
         gates = self.gates
+        times = gates.times
+        timed: Bound | None = None
+        start_ns = 0
+        rules = self._rules
+        if rules.times.on and gates.served is rules.served:  # who is not known yet is not timed
+            timed = times.open
+            if timed is None or not rules.throttling.enforces:
+                return 0
+            start_ns = rules.times.clock_ns()
         produces = gates.produces
         prefix = produces.prefix
         number = prefix.number
-        if number != NONE and produces.generation != self._rules.engine.generation:
+        if number != NONE and produces.generation != rules.engine.generation:
             number = NONE
         limit = self.splitter.limit
         in_flight = self._in_flight
@@ -155,20 +190,30 @@ class RequestSide:
                 ):
                     break
                 api = prefix.api
+                acks: int = read_i16_be(data, field)
+                on_answer = api.on_answer
+                if timed is not None:
+                    if not acks or not times.goes(timed, PRODUCE_KEY, size, acks == -1, start_ns, now_ms):
+                        break
+                    on_answer |= TIMED
                 api.requests += 1
                 meter.produce_requests += 1
                 meter.produce_bytes += size
                 throttle_ms = produces.bound.charge(size, now_ms)
-                if throttle_ms or read_i16_be(data, field) == 0:
+                if throttle_ms or not acks:
                     missing = position + 4 + size - end
                     self.splitter.remaining = max(missing, 0)  # a mute waits for the frame's end
-                    produces.charged(api, correlation_id, throttle_ms, read_i16_be(data, field) == 0, missing, now_ms)
+                    produces.charged(api, correlation_id, throttle_ms, not acks, missing, now_ms)
                     self._body = produces.take_body(missing)
+                    if timed is not None:
+                        times.expect()
+                        if self._body is not None:
+                            self._body.timed = times.last
                     self._stop_for(produces.after())
                     if self.reasons & AT_BORDER:
                         return position + 4 + size
                 else:
-                    in_flight.append((correlation_id, api.on_answer, api, 0, 0, account, now_ms))
+                    in_flight.append((correlation_id, on_answer, api, 0, 0, account, now_ms))
             else:
                 usual = served.get(key_version)
                 if (
@@ -178,10 +223,16 @@ class RequestSide:
                     != client_id_bytes
                 ):
                     break
+                on_answer = usual.on_answer
+                if timed is not None:
+                    api_key = key_version >> 16
+                    if not times.goes(timed, api_key, size, may_wait(api_key), start_ns, now_ms):
+                        break
+                    on_answer |= TIMED
                 usual.requests += 1
                 meter.other_requests += 1
                 meter.other_bytes += 4 + size
-                in_flight.append((correlation_id, usual.on_answer, usual, 0, 0, account, now_ms))
+                in_flight.append((correlation_id, on_answer, usual, 0, 0, account, now_ms))
             position += 4 + size
         if position > end and self._body is None:
             self._body = gates.body(position - end)
@@ -201,17 +252,9 @@ class RequestSide:
             self._body = None
             if body.timed is not None:
                 body.timed.start_ns = self._rules.times.clock_ns()
+                body.timed.chunks = self._rules.times.chunks
         if not body.came(size, now_ms, finished=finished):
             self.stop(Event.READ, MIDWAY)
-
-    def _take(self, data: bytes, now_ms: int) -> None:
-        times = self._rules.times
-        if not times.on:
-            self._take_frames(data, now_ms)
-            return
-        began_ns = times.thread_ns()
-        self._take_frames(data, now_ms)
-        self.gates.times.spent(times.thread_ns() - began_ns, now_ms)
 
     def _take_frames(self, data: bytes, now_ms: int) -> None:
         """Take the frames of a chunk, from where the splitter says the first one begins; of very many some later."""

@@ -88,10 +88,10 @@ def of_small_limits(limits: Mapping[Entity, Mapping[QuotaKind, float]]) -> tuple
     return small[0][1], len(small), InvalidValue(message, "is the unit right?")
 
 
-def folded(entity: Entity) -> tuple[Name, ...]:
+def folded(entity: Entity) -> tuple[Name | bool, ...]:
     """Return what entities have in common that differ in upper and lower case alone."""
     names = (entity.user, entity.client_id, entity.ip)
-    return tuple(name.casefold() if isinstance(name, str) else name for name in names)
+    return (entity.cap, *(name.casefold() if isinstance(name, str) else name for name in names))
 
 
 def _long(seconds: float) -> str:

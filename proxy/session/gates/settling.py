@@ -42,7 +42,7 @@ class Forwarded(NamedTuple):
     """A request whose answer is still to come."""
 
     account: Account
-    bound: TokenBound
+    bounds: Sequence[TokenBound]
     charges: dict[bytes, Charge]
     """By the name or the id of the topic."""
     refused: list[Entry]
@@ -97,7 +97,8 @@ class Unsettled:
                 if charge.entry.partitions == DEFAULT_PARTITIONS:
                     partitions.default_partitions = outcome.partitions
             if carried_out != charge.partitions:
-                _correct(forwarded.bound, charge, carried_out - charge.partitions, now_ms)
+                for bound in forwarded.bounds:
+                    _correct(bound, charge, carried_out - charge.partitions, now_ms)
             used += carried_out
         used += sum(charge.partitions for charge in charges.values())
         forwarded.account.live_meter.use_of(KIND).used += used
