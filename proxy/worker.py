@@ -114,6 +114,7 @@ class Worker:
             self._stats,
             now_ms,
             mode=quotas.mode,
+            addresses=self._metering.addresses,
         )
         self._times = RequestTimes(last_ns, thread_ns)
         self._connections_limit = 0

@@ -157,8 +157,15 @@ class TokenBound(Bound):
         return live.owed_ms(now_ms) if live is not self else self.owed_ms(now_ms)
 
     def tokens(self, now_ms: int) -> float:
-        """Return what is left; below zero the quota is violated. Infinite without a limit."""
-        return inf if self._bucket is None else self._bucket.tokens(now_ms)
+        """Return what is left; below zero the quota is violated. Infinite without a limit.
+
+        Less than half a millisecond's worth is no overdraft: whoever has waited as told owes that much by rounding. At
+        a broker the way to the controller and back takes longer than that, and so hides it.
+        """
+        if self._bucket is None:
+            return inf
+        tokens = self._bucket.tokens(now_ms)
+        return 0.0 if tokens < 0 and not self._bucket.throttle_ms(now_ms) else tokens
 
     def throttle_ms(self, now_ms: int) -> int:
         """Return how long it takes to make good what is overdrawn, at most 2^31 - 1."""

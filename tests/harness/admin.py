@@ -68,6 +68,10 @@ class BrokerAdmin:
         """Create a topic whose partitions have the given replicas, the preferred leader first."""
         self._create(name, replicas, {"assignments": dict(replicas), "configs": dict(configs)})
 
+    def topics(self) -> list[str]:
+        """The names of all of them."""
+        return [each["name"] if isinstance(each, dict) else each for each in self._client.list_topics()]
+
     def leader(self, topic: str, partition: int) -> int:
         return int(self._partition(topic, partition)["leader_id"])
 

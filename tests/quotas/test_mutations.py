@@ -122,6 +122,19 @@ def test_without_a_quota_nothing_is_kept() -> None:
     assert Ruling(None, strict=True).accepts(1e9, 0)
 
 
+@given(limit=st.floats(0.1, 1000), spent=st.integers(1, 20_000), late_ms=st.integers(0, 5000))
+def test_who_waits_as_told_is_not_refused_again(limit: float, spent: int, late_ms: int) -> None:
+    """A throttle is told in whole milliseconds: what is left of the overdraft then is owed by rounding alone."""
+    bucket = bound_of(engine_with(limit))
+    bucket.charge(bucket.tokens(0) + spent, 0)
+    refused = Ruling(bucket, strict=True)
+    if refused.accepts(1, late_ms):
+        return
+    told_ms = refused.throttle_ms(late_ms)
+    assert told_ms > 0, "who is refused is told for how long"
+    assert Ruling(bucket, strict=True).accepts(1, late_ms + told_ms)
+
+
 @settings(deadline=None)
 @given(
     limit=st.floats(0.1, 1000),

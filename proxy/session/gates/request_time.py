@@ -15,7 +15,7 @@ from proxy.session.turn import What
 from proxy.session.waits import Waits
 from proxy.usage.accounts import Account
 from proxy.usage.request_times import HANDED_ON_NS, RequestTimes, table_ns
-from quotas.engine import Bound
+from quotas.bound import Bound
 from quotas.kinds import QuotaKind
 
 KIND: Final = QuotaKind.REQUEST_PERCENTAGE

@@ -173,6 +173,7 @@ public final class Client {
         settings.put("value.deserializer", ByteArrayDeserializer.class.getName());
         settings.put("auto.offset.reset", "earliest");
         settings.put("max.partition.fetch.bytes", text("partition_fetch_bytes"));
+        settings.put("fetch.max.wait.ms", text("fetch_wait_ms"));
         settings.put("isolation.level", text("committed_only").equals("true") ? "read_committed" : "read_uncommitted");
         settings.put("enable.auto.commit", String.valueOf(inGroup));
         if (inGroup) {

@@ -47,13 +47,16 @@ public final class GroupOfConsumers {
             threads.add(thread);
         }
         double untilS = nowS() + Double.parseDouble(task.get("duration_s"));
+        double heartbeatMs = 0;
         while (nowS() < untilS) {
             Thread.sleep(REPORT_MS);
+            heartbeatMs = Math.max(heartbeatMs, sum("heartbeat-response-time-max", true));
             emit("progress", "\"bytes\": " + (long) sum("incoming-byte-total", false) + ", \"useful\": " + useful);
         }
         emit("closing", "\"useful\": " + useful + ", \"disconnects\": " + (long) sum("connection-close-total", false)
             + ", \"timeouts\": 0, \"told_mean_ms\": " + sum("fetch-throttle-time-avg", false) / members
-            + ", \"told_most_ms\": " + sum("fetch-throttle-time-max", true));
+            + ", \"told_most_ms\": " + sum("fetch-throttle-time-max", true)
+            + ", \"heartbeat_most_ms\": " + heartbeatMs);
         over = true;
         for (Thread thread : threads) {
             thread.join();
@@ -88,6 +91,7 @@ public final class GroupOfConsumers {
         settings.put("key.deserializer", ByteArrayDeserializer.class.getName());
         settings.put("value.deserializer", ByteArrayDeserializer.class.getName());
         settings.put("auto.offset.reset", "earliest");
+        settings.put("fetch.max.wait.ms", task.get("fetch_wait_ms"));
         if (!task.get("group").isEmpty()) {
             settings.put("group.id", task.get("group"));
             settings.put("group.protocol", task.get("protocol"));

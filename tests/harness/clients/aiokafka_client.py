@@ -43,6 +43,7 @@ async def consume(task: Consume) -> None:
         group_id=task.group or None,
         auto_offset_reset="earliest",
         max_partition_fetch_bytes=task.partition_fetch_bytes,
+        fetch_max_wait_ms=task.fetch_wait_ms,
         isolation_level="read_committed" if task.committed_only else "read_uncommitted",
     )
     if task.group:

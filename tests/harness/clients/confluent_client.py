@@ -48,6 +48,7 @@ def consume(task: Consume) -> None:
             "group.protocol": task.protocol,
             "auto.offset.reset": "earliest",
             "max.partition.fetch.bytes": task.partition_fetch_bytes,
+            "fetch.wait.max.ms": task.fetch_wait_ms,
             "isolation.level": "read_committed" if task.committed_only else "read_uncommitted",
             "enable.auto.commit": bool(task.group),
         }

@@ -47,6 +47,7 @@ class Member:
             "group.id": task.group or "unused",
             "group.protocol": task.protocol,
             "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": task.fetch_wait_ms,
             "statistics.interval.ms": int(REPORT_S * 1000),
             "stats_cb": self._statistics,
             "throttle_cb": lambda event: self.throttle_ms.append(event.throttle_time * 1000),

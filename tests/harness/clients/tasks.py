@@ -82,6 +82,8 @@ class Consume(Task):
     group: str = ""
     protocol: Literal["classic", "consumer"] = "classic"
     partition_fetch_bytes: int = 1 << 20
+    fetch_wait_ms: int = 500
+    """How long a broker may wait for records; with 0 a consumer that has everything asks without a pause."""
     committed_only: bool = False
 
 
@@ -96,6 +98,7 @@ class Group(Task):
     duration_s: float
     group: str = ""
     protocol: Literal["classic", "consumer"] = "classic"
+    fetch_wait_ms: int = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
