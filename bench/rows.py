@@ -175,7 +175,7 @@ ROWS: Final = (
             f"small-64, quotas: {kinds}; x against none",
             Measure.CPU_PER_REQUEST,
             _SMALL,
-            aim=None if limit is None else Aim(limit),
+            aim=Aim(limit),
             kinds=kinds,
             against=NO_QUOTAS,
         )

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxy.session.request_prefix import NONE
 from quotas.entities import Default, Entity, Prefix
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
@@ -207,14 +208,26 @@ def test_topics_are_refused_by_either_and_then_charged_to_neither() -> None:
     assert ruling.throttle_ms(0) == 1000
 
 
-def test_a_client_of_no_cap_leaves_the_short_way_no_more_than_before() -> None:
-    play = Play(policy=Policy({Entity(client_id="app"): {KIND: 1e9}, cap("alice"): {KIND: 1e9}}))
+def test_who_has_a_cap_and_who_has_none_take_the_short_way() -> None:
+    play = Play(policy=Policy({Entity(client_id="app"): {KIND: 1e9}, cap("alice"): {KIND: 5000.0}}))
     play.from_client(produce(1, 10))
-    assert play.session.gates.produces.prefix.number >= 0
+    assert play.session.gates.produces.prefix.number != NONE
     assert play.session.gates.produces.caps == ()
     other = Connection(play, "alice")
-    other.step()
-    assert len(other.session.gates.produces.caps) == 1
+    (bound,) = play.engine.resolve_caps("alice", "app", KIND, 1)
+    for number in range(1, 60):  # all but the first without the gate, up to the one that is over
+        assert not other.client.paused, number
+        other.session.requests.feed(produce(number, 960), play.loop.now_ms)
+        other.broker.take()
+        assert other.session.gates.produces.prefix.number != NONE
+        assert bound.recorded_total == 1000 * number
+        if bound.owed_ms(play.loop.now_ms):
+            break
+        other.session.answers.feed(produce_answer(number), play.loop.now_ms)
+    assert number == 51
+    assert other.client.paused
+    other.session.answers.feed(produce_answer(number), play.loop.now_ms)
+    assert throttle_of(other.client.take()) == bound.owed_ms(play.loop.now_ms)
 
 
 def test_the_time_of_threads_of_a_tenant_has_a_cap_where_no_quota_is_of_that_kind() -> None:
