@@ -14,6 +14,7 @@ from config.brokers import BrokerPorts
 from config.loader import load_settings, named_quota_file
 from config.problems import ConfigError, field_path
 from config.settings import BrokerSasl, BrokerTls, ClientTls, Kerberos, ProxyProtocol, Route
+from config.stores import FileStore
 from config.units import Address
 from tests.config.loading import problems, refused
 
@@ -80,7 +81,7 @@ def test_a_small_file_is_enough(file: Path) -> None:
     assert settings.listeners[0].brokers == BrokerPorts(
         ((range(10), range(9100, 9110)), (range(42, 43), range(9142, 9143)))
     )
-    assert settings.quotas.store.path == file.parent / "quotas.yaml"
+    assert settings.quotas.store == FileStore(path=file.parent / "quotas.yaml")
 
 
 def test_every_setting_can_be_written(file: Path) -> None:
@@ -104,7 +105,7 @@ def test_every_setting_can_be_written(file: Path) -> None:
         ciphers="HIGH",
     )
     quotas = settings.quotas
-    assert quotas.store.path == Path("/etc/sluice/quotas.yaml")
+    assert quotas.store == FileStore(path=Path("/etc/sluice/quotas.yaml"))
     assert (quotas.mode, quotas.response, quotas.max_delay_ms) == ("off", "delay", 1500)
     assert (quotas.window.samples, quotas.window.size_ms) == (3, 2000)
     limits = settings.limits

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from config.settings import STORES as DESCRIBED
+from config.stores import STORES as DESCRIBED
 from proxy.control.stores import STORES, open_store
 from quotas.stores.file_store import FileStore
 
