@@ -8,7 +8,7 @@ from typing import Final, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from config.forms import Written
+from config.forms import Written, described_by
 from config.settings import Settings
 from config.units import BYTE_UNITS, DURATION_UNITS_MS
 
@@ -31,20 +31,14 @@ def _sections(model: type[BaseModel], path: str, told: dict[type[BaseModel], str
             yield f"The same settings as in `{told[model]}`.\n\n"
             return
         told[model] = path
-        rows = [_row(name, field) for name, field in model.model_fields.items() if not _models(field)]
+        rows = [_row(name, field) for name, field in model.model_fields.items() if not described_by(field)]
         if rows:
             yield f"| key | written as | default | meaning |\n|---|---|---|---|\n{''.join(rows)}\n"
     for name, field in model.model_fields.items():
         several = "[]" if get_origin(field.annotation) is tuple else ""
-        for section in (models := _models(field)):
+        for section in (models := described_by(field)):
             of = f" ({section.model_fields['type'].default})" if len(models) > 1 else ""
             yield from _sections(section, f"{path}.{field.alias or name}{several}{of}".removeprefix("."), told)
-
-
-def _models(field: FieldInfo) -> list[type[BaseModel]]:
-    """Return what describes a section: several models where its ``type`` says which."""
-    kinds = get_args(field.annotation) or (field.annotation,)
-    return [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
 
 
 def _row(name: str, field: FieldInfo) -> str:

@@ -5,7 +5,7 @@ of their own, ``config.cluster`` and ``config.listener``.
 """
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 

@@ -211,8 +211,11 @@ def test_windows_are_those_that_usage_records_can_say(file: Path, window: str, p
         ("name: demo", "name: ", [":1:11: cluster.name: has no value; write a name, or leave the key out"]),
         ("path: quotas.yaml", "path: {}", [
             ":4:36: quotas.store.path: must be a path; write it like tls/key.pem"]),
-        ("{type: file, path: quotas.yaml}", "{type: zookeeper, connect: z:2181}", [
-            ":4:24: quotas.store.type: 'zookeeper' is not known; known here: file"]),
+        ("{type: file, path: quotas.yaml}", "{type: etcd, connect: z:2379}", [
+            ":4:24: quotas.store.type: 'etcd' is not known; known here: file, zookeeper"]),
+        ("{type: file, path: quotas.yaml}", "{type: zookeeper, conect: z:2181}", [
+            ":4:17: quotas.store.connect: is missing; add `connect`",
+            ":4:35: quotas.store.conect: unknown setting; did you mean connect?"]),
         ("type: file", "type: flie", [":4:24: quotas.store.type: 'flie' is not known; did you mean file?"]),
         ("{store: {type: file, path: quotas.yaml}}", "", [
             f":4:1: quotas: has no settings; it takes {OF_QUOTAS}"]),

@@ -6,6 +6,7 @@ import math
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from time import sleep
 
 import pytest
@@ -13,6 +14,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NotEmptyError
 from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
 
+from config.stores import ZooKeeperSasl
 from config.stores import ZooKeeperStore as Settings
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind, Written
@@ -92,7 +94,8 @@ class ZooKeeperHarness(Harness):
         self.client.create(f"{self.chroot}/config/changes/config_change_", text.encode(), sequence=True)
 
     def read(self, path: str) -> dict[str, str]:
-        return json.loads(self.client.get(f"{self.chroot}{path}")[0])["config"]
+        config: dict[str, str] = json.loads(self.client.get(f"{self.chroot}{path}")[0])["config"]
+        return config
 
     def exists(self, path: str) -> bool:
         return self.client.exists(f"{self.chroot}{path}") is not None
@@ -407,6 +410,41 @@ def test_a_server_that_does_not_answer(store: ZooKeeperHarness) -> None:
         store.server.program.signal(signal.SIGCONT)
     assert any(store.noticed() for _ in range(20))
     assert store.load().limits == {ALICE: {RATE: 1.0}}
+
+
+def test_login_and_acl_as_the_brokers_have_them(tmp_path: Path) -> None:
+    jaas = tmp_path / "jaas.conf"
+    jaas.write_text(
+        'Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_broker="secret" user_other="pw"; };'
+    )
+    provider = {"authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"}
+    (tmp_path / "secret").write_text("secret\n")
+    (tmp_path / "other").write_text("pw")
+    (tmp_path / "wrong").write_text("wrong")
+    stores = []
+
+    def store_of(user: str, password: str) -> ZooKeeperStore:
+        sasl = ZooKeeperSasl(username=user, password_file=tmp_path / password)
+        stores.append(ZooKeeperStore(Settings(connect=running.connect, sasl=sasl, set_acl=True)))
+        return stores[-1]
+
+    option = f"-Djava.security.auth.login.config={jaas}"
+    with ZooKeeper(properties=provider, java_options=(option,)) as running:
+        client = KazooClient(hosts=running.connect, logger=_QUIET)
+        client.start()
+        client.ensure_path("/config/changes")
+        changes = [change(ALICE, {RATE: 1.0}), change(Entity(client_id="app"), {RATE: 2.0})]
+        store_of("broker", "secret").alter(Alteration(changes, "test"))
+        assert len(store_of("broker", "secret").load(0).policy.limits) == 2
+        with pytest.raises(UnreadableError, match="/config/users/alice: may not be read"):
+            store_of("other", "other").load(0)
+        with pytest.raises(UnreadableError, match="the login was refused"):
+            store_of("broker", "wrong").load(0)
+        assert [acl.id.scheme for acl in client.get_acls("/config/clients/app")[0]] == ["sasl", "world"]
+        for store in stores:
+            store.close()
+        client.stop()
+        client.close()
 
 
 @pytest.mark.matrix
