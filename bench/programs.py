@@ -13,6 +13,8 @@ from tests.harness.certificates import Identity
 
 DIRECT, HAPROXY, RELAY, PURE, SLUICE = "direct", "haproxy", "relay", "pure", "sluice"
 """``sluice`` is the compiled wheel, ``pure`` the same sources as they are."""
+NO_QUOTAS: Final = "no-quotas"
+"""The compiled wheel without any quota: what kinds of quotas are compared with."""
 SLUICES: Final = (PURE, SLUICE)
 COMPILED: Final = Path(f"{sys.prefix}-compiled/bin")
 """Where ``make test-compiled`` and ``make bench`` install the wheel."""
@@ -33,8 +35,11 @@ KINDS: Final[Mapping[str, tuple[str, str]]] = {
     "mutations": (_MUTATIONS, ""),
     "connections": ("", _CONNECTIONS),
     "all": (f"{_BYTES}, {_TIME}, {_MUTATIONS}", _CONNECTIONS),
+    "stacked": (_BYTES, ""),
 }
 """The limits of each client-id, and the other quotas: as high, of which kinds."""
+_CAPS: Final = f"caps:\n  - {{entity: {{user: {{default: true}}}}, {_BYTES}}}\n"
+"""Of "stacked": the user's, besides."""
 
 HAPROXY_BUFSIZE, HAPROXY_TLS_BUFSIZE = 65536, 32768
 """Of 16 to 128 KiB the ones with which HAProxy's own figures are best; over TLS, bodies of 1 MiB gain a fifth by 32."""
@@ -134,6 +139,8 @@ def _run_words(place: Place) -> list[str]:
         quotas.write(f"quotas:\n{others}" if limits or others else "quotas: []\n")
         for number in range(place.entities if limits else 0):
             quotas.write(f"  - {{entity: {{client-id: bench-{number:06}}}, {limits}}}\n")
+        if place.kinds == "stacked":
+            quotas.write(_CAPS)
     return ["run", "-c", str(config)]
 
 
@@ -142,8 +149,9 @@ COMMANDS: Final[Mapping[str, Callable[[Place], list[str]]]] = {
     RELAY: relay,
     PURE: pure,
     SLUICE: sluice,
+    NO_QUOTAS: sluice,
 }
-PROXIES: Final = tuple(COMMANDS)
+PROXIES: Final = (HAPROXY, RELAY, PURE, SLUICE)
 
 
 def require_compiled(program: str) -> str:

@@ -6,7 +6,7 @@ from statistics import median
 from typing import Final
 
 from bench.measure import FIGURES, Sample
-from bench.programs import DIRECT, HAPROXY, PURE, RELAY, SLUICE
+from bench.programs import DIRECT, HAPROXY, NO_QUOTAS, PURE, RELAY, SLUICE
 from bench.rows import Client, Measure, Row
 
 Samples = Mapping[str, Sequence[Sample]]
@@ -69,14 +69,14 @@ def values_of(row: Row, figure: str, name: str, samples: Samples) -> list[float]
 
 
 def ratios(row: Row, figure: str, name: str, samples: Samples) -> list[float]:
-    """The target against HAProxy, round by round: what troubled the machine troubled both.
+    """The target against what its row is against, round by round: what troubled the machine troubled both.
 
     Not of latency: a difference may be next to nothing, or below it.
     """
     if row.measure is Measure.LATENCY:
         return []
     ours = values_of(row, figure, name, samples)
-    theirs = values_of(row, figure, HAPROXY, samples)
+    theirs = values_of(row, figure, row.against, samples)
     return [mine / other for mine, other in zip(ours, theirs, strict=False) if other > 0]
 
 
@@ -108,6 +108,9 @@ def lines_of(row: Row, samples: Samples) -> list[str]:
         cells = [str(spread) if spread else "" for spread in spreads]
         times = [short(each.middle) if each else "" for each in (relay, pure)] + [str(sluice) if sluice else ""]
         found.append(line([row.name, _UNITS[figure], *cells, *times, aim, _met(met)]))
+        base = Spread.of(values_of(row, figure, NO_QUOTAS, samples))
+        if base:
+            found[-1] += f"   {NO_QUOTAS} {base}"
     return found
 
 

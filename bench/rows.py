@@ -7,6 +7,7 @@ from fnmatch import fnmatch
 from typing import Final
 
 from bench.errors import BenchError
+from bench.programs import HAPROXY, NO_QUOTAS
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -71,7 +72,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """The most that Sluice may show: a figure, or a multiple of HAProxy's in the same run."""
+    """The most that Sluice may show: a figure, or a multiple of what its row is against, in the same run."""
 
     limit: float
     is_ratio: bool = True
@@ -80,7 +81,8 @@ class Aim:
 @dataclass(frozen=True, slots=True)
 class Row:
     """One line of the report. ``entities``: how many client-ids have a quota; ``kinds``: of which kinds the quotas are
-    (``bench.programs.KINDS``). The rest of a row is in its load.
+    (``bench.programs.KINDS``). ``against``: what a ratio is to, HAProxy or the compiled build without any quota, which
+    is then measured in each round besides. The rest of a row is in its load.
     """
 
     name: str
@@ -90,6 +92,7 @@ class Row:
     entities: int = 1
     aim: Aim | None = None
     kinds: str = "bytes"
+    against: str = HAPROXY
 
 
 IDLE_CONNECTIONS: Final = 1000
@@ -167,12 +170,27 @@ ROWS: Final = (
         for count in _MANY
     ),
     *(
-        Row(f"kinds-{kinds}", f"small-64, quotas: {kinds}", Measure.CPU_PER_REQUEST, _SMALL, kinds=kinds)
-        for kinds in ("none", "bytes", "time", "mutations", "all")
+        Row(
+            f"kinds-{kinds}",
+            f"small-64, quotas: {kinds}; x against none",
+            Measure.CPU_PER_REQUEST,
+            _SMALL,
+            aim=Aim(limit),
+            kinds=kinds,
+            against=NO_QUOTAS,
+        )
+        for kinds, limit in (("bytes", 1.03), ("stacked", 1.06), ("time", 1.08), ("mutations", 1.03), ("all", 1.11))
     ),
     *(
-        Row(f"connect-{kinds}", f"connections, quotas: {kinds}", Measure.CPU_PER_CONNECTION, _RECONNECT, kinds=kinds)
-        for kinds in ("none", "connections", "all")
+        Row(
+            f"connect-{kinds}",
+            f"connections, quotas: {kinds}; x against none",
+            Measure.CPU_PER_CONNECTION,
+            _RECONNECT,
+            kinds=kinds,
+            against=NO_QUOTAS,
+        )
+        for kinds in ("connections", "all")
     ),
     Row("start", "from start to listening", Measure.START, _NONE, aim=Aim(2000, is_ratio=False)),
     Row("start-1000", "the same with 1,000 quotas", Measure.START, _NONE, 1_000),

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bench.measure import Duration, Sample, measure, measure_start, measure_version
-from bench.programs import DIRECT, SLUICES, Variant
+from bench.programs import DIRECT, NO_QUOTAS, SLUICE, SLUICES, Variant
 from bench.rows import Measure, Row
 from bench.targets import DEFAULT, Fleet, Target
 
@@ -49,6 +49,8 @@ class Run:
 
     def _names(self, row: Row) -> list[str]:
         match row.measure:
+            case _ if row.against == NO_QUOTAS:
+                return [DIRECT, *(name for name in self._plan.targets if name == SLUICE), NO_QUOTAS]
             case Measure.VERSION:
                 names: Iterable[str] = SLUICES
             case Measure.START if row.entities > 1:
@@ -89,9 +91,10 @@ class Run:
 
 def variant_for(row: Row, name: str) -> Variant:
     """The proxy that the row needs; those that know no quotas serve every number of them."""
-    if name not in SLUICES:
+    if name not in SLUICES and name != NO_QUOTAS:
         return Variant(tls=row.load.tls, real=row.load.is_real)
-    return Variant(row.entities, row.load.tls, row.load.is_real, row.kinds)
+    kinds = "none" if name == NO_QUOTAS else row.kinds
+    return Variant(row.entities, row.load.tls, row.load.is_real, kinds)
 
 
 def _rotated(names: Sequence[str], by: int) -> list[str]:

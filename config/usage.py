@@ -5,7 +5,7 @@ from typing import Final, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from config.forms import Bytes, Count, FilePath, Flag, Given, Milliseconds, Name, Seconds, Section
+from config.forms import Bytes, Count, CountOrZero, FilePath, Flag, Given, Milliseconds, Name, Seconds, Section
 from config.problems import InvalidValue
 
 _MOST_INTERVAL_MS: Final = 3_600_000
@@ -72,6 +72,12 @@ class Usage(Section):
         100_000,
         description="The maximum number of clients (by listener, broker, user and client-id) tracked separately at "
         "one time. Further clients of a user share the client-id `sluice:other`.",
+    )
+    max_addresses: CountOrZero = Field(
+        1000,
+        description="The maximum number of addresses whose connections have rows of their own in an interval: those "
+        "with a limit of their own first, then the refused, then the busiest. The others of a listener are summed up "
+        "as `other`. 0: no address is in any record.",
     )
 
     @field_validator("interval_ms")

@@ -38,7 +38,7 @@ from proxy.identity.kerberos.gssapi import GssapiAcceptor, Unread, acceptor
 from proxy.identity.mechanisms.known import Mechanisms
 from proxy.identity.sasl import SaslRules
 from proxy.runtime import logs
-from proxy.runtime.clock import now_ms, now_ns, thread_ns
+from proxy.runtime.clock import last_ns, now_ms, now_ns, thread_ns
 from proxy.runtime.faults import contained
 from proxy.runtime.file_watch import FileWatch
 from proxy.runtime.lag import watch as watch_lag
@@ -46,8 +46,9 @@ from proxy.runtime.slices import in_slices
 from proxy.runtime.tasks import AFTER_FAULT_S, attempt, every, later
 from proxy.runtime.turns import Turns
 from proxy.session.latencies import Latencies
+from proxy.session.response_errors import ResponseErrors
 from proxy.session.rules import Rules
-from proxy.session.serving import Served, serve, watch_the_clock
+from proxy.session.serving import Served, serve
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling
 from proxy.usage.metering import Metering, protected_topics
@@ -102,6 +103,7 @@ class Worker:
         exemptions = Exemptions(exempt.users, exempt.client_ids, exempt.networks)
         self._metering = Metering(settings.usage, self._engine, exemptions)
         self._latencies = Latencies()
+        self._errors = ResponseErrors()
         listeners = settings.listeners
         self._gate = ConnectionGate(
             ConnectionRates(
@@ -114,8 +116,9 @@ class Worker:
             self._stats,
             now_ms,
             mode=quotas.mode,
+            addresses=self._metering.addresses,
         )
-        self._times = RequestTimes(now_ns, thread_ns)
+        self._times = RequestTimes(last_ns, thread_ns)
         self._connections_limit = 0
         self._tables: list[dict[int, Served]] = []
         self._listeners: list[Listener] = []
@@ -157,7 +160,7 @@ class Worker:
         """Put quotas in force, at once and for all sessions."""
         change = self._engine.apply(policy, now_ms())
         self._gate.apply(policy)
-        self._time(bool(policy.table(QuotaKind.REQUEST_PERCENTAGE)))
+        self._time(policy.has(QuotaKind.REQUEST_PERCENTAGE))
         self._throttling.reconsider(now_ms())
         return change
 
@@ -212,6 +215,8 @@ class Worker:
             fetches_answered_empty=self._throttling.answered_empty,
             requests=requests,
             latencies=self._latencies.snapshot(),
+            proxy_latencies=self._latencies.proxy_snapshot(),
+            response_errors=self._errors.snapshot(),
             sessions=dict(stats.sessions),
             connections=dict(stats.connections),
             accept_rates=self._gate.usage(),
@@ -270,7 +275,6 @@ class Worker:
             serve(advertised, settings.quotas.response, authenticated=authenticated) for authenticated in (True, False)
         ]
         partitions = TopicPartitions(lambda: (each for each in self._routes.clusters if each.can_ask), now_ms)
-        watch_the_clock(self._tables[0], self._times.on)
         self._turns = Turns(asyncio.get_running_loop().call_soon)
         return Rules(
             engine=self._engine,
@@ -287,6 +291,7 @@ class Worker:
             on_rejected=lambda side, error, peer: self._rejections.note(side, error, peer, now_ms()),
             later=self._turns.later,
             protected_topics=protected,
+            errors=self._errors,
             latencies=self._latencies,
             mutations_limit=settings.limits.mutations_bytes,
             partitions=partitions,
@@ -301,9 +306,9 @@ class Worker:
 
     def _time(self, on: bool) -> None:
         """Have requests timed where a quota asks for it, and no clock read where none does."""
+        if on and not self._times.on:
+            self._times.own.calibrate()
         self._times.on = on
-        if self._tables:
-            watch_the_clock(self._tables[0], on)
 
     def _sasl_rules(self, listener: ListenerSettings, view: ClusterView) -> SaslRules:
         def ended(mechanism: str, succeeded: bool, peer: str, claimed: str | None) -> None:

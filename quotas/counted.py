@@ -20,11 +20,14 @@ class CounterKey(NamedTuple):
     client_id: str
     broker: int
     several: int = 0
-    """Bits: the user is a group (GROUP), the client-id a prefix (PREFIX). No client can call itself into one."""
+    """Bits: the user is a group (GROUP), the client-id a prefix (PREFIX), the rule a cap (CAP). No client can call
+    itself into one.
+    """
 
 
 GROUP: Final = 1
 PREFIX: Final = 2
+CAP: Final = 4
 
 
 class Counted(NamedTuple):

@@ -45,18 +45,23 @@ class Entity:
     """(user, client-id), (user), (client-id) or (ip); each a name or the default, the user also a group and the
     client-id also a prefix. A name that is too long is cut as those off the wire are, so that they match.
 
+    ``cap``: what is configured for it holds besides the quota that wins (docs/decisions/0022).
+
     Raises ValueError for a combination that Kafka does not know (ClientQuotaControlManager.validateEntity).
     """
 
     user: Name = None
     client_id: Name = None
     ip: Name = None
+    cap: bool = False
 
     def __post_init__(self) -> None:
         user, client_id = self.user, self.client_id
         if self.ip is not None:
             if user is not None or client_id is not None:
                 raise ValueError("ip cannot be combined with user or client-id in one quota entity")
+            if self.cap:
+                raise ValueError("a cap is of users and client-ids: an address has one quota")
         elif user is None and client_id is None:
             raise ValueError("a quota entity needs a user, a client-id or an ip")
         if "" in (user, client_id, self.ip):
@@ -72,9 +77,12 @@ class Entity:
             object.__setattr__(self, "client_id", name)
 
     def describe(self) -> str:
-        """Return e.g. ``user=alice, client-id=<default>``; names that could be mistaken for syntax are quoted."""
+        """Return e.g. ``user=alice, client-id=<default>``, or ``cap user-group=tenant``; names that could be mistaken
+        for syntax are quoted.
+        """
         parts = (("user", self.user), ("client-id", self.client_id), ("ip", self.ip))
-        return ", ".join(_described(dimension, name) for dimension, name in parts if name is not None)
+        described = ", ".join(_described(dimension, name) for dimension, name in parts if name is not None)
+        return f"cap {described}" if self.cap else described
 
 
 def _described(dimension: str, name: str | Default | Prefix | Group) -> str:

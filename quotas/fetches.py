@@ -71,9 +71,9 @@ class Fetches:
 
         The result is that of ``may_go`` and ``grant``, at a small part of the cost; False where those have to say.
         """
-        set_aside = max(asked_bytes, self._least)
-        if not self._bound.fits(self._set_aside + set_aside * max(self.sharers, 1), now_ms):
+        if not self.fits_whole(asked_bytes, now_ms):
             return False
+        set_aside = max(asked_bytes, self._least)
         grant = self._grants.pop(who, None)  # and in again: they are in the order in which they lapse
         if grant is None:
             grant = Grant(asked_bytes, set_aside, now_ms)
@@ -85,6 +85,11 @@ class Fetches:
         self._grants[who] = grant
         self._set_aside += set_aside
         return True
+
+    def fits_whole(self, asked_bytes: int, now_ms: int) -> bool:
+        """Whether all sharers might ask for so much."""
+        each = max(asked_bytes, self._least)
+        return self._bound.fits(self._set_aside + each * max(self.sharers, 1), now_ms)
 
     def grant(self, who: object, asked_bytes: int, now_ms: int) -> int:
         """Let the Fetch of ``who`` go and return the most that it may ask for, of what it asks for."""
@@ -109,13 +114,10 @@ class Fetches:
             return max(share, 1)
         return share // self._batch * self._batch if share >= 2 * self._batch else 1
 
-    def covered(self, who: object, size: int) -> bool:
-        """Take note of an answer that is now charged, if that much was set aside for ``who`` and still is."""
+    def covers(self, who: object, size: int) -> bool:
+        """Whether so much was set aside for ``who`` and still is."""
         grant = self._grants.get(who)
-        if grant is None or size > grant.set_aside:
-            return False
-        self.answered(who, size)
-        return True
+        return grant is not None and size <= grant.set_aside
 
     def answered(self, who: object, size: int) -> None:
         """Take note of an answer that is now charged."""

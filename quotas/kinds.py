@@ -125,6 +125,11 @@ class Row:
         """Those of a limit that is measured and holds nobody, in usage records that have any."""
         return tuple(f"{self.word}_shadow_{end}" for end in ("limit", "throttled", "throttle_ms", "muted_ms"))
 
+    @property
+    def cap_columns(self) -> tuple[str, ...]:
+        """Those of caps, likewise."""
+        return (f"{self.word}_caps", *(f"{self.word}_cap_{end}" for end in ("rule", "throttled", "throttle_ms")))
+
 
 class QuotaKind(StrEnum):
     """What a quota limits; the value is the property name that ``kafka-configs.sh`` uses (QuotaConfig)."""
@@ -137,6 +142,8 @@ class QuotaKind(StrEnum):
         kind._value_ = name
         (kind.row,) = row
         return kind
+
+    __hash__ = str.__hash__  # a counter is found by its kind with each request, and Enum's own is written in Python
 
     PRODUCER_BYTE_RATE = (
         "producer_byte_rate",

@@ -6,10 +6,17 @@ of all others, so that nobody gains by reconnecting, by pipelining or by sharing
 
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
+from itertools import count
 from typing import Final, Protocol
 
 KEEPS_MS: Final = 2000
 """How long a place is kept for one who was sent away with nothing, and is to come back for it."""
+HOLDS_MS: Final = 10_000
+"""The longest that a line waits for one who has had his turn in it, and could not take it because of another line."""
+NO_NUMBER: Final = 0
+
+_numbers: Final = count(1)
+"""Of places in all lines together: who has to pass several counters stands in each by when he came to the first."""
 
 
 class Waiter(Protocol):
@@ -48,13 +55,24 @@ class Line:
     sees to it that ``throttle_over`` is called at that moment; the earliest one asked for is enough.
     """
 
-    __slots__ = ("_alarm", "_asked_ms", "_heap", "_joined", "_may_go", "_serving", "_waiting", "cost")
+    __slots__ = (
+        "_alarm",
+        "_asked_ms",
+        "_heap",
+        "_held_for",
+        "_held_until_ms",
+        "_may_go",
+        "_serving",
+        "_waiting",
+        "cost",
+    )
 
     def __init__(self, may_go: Callable[[int], int], alarm: Callable[["Line", int], None]) -> None:
         self._may_go = may_go
         self._alarm = alarm
         self._heap: list[Place] = []
-        self._joined = 0
+        self._held_for = NO_NUMBER
+        self._held_until_ms = 0
         self._asked_ms = 0
         self._waiting = 0
         self._serving = False
@@ -65,14 +83,19 @@ class Line:
         return self._waiting
 
     def __bool__(self) -> bool:
-        return self._waiting > 0
+        """Somebody waits, or is waited for."""
+        return self._waiting > 0 or self._held_for != NO_NUMBER
 
-    def join(self, waiter: Waiter, cost: float, now_ms: int, kept: Place | None = None) -> Place:
-        """Wait, to be charged ``cost``: behind all others, or at the place that was ``kept``."""
-        self._joined += 1
-        number = self._joined
+    def join(
+        self, waiter: Waiter, cost: float, now_ms: int, kept: Place | None = None, number: int = NO_NUMBER
+    ) -> Place:
+        """Wait, to be charged ``cost``: behind all others, at the place that was ``kept``, or at that of ``number``,
+        which the same request had in another line.
+        """
         if kept is not None and kept.line is self and now_ms < kept.kept_until_ms:
             number = kept.number
+        elif not number:
+            number = next(_numbers)
         place = Place(self, number, waiter, cost)
         heappush(self._heap, place)
         self._waiting += 1
@@ -80,6 +103,29 @@ class Line:
         if self._waiting == 1:
             self._alarm(self, max(self._may_go(now_ms), now_ms))
         return place
+
+    def is_before(self, number: int, now_ms: int) -> bool:
+        """Whether one of that number (NO_NUMBER: one who has just come) has to let others go first."""
+        head = self._head()
+        if head is not None and (not number or head.number < number):
+            return True
+        return self._is_held(number, now_ms)
+
+    def hold(self, number: int, now_ms: int) -> None:
+        """Let nobody go who came later than ``number``, until that one has gone or HOLDS_MS are over."""
+        if not self._is_held(number, now_ms):
+            self._held_for, self._held_until_ms = number, now_ms + HOLDS_MS
+
+    def release(self, number: int, now_ms: int) -> None:
+        """Wait for ``number`` no longer."""
+        if self._held_for == number:
+            self._held_for = NO_NUMBER
+            if self._waiting:
+                self._alarm(self, now_ms)
+
+    def _is_held(self, number: int, now_ms: int) -> bool:
+        held_for = self._held_for
+        return bool(held_for) and now_ms < self._held_until_ms and (not number or held_for < number)
 
     def leave(self, place: Place, now_ms: int, *, keep: bool = False) -> None:
         """Give a place up before its turn; with ``keep`` it is there for a while for the next ``join``."""
@@ -99,6 +145,8 @@ class Line:
         try:
             while (place := self._head()) is not None:
                 moment_ms = self._may_go(now_ms)
+                if self._held_for and self._is_held(place.number, now_ms):
+                    moment_ms = max(moment_ms, self._held_until_ms)
                 if moment_ms > now_ms:
                     self._alarm(self, moment_ms)
                     return

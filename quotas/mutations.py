@@ -1,5 +1,6 @@
 """What controller_mutation_rate allows: a token bucket for each counter, and the rule that a request is judged by."""
 
+from collections.abc import Sequence
 from math import ceil, inf
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,14 +11,37 @@ from quotas.throttle import INT32_MAX, clamp_ms
 from quotas.token_bucket import TokenBucket
 
 if TYPE_CHECKING:
-    from quotas.engine import Counters
+    from quotas.counters import Counters
 
 
 class Tokens(Protocol):
     """What a request takes its mutations from: a bucket."""
 
     def record(self, value: float, now_ms: int) -> None: ...
+    def tokens(self, now_ms: int) -> float: ...
     def throttle_ms(self, now_ms: int) -> int: ...
+
+
+class Buckets:
+    """Several that a request takes from alike: it is refused by the emptiest, and then takes from none."""
+
+    __slots__ = ("_all",)
+
+    def __init__(self, buckets: Sequence[Tokens]) -> None:
+        self._all = buckets
+
+    def record(self, value: float, now_ms: int) -> None:
+        """Take ``value`` from each."""
+        for bucket in self._all:
+            bucket.record(value, now_ms)
+
+    def tokens(self, now_ms: int) -> float:
+        """Return what the emptiest has left; infinite where there is none."""
+        return min([bucket.tokens(now_ms) for bucket in self._all], default=inf)
+
+    def throttle_ms(self, now_ms: int) -> int:
+        """Return how long it takes until all are made good."""
+        return max([bucket.throttle_ms(now_ms) for bucket in self._all], default=0)
 
 
 class Ruling:
@@ -57,15 +81,11 @@ class Ruling:
         return max(0, self._throttle_ms - (now_ms - self._violated_ms))
 
     def _violates(self, bucket: Tokens, now_ms: int) -> bool:
-        """Less than half a millisecond's worth is no overdraft: whoever has waited as told owes that much by rounding.
-
-        At a broker the way to the controller and back takes longer than that, and so hides it.
-        """
-        throttle_ms = bucket.throttle_ms(now_ms)
-        if throttle_ms > 0:
-            self._throttle_ms = throttle_ms
+        violates = bucket.tokens(now_ms) < 0
+        if violates:
+            self._throttle_ms = bucket.throttle_ms(now_ms)
             self._violated_ms = now_ms
-        return throttle_ms > 0
+        return violates
 
 
 class TokenBound(Bound):
@@ -88,6 +108,12 @@ class TokenBound(Bound):
             bucket.set_limit(limit)
         else:
             self._bucket = None if limit is None else TokenBucket(self._window, limit)
+
+    def set_window(self, window: Window) -> None:
+        super().set_window(window)
+        for bucket in (self._bucket, self._shadow):
+            if bucket is not None:
+                bucket.set_window(window)
 
     @property
     def concerns(self) -> bool:
@@ -131,8 +157,15 @@ class TokenBound(Bound):
         return live.owed_ms(now_ms) if live is not self else self.owed_ms(now_ms)
 
     def tokens(self, now_ms: int) -> float:
-        """Return what is left; below zero the quota is violated. Infinite without a limit."""
-        return inf if self._bucket is None else self._bucket.tokens(now_ms)
+        """Return what is left; below zero the quota is violated. Infinite without a limit.
+
+        Less than half a millisecond's worth is no overdraft: whoever has waited as told owes that much by rounding. At
+        a broker the way to the controller and back takes longer than that, and so hides it.
+        """
+        if self._bucket is None:
+            return inf
+        tokens = self._bucket.tokens(now_ms)
+        return 0.0 if tokens < 0 and not self._bucket.throttle_ms(now_ms) else tokens
 
     def throttle_ms(self, now_ms: int) -> int:
         """Return how long it takes to make good what is overdrawn, at most 2^31 - 1."""
@@ -154,6 +187,13 @@ class TokenBound(Bound):
 
     def rejudge(self, now_ms: int) -> None:
         """Nothing: the bucket has the other limit already, and keeps its tokens."""
+
+    def forgive(self, now_ms: int) -> None:
+        """Owe no more than a window's worth: nobody was refused what went beyond it."""
+        if self._bucket is not None and self._limit is not None:
+            beyond = -self._burst(self._limit) - self._bucket.tokens(now_ms)
+            if beyond > 0:
+                self._bucket.record(-beyond, now_ms)
 
     def busy_ms(self, now_ms: int) -> int:
         busy_ms = super().busy_ms(now_ms)

@@ -22,10 +22,10 @@ the client-id, its prefixes, the default client-id, and last none. A group has o
 shared. Where no quota is for either, the eight levels are walked as they are.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from quotas.counted import GROUP, PREFIX
+from quotas.counted import CAP, GROUP, PREFIX
 from quotas.entities import Default, Group, Name, Prefix
 from quotas.kinds import QuotaKind
 from quotas.policy import PLAIN, Key, KindTerms, Policy
@@ -125,6 +125,44 @@ def counter_of(key: Key, user: str, client_id: str, terms: KindTerms) -> Counter
     return Counter(user_tag, client_tag, several)
 
 
+def caps_of(
+    limits: Mapping[Key, float],
+    terms: Mapping[Key, KindTerms],
+    lengths: tuple[int, ...],
+    group: str | None,
+    user: str,
+    client_id: str,
+) -> list[tuple[Key, Counter]]:
+    """Return the caps that hold for a client, and the counter of each: all that are for it.
+
+    Of those with one and the same counter, as a name and the default have, that is the first.
+    """
+    found: dict[Counter, Key] = {}
+    for key in levels(user, client_id, group, lengths):
+        if key in limits:
+            tags = counter_of(key, user, client_id, terms.get(key, PLAIN))
+            found.setdefault(tags._replace(several=tags.several | CAP), key)
+    return [(key, counter) for counter, key in found.items()]
+
+
+def caps_at_once(keys: Iterable[Key]) -> int:
+    """Return how many caps may hold for one client at the most, by the forms of what they are for."""
+    forms: dict[object, set[object]] = {}
+    for user, client_id in keys:
+        form = Group if isinstance(user, Group) else None if user is None else str
+        forms.setdefault(form, set()).add(client_id if isinstance(client_id, Prefix) else client_id is None)
+    most = 0
+    for of_form in forms.values():
+        deepest, around = 0, list[str]()
+        for text in sorted(each.text for each in of_form if isinstance(each, Prefix)):
+            while around and not text.startswith(around[-1]):
+                around.pop()
+            around.append(text)
+            deepest = max(deepest, len(around))
+        most += sum(1 for each in of_form if isinstance(each, bool)) + deepest
+    return most
+
+
 def key_of(
     limits: Mapping[Key, float], terms: Mapping[Key, KindTerms], lengths: tuple[int, ...], counter: Counter
 ) -> Key | None:
@@ -172,6 +210,8 @@ class Walk(NamedTuple):
     counter: Counter
     """Which counter the client is measured by, limited or not."""
     why: str
+    caps: tuple[Level, ...] = ()
+    """What holds besides."""
 
 
 def walk(

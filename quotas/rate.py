@@ -40,6 +40,11 @@ class Window:
         samples = -(-burst_ms // self.size_ms)
         return Window(samples + 1, burst_ms // samples)
 
+    def of_bucket(self, burst_ms: int) -> "Window":
+        """Return one that keeps so much time's worth, as a token bucket holds that of all its samples."""
+        samples = -(-burst_ms // self.size_ms)
+        return Window(samples, burst_ms // samples)
+
 
 class Sample:
     """What was recorded between ``start_ms`` and ``last_ms``."""
@@ -163,6 +168,20 @@ class Rate:
             return 0
         observed, window_ms = self.observe(now_ms)
         return 0 if observed <= self._limit else throttle_ms(observed, self._limit, window_ms, self._cap_ms)
+
+    def shrink(self, most: float, now_ms: int) -> None:
+        """Let what was recorded count for no more than ``most`` beyond the limit; ``recorded_total`` stays."""
+        observed, window_ms = self.observe(now_ms)
+        used = observed * (window_ms / 1000)
+        counts = most + (self._limit or 0.0) * (window_ms / 1000)
+        if self._limit is None or used <= counts:
+            return
+        for sample in self._samples:
+            less = sample.sum * (1 - counts / used)
+            sample.sum -= less
+            if sample is self._current:
+                self._left += less
+        self._settle()
 
     def rate(self, now_ms: int) -> float:
         """Return the use per second. A look, unlike a metrics read in Kafka, moves no sample."""

@@ -73,9 +73,8 @@ def command(
 
 
 def _scenario(path: Path) -> "Scenario":
-    from analysis.whatif.job import Scenario
+    from analysis.whatif.job import Scenario, not_replayed
     from config.problems import ConfigError
-    from quotas.kinds import Law
     from quotas.stores.file import load
 
     try:
@@ -84,14 +83,14 @@ def _scenario(path: Path) -> "Scenario":
         raise AnalysisError(str(error)) from None
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
-    for kind in sorted({kind for limits in loaded.policy.limits.values() for kind in limits}):
-        if kind.row.law is not Law.SAMPLED_RATE:
-            click.echo(
-                f"warning: {path}: {kind} is left out: it refuses what is beyond it, and no record says what was "
-                "refused before",
-                err=True,
-            )
-    return Scenario(str(path), loaded.policy)
+    unknown = not_replayed(loaded.policy)
+    for entity, words in unknown.items():
+        click.echo(
+            f"warning: {path}:{loaded.lines[entity]}: {' and '.join(words)} of {entity.describe()} "
+            f"{'is' if len(words) == 1 else 'are'} not replayed: whom this quota holds is left out",
+            err=True,
+        )
+    return Scenario(str(path), loaded.policy, frozenset(unknown))
 
 
 def _keep(running: "SparkSession", found: "WhatIf", out: str) -> None:

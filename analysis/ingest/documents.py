@@ -17,6 +17,7 @@ from analysis.table.schema import (
     COLUMNS,
     FIELDS,
     FILE,
+    FLAG,
     LEAST_LIMIT,
     LIMIT,
     MOST_DOCUMENT_BYTES,
@@ -34,6 +35,7 @@ from analysis.table.schema import (
 
 _TEXTS: Final = tuple(column for column in COLUMNS if column.type == TEXT)
 _LIMITS: Final = tuple(column for column in COLUMNS if column.type == LIMIT)
+_FLAGS: Final = tuple(column for column in COLUMNS if column.type == FLAG)
 _WHOLE: Final = tuple(column for column in COLUMNS if column.type in MOST)
 _LEAST: Final = np.array([column.least for column in _WHOLE])
 
@@ -58,6 +60,7 @@ class UsageDocument:
     limits: NDArray[np.float64]
     """[column, row]; NaN: none."""
     texts: list[pa.Array]
+    flags: list[NDArray[np.bool_]]
 
 
 def read(text: bytes, until_ms: int = END_OF_TIME_MS) -> UsageDocument:
@@ -94,6 +97,8 @@ def table(documents: Sequence[UsageDocument]) -> pa.Table:
         columns[column.name] = pa.array(limits, from_pandas=True)  # NaN becomes null
     for index, column in enumerate(_TEXTS):
         columns[column.name] = pa.chunked_array([each.texts[index] for each in documents], TEXT)
+    for index, column in enumerate(_FLAGS):
+        columns[column.name] = pa.array(np.concatenate([each.flags[index] for each in documents]))
     return pa.table({name: columns[name] for name in FILE.names})
 
 
@@ -121,6 +126,7 @@ def _decoded(found: Any, until_ms: int, *, bools: bool) -> UsageDocument:
         _whole([arrays[column.name] for column in _WHOLE], rows, header["interval_ms"], bools=bools),
         _limits([arrays[column.name] for column in _LIMITS], rows),
         [_texts(arrays[column.name], column) for column in _TEXTS],
+        [_flags(arrays[column.name]) for column in _FLAGS],
     )
 
 
@@ -180,6 +186,12 @@ def _texts(values: list[Any], column: Column) -> pa.Array:
     if texts.nbytes > MOST_NAME_BYTES and (pc.max(pc.binary_length(texts)).as_py() or 0) > MOST_NAME_BYTES:
         raise _DoubtError
     return texts.fill_null(column.missing) if texts.null_count and column.missing is not None else texts
+
+
+def _flags(values: list[Any]) -> NDArray[np.bool_]:
+    if not set(map(type, values)) <= {bool, NoneType}:
+        raise _DoubtError
+    return np.array(values, dtype=bool)  # null is false
 
 
 def _filled(found: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from analysis.table.schema import (
     COLUMNS,
     COUNT,
     FIELDS,
+    FLAG,
     LEAST_LIMIT,
     LIMIT,
     MOST_LABEL_BYTES,
@@ -50,6 +51,8 @@ def is_of(kind: pa.DataType, value: Any) -> bool:
         return type(value) is str
     if kind == LIMIT:
         return type(value) in {int, float}
+    if kind == FLAG:
+        return type(value) is bool
     return type(value) is int and -MOST[kind] - 1 <= value <= MOST[kind]
 
 
@@ -73,7 +76,7 @@ def is_below(column: Column, value: Any) -> bool:
 
 def is_beyond(column: Column, value: Any, interval_ms: int) -> bool:
     """Whether a value is larger, or a limit smaller, than any that could be; null is not."""
-    if value is None:
+    if value is None or column.type == FLAG:
         return False
     if column.type == TEXT:
         return _bytes_of(value) > MOST_NAME_BYTES

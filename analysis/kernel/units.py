@@ -8,17 +8,18 @@ stands in the record does (``recorded_unit``).
 import ast
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from analysis.kernel.demand import Indices
 from analysis.kernel.histogram import Floats
+from quotas.connections import UNLIMITED
 from quotas.entities import Default, Entity, Group, Name, Prefix
-from quotas.kinds import METERED, QuotaKind
-from quotas.policy import PLAIN, Policy
-from quotas.precedence import find, level_of
+from quotas.kinds import METERED, QuotaKind, Whose
+from quotas.policy import PLAIN, Key, Policy
+from quotas.precedence import counter_of, find, level_of
 
 
 class Client(NamedTuple):
@@ -28,6 +29,8 @@ class Client(NamedTuple):
     broker: int
     user: str
     client_id: str
+    ip: str = ""
+    """Of connections, whose clients nobody knows yet: then all else but the instance is empty."""
 
 
 class Unit(NamedTuple):
@@ -35,8 +38,12 @@ class Unit(NamedTuple):
 
     instance: str
     broker: int
+    """-1 for what is counted once for all brokers."""
     user: str
     client_id: str
+    several: int = 0
+    """Whether a tag stands for a group or for a prefix, and not for one name (``quotas.counted``)."""
+    ip: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +70,13 @@ def _of(kind: QuotaKind) -> Columns:
     )
 
 
-COLUMNS: Final[Mapping[QuotaKind, Columns]] = {kind: _of(kind) for kind in METERED}
-"""Not all of them can be replayed (``analysis.replay.recording``): of controller mutations, records do not say what was
-refused; and they have no connections by address."""
+_CONNECTIONS: Final = QuotaKind.CONNECTION_CREATION_RATE
+
+COLUMNS: Final[Mapping[QuotaKind, Columns]] = {
+    **{kind: _of(kind) for kind in METERED},
+    # A connection is its own request.
+    _CONNECTIONS: replace(_of(_CONNECTIONS), requests=_CONNECTIONS.row.columns.used),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +95,16 @@ class Assignment:
     def of(cls, policy: Policy, kind: QuotaKind, clients: Iterable[Client]) -> "Assignment":
         """Return who shares a counter of ``kind`` under ``policy``, put in force where none was before."""
         table = policy.table(kind)
+        if kind.row.whose is Whose.IP:
+            return cls._of_addresses(table, clients)
         levels = 0
         for configured in table:
             levels |= level_of(configured)
         terms = policy.terms_of(kind)
         found = [(client, *find(policy, kind, levels, client.user, client.client_id)) for client in clients]
-        units, index = _numbered((client.instance, client.broker, *counter[:2]) for client, _, counter in found)
-        by_unit = {(each.instance, each.broker, *counter[:2]): key for each, key, counter in found}
+        mine = [Unit(each.instance, _broker(each, kind), *counter) for each, _, counter in found]
+        units, index = _numbered(mine)
+        by_unit = {unit: key for unit, (_, key, _) in zip(mine, found, strict=True)}
         winners = [by_unit[unit] for unit in units]
         keys = [None if key is None or terms.get(key, PLAIN).shadow else key for key in winners]
         return cls(
@@ -101,32 +115,51 @@ class Assignment:
         )
 
     @classmethod
-    def each(cls, clients: Iterable[Client], *, user: bool, client_id: bool) -> "Assignment":
+    def _of_addresses(cls, table: Mapping[Key, float], clients: Iterable[Client]) -> "Assignment":
+        """Each address has a counter of its own, whichever listener it comes to."""
+        units, index = _numbered(Unit(client.instance, -1, "", "", ip=client.ip) for client in clients)
+        keys = [
+            next((key for key in ((unit.ip, None), (Default.DEFAULT, None)) if key in table), None) for unit in units
+        ]
+        limits = [np.inf if key is None or table[key] == UNLIMITED else table[key] for key in keys]
+        return cls(units, tuple(None if key is None else Entity(ip=key[0]) for key in keys), np.array(limits), index)
+
+    @classmethod
+    def each(
+        cls,
+        clients: Iterable[Client],
+        kind: QuotaKind = QuotaKind.PRODUCER_BYTE_RATE,
+        *,
+        user: bool,
+        client_id: bool,
+    ) -> "Assignment":
         """Return one unlimited unit for each user, each client-id or each pair: for whom quotas are to be found."""
         units, index = _numbered(
-            client._replace(user=client.user if user else "", client_id=client.client_id if client_id else "")
-            for client in clients
+            Unit(each.instance, _broker(each, kind), each.user if user else "", each.client_id if client_id else "")
+            for each in clients
         )
         return cls(units, (None,) * len(units), np.full(len(units), np.inf), index)
 
 
-def _numbered(units: Iterable[tuple[str, int, str, str]]) -> tuple[tuple[Unit, ...], Indices]:
-    numbers: dict[tuple[str, int, str, str], int] = {}
+def _broker(client: Client, kind: QuotaKind) -> int:
+    return -1 if kind.row.of_cluster else client.broker
+
+
+def _numbered(units: Iterable[Unit]) -> tuple[tuple[Unit, ...], Indices]:
+    numbers: dict[Unit, int] = {}
     index = [numbers.setdefault(unit, len(numbers)) for unit in units]
-    return tuple(Unit(*unit) for unit in numbers), np.array(index, dtype=np.intp)
+    return tuple(numbers), np.array(index, dtype=np.intp)
 
 
-def recorded_unit(client: Client, rule: Entity | None) -> Unit | None:
+def recorded_unit(client: Client, rule: Entity | None, kind: QuotaKind = QuotaKind.PRODUCER_BYTE_RATE) -> Unit | None:
     """Return the counter that a client was measured by when ``rule`` held for it; None: it was unlimited."""
     if rule is None:
         return None
-    user = client.user if rule.user is not None else ""
-    client_id = client.client_id if rule.client_id is not None else ""
-    if isinstance(rule.user, Group):
-        user = f"group:{rule.user.name}"
-    if isinstance(rule.client_id, Prefix):  # that each of its clients has a counter of its own, no record says
-        client_id = f"{rule.client_id.text}*"
-    return Unit(client.instance, client.broker, user, client_id)
+    if rule.ip is not None:
+        return Unit(client.instance, -1, "", "", ip=client.ip)
+    # That each client of a prefix has a counter of its own, no record says.
+    counter = counter_of((rule.user, rule.client_id), client.user, client.client_id, PLAIN)
+    return Unit(client.instance, _broker(client, kind), *counter)
 
 
 _DIMENSIONS: Final = {
@@ -136,6 +169,7 @@ _DIMENSIONS: Final = {
     "client-id-prefix": "client_id",
     "ip": "ip",
 }
+_CAP: Final = "cap "
 _QUOTED: Final = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
 _PART: Final = re.compile(rf"(user-group|client-id-prefix|user|client-id|ip)=({_QUOTED}|<default>|[^\s<>,=\"'\\]+)")
 
@@ -146,7 +180,8 @@ def parse_rule(text: str) -> Entity:
     Raises ValueError for anything else.
     """
     names: dict[str, Name] = {}
-    at = 0
+    cap = text.startswith(_CAP)
+    at = len(_CAP) if cap else 0
     while True:
         part = _PART.match(text, at)
         if part is None or _DIMENSIONS[part[1]] in names:
@@ -159,7 +194,7 @@ def parse_rule(text: str) -> Entity:
         names[_DIMENSIONS[part[1]]] = name
         at = part.end()
         if at == len(text):
-            return Entity(**names)
+            return Entity(names.get("user"), names.get("client_id"), names.get("ip"), cap)
         if not text.startswith(", ", at):
             raise ValueError(f"{text!r} goes on after a name, at {text[at:]!r}; parts are separated by a comma")
         at += 2

@@ -10,6 +10,8 @@ import pyarrow.compute as pc
 from analysis.kernel.units import parse_rule
 from analysis.table import hashes
 from analysis.table.arrays import Ints
+from analysis.table.schema import TEXT
+from quotas.entities import Group, Prefix
 from quotas.kinds import METERED
 
 OF_WORD: Final = {kind.row.word: kind for kind in METERED}
@@ -22,7 +24,8 @@ PER_USED: Final = {word: kind.row.unit.per_used for word, kind in OF_WORD.items(
 COUNTER: Final = ("cluster", "instance", "broker", "kind", "rule", "unit_user", "unit_client_id")
 """What tells one counter from another: quotas are enforced by each proxy instance by itself, on each broker by itself.
 
-``unit_user`` and ``unit_client_id`` are null where that part plays no role."""
+``unit_user`` and ``unit_client_id`` are null where that part plays no role. What is counted for all brokers together
+has broker -1."""
 NAMED_BY: Final = ("cluster", "instance", "broker", "user", "client_id")
 """What else than its rule says which counter a row was measured by."""
 
@@ -38,7 +41,8 @@ def counter_by_kind(table: pa.Table) -> dict[str, Ints]:
 
 def _counter(table: pa.Table, kind: str, names: Mapping[str, hashes.Hashes]) -> Ints:
     user, client_id = _told_apart(table, kind)
-    parts = [names[name] for name in ("cluster", "instance", "broker")]
+    parts = [names[name] for name in ("cluster", "instance")]
+    parts.append(np.full(table.num_rows, hashes.NOTHING) if OF_WORD[kind].row.of_cluster else names["broker"])
     parts.append(hashes.of_column(table[f"{kind}_rule"]))
     parts.append(np.full(table.num_rows, KINDS.index(kind), dtype=np.uint64))
     parts.append(np.where(user, names["user"], hashes.NOTHING))
@@ -47,12 +51,32 @@ def _counter(table: pa.Table, kind: str, names: Mapping[str, hashes.Hashes]) -> 
 
 
 def units(table: pa.Table, kind: str) -> tuple[pa.Array, pa.Array]:
-    """Return ``unit_user`` and ``unit_client_id`` of the counters of rows."""
+    """Return ``unit_user`` and ``unit_client_id`` of the counters of rows, also of groups and prefixes."""
     user, client_id = (
-        pc.if_else(pa.array(part), table[name].combine_chunks(), None)
-        for part, name in zip(_told_apart(table, kind), ("user", "client_id"), strict=True)
+        pc.if_else(pa.array(part), table[name].cast(TEXT).combine_chunks(), several)
+        for part, name, several in zip(
+            _told_apart(table, kind), ("user", "client_id"), _several(table, kind), strict=True
+        )
     )
     return user, client_id
+
+
+def _several(table: pa.Table, kind: str) -> tuple[pa.Array, pa.Array]:
+    """Return for each row the group and the prefix that its counter is for, as metrics name them; null for none."""
+    rule = table[f"{kind}_rule"].combine_chunks()
+    names: list[tuple[str | None, str | None]] = []
+    for text in rule.dictionary.to_pylist():
+        try:
+            entity = parse_rule(text)
+        except ValueError:
+            names.append((None, None))
+            continue
+        user = f"group:{entity.user.name}" if isinstance(entity.user, Group) else None
+        client_id = f"{entity.client_id.text}*" if isinstance(entity.client_id, Prefix) else None
+        names.append((user, client_id))
+    found = [pa.array([each[part] for each in names] + [None], TEXT) for part in range(2)]
+    code = pa.array(rule.indices.fill_null(len(names)).to_numpy())
+    return found[0].take(code), found[1].take(code)
 
 
 def _told_apart(table: pa.Table, kind: str) -> tuple[np.ndarray, np.ndarray]:
@@ -69,7 +93,10 @@ def _parts(rules: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     for rule in rules.to_pylist():
         try:
             entity = parse_rule(rule)
-            found.append((entity.user is not None, entity.client_id is not None))
+            user, client_id = entity.user, entity.client_id
+            # All of a group, or of a prefix, are counted together.
+            told_apart = user is not None and not isinstance(user, Group)
+            found.append((told_apart, client_id is not None and not isinstance(client_id, Prefix)))
         except ValueError:  # of another product: one counter for all
             found.append((False, False))
     parts = np.array([*found, (False, False)], dtype=bool)

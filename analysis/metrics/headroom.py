@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
-from analysis.metrics.counters import COUNTER, KINDS, NAMED_BY, PER_USED, USED, counter_by_kind
+from analysis.metrics.counters import COUNTER, KINDS, NAMED_BY, OF_WORD, PER_USED, USED, counter_by_kind
 from analysis.metrics.period import Period
 from analysis.table.arrays import DAY_MS, MOST_SUM, Floats, Ints, floats, ints, times_ms
 from analysis.table.exchange import exchange, packed, tasks_for
@@ -55,7 +55,8 @@ def counters(clients: DataFrame) -> DataFrame:
     """Return COUNTED and the names (COUNTER) of each counter; ``clients`` is what ``metrics.clients`` returned."""
     named = (
         clients.where(F.col(f"{kind}_rule").isNotNull()).select(
-            *COUNTER[:3],
+            *COUNTER[:2],
+            F.lit(-1).alias("broker") if OF_WORD[kind].row.of_cluster else F.col("broker"),
             F.lit(kind).alias("kind"),
             F.col(f"{kind}_rule").alias("rule"),
             *(F.col(f"{kind}_{name}").alias(name) for name in ("unit_user", "unit_client_id", "counter")),

@@ -13,9 +13,11 @@ from analysis.errors import AnalysisError
 from analysis.kernel.censoring import Answer
 from analysis.kernel.demand import Indices
 from analysis.kernel.histogram import Floats
+from analysis.kernel.refusals import Refusals, Rows, mutations
 from analysis.kernel.search import (
     SCALES,
     Confidence,
+    Measure,
     Target,
     confidence,
     enough,
@@ -27,9 +29,9 @@ from analysis.kernel.search import (
 from analysis.kernel.series import Cells, Stretch
 from analysis.kernel.units import Assignment, Client, Unit
 from analysis.page.words import limit
-from analysis.replay.gathering import Gathered, Units, gather
-from analysis.replay.recording import Recording
-from quotas.kinds import BYTES, QuotaKind
+from analysis.replay.gathering import Gathered, Units, gather, gather_refusing
+from analysis.replay.recording import REFUSING, Recording
+from quotas.kinds import BYTES, QuotaKind, Whose
 from quotas.rate import Window
 
 FIGURES: Final = ("needed", "p99", "most", "surge", "active_s", "answer")
@@ -114,10 +116,16 @@ def recommend(recording: Recording, choices: Choices) -> list[Recommendation]:
     # Where another broker's mean is more than all that could be needed here, this one does not decide.
     floor = np.array([choices.least(kind) for kind, _ in units])
     searched = (total > 0) & (most >= least[entity_of]) & (most * (1 + choices.headroom) > floor)
-    found = gather(recording, wanted.only(searched), SearchWork(window, choices.target))
+    held_up = wanted.only(searched).of_kinds([kind for kind in wanted.unit_of if kind not in REFUSING])
+    refused = wanted.only(total > 0).of_kinds(REFUSING)
+    controller, seconds = recording.circumstances.controller_window, recording.circumstances.seconds
     figures = np.zeros((len(FIGURES), len(units)))
-    if found.num_rows:
-        figures[:, found["unit"].to_numpy()] = [found[name].to_numpy() for name in FIGURES]
+    for found in (
+        gather(recording, held_up, SearchWork(window, choices.target)),
+        gather_refusing(recording, refused, BucketSearchWork(controller, choices.target, seconds)),
+    ):
+        if found.num_rows:
+            figures[:, found["unit"].to_numpy()] = [found[name].to_numpy() for name in FIGURES]
     return _recommendations(recording, choices, units, wanted, figures)
 
 
@@ -126,12 +134,16 @@ def _wanted(recording: Recording, choices: Choices) -> tuple[list[tuple[QuotaKin
     units: list[tuple[QuotaKind, Unit]] = []
     unit_of: dict[QuotaKind, Indices] = {}
     for kind, used in recording.used.items():
+        if kind.row.whose is Whose.IP:
+            continue
         chosen = [
             client
             for client in np.flatnonzero(used.sent_bytes > 0).tolist()
             if _is_wanted(recording.clients[client], choices)
         ]
-        each = Assignment.each((recording.clients[client] for client in chosen), user=by_user, client_id=by_client)
+        each = Assignment.each(
+            (recording.clients[client] for client in chosen), kind, user=by_user, client_id=by_client
+        )
         unit_of[kind] = np.full(len(recording.clients), -1)
         unit_of[kind][chosen] = each.index + len(units)
         units += [(kind, unit) for unit in each.units]
@@ -185,6 +197,53 @@ class SearchWork:
             return self.target.met(stretch.replay(tried, self.window, high=True), self.window)
 
         return least_that(met, mean, high)
+
+
+@dataclass(frozen=True, slots=True)
+class BucketSearchWork:
+    """The same of one unit whose limit is a token bucket."""
+
+    window: Window
+    target: Target
+    seconds: int
+
+    def __call__(self, unit: int, rows: Rows, refused: Floats) -> Iterator[pa.RecordBatch]:
+        answer = Answer.EXACT
+        if rows.muted_ms.any() or refused.any():
+            answer = Answer.UNKNOWN if rows.held_at_the_end else Answer.INTERVAL
+        demand = rows.earliest()
+        total = float(rows.amount.sum())
+        burst_s = self.window.keep_ms / 1000
+        # In any time, a bucket lets through its burst and what comes meanwhile.
+        surge = _surge(demand, self.window.keep_ms)
+
+        def met(tried: Floats) -> Any:
+            found = [mutations(demand, float(limit), self.window, self.seconds * 1000) for limit in tried[:, 0]]
+            return np.array([[self._met(each, active_s)] for each in found])
+
+        used = rows.amount > 0
+        active_s = float(rows.interval_ms[used].sum()) / 1000
+        needed = least_that(met, np.array([total / self.seconds]), np.array([surge / burst_s]))[0] if total else 0.0
+        rates = rows.amount / (rows.interval_ms / 1000)
+        p99 = float(np.quantile(rates[used], 0.99, method="inverted_cdf")) if used.any() else 0.0
+        figures = (needed, p99, float(rates.max(initial=0.0)), surge / burst_s, active_s, _ANSWERS.index(answer))
+        columns = [pa.array([unit], pa.int32()), *(pa.array([float(each)], pa.float64()) for each in figures)]
+        yield pa.RecordBatch.from_arrays(columns, names=["unit", *FIGURES])
+
+    def _met(self, found: Refusals, active_s: float) -> bool:
+        """Throttle times and delays of a bucket are the same."""
+        target = self.target
+        if target.measure is Measure.SHARE:
+            throttled_s = found.throttled_ms / 1000
+            return throttled_s < target.most * max(active_s, throttled_s)
+        return found.share_above(target.most) <= 1 - target.share
+
+
+def _surge(rows: Rows, window_ms: int) -> float:
+    """Return the most that came in intervals which begin within a window."""
+    total = np.concatenate(([0.0], np.cumsum(rows.amount)))
+    since = np.searchsorted(rows.begin_ms, rows.begin_ms - window_ms - rows.interval_ms)
+    return float((total[1:] - total[since]).max(initial=0.0))
 
 
 def _rates(cells: Cells, units: int) -> tuple[Floats, Floats]:

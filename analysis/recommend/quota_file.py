@@ -42,6 +42,8 @@ def _head(
     yield "# A quota holds on each broker and each proxy by itself: it is sized for the one that needs most."
     for note in circumstances.notes():
         yield f"# Note: {plain(note)}."
+    if circumstances.addresses:
+        yield "# connection_creation_rate is left out: its limits are for addresses (`whatif` knows them)."
     yield "# Try it before it is in force: sluice analyze whatif --quotas THIS_FILE --warehouse ..."
 
 
@@ -63,9 +65,10 @@ def _explained(need: Need) -> str:
     if not need.needed:
         return f"{doing}: needs less than the least quota; now {plain(need.now)}"
     rate = _rate if need.kind.row.unit is BYTES else partial(limit, need.kind)
-    instance = cluster_and_instance(need.unit.instance)[1]
+    instance = plain(cluster_and_instance(need.unit.instance)[1])
+    where = instance if need.kind.row.of_cluster else f"broker {need.unit.broker}, {instance}"
     return (
-        f"{doing}: needs {rate(need.needed)} (broker {need.unit.broker}, {plain(instance)}); recorded "
+        f"{doing}: needs {rate(need.needed)} ({where}); recorded "
         f"p99 {rate(need.p99)}, most {rate(need.most)} in a second and {rate(need.surge)} over the window; "
         f"now {plain(need.now)}; confidence {need.confidence}{_doubt(need)}"
     )

@@ -3,7 +3,7 @@
 Only rows of units that are asked for travel, as numbers; in a task they become ``analysis.kernel.series``.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 
 from analysis.kernel.demand import Indices
 from analysis.kernel.histogram import Floats
+from analysis.kernel.refusals import Rows
 from analysis.kernel.series import Cells, Recorded, SeriesRows
 from analysis.kernel.units import COLUMNS
 from analysis.replay.recording import Recording
-from analysis.replay.sending import Sender
+from analysis.replay.sending import SENT_OF_REFUSING, Sender
 from analysis.table.exchange import TASK_ROWS, exchange, tasks_for
 from quotas.kinds import QuotaKind
 
@@ -77,6 +78,10 @@ class Units:
             total += np.bincount(unit[chosen], most[chosen], self.units)
         return total
 
+    def of_kinds(self, kinds: Collection[QuotaKind]) -> "Units":
+        """Return those of some kinds; the numbers stay."""
+        return Units({kind: unit for kind, unit in self.unit_of.items() if kind in kinds}, self.units)
+
     def only(self, units: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> "Units":
         """Return them without the others; the numbers stay."""
         return Units(
@@ -110,6 +115,64 @@ def gather(recording: Recording, wanted: Units, work: Work) -> pa.Table:
     finally:
         sending.unpersist()
         receiving.unpersist()
+
+
+RefusalWork = Callable[[int, Rows, Floats], Iterator[pa.RecordBatch]]
+"""What a task does with one unit of a kind that refuses: its number, its rows, and how much of each was refused."""
+
+
+def gather_refusing(recording: Recording, wanted: Units, work: RefusalWork) -> pa.Table:
+    """As ``gather``, of kinds whose law refuses: with rows as they were recorded, a unit after the other."""
+    rows = wanted.sums(recording, "rows")
+    if not rows.any():
+        return pa.table({})
+    context = recording.usage.spark.sparkContext
+    tasks = tasks_for(int(rows.sum()), context.defaultParallelism)
+    sender = Sender.of(recording, wanted.unit_of, _spread(rows, tasks), SENT_OF_REFUSING)
+    columns = sender.columns
+    sending, receiving = context.broadcast(sender), context.broadcast(_RefusalTask(work))
+
+    def sent(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        yield from sending.value.sent(tables)
+
+    def received(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        yield from receiving.value.run(tables)
+
+    try:
+        return exchange(recording.usage, columns, sent, tasks).collect(received)
+    finally:
+        sending.unpersist()
+        receiving.unpersist()
+
+
+@dataclass(frozen=True, slots=True)
+class _RefusalTask:
+    """What a worker does with all rows of some units."""
+
+    work: RefusalWork
+
+    def run(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        found = list(tables)
+        if not found:
+            return
+        names = ("series", "begin_ms", "interval_ms", "sent", "requests", "muted_ms", "throttled")
+        rows = pa.concat_tables(found)
+        unit, begin_ms, *others = (rows[name].to_numpy() for name in names)
+        order = np.lexsort((begin_ms, unit))
+        unit, begin_ms = unit[order].astype(np.intp), begin_ms[order].astype(np.intp)
+        interval_ms, sent, requests, muted_ms, throttled = (each[order] for each in others)
+        starts = np.flatnonzero(np.diff(unit, prepend=-1))
+        for first, last in zip(starts.tolist(), [*starts[1:].tolist(), len(unit)], strict=True):
+            part = slice(first, last)
+            mine = Rows(
+                begin_ms[part],
+                interval_ms[part].astype(np.intp),
+                sent[part].astype(float),
+                requests[part].astype(np.intp),
+                muted_ms[part].astype(float),
+            )
+            for batch in self.work(int(unit[first]), mine, throttled[part].astype(float)):
+                yield pa.Table.from_batches([batch])
 
 
 def _spread(rows: Floats, tasks: int) -> Indices:

@@ -12,16 +12,36 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from analysis.kernel.demand import Bools
 from analysis.kernel.units import COLUMNS
-from analysis.replay.rows import IDENTITY, active, enforced, interval_ms, limits, numbered, used
+from analysis.replay.rows import IDENTITY, active, codes, enforced, identified, interval_ms, limits, numbered, used
 from analysis.table.arrays import added, folded, ints, times_ms, with_columns
 from analysis.table.exchange import packed
 from analysis.table.hashes import of_columns
 from analysis.table.schema import TEXT
+from quotas.connections import OTHERS
 from quotas.kinds import QuotaKind
 
-_RUN: Final = ("cluster", "instance", "boot", "mode", "samples", "sample_ms")
-_SPAN: Final = {"begin_ms": "min", "end_ms": "max", "interval_ms": "sum", "rows": "sum", "first": "min", "last": "max"}
+_RUN: Final = (
+    "cluster",
+    "instance",
+    "boot",
+    "mode",
+    "samples",
+    "sample_ms",
+    "controller_samples",
+    "controller_sample_ms",
+)
+_SPAN: Final = {
+    "begin_ms": "min",
+    "end_ms": "max",
+    "interval_ms": "sum",
+    "rows": "sum",
+    "first": "min",
+    "last": "max",
+    **dict.fromkeys(("exempt_rows", "untold"), "sum"),
+}
+_ATTEMPTS: Final = QuotaKind.CONNECTION_CREATION_RATE.row.columns.used
 _OF_KINDS: Final = {
     **dict.fromkeys(("rows", "sent", "requests", "throttled", "muted"), "sum"),
     **dict.fromkeys(("peak", "most"), "max"),
@@ -38,13 +58,17 @@ class Documents:
     @property
     def columns(self) -> tuple[str, ...]:
         """Those of rows that are needed."""
-        return (*_RUN, "seq", "time", "interval_ms")
+        return (*_RUN, "seq", "time", "interval_ms", "exempt", "ip", _ATTEMPTS)
 
     def sent(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Yield a line for all documents of a table whose numbers follow each other; one boot's go to one task."""
         for table in tables:
             begins, interval, seq = times_ms(table), interval_ms(table), ints(table, "seq")
             values = {"begin_ms": begins, "end_ms": begins + interval, "interval_ms": interval}
+            values |= {
+                "exempt_rows": np.asarray(table["exempt"].to_numpy(), dtype=np.int64),
+                "untold": np.where(_is_other(table), ints(table, _ATTEMPTS), 0),
+            }
             rows = with_columns(table.select(_RUN), {**values, "rows": np.ones_like(seq), "first": seq, "last": seq})
             lines = _united(added(with_columns(rows, {"seq": seq}), (*_RUN, "seq"), _SPAN))
             yield from packed(lines, of_columns(lines, ("instance", "boot")) % self.tasks)
@@ -69,17 +93,16 @@ class Identities:
         of_kinds = [
             str(name)
             for each in (COLUMNS[kind] for kind in self.kinds)
-            for name in (each.used, each.requests, each.throttled, each.muted_ms, each.limit, each.rule)
+            for name in dict.fromkeys((each.used, each.requests, each.throttled, each.muted_ms, each.limit, each.rule))
         ]
-        return (*IDENTITY, "mode", "interval_ms", *of_kinds)
+        return (*IDENTITY, "exempt", "mode", "interval_ms", *of_kinds)
 
     def sent(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Yield a line for each identity of a table and what set its limits; those of one identity go to one task."""
-        for table in tables:
+        for table in map(identified, tables):
             any_use = reduce(or_, (active(table, COLUMNS[kind]) for kind in self.kinds))
-            named = np.asarray(table.column("user").is_valid())
-            lines = self._lines(table.filter(pa.array(any_use & named)))
-            yield from packed(lines, of_columns(lines, ("user", "client_id")) % self.tasks)
+            lines = self._lines(table.filter(pa.array(any_use & ~_is_other(table))))
+            yield from packed(lines, of_columns(lines, ("user", "client_id", "ip")) % self.tasks)
 
     def received(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Yield a line for each identity, with the first and the last of its rules by name; "" is none."""
@@ -114,6 +137,13 @@ class Identities:
             }
             values |= {f"{kind}_{name}": of_kind[name] for name in _OF_KINDS}
         return added(with_columns(table.select(keys), values), keys, self._sums)
+
+
+def _is_other(table: pa.Table) -> Bools:
+    """Whether each row is about addresses that are not told apart."""
+    code, _ = codes(table.column("ip").combine_chunks())
+    other = [each == OTHERS for each in table.column("ip").combine_chunks().dictionary.to_pylist()]
+    return np.array([*other, False])[code]
 
 
 def _united(lines: pa.Table) -> pa.Table:

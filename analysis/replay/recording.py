@@ -1,7 +1,7 @@
 """What a period of usage records is about, before any of it is replayed: who was there, and how it was recorded."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -15,11 +15,13 @@ from analysis.replay.partials import Documents, Identities
 from analysis.replay.rows import ENFORCE, IDENTITY
 from analysis.table.exchange import exchange
 from analysis.table.scan import UsageRows
-from quotas.kinds import METERED, Law, QuotaKind
+from quotas.kinds import QuotaKind
 from quotas.rate import Window
 
-KINDS: Final = tuple(kind for kind in METERED if kind.row.law is Law.SAMPLED_RATE)
-"""What is enforced, and by the law that is replayed."""
+REFUSING: Final = (QuotaKind.CONTROLLER_MUTATION_RATE, QuotaKind.CONNECTION_CREATION_RATE)
+"""The kinds whose law refuses (``analysis.kernel.refusals``); all others hold up, by sampled rates."""
+KINDS: Final = tuple(kind for kind in QuotaKind if kind.row.enforced)
+"""What is enforced, and replayed."""
 _BETWEEN: Final = "\0"
 
 
@@ -42,6 +44,14 @@ class Circumstances:
     documents: int
     missing_documents: int
     """Lost by the proxy, or not ingested: gaps in their numbers."""
+    exempt_rows: int = 0
+    """Of clients that no quota holds: they are left out of all else."""
+    untold: int = 0
+    """Attempts of addresses that records do not tell apart, which are left out too."""
+    addresses: bool = False
+    """Whether there is anything of connections by address."""
+    controller_window: Window = field(default_factory=Window)
+    """Of token buckets, as at the end."""
 
     @property
     def seconds(self) -> int:
@@ -73,6 +83,13 @@ class Circumstances:
             said.append(
                 f"the window of enforcement changed meanwhile: {self.window.samples} samples of "
                 f"{self.window.size_ms} ms, the last one, is taken"
+            )
+        if self.exempt_rows:
+            said.append("exempt clients (quotas.exempt) are left out: no quota holds them")
+        if self.untold:
+            said.append(
+                f"{self.untold:,} connections of addresses beyond usage.max_addresses are left out: nobody knows which "
+                "were of the same"
             )
         if ENFORCE not in self.modes:
             said.append(f"recorded in mode {' and '.join(self.modes)}: nobody was held up, demand is known exactly")
@@ -139,12 +156,13 @@ def read(usage: UsageRows, kinds: Iterable[QuotaKind] = KINDS) -> Recording:
             f"nobody produced or fetched anything from {circumstances.begin:%Y-%m-%d %H:%M} to "
             f"{circumstances.end:%Y-%m-%d %H:%M} UTC: take another period with --from and --to"
         )
-    names = ("cluster", "instance", "broker", "user", "client_id")
+    names = ("cluster", "instance", *Client._fields[1:])
     clients = tuple(
-        Client(place(cluster, instance), broker, user, client_id)
-        for cluster, instance, broker, user, client_id in zip(*(found[name].to_pylist() for name in names), strict=True)
+        Client(place(cluster, instance), *who)
+        for cluster, instance, *who in zip(*(found[name].to_pylist() for name in names), strict=True)
     )
     used = {kind: _used(found, kind) for kind in wanted}
+    circumstances = replace(circumstances, addresses=any(client.ip for client in clients))
     return Recording(usage, circumstances, found.select(list(IDENTITY)), clients, used)
 
 
@@ -166,6 +184,9 @@ def _circumstances(found: Sequence[Mapping[str, Any]]) -> Circumstances:
         origins_ms={name: at - (at - begin_ms_all + 999) // 1000 * 1000 for name, at in first_ms.items()},
         window=_replayable(last["samples"], last["sample_ms"]),
         windows=len(windows),
+        controller_window=Window(last["controller_samples"], last["controller_sample_ms"]),
+        exempt_rows=sum(each["exempt_rows"] for each in found),
+        untold=sum(each["untold"] for each in found),
         modes=tuple(sorted({each["mode"] for each in found})),
         interval_ms=sum(each["interval_ms"] for each in found) / sum(each["rows"] for each in found),
         documents=documents,

@@ -5,19 +5,41 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from analysis.kernel.demand import Bools, Indices
 from analysis.kernel.histogram import Floats
 from analysis.kernel.units import Columns
 from analysis.table.arrays import Ints, ints
 
-IDENTITY: Final = ("cluster", "instance", "listener", "broker", "user", "client_id")
-"""Whom a row is about. Listeners are told apart: two rows of one client may be of the same second."""
+IDENTITY: Final = ("cluster", "instance", "listener", "broker", "user", "client_id", "ip")
+"""Whom a row is about: a client, or an address. Listeners are told apart: two rows of one client may be of the same
+second. In rows as they come some are null (``identified``)."""
 ENFORCE: Final = "enforce"
 _LONGEST_INTERVAL_MS: Final = 3_600_000
 """A proxy that was suspended for longer says so in one interval; nobody knows when in it what was used."""
 _MOST_KEYS: Final = 2**62
 """Combinations of values that fit into a number."""
+
+
+def identified(table: pa.Table) -> pa.Table:
+    """Return the rows of clients and of addresses, "" for the names that they have not, without those of the exempt."""
+    known = pc.or_(table["user"].is_valid(), table["ip"].is_valid())
+    table = table.filter(pc.and_(known, pc.invert(table["exempt"])))
+    for name in ("user", "client_id", "ip"):
+        index = table.schema.get_field_index(name)
+        table = table.set_column(index, name, _named(table.column(index).combine_chunks()))
+    return table
+
+
+def _named(names: pa.Array) -> pa.Array:
+    """Put "" in the place of nulls, of names in a dictionary."""
+    if not names.null_count:
+        return names
+    dictionary = pa.concat_arrays([names.dictionary, pa.array([""], names.dictionary.type)])
+    nothing = pc.index(names.dictionary, "").as_py()
+    codes = names.indices.fill_null(len(names.dictionary) if nothing < 0 else nothing)
+    return pa.DictionaryArray.from_arrays(codes, dictionary if nothing < 0 else names.dictionary)
 
 
 def interval_ms(table: pa.Table) -> Ints:

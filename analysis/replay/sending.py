@@ -10,7 +10,7 @@ import pyarrow as pa
 from analysis.kernel.demand import Indices
 from analysis.kernel.units import COLUMNS
 from analysis.replay.recording import Recording
-from analysis.replay.rows import IDENTITY, active, enforced, interval_ms, numbered
+from analysis.replay.rows import IDENTITY, active, enforced, identified, interval_ms, numbered
 from analysis.table.arrays import ints, times_ms
 from analysis.table.exchange import packed
 from analysis.table.schema import FILE
@@ -26,6 +26,8 @@ SENT: Final = pa.schema(
     ]
 )
 """What a task gets of a row: ``begin_ms`` is since second 0 of the row's place."""
+SENT_OF_REFUSING: Final = SENT.append(pa.field("requests", pa.int64()))
+"""Likewise, of kinds whose law refuses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +42,12 @@ class Sender:
     """[client]: where the second 0 of its place begins."""
     task: Indices
     """[series]."""
+    sent_columns: pa.Schema = SENT
 
     @classmethod
-    def of(cls, recording: Recording, series: Mapping[QuotaKind, Indices], task: Indices) -> "Sender":
+    def of(
+        cls, recording: Recording, series: Mapping[QuotaKind, Indices], task: Indices, columns: pa.Schema = SENT
+    ) -> "Sender":
         """Take the series of each client, -1 for none, and the task of each series."""
         wanted = np.flatnonzero(np.logical_or.reduce([of_kind >= 0 for of_kind in series.values()]))
         origins_ms = recording.circumstances.origins_ms
@@ -51,6 +56,7 @@ class Sender:
             {kind: np.append(of_kind, -1) for kind, of_kind in series.items()},
             np.array([origins_ms[client.instance] for client in recording.clients]),
             task,
+            columns,
         )
 
     @property
@@ -59,13 +65,13 @@ class Sender:
         of_kinds = [
             str(name)
             for each in (COLUMNS[kind] for kind in self.series)
-            for name in (each.used, each.muted_ms, each.throttled, each.throttle_ms)
+            for name in dict.fromkeys((each.used, each.requests, each.muted_ms, each.throttled, each.throttle_ms))
         ]
-        return (*IDENTITY, "time", "interval_ms", "mode", *of_kinds)
+        return (*IDENTITY, "exempt", "time", "interval_ms", "mode", *of_kinds)
 
     def sent(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Yield rows of SENT, packed for the tasks of their units."""
-        for table in tables:
+        for table in map(identified, tables):
             client = self._clients(table)
             for kind, series_of_client in self.series.items():
                 columns = COLUMNS[kind]
@@ -76,12 +82,13 @@ class Sender:
                     "begin_ms": times_ms(table) - self.origin_ms[client],
                     "interval_ms": interval_ms(table),
                     "sent": ints(table, columns.used),
+                    "requests": ints(table, columns.requests),
                     "muted_ms": enforced(table, str(columns.muted_ms)),
                     "throttled": enforced(table, str(columns.throttled)),
                     "throttle_ms": enforced(table, str(columns.throttle_ms)),
                 }
-                chosen = [pa.array(values[field.name][row], field.type) for field in SENT]
-                yield from packed(pa.table(chosen, schema=SENT), self.task[series[row]])
+                chosen = [pa.array(values[field.name][row], field.type) for field in self.sent_columns]
+                yield from packed(pa.table(chosen, schema=self.sent_columns), self.task[series[row]])
 
     def _clients(self, table: pa.Table) -> Indices:
         """Return [row] the client that it is about, -1 for nobody who is wanted."""

@@ -18,6 +18,10 @@ class PeriodTotals:
     bytes_out: int = 0
     requests: int = 0
     refused: int = 0
+    attempts: int = 0
+    """To connect, as far as records have addresses."""
+    attempts_refused: int = 0
+    """For the rate of their address."""
     counters: int = 0
     """Limits that something was used of: one for each counter, on one broker and one proxy instance."""
     close: int = 0
@@ -50,6 +54,39 @@ class Episode:
     muted_ms: int
     throttled: int
     limit: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class OfRule:
+    """See ``analysis.metrics.rules``."""
+
+    kind: str
+    rule: str | None
+    exempt: bool
+    shadow: bool
+    mode: str
+    used: int
+    throttled: int
+    muted_ms: int
+    least_limit: float | None
+    most_limit: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """See ``analysis.metrics.addresses``; without an address it is the waits of a listener."""
+
+    ip: str | None
+    listener: str
+    exempt: bool
+    mode: str
+    rule: str | None
+    limit: float | None
+    attempts: int
+    refused: int
+    held_ms: int
+    waits: int
+    wait_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +192,8 @@ class ReportFindings:
     totals: PeriodTotals = PeriodTotals()
     throttled: Sequence[Throttled] = ()
     episodes: Sequence[Episode] = ()
+    rules: Sequence[OfRule] = ()
+    connected: Sequence[Connected] = ()
     headroom: Sequence[Headroom] = ()
     talkers: Sequence[Talker] = ()
     series: Sequence[RateSeries] = ()

@@ -5,12 +5,12 @@ from typing import Final
 
 from analysis.page import words
 from analysis.page.html import document
-from analysis.report import sections
+from analysis.report import quotas, sections
 from analysis.report.findings import ReportFindings
 
 _DOCS: Final = "docs/analysis-report.md"
 _USED_OVER_LIMIT: Final = (
-    "bytes in the window of enforcement before the end of each interval, over what the limit allows in it"
+    "what was used in the window of enforcement before the end of each interval, over what the limit allows in it"
 )
 _SOON: Final = 30
 """Days until a limit that are worth a word in the headline."""
@@ -22,6 +22,8 @@ def render(found: ReportFindings) -> str:
     title = f"{clusters}: {words.from_to(found.begin, found.end)} UTC"
     parts = (
         sections.throttled(found),
+        quotas.kinds(found),
+        quotas.connections(found),
         sections.headroom(found),
         sections.talkers(found),
         sections.neighbours(found),

@@ -19,9 +19,11 @@ from analysis.metrics.trend import days
 from analysis.page import words
 from analysis.report.findings import (
     Charge,
+    Connected,
     Episode,
     Headroom,
     Neighbour,
+    OfRule,
     PeriodTotals,
     RateSeries,
     ReportFindings,
@@ -35,6 +37,8 @@ from analysis.report.tables import ReportChoices
 CLOSE: Final = 0.9
 """From which p99 of used over limit on a limit is said to be close."""
 _THROTTLED: Final = 30
+_RULES: Final = 200
+_CONNECTED: Final = 100
 _EPISODES: Final = 200
 _HEADROOM: Final = 30
 _TALKERS: Final = 100
@@ -64,6 +68,8 @@ def summarize(tables: Tables, period: Period, choices: ReportChoices, place: str
         totals=_totals(tables, period),
         throttled=_throttled(tables["muted"], period),
         episodes=_episodes(tables["episodes"]),
+        rules=_rules(tables["rules"]),
+        connected=_connected(tables["addresses"]),
         headroom=_headroom(tables["headroom"]),
         talkers=_talkers(tables["talkers"]),
         series=_series(tables["over_time"], period),
@@ -90,7 +96,13 @@ def _totals(tables: Tables, period: Period) -> PeriodTotals:
         F.count_if(F.col("max") > 0).alias("counters"), F.count_if(F.col("p99") >= CLOSE).alias("close")
     )
     [limits] = closeness.collect()
-    return PeriodTotals(rows=period.rows, episodes=tables["episodes"].count(), **found.asDict(), **limits.asDict())
+    came = tables["addresses"].agg(
+        F.coalesce(total("connection_attempts"), F.lit(0)).alias("attempts"),
+        F.coalesce(total("connection_throttled"), F.lit(0)).alias("attempts_refused"),
+    )
+    [connected] = came.collect()
+    figures = {**found.asDict(), **limits.asDict(), **connected.asDict()}
+    return PeriodTotals(rows=period.rows, episodes=tables["episodes"].count(), **figures)
 
 
 def _throttled(muted: DataFrame, period: Period) -> list[Throttled]:
@@ -124,6 +136,22 @@ def _episodes(episodes: DataFrame) -> list[Episode]:
     longest = episodes.orderBy(F.desc("muted_ms"), "begin", *_WHO).limit(_EPISODES)
     names = ("mode", "begin", "end", "muted_ms", "throttled", "limit")
     return [Episode(**_utc(row, *_WHO, *names)) for row in longest.collect()]
+
+
+def _rules(rules: DataFrame) -> list[OfRule]:
+    worst = rules.orderBy("kind", F.desc("muted_ms"), F.desc("used"), "rule", "exempt", "shadow", "mode").limit(_RULES)
+    return [OfRule(**_of(row, *OfRule.__slots__)) for row in worst.collect()]
+
+
+def _connected(addresses: DataFrame) -> list[Connected]:
+    most = addresses.orderBy(
+        F.desc("accept_waits"), F.desc("connection_throttled"), F.desc("connection_attempts"), "ip", "listener"
+    ).limit(_CONNECTED)
+    names = {"connection_attempts": "attempts", "connection_throttled": "refused", "connection_muted_ms": "held_ms"}
+    names |= {"connection_rule": "rule", "connection_limit": "limit"}
+    names |= {"accept_waits": "waits", "accept_wait_ms": "wait_ms"}
+    renamed = most.withColumnsRenamed(names)
+    return [Connected(**_of(row, *Connected.__slots__)) for row in renamed.collect()]
 
 
 def _headroom(headroom: DataFrame) -> list[Headroom]:

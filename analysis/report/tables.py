@@ -9,7 +9,18 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
-from analysis.metrics import chargeback, clients, episodes, headroom, muted, neighbours, talkers, trend
+from analysis.metrics import (
+    addresses,
+    chargeback,
+    clients,
+    episodes,
+    headroom,
+    muted,
+    neighbours,
+    rules,
+    talkers,
+    trend,
+)
 from analysis.metrics.headroom import COUNTED
 from analysis.metrics.period import Period
 from analysis.metrics.rates import Rates
@@ -42,6 +53,8 @@ class _MadeFrom:
 _TABLES: Final[Mapping[str, Callable[[_MadeFrom], DataFrame]]] = {
     "clients": lambda of: clients.clients(of.usage, of.period.rows),
     "counters": lambda of: headroom.counters(of.made["clients"]),
+    "rules": lambda of: rules.rules(of.usage),
+    "addresses": lambda of: addresses.addresses(of.usage),
     "muted": lambda of: muted.muted(of.usage),
     "episodes": lambda of: episodes.episodes(of.made["muted"], of.choices.gap_ms),
     "headroom_days": lambda of: headroom.headroom(of.usage, of.period),

@@ -16,6 +16,7 @@ TEXT: Final = pa.string()
 COUNT: Final = pa.int64()
 SMALL: Final = pa.int32()
 LIMIT: Final = pa.float64()
+FLAG: Final = pa.bool_()
 TIME: Final = pa.timestamp("us", tz="UTC")
 
 
@@ -49,7 +50,7 @@ class Column:
 
     name: str
     type: pa.DataType
-    missing: int | str | None = 0
+    missing: int | str | bool | None = 0
     least: int | None = 0
     """Numbers below it make a document unreadable."""
     most: int | None = None
@@ -87,6 +88,18 @@ def _of(kind: QuotaKind) -> tuple[Column, ...]:
     )
 
 
+def _in_shadow(kind: QuotaKind) -> tuple[Column, ...]:
+    limit, throttled, throttle_ms, muted_ms = kind.row.shadow_columns
+    return (
+        _limit(limit),
+        _times(throttled),
+        Column(throttle_ms, COUNT, most=_MOST_TIMES_MS),
+        Column(muted_ms, COUNT, per_ms=1),
+    )
+
+
+_OF_CONNECTIONS: Final = QuotaKind.CONNECTION_CREATION_RATE.row.columns
+
 COLUMNS: Final = (
     Column("listener", TEXT, missing="", least=None),
     Column("broker", SMALL, missing=-1, least=-1),
@@ -97,6 +110,14 @@ COLUMNS: Final = (
     Column("connections", COUNT, most=10**8),
     *(_times("connections_opened"), _times("connections_refused")),
     *(column for kind in METERED for column in _of(kind)),
+    *(column for kind in METERED for column in _in_shadow(kind)),
+    Column("exempt", FLAG, missing=False, least=None),
+    Column("ip", TEXT, missing=None, least=None),
+    *(_times(_OF_CONNECTIONS.used), _limit(_OF_CONNECTIONS.limit), _rule(_OF_CONNECTIONS.rule)),
+    _times(_OF_CONNECTIONS.throttled),
+    Column(_OF_CONNECTIONS.throttle_ms, COUNT, most=_MOST_TIMES_MS),
+    Column(_OF_CONNECTIONS.muted_ms, COUNT, per_ms=1),
+    *(_times("accept_waits"), Column("accept_wait_ms", COUNT, most=_MOST_TIMES_MS)),
 )
 """All columns of ``rows`` in a document."""
 
@@ -109,6 +130,8 @@ FIELDS: Final = (
     Column("mode", TEXT, missing="enforce", least=None),
     Column("samples", SMALL, missing=11, least=1, most=1000),
     Column("sample_ms", COUNT, missing=1000, least=1, most=3_600_000),
+    Column("controller_samples", SMALL, missing=11, least=1, most=1000),
+    Column("controller_sample_ms", COUNT, missing=1000, least=1, most=3_600_000),
 )
 """What a document says once and each of its rows has, besides TIME_MS; missing None: it must be there."""
 

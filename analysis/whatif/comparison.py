@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analysis.page import words
-from analysis.whatif.job import VERDICTS, WhatIf
+from analysis.whatif.figures import VERDICTS
+from analysis.whatif.job import WhatIf
 from quotas.kinds import BYTES, QuotaKind
 
 Row = Mapping[str, Any]
@@ -162,14 +163,20 @@ def _cells(row: Row) -> tuple[str, ...]:
     )
 
 
+def named(row: Row) -> str:
+    """Return the clients that share the counter, or the address."""
+    return row["ip"] or words.counter(row["user"] or None, row["client_id"] or None)
+
+
 def who(row: Row) -> str:
-    """Return the clients that share the counter."""
-    return words.plain(words.counter(row["user"] or None, row["client_id"] or None))
+    """Return the same, as it can be shown."""
+    return words.plain(named(row))
 
 
 def where(row: Row) -> str:
     """Return which proxy and which broker."""
-    return f"{words.plain(row['instance'])}, broker {row['broker']}"
+    broker = "" if row["broker"] < 0 else f", broker {row['broker']}"
+    return f"{words.plain(row['instance'])}{broker}"
 
 
 def throttled(seconds: float, episodes: float) -> str:

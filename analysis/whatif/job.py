@@ -1,7 +1,7 @@
 """What proposed quotas would have done to what was recorded: who would be throttled, before and after."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 import numpy as np
@@ -13,32 +13,18 @@ from analysis.kernel.demand import Indices
 from analysis.kernel.histogram import Floats
 from analysis.kernel.series import Recorded, Stretch
 from analysis.kernel.units import Assignment, Client, parse_rule, recorded_unit
-from analysis.replay.gathering import Gathered, Throttles, Units, gather
-from analysis.replay.recording import Recording, cluster_and_instance
+from analysis.replay.gathering import Gathered, Throttles, Units, gather, gather_refusing
+from analysis.replay.recording import REFUSING, Recording, cluster_and_instance
+from analysis.whatif.figures import AFTER, ANSWERS, FIGURES, NO, POSSIBLY, SHARES, VERDICTS, YES
+from analysis.whatif.refusing import RefusingWork
+from quotas.entities import Entity
 from quotas.kinds import QuotaKind
-from quotas.policy import Policy
+from quotas.policy import Policy, Terms
 from quotas.rate import Window
 
-_SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
-BEFORE: Final = (
-    "active_s",
-    "before_throttled_s",
-    "before_episodes",
-    *(f"before_throttle_{name}_s" for name in _SHARES),
-)
-AFTER: Final = (
-    *("throttled_s", "throttled_least_s", "throttled_most_s", "episodes"),
-    *(f"throttle_{name}_s" for name in _SHARES),
-    *(f"delay_{name}_s" for name in _SHARES),
-    *("delay_p99_most_s", "sent_bytes", "waiting_bytes", "peak_waiting_bytes", "verdict"),
-)
-FIGURES: Final = (*BEFORE, "answer", *AFTER)
-_ANSWERS: Final = tuple(Answer)
+_PLAIN: Final = Terms()
 _HISTOGRAMS: Final = 4096
 """Made at once."""
-NO, POSSIBLY, YES = range(3)
-VERDICTS: Final = ("no", "possibly", "yes")
-"""Whether a unit would be throttled; possibly: if it wanted as much as could be while it was held up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +33,8 @@ class Scenario:
 
     name: str
     policy: Policy
+    unknown: frozenset[Entity] = frozenset()
+    """Quotas with words that are not replayed: whom they hold is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +46,42 @@ class WhatIf:
     units: Any
 
 
+_REPLAYED: Final = frozenset(("shadow", "proposed", "shared"))
+"""Of ``Terms``: what is in shadow or proposed holds nobody, and is replayed as that."""
+
+
+def not_replayed(policy: Policy) -> dict[Entity, list[str]]:
+    """Return the quotas that say something which no replay takes into account, and what: words of quota files.
+
+    Whatever is new among the terms of rules is not replayed until somebody says here that it is.
+    """
+    found: dict[Entity, list[str]] = {}
+    for entity, terms in policy.terms.items():
+        for term in fields(terms):
+            if term.name not in _REPLAYED and getattr(terms, term.name) != getattr(_PLAIN, term.name):
+                found.setdefault(entity, []).append(term.name.removesuffix("_ms"))
+    return found
+
+
 def whatif(recording: Recording, scenarios: Sequence[Scenario]) -> WhatIf:
     """Replay what was recorded against the quotas of each scenario."""
     together: dict[tuple[bytes, ...], list[tuple[int, Mapping[QuotaKind, Assignment]]]] = {}
     for number, scenario in enumerate(scenarios):
-        assigned = {kind: _assigned(recording, scenario.policy, kind) for kind in recording.used}
+        assigned = {kind: _assigned(recording, scenario, kind) for kind in recording.used}
         key = tuple(assignment.index.tobytes() for assignment in assigned.values())
         together.setdefault(key, []).append((number, assigned))
     tables = [_replayed(recording, scenarios, alike) for alike in together.values()]
     return WhatIf(recording, tuple(scenarios), pa.concat_tables(tables))
 
 
-def _assigned(recording: Recording, policy: Policy, kind: QuotaKind) -> Assignment:
+def _assigned(recording: Recording, scenario: Scenario, kind: QuotaKind) -> Assignment:
     """Return who shares a counter, among those who used any; the others have index -1."""
     active = np.flatnonzero(recording.used[kind].rows)
-    assignment = Assignment.of(policy, kind, (recording.clients[client] for client in active.tolist()))
+    assignment = Assignment.of(scenario.policy, kind, (recording.clients[client] for client in active.tolist()))
+    if scenario.unknown:
+        known = [rule not in scenario.unknown for rule in assignment.rules]
+        active = active[np.array([known[unit] for unit in assignment.index.tolist()], dtype=bool)]
+        assignment = Assignment.of(scenario.policy, kind, (recording.clients[client] for client in active.tolist()))
     index = np.full(len(recording.clients), -1)
     index[active] = assignment.index
     return Assignment(assignment.units, assignment.rules, assignment.limits, index)
@@ -94,11 +103,16 @@ def _replayed(
     window_s = window.keep_ms / 1000
     held = wanted.sums(recording, "muted_s") > 0
     replayed = held | (wanted.most_bytes(recording, window_s) > limits.min(axis=0) * window_s)
-    found = gather(recording, wanted.only(replayed), ReplayWork(window, limits, recorded))
+    held_up = wanted.only(replayed).of_kinds([kind for kind in wanted.unit_of if kind not in REFUSING])
+    refused = wanted.only(held | np.isfinite(limits).any(axis=0)).of_kinds(REFUSING)
     figures = _untouched(recording, wanted, len(alike))
-    if found.num_rows:
-        at = (slice(None), found["scenario"].to_numpy(), found["unit"].to_numpy())
-        figures[at] = np.array([found[name].to_numpy() for name in FIGURES])
+    for found in (
+        gather(recording, held_up, ReplayWork(window, limits, recorded)),
+        gather_refusing(recording, refused, RefusingWork.of(refused, limits, recording.circumstances)),
+    ):
+        if found.num_rows:
+            at = (slice(None), found["scenario"].to_numpy(), found["unit"].to_numpy())
+            figures[at] = np.array([found[name].to_numpy() for name in FIGURES])
     return _table(recording, scenarios, alike, wanted, figures)
 
 
@@ -110,7 +124,7 @@ def _recorded_limits(recording: Recording, kind: QuotaKind, assignment: Assignme
     found: dict[int, set[tuple[object, float, float]]] = {}
     for client in np.flatnonzero(assignment.index >= 0).tolist():
         unit = int(assignment.index[client])
-        counter = _counter(recording.clients[client], used.rules[client])
+        counter = _counter(recording.clients[client], used.rules[client], kind)
         units_of.setdefault(counter, set()).add(unit)
         found.setdefault(unit, set()).add((counter, float(used.least_limit[client]), float(used.most_limit[client])))
     for unit, seen in found.items():
@@ -120,12 +134,12 @@ def _recorded_limits(recording: Recording, kind: QuotaKind, assignment: Assignme
     return limits
 
 
-def _counter(client: Client, rule: str | None) -> object:
+def _counter(client: Client, rule: str | None, kind: QuotaKind) -> object:
     """Return what measured a client while it was recorded; None: nothing, or something that is not known."""
     if not rule:
         return None
     try:
-        return recorded_unit(client, parse_rule(rule))
+        return recorded_unit(client, parse_rule(rule), kind)
     except ValueError:
         return None
 
@@ -171,12 +185,12 @@ class ReplayWork:
             in_force = self.recorded_limits[gathered.units[stretch.units]]
             least_s, most_s = throttled_bounds_s(known, low, high, limits, in_force)
         verdict = np.where(low.ever_throttled, YES, np.where(high.ever_throttled, POSSIBLY, NO))
-        answer = np.broadcast_to([float(_ANSWERS.index(each)) for each in answers], verdict.shape)
+        answer = np.broadcast_to([float(ANSWERS.index(each)) for each in answers], verdict.shape)
         figures = [
             *(answer, low.throttled_s, least_s, most_s, low.episodes),
-            *(low.throttle_s(share) for share in _SHARES.values()),
-            *(low.delay_s(share) for share in _SHARES.values()),
-            np.maximum(low.delay_s(_SHARES["p99"]), high.delay_s(_SHARES["p99"])),
+            *(low.throttle_s(share) for share in SHARES.values()),
+            *(low.delay_s(share) for share in SHARES.values()),
+            np.maximum(low.delay_s(SHARES["p99"]), high.delay_s(SHARES["p99"])),
             *(low.sent_bytes, low.waiting_bytes, low.peak_waiting_bytes, verdict),
         ]
         return np.array(figures, dtype=float)
@@ -223,7 +237,7 @@ def _before(recorded: Recorded, throttles: Throttles) -> Floats:
 
 def _quantiles_s(throttles: Throttles, requests: Floats) -> Floats:
     """Return [quantile, unit] of the throttle times that requests were given, 0 for most of them."""
-    found = np.zeros((len(_SHARES), len(requests)))
+    found = np.zeros((len(SHARES), len(requests)))
     throttled, column = np.unique(throttles.unit, return_inverse=True)
     order = np.argsort(column, kind="stable")
     ends = np.searchsorted(column[order], np.arange(len(throttled) + 1))
@@ -233,7 +247,7 @@ def _quantiles_s(throttles: Throttles, requests: Floats) -> Floats:
         counted = np.zeros((len(units), histogram.BINS))
         histogram.add(counted, column[part] - at, throttles.throttle_s[part], throttles.requests[part])
         counted[:, 0] += np.maximum(requests[units] - counted.sum(axis=1), 0)
-        found[:, units] = [histogram.quantile_s(counted, share) for share in _SHARES.values()]
+        found[:, units] = [histogram.quantile_s(counted, share) for share in SHARES.values()]
     return found
 
 
@@ -242,7 +256,7 @@ def _untouched(recording: Recording, wanted: Units, scenarios: int) -> Floats:
     figures = np.zeros((len(FIGURES), scenarios, wanted.units))
     seconds = recording.circumstances.seconds
     figures[FIGURES.index("active_s")] = np.minimum(wanted.sums(recording, "rows"), seconds)
-    figures[FIGURES.index("answer")] = _ANSWERS.index(Answer.EXACT)
+    figures[FIGURES.index("answer")] = ANSWERS.index(Answer.EXACT)
     figures[FIGURES.index("sent_bytes")] = wanted.sums(recording, "sent_bytes")
     return figures
 
@@ -271,6 +285,7 @@ def _table(
             "broker": pa.array([unit.broker for _, unit in units], pa.int32()),
             "user": pa.array([unit.user for _, unit in units]),
             "client_id": pa.array([unit.client_id for _, unit in units]),
+            "ip": pa.array([unit.ip for _, unit in units]),
             "rule": pa.array([rule and rule.describe() for rule in rules], pa.string()),
             "limit": pa.array(limits, mask=np.isinf(limits)),
             "recorded_bytes": sums["sent_bytes"],
@@ -280,7 +295,7 @@ def _table(
         for name, column in zip(FIGURES, figures[:, row], strict=True):
             named[name] = pa.array(column)
         answers, verdicts = (figures[FIGURES.index(name), row].astype(int).tolist() for name in ("answer", "verdict"))
-        named["answer"] = pa.array([_ANSWERS[each].value for each in answers])
+        named["answer"] = pa.array([ANSWERS[each].value for each in answers])
         named["verdict"] = pa.array([VERDICTS[each] for each in verdicts])
         tables.append(pa.table(named))
     return pa.concat_tables(tables)

@@ -87,7 +87,7 @@ def _bar(row: Row, longest_s: float) -> str:
     limit = "no limit" if row["limit"] is None else words.limit(row["kind"], row["limit"])
     return line(
         whose(
-            words.counter(row["user"] or None, row["client_id"] or None),
+            comparison.named(row),
             f"{words.doing(row['kind'])}, {escape(comparison.where(row))}, {limit}",
         ),
         _span(row, longest_s),
@@ -114,7 +114,7 @@ def _table(rows: list[Row]) -> str:
 
     cells = (
         (
-            Cell(words.name(words.counter(row["user"] or None, row["client_id"] or None))),
+            Cell(words.name(comparison.named(row))),
             Cell(words.doing(row["kind"])),
             Cell(words.name(row["rule"] or "none")),
             Cell("&ndash;" if row["limit"] is None else words.limit(row["kind"], row["limit"]), row["limit"] or 0),

@@ -75,8 +75,8 @@ class EntitySeries:
         for _, place in self._places:
             for series in place.values():
                 series.forget()
-        live = [(Names(label(usage.user), label(usage.client_id)), usage, counted) for usage, counted in taken]
-        late = [(Names(label(each.key.user), label(each.key.client_id)), each, each.counted) for each in gone]
+        live = [(_names(usage.user, usage.client_id, usage.entity), usage, counted) for usage, counted in taken]
+        late = [(_names(each.key.user, each.key.client_id, each.entity), each, each.counted) for each in gone]
         demand: dict[Names, tuple[int, float]] = {}
         by_name: set[Names] = set()
         limited = chain(
@@ -105,3 +105,12 @@ class EntitySeries:
         for names, place in self._places:
             for (kind, broker), series in place.items():
                 yield names, kind, broker, series
+
+
+def _names(user: str, client_id: str, rule: Entity) -> Names:
+    """Return what a counter is shown as: that of a cap not as that of a quota for the same clients."""
+    if rule.cap and user:
+        user = f"cap:{user}"
+    elif rule.cap:
+        client_id = f"cap:{client_id}"
+    return Names(label(user), label(client_id))

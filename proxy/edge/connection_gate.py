@@ -11,6 +11,7 @@ import structlog
 
 from proxy.edge.stats import Stats, Throttles
 from proxy.session.throttling import Alarm, Throttling
+from proxy.usage.addresses import Addresses
 from quotas.connections import KIND, AcceptRate, ConnectionRates, ImaginedAcceptor, IpRate
 from quotas.policy import Policy
 
@@ -31,8 +32,11 @@ class ConnectionGate:
         clock: Callable[[], int],
         *,
         mode: str,
+        addresses: Addresses | None = None,
     ) -> None:
+        """``addresses``: where usage records count who connects."""
         self._rates = rates
+        self._addresses = addresses
         self._throttling = throttling
         self._stats = stats
         self._clock = clock
@@ -69,14 +73,15 @@ class ConnectionGate:
             self._note_wait(listener, wait_ms)
         return wait_ms
 
-    def refuses(self, listener: str, ip: str, client: socket.socket) -> str | None:
+    def refuses(self, listener: str, ip: str, client: socket.socket, *, exempt: bool = False) -> str | None:
         """Count a connection of ``ip``. If that comes too often, own the socket, which is held and then closed, and
-        return why.
+        return why. ``exempt``: no rate holds it.
         """
-        if not self._counts:
-            return None
         now_ms = self._clock()
-        throttle_ms = self._rates.admit(listener, ip, now_ms)
+        throttle_ms = self._rates.admit(listener, ip, now_ms) if self._counts and not exempt else 0
+        if self._addresses is not None:
+            limit, entity = (None, None) if exempt else self._rates.limit_of(ip)
+            self._addresses.note(listener, ip, now_ms, limit, entity, throttle_ms=throttle_ms, exempt=exempt)
         if throttle_ms <= 0:
             return None
         self._stats.ip_throttles.setdefault(listener, Throttles()).note(throttle_ms)
@@ -128,6 +133,8 @@ class ConnectionGate:
         if not throttles.number:
             log.info("first wait of accepting: connection_rate", listener=listener, wait_ms=wait_ms, mode=self._mode)
         throttles.note(wait_ms)
+        if self._addresses is not None:
+            self._addresses.note_wait(listener, wait_ms)
 
 
 class _Held:

@@ -217,9 +217,8 @@ class Listener:
 
     def _holds(self, arrival: Arrival, host: str) -> bool:
         """Whether a client is refused for the rate of its address: then it is left unread for a while, and closed."""
-        if self._accounts.exemptions.covers_address(host):
-            return False
-        why = self._admission.gate.refuses(self.name, host, arrival.client)
+        exempt = self._accounts.exemptions.covers_address(host)
+        why = self._admission.gate.refuses(self.name, host, arrival.client, exempt=exempt)
         if why is None:
             return False
         arrival.is_dismissed = arrival.taken = True

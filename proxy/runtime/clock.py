@@ -7,9 +7,33 @@ NEVER_MS: Final = 2**62
 """A moment that no clock reaches: what has no deadline."""
 
 
+_monotonic_ns: Final = time.monotonic_ns
+
+
+class _Reading:
+    """What the clock showed when it was read last."""
+
+    __slots__ = ("ns",)
+
+    def __init__(self) -> None:
+        self.ns = 0
+
+
+_LAST: Final = _Reading()
+
+
 def now_ms() -> int:
     """Return the monotonic time in whole milliseconds: what quotas and delay queues count in."""
-    return time.monotonic_ns() // 1_000_000
+    ns = _monotonic_ns()
+    _LAST.ns = ns
+    return ns // 1_000_000
+
+
+def last_ns() -> int:
+    """Return the nanoseconds of what ``now_ms`` returned last. Each chunk is taken at a time that was read for it, so
+    requests are measured by that reading: no further one is made for them.
+    """
+    return _LAST.ns
 
 
 def monotonic_s() -> float:
@@ -23,8 +47,8 @@ def wall_s() -> float:
 
 
 def now_ns() -> int:
-    """Return the monotonic time in nanoseconds, for measuring requests."""
-    return time.monotonic_ns()
+    """Return the monotonic time in nanoseconds, for measuring short spans."""
+    return _monotonic_ns()
 
 
 def thread_ns() -> int:

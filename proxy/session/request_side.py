@@ -16,11 +16,12 @@ from protocol.headers import MORE
 from proxy.session.body import Body
 from proxy.session.gates.fetch import answerable
 from proxy.session.gates.requests import ANSWERED, HELD, REPLACED, RequestGates
-from proxy.session.in_flight import InFlight
+from proxy.session.in_flight import HELD_MS, InFlight
 from proxy.session.pair import Pair
 from proxy.session.protected_topics import Guard
 from proxy.session.request_prefix import NONE
 from proxy.session.sender import AFTER_CORRELATION_ID
+from proxy.session.serving import FETCH_KEY, PRODUCE_KEY, TIMED
 from proxy.session.states import (
     ANSWERING,
     AT_BORDER,
@@ -35,6 +36,9 @@ from proxy.session.states import (
     end,
 )
 from proxy.session.wires import Wire, dropped
+from proxy.usage.own_time import DEAR_BYTES
+from proxy.usage.request_times import may_wait
+from quotas.engine import Bound
 
 MAX_IN_FLIGHT: Final = 1024
 """A broker works on one request of a connection at a time, and the Java client sends five ahead."""
@@ -42,6 +46,7 @@ MAX_IN_FLIGHT: Final = 1024
 _MAX_AT_ONCE = 256
 """Requests that are read one by one before others have their turn: a millisecond. A chunk has room for 18,000."""
 
+NOT_HELD: Final = -1
 _HEAD_BYTES: Final = REQUEST_HEAD.size
 _LEAST_BYTES: Final = _HEAD_BYTES - 4
 
@@ -52,6 +57,7 @@ class RequestSide:
     __slots__ = (
         "_body",
         "_client",
+        "_held_since_ms",
         "_in_flight",
         "_pair",
         "_paused",
@@ -73,6 +79,8 @@ class RequestSide:
         """Of the request under way, while its end is still to come."""
         self.splitter = splitter
         self.reasons = 0
+        self._held_since_ms = NOT_HELD
+        """Since when the requests that the splitter holds have been held, if for a reason of ours."""
         self._client = pair.client
         self._paused = False
         self.write: Callable[[bytes], None] = dropped
@@ -103,34 +111,72 @@ class RequestSide:
                 return
             if self._body is not None:
                 self._came(self._body, remaining, now_ms, finished=True)
-        elif self.reasons & AT_BORDER:
+        times = self._rules.times
+        if not times.on or not (weight := times.own.weigh(self._is_dear(data, remaining))):
+            self._take(data, remaining, now_ms)
+            return
+        began_ns = times.own.thread_ns()
+        self._take(data, remaining, now_ms)
+        self.gates.times.spent(times.own.since_ns(began_ns), now_ms, weight)
+
+    def _is_dear(self, data: bytes, position: int) -> bool:
+        """Whether what begins there may take long. Of a Produce or a Fetch the header is read, whatever its length."""
+        held_bytes = self.splitter.held_bytes
+        if held_bytes + len(data) - position <= DEAR_BYTES:
+            return False
+        return bool(held_bytes) or (read_i32_be(data, position + 4) >> 16) not in (PRODUCE_KEY, FETCH_KEY)
+
+    def _take(self, data: bytes, remaining: int, now_ms: int) -> None:
+        """Take a chunk in which, behind what remained of the frame under way, others begin."""
+        splitter = self.splitter
+        if not remaining and self.reasons & AT_BORDER:
             splitter.keep(data)
             if self.reasons & HELD_UP:
                 self._client.pause_reading()  # again: uvloop reads on when that was said inside connection_made
             if self.reasons & RAW_TOKENS:
                 self._take_tokens(now_ms)
+            self._note_hold(now_ms)
             return
-        elif not splitter.held_bytes:
+        if not remaining and not splitter.held_bytes:
             position = self._walk(data, now_ms)
             if position >= len(data) and not self.reasons and len(self._in_flight) < MAX_IN_FLIGHT:
                 splitter.remaining = position - len(data)
                 self.write(data)
                 return
             splitter.remaining = position
-        self._take(data, now_ms)
+        self._take_frames(data, now_ms)
+        self._note_hold(now_ms)
 
-    def _walk(self, data: bytes, now_ms: int) -> int:
+    def _note_hold(self, now_ms: int) -> None:
+        """Take note since when requests have been held, if they are: what lacks bytes of the client's is not."""
+        if not self.splitter.held_bytes or not self.reasons & HELD_UP:
+            self._held_since_ms = NOT_HELD
+        elif self._held_since_ms == NOT_HELD:
+            self._held_since_ms = now_ms
+
+    def _walk(self, data: bytes, now_ms: int) -> int:  # noqa: C901, PLR0912, PLR0915  in place, as was measured
         """Take the frames at the beginning of ``data`` that are the usual ones; return where the first other begins.
 
         Usual is what needs nothing, and a Produce that begins as the last one did. In place, because a call or a
-        list for each frame is a tenth of a small request; ``_take`` does the same for every frame there is.
+        list for each frame is a tenth of a small request; ``_take_frames`` does the same for every frame
+        there is. While requests are timed, those of a counter that nobody waits for are timed here.
         """
         end = len(data)
         gates = self.gates
+        times = gates.times
+        timed: Bound | None = None
+        start_ns = 0
+        rules = self._rules
+        if rules.times.on and gates.served is rules.served:  # who is not known yet is not timed
+            timed = times.open
+            if timed is None or not rules.throttling.enforces:
+                return 0
+            start_ns = rules.times.clock_ns()
         produces = gates.produces
+        caps = produces.caps
         prefix = produces.prefix
         number = prefix.number
-        if number != NONE and produces.generation != self._rules.engine.generation:
+        if number != NONE and produces.generation != rules.engine.generation:
             number = NONE
         limit = self.splitter.limit
         in_flight = self._in_flight
@@ -150,25 +196,38 @@ class RequestSide:
                 if (
                     field + 2 > end
                     or produces.bound.shut
+                    or (caps and produces.are_caps_shut)
                     or prefix.width > size
                     or data[position + AFTER_CORRELATION_ID : field] != prefix.beginning
                 ):
                     break
                 api = prefix.api
+                acks: int = read_i16_be(data, field)
+                on_answer = api.on_answer
+                if timed is not None:
+                    if not acks or not times.goes(timed, PRODUCE_KEY, size, acks == -1, start_ns, now_ms):
+                        break
+                    on_answer |= TIMED
                 api.requests += 1
                 meter.produce_requests += 1
                 meter.produce_bytes += size
                 throttle_ms = produces.bound.charge(size, now_ms)
-                if throttle_ms or read_i16_be(data, field) == 0:
+                if caps:
+                    throttle_ms = produces.charge_caps(size, throttle_ms, now_ms)
+                if throttle_ms or not acks:
                     missing = position + 4 + size - end
                     self.splitter.remaining = max(missing, 0)  # a mute waits for the frame's end
-                    produces.charged(api, correlation_id, throttle_ms, read_i16_be(data, field) == 0, missing, now_ms)
+                    produces.charged(api, correlation_id, throttle_ms, not acks, missing, now_ms)
                     self._body = produces.take_body(missing)
+                    if timed is not None:
+                        times.expect()
+                        if self._body is not None:
+                            self._body.timed = times.last
                     self._stop_for(produces.after())
                     if self.reasons & AT_BORDER:
                         return position + 4 + size
                 else:
-                    in_flight.append((correlation_id, api.on_answer, api, 0, 0, account, now_ms))
+                    in_flight.append((correlation_id, on_answer, api, 0, 0, account, now_ms, 0))
             else:
                 usual = served.get(key_version)
                 if (
@@ -178,10 +237,16 @@ class RequestSide:
                     != client_id_bytes
                 ):
                     break
+                on_answer = usual.on_answer
+                if timed is not None:
+                    api_key = key_version >> 16
+                    if not times.goes(timed, api_key, size, may_wait(api_key), start_ns, now_ms):
+                        break
+                    on_answer |= TIMED
                 usual.requests += 1
                 meter.other_requests += 1
                 meter.other_bytes += 4 + size
-                in_flight.append((correlation_id, usual.on_answer, usual, 0, 0, account, now_ms))
+                in_flight.append((correlation_id, on_answer, usual, 0, 0, account, now_ms, 0))
             position += 4 + size
         if position > end and self._body is None:
             self._body = gates.body(position - end)
@@ -201,21 +266,14 @@ class RequestSide:
             self._body = None
             if body.timed is not None:
                 body.timed.start_ns = self._rules.times.clock_ns()
+                body.timed.chunks = self._rules.times.chunks
         if not body.came(size, now_ms, finished=finished):
             self.stop(Event.READ, MIDWAY)
-
-    def _take(self, data: bytes, now_ms: int) -> None:
-        times = self._rules.times
-        if not times.on:
-            self._take_frames(data, now_ms)
-            return
-        began_ns = times.thread_ns()
-        self._take_frames(data, now_ms)
-        self.gates.times.spent(times.thread_ns() - began_ns, now_ms)
 
     def _take_frames(self, data: bytes, now_ms: int) -> None:
         """Take the frames of a chunk, from where the splitter says the first one begins; of very many some later."""
         splitter = self.splitter
+        held_ms = 0 if self._held_since_ms == NOT_HELD else now_ms - self._held_since_ms
         chunk, position, heads = splitter.split(data, _MAX_AT_ONCE)
         self._look_for_crowd()
         if self.reasons & AT_BORDER and 0 < position < len(chunk):  # the frame under way is the last to go
@@ -227,7 +285,9 @@ class RequestSide:
         start = 0
         stop = len(chunk)
         for head in heads:
+            before = len(self._in_flight)
             outcome = gates.read(chunk, position, head, now_ms)
+            self._was_held(held_ms, before)
             self._stop_for(gates.take_reasons())
             if outcome == HELD:
                 stop = position
@@ -254,6 +314,11 @@ class RequestSide:
             self._stop_for(TURN)
         if self.reasons and not splitter.remaining:
             self._pause()
+
+    def _was_held(self, held_ms: int, before: int) -> None:
+        """Take note with the request that has gone, if one has and is to be answered, for how long it was held."""
+        if held_ms and len(self._in_flight) > before:
+            self._in_flight[-1] = (*self._in_flight[-1][:HELD_MS], held_ms)
 
     def _look_for_crowd(self) -> None:
         if len(self._in_flight) >= MAX_IN_FLIGHT:
@@ -313,6 +378,8 @@ class RequestSide:
         frame = held[: 4 + size]
         if len(held) > len(frame):
             self.splitter.keep(held[len(frame) :])
+        else:
+            self._held_since_ms = NOT_HELD
         return self.gates.fetches.answer_empty(self.gates.served[key_version], frame, throttle_ms)
 
     def leave(self) -> None:

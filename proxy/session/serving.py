@@ -27,8 +27,6 @@ ANSWER: Final = 6
 """The proxy answers it itself (``local_answers``)."""
 MUTATE: Final = 7
 """It creates or deletes topics: where a quota holds for that, charged topic by topic, and cut of what is refused."""
-CLOCK: Final = 8
-"""Forwarded, while requests are timed: not passed on by the way (``watch_the_clock``)."""
 
 # What an answer needs, beyond being forwarded; flags.
 CHARGE: Final = 1
@@ -48,7 +46,10 @@ SETTLE: Final = 64
 TIMED: Final = 128
 """What the request took is charged: it was forwarded while requests were timed (``gates.request_time``)."""
 
-_PRODUCE_KEY, FETCH_KEY, API_VERSIONS_KEY, _SHARE_FETCH_KEY = 0, 1, 18, 78
+PRODUCE_KEY: Final = 0
+FETCH_KEY: Final = 1
+API_VERSIONS_KEY: Final = 18
+_SHARE_FETCH_KEY: Final = 78
 _FETCH_KEYS: Final = frozenset((FETCH_KEY, _SHARE_FETCH_KEY))
 _MUTATION_KEYS: Final = frozenset((CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS))
 _SASL_KEYS: Final = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE))
@@ -104,15 +105,8 @@ def serve(
     return table
 
 
-def watch_the_clock(table: Mapping[int, Served], on: bool) -> None:
-    """Have every request of ``table`` come by the gates, so that it is timed; or those again that need something."""
-    for served in table.values():
-        if served.on_request in (FORWARD, CLOCK):
-            served.on_request = CLOCK if on else FORWARD
-
-
 def _on_request(api_key: int) -> int:
-    if api_key == _PRODUCE_KEY:
+    if api_key == PRODUCE_KEY:
         return PRODUCE
     if api_key in _FETCH_KEYS:
         return FETCH

@@ -39,7 +39,8 @@ from proxy.session.states import (
     Event,
     end,
 )
-from proxy.session.waits import Waits, What
+from proxy.session.turn import What
+from proxy.session.waits import Waits
 from proxy.session.wires import BROKER, CLIENT, ClientWire, Wire, dropped
 from proxy.usage.accounts import Account, Accounts
 from quotas.kinds import QuotaKind
@@ -276,12 +277,17 @@ class Session:
         """
         throttling = self.rules.throttling
         bound = account.bound(kind)
+        if account.caps(kind):
+            bound = throttling.strictest(account, kind, now_ms)
+        else:
+            bound.live.owe(throttle_ms, now_ms)
         counter = bound.live
-        counter.owe(throttle_ms, now_ms)
         most_ms = throttling.window_ms if kind.row.capped else INT32_MAX
         throttle_ms = min(throttling.allow(counter.owed_ms(now_ms), counter), most_ms)
         throttling.note(bound, throttle_ms)
         account.meter.note_throttle(kind, throttle_ms, now_ms)
+        if bound.rule is not None and bound.is_cap:
+            account.meter.note_cap(kind, bound.rule, throttle_ms)
         room_ms = max(self.sasl.deadline_ms - now_ms, 0)
         told_ms = min(throttling.allow(throttle_ms + counter.waiting_ms, counter), room_ms, most_ms)
         if told_ms > 0 and not self.gates.coordinates:

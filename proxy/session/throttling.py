@@ -96,6 +96,18 @@ class Throttling:
         """Return the most that one throttle under ``bound`` may delay: what its rule says, or what goes for all."""
         return self.max_delay_ms if bound.max_delay_ms is None else bound.max_delay_ms
 
+    def strictest(self, account: Account, kind: QuotaKind, now_ms: int) -> Bound:
+        """Let each counter of an account owe what it is over its limit; return the one that delays it for longest."""
+        strictest, longest_ms = account.bound(kind), -1
+        for bound in account.bounds(kind):
+            counter = bound.live
+            if throttle_ms := counter.check(now_ms):
+                counter.owe(throttle_ms, now_ms)
+            delay_ms = self.allow(counter.owed_ms(now_ms), counter)
+            if throttle_ms and delay_ms > longest_ms:
+                strictest, longest_ms = bound, delay_ms
+        return strictest
+
     def set_mode(self, mode: str, now_ms: int) -> None:
         """Be in another mode from now on. Unless it enforces, everybody goes at once who is muted or waits."""
         self.tidy(now_ms)
@@ -117,22 +129,26 @@ class Throttling:
 
         In shadow under the limit in force, and in any mode under the limit that its rule has in shadow.
         """
-        bound = account.bound(kind).live
-        limit, shadow_limit = bound.limit, bound.shadow_limit
-        if limit is not None and self._mode == "shadow":
-            imagined = _of(self._imagined, bound, limit)
-            imagined.arrive(size, account, now_ms, connection)
-            self._settle(bound, imagined, now_ms)
-        if shadow_limit is not None:
-            imagined = _of(self._shadows, bound, shadow_limit)
-            imagined.arrive(size, account, now_ms, connection)
-            self._settle_shadow(bound, imagined, now_ms)
+        for each in account.bounds(kind):
+            bound = each.live
+            limit, shadow_limit = bound.limit, bound.shadow_limit
+            if limit is not None and self._mode == "shadow":
+                imagined = _of(self._imagined, bound, limit)
+                imagined.arrive(size, account, now_ms, connection)
+                self._settle(bound, imagined, now_ms)
+            if shadow_limit is not None:
+                imagined = _of(self._shadows, bound, shadow_limit)
+                imagined.arrive(size, account, now_ms, connection)
+                self._settle_shadow(bound, imagined, now_ms)
 
     def _settle(self, bound: Bound, imagined: Imagined[Account], now_ms: int) -> None:
         begun = imagined.settle(now_ms)
         for account, throttle_ms, at_ms in sorted(begun + imagined.take_waited(), key=_ends):
             self.note(bound, throttle_ms)
-            account.live_meter.note_throttle(bound.kind, throttle_ms, now_ms, at_ms)
+            meter = account.live_meter
+            meter.note_throttle(bound.kind, throttle_ms, now_ms, at_ms)
+            if bound.rule is not None and bound.is_cap:
+                meter.note_cap(bound.kind, bound.rule, throttle_ms)
 
     def _settle_shadow(self, bound: Bound, imagined: Imagined[Account], now_ms: int) -> None:
         begun = imagined.settle(now_ms)

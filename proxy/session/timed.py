@@ -6,14 +6,20 @@ from quotas.engine import Bound
 class Timed:
     """Of a request that has been forwarded while a request_percentage is configured."""
 
-    __slots__ = ("bound", "may_wait", "reserved", "size", "start_ns")
+    __slots__ = ("bounds", "chunks", "elapsed_ns", "may_wait", "reserved", "size", "start_ns", "work_ns")
 
-    def __init__(self, size: int, may_wait: bool, start_ns: int) -> None:
+    def __init__(self, size: int, may_wait: bool, start_ns: int, chunks: int) -> None:
         self.size = size
         self.may_wait = may_wait
         """The broker may let it wait by design, which is no work."""
         self.start_ns = start_ns
         """When its last byte was forwarded."""
-        self.bound: Bound | None = None
-        """What it was charged to beforehand, ``reserved`` percent-seconds."""
+        self.chunks = chunks
+        """What ``RequestTimes.chunks`` was then."""
+        self.bounds: tuple[Bound, ...] = ()
+        """What it was charged to beforehand, ``reserved`` percent-seconds each."""
         self.reserved = 0.0
+        self.elapsed_ns = 0
+        """How long it took, the way there and back taken off where nothing else stood before it."""
+        self.work_ns = 0.0
+        """What of that was neither the way nor what the proxy did meanwhile, as far as that can be told."""

@@ -1,48 +1,9 @@
-"""What of a session waits for its turn under a counter in debt, for how long at the most, and what happens then.
+"""The turns of one session: which of its counters what comes next has to pass, and what a Fetch gets of them."""
 
-Waiting takes a place in the counter's line (``quotas.line``). It ends before its turn where that would break the
-client: a Fetch is then answered as a broker answers one that is over its quota, with nothing; anything else goes,
-and what it takes stays owed. What has to pass several counters waits in each that is in debt, one after the other.
-"""
-
-from enum import IntEnum
-from typing import Final
-
-from protocol.errors import Cause, ProtocolError
-from proxy.runtime.clock import NEVER_MS
-from proxy.runtime.faults import contained
 from proxy.session.pair import Pair
-from proxy.session.throttling import Alarm, Throttling
-from proxy.session.wires import CLIENT
+from proxy.session.turn import Turn, What
 from proxy.usage.accounts import Account
 from quotas.engine import Bound
-from quotas.line import Place
-
-LENIENCE_MS: Final = 4000
-"""So much goes within a debt, of all connections of a counter together, because a client's re-authentication stands
-behind it. The counter owes it."""
-
-_NEARLY_MS: Final = 1000
-"""Up to this debt goes a ShareFetch that has waited as long as clients wait."""
-
-_AGAIN_MS: Final = 100
-"""Until a Fetch that cannot be answered yet is looked at again: an answer before it is still to come."""
-
-
-class What(IntEnum):
-    """What waits."""
-
-    NOTHING = 0
-    REQUEST = 1
-    FETCH = 2
-    """A request too, that can be answered with nothing."""
-    BODY = 3
-    """The rest of a request that is more than its limit has left."""
-    ANSWER = 4
-    MUTATION = 5
-    """A request too, of the kinds that may not be refused."""
-    COORDINATION = 6
-    """A request that others wait for, members of a group or of a transaction: it waits no longer than a window."""
 
 
 class Waits:
@@ -55,59 +16,70 @@ class Waits:
         self._request = Turn(pair)
         self._answer: Turn | None = None
         """Once there was one that waited."""
-        self._shares: Bound | None = None
-        """The counter whose limit this connection's fetches share."""
+        self._shares: tuple[Bound, ...] = ()
+        """The counters whose limits this connection's fetches share."""
 
     def ask(self, what: What, account: Account, bound: Bound, cost: float, now_ms: int) -> bool:
         """Whether ``what`` may pass a counter now; if not it waits, and the session is told when its turn has come.
 
-        It then asks each of its counters again, and those where it has waited let it go. ``cost`` is what it will be
-        charged, as far as that has come: others are told to wait for it.
+        It then asks each of its counters again. ``cost`` is what it will be charged, as far as that has come: others
+        are told to wait for it.
         """
-        bound = bound.live
-        if self._request.has_passed(bound) or (not bound.line and bound.may_go(now_ms) <= now_ms):
-            return True
-        self._request.wait(what, account, bound, cost, now_ms)
-        return False
+        return self._request.ask(what, account, bound.live, cost, now_ms)
 
-    def grant_whole(self, bound: Bound, asked_bytes: int, now_ms: int) -> bool:
-        """Let a Fetch go as it is, where its quota is far from being in force."""
-        bound = bound.live
-        if self._request.has_passed(bound):
+    def ask_all(self, what: What, account: Account, bounds: tuple[Bound, ...], cost: float, now_ms: int) -> bool:
+        """As ``ask``, of several counters; of the rest of a request, which asks nothing again by itself, as well."""
+        self._request.rest = bounds if what is What.BODY and len(bounds) > 1 else ()
+        return all(self._request.ask(what, account, bound.live, cost, now_ms) for bound in bounds)
+
+    def grant_whole(self, bounds: tuple[Bound, ...], asked_bytes: int, now_ms: int) -> bool:
+        """Let a Fetch go as it is, where its quotas are far from being in force."""
+        bounds = self._live(bounds)
+        if self._request.is_at_its_turn:
             return False  # it has waited: the turn is to be taken
-        if self._shares is not bound:
-            self._share(bound)
-        return bound.fetches.grant_whole(self, asked_bytes, now_ms)
+        if len(bounds) > 1 and not all(bound.fetches.fits_whole(asked_bytes, now_ms) for bound in bounds):
+            return False
+        if len(bounds) == 1:
+            return bounds[0].fetches.grant_whole(self, asked_bytes, now_ms)
+        granted = True
+        for bound in bounds:
+            granted = bound.fetches.grant_whole(self, asked_bytes, now_ms) and granted
+        return granted
 
-    def grant(self, bound: Bound, asked_bytes: int, now_ms: int) -> int:
-        """Let a Fetch go and return what it may ask for."""
-        bound = bound.live
-        if self._shares is not bound:
-            self._share(bound)
-        return bound.fetches.grant(self, asked_bytes, now_ms)
+    def grant(self, bounds: tuple[Bound, ...], asked_bytes: int, now_ms: int) -> int:
+        """Let a Fetch go and return what it may ask for: of several counters the least."""
+        bounds = self._live(bounds)
+        granted = asked_bytes
+        for bound in bounds:
+            granted = bound.fetches.grant(self, granted, now_ms)
+        for bound in bounds[:-1]:
+            bound.fetches.grant(self, granted, now_ms)  # no more is set aside than can come
+        return granted
 
-    def may_answer(self, account: Account, bound: Bound, size: int, now_ms: int) -> bool:
+    def may_answer(self, account: Account, bounds: tuple[Bound, ...], size: int, now_ms: int) -> bool:
         """Whether an answer may be charged and passed on. One larger than what was set aside waits like a request."""
-        bound = bound.live
-        fetches = bound.fetches
-        if not fetches.covered(self, size):
-            has_passed = self._answer is not None and self._answer.has_passed(bound)
-            if not has_passed and bound.owed_ms(now_ms):
-                fetches.forget(self)
-                if self._answer is None:
-                    self._answer = Turn(self._pair)
-                self._answer.wait(What.ANSWER, account, bound, size, now_ms)
+        bounds = self._live(bounds)
+        turn = self._answer
+        for bound in bounds:
+            if bound.fetches.covers(self, size) or (turn is not None and turn.has_passed(bound)):
+                continue
+            if bound.owed_ms(now_ms):
+                bound.fetches.forget(self)
+                if turn is None:
+                    turn = self._answer = Turn(self._pair)
+                turn.wait(What.ANSWER, account, bound, size, now_ms)
                 return False
-            fetches.answered(self, size)
-        if self._answer is not None:
-            self._answer.went()
-        if bound.line:
-            self._pair.rules.throttling.alarm(bound.line, now_ms)
+        for bound in bounds:
+            bound.fetches.answered(self, size)
+            if bound.line:
+                self._pair.rules.throttling.alarm(bound.line, now_ms)
+        if turn is not None:
+            turn.went(now_ms)
         return True
 
-    def went(self) -> None:
+    def went(self, now_ms: int) -> None:
         """Take note that the request has passed all its counters: the next one asks for itself."""
-        self._request.went()
+        self._request.went(now_ms)
 
     def client_finished(self, now_ms: int) -> None:
         """Let nothing be fetched for a client that has most likely gone: it has closed its half."""
@@ -118,162 +90,31 @@ class Waits:
         self._request.leave(now_ms)
         if self._answer is not None:
             self._answer.leave(now_ms)
-        if self._shares is not None:
-            shared = self._shares
-            self._share(None)
-            if shared.line:
-                self._pair.rules.throttling.alarm(shared.line, now_ms)
+        shared = self._shares
+        self._share(())
+        for bound in shared:
+            if bound.line:
+                self._pair.rules.throttling.alarm(bound.line, now_ms)
 
-    def _share(self, bound: Bound | None) -> None:
-        if self._shares is not None:
-            self._shares.fetches.forget(self)
-            self._shares.fetches.sharers -= 1
-        self._shares = bound
-        if bound is not None:
-            bound.fetches.sharers += 1
-
-
-class Turn:
-    """What waits at one counter at a time, until it has passed all that it has to pass."""
-
-    __slots__ = ("_account", "_alarm", "_bound", "_kept", "_pair", "_passed", "_place", "_since_ms", "_what")
-
-    def __init__(self, pair: Pair) -> None:
-        self._pair = pair
-        self._what = What.NOTHING
-        self._bound: Bound | None = None
-        self._account: Account | None = None
-        self._place: Place | None = None
-        self._kept: Place | None = None
-        self._alarm: Alarm | None = None
-        self._since_ms = 0
-        self._passed: tuple[Bound, ...] = ()
-        """The counters where it has waited, while it asks whether it may go now: they let it, whatever is owed."""
-
-    def has_passed(self, bound: Bound) -> bool:
-        """Whether it has waited there already."""
-        return bool(self._passed) and any(passed is bound for passed in self._passed)
-
-    def went(self) -> None:
-        """Take note that it has gone: what comes next has to wait for itself."""
-        self._passed = ()
-
-    @property
-    def _throttling(self) -> Throttling:
-        return self._pair.rules.throttling
-
-    def wait(self, what: What, account: Account, bound: Bound, cost: float, now_ms: int) -> None:
-        """Wait in the line of a counter, its live bound."""
-        throttling = self._throttling
-        bound.shut = True
-        self._what = what
-        self._bound = bound
-        self._account = account
-        self._since_ms = now_ms
-        self._place = throttling.line_of(bound).join(self, cost, now_ms, self._kept)
-        self._kept = None
-        if what is not What.ANSWER:
-            self._pair.client.bound_receive_buffer()  # what the client sends behind it waits with the client
-        throttling.note_wait(bound)
-        account.meter.note_wait(bound.kind, 1, now_ms)
-        latest_ms = self._latest_ms()
-        if latest_ms < NEVER_MS:
-            self._alarm = throttling.wake(self, max(latest_ms, now_ms))
-
-    def _latest_ms(self) -> int:
-        latest_ms = self._pair.sasl.deadline_ms
-        throttling = self._throttling
-        most_ms = None if self._bound is None else throttling.most_delay_ms(self._bound)
-        if most_ms is not None:
-            latest_ms = min(latest_ms, self._since_ms + most_ms)
-        if self._what in (What.FETCH, What.ANSWER):
-            latest_ms = min(latest_ms, self._since_ms + throttling.max_hold_ms)
-        elif self._what is What.COORDINATION:
-            latest_ms = min(latest_ms, self._since_ms + throttling.window_ms)
-        return latest_ms
-
-    # ------------------------------------------------------------------------------------------- how it ends
-
-    def admitted(self, now_ms: int) -> None:
-        """Take the turn (called by the line)."""
-        self._go(now_ms, turn=True)
-
-    def sent_on(self, now_ms: int) -> None:
-        """Ask again (called by a line that is dissolved)."""
-        self._go(now_ms, turn=False)
-
-    def throttle_over(self, now_ms: int) -> None:
-        """Wait no longer, though the turn has not come (called by the delay queue)."""
-        self._alarm = None
-        pair, throttling, bound = self._pair, self._throttling, self._bound
-        if bound is None:
-            return
-        most_ms = throttling.most_delay_ms(bound)
-        if most_ms is not None and now_ms - self._since_ms >= most_ms:
-            self._go(now_ms, turn=True)
-        elif self._what is What.FETCH and pair.answerable:
-            if not self._answer_empty(bound, now_ms):
-                self._alarm = throttling.wake(self, now_ms + _AGAIN_MS)
-        elif self._may_go_early(bound, now_ms):
-            self._go(now_ms, turn=True)
-        elif now_ms < pair.sasl.deadline_ms:
-            self._alarm = throttling.wake(self, now_ms + throttling.window_ms)
+    def _live(self, bounds: tuple[Bound, ...]) -> tuple[Bound, ...]:
+        """Return the live bounds of what this connection fetches under, and have a share in each."""
+        shares = self._shares
+        if len(bounds) == 1:  # most often; in two lines, because it is on the way of every Fetch
+            bound = bounds[0].live
+            if len(shares) == 1 and shares[0] is bound:
+                return shares
+            bounds = (bound,)
         else:
-            pair.reject(CLIENT, ProtocolError(Cause.HELD_TOO_LONG, "still waits for its quota when its login ends"))
+            bounds = tuple([bound.live for bound in bounds])
+            if len(shares) == len(bounds) and all(mine is bound for mine, bound in zip(shares, bounds, strict=True)):
+                return shares
+        self._share(bounds)
+        return bounds
 
-    def _may_go_early(self, bound: Bound, now_ms: int) -> bool:
-        if self._what in (What.FETCH, What.ANSWER):
-            return bound.owed_ms(now_ms) <= _NEARLY_MS
-        return bound.live.may_bring_forward(now_ms, LENIENCE_MS)
-
-    def abort(self) -> None:
-        """End the session: to go on has failed (called by the delay queue)."""
-        self._pair.abort()
-
-    def client_finished(self, now_ms: int) -> None:
-        """Let nothing be fetched for a client that has most likely gone: it has closed its half."""
-        if self._what is What.FETCH and self._bound is not None and self._pair.answerable:
-            self._answer_empty(self._bound, now_ms)
-
-    def _answer_empty(self, bound: Bound, now_ms: int) -> bool:
-        """Answer a whole Fetch as the broker would, with nothing; False while an answer before it is still to come.
-
-        Its place is kept, so that the client's next one goes as soon as this one would have.
-        """
-        if not self._pair.idle:
-            return False
-        throttling = self._throttling
-        throttle_ms = min(max(bound.owed_ms(now_ms), 1), throttling.window_ms)
-        kept = self._end(now_ms, keep=True)
-        throttling.answered_empty += 1
-        self._pair.answer_empty(throttle_ms, now_ms)
-        self._kept = kept
-        return True
-
-    def _go(self, now_ms: int, *, turn: bool) -> None:
-        what, bound = self._what, self._bound
-        self._kept = self._end(now_ms, keep=True)
-        if turn and bound is not None:
-            self._passed = (*self._passed, bound.live)
-        contained("turn", self._pair.turn, what, now_ms, otherwise=self._pair.abort)
-        if self._what is What.NOTHING:
-            self._passed = ()  # a turn that is not taken at once is lost: what else holds the session may last
-
-    def _end(self, now_ms: int, *, keep: bool = False) -> Place | None:
-        place, bound, account = self._place, self._bound, self._account
-        self._what = What.NOTHING
-        self._place = self._bound = self._account = None
-        if self._alarm is not None:
-            self._throttling.unwake(self._alarm)
-            self._alarm = None
-        if bound is not None and account is not None:
-            waited_ms = now_ms - self._since_ms
-            self._throttling.note_waited(bound, waited_ms)
-            account.meter.note_wait(bound.kind, -1, now_ms, waited_ms)
-        if place is not None:
-            place.line.leave(place, now_ms, keep=keep)
-        return place
-
-    def leave(self, now_ms: int) -> None:
-        """Wait for nothing any more: the connection is gone."""
-        self._end(now_ms)
+    def _share(self, bounds: tuple[Bound, ...]) -> None:
+        for bound in self._shares:
+            bound.fetches.forget(self)
+            bound.fetches.sharers -= 1
+        self._shares = bounds
+        for bound in bounds:
+            bound.fetches.sharers += 1

@@ -14,7 +14,19 @@ from quotas.kinds import QuotaKind
 class Account:
     """What a client uses through one listener at one broker."""
 
-    __slots__ = ("_bounds", "_engine", "_generation", "_meters", "_times", "holders", "key", "meter")
+    __slots__ = (
+        "_all",
+        "_bounds",
+        "_caps",
+        "_engine",
+        "_generation",
+        "_limited",
+        "_meters",
+        "_times",
+        "holders",
+        "key",
+        "meter",
+    )
 
     def __init__(self, engine: Engine, meters: Meters, key: MeterKey) -> None:
         self._engine = engine
@@ -26,6 +38,9 @@ class Account:
         """Sessions that may still count or charge here."""
         self._generation = engine.generation
         self._bounds: dict[QuotaKind, Bound] = {}
+        self._caps: dict[QuotaKind, tuple[Bound, ...]] = {}
+        self._all: dict[QuotaKind, tuple[Bound, ...]] = {}
+        self._limited: dict[QuotaKind, tuple[Bound, ...]] = {}
         self._times: ClientTimes | None = None
 
     @property
@@ -36,14 +51,64 @@ class Account:
         return self._times
 
     def bound(self, kind: QuotaKind) -> Bound:
-        """Return the counter of that kind, right for ``Engine.generation``."""
+        """Return the counter of the quota that wins, right for ``Engine.generation``."""
         if self._generation != self._engine.generation:
-            self._generation = self._engine.generation
-            self._bounds.clear()
+            self._renew()
         bound = self._bounds.get(kind)
         if bound is None:
             bound = self._bounds[kind] = self._resolve(kind)
         return bound
+
+    def caps(self, kind: QuotaKind) -> tuple[Bound, ...]:
+        """Return the counters that it is charged to besides, likewise, the narrowest first: most often none."""
+        if not self._engine.has_caps:
+            return ()
+        if self._generation != self._engine.generation:
+            self._renew()
+        caps = self._caps.get(kind)
+        if caps is None:
+            caps = self._caps[kind] = self._resolve_caps(kind)
+        return caps
+
+    def bounds(self, kind: QuotaKind) -> tuple[Bound, ...]:
+        """Return all counters that it is charged to, that of the quota that wins first."""
+        if self._generation != self._engine.generation:
+            self._renew()
+        found = self._all.get(kind)
+        if found is None:
+            found = self._all[kind] = (self.bound(kind), *self.caps(kind))
+        return found
+
+    def limited(self, kind: QuotaKind) -> tuple[Bound, ...]:
+        """Return those that have a limit in force."""
+        if self._generation != self._engine.generation:
+            self._renew()
+        limited = self._limited.get(kind)
+        if limited is None:
+            limited = tuple([bound for bound in self.bounds(kind) if bound.limit is not None])
+            self._limited[kind] = limited
+        return limited
+
+    def charge(self, kind: QuotaKind, value: float, now_ms: int) -> int:
+        """Charge all of them; returns the longest throttle time that one of them asks for."""
+        throttle_ms = self.bound(kind).charge(value, now_ms)
+        if self._engine.has_caps:
+            for cap in self.caps(kind):
+                throttle_ms = max(cap.charge(value, now_ms), throttle_ms)
+        return throttle_ms
+
+    def has_shadow(self, kind: QuotaKind) -> bool:
+        """Whether one of them has a limit in shadow."""
+        if self.bound(kind).shadow_limit is not None:
+            return True
+        return self._engine.has_caps and any(cap.shadow_limit is not None for cap in self.caps(kind))
+
+    def _renew(self) -> None:
+        self._generation = self._engine.generation
+        self._bounds.clear()
+        self._caps.clear()
+        self._all.clear()
+        self._limited.clear()
 
     @property
     def live_meter(self) -> Meter:
@@ -60,6 +125,11 @@ class Account:
             return self._engine.unlimited(kind)
         return self._engine.resolve(self.key.user, self.key.client_id, kind, self.key.broker)
 
+    def _resolve_caps(self, kind: QuotaKind) -> tuple[Bound, ...]:
+        if self.key.exempt:
+            return ()
+        return self._engine.resolve_caps(self.key.user, self.key.client_id, kind, self.key.broker)
+
 
 class Nobody(Account):
     """The account of connections whose client is not known yet, or has not proved who it is: no limit holds for it."""
@@ -68,6 +138,9 @@ class Nobody(Account):
 
     def _resolve(self, kind: QuotaKind) -> Bound:
         return self._engine.unlimited(kind)
+
+    def _resolve_caps(self, kind: QuotaKind) -> tuple[Bound, ...]:  # noqa: ARG002  the face of Account
+        return ()
 
 
 class Accounts:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from proxy.usage.throttles import Throttles
+from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 
 BY_HAND: Final = (QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE)
@@ -19,6 +20,11 @@ Further = Mapping[QuotaKind, tuple[object, ...]]
 Shadows = Mapping[QuotaKind, tuple[float | None, int, int, int]]
 """Of each kind with a limit in shadow: that, and the throttles it would have given (``Row.shadow_columns``)."""
 
+CapUse = tuple[str | None, str | None, int, int]
+"""The caps that hold, the one that gave most, and the throttles that all gave (``Row.cap_columns``)."""
+Caps = Mapping[QuotaKind, CapUse]
+"""Of each kind with caps."""
+
 _NEVER: Final = (0, 0, 0)
 _NO_USE: Final = (0, 0, None, None)
 NO_THROTTLES: Final[tuple[int, ...]] = _NEVER * len(BY_HAND)
@@ -26,6 +32,8 @@ NOTHING: Final = (*_NO_USE, *_NEVER)
 """Of a further kind of which there is nothing to say."""
 NO_SHADOW: Final = (None, *_NEVER)
 NO_SHADOWS: Final[Shadows] = MappingProxyType({})
+NO_CAP: Final = (None, None, 0, 0)
+NO_CAPS: Final[Caps] = MappingProxyType({})
 NOTHING_FURTHER: Final[Further] = MappingProxyType({})
 
 
@@ -51,7 +59,7 @@ class Use:
 class ByKind:
     """What a meter has of any kind, from the first throttle, charge or limit on."""
 
-    __slots__ = ("shadow_limits", "shadows", "throttles", "uses")
+    __slots__ = ("cap_rules", "caps", "shadow_limits", "shadows", "throttles", "uses")
 
     def __init__(self) -> None:
         self.throttles: dict[QuotaKind, Throttles] = {}
@@ -59,6 +67,27 @@ class ByKind:
         self.shadows: dict[QuotaKind, Throttles] = {}
         """What limits in shadow would have given."""
         self.shadow_limits: dict[QuotaKind, float] = {}
+        self.caps: dict[QuotaKind, dict[Entity, tuple[int, int]]] = {}
+        """How many throttles each cap gave, and how long they were together."""
+        self.cap_rules: dict[QuotaKind, str] = {}
+        """The caps that hold."""
+
+    def note_cap(self, kind: QuotaKind, rule: Entity, throttle_ms: int) -> None:
+        """Count a throttle that a cap gave."""
+        of_kind = self.caps.setdefault(kind, {})
+        throttled, before_ms = of_kind.get(rule, (0, 0))
+        of_kind[rule] = throttled + 1, before_ms + throttle_ms
+
+    def take_caps(self) -> Caps:
+        """Return what caps have done, of each kind that has any, and count from zero again."""
+        caps, self.caps = self.caps, {}
+        return {kind: self._cap_use(kind, caps.get(kind, {})) for kind in self.cap_rules.keys() | caps.keys()}
+
+    def _cap_use(self, kind: QuotaKind, given: dict[Entity, tuple[int, int]]) -> CapUse:
+        most = max(given, key=lambda rule: given[rule][1], default=None)
+        throttled = sum([each for each, _ in given.values()])
+        throttle_ms = sum([each_ms for _, each_ms in given.values()])
+        return self.cap_rules.get(kind), None if most is None else most.describe(), throttled, throttle_ms
 
     def throttles_of(self, kind: QuotaKind) -> Throttles:
         """Return what counts the throttles of a kind."""
@@ -84,7 +113,17 @@ class ByKind:
     @property
     def active(self) -> bool:
         """Something has been counted since it was taken last, or a mute may still be on."""
-        return bool(self.throttles) or bool(self.shadows) or any(use.used or use.requests for use in self.uses.values())
+        return (
+            bool(self.throttles)
+            or bool(self.shadows)
+            or bool(self.caps)
+            or any(use.used or use.requests for use in self.uses.values())
+        )
+
+    @property
+    def holds(self) -> bool:
+        """There is anything that has to be kept."""
+        return bool(self.throttles or self.uses or self.shadows or self.shadow_limits or self.caps or self.cap_rules)
 
     def take_shadows(self, now_ms: int) -> Shadows:
         """Return what limits in shadow would have done, of each kind that has one, and count from zero again."""

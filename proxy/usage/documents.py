@@ -12,6 +12,8 @@ from proxy.usage.records import Columns
 from quotas.rate import Window
 
 VERSION: Final = 1
+KAFKAS: Final = Window()
+"""As brokers have it where nobody says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,8 @@ class Origin:
     instance: str
     mode: str
     window: Window
+    controller_window: Window = KAFKAS
+    """Of token buckets; documents say it where it is another than Kafka's own."""
 
 
 class Documents:
@@ -67,6 +71,9 @@ class Documents:
             "dropped_rows": dropped_rows,
             "rows": columns,
         }
+        if origin.controller_window != KAFKAS:
+            document["controller_samples"] = origin.controller_window.samples
+            document["controller_sample_ms"] = origin.controller_window.size_ms
         return Document(seq, len(columns["listener"]), _encoded(document))
 
 

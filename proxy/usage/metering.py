@@ -9,6 +9,7 @@ from proxy.runtime.clock import now_ms
 from proxy.runtime.slices import in_slices
 from proxy.runtime.tasks import every
 from proxy.usage.accounts import Accounts
+from proxy.usage.addresses import Addresses
 from proxy.usage.meters import ClientState, Meters
 from proxy.usage.records import Columns, Recorder
 from quotas.engine import Engine
@@ -28,7 +29,9 @@ class Metering:
         self._exemptions = exemptions
         self._meters = Meters(usage.max_clients if usage is not None else _MAX_CLIENTS)
         self._listeners: list[tuple[str, Accounts]] = []
-        self._recorder = Recorder(self._meters, self._listeners, engine)
+        self.addresses = Addresses(usage.max_addresses) if usage is not None else None
+        """Who connected; None where no records are taken."""
+        self._recorder = Recorder(self._meters, self._listeners, engine, self.addresses)
 
     def accounts_of(self, listener: str) -> Accounts:
         """Return the accounts of a listener's clients."""

@@ -7,8 +7,19 @@ when it is taken (docs/usage-records.md).
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from proxy.usage.by_kind import NO_SHADOWS, NO_THROTTLES, NOTHING_FURTHER, ByKind, Further, Shadows, Use
+from proxy.usage.by_kind import (
+    NO_CAPS,
+    NO_SHADOWS,
+    NO_THROTTLES,
+    NOTHING_FURTHER,
+    ByKind,
+    Caps,
+    Further,
+    Shadows,
+    Use,
+)
 from quotas.counted import FOLDED
+from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.names import OTHER, Room
 
@@ -139,6 +150,19 @@ class Meter:
         if limits or self.by_kind is not None:
             self._by_kind().shadow_limits = limits
 
+    def note_cap(self, kind: QuotaKind, rule: Entity, throttle_ms: int) -> None:
+        """Count a throttle that a cap gave, which is counted as any other too."""
+        self._by_kind().note_cap(kind, rule, throttle_ms)
+
+    def set_caps(self, rules: dict[QuotaKind, str]) -> None:
+        """Take note of the caps that hold."""
+        if rules or self.by_kind is not None:
+            self._by_kind().cap_rules = rules
+
+    def take_caps(self) -> Caps:
+        """Return what caps have done, and count from zero again. To be called before ``take``."""
+        return NO_CAPS if self.by_kind is None else self.by_kind.take_caps()
+
     def note_wait(self, kind: QuotaKind, change: int, now_ms: int, waited_ms: int = 0) -> None:
         """Take note that one more request of this client waits for its turn, or one fewer that has waited so long."""
         self._by_kind().throttles_of(kind).wait(change, now_ms, waited_ms)
@@ -217,7 +241,7 @@ class Meter:
         throttles, further = NO_THROTTLES, NOTHING_FURTHER
         if self.by_kind is not None:
             throttles, further = self.by_kind.take(now_ms)
-            if not (self.by_kind.throttles or self.by_kind.uses or self.by_kind.shadows or self.by_kind.shadow_limits):
+            if not self.by_kind.holds:
                 self.by_kind = None
         self.produce_requests = self.produce_bytes = self.fetch_requests = self.fetch_bytes = 0
         self.other_requests = self.other_bytes = self.bytes_out = self.request_time_ms = self.connections_opened = 0
@@ -305,6 +329,7 @@ class Meters:
         for key in self:
             if self._meters[key].active:
                 self._meters[key].take_shadows(now_ms)
+                self._meters[key].take_caps()
                 self._meters[key].take(now_ms)
             else:
                 self.drop_unused((key,))

@@ -5,7 +5,10 @@ from itertools import islice
 from typing import Final
 
 from proxy.usage.accounts import Accounts
-from proxy.usage.by_kind import BY_HAND, NO_SHADOW, NOTHING, Further, Shadows
+from proxy.usage.addresses import COLUMNS as OF_ADDRESS
+from proxy.usage.addresses import NOTHING as NO_ADDRESS
+from proxy.usage.addresses import Addresses, AddressRow
+from proxy.usage.by_kind import BY_HAND, NO_CAP, NO_SHADOW, NOTHING, Caps, Further, Shadows
 from proxy.usage.meters import Meter, MeterKey, Meters
 from quotas.engine import CLIENT_KINDS, Engine
 from quotas.entities import Entity
@@ -39,8 +42,15 @@ Columns = dict[str, Row]
 class Recorder:
     """Takes what was used, one interval after the other."""
 
-    def __init__(self, meters: Meters, listeners: Sequence[tuple[str, Accounts]], engine: Engine) -> None:
+    def __init__(
+        self,
+        meters: Meters,
+        listeners: Sequence[tuple[str, Accounts]],
+        engine: Engine,
+        addresses: Addresses | None = None,
+    ) -> None:
         self._meters = meters
+        self._addresses = addresses
         self._listeners = listeners
         self._engine = engine
         self._rules: dict[Entity, str] = {}
@@ -54,6 +64,14 @@ class Recorder:
         where its meter has been taken already.
         """
         page = _Page(list(self._refused()))
+        for address in self._addresses.take(now_ms) if self._addresses is not None else ():
+            if address is None:
+                yield None
+                continue
+            page.add_address(address)
+            if page.full:
+                yield page.columns()
+                page = _Page([])
         if self._rules_generation != self._engine.generation:
             self._rules_generation = self._engine.generation
             self._rules.clear()
@@ -78,22 +96,17 @@ class Recorder:
             return False
         if meter.generation != self._engine.generation:
             self._look_up_limits(meter)
-        shadows = meter.take_shadows(now_ms)
+        shadows, caps = meter.take_shadows(now_ms), meter.take_caps()
         row, further = meter.take(now_ms)
-        page.add(row, further, shadows, meter.key.exempt)
+        page.add(row, further, shadows, caps, meter.key.exempt)
         page.name_bytes += meter.name_bytes
         return True
 
     def _refused(self) -> Iterator[Row]:
         for name, listener in self._listeners:
             if listener.refused:
-                row: list[object] = [0] * len(COLUMNS)
-                row[:4] = name, -1, None, None
-                row[_REFUSED] = listener.refused
-                for column in _NULL:
-                    row[column] = None
+                yield _of_nobody(name, listener.refused)
                 listener.refused = 0
-                yield row
 
     def _look_up_limits(self, meter: Meter) -> None:
         meter.generation = self._engine.generation
@@ -110,6 +123,12 @@ class Recorder:
         limited = () if meter.key.exempt else CLIENT_KINDS
         shadows = {kind: self._engine.shadow_of(user, client_id, kind) for kind in limited}
         meter.set_shadow_limits({kind: limit for kind, limit in shadows.items() if limit is not None})
+        caps = {kind: self._engine.caps_of(user, client_id, kind) for kind in limited} if self._engine.has_caps else {}
+        rules = {
+            kind: "; ".join(self._rule(entity) for _, entity in of_kind) for kind, of_kind in caps.items() if of_kind
+        }
+        meter.set_caps(rules)
+        names += [*rules.values()] * 2  # the one that gave most is one of them
         meter.name_bytes = sum(_json_bytes(name) for name in names if isinstance(name, str))
 
     def _limit_of(self, meter: Meter, kind: QuotaKind) -> tuple[float | None, str | None]:
@@ -126,10 +145,20 @@ class Recorder:
         return rule
 
 
+def _of_nobody(listener: str, refused: int = 0) -> Row:
+    """Return a row of connections whose clients nobody knows."""
+    row: list[object] = [0] * len(COLUMNS)
+    row[:4] = listener, -1, None, None
+    row[_REFUSED] = refused
+    for column in _NULL:
+        row[column] = None
+    return row
+
+
 class _Page:
     """The rows of one document to be."""
 
-    __slots__ = ("_exempt", "_further", "_shadows", "name_bytes", "rows")
+    __slots__ = ("_addresses", "_caps", "_exempt", "_further", "_shadows", "name_bytes", "rows")
 
     def __init__(self, rows: list[Row]) -> None:
         self.rows = rows
@@ -140,16 +169,32 @@ class _Page:
         """Of each further kind by the number of the row."""
         self._shadows: dict[QuotaKind, dict[int, Row]] = {}
         """Of each kind with limits in shadow, likewise."""
+        self._caps: dict[QuotaKind, dict[int, Row]] = {}
+        """Of each kind with caps, likewise."""
+        self._addresses: dict[int, AddressRow] = {}
+        """Of connections by address, likewise."""
 
-    def add(self, row: Row, further: Further, shadows: Shadows, exempt: bool) -> None:
-        """Put a row on it, and what it has of further kinds and of limits in shadow."""
+    def add(self, row: Row, further: Further, shadows: Shadows, caps: Caps, exempt: bool) -> None:
+        """Put a row on it, and what it has of further kinds, of limits in shadow and of caps."""
         if exempt:
             self._exempt.add(len(self.rows))
         for kind, figures in further.items():
             self._further.setdefault(kind, {})[len(self.rows)] = figures
         for kind, shadow in shadows.items():
             self._shadows.setdefault(kind, {})[len(self.rows)] = shadow
+        for kind, cap in caps.items():
+            self._caps.setdefault(kind, {})[len(self.rows)] = cap
         self.rows.append(row)
+
+    def add_address(self, address: AddressRow) -> None:
+        """Put a row on it of who connected."""
+        if address.exempt:
+            self._exempt.add(len(self.rows))
+        self._addresses[len(self.rows)] = address
+        self.rows.append(_of_nobody(address.listener))
+        self.name_bytes += sum(
+            _json_bytes(name) for name in (address.listener, address.ip, address.figures[2]) if isinstance(name, str)
+        )
 
     def columns(self) -> Columns:
         """Return the columns by name."""
@@ -161,6 +206,14 @@ class _Page:
         for kind in (kind for kind in QuotaKind if kind in self._shadows):
             shadows = (self._shadows[kind].get(number, NO_SHADOW) for number in range(len(self.rows)))
             columns.update(zip(kind.row.shadow_columns, zip(*shadows, strict=True), strict=True))
+        for kind in (kind for kind in QuotaKind if kind in self._caps):
+            caps = (self._caps[kind].get(number, NO_CAP) for number in range(len(self.rows)))
+            columns.update(zip(kind.row.cap_columns, zip(*caps, strict=True), strict=True))
+        if self._addresses:
+            found = [self._addresses.get(number) for number in range(len(self.rows))]
+            columns["ip"] = [None if each is None else each.ip for each in found]
+            figures = (NO_ADDRESS if each is None else each.figures for each in found)
+            columns.update(zip(OF_ADDRESS, zip(*figures, strict=True), strict=True))
         if self._exempt:
             columns["exempt"] = [number in self._exempt for number in range(len(self.rows))]
         return columns

@@ -4,7 +4,10 @@ docs/request-percentage.md states the model and says how close it comes. Times a
 """
 
 from collections.abc import Callable
+from math import inf
 from typing import Final
+
+from proxy.usage.own_time import OwnTime
 
 _FLOOR_PERIOD_MS: Final = 60_000
 _CHEAP: Final = frozenset((12, 18))
@@ -22,11 +25,28 @@ _WAITING_KEYS: Final = frozenset(
 ) | frozenset((57, 64, 68, 76, 79, 80, 81, 88, 91, 92))
 """APIs whose requests wait for other members, for replicas, for a coordinator's own thread, or for the controller."""
 
-# What is usual for a broker's threads: a request by itself, and each of its bytes, those of the answer included.
-_REQUEST_NS: Final = 25_000.0
-_BYTE_NS: Final = 10.0
-_REQUEST_NS_OF: Final = {0: 65_000.0, 1: 45_000.0, 78: 45_000.0}
-_BYTE_NS_OF: Final = {0: 1.05, 1: 0.35, 3: 16.0, 78: 0.35}
+# What is usual for a broker's threads: a request by itself, each of its bytes, and each byte of its answer. Measured
+# with Kafka 4.3.1; request_loads.py and test_request_percentage_accuracy.py show how.
+_REQUEST_NS: Final = 30_000.0
+_ASKED_NS: Final = 10.0
+_ANSWERED_NS: Final = 10.0
+_REQUEST_NS_OF: Final = {0: 85_000.0, 1: 25_000.0, 8: 50_000.0}
+_ASKED_NS_OF: Final = {0: 1.3, 1: 85.0, 2: 50.0}
+"""A Produce is its records. A Fetch and a ListOffsets list partitions, and each is work."""
+_ANSWERED_NS_OF: Final = {0: 1.3, 1: 0.3, 3: 30.0, 78: 0.3}
+
+_RECORD_NS: Final = 400.0
+"""Each record that is produced is looked at, however small it was compressed."""
+_LOOKED_AT: Final = 61
+"""One Produce of so many, about, has its records looked at."""
+
+_BLOCK: Final = 32
+"""The least but one of so many requests says what they take when nothing is in their way: late threads and queues only
+ever add to it."""
+_LATE_NS: Final = 100_000
+"""What threads may be late for each of them, beyond the way: so much is not taken for work."""
+HANDED_ON_NS: Final = 60_000
+"""What the threads of a broker need to hand a request on to each other: of the way, what is left behind another one."""
 
 
 def may_wait(api_key: int) -> bool:
@@ -34,30 +54,88 @@ def may_wait(api_key: int) -> bool:
     return api_key in _WAITING_KEYS
 
 
-def usual_ns(api_key: int, size: int) -> float:
-    """Return what a broker's threads take for a request of so many bytes, those of its answer included."""
-    return _REQUEST_NS_OF.get(api_key, _REQUEST_NS) + size * _BYTE_NS_OF.get(api_key, _BYTE_NS)
+def table_ns(api_key: int, request_bytes: int, answer_bytes: int) -> float:
+    """Return what the threads of the broker that was measured take for a request of that size, and its answer."""
+    return (
+        _REQUEST_NS_OF.get(api_key, _REQUEST_NS)
+        + request_bytes * _ASKED_NS_OF.get(api_key, _ASKED_NS)
+        + answer_bytes * _ANSWERED_NS_OF.get(api_key, _ANSWERED_NS)
+    )
+
+
+class ApiTimes:
+    """What the requests of one client and of one API take."""
+
+    __slots__ = ("_count", "_least_ns", "_next_ns", "cost_us", "work_ns")
+
+    def __init__(self) -> None:
+        self.cost_us = -1.0
+        """What the next one may cost; below 0: not known."""
+        self.work_ns = 0.0
+        """What those that could not wait have taken at the least, as far as that is known."""
+        self._least_ns = 0.0
+        self._next_ns = 0.0
+        """The two least of this block, of which there were ``_count``."""
+        self._count = 0
+
+    def certain_ns(self, work_ns: float) -> float:
+        """Return what was work for certain of a request that seems to be so much; 0 or less: nothing."""
+        return min(self.work_ns, work_ns) - _LATE_NS
+
+    def note(self, work_ns: float) -> None:
+        """Take note of what a request seems to be that could not wait: how long it took, without the way."""
+        if not self._count or work_ns < self._least_ns:
+            self._next_ns = self._least_ns if self._count else inf
+            self._least_ns = work_ns
+        elif work_ns < self._next_ns:
+            self._next_ns = work_ns
+        self._count += 1
+        if self._count == _BLOCK:
+            self._count = 0
+            found_ns = max(self._next_ns, 0.0)
+            self.work_ns = self.work_ns + (found_ns - self.work_ns) / 4 if self.work_ns else found_ns
 
 
 class ClientTimes:
-    """What the requests of one client cost, by their API."""
+    """What the requests of one client take, by their API."""
 
-    __slots__ = ("_costs_us",)
+    __slots__ = ("_apis", "_density")
 
     def __init__(self) -> None:
-        self._costs_us: dict[int, float] = {}
+        self._apis: dict[int, ApiTimes] = {}
+        self._density = 0.0
+        """Records for each byte of its Produce requests."""
+
+    def usual_ns(self, api_key: int, request_bytes: int, answer_bytes: int) -> float:
+        """Return what is usual for a request of that size, and its answer: the table, and the records produced."""
+        usual = table_ns(api_key, request_bytes, answer_bytes)
+        return usual + request_bytes * self._density * _RECORD_NS if api_key == 0 else usual
+
+    def produced(self, records_per_byte: float) -> None:
+        """Take note of how densely records are packed in a Produce."""
+        if records_per_byte:
+            self._density += (records_per_byte - self._density) / (4 if self._density else 1)
+
+    def of(self, api_key: int) -> ApiTimes:
+        """Return what is known of an API."""
+        times = self._apis.get(api_key)
+        if times is None:
+            times = self._apis[api_key] = ApiTimes()
+        return times
 
     def cost_us(self, api_key: int) -> float | None:
         """Return what the next request of an API may cost: soon more if they cost more, later less; None: not known."""
-        return self._costs_us.get(api_key)
+        times = self._apis.get(api_key)
+        return None if times is None or times.cost_us < 0 else times.cost_us
 
     def cost(self, api_key: int, charged_us: int) -> None:
         """Take note of what one has cost."""
-        before = self._costs_us.get(api_key, 0.0)
+        times = self.of(api_key)
+        before = max(times.cost_us, 0.0)
         if charged_us > before:
-            self._costs_us[api_key] = max(before * 0.75, charged_us)
+            times.cost_us = max(before * 0.75, charged_us)
         else:
-            self._costs_us[api_key] = before + (charged_us - before) / 8
+            times.cost_us = before + (charged_us - before) / 8
 
 
 class BrokerTimes:
@@ -91,20 +169,24 @@ class BrokerTimes:
 class RequestTimes:
     """The times of a worker. Its clocks, both in nanoseconds, are not read while no quota asks for it (``on``).
 
-    ``clock_ns`` is monotonic; ``thread_ns`` is what the thread of the loop has had of a processor.
+    ``clock_ns`` is monotonic, and shows when the chunk came that is being taken; ``thread_ns`` is what the thread of
+    the loop has had of a processor.
     """
 
-    __slots__ = ("_brokers", "_round_ns", "clock_ns", "exempt_us", "on", "thread_ns")
+    __slots__ = ("_brokers", "_chunk_ns", "_round_ns", "chunks", "clock_ns", "exempt_us", "on", "own")
 
     def __init__(self, clock_ns: Callable[[], int], thread_ns: Callable[[], int]) -> None:
         self.clock_ns = clock_ns
-        self.thread_ns = thread_ns
+        self.own = OwnTime(thread_ns)
         self.on = False
         """Requests are timed: a request_percentage is configured for somebody."""
         self.exempt_us = 0
         """Of requests that no quota holds: those that nobody answers."""
         self._brokers: dict[int, BrokerTimes] = {}
         self._round_ns = 0.0
+        self.chunks = 0
+        """Requests and answers that the proxy has seen to: what it did meanwhile is no work of a broker's."""
+        self._chunk_ns = 0.0
 
     def of(self, broker: int) -> BrokerTimes:
         """Return what is known of a broker, by its node id."""
@@ -116,6 +198,19 @@ class RequestTimes:
     def round_took(self, round_ns: int) -> None:
         """Take note of how long a round of the loop has taken. To be called now and then."""
         self._round_ns += (round_ns - self._round_ns) / 8
+
+    def chunk_took(self, thread_ns: int) -> None:
+        """Take note of how long the proxy itself was at a chunk, of those that are no longer than most."""
+        self._chunk_ns += (thread_ns - self._chunk_ns) / 16 if self._chunk_ns else thread_ns
+
+    @property
+    def looks(self) -> bool:
+        """Whether the next Produce is one whose records are looked at."""
+        return self.chunks % _LOOKED_AT == 0
+
+    def meanwhile_ns(self, chunks: int) -> float:
+        """Return how long the proxy itself was at what it saw to since ``chunks`` was that."""
+        return (self.chunks - chunks) * self._chunk_ns
 
     @property
     def blur_ns(self) -> float:

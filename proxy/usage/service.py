@@ -34,9 +34,11 @@ class UsageService:
         if usage is None:
             return
         instance = usage.instance or socket.gethostname()
-        window = Window(settings.quotas.window.samples, settings.quotas.window.size_ms)
+        window, controller = (
+            Window(each.samples, each.size_ms) for each in (settings.quotas.window, settings.quotas.controller_window)
+        )
         documents = self._documents = Documents(
-            Origin(settings.cluster.name, instance, settings.quotas.mode, window), self._dropped
+            Origin(settings.cluster.name, instance, settings.quotas.mode, window, controller), self._dropped
         )
 
         async def take(begin_ms: int, interval_ms: int) -> AsyncIterator[Document]:

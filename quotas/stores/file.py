@@ -18,7 +18,8 @@ from config.problems import ConfigError, InvalidValue, InvalidValues, Problem, S
 from config.units import parse_bytes, parse_name, parse_number, parse_whole
 from quotas.entities import MAX_PREFIX_BYTES, Default, Entity, Name, Prefix
 from quotas.kinds import QuotaKind, Whose, Written
-from quotas.policy import Policy, Terms
+from quotas.policy import MOST_CAPS, Policy, Terms
+from quotas.precedence import caps_at_once
 from quotas.stores import doubts, terms, usual
 from quotas.stores.alteration import canonical_ip
 from quotas.stores.groups import Groups
@@ -57,7 +58,7 @@ _OF_IP: Final = {kind.value: kind for kind in QuotaKind if kind.row.whose is Who
 _OF_CLIENT: Final = {kind.value: kind for kind in QuotaKind if kind.row.whose is Whose.CLIENT}
 _PER_SECOND: Final = re.compile(r"(.*\w)\s*(?:/\s?s|/\s?sec|ps|/second)", re.IGNORECASE)
 _NO_LIMIT: Final = frozenset(("unlimited", "infinite", "infinity", ".inf", "inf", "none", "max", "-1", "no"))
-_ROOT: Final = ("quotas", "groups")
+_ROOT: Final = ("quotas", "groups", "caps")
 _DIMENSIONS: Final = ("user", "client-id", "ip", "user-group")
 _PLAIN: Final = Terms()
 _OF_CONFIGURATION: Final = frozenset(("cluster", "listeners"))
@@ -101,13 +102,30 @@ class _Reader:
                 self.wrong.add(("quotas",), "must be a list of quotas", "begin each quota with `- `")
             case _:
                 self.wrong.add(("quotas",), "must be a list of quotas", "write `quotas: []` for none")
+        if "caps" in root:  # behind the quotas, whose places in the list an edit knows them by
+            self._read_caps(root["caps"])
         self.groups.look_for_unused()
 
-    def _read_quota(self, steps: Steps, quota: Node) -> None:
+    def _read_caps(self, entries: Node) -> None:
+        if not isinstance(entries, Sequence):
+            self.wrong.add(
+                ("caps",), "must be a list of caps", "write each as a quota; it holds besides the one that wins"
+            )
+            return
+        for index, entry in enumerate(entries):
+            self._read_quota(("caps", index), entry, cap=True)
+        for kind in QuotaKind:
+            of_kind = [entity for entity, limits in self.limits.items() if entity.cap and kind in limits]
+            number = caps_at_once([(entity.user, entity.client_id) for entity in of_kind])
+            if number > MOST_CAPS:
+                message = f"so many that {number} of {kind} may hold for one client, and {MOST_CAPS} are the most"
+                self.wrong.add(("caps",), message, "leave out kinds of entities, or prefixes of prefixes")
+
+    def _read_quota(self, steps: Steps, quota: Node, *, cap: bool = False) -> None:
         if not isinstance(quota, Mapping):
             self.wrong.add(steps, "must be a quota", "write it like {entity: {user: alice}, producer_byte_rate: 1MiB}")
             return
-        entity = self._read_entity((*steps, "entity"), quota.get("entity"))
+        entity = self._read_entity((*steps, "entity"), quota.get("entity"), cap=cap)
         limits = self._read_limits(steps, quota)
         found = self._read_terms(steps, quota, limits)
         for kind, limit in limits.items():
@@ -115,8 +133,9 @@ class _Reader:
         if entity is None:
             return
         if entity in self.lines:
-            first = f"the first quota for {entity.describe()} is on line {self.lines[entity]}"
-            self.wrong.add((*steps, "entity"), "has a quota already", f"put all its limits into one: {first}")
+            what = "cap" if cap else "quota"
+            first = f"the first {what} for {entity.describe()} is on line {self.lines[entity]}"
+            self.wrong.add((*steps, "entity"), f"has a {what} already", f"put all its limits into one: {first}")
             return
         twin = self.folded.setdefault(doubts.folded(entity), entity)
         if twin is not entity:
@@ -127,7 +146,7 @@ class _Reader:
             self.terms[entity] = found
         self.lines[entity] = quota.line
 
-    def _read_entity(self, steps: Steps, written: Node) -> Entity | None:
+    def _read_entity(self, steps: Steps, written: Node, *, cap: bool) -> Entity | None:
         if not isinstance(written, Mapping) or not written:
             self.wrong.add(steps, "must say whom the quota is for", _ENTITY_FORM)
             return None
@@ -144,7 +163,7 @@ class _Reader:
             self.wrong.add(steps, "is for a user and for a group", "write a quota for each")
             return None
         try:
-            return Entity(names.get("user", names.get("user-group")), names.get("client-id"), names.get("ip"))
+            return Entity(names.get("user", names.get("user-group")), names.get("client-id"), names.get("ip"), cap)
         except ValueError as error:
             self.wrong.add(steps, str(error), _ENTITY_FORM)
             return None

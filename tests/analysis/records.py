@@ -42,6 +42,8 @@ def document(seq: int, rows: Sequence[Row], *, second: float | None = None, **fi
         "mode": "enforce",
         "samples": 11,
         "sample_ms": 1000,
+        "controller_samples": 11,
+        "controller_sample_ms": 1000,
         "dropped_documents": 0,
         "dropped_rows": 0,
         "rows": {column.name: [row[column.name] for row in rows] for column in COLUMNS},

@@ -6,6 +6,7 @@ from click.testing import CliRunner
 from analysis.cli import analyze
 from analysis.commands.whatif import _scenario
 from proxy.cli import cli
+from quotas.entities import Entity
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -54,9 +55,14 @@ def test_a_wrong_command_line(tmp_path: Path, arguments: tuple[str, ...], said: 
 
 def test_a_quota_that_is_not_replayed_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "quotas.yaml"
-    path.write_text("quotas: [{entity: {user: alice}, producer_byte_rate: 1MB, controller_mutation_rate: 5}]")
-    assert len(_scenario(path).policy.limits) == 1
+    path.write_text(
+        "quotas:\n- {entity: {user: alice}, producer_byte_rate: 1MB, controller_mutation_rate: 5}\n"
+        "- {entity: {user: bob}, producer_byte_rate: 1MB, burst: 2s, max_delay: 5s}\n"
+        "- {entity: {user: carol}, producer_byte_rate: 1MB, mode: shadow}\n"
+    )
+    scenario = _scenario(path)
+    assert len(scenario.policy.limits) == 3
+    assert scenario.unknown == {Entity(user="bob")}
     assert capsys.readouterr().err == (
-        f"warning: {path}: controller_mutation_rate is left out: it refuses what is beyond it, and no record says what "
-        "was refused before\n"
+        f"warning: {path}:3: burst and max_delay of user=bob are not replayed: whom this quota holds is left out\n"
     )

@@ -27,14 +27,14 @@ from analysis.sources import files
 from analysis.table import arrays
 from analysis.table.arrays import MOST_SUM, added
 from analysis.table.parquet import encoded, joined
-from analysis.table.schema import COLUMNS, LIMIT, TEXT
+from analysis.table.schema import COLUMNS, FLAG, LIMIT, TEXT
 from analysis.whatif.job import ReplayWork
 from quotas.rate import Window
 from tests.analysis.records import BEGIN_MS, Document, document, row, write_jsonl
 
 HUGE = [2**53, 2**62, 2**63 - 1, 2**63, 2**64 - 1, 2**64, 10**30, -1, -(2**63)]
 SAID = {field.name: field for field in HEADER if field.type != TEXT and field.name != "time_ms"}
-NUMBERS = [column for column in COLUMNS if column.type != TEXT]
+NUMBERS = [column for column in COLUMNS if column.type not in (TEXT, FLAG)]
 
 
 @st.composite

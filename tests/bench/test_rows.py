@@ -6,7 +6,9 @@ import pytest
 
 from bench.errors import BenchError
 from bench.measure import FIGURES
+from bench.programs import NO_QUOTAS, SLUICE
 from bench.rows import ROWS, Client, Load, Measure, choose
+from bench.run import variant_for
 from bench.targets import Cores
 
 
@@ -78,3 +80,12 @@ def test_the_proxy_has_a_core_of_its_own(available: list[int]) -> None:
 def test_one_core_is_not_enough() -> None:
     with pytest.raises(BenchError, match="two cores"):
         Cores.plan([0])
+
+
+def test_kinds_of_quotas_are_measured_beside_none_in_the_same_rounds() -> None:
+    kinds = {row.name: row for row in ROWS if row.against == NO_QUOTAS}
+    aims = {name: row.aim and row.aim.limit for name, row in kinds.items() if name.startswith("kinds-")}
+    limits = {"bytes": 1.03, "stacked": 1.06, "time": 1.08, "mutations": 1.03, "all": 1.11}
+    assert aims == {f"kinds-{kinds}": limit for kinds, limit in limits.items()}
+    for row in kinds.values():
+        assert variant_for(row, NO_QUOTAS) == replace(variant_for(row, SLUICE), kinds="none")

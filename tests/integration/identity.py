@@ -95,7 +95,8 @@ SHORT = (
 )
 """What `make test` runs: each mechanism, and each client."""
 PEOPLE = ("alice", "bob", "carol", "dave")
-USERS = {name: f"password of {name}" for name in (*PEOPLE, *(login.name for login in ALL))}
+TENANT = ("erin", "frank")
+USERS = {name: f"password of {name}" for name in (*PEOPLE, *TENANT, *(login.name for login in ALL))}
 
 
 def produce(connection: Connection, topic: str, client_id: str) -> bytes:

@@ -34,7 +34,7 @@ from tests.harness.sluice import Metrics, SluiceProcess
 from tests.harness.wire import Address, frame
 from tests.integration.conftest import fresh_name
 from tests.integration.filled import filled_topic
-from tests.integration.test_request_percentage import heartbeat, metadata
+from tests.integration.request_loads import heartbeat, metadata
 
 MOST: Final = 1.15
 """Of the quota, by what was charged."""

@@ -27,13 +27,21 @@ EXPECTED = {
     ("carol", "shared"): 200_000,
     ("dave", "shared"): 200_000,
 }
-QUOTAS = """
+TENANT_LIMIT = 150_000
+TENANT = (("erin", "orders"), ("erin", "reports"), ("frank", "orders"))
+"""Two users on three connections under one cap, one of them under a quota of his own as well."""
+QUOTAS = f"""
+groups:
+  tenant: [erin, frank]
+caps:
+  - {{entity: {{user-group: tenant}}, producer_byte_rate: {TENANT_LIMIT}}}
 quotas:
-  - {entity: {user: alice}, producer_byte_rate: 100000}
-  - {entity: {user: alice, client-id: vip}, producer_byte_rate: 300000}
-  - {entity: {user: {default: true}, client-id: shared}, producer_byte_rate: 200000}
-  - {entity: {client-id: vip}, producer_byte_rate: 50000}
-  - {entity: {client-id: other}, producer_byte_rate: 20000}
+  - {{entity: {{user: alice}}, producer_byte_rate: 100000}}
+  - {{entity: {{user: alice, client-id: vip}}, producer_byte_rate: 300000}}
+  - {{entity: {{user: {{default: true}}, client-id: shared}}, producer_byte_rate: 200000}}
+  - {{entity: {{user: erin}}, producer_byte_rate: 120000}}
+  - {{entity: {{client-id: vip}}, producer_byte_rate: 50000}}
+  - {{entity: {{client-id: other}}, producer_byte_rate: 20000}}
 """
 
 
@@ -43,8 +51,9 @@ def loads(secure_cluster: SecureCluster) -> Iterator[dict[tuple[str, str], Load]
     secure_cluster.cluster.create_topic(topic)
     listeners = {SASL: secure_cluster.listeners()[SASL]}
     with guarded_sluice(secure_cluster.cluster, quotas=QUOTAS, settings=SHORT_WINDOW, listeners=listeners) as guarded:
-        shapes = [_shape(secure_cluster, guarded.sluice, topic, user, client_id) for user, client_id in EXPECTED]
-        yield dict(zip(EXPECTED, run_loads(shapes, WINDOW_S * WINDOWS + 0.5), strict=True))
+        whom = [*EXPECTED, *TENANT]
+        shapes = [_shape(secure_cluster, guarded.sluice, topic, user, client_id) for user, client_id in whom]
+        yield dict(zip(whom, run_loads(shapes, WINDOW_S * WINDOWS + 0.5), strict=True))
 
 
 @pytest.mark.parametrize("whom", EXPECTED, ids=" with ".join)
@@ -54,6 +63,18 @@ def test_the_most_specific_quota_holds(loads: dict[tuple[str, str], Load], whom:
     series = loads[whom].series()
     begin = series.start_s() - 0.5
     assert series.rate(begin, begin + WINDOWS * WINDOW_S) == pytest.approx(EXPECTED[whom], rel=TOLERANCE)
+
+
+def test_a_tenant_has_its_cap_and_each_of_its_users_gets_on(loads: dict[tuple[str, str], Load]) -> None:
+    """Erin's quota and the tenant's cap hold at once; frank, under the cap alone, has what she leaves of it."""
+    of_tenant = [loads[whom] for whom in TENANT]
+    assert [load.errors for load in of_tenant] == [[], [], []]
+    series = [load.series() for load in of_tenant]
+    begin = min(each.start_s() for each in series) - 0.5
+    erin, also_erin, frank = (each.rate(begin, begin + WINDOWS * WINDOW_S) for each in series)
+    assert erin + also_erin + frank < TENANT_LIMIT * (1 + TOLERANCE)
+    assert erin + also_erin < 120_000 * (1 + TOLERANCE)
+    assert min(erin, also_erin, frank) > TENANT_LIMIT / 20
 
 
 def _shape(secure: SecureCluster, sluice: SluiceProcess, topic: str, user: str, client_id: str) -> Shape:

@@ -20,7 +20,7 @@ from tests.harness.measure import WINDOW_S, wait_until
 from tests.harness.reconnections import Reconnections
 from tests.harness.sluice import Metrics, SluiceProcess
 from tests.integration.conftest import NODE_IDS, fresh_name
-from tests.integration.test_request_percentage import Storm, metadata
+from tests.integration.request_loads import Storm, metadata
 
 KIND: Final = "request_percentage"
 LIMIT: Final = 5.0

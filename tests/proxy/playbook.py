@@ -11,7 +11,7 @@ from proxy.identity.mechanisms.known import Mechanisms
 from proxy.identity.sasl import SaslRules
 from proxy.session.local_answers import Answerer
 from proxy.session.rules import Rules
-from proxy.session.serving import serve, watch_the_clock
+from proxy.session.serving import serve
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling, Timer
 from proxy.usage.accounts import Accounts
@@ -169,9 +169,8 @@ class Play:
             answerers=answerers,
             times=self.times,
         )
-        if policy.table(QuotaKind.REQUEST_PERCENTAGE):
+        if policy.has(QuotaKind.REQUEST_PERCENTAGE):
             self.times.on = True
-            watch_the_clock(self.rules.served, True)
         self.sasl_rules = SaslRules(
             Mechanisms(sub_claim).begin,
             self._owner_of,

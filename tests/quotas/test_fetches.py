@@ -74,7 +74,7 @@ def test_what_was_set_aside_lapses() -> None:
     assert set_aside(bound, "silent") >= 500_000
     assert bound.may_go(SET_ASIDE_MS) == SET_ASIDE_MS
     assert set_aside(bound, "silent") == 0
-    assert not bound.fetches.covered("silent", 1)
+    assert not bound.fetches.covers("silent", 1)
 
 
 def test_an_answer_larger_than_granted_is_what_is_set_aside_from_then_on() -> None:

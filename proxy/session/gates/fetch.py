@@ -13,7 +13,8 @@ from proxy.session.request_prefix import RequestPrefix
 from proxy.session.sender import Sender
 from proxy.session.serving import CHARGE, FETCH_KEY, Served
 from proxy.session.states import ANSWERING, IN_LINE
-from proxy.session.waits import Waits, What
+from proxy.session.turn import What
+from proxy.session.waits import Waits
 from proxy.usage.accounts import Account
 from quotas.kinds import QuotaKind
 
@@ -55,16 +56,16 @@ class FetchGate:
         if field == MORE:
             return MORE
         account = self._sender.account
-        bound = account.bound(KIND)
-        if bound.limit is not None and self._pair.rules.throttling.enforces:
+        bounds = account.limited(KIND)
+        if bounds and self._pair.rules.throttling.enforces:
             lowers = has_fetch_limits(api.spec)
             min_bytes, max_bytes = _LIMITS.unpack_from(chunk, field) if lowers else (0, _INT32_MAX)
-            if min_bytes > max_bytes or not self._waits.grant_whole(bound, max(max_bytes, 0), now_ms):
+            if min_bytes > max_bytes or not self._waits.grant_whole(bounds, max(max_bytes, 0), now_ms):
                 if any(entry[ACTIONS] & CHARGE for entry in self._in_flight):
                     return ANSWERING  # one at a time, so that pipelining gains nothing
-                if not self._waits.ask(What.FETCH, account, bound, 0, now_ms):
+                if not self._waits.ask_all(What.FETCH, account, bounds, 0, now_ms):
                     return IN_LINE
-                granted = self._waits.grant(bound, max(max_bytes, 0), now_ms)
+                granted = self._waits.grant(bounds, max(max_bytes, 0), now_ms)
                 if lowers and (granted < max_bytes or granted < min_bytes):
                     self._edits += ((field, _LIMITS.pack(min(min_bytes, granted), granted)),)
         if self._pair.rules.times.on:
@@ -95,21 +96,26 @@ class FetchGate:
         ``request_ms`` is the throttle time of the request percentage: of both the longer one is given, and told, and
         of two that are equal that one (KafkaApis).
         """
-        bound = account.bound(KIND)
         throttling = self._pair.rules.throttling
-        enforced = bound.limit is not None and throttling.enforces
-        if enforced and not self._waits.may_answer(account, bound, size, now_ms):
+        bounds = account.limited(KIND) if throttling.enforces else ()
+        if bounds and not self._waits.may_answer(account, bounds, size, now_ms):
             return WAITS
         account.meter.fetch_bytes += size
+        bound = account.bound(KIND)
         throttle_ms = bound.charge(size, now_ms)
-        if not throttling.enforces or bound.shadow_limit is not None:
+        shadowed = bound.shadow_limit is not None
+        for cap in account.caps(KIND):
+            throttle_ms = max(cap.charge(size, now_ms), throttle_ms)
+            shadowed = shadowed or cap.shadow_limit is not None
+        if shadowed or not throttling.enforces:
             throttling.imagine(account, KIND, size, now_ms, id(self))
         if not throttling.enforces:
             return 0
         if throttle_ms > request_ms:
             return self._pair.throttle(account, KIND, throttle_ms, now_ms)
         if throttle_ms:
-            bound.live.owe(throttle_ms, now_ms)
+            for each in bounds:
+                each.live.owe(each.check(now_ms), now_ms)
         return self._pair.throttle(account, REQUEST_KIND, request_ms, now_ms) if request_ms else 0
 
     # ------------------------------------------------------------------------------- a Fetch answered with nothing

@@ -10,7 +10,7 @@ from typing import Final
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import Head
 from protocol.headers import request_body_offset
-from protocol.mutation_answers import refusal
+from protocol.mutation_answers import THROTTLING_QUOTA_EXCEEDED, refusal
 from protocol.mutations import DEFAULT_PARTITIONS, Entries, Entry, Topic, is_strict, read_entries, without
 from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS
 from protocol.table import ApiSpec
@@ -22,9 +22,10 @@ from proxy.session.sender import Sender
 from proxy.session.serving import SETTLE, Served
 from proxy.session.states import ANSWERING, IN_LINE, LOCAL
 from proxy.session.throttling import Alarm
-from proxy.session.waits import Waits, What
+from proxy.session.turn import What
+from proxy.session.waits import Waits
 from proxy.usage.accounts import Account
-from quotas.mutations import Ruling, TokenBound
+from quotas.mutations import Buckets, Ruling, TokenBound
 
 GOES: Final = 0
 """The request is to be forwarded as it came."""
@@ -36,6 +37,9 @@ REFUSED: Final = -2
 MOST_CLAIMED: Final = 10_000
 """Partitions that a topic is charged before it is there: as many as a KRaft controller makes at once. A broker refuses
 most larger claims, and until then nobody else is to pay for them."""
+
+TokenBounds = list[TokenBound]
+"""The counters of one client that have a limit, in force or in shadow."""
 
 
 class MutationGate:
@@ -70,30 +74,31 @@ class MutationGate:
         self._alarm: Alarm | None = None
         self.replacement = b""
 
-    def bound(self) -> TokenBound | None:
-        """Return the counter of the client that sends now; None if nothing holds for it."""
+    def bounds(self) -> TokenBounds:
+        """Return the counters of the client that sends now; none if nothing holds for it."""
         if self._pair.rules.throttling.counts:
-            bound = self._sender.account.bound(KIND).live
-            if isinstance(bound, TokenBound) and bound.concerns:
-                return bound
+            live = [bound.live for bound in self._sender.account.bounds(KIND)]
+            concern = [bound for bound in live if isinstance(bound, TokenBound) and bound.concerns]
+            if concern:
+                return concern
         self._counts = {}
-        return None
+        return []
 
-    def _holds(self, bound: TokenBound) -> bool:
-        """Whether what is over the limit is held up or refused, and not only counted."""
-        return self._pair.rules.throttling.enforces and bound.limit is not None
+    def _holds(self, bounds: TokenBounds) -> bool:
+        """Whether what is over a limit is held up or refused, and not only counted."""
+        return self._pair.rules.throttling.enforces and any(bound.limit is not None for bound in bounds)
 
-    def passes(self, bound: TokenBound, size: int) -> bool:
+    def passes(self, bounds: TokenBounds, size: int) -> bool:
         """Whether a request is too long to be looked at where nothing may be held up or refused."""
-        return not self._holds(bound) and size > self._pair.rules.mutations_limit
+        return not self._holds(bounds) and size > self._pair.rules.mutations_limit
 
-    def may_come(self, api: Served, bound: TokenBound, size: int) -> int:
+    def may_come(self, api: Served, bounds: TokenBounds, size: int) -> int:
         """Look at a request of which only the header has to be there.
 
         Returns GOES, or the reason why the client has to wait. Raises ProtocolError for one that is too long.
         """
         rules = self._pair.rules
-        if not self._holds(bound):
+        if not self._holds(bounds):
             return GOES
         if size > rules.mutations_limit:
             raise ProtocolError(
@@ -105,12 +110,12 @@ class MutationGate:
             return ANSWERING  # one at a time: each is judged by what has become of the one before
         return GOES
 
-    def request(self, api: Served, bound: TokenBound, frame: bytes, head: Head, now_ms: int) -> int:
+    def request(self, api: Served, bounds: TokenBounds, frame: bytes, head: Head, now_ms: int) -> int:
         """Judge a whole request. Returns what is to become of it, or the reason why the client has to wait.
 
         Raises ProtocolError for what is no request of that API.
         """
-        spec, holds = api.spec, self._holds(bound)
+        spec, holds = api.spec, self._holds(bounds)
         try:
             entries = read_entries(spec, frame, request_body_offset(spec, frame, 0, len(frame)))
         except ProtocolError:
@@ -122,20 +127,20 @@ class MutationGate:
             self._expect(api, head, self._sender.account, 0, now_ms, settle=False)
             return GOES
         strict = is_strict(spec) or not holds
-        if spec.api_key != CREATE_TOPICS and self._look_up(bound, entries, now_ms, all_go=not (strict and holds)):
+        if spec.api_key != CREATE_TOPICS and self._look_up(bounds, entries, now_ms, all_go=not (strict and holds)):
             return IN_LINE
         # Last of all: who is let go is charged at once, or the next one in line would be let go too.
         if not strict and not self._ask(len(entries.topics), now_ms):
             return IN_LINE
-        return self._judge(api, bound, frame, head, entries, Ruling(bound, strict=strict), now_ms)
+        return self._judge(api, bounds, frame, head, entries, Ruling(Buckets(bounds), strict=strict), now_ms)
 
     def _ask(self, cost: int, now_ms: int) -> bool:
         account = self._sender.account
-        return self._waits.ask(What.MUTATION, account, account.bound(KIND), cost, now_ms)
+        return self._waits.ask_all(What.MUTATION, account, account.bounds(KIND), cost, now_ms)
 
     # ------------------------------------------------------------------------------------- what each topic takes
 
-    def _look_up(self, bound: TokenBound, entries: Entries, now_ms: int, *, all_go: bool) -> bool:
+    def _look_up(self, bounds: TokenBounds, entries: Entries, now_ms: int, *, all_go: bool) -> bool:
         """Ask how many partitions topics have, where that is not known; True if the answer is to be waited for.
 
         Each takes a token at least, so no more can be accepted than there are tokens: where not ``all_go``, the others
@@ -143,13 +148,13 @@ class MutationGate:
         """
         topics = list(dict.fromkeys(entry.topic for entry in entries.topics))
         if not all_go:
-            topics = topics[: max(int(min(bound.tokens(now_ms) + 1, len(topics))), 0)]
+            topics = topics[: max(int(min(Buckets(bounds).tokens(now_ms) + 1, len(topics))), 0)]
         counts, partitions = self._counts, self._pair.rules.partitions
         counts.update(partitions.known(topic for topic in topics if topic not in counts))
         missing = [topic for topic in topics if topic not in counts]
         if missing:
             self._looked_for = missing
-            self._look = partitions.look_up(bound, missing, self._looked)
+            self._look = partitions.look_up(bounds[0], missing, self._looked)
             if self._look is not None:
                 return True
             counts.update(dict.fromkeys(missing))
@@ -179,7 +184,7 @@ class MutationGate:
     def _judge(
         self,
         api: Served,
-        bound: TokenBound,
+        bounds: TokenBounds,
         frame: bytes,
         head: Head,
         entries: Entries,
@@ -187,8 +192,9 @@ class MutationGate:
         now_ms: int,
     ) -> int:
         account, throttling = self._sender.account, self._pair.rules.throttling
-        holds = self._holds(bound)
-        imagined = Ruling(bound.shadow(), strict=True)
+        holds = self._holds(bounds)
+        shadows = [(bound, bucket) for bound in bounds if (bucket := bound.shadow()) is not None]
+        imagined = Ruling(Buckets([bucket for _, bucket in shadows]), strict=True)
         charges: dict[bytes, Charge] = {}
         refused: dict[Topic, Entry] = {}
         for entry in entries.topics:
@@ -199,19 +205,20 @@ class MutationGate:
             in_shadow = imagined.accepts(partitions, now_ms)
             if not accepted:
                 refused[entry.topic] = entry
-            if not accepted and not holds:
-                bound.count(partitions, now_ms)
+                if not holds:
+                    _count_refused(bounds, partitions, now_ms)
             if accepted or not holds:
                 charges[_key(entry)] = Charge(entry, partitions, accepted, in_shadow)
         self._counts = {}
         account.meter.use_of(KIND).requests += 1
         throttle_ms = ruling.throttle_ms(now_ms)
         if (shadow_ms := imagined.throttle_ms(now_ms)) > 0:
-            bound.note_shadow(shadow_ms)
+            slowest, _ = max(shadows, key=lambda each: each[1].throttle_ms(now_ms))
+            slowest.note_shadow(shadow_ms)
             account.meter.note_shadow(KIND, shadow_ms, now_ms, now_ms)
         if not holds:
             if refused:
-                throttling.note(bound, throttle_ms)
+                throttling.note(max(bounds, key=lambda each: each.throttle_ms(now_ms)), throttle_ms)
                 account.meter.note_throttle(KIND, throttle_ms, now_ms)
             refused = {}
             throttle_ms = 0
@@ -219,7 +226,7 @@ class MutationGate:
             throttle_ms = self._pair.throttle(account, KIND, throttle_ms, now_ms)
         if not charges:
             return self._refuse(api, frame, head, list(refused.values()), throttle_ms, now_ms)
-        self.unsettled.add(Forwarded(account, bound, charges, list(refused.values())))
+        self.unsettled.add(Forwarded(account, bounds, charges, list(refused.values())))
         self._expect(api, head, account, throttle_ms, now_ms, settle=True)
         if not refused:
             return GOES
@@ -234,7 +241,7 @@ class MutationGate:
         entry = expect(head[2], api, account, now_ms, throttle_ms)
         if settle:
             correlation_id, actions, *_ = entry
-            entry = (correlation_id, actions | SETTLE, api, throttle_ms, entry[4], account, now_ms)
+            entry = (correlation_id, actions | SETTLE, api, throttle_ms, entry[4], account, now_ms, 0)
         self._in_flight.append(entry)
 
     def _refuse(
@@ -244,6 +251,7 @@ class MutationGate:
         account = self._sender.account
         _count(api, account, len(frame))
         answer = refusal(api.spec, head[2], throttle_ms, refused)
+        self._pair.rules.errors.note(api.spec.api_key, THROTTLING_QUOTA_EXCEEDED, len(refused))
         if api.delayed and throttle_ms:
             self._answer = answer
             self._alarm = self._pair.rules.throttling.wake(self, now_ms + throttle_ms)
@@ -270,6 +278,12 @@ class MutationGate:
         if self._alarm is not None:
             self._pair.rules.throttling.unwake(self._alarm)
             self._alarm = None
+
+
+def _count_refused(bounds: TokenBounds, partitions: int, now_ms: int) -> None:
+    """Count what would have been refused, and take no tokens for it."""
+    for bound in bounds:
+        bound.count(partitions, now_ms)
 
 
 def _key(entry: Entry) -> bytes:

@@ -6,6 +6,7 @@ who share its quota what came of it.
 
 from typing import Final
 
+from protocol.first_batch import records_per_byte
 from protocol.frames import Head
 from protocol.headers import MORE
 from proxy.session.body import Body
@@ -15,7 +16,8 @@ from proxy.session.request_prefix import RequestPrefix
 from proxy.session.sender import Sender
 from proxy.session.serving import Served
 from proxy.session.states import IN_LINE, TURN
-from proxy.session.waits import Waits, What
+from proxy.session.turn import What
+from proxy.session.waits import Waits
 from proxy.usage.accounts import Account
 from quotas.engine import Bound
 from quotas.kinds import QuotaKind
@@ -43,6 +45,7 @@ class ProduceGate:
         "_unanswered",
         "_waits",
         "bound",
+        "caps",
         "generation",
         "may_wait",
         "prefix",
@@ -56,6 +59,8 @@ class ProduceGate:
         self.prefix = RequestPrefix()
         self.bound: Bound
         """What the account is charged to, right for ``generation``; once ``prefix`` has been read."""
+        self.caps: tuple[Bound, ...] = ()
+        """What it is charged to besides, likewise."""
         self.generation = -1
         self._body: ProduceBody | None = None
         """Of the request charged last, if its end is still to come."""
@@ -77,20 +82,22 @@ class ProduceGate:
             return MORE
         rules, account = self._pair.rules, self._sender.account
         bound = self.bound = account.bound(KIND)
+        caps = self.caps = account.caps(KIND)
         self.generation = rules.engine.generation
         missing = end - len(chunk)
         came = size - max(missing, 0)
         throttle_ms = 0
         if not rules.throttling.enforces:
-            bound.charge(size, now_ms)
+            account.charge(KIND, size, now_ms)
             rules.throttling.imagine(account, KIND, size, now_ms, id(self))
             self.prefix.forget()  # the next one has to come by here too
-        elif bound.shut and not self._waits.ask(What.REQUEST, account, bound, came, now_ms):
+        elif not self._may_go(account, came, now_ms):
             return IN_LINE
         else:
-            self.go_ahead(bound, came, now_ms)
-            throttle_ms = bound.charge(size, now_ms)
-            if bound.shadow_limit is not None:
+            for each in (bound, *caps):
+                self.go_ahead(each, came, now_ms)
+            throttle_ms = account.charge(KIND, size, now_ms)
+            if account.has_shadow(KIND):
                 rules.throttling.imagine(account, KIND, size, now_ms, id(self))
                 self.prefix.forget()
         api.requests += 1
@@ -98,9 +105,32 @@ class ProduceGate:
         account.meter.produce_bytes += size
         if rules.times.on:
             self.may_wait = chunk.startswith(ACKS_ALL, field)
-            self.prefix.forget()  # the next one has to come by here too
+            account.times.produced(records_per_byte(api.spec, chunk, field + 2))
         self.charged(api, head[2], throttle_ms, chunk.startswith(ACKS_0, field), missing, now_ms)
         return 0
+
+    @property
+    def are_caps_shut(self) -> bool:
+        """Requests have to ask at a cap before they are charged: they come by here."""
+        for cap in self.caps:  # noqa: SIM110  hot, and compiled a generator is an object
+            if cap.shut:
+                return True
+        return False
+
+    def charge_caps(self, size: int, throttle_ms: int, now_ms: int) -> int:
+        """Charge a request to what it is charged to besides; returns the longest throttle time, that of the first
+        counter among them.
+        """
+        for cap in self.caps:
+            throttle_ms = max(cap.charge(size, now_ms), throttle_ms)
+        return throttle_ms
+
+    def _may_go(self, account: Account, came: int, now_ms: int) -> bool:
+        """Whether all counters let a request go of which so much has come; if not it waits in line."""
+        bound, caps = self.bound, self.caps
+        if bound.shut and not self._waits.ask(What.REQUEST, account, bound, came, now_ms):
+            return False
+        return not caps or self._waits.ask_all(What.REQUEST, account, caps, came, now_ms)
 
     @property
     def enforces(self) -> bool:
@@ -119,11 +149,15 @@ class ProduceGate:
 
         Of a request that is more than its quota has left only what has come is charged: ``missing`` is still to come.
         """
-        account, bound = self._sender.account, self.bound
+        account, bounds = self._sender.account, (self.bound, *self.caps)
         as_it_comes = missing > 0 and throttle_ms > 0
+        over: list[Bound] = []
         if as_it_comes:
-            bound.take_back(missing, bound.mark)
-            bound.live.owe(min(throttle_ms, COMING_MS), now_ms)
+            for bound in bounds:
+                if over_ms := bound.check(now_ms):
+                    bound.live.owe(min(over_ms, COMING_MS), now_ms)
+                    over.append(bound.live)
+                bound.take_back(missing, bound.mark)
             throttle_ms = 0
         elif throttle_ms:
             throttle_ms = self._pair.throttle(account, KIND, throttle_ms, now_ms)
@@ -134,9 +168,11 @@ class ProduceGate:
         else:
             self._unanswered += 1
         if missing > 0:
-            self._body = ProduceBody(self, account, None if as_it_comes else bound.mark, entry)
-            if as_it_comes and bound.live.streamer is None:
-                bound.live.streamer = self._body
+            marks = [] if as_it_comes else [bound.mark for bound in bounds]
+            self._body = ProduceBody(self, account, bounds, marks, entry)
+            for counter in over:
+                if counter.streamer is None:
+                    counter.streamer = self._body
 
     def after(self) -> int:
         """Return why nothing is to be read behind the last request: of many without answers, others have a turn."""
@@ -154,11 +190,12 @@ class ProduceGate:
 
     def under_way(self, entry: Entry) -> "ProduceBody":
         """Return the body of a request that was charged whole, and is expected to be answered as ``entry`` says."""
-        return ProduceBody(self, self._sender.account, self.bound.mark, entry)
+        bounds = (self.bound, *self.caps)
+        return ProduceBody(self, self._sender.account, bounds, [bound.mark for bound in bounds], entry)
 
-    def ask_on(self, account: Account, size: int, now_ms: int) -> bool:
-        """Whether the rest of a request may come, of which ``size`` has just come."""
-        return self._waits.ask(What.BODY, account, account.bound(KIND), size, now_ms)
+    def ask_on(self, account: Account, bounds: list[Bound], size: int, now_ms: int) -> bool:
+        """Whether the rest of a request may come, of which ``size`` has just come, as far as these are concerned."""
+        return self._waits.ask_all(What.BODY, account, tuple(bounds), size, now_ms)
 
     def told(self, entry: Entry | None, account: Account, throttle_ms: int, now_ms: int) -> None:
         """Throttle for a request that was charged as it came, and let its answer tell that."""
@@ -175,20 +212,26 @@ class ProduceGate:
 
 
 class ProduceBody(Body):
-    """Of a Produce. ``mark`` says where the whole of it has been charged already; None: it is charged as it comes.
+    """Of a Produce. ``marks`` say where the whole of it has been charged already, of each counter; none: it is charged
+    as it comes.
 
     ``entry`` expects the answer which is to tell the throttle time; None with acks=0.
     """
 
-    __slots__ = ("_bound", "_entry", "_gate", "_mark")
+    __slots__ = ("_bounds", "_entry", "_gate", "_marks")
 
     def __init__(
-        self, gate: ProduceGate, account: Account, mark: tuple[Sample, int] | None, entry: Entry | None
+        self,
+        gate: ProduceGate,
+        account: Account,
+        bounds: tuple[Bound, ...],
+        marks: list[tuple[Sample, int]],
+        entry: Entry | None,
     ) -> None:
         super().__init__(account)
         self._gate = gate
-        self._bound = gate.bound
-        self._mark = mark
+        self._bounds = bounds
+        self._marks = marks
         self._entry = entry
 
     def count(self, size: int) -> None:
@@ -197,8 +240,9 @@ class ProduceBody(Body):
     def came(self, size: int, now_ms: int, *, finished: bool) -> bool:
         self.count(size)
         gate = self._gate
-        gate.go_ahead(self._bound, size, now_ms)
-        throttle_ms = 0 if self._mark is not None else self._charge(size, now_ms)
+        for bound in self._bounds:
+            gate.go_ahead(bound, size, now_ms)
+        throttle_ms = 0 if self._marks else self._charge(size, now_ms)
         if finished:
             self.leave(0)
         if not throttle_ms or not gate.enforces:  # or no longer
@@ -206,24 +250,37 @@ class ProduceBody(Body):
         if finished:
             gate.told(self._entry, self.account, throttle_ms, now_ms)
             return True
-        bound = self._bound.live
-        if bound.streamer is None and not bound.owed_ms(now_ms):
-            bound.streamer = self  # one is let through to its end; what it takes beyond the limit is owed by all
-        bound.owe(throttle_ms, now_ms)
-        return bound.streamer is self or gate.ask_on(self.account, size, now_ms)
+        return self._may_go_on(size, now_ms)
+
+    def _may_go_on(self, size: int, now_ms: int) -> bool:
+        """Let each counter that it is over owe that; whether all of them let the rest come now."""
+        to_ask: list[Bound] = []
+        for each in self._bounds:
+            bound = each.live
+            throttle_ms = bound.check(now_ms)
+            if not throttle_ms:
+                continue
+            if bound.streamer is None and not bound.owed_ms(now_ms):
+                bound.streamer = self  # one is let through to its end; what it takes beyond the limit is owed by all
+            bound.owe(throttle_ms, now_ms)
+            if bound.streamer is not self:
+                to_ask.append(bound)
+        return not to_ask or self._gate.ask_on(self.account, to_ask, size, now_ms)
 
     def _charge(self, size: int, now_ms: int) -> int:
-        bound = self.account.bound(KIND)
-        if bound is not self._bound:  # other quotas are in force than when it began
+        bounds = self.account.bounds(KIND)
+        if bounds != self._bounds:  # other quotas are in force than when it began
             self._yield()
-            self._bound = bound
-        return bound.charge(size, now_ms)
+            self._bounds = bounds
+        return self.account.charge(KIND, size, now_ms)
 
     def leave(self, missing: int) -> None:
-        if self._mark is not None:
-            self._bound.take_back(missing, self._mark)
+        for bound, mark in zip(self._bounds, self._marks, strict=False):  # no marks, nothing to take back
+            bound.take_back(missing, mark)
         self._yield()
 
     def _yield(self) -> None:
-        if self._bound.live.streamer is self:
-            self._bound.live.streamer = None
+        for each in self._bounds:
+            bound = each.live
+            if bound.streamer is self:
+                bound.streamer = None

@@ -9,11 +9,13 @@ from typing import Final
 from proxy.session.in_flight import ACTIONS, Entry, InFlight
 from proxy.session.pair import Pair
 from proxy.session.sender import Sender
-from proxy.session.serving import CHARGE, COORDINATE, FETCH, PRODUCE, TELL, TIMED, Served
+from proxy.session.serving import CHARGE, COORDINATE, FETCH, PRODUCE, PRODUCE_KEY, TELL, TIMED, Served
 from proxy.session.timed import Timed
-from proxy.session.waits import Waits, What
+from proxy.session.turn import What
+from proxy.session.waits import Waits
 from proxy.usage.accounts import Account
-from proxy.usage.request_times import usual_ns
+from proxy.usage.request_times import HANDED_ON_NS, RequestTimes
+from quotas.bound import Bound
 from quotas.kinds import QuotaKind
 
 KIND: Final = QuotaKind.REQUEST_PERCENTAGE
@@ -67,19 +69,20 @@ class RequestTimeGate:
         """Whether the next request may go, as far as this quota is concerned; if not it waits in line."""
         account, api_key, kind = self._sender.account, api.spec.api_key, api.on_request
         self._is_prompt = api_key in _PROMPT_KEYS or kind == COORDINATE or (coordinates and kind not in _RECORDS)
-        bound = account.bound(KIND)
-        if bound.limit is None or not bound.shut or not self._pair.rules.throttling.enforces:
+        bound, caps = account.bound(KIND), account.caps(KIND)
+        if not (caps or (bound.limit is not None and bound.shut)) or not self._pair.rules.throttling.enforces:
             return True
         what = What.FETCH if kind == FETCH else What.COORDINATION if self._is_prompt else What.REQUEST
         cost_us = account.times.cost_us(api_key) or 0.0
-        return self._waits.ask(what, account, bound, cost_us * PERCENT_S_PER_US, now_ms)
+        shut = tuple([each for each in account.limited(KIND) if each.shut])
+        return self._waits.ask_all(what, account, shut, cost_us * PERCENT_S_PER_US, now_ms)
 
     def went(self, api: Served, size: int, may_wait: bool, now_ms: int) -> None:
         """Charge the request of ``size`` bytes that is in flight last by what its API costs, and time it."""
         rules, account, api_key = self._pair.rules, self._sender.account, api.spec.api_key
-        correlation_id, actions, served, told_ms, until_ms, whose, came_ms = self._in_flight[-1]
-        self._in_flight[-1] = (correlation_id, actions | TIMED, served, told_ms, until_ms, whose, came_ms)
-        timed = Timed(size, may_wait, rules.times.clock_ns())
+        self.expect()
+        rules.times.chunks += 1
+        timed = Timed(size, may_wait, rules.times.clock_ns(), rules.times.chunks)
         if self._under_way is None:
             self._under_way = [timed]
         else:
@@ -88,35 +91,77 @@ class RequestTimeGate:
         if rules.throttling.enforces:
             self._reserve(timed, account, api_key, now_ms)
 
+    @property
+    def open(self) -> Bound | None:
+        """What requests of the last one's sender are charged to while they need not come by ``may_go`` and ``went``:
+        while quotas are enforced, ``goes`` is enough for them. None where they have to: it is in debt, or has a limit
+        in shadow, or is not all that they are charged to.
+        """
+        account = self._sender.account
+        bound = account.bound(KIND)
+        return None if bound.shut or bound.shadow_limit is not None or account.caps(KIND) else bound
+
+    def goes(self, bound: Bound, api_key: int, size: int, may_wait: bool, start_ns: int, now_ms: int) -> bool:
+        """Charge and time the request that goes next, ``open`` being ``bound``, as ``may_go`` and ``went`` do; for the
+        caller to expect its answer as TIMED. False where they have to: in debt, an API that is new for its sender, or
+        records that are looked at.
+        """
+        account = self._sender.account
+        cost_us = account.times.cost_us(api_key)
+        times = self._pair.rules.times
+        if cost_us is None or bound.shut or (api_key == PRODUCE_KEY and times.looks):
+            return False
+        times.chunks += 1
+        timed = Timed(size, may_wait, start_ns, times.chunks)
+        timed.bounds = account.bounds(KIND)
+        if bound.limit is not None:
+            timed.reserved = cost_us * PERCENT_S_PER_US
+            if bound.charge(timed.reserved, now_ms):
+                bound.live.shut = True  # until the answer says otherwise, as in _reserve
+        if self._under_way is None:
+            self._under_way = [timed]
+        else:
+            self._under_way.append(timed)
+        self._charged = account
+        return True
+
+    def expect(self) -> None:
+        """Take the request that is in flight last for one that ``goes`` has timed."""
+        correlation_id, actions, served, told_ms, until_ms, whose, came_ms, held_ms = self._in_flight[-1]
+        self._in_flight[-1] = (correlation_id, actions | TIMED, served, told_ms, until_ms, whose, came_ms, held_ms)
+
     def _reserve(self, timed: Timed, account: Account, api_key: int, now_ms: int) -> None:
-        timed.bound = bound = account.bound(KIND)
-        if bound.limit is None:
+        bounds = timed.bounds = account.bounds(KIND)
+        limits = [bound.limit for bound in bounds if bound.limit is not None]
+        if not limits:
             return
         cost_us = account.times.cost_us(api_key)
         if cost_us is not None:
             timed.reserved = cost_us * PERCENT_S_PER_US
         elif timed.may_wait or self._is_prompt:
-            timed.reserved = usual_ns(api_key, timed.size) / 1000 * PERCENT_S_PER_US
+            timed.reserved = account.times.usual_ns(api_key, timed.size, 0) / 1000 * PERCENT_S_PER_US
         else:
-            timed.reserved = bound.limit * _UNKNOWN_S  # few of them at once, for they may be as dear as they like
-        if bound.shut and (self._is_prompt or now_ms >= self._pair.sasl.deadline_ms):
-            counter = bound.live
-            if counter.owed_ms(now_ms):
-                counter.bring_forward(timed.reserved, now_ms)
-        if bound.charge(timed.reserved, now_ms):
-            bound.live.shut = True  # until the answer says otherwise: nothing is owed for what may not be
+            timed.reserved = min(limits) * _UNKNOWN_S  # few of them at once, for they may be as dear as they like
+        for bound in bounds:
+            if bound.shut and (self._is_prompt or now_ms >= self._pair.sasl.deadline_ms):
+                counter = bound.live
+                if counter.owed_ms(now_ms):
+                    counter.bring_forward(timed.reserved, now_ms)
+            if bound.charge(timed.reserved, now_ms):
+                bound.live.shut = True  # until the answer says otherwise: nothing is owed for what may not be
 
     @property
     def last(self) -> Timed | None:
         """The last request that has gone, if it is timed: it begins when the rest of it has gone."""
-        if self._under_way and self._in_flight and self._in_flight[-1][ACTIONS] & TIMED:
-            return self._under_way[-1]
-        return None
+        if self._charged is None or not self._under_way:  # nobody is charged for the last one
+            return None
+        return self._under_way[-1] if self._in_flight and self._in_flight[-1][ACTIONS] & TIMED else None
 
     def exempt(self, api: Served, size: int) -> None:
         """Count a request that nobody answers: no quota holds it, as at a broker."""
         self._charged = None
-        self._pair.rules.times.exempt_us += round(usual_ns(api.spec.api_key, size) / 1000)
+        usual = self._sender.account.times.usual_ns(api.spec.api_key, size, 0)
+        self._pair.rules.times.exempt_us += round(usual / 1000)
 
     def answered_here(self) -> None:
         """Take note of a request that the proxy has answered itself: what that took is ``spent``."""
@@ -130,7 +175,7 @@ class RequestTimeGate:
 
         The entry of a Fetch, which is charged by its size next, has this throttle time and does not tell it.
         """
-        correlation_id, actions, api, told_ms, until_ms, account, came_ms = entry
+        correlation_id, actions, api, told_ms, until_ms, account, came_ms, held_ms = entry
         actions &= ~TIMED
         if not self._under_way:
             raise RuntimeError("an answer is timed, and no request of it")
@@ -141,21 +186,62 @@ class RequestTimeGate:
             told_ms = max(self._pair.throttle(account, KIND, throttle_ms, now_ms), told_ms)
             until_ms = max(now_ms + told_ms, until_ms)
             actions |= TELL if told_ms else 0
-        return (correlation_id, actions, api, told_ms, until_ms, account, came_ms)
+        return (correlation_id, actions, api, told_ms, until_ms, account, came_ms, held_ms)
+
+    def settles(
+        self, times: RequestTimes, account: Account, api_key: int, size: int, came_ns: int, now_ms: int
+    ) -> bool:
+        """Charge what the oldest request took as ``answered`` does, if that is what is usual, and nobody has to wait
+        for it. False, and nothing is done, where ``answered`` has to.
+        """
+        if not self._under_way or self._blind:
+            return False
+        timed, bounds = self._under_way[0], account.bounds(KIND)
+        if len(bounds) > 1 or timed.bounds != bounds:
+            return False
+        bound = bounds[0]
+        known, usual = account.times.of(api_key), account.times.usual_ns(api_key, timed.size, size)
+        self._look(times, timed, account, api_key, came_ns, now_ms)
+        if not timed.may_wait:
+            usual = max(usual, known.certain_ns(timed.work_ns))
+            if timed.elapsed_ns > max(times.blur_ns, usual * _USUAL_AT_MOST):
+                return False
+        us = int(usual / 1000 + 0.5)  # round() is a call
+        beyond = us * PERCENT_S_PER_US - timed.reserved
+        if bound.shadow_limit is not None:
+            return False
+        if bound.limit is not None and not bound.fits(beyond, now_ms):
+            return False
+        self._under_way.pop(0)
+        if not timed.may_wait:
+            known.note(timed.work_ns)
+        times.chunks += 1
+        self._seen_ns = came_ns
+        account.times.cost(api_key, us)
+        use = account.meter.use_of(KIND)
+        use.used += us
+        use.requests += 1
+        self._charged = account
+        bound.charge(beyond, now_ms)
+        return True
 
     def lose_sight(self) -> None:
         """Take note that the broker was not read: what comes next may have come before."""
         self._blind = bool(self._under_way)
 
-    def spent(self, thread_ns: int, now_ms: int) -> None:
-        """Charge what the proxy itself has taken for a chunk, to whom its last request or answer was charged.
+    def spent(self, thread_ns: int, now_ms: int, chunks: int = 1) -> None:
+        """Charge what the proxy itself has taken for a chunk, to whom its last request or answer was charged; as often
+        as it stands for ``chunks``.
 
         That is behind the answer, and so without a check, as a broker's network threads are charged.
         """
+        if chunks > 1:
+            self._pair.rules.times.chunk_took(thread_ns)
         if self._charged is not None:
-            us = round(thread_ns / 1000)
+            us = round(thread_ns * chunks / 1000)
             self._charged.live_meter.use_of(KIND).used += us
-            self._charged.bound(KIND).record(us * PERCENT_S_PER_US, now_ms)
+            for bound in self._charged.bounds(KIND):
+                bound.record(us * PERCENT_S_PER_US, now_ms)
 
     def leave(self) -> None:
         """Take note that no answers come any more; what was charged beforehand stays charged."""
@@ -163,10 +249,10 @@ class RequestTimeGate:
 
     def _settle(self, timed: Timed, account: Account, api_key: int, size: int, now_ms: int) -> int:
         """Charge what a request took instead of what was reserved; returns the throttle time that this asks for."""
-        seen_us, usual_us = self._took_us(timed, account.key.broker, api_key, size, now_ms)
-        bound = account.bound(KIND)
+        seen_us, usual_us = self._took_us(timed, account, api_key, size, now_ms)
+        bounds = account.bounds(KIND)
         us = seen_us
-        if seen_us > usual_us and bound.live.waive((seen_us - usual_us) * PERCENT_S_PER_US, _WAIVED, now_ms):
+        if seen_us > usual_us and _waive(bounds, (seen_us - usual_us) * PERCENT_S_PER_US, now_ms):
             us = usual_us
         account.times.cost(api_key, seen_us)
         use = account.meter.use_of(KIND)
@@ -174,33 +260,59 @@ class RequestTimeGate:
         use.requests += 1
         self._charged = account
         took, reserved = us * PERCENT_S_PER_US, timed.reserved
-        if timed.bound is not None and timed.bound is not bound:  # other quotas are in force than when it went
-            timed.bound.record(-reserved, now_ms)
+        if timed.bounds and timed.bounds != bounds:  # other quotas are in force than when it went
+            for bound in timed.bounds:
+                bound.record(-reserved, now_ms)
             reserved = 0.0
-        throttle_ms = bound.charge(took - reserved, now_ms)
+        throttle_ms = account.charge(KIND, took - reserved, now_ms)
         throttling = self._pair.rules.throttling
-        if not throttling.enforces or bound.shadow_limit is not None:
+        if not throttling.enforces or account.has_shadow(KIND):
             throttling.imagine(account, KIND, took, now_ms, id(self))
         if not throttling.enforces:
             return 0
-        if throttle_ms:
-            bound.live.owe(throttle_ms, now_ms)
-        if (line := bound.live.line) and took < reserved:
-            throttling.alarm(line, now_ms)
+        for bound in bounds:
+            counter = bound.live
+            if throttle_ms and (over_ms := counter.check(now_ms)):
+                counter.owe(over_ms, now_ms)
+            if counter.line and took < reserved:
+                throttling.alarm(counter.line, now_ms)
         return throttle_ms
 
-    def _took_us(self, timed: Timed, broker: int, api_key: int, size: int, now_ms: int) -> tuple[int, int]:
+    def _took_us(self, timed: Timed, account: Account, api_key: int, size: int, now_ms: int) -> tuple[int, int]:
         """Return the time of the broker's threads as it was seen and as it is usual: one where it cannot be seen."""
-        times = self._pair.rules.times
-        came_ns, before_ns = times.clock_ns(), self._seen_ns
-        blind, self._blind, self._seen_ns = self._blind, False, came_ns
-        usual = usual_ns(api_key, timed.size + size)
+        times, known = self._pair.rules.times, account.times.of(api_key)
+        usual, unseen = account.times.usual_ns(api_key, timed.size, size), timed.may_wait or self._blind
+        came_ns = times.clock_ns()
+        self._look(times, timed, account, api_key, came_ns, now_ms)
+        self._blind, self._seen_ns = False, came_ns
+        times.chunks += 1
+        if not unseen:
+            known.note(timed.work_ns)
+            usual = max(usual, known.certain_ns(timed.work_ns))
         usual_us = round(usual / 1000)
-        if timed.start_ns >= before_ns:
-            elapsed_ns = came_ns - timed.start_ns
-            elapsed_ns -= 0 if blind else times.of(broker).floor_ns(api_key, elapsed_ns, now_ms)
-        else:  # it stood behind another one of this connection, and the way to the broker was behind it already
-            elapsed_ns = came_ns - before_ns
-        if timed.may_wait or blind or elapsed_ns <= max(times.blur_ns, usual * _USUAL_AT_MOST):
+        if unseen or timed.elapsed_ns <= max(times.blur_ns, usual * _USUAL_AT_MOST):
             return usual_us, usual_us
-        return elapsed_ns // 1000, usual_us
+        return timed.elapsed_ns // 1000, usual_us
+
+    def _look(
+        self, times: RequestTimes, timed: Timed, account: Account, api_key: int, came_ns: int, now_ms: int
+    ) -> None:
+        """Find out how long the oldest request took, whose answer has come."""
+        before_ns = self._seen_ns
+        if timed.start_ns < before_ns:  # it stood behind another one here, and the way there was behind it already
+            timed.elapsed_ns = came_ns - before_ns
+            timed.work_ns = float(timed.elapsed_ns - HANDED_ON_NS)
+            return
+        elapsed_ns = came_ns - timed.start_ns
+        if not self._blind:
+            elapsed_ns -= times.of(account.key.broker).floor_ns(api_key, elapsed_ns, now_ms)
+        timed.elapsed_ns = elapsed_ns
+        timed.work_ns = elapsed_ns - times.meanwhile_ns(timed.chunks)
+
+
+def _waive(bounds: tuple[Bound, ...], value: float, now_ms: int) -> bool:
+    """Whether what seems dear need not be charged: the first counter with a limit has to allow it."""
+    for bound in bounds:
+        if bound.limit is not None:
+            return bound.live.waive(value, _WAIVED, now_ms)
+    return False

@@ -104,7 +104,7 @@ class RequestGates:
         before = len(self._in_flight)
         outcome = self._read(api, chunk, position, head, body, now_ms)
         if outcome != HELD:
-            self._waits.went()
+            self._waits.went(now_ms)
             if timed and outcome == ANSWERED:
                 self.times.answered_here()
             elif timed:
@@ -186,16 +186,16 @@ class RequestGates:
         """Have a request judged that creates or deletes topics, once all of it is there, if a quota holds for that."""
         size: int = head[0]
         mutations = self.mutations
-        bound = mutations.bound()
-        if bound is None or mutations.passes(bound, size):
+        bounds = mutations.bounds()
+        if not bounds or mutations.passes(bounds, size):
             self.login.expect(api, head, now_ms)
             return TAKEN
-        verdict = mutations.may_come(api, bound, size)
+        verdict = mutations.may_come(api, bounds, size)
         end = position + 4 + size
         if verdict == GOES and end > len(chunk):
             return self._hold_until_whole(chunk, position, head)
         if verdict == GOES:
-            verdict = mutations.request(api, bound, chunk[position:end], head, now_ms)
+            verdict = mutations.request(api, bounds, chunk[position:end], head, now_ms)
         if verdict == GOES_CHANGED:
             return REPLACED
         if verdict == REFUSED:

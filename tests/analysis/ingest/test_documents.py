@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from analysis.ingest.documents import UnreadableError, read, table
 from analysis.ingest.faults import END_OF_TIME_MS, HEADER
-from analysis.table.schema import COLUMNS, FILE, LIMIT, TEXT, Column
-from quotas.kinds import METERED
+from analysis.table.schema import COLUMNS, FILE, FLAG, LIMIT, TEXT, Column
+from quotas.kinds import QuotaKind
 from tests.analysis.records import BEGIN_MS, Document, document, row, stored
 
 TWO_ROWS = [row("alice", bytes_in=7, produce_limit=1024.5, produce_rule="user=alice"), row(None, None, broker=-1)]
@@ -73,6 +73,32 @@ def test_a_null_beside_a_value_takes_nothing_from_it() -> None:
         (0, "PLAIN", -1, None),
         (5, "", 3, 1.0),
     ]
+
+
+def test_who_connected_who_is_exempt_and_what_a_shadow_limit_would_have_done() -> None:
+    connected: dict[str, list[Any]] = {
+        "ip": ["10.0.0.5", None],
+        "exempt": [None, True],
+        "connection_attempts": [7, 0],
+        "connection_limit": [2, None],
+        "connection_rule": ["ip=10.0.0.5", None],
+        "connection_throttled": [3, 0],
+        "accept_waits": [0, 4],
+        "produce_shadow_limit": [None, 100],
+        "produce_shadow_throttled": [0, 5],
+    }
+    first, second = rows_of(with_columns(**connected))
+    assert {name: first[name] for name in connected} == {**{k: v[0] for k, v in connected.items()}, "exempt": False}
+    assert {name: second[name] for name in connected} == {name: values[1] for name, values in connected.items()}
+
+
+def test_documents_of_before_there_was_anything_of_it() -> None:
+    old = document(0, TWO_ROWS)
+    later = [name for name in old["rows"] if "shadow" in name or name.startswith(("connection_", "accept_"))]
+    for name in ("exempt", "ip", *later):
+        del old["rows"][name]
+    del old["controller_samples"], old["controller_sample_ms"]
+    assert rows_of(old) == rows_of(document(0, TWO_ROWS))
 
 
 def test_names_that_are_called_true_and_false() -> None:
@@ -216,6 +242,8 @@ def value_of(column: Column) -> st.SearchStrategy[Any]:
         plain = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
     elif column.type == LIMIT:
         plain = st.floats(1e-3, 1e32) | st.integers(0, 2**70)
+    elif column.type == FLAG:
+        plain = st.booleans()
     else:
         most = int(largest(column, 1000))
         plain = st.integers(0, most) | st.sampled_from([most, most + 1])
@@ -225,14 +253,16 @@ def value_of(column: Column) -> st.SearchStrategy[Any]:
 def largest(column: Column, interval_ms: int) -> float:
     """The bounds of docs/usage-records.md."""
     name = column.name
-    for kind in METERED:
-        name = name.removeprefix(f"{kind.row.word}_")
+    for kind in QuotaKind:
+        name = name.removeprefix(f"{kind.row.word}_").removeprefix("shadow_")
+    name = name.removeprefix("controller_")
     per_ms = {"bytes": 125 * 10**6, "bytes_in": 125 * 10**6, "bytes_out": 125 * 10**6, "muted_ms": 1}
     per_ms |= dict.fromkeys(("requests", "throttled", "partitions", "connections_opened", "connections_refused"), 10**6)
+    per_ms |= dict.fromkeys(("attempts", "accept_waits"), 10**6)
     if name in per_ms:
         return per_ms[name] * (interval_ms + 60_000)
     fixed = {"interval_ms": DAY_MS, "samples": 1000, "sample_ms": 3_600_000, "seq": 2**53, "connections": 10**8}
-    fixed |= {"request_time_ms": 10**15, "throttle_ms": 10**15, "time_ms": END_OF_TIME_MS - 1}
+    fixed |= {"request_time_ms": 10**15, "throttle_ms": 10**15, "accept_wait_ms": 10**15, "time_ms": END_OF_TIME_MS - 1}
     return fixed.get(name, 2**31 - 1)
 
 
@@ -240,8 +270,8 @@ def worth(column: Column, value: Any) -> tuple[bool, Any]:
     """Whether a value may stand in a column, and what is kept of it, as docs/usage-records.md has it."""
     if value is None:
         return True, column.missing
-    if isinstance(value, bool):
-        return False, None
+    if isinstance(value, bool) or column.type == FLAG:
+        return isinstance(value, bool) and column.type == FLAG, value
     if column.type == TEXT:
         return isinstance(value, str), value
     if not isinstance(value, int | float):
@@ -249,6 +279,7 @@ def worth(column: Column, value: Any) -> tuple[bool, Any]:
     if column.type == LIMIT:
         return value == 0 or 1e-3 <= value <= 1e32, float(value)
     least = {"broker": -1, "time_ms": 1_577_836_800_000, "interval_ms": 1, "samples": 1, "sample_ms": 1}
+    least |= {"controller_samples": 1, "controller_sample_ms": 1}
     return isinstance(value, int) and least.get(column.name, 0) <= value <= largest(column, 1000), value
 
 

@@ -88,7 +88,7 @@ def test_units_are_the_counters_of_the_engine(limits: dict[Entity, float], rows:
         assert assigned.rules[number] == bound.rule
         assert assigned.limits[number] == (np.inf if bound.limit is None else bound.limit)
         if limits:  # without any, the engine keeps no counters
-            assert assigned.units[number][1:] == (bound.broker, bound.user, bound.client_id)
+            assert assigned.units[number][1:4] == (bound.broker, bound.user, bound.client_id)
         if bound.rule is not None:
             assert recorded_unit(row, bound.rule) == assigned.units[number]
 
@@ -111,7 +111,7 @@ def test_columns_are_those_of_the_records() -> None:
     assert COLUMNS[QuotaKind.REQUEST_PERCENTAGE].used == "request_thread_us"
     assert COLUMNS[QuotaKind.REQUEST_PERCENTAGE].per_used == 1e-4
     assert COLUMNS[QuotaKind.CONTROLLER_MUTATION_RATE].used == "mutation_partitions"
-    assert set(COLUMNS) == set(METERED)
+    assert set(COLUMNS) == {*METERED, QuotaKind.CONNECTION_CREATION_RATE}
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,11 @@ def by(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> dict[tuple[Any, 
     return {found: list(those) for found, those in groupby(sorted(rows, key=key), key)}
 
 
+def named(each: dict[str, Any]) -> dict[str, Any]:
+    """A row with "" for the names that it has not."""
+    return {**each, **{name: each[name] or "" for name in ("user", "client_id", "ip")}}
+
+
 def length_ms(each: dict[str, Any]) -> int:
     return min(max(int(each["interval_ms"]), 1), 3_600_000)
 
@@ -111,7 +116,7 @@ def test_who_used_what(seed: int, waiting: int, monkeypatch: pytest.MonkeyPatch)
     work = Identities(KINDS, tasks=3)
     made = list(documents(seed))
     found = through(work, tables(work.columns, made[::2], made[1::2], rows=11))
-    expected = by(IDENTITY, [each for each in stored(made) if each["user"] is not None and any_use(each)])
+    expected = by(IDENTITY, [named(each) for each in stored(made) if each["user"] is not None and any_use(each)])
     assert len(found) == len(expected)
     for each in found:
         rows = expected[tuple(each[name] for name in IDENTITY)]
@@ -143,7 +148,7 @@ def test_a_recording_in_several_files(spark: SparkSession) -> None:
     found = read(usage(spark, made[::3], made[1::3], [document(0, [row(None)], boot="idle")], made[2::3], []))
     numbers = by(("instance", "boot"), made)
     distinct = {(each["instance"], each["boot"], each["seq"], each["mode"]) for each in made}
-    everybody = {tuple(each[name] for name in IDENTITY) for each in stored(made) if each["user"] is not None}
+    everybody = {tuple(named(each)[name] for name in IDENTITY) for each in stored(made) if each["user"] is not None}
     assert found.circumstances.documents == len(distinct) + 1
     assert found.circumstances.begin_ms == min(BEGIN_MS, *(each["time_ms"] for each in made))
     assert found.circumstances.missing_documents == 1 - found.circumstances.documents + sum(

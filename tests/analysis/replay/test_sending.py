@@ -12,7 +12,7 @@ from analysis.replay.sending import Sender
 from analysis.table.exchange import unpacked
 from analysis.table.schema import FILE
 from tests.analysis.records import BEGIN_MS, document, row, stored, tables
-from tests.analysis.replay.test_recording import WORDS, documents, length_ms, of_kind
+from tests.analysis.replay.test_recording import WORDS, documents, length_ms, named, of_kind
 
 ORIGIN_MS = {"edge-1": BEGIN_MS - 3, "edge-2": BEGIN_MS - 1000}
 
@@ -43,7 +43,7 @@ def received(sender: Sender, given: list[pa.Table]) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("rows", [1, 13, 1_000_000])
 def test_rows_reach_the_task_of_their_unit(rows: int) -> None:
     made = list(documents(1))
-    known = [each for each in stored(made) if each["user"] is not None]
+    known = [named(each) for each in stored(made) if each["user"] is not None]
     identities = sorted({tuple(each[name] for name in IDENTITY) for each in known})
     sender = sender_of(identities)
     expected = []
@@ -60,7 +60,7 @@ def test_rows_reach_the_task_of_their_unit(rows: int) -> None:
 
 
 def test_rows_of_nobody_who_is_wanted() -> None:
-    sender = sender_of([("demo", "edge-1", "PLAIN", 1, name, "app") for name in ("a", "b")])
+    sender = sender_of([("demo", "edge-1", "PLAIN", 1, name, "app", "") for name in ("a", "b")])
     strangers = [document(0, [row("zoe", produce_bytes=7), row(None, None), row("a", produce_bytes=7)])]
     assert received(sender, tables(sender.columns, strangers)) == []
     assert received(sender, []) == []

@@ -6,9 +6,11 @@ from typing import Final
 
 from analysis.report.findings import (
     Charge,
+    Connected,
     Episode,
     Headroom,
     Neighbour,
+    OfRule,
     PeriodTotals,
     RateSeries,
     ReportFindings,
@@ -72,6 +74,14 @@ def busy() -> ReportFindings:
                 _shares(number),
             )
             for number, (user, client_id) in enumerate(NAMES[:6])
+        ],
+        rules=[
+            OfRule(kind, rule, False, False, "enforce", 10**12, 400, 31_840_000, 1e6, 2e6)
+            for kind, rule in (("produce", "user=alice"), ("fetch", f"client-id={SCRIPT}"), ("mutation", "user=etl"))
+        ],
+        connected=[
+            Connected("10.0.0.5", "PLAIN", False, "enforce", "ip=<default>", 5.0, 9000, 4000, 60_000, 0, 0),
+            Connected(None, "PLAIN", False, "enforce", None, None, 0, 0, 0, 3, 900),
         ],
         episodes=[
             Episode(

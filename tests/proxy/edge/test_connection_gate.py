@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from config.listener import ProxyProtocol
 from proxy.edge.proxy_protocol import V2_SIGNATURE
 from proxy.edge.stats import Throttles
+from proxy.usage.addresses import Addresses
 from quotas.connections import KIND
 from quotas.entities import Default, Entity
 from quotas.exemptions import Exemptions
@@ -324,3 +325,17 @@ async def test_the_mode_turned_lets_go_who_is_held_and_holds_from_then_on() -> N
             proxy.gate.set_mode("enforce")
             with connected(proxy.port_1, 1):
                 await until(lambda: refused(proxy) == 4)
+
+
+@pytest.mark.parametrize(("mode", "refused_"), [("enforce", 2), ("shadow", 2), ("off", 0)])
+async def test_usage_records_have_who_came_and_who_was_refused_in_every_mode(mode: str, refused_: int) -> None:
+    async with serving(policy=ONE_A_SECOND, mode=mode) as (_, proxy):
+        addresses = proxy.gate._addresses = Addresses(10)
+        proxy.listener._accounts.exemptions = Exemptions(networks=[ip_network("127.0.0.2/32")])
+        with connected(proxy.port_1, BURST + 2), connected(proxy.port_1, 1, "127.0.0.2"):
+            await until(lambda: sum(each.attempts for each in addresses._addresses.values()) == BURST + 3)
+        rows = [row for row in addresses.take(proxy.play.loop.now_ms) if row is not None]
+        assert {(row.ip, row.exempt, row.figures[0], row.figures[3]) for row in rows} == {
+            ("127.0.0.1", False, BURST + 2, refused_),
+            ("127.0.0.2", True, 1, 0),
+        }

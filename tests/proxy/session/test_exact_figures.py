@@ -160,7 +160,7 @@ def test_a_megabyte_each_50_seconds_scraped_each_15() -> None:
 def test_nobody_looks_for_a_day_and_nothing_is_lost_though_what_is_kept_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("quotas.engine.MAX_GONE", 2)
+    monkeypatch.setattr("quotas.counters.MAX_GONE", 2)
     sent, shown, _ = day(1, 100, scraped=False)
     assert +summed(shown) == +summed(sent)
     assert any(key[0] == OTHER for key in shown if isinstance(key, tuple))

@@ -5,6 +5,9 @@ broker would remember, and nothing of what he was free to do.
 import pytest
 
 from proxy.session.states import THROTTLED
+from quotas.entities import Entity
+from quotas.kinds import QuotaKind
+from quotas.policy import Policy, Terms
 from tests.proxy.crowd import Crowd, Shape
 from tests.proxy.playbook import (
     CONSUMER,
@@ -17,6 +20,7 @@ from tests.proxy.playbook import (
     produce,
     produce_answer,
     produce_quota,
+    throttle_of,
 )
 from tests.proxy.session.test_waits import Another
 
@@ -116,6 +120,40 @@ def test_turned_on_in_full_flight_the_window_counts_as_at_a_broker_whose_quota_w
     assert play.from_client(produce(500, 100)) == b"", "over its limit, and so held"
     play.loop.advance(13_000)
     assert play.broker.take() == produce(500, 100), "no longer than the window says"
+
+
+@pytest.mark.parametrize("of_rule", [False, True])
+def test_who_was_far_over_the_limit_is_held_for_no_longer_than_a_window(of_rule: bool) -> None:
+    """A hundred times the limit, while nobody was held for it: in the mode of all quotas, or of the rule alone."""
+    entity = Entity(client_id="app")
+    limits = {entity: {PRODUCER: float(KIB)}}
+    shadow = Policy(limits, {entity: Terms(shadow=True)})
+    play = Play(policy=shadow if of_rule else Policy(limits), mode="enforce" if of_rule else "shadow")
+    for number in range(20):
+        play.from_client(produce(number, 100 * KIB))
+        play.from_broker(produce_answer(number))
+        play.loop.advance(1000)
+    charged = play.engine.resolve("", "app", PRODUCER, 1).recorded_total
+    if of_rule:
+        play.engine.apply(Policy(limits), play.loop.now_ms)
+    else:
+        turn(play, "enforce")
+    bound = play.engine.resolve("", "app", PRODUCER, 1)
+    assert bound.recorded_total == pytest.approx(charged)
+    assert 10_000 < bound.owed_ms(play.loop.now_ms) <= 11_001
+    assert play.from_client(produce(500, 100)) == b""
+    play.loop.advance(11_001)
+    assert play.broker.take() == produce(500, 100)
+    assert throttle_of(play.from_broker(produce_answer(500))) <= 11_001
+
+
+def test_topics_that_were_never_refused_are_owed_for_no_longer_than_a_window() -> None:
+    kind = QuotaKind.CONTROLLER_MUTATION_RATE
+    play = Play({kind: 1.0}, mode="shadow")
+    bound = play.engine.resolve("", "app", kind, 1)
+    bound.charge(1000, play.loop.now_ms)
+    turn(play, "enforce")
+    assert bound.check(play.loop.now_ms) == 11_000
 
 
 def test_nothing_is_counted_as_a_throttle_once_nothing_is_enforced() -> None:

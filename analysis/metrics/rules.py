@@ -1,0 +1,80 @@
+"""What each rule of each kind did: its limit, what was used under it, and who was throttled by it."""
+
+from collections.abc import Iterator
+from functools import reduce
+from operator import or_
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+
+from analysis.metrics.counters import KINDS, OF_WORD, USED
+from analysis.metrics.sums import total
+from analysis.table.arrays import added, ints, with_columns
+from analysis.table.scan import UsageRows
+from analysis.table.schema import COUNT, LIMIT, TEXT
+from quotas.kinds import QuotaKind
+
+APART: Final = ("kind", "rule", "exempt", "shadow", "mode")
+SUMS: Final = ("used", "throttled", "throttle_ms", "muted_ms")
+_CONNECTIONS: Final = QuotaKind.CONNECTION_CREATION_RATE.row
+_WORDS: Final = (*KINDS, _CONNECTIONS.word)
+_USED: Final = {**USED, _CONNECTIONS.word: _CONNECTIONS.columns.used}
+_ENDS: Final = ("rule", "limit", "throttled", "throttle_ms", "muted_ms")
+_READ: Final = (
+    *("mode", "exempt"),
+    *(name for word in _WORDS for name in (_USED[word], *(f"{word}_{end}" for end in _ENDS))),
+    *(name for kind in OF_WORD.values() for name in kind.row.shadow_columns),
+)
+_SCHEMA: Final = pa.schema(
+    [
+        *(("kind", TEXT), ("rule", TEXT), ("exempt", pa.bool_()), ("shadow", pa.bool_()), ("mode", TEXT)),
+        *((name, COUNT) for name in SUMS),
+        *(("least_limit", LIMIT), ("most_limit", LIMIT)),
+    ]
+)
+_HOW: Final = {**dict.fromkeys(SUMS, "sum"), "least_limit": "min", "most_limit": "max"}
+
+
+def rules(usage: UsageRows) -> DataFrame:
+    """Return APART, SUMS, ``least_limit`` and ``most_limit``: of kinds and rules with anything to say.
+
+    ``used`` is as records count it (bytes, microseconds of threads, partitions, attempts to connect). ``rule`` is null
+    for what was under no limit, and for limits in ``shadow``, which records do not name. What is in ``shadow`` would
+    have been throttled, and so would all in mode ``shadow``.
+    """
+    found = usage.scan(_READ, _summed, _SCHEMA)
+    ends = (F.min("least_limit").alias("least_limit"), F.max("most_limit").alias("most_limit"))
+    return found.groupBy(*APART).agg(*(total(name).alias(name) for name in SUMS), *ends)
+
+
+def _summed(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    for table in tables:
+        for word in _WORDS:
+            columns = {name: f"{word}_{name}" for name in SUMS[1:]}
+            yield from _of_kind(table, word, {"used": _USED[word], **columns}, f"{word}_limit", shadow=False)
+            if word in OF_WORD:
+                limit, *figures = OF_WORD[word].row.shadow_columns
+                columns = {"used": _USED[word], **dict(zip(SUMS[1:], figures, strict=True))}
+                in_shadow = table.filter(table[limit].is_valid())
+                yield from _of_kind(in_shadow, word, columns, limit, shadow=True)
+
+
+def _of_kind(table: pa.Table, word: str, columns: dict[str, str], limit: str, *, shadow: bool) -> Iterator[pa.Table]:
+    says = reduce(or_, (ints(table, name) > 0 for name in columns.values())) if len(table) else np.zeros(0, dtype=bool)
+    table = table.filter(pa.array(says))
+    if not len(table):
+        return
+    rule = pa.chunked_array([pa.nulls(len(table), TEXT)]) if shadow else table[f"{word}_rule"].cast(TEXT)
+    keys = {
+        "kind": pa.array([word] * len(table), TEXT),
+        "rule": rule,
+        "exempt": table["exempt"],
+        "shadow": pa.array(np.full(len(table), shadow)),
+        "mode": table["mode"].cast(TEXT),
+    }
+    figures = {name: table[column] for name, column in columns.items()}
+    limits = {"least_limit": table[limit], "most_limit": table[limit]}
+    yield added(with_columns(pa.table(keys), {**figures, **limits}), APART, _HOW)

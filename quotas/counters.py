@@ -1,0 +1,248 @@
+"""The counters of one quota kind, from the first that a client needs to the last that anybody remembers."""
+
+from collections.abc import Iterable, Iterator
+
+from quotas.bound import Bound, Inert
+from quotas.counted import CAP, CLUSTER, FOLDED, PREFIX, Counted, CounterKey, CounterState, Gone
+from quotas.entities import Entity
+from quotas.kinds import Law, QuotaKind
+from quotas.mutations import TokenBound
+from quotas.names import OTHER, Room
+from quotas.policy import Key, Policy
+from quotas.precedence import Counter
+from quotas.rate import Window
+from quotas.rulebook import Rulebook
+
+MAX_GONE = 10_000
+"""Counters of one kind that are gone, and whose last counts nobody has taken yet, by name; the others are summed up."""
+
+
+class Counters:
+    """The counters of one quota kind (Kafka: ClientQuotaManager), or of its caps."""
+
+    __slots__ = (
+        "_bounds",
+        "_brokers",
+        "_cap_ms",
+        "_crowded",
+        "_elsewhere",
+        "_gone",
+        "_kind",
+        "_names",
+        "_newcomers",
+        "_watched",
+        "_window",
+        "inert",
+        "rules",
+        "superseded",
+    )
+
+    def __init__(self, kind: QuotaKind, window: Window, names: Room, *, cap: bool = False) -> None:
+        self._kind = kind
+        self.rules = Rulebook(kind, cap=cap)
+        self._names = names
+        self._crowded = False
+        """Clients share a counter because there was no room for their names."""
+        self._window = window
+        self._cap_ms = window.size_ms if kind.row.capped else None
+        self._bounds: dict[CounterKey, Bound] = {}
+        self._brokers: set[int] = set()
+        self._newcomers: list[Bound] = []
+        self._watched: dict[int, list[Bound]] = {}
+        """The other bounds, by the window (of Window.size_ms since 0) at whose start they may be idle."""
+        self._elsewhere: dict[CounterKey, float] = {}
+        self._gone: dict[CounterKey, Gone] = {}
+        self.superseded = False
+        """A session has charged a bound whose place another one has taken, or shares one without need."""
+        self.inert = Inert(CounterKey(kind, "", "", -1), window, None, self)
+
+    def resolve(self, user: str, client_id: str, broker: int) -> Bound:
+        """Return the counter of the quota that wins for a client."""
+        if not self.rules.is_in_use:
+            return self.inert
+        return self._find(self.rules.counter(user, client_id), broker)
+
+    def resolve_caps(self, user: str, client_id: str, broker: int) -> tuple[Bound, ...]:
+        """Return the counters of all caps that hold for a client, the narrowest first."""
+        return tuple([self._find(counter, broker) for _, counter in self.rules.caps(user, client_id)])
+
+    def _find(self, counter: Counter, broker: int) -> Bound:
+        if self._kind.row.of_cluster:
+            broker = CLUSTER
+        key = CounterKey(self._kind, counter.user, counter.client_id, broker, counter.several)
+        return self._bounds.get(key) or self._make(key)
+
+    def _make(self, key: CounterKey) -> Bound:
+        """Return a new counter; without room for its names that of all such clients of its user, unless a quota is
+        configured for just this client-id.
+        """
+        if self._names.full and key.client_id and not key.several & PREFIX:
+            limiting = self.rules.limiting(key)
+            if limiting is None or not isinstance(limiting[1], str):
+                key = key._replace(client_id=OTHER)
+                self._crowded = True
+        return self._bounds.get(key) or self.enter(self._new(key))
+
+    def _new(self, key: CounterKey) -> Bound:
+        if self._kind.row.law is Law.TOKEN_BUCKET:
+            return TokenBound(key, self._window, self)
+        return Bound(key, self._window, self._cap_ms, self)
+
+    def limit_of(self, user: str, client_id: str) -> tuple[float | None, Entity | None]:
+        """Return the limit in force that wins for a client, and whom it is configured for."""
+        if not self.rules.is_in_use:
+            return None, None
+        key = self.rules.winner(user, client_id)
+        if key is None or self.rules.terms(key).shadow:
+            return None, None
+        return self.rules.limit(key), self.rules.entity(key)
+
+    def caps_of(self, user: str, client_id: str) -> list[tuple[float, Entity]]:
+        """Return the caps in force that hold for a client, and whom they are configured for."""
+        keys = [key for key, _ in self.rules.caps(user, client_id) if not self.rules.terms(key).shadow]
+        return [(self.rules.limit(key), self.rules.entity(key)) for key in keys]
+
+    def shadow_of(self, user: str, client_id: str) -> float | None:
+        """Return the limit that is measured for a client and holds nobody."""
+        if self.rules.is_plain:
+            return None
+        key = self.rules.winner(user, client_id)
+        terms = self.rules.terms(key)
+        return self.rules.limit(key) if key is not None and terms.shadow else terms.proposed
+
+    def enter(self, bound: Bound) -> Bound:
+        """Take ``bound`` in as the one of its key, or return the one that already is."""
+        key = bound.key
+        live = self._bounds.setdefault(key, bound)
+        if live is not bound:
+            self.superseded = True
+            return live
+        self._names.take(key.user, key.client_id)
+        self._brokers.add(key.broker)
+        self._newcomers.append(bound)
+        bound.set_elsewhere(self._elsewhere.get(key, 0.0))
+        self._limit(bound)
+        bound.entered()
+        return bound
+
+    def apply(self, policy: Policy, touched: set[Key], now_ms: int) -> None:
+        """Put the rules of ``policy`` in force, of which those ``touched`` are other ones than before."""
+        self.rules.put_in_force(policy, touched)
+        for bound in self._concerned(touched):
+            was_free = bound.limit is None and bound.shadow_limit is not None
+            if not self._limit(bound):
+                continue
+            if was_free:
+                bound.forgive(now_ms)
+            else:
+                bound.rejudge(now_ms)
+
+    def rejudge(self, now_ms: int) -> None:
+        for bound in self._bounds.values():
+            bound.forgive(now_ms)
+
+    def usage(self, now_ms: int) -> Iterator[CounterState]:
+        for bound in self._bounds.values():
+            usage = bound.usage(now_ms)
+            if usage is not None:
+                yield usage
+
+    def take(self, now_ms: int) -> Iterator[tuple[CounterState, Counted]]:
+        for bound in [bound for bound in self._bounds.values() if bound.rule is not None]:
+            usage = bound.usage(now_ms)
+            if usage is not None:  # its limit may have gone meanwhile
+                yield usage, bound.take_counted()
+
+    def take_gone(self) -> Iterable[Gone]:
+        gone, self._gone = self._gone, {}
+        return gone.values()
+
+    def _let_go(self, bound: Bound) -> None:
+        """Keep what a counter has counted that goes now, or has no limit any more."""
+        counted = bound.take_counted()
+        if bound.rule is None or not (counted.charged or counted.throttled):
+            return
+        key = bound.key
+        if key not in self._gone and len(self._gone) >= MAX_GONE:
+            key = key._replace(user=FOLDED, client_id=FOLDED)
+        before = self._gone.get(key)
+        self._gone[key] = Gone(key, bound.rule, counted if before is None else before.counted.plus(counted))
+
+    def elsewhere(self, numbers: dict[CounterKey, float]) -> None:
+        for key in self._elsewhere.keys() | numbers.keys():
+            bound = self._bounds.get(key)
+            if bound is not None:
+                bound.set_elsewhere(numbers.get(key, 0.0))
+        self._elsewhere = numbers
+
+    def expire(self, now_ms: int) -> int:
+        for bound in self._newcomers:
+            # One that was only looked up so far is about to be charged: it is given a window's time.
+            self._watch(bound, (now_ms if bound.last_ms is None else bound.last_ms) + bound.window.keep_ms)
+        self._newcomers = []
+        dropped = 0
+        for number in sorted(number for number in self._watched if number <= now_ms // self._window.size_ms):
+            for bound in self._watched.pop(number):
+                last_ms = bound.last_ms
+                keep_ms = bound.window.keep_ms
+                busy_ms = bound.busy_ms(now_ms)
+                if busy_ms:
+                    self._watch(bound, now_ms + busy_ms)
+                elif last_ms is None or last_ms + keep_ms <= now_ms:
+                    del self._bounds[bound.key]
+                    self._names.give_back(bound.user, bound.client_id)
+                    self._let_go(bound)
+                    bound.dropped()
+                    dropped += 1
+                else:
+                    self._watch(bound, last_ms + keep_ms)
+        if self._crowded and not self._names.full:
+            self._crowded = False
+            self.superseded = True  # who shares a counter may have one of their own now
+        return dropped
+
+    def _watch(self, bound: Bound, idle_ms: int) -> None:
+        """Look at ``bound`` again in the first window that begins not before ``idle_ms``."""
+        self._watched.setdefault(-(-idle_ms // self._window.size_ms), []).append(bound)
+
+    def _concerned(self, touched: set[Key]) -> Iterator[Bound]:
+        """Yield the bounds whose limit may have changed: those with just these tags, or all where a key is not for one
+        name.
+        """
+        if not self._bounds:
+            return
+        if any(not isinstance(part, str | None) for key in touched for part in key):
+            yield from self._bounds.values()
+            return
+        several = CAP if self.rules.cap else 0
+        for user, client_id in touched:
+            for broker in self._brokers:
+                key = CounterKey(self._kind, str(user or ""), str(client_id or ""), broker, several)
+                bound = self._bounds.get(key)
+                if bound is not None:
+                    yield bound
+
+    def _limit(self, bound: Bound) -> bool:
+        """Set the limit that holds for ``bound``, and its terms; returns whether another holds than before."""
+        key = self.rules.limiting(bound.key)
+        limit: float | None = None if key is None else self.rules.limit(key)
+        terms = self.rules.terms(key)
+        if (key is None) is not (bound.rule is None):
+            self._let_go(bound)  # what is used without a quota is not counted under one
+        bound.rule = None if key is None else self.rules.entity(key)
+        bound.max_delay_ms = terms.max_delay_ms
+        bound.shadow_limit = terms.proposed
+        if terms.shadow:
+            bound.shadow_limit = limit  # and not as one assignment of two: docs/decisions/0020
+            limit = None
+        before = bound.window
+        if terms.burst_ms is None:
+            bound.set_window(self._window)
+        elif self._kind.row.law is Law.TOKEN_BUCKET:
+            bound.set_window(self._window.of_bucket(terms.burst_ms))
+        else:
+            bound.set_window(self._window.of_burst(terms.burst_ms))
+        if limit == bound.limit:
+            return bound.window != before
+        bound.set_limit(limit)
+        return True

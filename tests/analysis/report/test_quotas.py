@@ -1,0 +1,87 @@
+"""What a report says of each kind of quota, of exempt clients, of limits in shadow, and of who connected."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from analysis.metrics.addresses import addresses
+from analysis.metrics.rates import Rates
+from analysis.metrics.rules import rules
+from analysis.report import job
+from tests.analysis.records import Document, document, row, usage
+from tests.analysis.whatif.test_refusing import SECONDS, recorded
+
+pytestmark = pytest.mark.spark
+
+
+def everything() -> list[Document]:
+    group = {"produce_rule": "user-group=evil", "produce_limit": 2e6, "produce_muted_ms": 100, "produce_throttled": 2}
+    shadow = {
+        "fetch_bytes": 5000,
+        "fetch_shadow_limit": 100.0,
+        "fetch_shadow_throttled": 3,
+        "fetch_shadow_muted_ms": 50,
+    }
+    more = [
+        row("eve", "x", produce_bytes=10, **group),
+        row("mallory", "y", produce_bytes=10, **group),
+        row("sam", "z", **shadow),
+        row("alice", "admin", broker=1, mutation_partitions=2, mutation_rule="user=alice", mutation_limit=5.0),
+        row("alice", "admin", broker=2, mutation_partitions=2, mutation_rule="user=alice", mutation_limit=5.0),
+        row(None, None, broker=-1, accept_waits=2, accept_wait_ms=300),
+    ]
+    found = recorded()
+    for second, each in enumerate(found):
+        if second % 10:
+            extra = document(second, more)["rows"]
+            each["rows"] = {name: [*values, *extra[name]] for name, values in each["rows"].items()}
+    return found
+
+
+def test_the_tables_and_the_page(spark: SparkSession, tmp_path: Path) -> None:
+    rows = usage(spark, everything())
+    of_rule = {(each.kind, each.rule, each.exempt, each.shadow): each for each in rules(rows).collect()}
+    times = SECONDS - SECONDS // 10
+    group = of_rule["produce", "user-group=evil", False, False]
+    assert (group.used, group.throttled, group.muted_ms, group.most_limit) == (20 * times, 4 * times, 200 * times, 2e6)
+    assert of_rule["produce", None, True, False].used == 10**8 * SECONDS
+    shadow = of_rule["fetch", None, False, True]
+    assert (shadow.used, shadow.throttled, shadow.muted_ms, shadow.least_limit) == (
+        *(5000 * times, 3 * times, 50 * times, 100.0),
+    )
+    refused = of_rule["connection", "ip=<default>", False, False]
+    assert (refused.used, refused.throttled, refused.least_limit) == (9 * SECONDS, 4 * SECONDS, 5.0)
+    came = {each.ip: each for each in addresses(rows).collect()}
+    assert came.keys() == {"10.0.0.5", "10.0.0.6", "10.0.0.7", "other", None}
+    assert (came["10.0.0.6"].connection_attempts, came["10.0.0.6"].connection_throttled) == (9 * SECONDS, 4 * SECONDS)
+    assert came["10.0.0.7"].exempt
+    assert (came[None].accept_waits, came[None].accept_wait_ms) == (2 * times, 300 * times)
+
+    made = job.run(rows, job.ReportRequest(None, None, str(tmp_path), Rates(), None))
+    page = Path(made.html).read_text(encoding="utf-8")
+    for said in (
+        "producer_byte_rate: producing, bytes/s per broker",
+        "quotas.exempt",
+        "it would have been throttled so",
+    ):
+        assert said in page
+    assert "connection_creation_rate: connecting, connections/s of one address" in page
+    assert "controller_mutation_rate: changing topics, mutations/s for the whole cluster" in page
+    assert "request_percentage:" not in page, "nobody has one"
+    assert "10.0.0.6" in page
+    assert "waited 108 times" in page
+    counters = spark.read.parquet(f"{Path(made.html).parent}/counters").collect()
+    assert {(each.kind, each.unit_user, each.broker) for each in counters} == {
+        ("produce", "group:evil", 1),
+        ("mutation", "alice", -1),
+    }
+    assert len(counters) == 2
+
+
+def test_where_nobody_has_a_quota_and_nothing_is_known_of_connections(spark: SparkSession, tmp_path: Path) -> None:
+    rows = usage(spark, [document(0, [row("alice", "app", produce_bytes=7, bytes_in=11)])])
+    made = job.run(rows, job.ReportRequest(None, None, str(tmp_path), Rates(), None))
+    page = Path(made.html).read_text(encoding="utf-8")
+    assert "No quota of any kind was in force." in page
+    assert "Who connected" not in page

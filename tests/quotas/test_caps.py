@@ -1,0 +1,147 @@
+"""Caps: rules that hold besides the quota that wins. What requests make of them: tests/proxy/session/test_caps.py."""
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quotas.counted import CAP, GROUP, PREFIX
+from quotas.engine import Engine
+from quotas.entities import Default, Entity, Group, Prefix
+from quotas.kinds import QuotaKind
+from quotas.policy import Key, Policy, Terms
+from quotas.precedence import caps_at_once
+from tests.quotas.test_patterns import ANALYTICS, DEFAULT, FIFTEEN, GROUPS, TEAM, TEAM_A
+
+RATE = QuotaKind.PRODUCER_BYTE_RATE
+
+
+def cap(user: object = None, client_id: object = None) -> Entity:
+    return Entity(user, client_id, cap=True)  # type: ignore[arg-type]  # any name
+
+
+def caps(*keys: Key, shared: bool = True) -> Policy:
+    """The limit of each is its place, from 1 on; alice's quota is 100."""
+    limits = {cap(*key): {RATE: float(place)} for place, key in enumerate(keys, 1)}
+    terms = {entity: Terms(shared=shared) for entity in limits if isinstance(entity.client_id, Prefix)}
+    return Policy({Entity("alice"): {RATE: 100.0}, **limits}, terms, GROUPS)
+
+
+def limits_of(engine: Engine, user: str, client_id: str) -> list[float | None]:
+    return [bound.limit for bound in engine.resolve_caps(user, client_id, RATE, 1)]
+
+
+def test_all_hold_that_are_for_a_client_and_the_quota_wins_as_before() -> None:
+    engine = Engine(caps((None, TEAM), ("alice", None), (ANALYTICS, None), (None, TEAM_A)))
+    assert limits_of(engine, "alice", "team-a-1") == [2, 3, 4, 1]
+    assert limits_of(engine, "bob", "team-1") == [3, 1]
+    assert limits_of(engine, "carol", "other") == []
+    assert engine.resolve("alice", "team-a-1", RATE, 1).limit == 100
+    assert engine.limit_of("bob", "team-a-1", RATE) == (None, None)
+
+
+def test_of_those_with_one_counter_the_narrowest_holds() -> None:
+    engine = Engine(caps((DEFAULT, None), ("alice", None), (None, DEFAULT), (None, "app")))
+    assert limits_of(engine, "alice", "app") == [2, 4]
+    assert limits_of(engine, "bob", "other") == [1, 3]
+    unshared = Engine(caps((None, TEAM), (None, DEFAULT), shared=False))
+    assert limits_of(unshared, "bob", "team-1") == [1]
+    assert limits_of(unshared, "bob", "app") == [2]
+
+
+def test_whoever_comes_of_a_tenant_shares_its_counter_and_the_quota_of_one_name_is_another() -> None:
+    policy = Policy(
+        {cap(ANALYTICS): {RATE: 5.0}, Entity(ANALYTICS): {RATE: 7.0}, cap("alice"): {RATE: 2.0}},
+        groups=GROUPS,
+    )
+    engine = Engine(policy)
+    (alice, tenant), (same,) = (engine.resolve_caps(user, "app", RATE, 1) for user in ("alice", "bob"))
+    quota = engine.resolve("alice", "app", RATE, 1)
+    assert tenant is same
+    assert tenant is not quota
+    assert (tenant.key.several, quota.key.several, alice.key.several) == (GROUP | CAP, GROUP, CAP)
+    for bound in (alice, tenant, quota):
+        bound.charge(3.0, 0)
+    states = {state.entity.describe(): state.charged_total for state in engine.usage(0)}
+    assert states == {"cap user-group=analytics": 3.0, "user-group=analytics": 3.0, "cap user=alice": 3.0}
+    shared = Engine(caps((None, TEAM))).resolve_caps("x", "team-1", RATE, 1)[0]
+    assert (shared.client_id, shared.key.several) == ("team-*", PREFIX | CAP)
+
+
+def test_a_client_without_a_client_id_has_those_of_its_user() -> None:
+    engine = Engine(caps((None, DEFAULT), (ANALYTICS, None), ("alice", DEFAULT)))
+    assert limits_of(engine, "alice", "") == [2]
+
+
+def test_a_change_is_in_force_at_once_and_nothing_is_left_of_them() -> None:
+    engine = Engine(caps())
+    assert not engine.has_caps
+    generation = engine.generation
+    engine.apply(caps((ANALYTICS, None)), 0)
+    assert engine.has_caps
+    assert engine.generation > generation
+    (tenant,) = engine.resolve_caps("bob", "app", RATE, 1)
+    tenant.charge(100.0, 0)
+    engine.apply(Policy({cap(ANALYTICS): {RATE: 50.0}}, groups=GROUPS), 10)
+    assert tenant.limit == 50
+    moved = Policy({cap(ANALYTICS): {RATE: 50.0}}, groups={"analytics": ["alice"]})
+    engine.apply(moved, 20)
+    assert not limits_of(engine, "bob", "app")
+    engine.apply(Policy(), 30)
+    assert not engine.has_caps
+    assert tenant.limit is None
+    engine.expire(60_000)
+    assert engine.expire(120_000) == 0
+    assert not list(engine.usage(120_000))
+
+
+def test_they_are_counted_among_the_names_that_have_room() -> None:
+    engine = Engine(caps((None, DEFAULT)), max_names_bytes=100_000)
+    bounds = {engine.resolve_caps("bob", f"client-{number}", RATE, 1) for number in range(5_000)}
+    assert 500 < len(bounds) < 2_000
+    assert {bound.limit for (bound,) in bounds} == {1.0}
+
+
+def test_explained() -> None:
+    walk = Engine(caps((ANALYTICS, None), (None, TEAM))).explain("alice", "team-1", RATE)
+    assert walk.winner == ("alice", None)
+    assert [(level.key, level.limit) for level in walk.caps] == [((ANALYTICS, None), 1.0), ((None, TEAM), 2.0)]
+
+
+def test_an_address_has_none() -> None:
+    with pytest.raises(ValueError, match="a cap is of users and client-ids"):
+        Entity(ip="10.0.0.1", cap=True)
+
+
+def test_a_policy_with_them_crosses_to_the_worker() -> None:
+    policy = caps((ANALYTICS, None), (None, TEAM))
+    arrived = pickle.loads(pickle.dumps(policy))  # noqa: S301  our own
+    assert arrived == policy
+    assert limits_of(Engine(arrived), "alice", "team-1") == [1, 2]
+
+
+def test_terms_are_those_of_the_cap() -> None:
+    limits = {Entity("alice"): {RATE: 100.0}, cap("alice"): {RATE: 10.0}}
+    terms = {cap("alice"): Terms(shadow=True, burst_ms=2000, max_delay_ms=300)}
+    engine = Engine(Policy(limits, terms))
+    (bound,) = engine.resolve_caps("alice", "app", RATE, 1)
+    assert (bound.limit, bound.shadow_limit, bound.max_delay_ms) == (None, 10.0, 300)
+    assert bound.window.allowance(10.0) == 20.0
+    assert engine.caps_of("alice", "app", RATE) == []
+    plain = engine.resolve("alice", "app", RATE, 1)
+    assert (plain.limit, plain.shadow_limit) == (100.0, None)
+
+
+@given(st.sets(st.sampled_from(FIFTEEN)))
+def test_no_more_hold_than_their_forms_say(keys: set[Key]) -> None:
+    engine = Engine(caps(*keys))
+    held = engine.resolve_caps("alice", "team-a-1", RATE, 1)
+    assert len(held) <= caps_at_once(keys)
+    assert len({bound.key for bound in held}) == len(held)
+
+
+def test_prefixes_that_no_client_can_have_together_count_once() -> None:
+    assert caps_at_once([(None, Prefix(text)) for text in ("a", "bb", "ccc", "dddd")]) == 1
+    assert caps_at_once([(None, Prefix(text)) for text in ("a", "ab", "abc", "b", "bc")]) == 3
+    assert caps_at_once([("alice", None), ("bob", None), (Default.DEFAULT, None), (Group("g"), None)]) == 2
