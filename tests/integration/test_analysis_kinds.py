@@ -16,10 +16,10 @@ from tests.harness.kafka import KafkaCluster
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Address
 from tests.integration.analyzed import Analyzed
+from tests.integration.request_loads import Storm, metadata
 from tests.integration.test_connection_rates import Attempts
 from tests.integration.test_mutations import OLD_CREATE, storm
 from tests.integration.test_mutations import Storm as Topics
-from tests.integration.test_request_percentage import Storm, metadata
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
 
