@@ -46,6 +46,7 @@ from proxy.runtime.slices import in_slices
 from proxy.runtime.tasks import AFTER_FAULT_S, attempt, every, later
 from proxy.runtime.turns import Turns
 from proxy.session.latencies import Latencies
+from proxy.session.response_errors import ResponseErrors
 from proxy.session.rules import Rules
 from proxy.session.serving import Served, serve
 from proxy.session.session import Session
@@ -102,6 +103,7 @@ class Worker:
         exemptions = Exemptions(exempt.users, exempt.client_ids, exempt.networks)
         self._metering = Metering(settings.usage, self._engine, exemptions)
         self._latencies = Latencies()
+        self._errors = ResponseErrors()
         listeners = settings.listeners
         self._gate = ConnectionGate(
             ConnectionRates(
@@ -158,7 +160,7 @@ class Worker:
         """Put quotas in force, at once and for all sessions."""
         change = self._engine.apply(policy, now_ms())
         self._gate.apply(policy)
-        self._time(bool(policy.table(QuotaKind.REQUEST_PERCENTAGE)))
+        self._time(policy.has(QuotaKind.REQUEST_PERCENTAGE))
         self._throttling.reconsider(now_ms())
         return change
 
@@ -213,6 +215,8 @@ class Worker:
             fetches_answered_empty=self._throttling.answered_empty,
             requests=requests,
             latencies=self._latencies.snapshot(),
+            proxy_latencies=self._latencies.proxy_snapshot(),
+            response_errors=self._errors.snapshot(),
             sessions=dict(stats.sessions),
             connections=dict(stats.connections),
             accept_rates=self._gate.usage(),
@@ -287,6 +291,7 @@ class Worker:
             on_rejected=lambda side, error, peer: self._rejections.note(side, error, peer, now_ms()),
             later=self._turns.later,
             protected_topics=protected,
+            errors=self._errors,
             latencies=self._latencies,
             mutations_limit=settings.limits.mutations_bytes,
             partitions=partitions,

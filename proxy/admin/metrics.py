@@ -4,7 +4,7 @@ Rendering takes long where there are many entities, so it runs in a thread, away
 touches nothing but its own state and the snapshot it was given. ``docs/metrics.md`` says what each family means.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
 from typing import Final
 
@@ -14,6 +14,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
 from config.settings import Dialect
+from protocol.error_codes import ERROR_NAMES
 from protocol.errors import Cause
 from protocol.table import SPECS
 from proxy.admin.client_series import ClientSeries
@@ -28,7 +29,7 @@ from proxy.admin.places import OTHER
 from proxy.edge.stats import LAG_BUCKETS_S, Snapshot
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.names import label
-from proxy.session.latencies import BOUNDS_MS
+from proxy.session.latencies import BOUNDS_MS, Times
 from proxy.session.latencies import OTHER as FOLDED_BROKER
 from proxy.usage.meters import Client
 from quotas.counted import FOLDED
@@ -261,7 +262,15 @@ def _traffic(snapshot: Snapshot) -> Iterator[Metric]:
     )
     yield _number("sluice_connections_limit", "Client connections allowed at once.", snapshot.connections_limit)
     yield _counter("sluice_requests", "Requests of clients.", ("api",), _requests(snapshot.requests))
-    yield _latencies(snapshot)
+    errors = (
+        ((_API_NAMES[api_key], ERROR_NAMES.get(code, "other")), number)
+        for (api_key, code), number in sorted(snapshot.response_errors.items())
+    )
+    yield _counter("sluice_response_errors", "Errors in responses that are read.", ("api", "error"), errors)
+    said = "How long brokers took to answer requests that were forwarded."
+    yield _latencies("sluice_request_broker_seconds", said, snapshot.latencies)
+    said = "How long the proxy held requests that were forwarded, and their answers."
+    yield _latencies("sluice_request_proxy_seconds", said, snapshot.proxy_latencies)
     yield _counter(
         "sluice_authentications",
         "SASL authentications that ended.",
@@ -323,14 +332,10 @@ def _program(snapshot: Snapshot) -> Iterator[Metric]:
     yield _gauge("sluice_build_info", "1, labelled with what is running.", tuple(info), [(tuple(info.values()), 1)])
 
 
-def _latencies(snapshot: Snapshot) -> Metric:
-    family = HistogramMetricFamily(
-        "sluice_request_broker_seconds",
-        "How long brokers took to answer requests that were forwarded.",
-        labels=("api", "broker"),
-    )
+def _latencies(name: str, said: str, latencies: Mapping[tuple[int, int], Times]) -> Metric:
+    family = HistogramMetricFamily(name, said, labels=("api", "broker"))
     bounds = (*(str(bound / 1000) for bound in BOUNDS_MS), "+Inf")
-    for (api_key, node_id), times in sorted(snapshot.latencies.items()):
+    for (api_key, node_id), times in sorted(latencies.items()):
         broker = FOLDED if node_id == FOLDED_BROKER else broker_label(node_id)
         buckets = list(zip(bounds, accumulate(times.counts), strict=True))
         family.add_metric((_API_NAMES[api_key], broker), buckets, times.sum_ms / 1000)

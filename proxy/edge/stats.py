@@ -92,6 +92,10 @@ class WorkerSnapshot:
     """By api key."""
     latencies: Mapping[tuple[int, int], Times]
     """Of brokers' answers, by api key and node id."""
+    proxy_latencies: Mapping[tuple[int, int], Times]
+    """For how long the proxy held these requests and answers, likewise."""
+    response_errors: Mapping[tuple[int, int], int]
+    """How often each API, by its key, was answered with an error code."""
     sessions: dict[str, int]
     connections: dict[tuple[str, str], int]
     accept_rates: list[AcceptRate]

@@ -154,19 +154,23 @@ class SaslObserver:
             return
         self._read(authenticate_token(spec, frame))
 
-    def answer(self, spec: ApiSpec, frame: bytes, now_ms: int) -> None:
-        """Take the whole answer to the last request taken. Raises ProtocolError if it is broken."""
+    def answer(self, spec: ApiSpec, frame: bytes, now_ms: int) -> int:
+        """Take the whole answer to the last request taken; returns its error code. Raises ProtocolError if it is
+        broken.
+        """
         if spec.api_key == SASL_HANDSHAKE:
-            self._handshake_answered(handshake_error(spec, frame))
-            return
+            error_code = handshake_error(spec, frame)
+            self._handshake_answered(error_code)
+            return error_code
         error_code, token, lifetime_ms = authenticate_answer(spec, frame)
         if error_code:
             # Outside an exchange, 34 only says that this connection has none (a listener without SASL).
             if self._open or error_code != ILLEGAL_SASL_STATE:
                 self._fail()
-            return
+            return error_code
         self.session_lifetime_ms = lifetime_ms
         self._answered(token, now_ms)
+        return error_code
 
     def proven(self) -> bool:
         """Take note that the broker has answered an ordinary request; False if that is no sign of success.

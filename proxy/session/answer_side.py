@@ -20,7 +20,7 @@ from protocol.table import WALK
 from proxy.session.changes import INT, Advertise, Changes, too_long
 from proxy.session.gates.fetch import WAITS
 from proxy.session.gates.requests import RequestGates
-from proxy.session.in_flight import ACCOUNT, ACTIONS, API, CAME_MS, CORRELATION_ID, SEEN, Entry, InFlight
+from proxy.session.in_flight import ACCOUNT, ACTIONS, API, CAME_MS, CORRELATION_ID, HELD_MS, SEEN, Entry, InFlight
 from proxy.session.pair import Pair
 from proxy.session.request_side import RequestSide
 from proxy.session.serving import AUTHENTICATED, CHARGE, NEGOTIATE, PROVES, REWRITE, SETTLE, TELL, TIMED
@@ -136,7 +136,7 @@ class AnswerSide:
         """Take the answers at the beginning of ``data`` that need nothing; return where the first other begins.
 
         In place, as on the request side; ``_take_answers`` does the same for every answer there is. An answer that is
-        timed needs nothing more if it took what is usual, and nobody waits for its counter.
+        timed is charged here, and leaves this way if it has a throttle to tell.
         """
         end = len(data)
         came_ns = 0
@@ -146,7 +146,7 @@ class AnswerSide:
         position = 0
         while end - position >= _HEAD_BYTES and in_flight:
             size: int = read_i32_be(data, position)
-            due, actions, api, _, _, account, came_ms = in_flight[0]
+            due, actions, api, _, _, account, came_ms, held_ms = in_flight[0]
             if due != read_i32_be(data, position + 4) or not _LEAST_BYTES <= size <= limit:
                 break
             timed = actions & TIMED
@@ -162,20 +162,23 @@ class AnswerSide:
             if timed:
                 times = self._rules.times
                 came_ns = came_ns or times.clock_ns()
-                if not self._gates.times.settles(times, account, api.spec.api_key, size, came_ns, now_ms):
-                    break
+                of_gates = self._gates.times
+                if not of_gates.settles(times, account, api.spec.api_key, size, came_ns, now_ms):
+                    entry = in_flight[0] = of_gates.answered(in_flight[0], size, now_ms)
+                    if entry[ACTIONS] & TELL:
+                        break
             in_flight.pop(0)
             meter = account.meter
             meter.bytes_out += 4 + size
             meter.request_time_ms += now_ms - came_ms
-            latencies.note(api.spec.api_key, now_ms - came_ms)
+            latencies.note(api.spec.api_key, now_ms - came_ms, held_ms)
             position += 4 + size
         return position
 
     def _take_answers(self, data: bytes, now_ms: int) -> None:
         """Take every answer of a chunk, from where the splitter says the first one begins."""
         chunk, position, heads = self.splitter.split(data)
-        start = 0
+        start = held_ms = 0
         in_flight = self._in_flight
         for size, correlation_id in heads:
             if not in_flight:
@@ -186,17 +189,20 @@ class AnswerSide:
                     Cause.CORRELATION_MISMATCH,
                     f"response {correlation_id} while {entry[CORRELATION_ID]} ({entry[API].spec.name}) is expected",
                 )
-            if entry[CAME_MS] != SEEN:
+            if entry[CAME_MS] > SEEN:
                 meter = entry[ACCOUNT].meter
                 meter.bytes_out += 4 + size
                 meter.request_time_ms += now_ms - entry[CAME_MS]
-                self._latencies.note(entry[API].spec.api_key, now_ms - entry[CAME_MS])
+                self._latencies.came(entry[API].spec.api_key, max(now_ms - held_ms - entry[CAME_MS], 0))
                 if entry[ACTIONS] & TIMED:
                     entry = self._gates.times.answered(entry, size, now_ms)
+            elif entry[CAME_MS] < SEEN:
+                held_ms = now_ms + entry[CAME_MS]  # as long as it, what came behind it was held
             if entry[ACTIONS]:
                 start = self._act_on(entry, chunk, start, position, size, now_ms)
                 if start == HELD:
                     return
+            self._latencies.went(entry[API].spec.api_key, entry[HELD_MS] + held_ms)
             position += 4 + size
         if start < len(chunk):
             self.write(chunk[start:] if start else chunk)
@@ -216,7 +222,7 @@ class AnswerSide:
         Returns where the bytes still to forward begin, or HELD when the answer was held: because what is needed of
         it is not all there, or until its throttle time is over.
         """
-        correlation_id, actions, api, throttle_ms, until_ms, account, _ = entry
+        correlation_id, actions, api, throttle_ms, until_ms, account, _, held_ms = entry
         spec = api.spec
         gathered = actions & _GATHERED or (actions & TELL and spec.throttle_offset == WALK)
         wanted = 4 + size if gathered else min(4 + size, _FIXED_OFFSET_BYTES)
@@ -230,18 +236,18 @@ class AnswerSide:
             throttle_ms = self._gates.fetches.answer(account, charged, throttle_ms, now_ms)
             if throttle_ms == WAITS:
                 self.stop(Event.GOT, OVERSIZED)
-                return self._hold(entry, chunk, start, position, 0)
+                return self._hold(entry, chunk, start, position, 0, now_ms)
             if throttle_ms:
                 actions = (actions | TELL) & ~CHARGE
                 until_ms = now_ms + throttle_ms
-                entry = (correlation_id, actions, api, throttle_ms, until_ms, account, SEEN)
+                entry = (correlation_id, actions, api, throttle_ms, until_ms, account, entry[CAME_MS], held_ms)
         if actions & TELL and api.delayed and now_ms < until_ms and self._requests.reasons & THROTTLED:
             self.stop(Event.GOT, HELD_BACK)
-            return self._hold(entry, chunk, start, position, 0)
+            return self._hold(entry, chunk, start, position, 0, now_ms)
         if actions & PROVES and self._sasl.proven():
             self._gates.lift_restriction()
         if gathered:
-            entry = (correlation_id, actions & ~CHARGE, api, throttle_ms, until_ms, account, SEEN)
+            entry = (correlation_id, actions & ~CHARGE, api, throttle_ms, until_ms, account, entry[CAME_MS], held_ms)
             return self._change(entry, chunk, start, position, size, now_ms)
         if actions & TELL and spec.throttle_offset >= 0:
             offset = throttle_position(spec, chunk, position, position + 4 + size)
@@ -264,7 +270,7 @@ class AnswerSide:
             self.write(begun)
             return position + taken
         if size > SLICE_BYTES and not actions & AUTHENTICATED:
-            return self._rewrite(entry, chunk, start, position, size)
+            return self._rewrite(entry, chunk, start, position, size, now_ms)
         end = position + 4 + size
         frame = chunk[position:end]
         changed = self._changes.of_whole(frame, actions, api, throttle_ms, now_ms)
@@ -274,7 +280,7 @@ class AnswerSide:
         self.write(changed)
         return end
 
-    def _rewrite(self, entry: Entry, chunk: bytes, start: int, position: int, size: int) -> int:
+    def _rewrite(self, entry: Entry, chunk: bytes, start: int, position: int, size: int, now_ms: int) -> int:
         """Change a long answer; what cannot be done at once is done in turn, while the broker is not read.
 
         Returns as ``_act_on`` does. The rest of an answer that names brokers in front is forwarded as it comes.
@@ -285,7 +291,7 @@ class AnswerSide:
         if rewriting is None:
             self.stop(Event.GOT, WALKED)
             self._rules.later(self._pair.next_slice)
-            return self._hold(entry, chunk, start, position, 0)
+            return self._hold(entry, chunk, start, position, 0, now_ms)
         if rewriting.needs_more:
             there = len(chunk) - position
             if there > self._rules.gathered_limit:
@@ -312,8 +318,14 @@ class AnswerSide:
         self.feed(b"", now_ms)
         self._resume()
 
-    def _hold(self, entry: Entry, chunk: bytes, start: int, position: int, wanted: int) -> int:
-        self._in_flight.insert(0, (*entry[:CAME_MS], SEEN))
+    def _hold(
+        self, entry: Entry, chunk: bytes, start: int, position: int, wanted: int, since_ms: int | None = None
+    ) -> int:
+        """Keep an answer: until more of it has come, or since that moment for a reason of ours, which goes on."""
+        came_ms = entry[CAME_MS]
+        if came_ms >= SEEN:
+            came_ms = SEEN if since_ms is None else min(-since_ms, SEEN - 1)
+        self._in_flight.insert(0, (*entry[:CAME_MS], came_ms, entry[HELD_MS]))
         self._write(chunk, start, position)
         self.splitter.hold(chunk, position, wanted)
         return HELD
@@ -375,6 +387,7 @@ class AnswerSide:
     def _release(self, event: Event, reason: int, now_ms: int) -> None:
         if self.reasons & reason:
             self.reasons = end(event, self.reasons, reason)
+            self._gates.times.lose_sight()
             self.feed(b"", now_ms)
             self._resume()
 

@@ -1,14 +1,16 @@
 """What is changed in answers: versions offered, addresses of brokers, throttle times; each whole, or in slices."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from struct import Struct
 from typing import Final
 
 from protocol.api_versions import intersect
 from protocol.compile import SLICE_BYTES
+from protocol.error_codes import coordinator_errors
 from protocol.errors import Cause, ProtocolError
 from protocol.locator import Endpoint, locate, splice
-from protocol.overlay import ADDRESSES_FIRST, RECORDS
+from protocol.overlay import ADDRESSES_FIRST, FIND_COORDINATOR, RECORDS
 from protocol.rewriting import Rewriting
 from protocol.table import ApiSpec
 from proxy.session.gates.settling import wanted
@@ -60,13 +62,16 @@ class Changes:
         """Read a gathered frame, and return what the client gets: ``frame`` itself where nothing has to change."""
         spec = api.spec
         if actions & NEGOTIATE:
+            self._pair.rules.errors.note(spec.api_key, int.from_bytes(frame[8:10], "big", signed=True))
             frame = intersect(frame, spec, self._pair.rules.advertised)
             if not actions & TELL or frame[8:10] != NO_ERROR:  # an error is told in v0 layout (KIP-511)
                 return frame
         if actions & AUTHENTICATED:
-            self._pair.sasl.answer(spec, frame, now_ms)
+            self._pair.rules.errors.note(spec.api_key, self._pair.sasl.answer(spec, frame, now_ms))
             return frame
         located = locate(spec, frame)
+        if spec.api_key == FIND_COORDINATOR:
+            self._note_errors(spec, frame)
         told_ms: int | None = None
         if actions & TELL and located.throttle_offset >= 0:
             # Never less than the broker's own: it does not read this connection for that long.
@@ -76,6 +81,12 @@ class Changes:
         if told_ms is None and not located.endpoints:
             return frame
         return splice(frame, located, told_ms, self._advertise(located.endpoints))
+
+    def _note_errors(self, spec: ApiSpec, frame: bytes) -> None:
+        errors = self._pair.rules.errors
+        with suppress(ProtocolError):  # they are only counted: what cannot be read of them is the client's to find
+            for error_code in coordinator_errors(spec, frame):
+                errors.note(spec.api_key, error_code)
 
     def of_long(self, chunk: bytes, position: int, spec: ApiSpec, size: int, told_ms: int | None) -> Rewriting | None:
         """Change the long answer of ``size`` bytes at ``position``, as far as it has come, and tell ``told_ms``.

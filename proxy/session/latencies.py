@@ -1,6 +1,8 @@
-"""How long brokers take to answer, by API and broker: histograms that the sessions raise, and metrics show.
+"""How long brokers take to answer, and the proxy to pass on, by API and broker: histograms that metrics show.
 
-From when a request was forwarded until its answer began to come, in whole milliseconds: no clock is read for it.
+The broker's part is from when a request was forwarded until its answer began to come, the proxy's for how long it held
+the request before and the answer behind that. In whole milliseconds: no clock is read for it, and what was not held has
+taken none.
 """
 
 from collections.abc import Mapping
@@ -19,13 +21,33 @@ _BUCKET_OF: Final = bytes(sum(bound <= ms for bound in BOUNDS_MS) for ms in rang
 
 
 class Histogram:
-    """The times of one API at one broker."""
+    """Times, by the buckets that they are in."""
 
     __slots__ = ("counts", "sum_ms")
 
     def __init__(self) -> None:
         self.counts = [0] * (len(BOUNDS_MS) + 1)
         self.sum_ms = 0
+
+    def note(self, ms: int) -> None:
+        """Count one of so many milliseconds."""
+        self.sum_ms += ms
+        if 0 <= ms < _SHORT_MS:
+            self.counts[_BUCKET_OF[ms]] += 1
+        else:
+            self.counts[sum(bound <= ms for bound in BOUNDS_MS)] += 1
+
+
+class Parts:
+    """What requests of one API took at one broker, and here."""
+
+    __slots__ = ("broker", "held", "unheld")
+
+    def __init__(self) -> None:
+        self.broker = Histogram()
+        self.held = Histogram()
+        """Of those that the proxy has held for at least a millisecond; and the number of the others."""
+        self.unheld = 0
 
 
 class OfBroker:
@@ -36,18 +58,32 @@ class OfBroker:
     def __init__(self, latencies: "Latencies", node_id: int) -> None:
         self._all = latencies
         self._node_id = node_id
-        self._by_api: dict[int, Histogram] = {}
+        self._by_api: dict[int, Parts] = {}
 
-    def note(self, api_key: int, took_ms: int) -> None:
-        """Count an answer that took so long."""
-        histogram = self._by_api.get(api_key)
-        if histogram is None:
-            histogram = self._by_api[api_key] = self._all.make(api_key, self._node_id)
-        histogram.sum_ms += took_ms
-        if 0 <= took_ms < _SHORT_MS:
-            histogram.counts[_BUCKET_OF[took_ms]] += 1
+    def note(self, api_key: int, took_ms: int, held_ms: int = 0) -> None:
+        """Count an answer that took the broker so long, and is passed on as it comes; its request was held."""
+        parts = self._by_api.get(api_key) or self._make(api_key)
+        parts.broker.note(took_ms)
+        if held_ms:
+            parts.held.note(held_ms)
         else:
-            histogram.counts[sum(bound <= took_ms for bound in BOUNDS_MS)] += 1
+            parts.unheld += 1
+
+    def came(self, api_key: int, took_ms: int) -> None:
+        """Count an answer that took the broker so long, and may be held."""
+        (self._by_api.get(api_key) or self._make(api_key)).broker.note(took_ms)
+
+    def went(self, api_key: int, held_ms: int) -> None:
+        """Count an answer that is passed on now: for so long the proxy has held its request and it."""
+        parts = self._by_api.get(api_key) or self._make(api_key)
+        if held_ms:
+            parts.held.note(held_ms)
+        else:
+            parts.unheld += 1
+
+    def _make(self, api_key: int) -> Parts:
+        parts = self._by_api[api_key] = self._all.make(api_key, self._node_id)
+        return parts
 
 
 class Times(NamedTuple):
@@ -61,11 +97,11 @@ class Times(NamedTuple):
 class Latencies:
     """The times of all brokers of a worker."""
 
-    __slots__ = ("_brokers", "_histograms")
+    __slots__ = ("_all", "_brokers")
 
     def __init__(self) -> None:
         self._brokers: dict[int, OfBroker] = {}
-        self._histograms: dict[tuple[int, int], Histogram] = {}
+        self._all: dict[tuple[int, int], Parts] = {}
 
     def of(self, node_id: int) -> OfBroker:
         """Return the times of a broker (-1: not known yet)."""
@@ -74,12 +110,19 @@ class Latencies:
             broker = self._brokers[node_id] = OfBroker(self, node_id)
         return broker
 
-    def make(self, api_key: int, node_id: int) -> Histogram:
-        """Return the histogram of an API at a broker, or what is left for all others."""
-        if len(self._histograms) >= MOST:
+    def make(self, api_key: int, node_id: int) -> Parts:
+        """Return the parts of an API at a broker, or what is left for all others."""
+        if len(self._all) >= MOST:
             node_id = OTHER
-        return self._histograms.setdefault((api_key, node_id), Histogram())
+        return self._all.setdefault((api_key, node_id), Parts())
 
     def snapshot(self) -> Mapping[tuple[int, int], Times]:
-        """Return what has been counted, by api key and node id."""
-        return {key: Times(tuple(each.counts), each.sum_ms) for key, each in self._histograms.items()}
+        """Return what brokers took, by api key and node id."""
+        return {key: Times(tuple(parts.broker.counts), parts.broker.sum_ms) for key, parts in self._all.items()}
+
+    def proxy_snapshot(self) -> Mapping[tuple[int, int], Times]:
+        """Return what the proxy took, likewise."""
+        return {
+            key: Times((parts.held.counts[0] + parts.unheld, *parts.held.counts[1:]), parts.held.sum_ms)
+            for key, parts in self._all.items()
+        }

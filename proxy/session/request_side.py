@@ -16,7 +16,7 @@ from protocol.headers import MORE
 from proxy.session.body import Body
 from proxy.session.gates.fetch import answerable
 from proxy.session.gates.requests import ANSWERED, HELD, REPLACED, RequestGates
-from proxy.session.in_flight import InFlight
+from proxy.session.in_flight import HELD_MS, InFlight
 from proxy.session.pair import Pair
 from proxy.session.protected_topics import Guard
 from proxy.session.request_prefix import NONE
@@ -46,6 +46,7 @@ MAX_IN_FLIGHT: Final = 1024
 _MAX_AT_ONCE = 256
 """Requests that are read one by one before others have their turn: a millisecond. A chunk has room for 18,000."""
 
+NOT_HELD: Final = -1
 _HEAD_BYTES: Final = REQUEST_HEAD.size
 _LEAST_BYTES: Final = _HEAD_BYTES - 4
 
@@ -56,6 +57,7 @@ class RequestSide:
     __slots__ = (
         "_body",
         "_client",
+        "_held_since_ms",
         "_in_flight",
         "_pair",
         "_paused",
@@ -77,6 +79,8 @@ class RequestSide:
         """Of the request under way, while its end is still to come."""
         self.splitter = splitter
         self.reasons = 0
+        self._held_since_ms = NOT_HELD
+        """Since when the requests that the splitter holds have been held, if for a reason of ours."""
         self._client = pair.client
         self._paused = False
         self.write: Callable[[bytes], None] = dropped
@@ -125,24 +129,30 @@ class RequestSide:
     def _take(self, data: bytes, remaining: int, now_ms: int) -> None:
         """Take a chunk in which, behind what remained of the frame under way, others begin."""
         splitter = self.splitter
-        if remaining:
-            self._take_frames(data, now_ms)
-        elif self.reasons & AT_BORDER:
+        if not remaining and self.reasons & AT_BORDER:
             splitter.keep(data)
             if self.reasons & HELD_UP:
                 self._client.pause_reading()  # again: uvloop reads on when that was said inside connection_made
             if self.reasons & RAW_TOKENS:
                 self._take_tokens(now_ms)
-        elif splitter.held_bytes:
-            self._take_frames(data, now_ms)
-        else:
+            self._note_hold(now_ms)
+            return
+        if not remaining and not splitter.held_bytes:
             position = self._walk(data, now_ms)
             if position >= len(data) and not self.reasons and len(self._in_flight) < MAX_IN_FLIGHT:
                 splitter.remaining = position - len(data)
                 self.write(data)
                 return
             splitter.remaining = position
-            self._take_frames(data, now_ms)
+        self._take_frames(data, now_ms)
+        self._note_hold(now_ms)
+
+    def _note_hold(self, now_ms: int) -> None:
+        """Take note since when requests have been held, if they are: what lacks bytes of the client's is not."""
+        if not self.splitter.held_bytes or not self.reasons & HELD_UP:
+            self._held_since_ms = NOT_HELD
+        elif self._held_since_ms == NOT_HELD:
+            self._held_since_ms = now_ms
 
     def _walk(self, data: bytes, now_ms: int) -> int:  # noqa: C901, PLR0912, PLR0915  in place, as was measured
         """Take the frames at the beginning of ``data`` that are the usual ones; return where the first other begins.
@@ -163,6 +173,7 @@ class RequestSide:
                 return 0
             start_ns = rules.times.clock_ns()
         produces = gates.produces
+        caps = produces.caps
         prefix = produces.prefix
         number = prefix.number
         if number != NONE and produces.generation != rules.engine.generation:
@@ -185,6 +196,7 @@ class RequestSide:
                 if (
                     field + 2 > end
                     or produces.bound.shut
+                    or (caps and produces.are_caps_shut)
                     or prefix.width > size
                     or data[position + AFTER_CORRELATION_ID : field] != prefix.beginning
                 ):
@@ -200,6 +212,8 @@ class RequestSide:
                 meter.produce_requests += 1
                 meter.produce_bytes += size
                 throttle_ms = produces.bound.charge(size, now_ms)
+                if caps:
+                    throttle_ms = produces.charge_caps(size, throttle_ms, now_ms)
                 if throttle_ms or not acks:
                     missing = position + 4 + size - end
                     self.splitter.remaining = max(missing, 0)  # a mute waits for the frame's end
@@ -213,7 +227,7 @@ class RequestSide:
                     if self.reasons & AT_BORDER:
                         return position + 4 + size
                 else:
-                    in_flight.append((correlation_id, on_answer, api, 0, 0, account, now_ms))
+                    in_flight.append((correlation_id, on_answer, api, 0, 0, account, now_ms, 0))
             else:
                 usual = served.get(key_version)
                 if (
@@ -232,7 +246,7 @@ class RequestSide:
                 usual.requests += 1
                 meter.other_requests += 1
                 meter.other_bytes += 4 + size
-                in_flight.append((correlation_id, on_answer, usual, 0, 0, account, now_ms))
+                in_flight.append((correlation_id, on_answer, usual, 0, 0, account, now_ms, 0))
             position += 4 + size
         if position > end and self._body is None:
             self._body = gates.body(position - end)
@@ -259,6 +273,7 @@ class RequestSide:
     def _take_frames(self, data: bytes, now_ms: int) -> None:
         """Take the frames of a chunk, from where the splitter says the first one begins; of very many some later."""
         splitter = self.splitter
+        held_ms = 0 if self._held_since_ms == NOT_HELD else now_ms - self._held_since_ms
         chunk, position, heads = splitter.split(data, _MAX_AT_ONCE)
         self._look_for_crowd()
         if self.reasons & AT_BORDER and 0 < position < len(chunk):  # the frame under way is the last to go
@@ -270,7 +285,9 @@ class RequestSide:
         start = 0
         stop = len(chunk)
         for head in heads:
+            before = len(self._in_flight)
             outcome = gates.read(chunk, position, head, now_ms)
+            self._was_held(held_ms, before)
             self._stop_for(gates.take_reasons())
             if outcome == HELD:
                 stop = position
@@ -297,6 +314,11 @@ class RequestSide:
             self._stop_for(TURN)
         if self.reasons and not splitter.remaining:
             self._pause()
+
+    def _was_held(self, held_ms: int, before: int) -> None:
+        """Take note with the request that has gone, if one has and is to be answered, for how long it was held."""
+        if held_ms and len(self._in_flight) > before:
+            self._in_flight[-1] = (*self._in_flight[-1][:HELD_MS], held_ms)
 
     def _look_for_crowd(self) -> None:
         if len(self._in_flight) >= MAX_IN_FLIGHT:
@@ -356,6 +378,8 @@ class RequestSide:
         frame = held[: 4 + size]
         if len(held) > len(frame):
             self.splitter.keep(held[len(frame) :])
+        else:
+            self._held_since_ms = NOT_HELD
         return self.gates.fetches.answer_empty(self.gates.served[key_version], frame, throttle_ms)
 
     def leave(self) -> None:

@@ -7,6 +7,7 @@ from protocol.errors import Cause, ProtocolError
 from proxy.session.latencies import Latencies
 from proxy.session.local_answers import Answerer, NewerApiVersions
 from proxy.session.partitions import NoPartitions, Partitions
+from proxy.session.response_errors import ResponseErrors
 from proxy.session.serving import API_VERSIONS_KEY, Served
 from proxy.session.throttling import Throttling
 from proxy.usage.request_times import RequestTimes
@@ -22,6 +23,7 @@ class Rules:
         "answerers",
         "clock",
         "engine",
+        "errors",
         "find_coordinator_limit",
         "gathered_limit",
         "latencies",
@@ -57,6 +59,7 @@ class Rules:
         later: Callable[[Callable[[], None]], None],
         protected_topics: frozenset[bytes] = frozenset(),
         answerers: Mapping[int, Answerer] = MappingProxyType({}),
+        errors: ResponseErrors | None = None,
         latencies: Latencies | None = None,
         mutations_limit: int = 256 * 1024,
         partitions: Partitions | None = None,
@@ -74,6 +77,7 @@ class Rules:
         self.find_coordinator_limit = find_coordinator_limit
         self.gathered_limit = gathered_limit
         """Of answers that are held in memory whole; those with records have ``response_limit`` alone."""
+        self.errors = errors or ResponseErrors()
         self.latencies = latencies or Latencies()
         """How long brokers take to answer."""
         self.clock = clock

@@ -1,9 +1,10 @@
 """Requests that the proxy answers itself: handed to whoever answers them (``local_answers``), counted, and sent."""
 
-from proxy.session.local_answers import Answerer, LocalRequest
+from protocol.error_codes import UNSUPPORTED_VERSION
+from proxy.session.local_answers import Answerer, LocalRequest, NewerApiVersions
 from proxy.session.pair import Pair
 from proxy.session.sender import Sender
-from proxy.session.serving import Served
+from proxy.session.serving import API_VERSIONS_KEY, Served
 
 
 def answered(pair: Pair, sender: Sender, answerer: Answerer, frame: bytes, api: Served | None) -> bool:
@@ -15,6 +16,8 @@ def answered(pair: Pair, sender: Sender, answerer: Answerer, frame: bytes, api: 
     if api is not None:
         api.requests += 1
         client_id = account.key.client_id
+    if isinstance(answerer, NewerApiVersions):
+        pair.rules.errors.note(API_VERSIONS_KEY, UNSUPPORTED_VERSION)
     answer = answerer.answer(LocalRequest(frame, sender.user, client_id, pair.peer), pair.answer_locally)
     if answer is None:
         return False

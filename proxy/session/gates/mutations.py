@@ -10,7 +10,7 @@ from typing import Final
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import Head
 from protocol.headers import request_body_offset
-from protocol.mutation_answers import refusal
+from protocol.mutation_answers import THROTTLING_QUOTA_EXCEEDED, refusal
 from protocol.mutations import DEFAULT_PARTITIONS, Entries, Entry, Topic, is_strict, read_entries, without
 from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS
 from protocol.table import ApiSpec
@@ -241,7 +241,7 @@ class MutationGate:
         entry = expect(head[2], api, account, now_ms, throttle_ms)
         if settle:
             correlation_id, actions, *_ = entry
-            entry = (correlation_id, actions | SETTLE, api, throttle_ms, entry[4], account, now_ms)
+            entry = (correlation_id, actions | SETTLE, api, throttle_ms, entry[4], account, now_ms, 0)
         self._in_flight.append(entry)
 
     def _refuse(
@@ -251,6 +251,7 @@ class MutationGate:
         account = self._sender.account
         _count(api, account, len(frame))
         answer = refusal(api.spec, head[2], throttle_ms, refused)
+        self._pair.rules.errors.note(api.spec.api_key, THROTTLING_QUOTA_EXCEEDED, len(refused))
         if api.delayed and throttle_ms:
             self._answer = answer
             self._alarm = self._pair.rules.throttling.wake(self, now_ms + throttle_ms)

@@ -95,7 +95,7 @@ class RequestTimeGate:
     def open(self) -> Bound | None:
         """What requests of the last one's sender are charged to while they need not come by ``may_go`` and ``went``:
         while quotas are enforced, ``goes`` is enough for them. None where they have to: it is in debt, or has a limit
-        in shadow, or a cap beside it.
+        in shadow, or is not all that they are charged to.
         """
         account = self._sender.account
         bound = account.bound(KIND)
@@ -113,7 +113,7 @@ class RequestTimeGate:
             return False
         times.chunks += 1
         timed = Timed(size, may_wait, start_ns, times.chunks)
-        timed.bounds = (bound,)
+        timed.bounds = account.bounds(KIND)
         if bound.limit is not None:
             timed.reserved = cost_us * PERCENT_S_PER_US
             if bound.charge(timed.reserved, now_ms):
@@ -127,8 +127,8 @@ class RequestTimeGate:
 
     def expect(self) -> None:
         """Take the request that is in flight last for one that ``goes`` has timed."""
-        correlation_id, actions, served, told_ms, until_ms, whose, came_ms = self._in_flight[-1]
-        self._in_flight[-1] = (correlation_id, actions | TIMED, served, told_ms, until_ms, whose, came_ms)
+        correlation_id, actions, served, told_ms, until_ms, whose, came_ms, held_ms = self._in_flight[-1]
+        self._in_flight[-1] = (correlation_id, actions | TIMED, served, told_ms, until_ms, whose, came_ms, held_ms)
 
     def _reserve(self, timed: Timed, account: Account, api_key: int, now_ms: int) -> None:
         bounds = timed.bounds = account.bounds(KIND)
@@ -175,7 +175,7 @@ class RequestTimeGate:
 
         The entry of a Fetch, which is charged by its size next, has this throttle time and does not tell it.
         """
-        correlation_id, actions, api, told_ms, until_ms, account, came_ms = entry
+        correlation_id, actions, api, told_ms, until_ms, account, came_ms, held_ms = entry
         actions &= ~TIMED
         if not self._under_way:
             raise RuntimeError("an answer is timed, and no request of it")
@@ -186,7 +186,7 @@ class RequestTimeGate:
             told_ms = max(self._pair.throttle(account, KIND, throttle_ms, now_ms), told_ms)
             until_ms = max(now_ms + told_ms, until_ms)
             actions |= TELL if told_ms else 0
-        return (correlation_id, actions, api, told_ms, until_ms, account, came_ms)
+        return (correlation_id, actions, api, told_ms, until_ms, account, came_ms, held_ms)
 
     def settles(
         self, times: RequestTimes, account: Account, api_key: int, size: int, came_ns: int, now_ms: int
@@ -196,7 +196,10 @@ class RequestTimeGate:
         """
         if not self._under_way or self._blind:
             return False
-        timed, bound = self._under_way[0], account.bound(KIND)
+        timed, bounds = self._under_way[0], account.bounds(KIND)
+        if len(bounds) > 1 or timed.bounds != bounds:
+            return False
+        bound = bounds[0]
         known, usual = account.times.of(api_key), account.times.usual_ns(api_key, timed.size, size)
         self._look(times, timed, account, api_key, came_ns, now_ms)
         if not timed.may_wait:
@@ -205,7 +208,7 @@ class RequestTimeGate:
                 return False
         us = int(usual / 1000 + 0.5)  # round() is a call
         beyond = us * PERCENT_S_PER_US - timed.reserved
-        if timed.bounds != (bound,) or bound.shadow_limit is not None or account.caps(KIND):
+        if bound.shadow_limit is not None:
             return False
         if bound.limit is not None and not bound.fits(beyond, now_ms):
             return False
@@ -257,7 +260,7 @@ class RequestTimeGate:
         use.requests += 1
         self._charged = account
         took, reserved = us * PERCENT_S_PER_US, timed.reserved
-        if timed.bounds and [*timed.bounds] != [*bounds]:  # other quotas are in force than when it went
+        if timed.bounds and timed.bounds != bounds:  # other quotas are in force than when it went
             for bound in timed.bounds:
                 bound.record(-reserved, now_ms)
             reserved = 0.0
@@ -309,5 +312,7 @@ class RequestTimeGate:
 
 def _waive(bounds: tuple[Bound, ...], value: float, now_ms: int) -> bool:
     """Whether what seems dear need not be charged: the first counter with a limit has to allow it."""
-    limited = [bound for bound in bounds if bound.limit is not None]
-    return bool(limited) and limited[0].live.waive(value, _WAIVED, now_ms)
+    for bound in bounds:
+        if bound.limit is not None:
+            return bound.live.waive(value, _WAIVED, now_ms)
+    return False

@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from protocol.errors import ProtocolError
-from protocol.mutation_answers import Outcome, read_outcomes, with_refused
+from protocol.mutation_answers import THROTTLING_QUOTA_EXCEEDED, Outcome, read_outcomes, with_refused
 from protocol.mutations import DEFAULT_PARTITIONS, Entry
 from protocol.table import ApiSpec
 from proxy.session.pair import Pair
@@ -75,6 +75,10 @@ class Unsettled:
         if size <= SETTLED_BYTES:
             with suppress(ProtocolError):  # what cannot be read is passed on, and stays charged
                 outcomes = read_outcomes(spec, chunk[position : position + 4 + size])
+        errors = self._pair.rules.errors
+        for outcome in outcomes:
+            errors.note(spec.api_key, outcome.error_code)
+        errors.note(spec.api_key, THROTTLING_QUOTA_EXCEEDED, len(forwarded.refused))
         self._settle(forwarded, outcomes, now_ms)
         if not forwarded.refused and not throttle_ms:
             return b"", 0

@@ -45,6 +45,8 @@ EVERYTHING = replace(
         ClientState(Client("PLAIN", "alice", "app"), Traffic(700, 300, 9, 2, 500, 200), 1, is_muted=True),
     ],
     latencies={(0, 1): Times((3, *[0] * (len(BOUNDS_MS) - 1), 1), 40_000), (1, OTHER_BROKER): Times((0,) * 15, 0)},
+    response_errors={(36, 58): 3, (10, -2): 1},
+    proxy_latencies={(0, 1): Times((2, 0, 2, *[0] * (len(BOUNDS_MS) - 2)), 7)},
     accept_rates=[AcceptRate("", 12.0, 50.0), AcceptRate("PLAIN", 12.0, 20.0), AcceptRate("INTERNAL", 3.0, None)],
     accept_throttles={"PLAIN": Throttles(3, 1500)},
     ip_rates=[
@@ -302,6 +304,9 @@ def test_how_long_brokers_take_is_a_histogram_by_api_and_broker() -> None:
     buckets = values(text, "sluice_request_broker_seconds_bucket")
     assert buckets["Produce", "1", "0.001"] == buckets["Produce", "1", "30.0"] == 3.0
     assert buckets["Produce", "1", "+Inf"] == 4.0
+    held = values(text, "sluice_request_proxy_seconds_bucket")
+    assert (held["Produce", "1", "0.001"], held["Produce", "1", "0.005"]) == (2.0, 4.0)
+    assert values(text, "sluice_request_proxy_seconds_sum") == {("Produce", "1"): 0.007}
     assert values(text, "sluice_request_broker_seconds_sum") == {("Fetch", "other"): 0.0, ("Produce", "1"): 40.0}
 
 

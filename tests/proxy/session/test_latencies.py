@@ -5,22 +5,36 @@ import pytest
 from proxy.session import latencies
 from proxy.session.latencies import BOUNDS_MS, OTHER, Latencies
 from tests.proxy.playbook import (
+    KIB,
     Play,
     fetch,
     fetch_answer,
+    fetch_quota,
     heartbeat,
     heartbeat_answer,
+    list_offsets,
+    list_offsets_answer,
     produce,
     produce_answer,
     produce_quota,
 )
 
-PRODUCE, FETCH, HEARTBEAT = 0, 1, 12
+PRODUCE, FETCH, LIST_OFFSETS, HEARTBEAT = 0, 1, 2, 12
 
 
 def below(latencies: Latencies, key: tuple[int, int]) -> dict[float, int]:
     """Return how many answers took less than each bound, of those where there are any more."""
-    counts, total, shown = latencies.snapshot()[key].counts, 0, {}
+    return cumulated(latencies.snapshot()[key].counts)
+
+
+def held(play: Play, key: tuple[int, int]) -> tuple[dict[float, int], int]:
+    """The same of what the proxy took, and its sum in ms."""
+    times = play.rules.latencies.proxy_snapshot()[key]
+    return cumulated(times.counts), times.sum_ms
+
+
+def cumulated(counts: tuple[int, ...]) -> dict[float, int]:
+    total, shown = 0, {}
     for bound, count in zip((*BOUNDS_MS, inf), counts, strict=True):
         total += count
         if count:
@@ -89,6 +103,86 @@ def test_an_answer_that_comes_in_parts_is_counted_once() -> None:
     for at in range(0, len(answer), 7):
         play.from_broker(answer[at : at + 7])
     assert sum(below(play.rules.latencies, (FETCH, 1)).values()) == 1
+
+
+class TestTheProxysPart:
+    """For how long it held a request, and the answer."""
+
+    def test_what_is_passed_on_as_it_comes_was_not_held(self) -> None:
+        play = Play()
+        for number, (asked, answered) in enumerate(
+            ((produce(1, 10), produce_answer(1)), (produce(2, 10), produce_answer(2)), (produce(3, 10), b""))
+        ):
+            play.from_client(asked)
+            play.loop.advance(300 * number)
+            play.from_broker(answered)
+        assert held(play, (PRODUCE, 1)) == ({1: 2}, 0)
+
+    def test_a_request_that_waited_for_its_quota_and_those_that_came_with_it(self) -> None:
+        play = fetch_quota(max_hold_ms=30_000)
+        play.from_client(heartbeat(1))  # of a group: its Fetch waits, and it is not muted
+        play.from_broker(heartbeat_answer(1))
+        play.from_client(fetch(2))
+        play.from_broker(fetch_answer(2, 12 * KIB))
+        assert play.from_client(fetch(3) + heartbeat(4)) == b""
+        before_ms = play.loop.now_ms
+        while not play.broker.sent:
+            play.loop.advance(10)
+        waited_ms = play.loop.now_ms - before_ms
+        play.loop.advance(1)
+        play.from_broker(fetch_answer(3, 10) + heartbeat_answer(4))
+        for api in (FETCH, HEARTBEAT):
+            counts, sum_ms = held(play, (api, 1))
+            assert (counts[1], max(counts.values())) == (1, 2)
+            assert sum_ms == pytest.approx(waited_ms, abs=10)
+            assert max(below(play.rules.latencies, (api, 1))) <= 25
+
+    def test_what_lacks_bytes_of_the_client_s_is_not_held(self) -> None:
+        play = Play()
+        asked = fetch(1)
+        for part in (asked[:20], asked[20:40], asked[40:]):
+            play.from_client(part)
+            play.loop.advance(700)
+        play.from_broker(fetch_answer(1, 10))
+        assert held(play, (FETCH, 1)) == ({1: 1}, 0)
+
+    def test_until_the_broker_is_connected(self) -> None:
+        play = Play(connected=False)
+        play.from_client(produce(1, 10) + produce(2, 10))
+        play.loop.advance(40)
+        play.session.connected(play.broker, 1)
+        play.loop.advance(5)
+        play.from_broker(produce_answer(1) + produce_answer(2))
+        assert held(play, (PRODUCE, 1)) == ({50: 2}, 80)
+        assert below(play.rules.latencies, (PRODUCE, 1)) == {10: 2}
+
+    def test_an_answer_that_is_held_for_a_mute_and_what_stands_behind_it(self) -> None:
+        play = fetch_quota(response="delay")
+        play.from_client(fetch(1) + list_offsets(2))
+        play.loop.advance(20)
+        assert play.from_broker(fetch_answer(1, 12 * KIB) + list_offsets_answer(2)) == b""
+        play.loop.advance(60_000)
+        assert play.client.take().endswith(list_offsets_answer(2))
+        for api in (FETCH, LIST_OFFSETS):
+            assert below(play.rules.latencies, (api, 1)) == {25: 1}
+            counts, sum_ms = held(play, (api, 1))
+            assert (counts, 1000 < sum_ms < 2500) == ({2500: 1}, True)
+
+    def test_two_throttled_at_once_are_held_one_behind_the_other(self) -> None:
+        play = produce_quota()
+        play.from_client(produce(1, 12_000) + produce(2, 100) + produce(3, 100))
+        play.from_broker(produce_answer(1))
+        waited_ms = 0
+        for number in (2, 3):
+            while not play.broker.sent:
+                play.loop.advance(10)
+                waited_ms += 10 * (4 - number)  # of those that wait still
+            assert play.broker.take() == produce(number, 100)
+            play.from_broker(produce_answer(number))
+        times = play.rules.latencies.proxy_snapshot()[PRODUCE, 1]
+        assert sum(times.counts) == 3
+        assert times.counts[0] == 1
+        assert times.sum_ms == pytest.approx(waited_ms, abs=20)
 
 
 def test_pairs_beyond_the_bound_share_one_broker(monkeypatch: pytest.MonkeyPatch) -> None:

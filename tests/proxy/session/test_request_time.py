@@ -175,6 +175,42 @@ class TestWhatIsCharged:
         play.from_broker(produce_answer(1))
         assert recorded_us(play) == pytest.approx(10_000, rel=0.06)
 
+    def test_what_nobody_answers_does_not_shorten_what_came_before_it(self) -> None:
+        """The last byte of an acks=0 Produce is no beginning of the request that is in flight."""
+        play = request_quota(50.0)
+        behind = produce(2, 10 * KIB, acks=0)
+        play.from_client(list_offsets(1) + behind[:200])
+        play.loop.advance(100)
+        play.from_client(behind[200:])
+        play.from_broker(list_offsets_answer(1))
+        assert recorded_us(play) >= 99_000
+
+    @pytest.mark.parametrize("times", [2, 40])
+    def test_the_usual_way_charges_what_the_other_one_does(self, times: int) -> None:
+        """One that is new for its client goes by the gates, all others as they come; dear ones, and pipelined."""
+        alone, together = request_quota(100.0), request_quota(100.0)
+        for number in range(times):
+            for each in (produce, list_offsets):
+                key = number * 2 + (each is produce)
+                answer = produce_answer(key) if each is produce else list_offsets_answer(key)
+                asked = each(key, 300)
+                alone.session.gates.set_broker(1)  # what is known of the last request is forgotten
+                for play in (alone, together):
+                    take(play, asked, answer, 7 if number % 5 == 4 else 1)
+        assert recorded_us(together) == recorded_us(alone) > 0
+        assert charged(together) == pytest.approx(charged(alone))
+
+    def test_a_request_that_is_new_a_dear_one_and_a_debt_in_one_chunk(self) -> None:
+        play = request_quota()
+        for number in range(1, 4):
+            take(play, list_offsets(number), list_offsets_answer(number), 0)
+        play.from_client(b"".join(list_offsets(number) for number in range(4, 8)))
+        play.loop.advance(300)
+        got = play.from_broker(b"".join(list_offsets_answer(number) for number in range(4, 8)))
+        assert (told(got), play.client.paused) == (1000, True)
+        assert len(got) == 4 * len(list_offsets_answer(4))
+        assert recorded_us(play) >= 299_000
+
     def test_no_wait_by_design(self) -> None:
         """For replicas, for data, for the other members: what is charged does not depend on how long that was."""
         for waiting, answer in (
