@@ -19,6 +19,9 @@ _ALLOWANCE_MS: Final = 10_000
 """How much of a byte rate may be used at once: ten of the eleven samples of a second (docs/quotas.md)."""
 _MAX_SHOWN: Final = 100
 
+_PER_SECOND: Final = re.compile(r"(.*\w)\s*(?:/\s?s|/\s?sec|ps|/second)", re.IGNORECASE)
+_NO_LIMIT: Final = frozenset(("unlimited", "infinite", "infinity", ".inf", "inf", "none", "max", "-1", "no"))
+
 _FOR_ALL: Final = "write {default: true} for all that have no quota of their own"
 _FOR_EACH: Final = "write a quota for each name, or {default: true} for all that have none of their own"
 _QUOTING: Final = re.compile(r"[<>{}'\" ]")
@@ -105,6 +108,14 @@ def of_small_limits(limits: Mapping[Entity, Mapping[QuotaKind, float]]) -> tuple
         f"client is held for up to {_long(BATCH_BYTES / least)} after each"
     )
     return small[0][1], len(small), InvalidValue(message, "is the unit right?")
+
+
+def fix_of_rate(written: str) -> str:
+    """Return what to write instead of a limit that says per second, which it is anyhow, or that there is none."""
+    if written.casefold() in _NO_LIMIT:
+        return "remove the line for no limit"
+    rate = _PER_SECOND.fullmatch(written[:64])
+    return f"write {rate[1]}: a rate is per second" if rate is not None else ""
 
 
 def folded(entity: Entity) -> tuple[Name | bool, ...]:

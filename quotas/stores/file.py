@@ -5,7 +5,6 @@ could be set in a cluster as well. In particular a quota is above 0: no rate can
 arithmetic overflows there to "not throttled".
 """
 
-import re
 from collections.abc import Callable, Iterator
 from collections.abc import Mapping as ReadOnlyMapping
 from dataclasses import dataclass
@@ -56,8 +55,6 @@ _PARSERS: Final[dict[Written, Callable[[str], float]]] = {
 }
 _OF_IP: Final = {kind.value: kind for kind in QuotaKind if kind.row.whose is Whose.IP}
 _OF_CLIENT: Final = {kind.value: kind for kind in QuotaKind if kind.row.whose is Whose.CLIENT}
-_PER_SECOND: Final = re.compile(r"(.*\w)\s*(?:/\s?s|/\s?sec|ps|/second)", re.IGNORECASE)
-_NO_LIMIT: Final = frozenset(("unlimited", "infinite", "infinity", ".inf", "inf", "none", "max", "-1", "no"))
 _ROOT: Final = ("quotas", "groups", "caps")
 _DIMENSIONS: Final = ("user", "client-id", "ip", "user-group")
 _PLAIN: Final = Terms()
@@ -274,7 +271,7 @@ def _limit(kind: QuotaKind, written: Node) -> float:
         with explained(written):
             limit = _PARSERS[form](written)
     except InvalidValue as invalid:
-        invalid.hint = _fix_of_rate(written) or invalid.hint
+        invalid.hint = doubts.fix_of_rate(written) or invalid.hint
         raise
     if limit == 0:
         raise InvalidValue("must be above 0", "remove the line for no limit")
@@ -297,11 +294,3 @@ def _usual_limits(pairs: usual.Written) -> dict[QuotaKind, float] | None:
         if doubts.of_limit(kind, limit, written) is not None:
             return None
     return limits
-
-
-def _fix_of_rate(written: str) -> str:
-    """Return what to write instead of a limit that says per second, which it is anyhow, or that there is none."""
-    if written.casefold() in _NO_LIMIT:
-        return "remove the line for no limit"
-    rate = _PER_SECOND.fullmatch(written[:64])
-    return f"write {rate[1]}: a rate is per second" if rate is not None else ""
