@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, ValidationInfo
+from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from config.brokers import BrokerPorts, parse_broker_ports
@@ -116,3 +117,9 @@ class Section(BaseModel):
     """What all settings share: they never change, and an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True)
+
+
+def described_by(field: FieldInfo) -> list[type[BaseModel]]:
+    """Return what describes a section: several models where its ``type`` says which; none for a setting."""
+    kinds = get_args(field.annotation) or (field.annotation,)
+    return [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from config.document import Document, read_document
+from config.forms import described_by
 from config.nodes import Mapping, Node, Scalar, Sequence
 from config.problems import ConfigError, InvalidValue, InvalidValues, Steps, field_path, suggestion
 from config.settings import Settings
@@ -50,7 +51,7 @@ def named_quota_file(path: Path) -> Path | None:
 
 def _explain(details: ErrorDetails) -> Iterator[tuple[Steps, InvalidValue]]:
     """Say in our words what pydantic found, and where."""
-    steps: Steps = details["loc"]
+    steps, models = _place(details["loc"])
     context = details.get("ctx", {})
     match context.get("error"):
         case InvalidValues() as invalid_values:
@@ -59,13 +60,15 @@ def _explain(details: ErrorDetails) -> Iterator[tuple[Steps, InvalidValue]]:
         case InvalidValue() as invalid:
             yield steps, invalid
         case _:
-            yield steps, _in_our_words(details["type"], details["input"], steps, context)
+            yield steps, _in_our_words(details["type"], details["input"], steps, models, context)
 
 
-def _in_our_words(kind: str, found: object, steps: Steps, context: dict[str, Any]) -> InvalidValue:
+def _in_our_words(
+    kind: str, found: object, steps: Steps, models: list[type[BaseModel]], context: dict[str, Any]
+) -> InvalidValue:
     match kind:
         case "extra_forbidden":
-            return InvalidValue("unknown setting", suggestion(str(steps[-1]), _keys(steps[:-1])), of_key=True)
+            return InvalidValue("unknown setting", suggestion(str(steps[-1]), _keys(models)), of_key=True)
         case "missing":
             return InvalidValue("is missing", f"add `{steps[-1]}`")
         case "literal_error":
@@ -73,12 +76,12 @@ def _in_our_words(kind: str, found: object, steps: Steps, context: dict[str, Any
             if not isinstance(found, str):
                 return InvalidValue("must be a single word", f"one of {', '.join(choices)}")
             return InvalidValue(f"{found!r} is not known", suggestion(found, choices))
-        case "model_type" if isinstance(found, Sequence):
+        case "model_type" | "model_attributes_type" | "union_tag_not_found" if isinstance(found, Sequence):
             own_file = "write quotas into a file of their own, and its name as quotas.store.path"
-            takes = f"it takes {', '.join(_keys(steps))}"
+            takes = f"it takes {', '.join(_keys(models))}"
             return InvalidValue("must be a section, not a list", own_file if steps == ("quotas",) else takes)
-        case "model_type":
-            return InvalidValue("has no settings", f"it takes {', '.join(_keys(steps))}")
+        case "model_type" | "model_attributes_type" | "union_tag_not_found":
+            return InvalidValue("has no settings", f"it takes {', '.join(_keys(models))}")
         case "tuple_type" if isinstance(found, Scalar) and "," in found:
             listed = ", ".join(f'"{part.strip()}"' for part in found.split(",") if part.strip())
             return InvalidValue("must be a list, not a single text", f"write [{listed}]")
@@ -87,12 +90,23 @@ def _in_our_words(kind: str, found: object, steps: Steps, context: dict[str, Any
     raise AssertionError(f"no words for {kind} at {field_path(steps)}")
 
 
-def _keys(steps: Steps) -> list[str]:
-    """Return the keys that the section at ``steps`` takes."""
-    model: type[BaseModel] = Settings
-    for step in steps:
+def _place(location: Steps) -> tuple[Steps, list[type[BaseModel]]]:
+    """Return where something stands in the file, and what may describe the section that is there or, of a setting, that
+    it stands in. Where the type of a section says which, pydantic names that type as a step.
+    """
+    steps: list[str | int] = []
+    models: list[type[BaseModel]] = [Settings]
+    for step in location:
+        if len(models) > 1 and (chosen := [model for model in models if model.model_fields["type"].default == step]):
+            models = chosen
+            continue
+        steps.append(step)
         if isinstance(step, str):
-            fields = {field.alias or name: field for name, field in model.model_fields.items()}
-            annotation = fields[step].annotation
-            model = (get_args(annotation) or (annotation,))[0]  # tuple[Listener, ...] holds a Listener
-    return [field.alias or name for name, field in model.model_fields.items()]
+            fields = {field.alias or name: field for name, field in models[0].model_fields.items()}
+            models = (step in fields and described_by(fields[step])) or models
+    return tuple(steps), models
+
+
+def _keys(models: list[type[BaseModel]]) -> list[str]:
+    """Return the keys that a section takes."""
+    return [field.alias or name for name, field in models[0].model_fields.items()]

@@ -8,7 +8,7 @@ from typing import Final, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from config.forms import Written
+from config.forms import Written, described_by
 from config.settings import Settings
 from config.units import BYTE_UNITS, DURATION_UNITS_MS
 
@@ -31,19 +31,14 @@ def _sections(model: type[BaseModel], path: str, told: dict[type[BaseModel], str
             yield f"The same settings as in `{told[model]}`.\n\n"
             return
         told[model] = path
-        rows = [_row(name, field) for name, field in model.model_fields.items() if _section(field) is None]
+        rows = [_row(name, field) for name, field in model.model_fields.items() if not described_by(field)]
         if rows:
             yield f"| key | written as | default | meaning |\n|---|---|---|---|\n{''.join(rows)}\n"
     for name, field in model.model_fields.items():
-        section = _section(field)
-        if section is not None:
-            several = "[]" if get_origin(field.annotation) is tuple else ""
-            yield from _sections(section, f"{path}.{field.alias or name}{several}".removeprefix("."), told)
-
-
-def _section(field: FieldInfo) -> type[BaseModel] | None:
-    kind = (get_args(field.annotation) or (field.annotation,))[0]
-    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+        several = "[]" if get_origin(field.annotation) is tuple else ""
+        for section in (models := described_by(field)):
+            of = f" ({section.model_fields['type'].default})" if len(models) > 1 else ""
+            yield from _sections(section, f"{path}.{field.alias or name}{several}{of}".removeprefix("."), told)
 
 
 def _row(name: str, field: FieldInfo) -> str:

@@ -5,7 +5,7 @@ of their own, ``config.cluster`` and ``config.listener``.
 """
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -31,6 +31,7 @@ from config.forms import (
 )
 from config.listener import ClientTls, Kerberos, Listener, ListenerLimits, ListenerSasl, ProxyProtocol
 from config.problems import InvalidValue, InvalidValues, suggestion
+from config.stores import STORES, FileStore, Store, ZooKeeperSasl, ZooKeeperStore, ZooKeeperTls
 from config.units import Address, IpNumbers
 from config.usage import Usage, UsageFiles, UsageTopic
 
@@ -61,6 +62,9 @@ __all__ = [
     "UsageFiles",
     "UsageTopic",
     "Window",
+    "ZooKeeperSasl",
+    "ZooKeeperStore",
+    "ZooKeeperTls",
 ]
 
 
@@ -70,17 +74,6 @@ MOST_SAMPLES = 1000
 MOST_SAMPLE_MS = 3_600_000
 MOST_WINDOW_MS = 86_400_000
 """What `sluice analyze` takes of a usage record (``analysis.table.schema``): longer windows are nowhere in use."""
-
-
-class FileStore(Section):
-    """Quotas in a YAML file, reloaded on SIGHUP and when it changes."""
-
-    type: Literal["file"] = Field("file", description="The kind of store.")
-    path: FilePath = Field(description="The file, relative to the configuration file. It must exist at the start.")
-
-
-STORES: Final = {"file": FileStore}
-"""What describes each kind of store, by its name."""
 
 
 class Window(Section):
@@ -126,7 +119,7 @@ class Exempt(Section):
 class Quotas(Section):
     """Where quotas come from and how they are enforced."""
 
-    store: FileStore = Field(description="Where quotas are kept.")
+    store: Store = Field(discriminator="type", description="Where quotas are kept.")
     mode: Mode = Field(
         "enforce",
         description="`shadow` measures and reports what would be throttled, and delays nothing. It may change while "
@@ -168,7 +161,7 @@ class Quotas(Section):
             wrong = InvalidValues()
             wrong.add(("type",), f"{kind!r} is not known", suggestion(kind, [*STORES]))
             raise wrong
-        return store
+        return {"type": "file", **store} if isinstance(store, Mapping) else store
 
 
 class Limits(Section):

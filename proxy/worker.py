@@ -160,7 +160,7 @@ class Worker:
         """Put quotas in force, at once and for all sessions."""
         change = self._engine.apply(policy, now_ms())
         self._gate.apply(policy)
-        self._time(bool(policy.table(QuotaKind.REQUEST_PERCENTAGE)))
+        self._time(policy.has(QuotaKind.REQUEST_PERCENTAGE))
         self._throttling.reconsider(now_ms())
         return change
 

@@ -236,8 +236,10 @@ class Counters:
             bound.shadow_limit = limit  # and not as one assignment of two: docs/decisions/0020
             limit = None
         before = bound.window
-        if terms.burst_ms is None or self._kind.row.law is not Law.SAMPLED_RATE:
+        if terms.burst_ms is None:
             bound.set_window(self._window)
+        elif self._kind.row.law is Law.TOKEN_BUCKET:
+            bound.set_window(self._window.of_bucket(terms.burst_ms))
         else:
             bound.set_window(self._window.of_burst(terms.burst_ms))
         if limit == bound.limit:

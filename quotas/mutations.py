@@ -109,6 +109,12 @@ class TokenBound(Bound):
         else:
             self._bucket = None if limit is None else TokenBucket(self._window, limit)
 
+    def set_window(self, window: Window) -> None:
+        super().set_window(window)
+        for bucket in (self._bucket, self._shadow):
+            if bucket is not None:
+                bucket.set_window(window)
+
     @property
     def concerns(self) -> bool:
         """Whether there is a limit, in force or in shadow."""

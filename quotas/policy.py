@@ -110,6 +110,10 @@ class Policy:
         """Return the limits of one kind. Not to be changed."""
         return self._tables[kind, cap]
 
+    def has(self, kind: QuotaKind) -> bool:
+        """Whether there is any limit of one kind, be it a quota or a cap."""
+        return bool(self._tables[kind, False] or self._tables[kind, True])
+
     def prefix_lengths(self, kind: QuotaKind, *, cap: bool = False) -> tuple[int, ...]:
         """Return how many characters the prefixes have that limits of one kind are for, the longest first."""
         return tuple(sorted(self._prefixes.get((kind, cap), ()), reverse=True))

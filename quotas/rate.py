@@ -40,6 +40,11 @@ class Window:
         samples = -(-burst_ms // self.size_ms)
         return Window(samples + 1, burst_ms // samples)
 
+    def of_bucket(self, burst_ms: int) -> "Window":
+        """Return one that keeps so much time's worth, as a token bucket holds that of all its samples."""
+        samples = -(-burst_ms // self.size_ms)
+        return Window(samples, burst_ms // samples)
+
 
 class Sample:
     """What was recorded between ``start_ms`` and ``last_ms``."""

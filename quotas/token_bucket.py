@@ -20,6 +20,10 @@ class TokenBucket:
         """Refill, and hold, by another limit, counting from the last refill; this itself refills nothing."""
         self._limit = limit
 
+    def set_window(self, window: Window) -> None:
+        """Hold the worth of another window from now on; likewise."""
+        self._window_s = window.keep_ms / 1000
+
     def record(self, value: float, now_ms: int) -> None:
         """Take ``value`` tokens; give them back if it is negative."""
         self._refill(now_ms)

@@ -8,6 +8,7 @@ from config.loader import load_with_document, named_quota_file
 from config.problems import ConfigError, InvalidValue, Problem
 from config.settings import Listener, Settings
 from proxy.checks.configuration import look
+from proxy.checks.explain import Client, explain
 from proxy.checks.findings import Severity
 from quotas.entities import ANONYMOUS
 from quotas.stores import doubts
@@ -22,21 +23,27 @@ class Report:
     warnings: list[Problem] = field(default_factory=list)
     listeners: int = 0
     quotas: int = 0
+    caps: int = 0
+    explained: list[str] = field(default_factory=list)
+    """Which limits hold for the client that was asked about."""
 
     def lines(self, looked_at: str) -> list[str]:
         """Return what is printed; ``looked_at`` names what was looked at."""
         said = [*(f"warning: {warning}" for warning in self.warnings), *map(str, self.problems)]
         if not self.problems:
             listeners = f", {_counted(self.listeners, 'listener')}" if self.listeners else ""
-            said.append(f"{looked_at}: ok ({_counted(self.quotas, 'quota')}{listeners})")
-        return said
+            caps = f", {_counted(self.caps, 'cap')}" if self.caps else ""
+            said.append(f"{looked_at}: ok ({_counted(self.quotas, 'quota')}{caps}{listeners})")
+        return said + self.explained
 
     def as_data(self) -> dict[str, object]:
         """Return what ``--json`` prints: findings by file, in the order of each."""
         found = [("error", problem) for problem in self.problems]
         found += [("warning", warning) for warning in self.warnings]
         found.sort(key=lambda each: (each[1].file, each[1].line, each[1].column))
-        return {"ok": not self.problems, "findings": [_as_data(severity, problem) for severity, problem in found]}
+        data: dict[str, object] = {"ok": not self.problems}
+        data["findings"] = [_as_data(severity, problem) for severity, problem in found]
+        return data | ({"explained": self.explained} if self.explained else {})
 
 
 def _as_data(severity: str, problem: Problem) -> dict[str, object]:
@@ -55,24 +62,24 @@ def _counted(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
-def check(config_path: Path, now_s: float, quota_file: Path | None = None) -> Report:
+def check(config_path: Path, now_s: float, quota_file: Path | None = None, client: Client | None = None) -> Report:
     """Look at everything there is; one broken file does not hide what is wrong with the other.
 
-    ``quota_file`` is looked at instead of the one that the configuration names.
+    ``quota_file`` is looked at instead of the one that the configuration names. ``client``: explain its limits.
     """
     report = Report()
     settings = _check_configuration(report, config_path, now_s)
     if quota_file is not None:
-        _check_quotas(report, quota_file, settings)
+        _check_quotas(report, quota_file, settings, client)
     elif (named := named_quota_file(config_path)) is not None:
-        _check_quotas(report, named, settings, named_in=config_path)
+        _check_quotas(report, named, settings, client, named_in=config_path)
     return report
 
 
-def check_quotas(quota_file: Path) -> Report:
+def check_quotas(quota_file: Path, client: Client | None = None) -> Report:
     """Look at a quota file by itself."""
     report = Report()
-    _check_quotas(report, quota_file, None)
+    _check_quotas(report, quota_file, None, client)
     return report
 
 
@@ -89,7 +96,9 @@ def _check_configuration(report: Report, config_path: Path, now_s: float) -> Set
     return settings
 
 
-def _check_quotas(report: Report, quota_file: Path, settings: Settings | None, *, named_in: Path | None = None) -> None:
+def _check_quotas(
+    report: Report, quota_file: Path, settings: Settings | None, client: Client | None, *, named_in: Path | None = None
+) -> None:
     try:
         loaded = load(quota_file)
     except ConfigError as error:
@@ -98,11 +107,14 @@ def _check_quotas(report: Report, quota_file: Path, settings: Settings | None, *
         else:
             report.problems += error.problems
         return
-    report.quotas = len(loaded.policy.limits)
+    report.caps = sum(entity.cap for entity in loaded.policy.limits)
+    report.quotas = len(loaded.policy.limits) - report.caps
     report.warnings += loaded.warnings
     report.warnings += _small_limits(quota_file, loaded)
     if settings is not None and not any(map(_knows_users, settings.listeners)):
         report.warnings += _quotas_of_nobody(quota_file, loaded)
+    if client is not None:
+        report.explained = explain(loaded.policy, client, None if settings is None else settings.quotas.exempt)
 
 
 def _at_its_name(config_path: Path, problem: Problem) -> Problem:

@@ -173,6 +173,7 @@ class RequestSide:
                 return 0
             start_ns = rules.times.clock_ns()
         produces = gates.produces
+        caps = produces.caps
         prefix = produces.prefix
         number = prefix.number
         if number != NONE and produces.generation != rules.engine.generation:
@@ -195,6 +196,7 @@ class RequestSide:
                 if (
                     field + 2 > end
                     or produces.bound.shut
+                    or (caps and produces.are_caps_shut)
                     or prefix.width > size
                     or data[position + AFTER_CORRELATION_ID : field] != prefix.beginning
                 ):
@@ -210,6 +212,8 @@ class RequestSide:
                 meter.produce_requests += 1
                 meter.produce_bytes += size
                 throttle_ms = produces.bound.charge(size, now_ms)
+                if caps:
+                    throttle_ms = produces.charge_caps(size, throttle_ms, now_ms)
                 if throttle_ms or not acks:
                     missing = position + 4 + size - end
                     self.splitter.remaining = max(missing, 0)  # a mute waits for the frame's end

@@ -39,6 +39,8 @@ class Waits:
             return False  # it has waited: the turn is to be taken
         if len(bounds) > 1 and not all(bound.fetches.fits_whole(asked_bytes, now_ms) for bound in bounds):
             return False
+        if len(bounds) == 1:
+            return bounds[0].fetches.grant_whole(self, asked_bytes, now_ms)
         granted = True
         for bound in bounds:
             granted = bound.fetches.grant_whole(self, asked_bytes, now_ms) and granted

@@ -15,6 +15,7 @@ class Account:
     """What a client uses through one listener at one broker."""
 
     __slots__ = (
+        "_all",
         "_bounds",
         "_caps",
         "_engine",
@@ -38,6 +39,7 @@ class Account:
         self._generation = engine.generation
         self._bounds: dict[QuotaKind, Bound] = {}
         self._caps: dict[QuotaKind, tuple[Bound, ...]] = {}
+        self._all: dict[QuotaKind, tuple[Bound, ...]] = {}
         self._limited: dict[QuotaKind, tuple[Bound, ...]] = {}
         self._times: ClientTimes | None = None
 
@@ -70,7 +72,12 @@ class Account:
 
     def bounds(self, kind: QuotaKind) -> tuple[Bound, ...]:
         """Return all counters that it is charged to, that of the quota that wins first."""
-        return (self.bound(kind), *self.caps(kind))
+        if self._generation != self._engine.generation:
+            self._renew()
+        found = self._all.get(kind)
+        if found is None:
+            found = self._all[kind] = (self.bound(kind), *self.caps(kind))
+        return found
 
     def limited(self, kind: QuotaKind) -> tuple[Bound, ...]:
         """Return those that have a limit in force."""
@@ -100,6 +107,7 @@ class Account:
         self._generation = self._engine.generation
         self._bounds.clear()
         self._caps.clear()
+        self._all.clear()
         self._limited.clear()
 
     @property

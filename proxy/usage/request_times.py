@@ -27,13 +27,18 @@ _WAITING_KEYS: Final = frozenset(
 
 # What is usual for a broker's threads: a request by itself, each of its bytes, and each byte of its answer. Measured
 # with Kafka 4.3.1; request_loads.py and test_request_percentage_accuracy.py show how.
-_REQUEST_NS: Final = 40_000.0
+_REQUEST_NS: Final = 30_000.0
 _ASKED_NS: Final = 10.0
 _ANSWERED_NS: Final = 10.0
-_REQUEST_NS_OF: Final = {0: 100_000.0, 8: 55_000.0}
-_ASKED_NS_OF: Final = {0: 1.3, 1: 120.0, 2: 50.0}
+_REQUEST_NS_OF: Final = {0: 85_000.0, 1: 25_000.0, 8: 50_000.0}
+_ASKED_NS_OF: Final = {0: 1.3, 1: 85.0, 2: 50.0}
 """A Produce is its records. A Fetch and a ListOffsets list partitions, and each is work."""
-_ANSWERED_NS_OF: Final = {0: 1.3, 1: 0.35, 3: 30.0, 78: 0.35}
+_ANSWERED_NS_OF: Final = {0: 1.3, 1: 0.3, 3: 30.0, 78: 0.3}
+
+_RECORD_NS: Final = 400.0
+"""Each record that is produced is looked at, however small it was compressed."""
+_LOOKED_AT: Final = 61
+"""One Produce of so many, about, has its records looked at."""
 
 _BLOCK: Final = 32
 """The least but one of so many requests says what they take when nothing is in their way: late threads and queues only
@@ -94,10 +99,22 @@ class ApiTimes:
 class ClientTimes:
     """What the requests of one client take, by their API."""
 
-    __slots__ = ("_apis",)
+    __slots__ = ("_apis", "_density")
 
     def __init__(self) -> None:
         self._apis: dict[int, ApiTimes] = {}
+        self._density = 0.0
+        """Records for each byte of its Produce requests."""
+
+    def usual_ns(self, api_key: int, request_bytes: int, answer_bytes: int) -> float:
+        """Return what is usual for a request of that size, and its answer: the table, and the records produced."""
+        usual = table_ns(api_key, request_bytes, answer_bytes)
+        return usual + request_bytes * self._density * _RECORD_NS if api_key == 0 else usual
+
+    def produced(self, records_per_byte: float) -> None:
+        """Take note of how densely records are packed in a Produce."""
+        if records_per_byte:
+            self._density += (records_per_byte - self._density) / (4 if self._density else 1)
 
     def of(self, api_key: int) -> ApiTimes:
         """Return what is known of an API."""
@@ -185,6 +202,11 @@ class RequestTimes:
     def chunk_took(self, thread_ns: int) -> None:
         """Take note of how long the proxy itself was at a chunk, of those that are no longer than most."""
         self._chunk_ns += (thread_ns - self._chunk_ns) / 16 if self._chunk_ns else thread_ns
+
+    @property
+    def looks(self) -> bool:
+        """Whether the next Produce is one whose records are looked at."""
+        return self.chunks % _LOOKED_AT == 0
 
     def meanwhile_ns(self, chunks: int) -> float:
         """Return how long the proxy itself was at what it saw to since ``chunks`` was that."""

@@ -85,6 +85,9 @@ class QuotaStore(ABC):
         To be asked a few times a second: a store may wait for the next look, to see whether more is coming.
         """
 
+    def close(self) -> None:  # noqa: B027  most stores hold nothing open
+        """Let go of what the store holds open."""
+
     def alter(self, alteration: Alteration) -> list[Outcome]:
         """Make the changes, and return what became of each, in their order.
 

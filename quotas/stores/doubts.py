@@ -9,10 +9,12 @@ from typing import Final
 
 from config.problems import NO_VARIABLES, InvalidValue, holds_a_variable
 from quotas.entities import ANONYMOUS, Entity, Name
-from quotas.kinds import BYTES, QuotaKind
+from quotas.kinds import BYTES, MUTATIONS, PERCENT, QuotaKind
 
 BATCH_BYTES: Final = 16 * 1024
 """The default of a producer's ``batch.size``."""
+REQUEST_PERCENT_S: Final = 0.01
+"""What a small request takes of a broker's threads: a tenth of a millisecond."""
 _ALLOWANCE_MS: Final = 10_000
 """How much of a byte rate may be used at once: ten of the eleven samples of a second (docs/quotas.md)."""
 _MAX_SHOWN: Final = 100
@@ -55,9 +57,13 @@ def _of_name(dimension: str, name: str) -> Iterator[tuple[str, str]]:
 
 
 def of_limit(kind: QuotaKind, limit: float, written: str, burst_ms: int | None = None) -> InvalidValue | None:
-    """Return what a client will feel of a byte rate that is too low for one batch, even where it may have a burst."""
+    """Return what a client will feel of a limit that is too low for one of what is sent, even where it may have a
+    burst: a batch, a request, a partition.
+    """
     burst_s = (_ALLOWANCE_MS if burst_ms is None else burst_ms) / 1000
-    if kind.row.unit is not BYTES or limit >= BATCH_BYTES or limit * burst_s >= BATCH_BYTES:
+    if kind.row.unit is not BYTES:
+        return _of_other_limit(kind, limit, written, burst_s)
+    if limit >= BATCH_BYTES or limit * burst_s >= BATCH_BYTES:
         return None
     message = (
         f"{written} a second is less than one batch of {BATCH_BYTES // 1024} KiB (batch.size) in {burst_s:g} "
@@ -65,6 +71,19 @@ def of_limit(kind: QuotaKind, limit: float, written: str, burst_ms: int | None =
     )
     return InvalidValue(
         message, f"did you mean {written}KiB or {written}MiB?" if written.isdecimal() else "is the unit right?"
+    )
+
+
+def _of_other_limit(kind: QuotaKind, limit: float, written: str, burst_s: float) -> InvalidValue | None:
+    least, what, fix = {
+        PERCENT: (REQUEST_PERCENT_S, "a request of 0.1 ms", "it is in percent of one thread: 100 is a whole one"),
+        MUTATIONS: (1.0, "one partition", "it is in partitions a second"),
+    }.get(kind.row.unit, (0.0, "", ""))
+    if not least or limit * burst_s >= least:
+        return None
+    held = _long(least / limit)
+    return InvalidValue(
+        f"{written} is less than {what} in {burst_s:g} seconds: a client is held for {held} after each", fix
     )
 
 

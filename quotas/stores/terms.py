@@ -6,7 +6,7 @@ from typing import Final
 from config.nodes import Mapping, Node, Scalar
 from config.problems import InvalidValue, InvalidValues, Steps, explained, suggestion
 from config.units import parse_duration_ms, parse_flag
-from quotas.kinds import Law, QuotaKind
+from quotas.kinds import QuotaKind
 from quotas.policy import Terms
 
 KEYS: Final = ("mode", "proposed", "burst", "max_delay", "shared")
@@ -32,7 +32,7 @@ def read(
     with wrong.at(*steps, "mode"):
         shadow = _mode(quota["mode"]) == "shadow" if "mode" in quota else False
     with wrong.at(*steps, "burst"):
-        burst_ms = _burst_ms(quota["burst"], limits) if "burst" in quota else None
+        burst_ms = _burst_ms(quota["burst"]) if "burst" in quota else None
     with wrong.at(*steps, "max_delay"):
         max_delay_ms = _duration_ms(quota["max_delay"]) if "max_delay" in quota else None
     with wrong.at(*steps, "shared"):
@@ -74,12 +74,10 @@ def _proposals(written: Node) -> Mapping:
     return written
 
 
-def _burst_ms(written: Node, limits: dict[QuotaKind, float]) -> int:
+def _burst_ms(written: Node) -> int:
     burst_ms = _duration_ms(written)
     if not _LEAST_BURST_MS <= burst_ms <= _MOST_BURST_MS:
         raise InvalidValue(f"{written} is too {'short' if burst_ms < _LEAST_BURST_MS else 'long'}", "100ms to 1h")
-    if limits and all(kind.row.law is not Law.SAMPLED_RATE for kind in limits):
-        raise InvalidValue("is for limits of a rate", "leave it out")
     return burst_ms
 
 

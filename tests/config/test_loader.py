@@ -14,6 +14,7 @@ from config.brokers import BrokerPorts
 from config.loader import load_settings, named_quota_file
 from config.problems import ConfigError, field_path
 from config.settings import BrokerSasl, BrokerTls, ClientTls, Kerberos, ProxyProtocol, Route
+from config.stores import FileStore
 from config.units import Address
 from tests.config.loading import problems, refused
 
@@ -80,7 +81,7 @@ def test_a_small_file_is_enough(file: Path) -> None:
     assert settings.listeners[0].brokers == BrokerPorts(
         ((range(10), range(9100, 9110)), (range(42, 43), range(9142, 9143)))
     )
-    assert settings.quotas.store.path == file.parent / "quotas.yaml"
+    assert settings.quotas.store == FileStore(path=file.parent / "quotas.yaml")
 
 
 def test_every_setting_can_be_written(file: Path) -> None:
@@ -104,7 +105,7 @@ def test_every_setting_can_be_written(file: Path) -> None:
         ciphers="HIGH",
     )
     quotas = settings.quotas
-    assert quotas.store.path == Path("/etc/sluice/quotas.yaml")
+    assert quotas.store == FileStore(path=Path("/etc/sluice/quotas.yaml"))
     assert (quotas.mode, quotas.response, quotas.max_delay_ms) == ("off", "delay", 1500)
     assert (quotas.window.samples, quotas.window.size_ms) == (3, 2000)
     limits = settings.limits
@@ -210,8 +211,11 @@ def test_windows_are_those_that_usage_records_can_say(file: Path, window: str, p
         ("name: demo", "name: ", [":1:11: cluster.name: has no value; write a name, or leave the key out"]),
         ("path: quotas.yaml", "path: {}", [
             ":4:36: quotas.store.path: must be a path; write it like tls/key.pem"]),
-        ("{type: file, path: quotas.yaml}", "{type: zookeeper, connect: z:2181}", [
-            ":4:24: quotas.store.type: 'zookeeper' is not known; known here: file"]),
+        ("{type: file, path: quotas.yaml}", "{type: etcd, connect: z:2379}", [
+            ":4:24: quotas.store.type: 'etcd' is not known; known here: file, zookeeper"]),
+        ("{type: file, path: quotas.yaml}", "{type: zookeeper, conect: z:2181}", [
+            ":4:17: quotas.store.connect: is missing; add `connect`",
+            ":4:35: quotas.store.conect: unknown setting; did you mean connect?"]),
         ("type: file", "type: flie", [":4:24: quotas.store.type: 'flie' is not known; did you mean file?"]),
         ("{store: {type: file, path: quotas.yaml}}", "", [
             f":4:1: quotas: has no settings; it takes {OF_QUOTAS}"]),

@@ -2,11 +2,15 @@
 
 from collections.abc import Iterator
 
+import orjson
+
 from quotas.mutations import Ruling
 from quotas.names import sanitise
+from quotas.numbers import java_double
+from quotas.stores.zookeeper import tree
 from quotas.token_bucket import TokenBucket
 from tests.conformance.cases import Answers, Case, Json, UnknownMemberError, entity_of, name_of, window_of
-from tests.reference import alter, client_quotas, display, wire, zookeeper
+from tests.reference import alter, client_quotas, display, wire
 
 
 def combined(case: Case) -> Answers:
@@ -81,9 +85,9 @@ def zk(case: Case) -> Answers:
         case list(rows):
             yield [
                 {
-                    "path": f"/config/{zookeeper.entity_path(entity_of(row))}",
-                    "node": Json(zookeeper.node(row["props"])),
-                    "notification": Json(zookeeper.notification(entity_of(row))),
+                    "path": (path := tree.path_of(entity_of(row))),
+                    "node": Json(orjson.loads(tree.node_of(row["props"]))),
+                    "notification": Json(orjson.loads(tree.notification_of(path))),
                 }
                 for row in rows
             ]
@@ -93,8 +97,8 @@ def zk(case: Case) -> Answers:
 
 def _notified(text: str) -> object:
     try:
-        changed = zookeeper.read_notification(text)
-    except zookeeper.BadNotificationError:
+        changed = tree.read_notification(text.encode())
+    except tree.NotificationError:
         return {"error": True}
     return {"ignored": True} if changed is None else {"root": changed.root, "entity": changed.entity}
 
@@ -127,4 +131,4 @@ def mute(case: Case) -> Answers:
 
 
 def number_format(case: Case) -> Answers:
-    yield [display.java_double(float(value)) for value in case["inputs"]]
+    yield [java_double(float(value)) for value in case["inputs"]]

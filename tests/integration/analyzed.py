@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import duckdb
 import numpy as np
@@ -33,6 +33,18 @@ class Answer:
     verdicts: list[str]
 
 
+_TAIL: Final = """
+    SELECT max(epoch_ms(time) + interval_ms) - max(epoch_ms(time) + interval_ms) FILTER (client_id = ?) AS ms
+    FROM read_parquet(?)
+"""
+
+
+def _rows(query: str, *values: str) -> list[dict[str, Any]]:
+    found = duckdb.execute(query, values)
+    names = [each[0] for each in found.description]
+    return [dict(zip(names, each, strict=True)) for each in found.fetchall()]
+
+
 @dataclass(frozen=True, slots=True)
 class Analyzed:
     """A warehouse with what was recorded in one run."""
@@ -46,6 +58,36 @@ class Analyzed:
         made._analyze("ingest", "--bootstrap", bootstrap, "--topic", topic, "--once")
         return made
 
+    @classmethod
+    def of_files(cls, directory: Path, folder: Path) -> "Analyzed":
+        """Take the records in files in."""
+        made = cls(folder)
+        made._analyze("ingest", "--files", str(directory), "--once")
+        return made
+
+    def report(self, table: str) -> list[dict[str, Any]]:
+        """Return the rows of one table of the report."""
+        out = self.folder / "report"
+        self._analyze("report", "--out", str(out))
+        return _rows("SELECT * FROM read_parquet(?)", f"{out}/report=*/{table}/*.parquet")
+
+    def units(self, quotas: str) -> list[dict[str, Any]]:
+        """Return all that `whatif` says of each counter under a quota file."""
+        return _rows("SELECT * FROM read_parquet(?)", f"{self._proposed(quotas)}/whatif/*.parquet")
+
+    def tail_s(self, client_id: str) -> float:
+        """Return how long the recording goes on after the last row of a client."""
+        files = f"{self.folder}/warehouse/usage/**/*.parquet"
+        [found] = _rows(_TAIL, client_id, files)
+        return float(found["ms"]) / 1000
+
+    def _proposed(self, quotas: str) -> Path:
+        proposed = self.folder / "proposed.yaml"
+        proposed.write_text(quotas, encoding="utf-8")
+        out = self.folder / "whatif"
+        self._analyze("whatif", "--quotas", str(proposed), "--out", str(out))
+        return out
+
     def recommend(self, target: str) -> Path:
         """Return the quota file."""
         path = self.folder / "recommended.yaml"
@@ -54,10 +96,7 @@ class Analyzed:
 
     def whatif(self, quotas: str, counters: Sequence[Counter]) -> Answer:
         """Ask what a quota file would have done."""
-        proposed = self.folder / "proposed.yaml"
-        proposed.write_text(quotas, encoding="utf-8")
-        out = self.folder / "whatif"
-        self._analyze("whatif", "--quotas", str(proposed), "--out", str(out))
+        out = self._proposed(quotas)
         rows = duckdb.execute(_COUNTERS, [f"{out}/whatif/*.parquet"]).fetchall()
         found = {(client_id, broker, kind): values for client_id, broker, kind, *values in rows}
         mine = [found[each.client_id, each.broker, QUOTA_OF[each.word].value] for each in counters]

@@ -35,13 +35,15 @@ pytestmark = [pytest.mark.timeout(900), pytest.mark.matrix]
 OUT_OF_REACH = 100_000.0
 WINDOW_S = 6.0
 """The broker's, in this cluster."""
-FACTOR = 4.0
+FACTOR = 3.0
 """How far the model may be from the broker's own figure here, where broker, proxy and load share two processors and
 anything else that runs. docs/request-percentage.md says how close it comes on a quiet machine."""
 LIMIT = 2.0
 """Percent of one thread: a fifth of what any machine sends when it sends all it can."""
 SECONDS = 44.0
 SHARE = 0.15
+"""How far the throttled shares may be apart: that of a modest client is that of a pause of the machine, if any."""
+GREEDY = {"storm", "polls", "writer"}
 PARTITIONS = 4
 MANY = 100
 
@@ -138,13 +140,13 @@ def test_the_model_beside_the_broker_s_own_figure(cluster: KafkaCluster, jmx_por
     """Each alone, on one connection and on four, as fast as it goes."""
     quotas = f"quotas:\n  - {{entity: {{client-id: {{default: true}}}}, request_percentage: {OUT_OF_REACH}}}\n"
     cluster.set_quota(Entity(client_id=""), request_percentage=OUT_OF_REACH)
-    ratios = {}
+    ratios: dict[tuple[str, int], float] = {}
     with ExitStack() as stack:
         broker = stack.enter_context(RequestTimes(jmx_port))
         sluice = stack.enter_context(SluiceProcess(cluster.bootstrap, cluster.node_ids, quotas=quotas))
         for name, make in CELLS.items():
             for connections in (1, 4):
-                client_id = f"{name} {connections}".replace(",", "")
+                client_id = f"cell-{len(ratios)}"
                 load = (Polls if "session" in name else Storm)(
                     sluice.broker_addresses[0], make(client_id), connections=connections
                 )
@@ -201,5 +203,5 @@ def test_the_same_clients_are_throttled_at_a_broker(cluster: KafkaCluster) -> No
         shares[name] = (told_s / connections / SECONDS, given_s / connections / SECONDS)
         counts = [len(running[whose, name].told) for whose in ("own", "ours")]
         print(f"| {name} | {shares[name][0]:.0%} | {shares[name][1]:.0%} | {counts[0]} | {counts[1]} |")
-    assert {name for name, share in shares.items() if share[0]} == {name for name, share in shares.items() if share[1]}
-    assert all(abs(own - ours) <= SHARE for own, ours in shares.values()), shares
+    assert {name for name, share in shares.items() if share[0] > SHARE} == GREEDY
+    assert all(abs(own - min(ours, 1.0)) <= SHARE for own, ours in shares.values()), shares

@@ -25,11 +25,13 @@ from tests.harness.wire import API_VERSIONS, Address, Connection, frame
 
 PER_S: Final = 5000
 SOURCES: Final = 100
-PAIRS: Final = 8
+PAIRS: Final = 6
 STRETCH_S: Final = 4.0
 SETTLING_S: Final = 1.0
 PAUSE_S: Final = 0.004
 MOST: Final = 2.0
+QUIET_MS: Final = 10.0
+"""Where the p99 is more than that without a storm, other work has the processors."""
 LIMIT_PER_S: Final = 100
 REQUEST: Final = frame(API_VERSIONS, 0, 1, "there", b"")
 TIMEOUT_S: Final = 60.0
@@ -70,6 +72,10 @@ def test_a_storm_of_connects_leaves_the_latency_of_others_alone(limit: str) -> N
     )
     print(f"refused {refused:.0f}; accepting waited for {waited_s:.0f} s")
     assert refused > 0 or waited_s > 0, "a storm, and no breeze"
+    if calm_ms > QUIET_MS:
+        pytest.skip(
+            f"this machine is too busy to tell: a p99 of {calm_ms:.0f} ms without the storm, {storm_ms:.0f} with"
+        )
     assert storm_ms <= MOST * calm_ms
 
 

@@ -31,8 +31,9 @@ END_S: Final = 240.0
 """What a producer has in hand is sent or given up: within two minutes, by default."""
 BATCH_BYTES: Final = 16_384
 RECORD_BYTES: Final = 2_000
+MORE: Final = 1.1
 FEW: Final = 2
-"""So many more may happen by chance, where processors are shared."""
+"""So many more may happen by chance: batches that a producer gives up are counted one by one."""
 KINDS: Final = (KAFKA_PYTHON, AIOKAFKA, CONFLUENT, JAVA_4)
 SIDES: Final = ("own", "sluice")
 Work = Literal["produce", "consume"]
@@ -85,7 +86,7 @@ def test_no_more_time_outs_than_with_the_brokers_own_quota(cluster: KafkaCluster
         if case.side == "sluice":
             own = seen[Case("own", case.work, case.kind)]
             print(f"{percent} %, {case.work} {case.kind.name}: {sluice} (broker {own}): errors/lines/reconnections")
-            if sluice.troubles > own.troubles + FEW:
+            if sluice.troubles > MORE * own.troubles + FEW:
                 worse[case.client_id] = f"{sluice} (broker {own}): {sluice.result.errors[:2]}"
     assert worse == {}
 

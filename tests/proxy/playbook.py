@@ -169,7 +169,7 @@ class Play:
             answerers=answerers,
             times=self.times,
         )
-        if policy.table(QuotaKind.REQUEST_PERCENTAGE):
+        if policy.has(QuotaKind.REQUEST_PERCENTAGE):
             self.times.on = True
         self.sasl_rules = SaslRules(
             Mechanisms(sub_claim).begin,

@@ -11,7 +11,7 @@ from quotas.engine import Engine, Window
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 from quotas.mutations import Ruling, TokenBound
-from quotas.policy import Policy
+from quotas.policy import Policy, Terms
 from quotas.throttle import INT32_MAX
 from quotas.token_bucket import TokenBucket
 
@@ -152,3 +152,23 @@ def test_the_counter_judges_as_the_bucket_alone(limit: float, steps: list[tuple[
         ours, alone = Ruling(counter, strict=strict), Ruling(bucket, strict=strict)
         assert [ours.accepts(each, now_ms) for each in topics] == [alone.accepts(each, now_ms) for each in topics]
         assert ours.throttle_ms(now_ms) == alone.throttle_ms(now_ms)
+
+
+@pytest.mark.parametrize("burst_ms", [500, 2000, 30_000])
+def test_a_burst_is_what_the_bucket_holds(burst_ms: int) -> None:
+    entity = Entity(user="alice")
+    limits = {entity: {MUTATION: 10.0}}
+    engine = Engine(Policy(limits, {entity: Terms(burst_ms=burst_ms)}))
+    bound = engine.resolve("alice", "", MUTATION, 1)
+    assert isinstance(bound, TokenBound)
+    assert bound.tokens(0) == burst_ms / 100
+    bound.charge(burst_ms / 100 + 10, 0)
+    assert bound.check(0) == 1000
+    (state,) = engine.usage(0)
+    assert state.burst == burst_ms / 100
+    engine.apply(Policy(limits), 0)
+    assert bound.tokens(1000) == 0
+    assert bound.tokens(11_500) == 105
+    engine.apply(Policy(limits, {entity: Terms(burst_ms=1000)}), 11_500)
+    assert bound.tokens(11_500) == 10
+    assert bound.tokens(60_000) == 10

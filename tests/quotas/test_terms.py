@@ -59,10 +59,7 @@ def test_out_of_shadow_the_window_counts_and_nothing_older() -> None:
     generation = engine.generation
     assert engine.apply(policy(Terms()), 99_000).changed == 2
     assert engine.generation > generation
-    kafka = Rate(Window(), 100.0)
-    for second in range(100):
-        kafka.record(10_000, second * 1000)
-    assert bound.owed_ms(99_000) == kafka.check(99_000) > 0
+    assert bound.owed_ms(99_000) == 11_000  # no longer than a window, where a broker's law says eighteen minutes
     assert engine.apply(policy(Terms(shadow=True)), 99_000).changed == 2
     assert bound.owed_ms(99_000) == 0
 

@@ -4,8 +4,9 @@ import math
 
 import pytest
 
+from quotas.numbers import java_double
 from quotas.rate import Window
-from tests.reference import alter, display, zookeeper
+from tests.reference import alter, display
 from tests.reference.client_quotas import fetch_sizes, wrap_ms
 from tests.reference.connections import Accepted, ConnectionQuotas, IpThrottled, canonical
 from tests.reference.wire import throttle_field
@@ -26,7 +27,7 @@ from tests.reference.wire import throttle_field
     ],
 )
 def test_java_double(value: float, text: str) -> None:
-    assert display.java_double(value) == text
+    assert java_double(value) == text
 
 
 def test_jmx_quotes_line_feeds_and_specials() -> None:
@@ -36,37 +37,6 @@ def test_jmx_quotes_line_feeds_and_specials() -> None:
 @pytest.mark.parametrize(("raw", "wrapped"), [(2**63 - 1, -1), (2**31, -(2**31)), (-1, -1), (2**32 + 5, 5)])
 def test_wrap_as_java(raw: int, wrapped: int) -> None:
     assert wrap_ms(raw) == wrapped
-
-
-@pytest.mark.parametrize(
-    ("text", "changed"),
-    [
-        ('{"version":2,"entity_path":"users/a/clients/b"}', zookeeper.Changed("users", "a/clients/b")),
-        ('{"version":1,"entity_type":"topics","entity_name":"t"}', zookeeper.Changed("topics", "t")),
-        ("NaN", None),
-        ("", None),
-    ],
-)
-def test_notifications(text: str, changed: zookeeper.Changed | None) -> None:
-    assert zookeeper.read_notification(text) == changed
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[]",
-        "1",
-        "{}",
-        '{"version":true,"entity_path":"users/a"}',
-        '{"version":2,"entity_path":"users"}',
-        '{"version":2,"entity_path":"other/a"}',
-        '{"version":2,"entity_path":5}',
-        '{"version":1,"entity_type":"clients"}',
-    ],
-)
-def test_bad_notifications(text: str) -> None:
-    with pytest.raises(zookeeper.BadNotificationError):
-        zookeeper.read_notification(text)
 
 
 @pytest.mark.parametrize(

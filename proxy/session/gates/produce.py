@@ -6,6 +6,7 @@ who share its quota what came of it.
 
 from typing import Final
 
+from protocol.first_batch import records_per_byte
 from protocol.frames import Head
 from protocol.headers import MORE
 from proxy.session.body import Body
@@ -59,7 +60,7 @@ class ProduceGate:
         self.bound: Bound
         """What the account is charged to, right for ``generation``; once ``prefix`` has been read."""
         self.caps: tuple[Bound, ...] = ()
-        """What it is charged to besides, likewise. Such requests all come by here: ``prefix`` is not kept."""
+        """What it is charged to besides, likewise."""
         self.generation = -1
         self._body: ProduceBody | None = None
         """Of the request charged last, if its end is still to come."""
@@ -99,15 +100,30 @@ class ProduceGate:
             if account.has_shadow(KIND):
                 rules.throttling.imagine(account, KIND, size, now_ms, id(self))
                 self.prefix.forget()
-        if caps:
-            self.prefix.forget()
         api.requests += 1
         account.meter.produce_requests += 1
         account.meter.produce_bytes += size
         if rules.times.on:
             self.may_wait = chunk.startswith(ACKS_ALL, field)
+            account.times.produced(records_per_byte(api.spec, chunk, field + 2))
         self.charged(api, head[2], throttle_ms, chunk.startswith(ACKS_0, field), missing, now_ms)
         return 0
+
+    @property
+    def are_caps_shut(self) -> bool:
+        """Requests have to ask at a cap before they are charged: they come by here."""
+        for cap in self.caps:  # noqa: SIM110  hot, and compiled a generator is an object
+            if cap.shut:
+                return True
+        return False
+
+    def charge_caps(self, size: int, throttle_ms: int, now_ms: int) -> int:
+        """Charge a request to what it is charged to besides; returns the longest throttle time, that of the first
+        counter among them.
+        """
+        for cap in self.caps:
+            throttle_ms = max(cap.charge(size, now_ms), throttle_ms)
+        return throttle_ms
 
     def _may_go(self, account: Account, came: int, now_ms: int) -> bool:
         """Whether all counters let a request go of which so much has come; if not it waits in line."""
@@ -253,7 +269,7 @@ class ProduceBody(Body):
 
     def _charge(self, size: int, now_ms: int) -> int:
         bounds = self.account.bounds(KIND)
-        if [*bounds] != [*self._bounds]:  # other quotas are in force than when it began
+        if bounds != self._bounds:  # other quotas are in force than when it began
             self._yield()
             self._bounds = bounds
         return self.account.charge(KIND, size, now_ms)

@@ -9,12 +9,12 @@ from typing import Final
 from proxy.session.in_flight import ACTIONS, Entry, InFlight
 from proxy.session.pair import Pair
 from proxy.session.sender import Sender
-from proxy.session.serving import CHARGE, COORDINATE, FETCH, PRODUCE, TELL, TIMED, Served
+from proxy.session.serving import CHARGE, COORDINATE, FETCH, PRODUCE, PRODUCE_KEY, TELL, TIMED, Served
 from proxy.session.timed import Timed
 from proxy.session.turn import What
 from proxy.session.waits import Waits
 from proxy.usage.accounts import Account
-from proxy.usage.request_times import HANDED_ON_NS, RequestTimes, table_ns
+from proxy.usage.request_times import HANDED_ON_NS, RequestTimes
 from quotas.bound import Bound
 from quotas.kinds import QuotaKind
 
@@ -95,7 +95,7 @@ class RequestTimeGate:
     def open(self) -> Bound | None:
         """What requests of the last one's sender are charged to while they need not come by ``may_go`` and ``went``:
         while quotas are enforced, ``goes`` is enough for them. None where they have to: it is in debt, or has a limit
-        in shadow, or a cap beside it.
+        in shadow, or is not all that they are charged to.
         """
         account = self._sender.account
         bound = account.bound(KIND)
@@ -103,16 +103,17 @@ class RequestTimeGate:
 
     def goes(self, bound: Bound, api_key: int, size: int, may_wait: bool, start_ns: int, now_ms: int) -> bool:
         """Charge and time the request that goes next, ``open`` being ``bound``, as ``may_go`` and ``went`` do; for the
-        caller to expect its answer as TIMED. False where they have to: in debt, or an API that is new for its sender.
+        caller to expect its answer as TIMED. False where they have to: in debt, an API that is new for its sender, or
+        records that are looked at.
         """
         account = self._sender.account
         cost_us = account.times.cost_us(api_key)
-        if cost_us is None or bound.shut:
-            return False
         times = self._pair.rules.times
+        if cost_us is None or bound.shut or (api_key == PRODUCE_KEY and times.looks):
+            return False
         times.chunks += 1
         timed = Timed(size, may_wait, start_ns, times.chunks)
-        timed.bounds = (bound,)
+        timed.bounds = account.bounds(KIND)
         if bound.limit is not None:
             timed.reserved = cost_us * PERCENT_S_PER_US
             if bound.charge(timed.reserved, now_ms):
@@ -138,7 +139,7 @@ class RequestTimeGate:
         if cost_us is not None:
             timed.reserved = cost_us * PERCENT_S_PER_US
         elif timed.may_wait or self._is_prompt:
-            timed.reserved = table_ns(api_key, timed.size, 0) / 1000 * PERCENT_S_PER_US
+            timed.reserved = account.times.usual_ns(api_key, timed.size, 0) / 1000 * PERCENT_S_PER_US
         else:
             timed.reserved = min(limits) * _UNKNOWN_S  # few of them at once, for they may be as dear as they like
         for bound in bounds:
@@ -159,7 +160,8 @@ class RequestTimeGate:
     def exempt(self, api: Served, size: int) -> None:
         """Count a request that nobody answers: no quota holds it, as at a broker."""
         self._charged = None
-        self._pair.rules.times.exempt_us += round(table_ns(api.spec.api_key, size, 0) / 1000)
+        usual = self._sender.account.times.usual_ns(api.spec.api_key, size, 0)
+        self._pair.rules.times.exempt_us += round(usual / 1000)
 
     def answered_here(self) -> None:
         """Take note of a request that the proxy has answered itself: what that took is ``spent``."""
@@ -194,8 +196,11 @@ class RequestTimeGate:
         """
         if not self._under_way or self._blind:
             return False
-        timed, bound = self._under_way[0], account.bound(KIND)
-        known, usual = account.times.of(api_key), table_ns(api_key, timed.size, size)
+        timed, bounds = self._under_way[0], account.bounds(KIND)
+        if len(bounds) > 1 or timed.bounds != bounds:
+            return False
+        bound = bounds[0]
+        known, usual = account.times.of(api_key), account.times.usual_ns(api_key, timed.size, size)
         self._look(times, timed, account, api_key, came_ns, now_ms)
         if not timed.may_wait:
             usual = max(usual, known.certain_ns(timed.work_ns))
@@ -203,7 +208,7 @@ class RequestTimeGate:
                 return False
         us = int(usual / 1000 + 0.5)  # round() is a call
         beyond = us * PERCENT_S_PER_US - timed.reserved
-        if timed.bounds != (bound,) or bound.shadow_limit is not None or account.caps(KIND):
+        if bound.shadow_limit is not None:
             return False
         if bound.limit is not None and not bound.fits(beyond, now_ms):
             return False
@@ -255,7 +260,7 @@ class RequestTimeGate:
         use.requests += 1
         self._charged = account
         took, reserved = us * PERCENT_S_PER_US, timed.reserved
-        if timed.bounds and [*timed.bounds] != [*bounds]:  # other quotas are in force than when it went
+        if timed.bounds and timed.bounds != bounds:  # other quotas are in force than when it went
             for bound in timed.bounds:
                 bound.record(-reserved, now_ms)
             reserved = 0.0
@@ -276,7 +281,7 @@ class RequestTimeGate:
     def _took_us(self, timed: Timed, account: Account, api_key: int, size: int, now_ms: int) -> tuple[int, int]:
         """Return the time of the broker's threads as it was seen and as it is usual: one where it cannot be seen."""
         times, known = self._pair.rules.times, account.times.of(api_key)
-        usual, unseen = table_ns(api_key, timed.size, size), timed.may_wait or self._blind
+        usual, unseen = account.times.usual_ns(api_key, timed.size, size), timed.may_wait or self._blind
         came_ns = times.clock_ns()
         self._look(times, timed, account, api_key, came_ns, now_ms)
         self._blind, self._seen_ns = False, came_ns
@@ -307,5 +312,7 @@ class RequestTimeGate:
 
 def _waive(bounds: tuple[Bound, ...], value: float, now_ms: int) -> bool:
     """Whether what seems dear need not be charged: the first counter with a limit has to allow it."""
-    limited = [bound for bound in bounds if bound.limit is not None]
-    return bool(limited) and limited[0].live.waive(value, _WAIVED, now_ms)
+    for bound in bounds:
+        if bound.limit is not None:
+            return bound.live.waive(value, _WAIVED, now_ms)
+    return False

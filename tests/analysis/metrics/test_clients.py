@@ -2,6 +2,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
+from analysis.metrics import addresses
 from analysis.metrics.clients import CLIENT, SUMS, clients
 from analysis.table.schema import COLUMNS
 from quotas.kinds import METERED
@@ -37,5 +38,7 @@ def test_nobody(spark: SparkSession) -> None:
 
 def test_everything_that_adds_up_is_summed() -> None:
     stocks = {"connections", *(kind.row.columns.requests for kind in METERED)}  # a state; and what requests has already
+    stocks |= {name for kind in METERED for name in kind.row.shadow_columns}  # in a table of rules
+    stocks |= {*addresses.SUMS, "connection_throttle_ms"}  # in one of addresses
     counts = {column.name for column in COLUMNS if column.missing == 0 and column.least == 0}
     assert counts - stocks == set(SUMS)

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 import trustme
 
-from config.settings import Kerberos
-from proxy.checks.report import Report, check
+from config.settings import Exempt, Kerberos
+from proxy.checks.explain import Client, explain
+from proxy.checks.report import Report, check, check_quotas
+from quotas.stores.file import load
 from tests.proxy.checks.secure import AUTHORITY, CONFIG, KERBEROS, NOW_S, secret, show, write
 
 NOW = datetime.fromtimestamp(NOW_S, UTC)
@@ -352,3 +354,38 @@ def test_who_is_exempt(folder: Path, exempt: str, expected: str | None) -> None:
     said = found(folder, CONFIG.replace("quotas.yaml}", f"quotas.yaml}}, exempt: {{{exempt}}}"))
     assert len(said) == (expected is not None)
     assert all(expected in line for line in said if expected is not None)
+
+
+RULES = """\
+groups: {tenant: [alice]}
+caps:
+  - {entity: {user-group: tenant}, producer_byte_rate: 50MiB}
+  - {entity: {client-id: {prefix: app-}}, producer_byte_rate: 20MiB, mode: shadow}
+quotas:
+  - {entity: {user: {default: true}}, producer_byte_rate: 10MiB}
+  - {entity: {client-id: {prefix: team-}}, consumer_byte_rate: 1MiB}
+"""
+
+
+def test_what_holds_for_a_client_is_explained(folder: Path) -> None:
+    (folder / "rules.yaml").write_text(RULES)
+    report = check_quotas(folder / "rules.yaml", Client("alice", "app-1"))
+    assert (report.quotas, report.caps) == (2, 2)
+    assert report.lines("it")[-8:] == [
+        "it: ok (2 quotas, 2 caps)",
+        "user alice, client-id app-1, of the group tenant",
+        "  producer_byte_rate: 10485760 of user=<default> (level 6 is the first with a limit)",
+        "  producer_byte_rate: and besides 52428800 of cap user-group=tenant",
+        (
+            "  producer_byte_rate: and besides 20971520 of cap client-id-prefix=app-, in shadow: measured, and holding "
+            "nobody"
+        ),
+        "  consumer_byte_rate: no quota (no level has a limit)",
+        "  request_percentage: no quota (no level has a limit)",
+        "  controller_mutation_rate: no quota (no level has a limit)",
+    ]
+    assert report.as_data()["explained"] == report.explained
+    shared = check_quotas(folder / "rules.yaml", Client(client_id="team-1")).explained
+    assert any("1048576 of client-id-prefix=team-" in line and "with all whom it is for" in line for line in shared)
+    exempted = explain(load(folder / "rules.yaml").policy, Client("alice"), Exempt(users=("alice",)))
+    assert exempted[1:] == ["  exempt by its user: no quota holds it"]

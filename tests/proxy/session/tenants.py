@@ -1,7 +1,7 @@
 """A tenant's users on many connections, each with a next request as soon as it may send one, on a virtual clock."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from proxy.session.session import Session
 from quotas.entities import Entity, Group
@@ -23,11 +23,9 @@ def cap(user: object = None, client_id: object = None) -> Entity:
 
 
 class Connection:
-    """One of a user, under a client-id; ``size(number)`` says how large its requests are."""
+    """One of a user, under a client-id; whose requests have ``size`` bytes of records."""
 
-    def __init__(
-        self, play: Play, user: str, client_id: str = "app", size: Callable[[int], int] = lambda _: 1000
-    ) -> None:
+    def __init__(self, play: Play, user: str, client_id: str = "app", size: int = 1000) -> None:
         self.play = play
         self.user = user
         self.client_id = client_id
@@ -76,7 +74,7 @@ class Connection:
             self.told.append(int.from_bytes(told[-4:], "big"))
 
     def request(self) -> bytes:
-        return produce(self.sent, self.size(self.sent), client_id=self.client_id.encode())
+        return produce(self.sent, self.size, client_id=self.client_id.encode())
 
     def arrived(self, data: bytes, now_ms: int) -> None:
         self.went.append((now_ms, len(data) - 4))
@@ -92,7 +90,7 @@ class Consumer(Connection):
 
     def arrived(self, data: bytes, now_ms: int) -> None:
         max_bytes = int.from_bytes(data[4 + 8 + 2 + 3 + 12 : 4 + 8 + 2 + 3 + 16], "big")
-        batch = self.size(self.sent)
+        batch = self.size
         answer = fetch_answer(self.sent, max(min(max_bytes, 50_000) // batch, 1) * batch)
         self.session.answers.feed(answer, now_ms)
 

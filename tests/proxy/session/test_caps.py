@@ -1,11 +1,10 @@
 """Caps beside quotas: both charged, the stricter holds, and everybody gets on."""
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxy.session.request_prefix import NONE
 from quotas.entities import Default, Entity, Prefix
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
@@ -73,7 +72,7 @@ def test_a_new_name_for_each_request_gains_nothing() -> None:
 
 def test_who_is_in_debt_by_himself_keeps_nobody_else_of_the_tenant_waiting() -> None:
     play = Play(policy=policy((Entity("alice"), 1_000), (cap(TENANT), 20_000)))
-    alice = [Connection(play, "alice", size=lambda _: 3_000) for _ in range(5)]
+    alice = [Connection(play, "alice", size=3_000) for _ in range(5)]
     bob = [Connection(play, "bob") for _ in range(2)]
     run(play, [*alice, *bob], 50)
     assert most_beyond(alice, 1_000) < 14.5  # as without a cap: eleven seconds' worth and a request
@@ -83,9 +82,9 @@ def test_who_is_in_debt_by_himself_keeps_nobody_else_of_the_tenant_waiting() -> 
 def test_crossing_caps_starve_nobody() -> None:
     """One request needs what two crowds use up, each of which needs one of them alone."""
     play = Play(policy=policy((cap("alice"), 5_000), (cap(None, "app"), 5_000)))
-    crowds = [Connection(play, "alice", "else", lambda _: 2_000) for _ in range(4)]
-    crowds += [Connection(play, "bob", "app", lambda _: 2_000) for _ in range(4)]
-    both = Connection(play, "alice", "app", lambda _: 2_000)
+    crowds = [Connection(play, "alice", "else", 2_000) for _ in range(4)]
+    crowds += [Connection(play, "bob", "app", 2_000) for _ in range(4)]
+    both = Connection(play, "alice", "app", 2_000)
     run(play, [*crowds, both], 120)
     assert between([both], 1_020_000, 1_120_000) > 5 * 2_000
     of_alice = [*crowds[:4], both]
@@ -101,10 +100,6 @@ _ENTITIES = st.sampled_from(
 )
 
 
-def _always(size: int) -> Callable[[int], int]:
-    return lambda _: size
-
-
 @settings(max_examples=12, deadline=None)
 @given(
     st.dictionaries(_ENTITIES, st.sampled_from((4_000.0, 10_000.0)), min_size=1, max_size=4),
@@ -114,7 +109,7 @@ def test_never_more_than_each_allows_and_everybody_gets_on(
     caps: dict[Entity, float], clients: list[tuple[str, str, int]]
 ) -> None:
     play = Play(policy=policy((EACH, 8_000), *caps.items()))
-    connections = [Connection(play, user, name, _always(size)) for user, name, size in clients]
+    connections = [Connection(play, user, name, size) for user, name, size in clients]
     run(play, connections, 40, step_ms=25)
     charged_to: dict[object, tuple[float, list[Connection]]] = {}
     for connection in connections:
@@ -130,7 +125,7 @@ def test_never_more_than_each_allows_and_everybody_gets_on(
 
 def test_what_a_fetch_may_bring_is_the_least_that_any_has_left() -> None:
     play = Play(policy=policy((EACH, 100_000), (cap(TENANT), 20_000), kind=FETCH))
-    consumers: list[Connection] = [Consumer(play, user, size=lambda _: 5_000) for user in ("alice", "bob", "carol")]
+    consumers: list[Connection] = [Consumer(play, user, size=5_000) for user in ("alice", "bob", "carol")]
     run(play, consumers, 60)
     assert 0.9 < between(consumers, 1_015_000, 1_059_000) / 44 / 20_000 < 1.05
     assert most_beyond(consumers, 20_000) < 13
@@ -213,11 +208,39 @@ def test_topics_are_refused_by_either_and_then_charged_to_neither() -> None:
     assert ruling.throttle_ms(0) == 1000
 
 
-def test_a_client_of_no_cap_leaves_the_short_way_no_more_than_before() -> None:
-    play = Play(policy=Policy({Entity(client_id="app"): {KIND: 1e9}, cap("alice"): {KIND: 1e9}}))
+def test_who_has_a_cap_and_who_has_none_take_the_short_way() -> None:
+    play = Play(policy=Policy({Entity(client_id="app"): {KIND: 1e9}, cap("alice"): {KIND: 5000.0}}))
     play.from_client(produce(1, 10))
-    assert play.session.gates.produces.prefix.number >= 0
+    assert play.session.gates.produces.prefix.number != NONE
     assert play.session.gates.produces.caps == ()
     other = Connection(play, "alice")
-    other.step()
-    assert len(other.session.gates.produces.caps) == 1
+    (bound,) = play.engine.resolve_caps("alice", "app", KIND, 1)
+    for number in range(1, 60):  # all but the first without the gate, up to the one that is over
+        assert not other.client.paused, number
+        other.session.requests.feed(produce(number, 960), play.loop.now_ms)
+        other.broker.take()
+        assert other.session.gates.produces.prefix.number != NONE
+        assert bound.recorded_total == 1000 * number
+        if bound.owed_ms(play.loop.now_ms):
+            break
+        other.session.answers.feed(produce_answer(number), play.loop.now_ms)
+    assert number == 51
+    assert other.client.paused
+    other.session.answers.feed(produce_answer(number), play.loop.now_ms)
+    assert throttle_of(other.client.take()) == bound.owed_ms(play.loop.now_ms)
+
+
+def test_the_time_of_threads_of_a_tenant_has_a_cap_where_no_quota_is_of_that_kind() -> None:
+    kind = QuotaKind.REQUEST_PERCENTAGE
+    play = Play(policy=policy((cap(TENANT), 1.0), kind=kind))
+    first, other = Connection(play, "alice"), Connection(play, "bob")
+    first.session.requests.feed(produce(1, 10), play.loop.now_ms)
+    play.loop.advance(200)  # 20 percent-seconds, where ten seconds' worth are 10
+    first.session.answers.feed(produce_answer(1), play.loop.now_ms)
+    (tenant,) = play.engine.resolve_caps("alice", "app", kind, 1)
+    assert tenant.recorded_total > 10
+    assert tenant.throttled_total > 0
+    other.session.requests.feed(produce(1, 10), play.loop.now_ms)
+    assert other.broker.take() == b""
+    play.loop.advance(60_000)
+    assert other.broker.take() == produce(1, 10)

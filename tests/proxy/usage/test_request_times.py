@@ -36,6 +36,15 @@ class TestWhatIsUsual:
     def test_a_fetch_of_many_partitions_is_work_though_it_finds_nothing(self) -> None:
         assert table_ns(FETCH, 2_900, 4_200) > 4 * table_ns(FETCH, 100, 70)
 
+    def test_records_are_work_however_small_they_were_compressed(self) -> None:
+        times = ClientTimes()
+        plain_ns = times.usual_ns(PRODUCE, 20_000, 50)
+        times.produced(0.0)
+        assert times.usual_ns(PRODUCE, 20_000, 50) == plain_ns
+        times.produced(400 / 20_000)
+        assert times.usual_ns(PRODUCE, 20_000, 50) - plain_ns == pytest.approx(400 * 400)
+        assert times.usual_ns(FETCH, 20_000, 50) == table_ns(FETCH, 20_000, 50)
+
     def test_what_waits_for_others_is_known(self) -> None:
         assert may_wait(JOIN_GROUP)
         assert not may_wait(METADATA)

@@ -295,3 +295,14 @@ def test_groups_and_prefixes_stay_where_others_are_altered(path: Path) -> None:
     alter(path, change(APP, {RATE: None}))
     assert "app" not in path.read_text()
     assert path.read_text().endswith("# the end\ngroups: {analytics: [alice, bob]}  # ours\n")
+
+
+def test_caps_stay_as_they_are_when_a_quota_of_the_same_entity_is_altered(path: Path) -> None:
+    caps = "caps:  # of all at once\n  - {entity: {user: alice}, producer_byte_rate: 3MiB}\n"
+    path.write_text(caps + FILE)
+    alter(path, change(ALICE, {RATE: 2048.0}), change(Entity(user="bob"), {RATE: 5.0}))
+    text = path.read_text()
+    assert text.startswith(caps)
+    policy = parse("quotas.yaml", text).policy
+    assert policy.limits[Entity("alice", cap=True)] == {RATE: 3 * 2.0**20}
+    assert (policy.limits[ALICE][RATE], policy.limits[Entity(user="bob")][RATE]) == (2048, 5)

@@ -363,7 +363,6 @@ def test_what_is_said_of_nothing_is_wrong_too(file: Path) -> None:
             "{entity: {ip: 10.0.0.1}, connection_creation_rate: 5, mode: shadow}",
             "is for quotas of users and client-ids",
         ),
-        ("{entity: {user: a}, controller_mutation_rate: 5, burst: 5s}", "burst: is for limits of a rate"),
     ):
         file.write_text(f"quotas:\n  - {quota}\n")
         with pytest.raises(ConfigError, match=wrong):
@@ -438,3 +437,78 @@ def test_a_name_in_two_groups_is_told_with_both_places(file: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         load(file)
     assert ":5:7: groups.b[1]: 'alice' is in the group 'a' already, on line 2; leave it in one" in str(raised.value)
+
+
+CAPS = """\
+caps:
+  - {entity: {user-group: tenant}, producer_byte_rate: 50MiB, burst: 2s}
+  - {entity: {user: alice}, producer_byte_rate: 20MiB}
+groups: {tenant: [alice, bob]}
+quotas:
+  - {entity: {user: alice}, producer_byte_rate: 10MiB}  # of hers alone
+"""
+
+
+def test_caps_stand_beside_the_quotas_of_the_same_entities(file: Path) -> None:
+    file.write_text(CAPS)
+    loaded = load(file)
+    tenant, alice = Entity(Group("tenant"), cap=True), Entity("alice", cap=True)
+    assert {
+        entity: limits[QuotaKind.PRODUCER_BYTE_RATE] / 2**20 for entity, limits in loaded.policy.limits.items()
+    } == {
+        Entity("alice"): 10,
+        tenant: 50,
+        alice: 20,
+    }
+    assert loaded.policy.terms == {tenant: Terms(burst_ms=2000)}
+    assert (loaded.lines[tenant], loaded.lines[alice], loaded.lines[Entity("alice")]) == (2, 3, 6)
+    assert loaded.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("caps", "wrong"),
+    [
+        ("caps: {}", "caps: must be a list of caps"),
+        ("caps: [{entity: {ip: 10.0.0.1}, connection_creation_rate: 1}]", "a cap is of users and client-ids"),
+        ("caps: [{entity: {user: a}}]", "caps[0]: sets no limit"),
+        (
+            "caps: [{entity: {user: a}, producer_byte_rate: 1MiB}, {entity: {user: a}, producer_byte_rate: 2MiB}]",
+            "caps[1].entity: has a cap already; put all its limits into one: the first cap for cap user=a is on line 1",
+        ),
+        (
+            "caps: ["
+            + ", ".join(
+                f"{{entity: {{client-id: {{prefix: {'a' * length}}}}}, producer_byte_rate: 1MiB}}"
+                for length in range(1, 6)
+            )
+            + "]",
+            "caps: so many that 5 of producer_byte_rate may hold for one client, and 4 are the most",
+        ),
+    ],
+)
+def test_what_is_wrong_with_caps(file: Path, caps: str, wrong: str) -> None:
+    (problem,) = problems(file, f"{caps}\nquotas: []\n")
+    assert wrong in problem
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        (
+            "request_percentage: 0.0001",
+            "0.0001 is less than a request of 0.1 ms in 10 seconds: a client is held for 100 s",
+        ),
+        ("request_percentage: 0.01", ""),
+        (
+            "controller_mutation_rate: 0.05",
+            "0.05 is less than one partition in 10 seconds: a client is held for 20 sec",
+        ),
+        ("controller_mutation_rate: 0.1", ""),
+        ("controller_mutation_rate: 1, burst: 500ms", "1 is less than one partition in 0.5 seconds"),
+    ],
+)
+@pytest.mark.parametrize("rules", ["quotas:", "quotas: []\ncaps:"])
+def test_limits_that_are_less_than_one_of_what_is_sent(file: Path, rules: str, limit: str, said: str) -> None:
+    found = warnings(file, f"{rules}\n  - {{entity: {{user: a}}, {limit}}}\n")
+    assert len(found) == bool(said)
+    assert said in "".join(found)

@@ -1,0 +1,67 @@
+"""Where quotas are kept: a section for each kind of store."""
+
+from typing import Final, Literal
+
+from pydantic import Field, field_validator
+
+from config.forms import FilePath, Flag, Given, Milliseconds, Name, Section
+from config.problems import InvalidValue
+
+MIN_SESSION_MS: Final = 1_000
+
+
+class FileStore(Section):
+    """Quotas in a YAML file, reloaded on SIGHUP and when it changes."""
+
+    type: Literal["file"] = Field("file", description="The kind of store.")
+    path: FilePath = Field(description="The file, relative to the configuration file. It must exist at the start.")
+
+
+class ZooKeeperSasl(Section):
+    """Login to ZooKeeper with SASL DIGEST-MD5, as brokers do it with a JAAS section called Client."""
+
+    username: Name = Field(description="The user. With `zookeeper.set.acl` at the brokers it has to be theirs.")
+    password_file: FilePath = Field(
+        description="A file that contains only the password. A trailing newline is ignored."
+    )
+
+
+class ZooKeeperTls(Section):
+    """TLS to ZooKeeper. Without this section, the connection is plaintext."""
+
+    ca: FilePath = Field(description="PEM file of the authorities that verify the servers.")
+    verify_hostname: Flag = Field(
+        True, description="Whether a server's certificate must match its host name. The chain is verified in any case."
+    )
+    certificate: FilePath | None = Field(None, description="PEM chain that the proxy presents to the servers.")
+    key: FilePath | None = Field(None, description="PEM key of `certificate`, not encrypted.")
+
+
+class ZooKeeperStore(Section):
+    """Quotas in the tree that Kafka keeps them in up to 3.9, read as its brokers read it."""
+
+    type: Literal["zookeeper"] = Field("zookeeper", description="The kind of store.")
+    connect: Name = Field(description="As `zookeeper.connect`: `host:port,host:port/chroot`.")
+    session_timeout_ms: Milliseconds = Field(
+        18_000, alias="session_timeout", description="As `zookeeper.session.timeout.ms`. At least 1s."
+    )
+    sasl: Given[ZooKeeperSasl] = None
+    tls: Given[ZooKeeperTls] = None
+    set_acl: Flag = Field(
+        False,
+        description="As `zookeeper.set.acl`: what Sluice writes may be changed by its own user alone, and quotas of "
+        "users be read by it alone. Set it where the brokers do, and log in as they do.",
+    )
+
+    @field_validator("session_timeout_ms")
+    @classmethod
+    def _long_enough(cls, session_timeout_ms: int) -> int:
+        if session_timeout_ms < MIN_SESSION_MS:
+            raise InvalidValue("is shorter than 1s", "sessions would end by themselves")
+        return session_timeout_ms
+
+
+Store = FileStore | ZooKeeperStore
+
+STORES: Final[dict[str, type[FileStore] | type[ZooKeeperStore]]] = {"file": FileStore, "zookeeper": ZooKeeperStore}
+"""What describes each kind of store, by its name."""

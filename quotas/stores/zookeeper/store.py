@@ -1,0 +1,248 @@
+"""The ZooKeeper store: quotas read and written as Kafka's brokers do it up to 3.9 (ZkConfigManager, DynamicConfig)."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+
+from config.problems import ConfigError, Problem
+from config.stores import ZooKeeperStore as Settings
+from quotas.entities import Entity
+from quotas.kinds import QuotaKind
+from quotas.policy import Policy
+from quotas.stores.alteration import Alteration, Limits, Outcome
+from quotas.stores.base import ChangedMeanwhileError, Loaded, QuotaStore, UnreadableError
+from quotas.stores.zookeeper import tree
+from quotas.stores.zookeeper.client import WAIT_S, Connection, UnreachableError
+from quotas.stores.zookeeper.reading import Node, Reader, ReadError
+from quotas.stores.zookeeper.writing import Writer
+
+_ROOTS: Final = {"users", "clients", "ips"}
+_MOST_STRANGE: Final = 20
+"""Notifications that cannot be read, and are told of."""
+_MOST_SHOWN: Final = 100
+_LOOKS_UNTIL_AGAIN: Final = 24
+"""After a load that failed: three seconds' worth of looks. What keeps quotas from being read may end without a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """The quotas of a node, and what is wrong with it."""
+
+    entity: Entity | None
+    limits: Mapping[QuotaKind, float]
+    problem: str = ""
+
+
+class ZooKeeperStore(QuotaStore):
+    """Quotas in ZooKeeper.
+
+    They are read whole at first, when another session has begun, and when somebody asks for it without a change having
+    been told (a reload by hand). Between these each notification makes one node be read again, as at a broker. A node
+    that is not a quota is reported, and what it said before holds.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        self._source = f"zookeeper://{settings.connect}"
+        self._connection = Connection(settings, self._state_changed)
+        self._held: dict[str, _Held] = {}
+        """By path, of the nodes that hold quotas or are wrong."""
+        self._strange: list[Problem] = []
+        """What was wrong with notifications since everything was read."""
+        self._seen = -1
+        """The number of the last notification that was read."""
+        self._whole = True
+        """Everything has to be read."""
+        self._told = True
+        """There may be something to read: set on kazoo's thread, cleared before anything is read."""
+        self._looks_left = 0
+        """Until a load that failed is tried again."""
+
+    def changed(self) -> bool:
+        if self._looks_left:
+            self._looks_left -= 1
+            self._told = self._told or not self._looks_left
+        return self._told
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _state_changed(self, state: str) -> None:
+        if state == KazooState.LOST:
+            self._whole = True
+        self._told = True
+
+    def _notice(self, event: object) -> None:  # noqa: ARG002  which it was is found by looking
+        self._told = True
+
+    def _load(self) -> Loaded:
+        if not self._told:
+            self._whole = True
+        try:
+            with self._explained():
+                self._refresh()
+        except UnreadableError:
+            self._looks_left = _LOOKS_UNTIL_AGAIN
+            raise
+        self._looks_left = 0
+        return self._loaded()
+
+    def _alter(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> Mapping[Entity, Outcome]:
+        with self._explained():
+            client = self._refresh()
+            loaded = self._loaded()
+            if alteration.version not in (None, loaded.version):
+                raise ChangedMeanwhileError(f"{self._source}: has been changed: load it and try again")
+            paths = {entity: path for entity, path in loaded.places.items() if entity in wanted}
+            writer = Writer(client, Reader(client, WAIT_S), self._connection.acl)
+            return writer.write(wanted, paths, validate_only=alteration.validate_only)
+
+    # ------------------------------------------------------------------------------------------------- reading
+
+    def _refresh(self) -> KazooClient:
+        """Read what has changed, or everything."""
+        client = self._connection.client()
+        self._told = False
+        reader = Reader(client, WAIT_S)
+        numbers = self._announced(client)
+        last = max(numbers, default=-1)
+        new = [number for number in sorted(numbers) if number > self._seen]
+        # Some that are gone again may have been missed: brokers delete them after a quarter of an hour. And a number
+        # that is lower than before belongs to another tree.
+        missed = last < self._seen or (bool(new) and self._seen >= 0 and new[0] > self._seen + 1)
+        if self._whole or missed:
+            self._whole = False  # before it is read: a session that ends meanwhile makes it true again
+            try:
+                self._held, self._strange = self._all(reader), []
+            except BaseException:
+                self._whole = True
+                raise
+        else:
+            paths = self._changed_paths(reader, [numbers[number] for number in new])
+            for path, node in zip(paths, reader.nodes(paths), strict=True):
+                self._hold(self._held, path, node)
+        self._seen = last
+        return client
+
+    def _announced(self, client: KazooClient) -> dict[int, str]:
+        """Return the notifications that are there, by number, and be told of the next one."""
+        try:
+            names = client.get_children_async(tree.CHANGES, watch=self._notice).get(timeout=WAIT_S)
+        except NoNodeError:
+            client.exists_async(tree.CHANGES, watch=self._notice).get(timeout=WAIT_S)
+            return {}
+        found = {}
+        for name in names:
+            digits = name.removeprefix(tree.CHANGE)
+            if digits != name and digits.isdecimal():
+                found[int(digits)] = f"{tree.CHANGES}/{name}"
+        return found
+
+    def _changed_paths(self, reader: Reader, notifications: Sequence[str]) -> list[str]:
+        paths: dict[str, None] = {}
+        for path, node in zip(notifications, reader.nodes(notifications), strict=True):
+            try:
+                change = None if node is None else tree.read_notification(node.data)
+            except tree.NotificationError as error:
+                self._strange.append(self._problem(path, f"is no notification: {error}; it is skipped"))
+                del self._strange[:-_MOST_STRANGE]
+                continue
+            if change is not None and change.root in _ROOTS:
+                paths[change.path] = None
+        return [*paths]
+
+    def _all(self, reader: Reader) -> dict[str, _Held]:
+        (config,) = reader.nodes([tree.CONFIG])
+        if config is None:
+            raise UnreadableError(
+                [
+                    self._problem(
+                        tree.CONFIG,
+                        "there is no tree of Kafka's",
+                        "does quotas.store.connect end in the chroot of the brokers' zookeeper.connect?",
+                    )
+                ]
+            )
+        held: dict[str, _Held] = {}
+        tops = (tree.USERS, tree.CLIENTS, tree.IPS)
+        paths = [
+            f"{top}/{name}" for top, names in zip(tops, reader.children(tops), strict=True) for name in names or ()
+        ]
+        lists = []
+        for path, node in zip(paths, reader.nodes(paths), strict=True):
+            self._hold(held, path, node)
+            if node is not None and node.children and path.startswith(f"{tree.USERS}/"):
+                lists.append(f"{path}/clients")
+        pairs = [
+            f"{top}/{name}" for top, names in zip(lists, reader.children(lists), strict=True) for name in names or ()
+        ]
+        for path, node in zip(pairs, reader.nodes(pairs), strict=True):
+            self._hold(held, path, node)
+        return held
+
+    def _hold(self, held: dict[str, _Held], path: str, node: Node | None) -> None:
+        """Take what a node says, or that it is not there; where it says nothing that can be taken, what it said."""
+        before = self._held.get(path)
+        held.pop(path, None)
+        entity: Entity | None = None
+        try:
+            entity = tree.entity_of(path)
+            if entity is None:
+                return
+            properties = tree.properties_of(node and node.data)
+            limits = tree.limits_of(entity, properties)
+        except tree.NodeError as error:
+            limits = {} if before is None else dict(before.limits)
+            became = "what it said before holds" if limits else "it is skipped"
+            held[path] = _Held(entity, limits, f"{error}; {became}")
+            return
+        ignored = ", ".join(tree.strangers(entity, properties))
+        if limits or ignored:
+            held[path] = _Held(entity, limits, f"is no quota and ignored: {ignored[:_MOST_SHOWN]}" if ignored else "")
+
+    # ------------------------------------------------------------------------------------------------- what is told
+
+    def _loaded(self) -> Loaded:
+        limits: dict[Entity, Mapping[QuotaKind, float]] = {}
+        places: dict[Entity, int | str] = {}
+        warnings = list(self._strange)
+        digest = hashlib.sha256()
+        for path in sorted(self._held):
+            held = self._held[path]
+            problem = held.problem
+            if held.limits and held.entity is not None:
+                if held.entity in limits:
+                    problem = f"is for whom {places[held.entity]} is for, too; it is skipped"
+                else:
+                    limits[held.entity], places[held.entity] = held.limits, path
+                    digest.update(f"{path}={sorted(held.limits.items())}\n".encode())
+            if problem:
+                warnings.append(self._problem(path, problem))
+        return Loaded(Policy(limits), digest.hexdigest(), self._source, places, warnings)
+
+    def _problem(self, path: str, message: str, hint: str = "") -> Problem:
+        return Problem(self._source, 0, 0, path, message, hint)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say as UnreadableError what keeps quotas from being read."""
+        try:
+            yield
+        except ConfigError as error:
+            raise UnreadableError(error.problems) from None
+        except UnreachableError as error:
+            raise UnreadableError([self._problem("", str(error))]) from None
+        except ReadError as error:
+            may_not = isinstance(error.cause, NoAuthError)
+            message = "may not be read" if may_not else f"was not read: {type(error.cause).__name__}"
+            hint = "let the user of quotas.store.sasl read it, or log in as the brokers do" if may_not else ""
+            raise UnreadableError([self._problem(error.path, message, hint)]) from None
+        except (KazooException, KazooTimeoutError) as error:
+            message = f"the connection failed while quotas were read: {type(error).__name__}"
+            raise UnreadableError([self._problem("", message)]) from None

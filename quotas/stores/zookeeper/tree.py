@@ -1,0 +1,198 @@
+"""Kafka's quotas as they lie in ZooKeeper: names, nodes and notifications (ConfigEntityZNode, ZkConfigManager).
+
+Nothing here talks to a server.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from quotas.entities import Default, Entity, Name
+from quotas.kinds import QuotaKind, Whose, Written
+from quotas.names import configured_as, counted_as, desanitise, sanitise
+from quotas.numbers import java_double
+from quotas.stores.alteration import canonical_ip
+
+CONFIG: Final = "/config"
+CHANGES: Final = f"{CONFIG}/changes"
+USERS: Final = f"{CONFIG}/users"
+CLIENTS: Final = f"{CONFIG}/clients"
+IPS: Final = f"{CONFIG}/ips"
+CHANGE: Final = "config_change_"
+"""What the names of notifications begin with; ten digits follow."""
+
+_ROOTS: Final = {"topics", "clients", "users", "brokers", "ips"}
+_KINDS: Final = {whose: {kind.value: kind for kind in QuotaKind if kind.row.whose is whose} for whose in Whose}
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_DOUBLE: Final = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
+_SCRAM: Final = re.compile(r"SCRAM-SHA-\d+")
+
+
+class NodeError(ValueError):
+    """A node that a broker logs as an error and skips; says what is wrong with it, and never what secrets it holds."""
+
+
+class NotificationError(ValueError):
+    """A notification that a broker logs as an error and skips."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Whose node is to be read again; ``entity`` is the path below ``/config/<root>/``, sanitised."""
+
+    root: str
+    entity: str
+
+    @property
+    def path(self) -> str:
+        return f"{CONFIG}/{self.root}/{self.entity}"
+
+
+# --------------------------------------------------------------------------------------------------------- names
+
+
+def path_of(entity: Entity) -> str:
+    """Return the node of an entity of Kafka's."""
+    if entity.ip is not None:
+        return f"{IPS}/{_node(entity.ip)}"
+    if entity.user is None:
+        return f"{CLIENTS}/{_node(entity.client_id)}"
+    path = f"{USERS}/{_node(entity.user)}"
+    return path if entity.client_id is None else f"{path}/clients/{_node(entity.client_id)}"
+
+
+def entity_of(path: str) -> Entity | None:
+    """Return whose quotas a node holds; None for one that holds nobody's. Raises NodeError for a bad name."""
+    try:
+        match path.removeprefix(f"{CONFIG}/").split("/"):
+            case ["users", user]:
+                return Entity(user=_name(user))
+            case ["users", user, "clients", client_id]:
+                return Entity(_name(user), _name(client_id))
+            case ["clients", client_id]:
+                return Entity(client_id=_name(client_id))
+            case ["ips", ip]:
+                name = _name(ip)
+                return Entity(ip=name if isinstance(name, Default) else canonical_ip(name))
+    except ValueError as error:
+        raise NodeError(f"the name means nobody: {error}") from None
+    return None
+
+
+def _node(name: Name) -> str:
+    if isinstance(name, Default):
+        return name.value
+    if not isinstance(name, str) or name in {".", ".."}:
+        raise NodeError(f"{name!r} has no place in ZooKeeper: Kafka's tree holds names and defaults, but for . and ..")
+    if configured_as(name) != counted_as(name):
+        raise NodeError(f"{name!r} is the short form of a long name, and brokers know the long one")
+    return sanitise(name)
+
+
+def _name(node: str) -> str | Default:
+    return Default.DEFAULT if node == Default.DEFAULT.value else desanitise(node)
+
+
+# --------------------------------------------------------------------------------------------------------- nodes
+
+
+def properties_of(data: bytes | None) -> dict[str, str]:
+    """Return what a node holds, quotas and other things. Raises NodeError."""
+    if not data:
+        return {}
+    try:
+        value: Any = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        raise NodeError("is not JSON") from None
+    config = value.get("config", {}) if isinstance(value, dict) else None
+    if not isinstance(config, dict):
+        raise NodeError('is not {"version":1,"config":{…}}')
+    for name, text in config.items():
+        if not isinstance(text, str):
+            raise NodeError(f"{name}: must be a JSON string")
+    return config
+
+
+def limits_of(entity: Entity, properties: Mapping[str, str]) -> dict[QuotaKind, float]:
+    """Return the quotas among a node's properties. What else stands there is none of them. Raises NodeError."""
+    known = _KINDS[Whose.CLIENT if entity.ip is None else Whose.IP]
+    return {known[name]: _limit(known[name], text) for name, text in properties.items() if name in known}
+
+
+def strangers(entity: Entity, properties: Mapping[str, str]) -> list[str]:
+    """Return the names of the properties that are neither quotas of this entity nor credentials of a user."""
+    known = _KINDS[Whose.CLIENT if entity.ip is None else Whose.IP]
+    return [name for name in properties if name not in known and not _SCRAM.fullmatch(name)]
+
+
+def with_limits(properties: Mapping[str, str], limits: Mapping[QuotaKind, float | None]) -> dict[str, str]:
+    """Return the properties of a node with these limits set, or removed where they are None; all others stay."""
+    merged = dict(properties)
+    for kind, limit in limits.items():
+        if limit is None:
+            merged.pop(kind.value, None)
+        else:
+            most = kind.row.written.value
+            # The most of a LONG is no double: the next one is above it, and stands for it, as Java's cast has it.
+            merged[kind.value] = (
+                java_double(limit) if kind.row.written is Written.NUMBER else str(int(min(limit, most)))
+            )
+    return merged
+
+
+def node_of(properties: Mapping[str, str]) -> bytes:
+    return orjson.dumps({"version": 1, "config": properties})
+
+
+def _limit(kind: QuotaKind, text: str) -> float:
+    """Return a limit as a broker parses it: whole numbers for bytes and connections, Java's doubles for the others."""
+    pattern = _DOUBLE if kind.row.written is Written.NUMBER else _INTEGER
+    stripped = text.strip() if kind.row.written is Written.NUMBER else text
+    if not pattern.fullmatch(stripped):
+        raise NodeError(f"{kind}: {text[:40]!r} is not a {'number' if pattern is _DOUBLE else 'whole number'}")
+    limit = float(stripped.rstrip("fFdD"))
+    most = kind.row.written.value
+    if pattern is _INTEGER and int(stripped) > most:
+        raise NodeError(f"{kind}: {text[:40]!r} is too large: the most is {most}")
+    if math.isnan(limit) or limit < 0:
+        raise NodeError(f"{kind}: {text[:40]!r} is no limit")
+    if limit == 0 and kind.row.written is Written.BYTES:
+        return math.inf  # what a broker's arithmetic makes of it: nobody is throttled
+    return limit
+
+
+# ------------------------------------------------------------------------------------------------- notifications
+
+
+def notification_of(path: str) -> bytes:
+    """Return what announces a change of a node, in the form that Kafka has written since 0.10.1."""
+    return orjson.dumps({"version": 2, "entity_path": path.removeprefix(f"{CONFIG}/")})
+
+
+def read_notification(data: bytes | None) -> Changed | None:
+    """Return what changed; None where Kafka ignores the data (not JSON). Raises NotificationError."""
+    try:
+        value: Any = orjson.loads(data or b"")
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(value, dict):
+        raise NotificationError("is not an object")
+    version = value.get("version")
+    if type(version) is not int or version not in {1, 2}:
+        raise NotificationError(f"version {version!r} is not known")
+    if version == 1:
+        root, entity = value.get("entity_type"), value.get("entity_name")
+        if root not in {"topics", "clients"} or not isinstance(entity, str):
+            raise NotificationError("version 1 needs an entity_type (topics or clients) and an entity_name")
+        return Changed(root, entity)
+    path = value.get("entity_path")
+    if not isinstance(path, str):
+        raise NotificationError("version 2 needs an entity_path")
+    root, slash, entity = path.partition("/")
+    if root not in _ROOTS or not slash:
+        raise NotificationError(f"bad path {path[:100]!r}")
+    return Changed(root, entity)

@@ -1,0 +1,134 @@
+"""Changes of quotas as a broker writes them to ZooKeeper (ZkAdminManager, AdminZkClient).
+
+Each alteration is one transaction, its notifications in it: all of it is there, or nothing.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    BadVersionError,
+    KazooException,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    RolledBackError,
+    RuntimeInconsistency,
+)
+from kazoo.security import ACL
+
+from quotas.entities import Entity
+from quotas.stores.alteration import Altered, Limits, Outcome, Refusal
+from quotas.stores.base import ChangedMeanwhileError, UnwritableError
+from quotas.stores.zookeeper import tree
+from quotas.stores.zookeeper.client import WAIT_S
+from quotas.stores.zookeeper.reading import Node, Reader
+
+MOST_AT_ONCE: Final = 1000
+"""Entities of one alteration: ZooKeeper takes a transaction of a mebibyte."""
+_ATTEMPTS: Final = 5
+_CHANGED: Final = (BadVersionError, NodeExistsError, NoNodeError, NotEmptyError)
+
+
+class Writer:
+    """Writes through a client that is connected. ``acl`` says who may do what with a node, by its path."""
+
+    def __init__(self, client: KazooClient, reader: Reader, acl: Callable[[str], list[ACL]]) -> None:
+        self._client = client
+        self._reader = reader
+        self._acl = acl
+
+    def write(
+        self, wanted: Mapping[Entity, Limits], paths: Mapping[Entity, Any], *, validate_only: bool
+    ) -> dict[Entity, Outcome]:
+        """Make the changes; ``paths`` are of entities that have a node. Raises as QuotaStore.alter, and as Reader."""
+        if len(wanted) > MOST_AT_ONCE:
+            raise UnwritableError(f"{len(wanted)} entities at once: ask for {MOST_AT_ONCE} at most")
+        outcomes: dict[Entity, Outcome] = {}
+        places: dict[Entity, str] = {}
+        for entity in wanted:
+            try:
+                places[entity] = paths.get(entity) or tree.path_of(entity)
+            except tree.NodeError as error:
+                outcomes[entity] = Outcome(Refusal(entity.describe(), str(error)))
+        for _ in range(_ATTEMPTS):
+            made, changes = self._plan(wanted, places)
+            if validate_only or not changes or self._commit(changes):
+                return outcomes | made
+        raise ChangedMeanwhileError("the nodes are being changed by others: try again")
+
+    def _plan(
+        self, wanted: Mapping[Entity, Limits], places: Mapping[Entity, str]
+    ) -> tuple[dict[Entity, Outcome], dict[str, tuple[Node | None, dict[str, str]]]]:
+        """Return what becomes of each entity, and by path what its node is now and what it is to hold."""
+        outcomes: dict[Entity, Outcome] = {}
+        changes: dict[str, tuple[Node | None, dict[str, str]]] = {}
+        for (entity, path), node in zip(places.items(), self._reader.nodes([*places.values()]), strict=True):
+            try:
+                properties = tree.properties_of(node and node.data)
+                before = tree.limits_of(entity, properties)
+            except tree.NodeError as error:
+                outcomes[entity] = Outcome(Refusal(path, str(error), "mend the node, or delete it"))
+                continue
+            altered = tuple(
+                Altered(entity, kind, before.get(kind), limit)
+                for kind, limit in wanted[entity].items()
+                if before.get(kind) != limit
+            )
+            outcomes[entity] = Outcome(None, altered)
+            if altered:
+                changes[path] = node, tree.with_limits(properties, wanted[entity])
+        return outcomes, changes
+
+    def _commit(self, changes: Mapping[str, tuple[Node | None, dict[str, str]]]) -> bool:
+        """Write it all, with a notification for each; returns False where a node is another one meanwhile."""
+        transaction = self._client.transaction()
+        new = dict.fromkeys(self._missing(changes), b"")
+        new |= {path: tree.node_of(properties) for path, (node, properties) in changes.items() if node is None}
+        for path in sorted(new):  # what is above comes first
+            transaction.create(path, new[path], self._acl(path))
+        for path, (node, properties) in changes.items():
+            if node is not None and not properties and not node.children and f"{path}/clients" not in new:
+                transaction.delete(path, node.version)
+            elif node is not None:
+                transaction.set_data(path, tree.node_of(properties), node.version)
+            change = f"{tree.CHANGES}/{tree.CHANGE}"
+            transaction.create(change, tree.notification_of(path), self._acl(change), sequence=True)
+        results = transaction.commit_async().get(timeout=WAIT_S)
+        errors = [each for each in results if isinstance(each, KazooException)]
+        because = [each for each in errors if not isinstance(each, RolledBackError | RuntimeInconsistency)]
+        if any(isinstance(each, NoAuthError) for each in because):
+            raise UnwritableError("ZooKeeper does not let this user write there: log in as the brokers do")
+        if errors and not all(isinstance(each, _CHANGED) for each in because):
+            raise UnwritableError(f"ZooKeeper refused to write: {', '.join(type(each).__name__ for each in because)}")
+        if not errors:
+            self._tidy([path for path, (_, properties) in changes.items() if not properties])
+        return not errors
+
+    def _missing(self, paths: Iterable[str]) -> list[str]:
+        """Return the nodes above these that are not there, and the one of notifications if it is not."""
+        above: dict[str, None] = {tree.CHANGES: None}
+        for path in paths:
+            parts = path.split("/")
+            above |= dict.fromkeys("/".join(parts[:count]) for count in range(2, len(parts)))
+        names = sorted(above)
+        return [path for path, node in zip(names, self._reader.nodes(names), strict=True) if node is None]
+
+    def _tidy(self, paths: list[str]) -> None:
+        """Delete what has no use without these nodes, as a broker does: the list of a user's clients, and the user."""
+        for path in paths:
+            user, found, _ = path.partition("/clients/")
+            if not found or not path.startswith(tree.USERS):
+                continue
+            for empty in (f"{user}/clients", user):
+                (node,) = self._reader.nodes([empty])
+                if node is None:
+                    continue
+                if node.children or tree.properties_of(node.data):
+                    break
+                try:
+                    self._client.delete_async(empty, node.version).get(timeout=WAIT_S)
+                except _CHANGED:
+                    break  # somebody needs it again

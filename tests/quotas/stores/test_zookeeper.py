@@ -1,0 +1,468 @@
+"""The ZooKeeper store against a real server: the contract of all stores, and what is ZooKeeper's own."""
+
+import json
+import logging
+import math
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from time import sleep
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NotEmptyError
+from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
+
+from config.stores import ZooKeeperSasl
+from config.stores import ZooKeeperStore as Settings
+from quotas.entities import Default, Entity
+from quotas.kinds import QuotaKind, Written
+from quotas.numbers import java_double
+from quotas.stores.alteration import Alteration
+from quotas.stores.base import UnreadableError, UnwritableError
+from quotas.stores.zookeeper.store import ZooKeeperStore
+from quotas.stores.zookeeper.tree import path_of
+from tests.harness.zookeeper import ZooKeeper
+from tests.quotas.stores.alter_contract import AlterContract, change
+from tests.quotas.stores.contract import Harness, Limits, StoreContract
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+
+RATE, PERCENTAGE = QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.REQUEST_PERCENTAGE
+ALICE = Entity(user="alice")
+TOPS = ("users", "clients", "ips")
+_QUIET = logging.getLogger("tests.zookeeper")
+_QUIET.setLevel(logging.CRITICAL)
+
+
+class ZooKeeperHarness(Harness):
+    """Writes as a broker does, through a client of its own."""
+
+    def __init__(self, server: ZooKeeper, chroot: str) -> None:
+        self.server = server
+        self.chroot = chroot
+        self.store = ZooKeeperStore(Settings(connect=f"{server.connect}{chroot}", session_timeout_ms=5_000))
+        self.client = KazooClient(hosts=server.connect, timeout=5.0, connection_retry={"max_tries": -1}, logger=_QUIET)
+        self.client.start()
+        for top in (*TOPS, "changes"):
+            self.client.ensure_path(f"{chroot}/config/{top}")
+
+    def close(self) -> None:
+        self.store.close()
+        if self.client.connected:
+            self.client.delete(self.chroot, recursive=True)
+        self.client.stop()
+        self.client.close()
+
+    def put(self, limits: Limits) -> None:
+        self.bring_back()
+        wanted = {path_of(entity): _properties(values) for entity, values in limits.items()}
+        for path in sorted(self._nodes() - wanted.keys(), reverse=True):  # what is below goes first
+            self.write(path, None)
+        for path, properties in wanted.items():
+            self.write(path, {"version": 1, "config": properties})
+
+    def put_raw(self, entity: Mapping[str, str], name: str, value: str) -> None:
+        [(dimension, who)] = entity.items()
+        path = f"/config/{dimension}s/{who.replace(' ', '%20')}"
+        self.put({})
+        self.write(path, {"version": 1, "config": {name: value}})
+
+    def write(self, path: str, value: object, notify: str | None = None) -> None:
+        """Write a node (None: without quotas), and a notification."""
+        whole = f"{self.chroot}{path}"
+        if value is None:
+            with suppress(NotEmptyError):
+                self.client.delete(whole)
+        else:
+            data = value if isinstance(value, bytes) else json.dumps(value).encode()
+            self.client.ensure_path(whole)
+            self.client.set(whole, data)
+        self.notify(notify or json.dumps({"version": 2, "entity_path": path.removeprefix("/config/")}))
+
+    def _nodes(self) -> set[str]:
+        """The nodes of all entities that are there."""
+        found = {f"/config/{top}/{name}" for top in TOPS for name in self._names(f"/config/{top}")}
+        pairs = {f"{user}/clients/{name}" for user in found for name in self._names(f"{user}/clients")}
+        return found | pairs | {f"{user}/clients" for user in found if self.exists(f"{user}/clients")}
+
+    def _names(self, path: str) -> list[str]:
+        return self.client.get_children(f"{self.chroot}{path}") if self.exists(path) else []
+
+    def notify(self, text: str) -> None:
+        self.client.create(f"{self.chroot}/config/changes/config_change_", text.encode(), sequence=True)
+
+    def read(self, path: str) -> dict[str, str]:
+        config: dict[str, str] = json.loads(self.client.get(f"{self.chroot}{path}")[0])["config"]
+        return config
+
+    def exists(self, path: str) -> bool:
+        return self.client.exists(f"{self.chroot}{path}") is not None
+
+    def take_away(self) -> None:
+        self.server.crash()
+
+    def bring_back(self) -> None:
+        if self.server.program is None:
+            self.server.start()
+            for _ in range(500):
+                if self.client.connected:
+                    break
+                sleep(0.02)
+
+    def pause(self) -> None:
+        sleep(0.02)
+
+    def content(self) -> object:
+        return self._below(self.chroot)
+
+    def _below(self, path: str) -> object:
+        data, stat = self.client.get(path)
+        return data, stat.version, {name: self._below(f"{path}/{name}") for name in self.client.get_children(path)}
+
+
+def _properties(limits: Mapping[QuotaKind, float]) -> dict[str, str]:
+    return {
+        kind.value: java_double(limit) if kind.row.written is Written.NUMBER else str(round(limit))
+        for kind, limit in limits.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ZooKeeper]:
+    with ZooKeeper() as running:
+        yield running
+
+
+@pytest.fixture
+def store(server: ZooKeeper, request: pytest.FixtureRequest) -> Iterator[ZooKeeperHarness]:
+    if server.program is None:
+        server.start()
+    harness = ZooKeeperHarness(server, f"/{abs(hash(request.node.nodeid)):x}")
+    yield harness
+    harness.close()
+
+
+@pytest.mark.matrix
+class TestContract(StoreContract):
+    """What a broker cannot read it skips, and what it knew before holds: refusals are other ones here."""
+
+    @pytest.mark.parametrize(
+        ("entity", "name", "value"),
+        [
+            ({"user": "a"}, "producer_byte_rate", "-1"),
+            ({"user": "a"}, "producer_byte_rate", "many"),
+            ({"user": "a"}, "producer_byte_rate", "1024.0"),
+            ({"user": "a"}, "request_percentage", "NaN"),
+            ({"user": "a"}, "producer_byte_rate", "9223372036854775808"),
+            ({"user": "a"}, "connection_creation_rate", "1"),
+            ({"ip": "10.0.0.1"}, "producer_byte_rate", "1"),
+            ({"ip": "10.0.0.1"}, "connection_creation_rate", "2147483648"),
+            ({"ip": "not an address"}, "connection_creation_rate", "1"),
+        ],
+    )
+    def test_what_is_no_quota_is_refused(
+        self, store: Harness, entity: Mapping[str, str], name: str, value: str
+    ) -> None:
+        store.put_raw(entity, name, value)
+        loaded = store.store.load(0)
+        assert loaded.policy.limits == {}
+        [warning] = loaded.warnings
+        assert warning.path.startswith("/config/")
+
+    def test_what_cannot_be_loaded_is_told_once_too(self, store: Harness) -> None:
+        store.put({Entity(user="a"): {RATE: 1.0}})
+        store.load()
+        store.put_raw({"user": "a"}, "producer_byte_rate", "many")
+        assert store.noticed()
+        store.load()
+        assert not store.noticed()
+
+
+@pytest.mark.matrix
+class TestAlter(AlterContract):
+    @pytest.mark.skip(reason="a node that is no quota keeps nobody else's from being read or written: see below")
+    def test_a_store_that_cannot_be_read_is_not_written(self, store: Harness) -> None:
+        raise NotImplementedError
+
+    # kazoo's thread draws its delays at random while hypothesis draws examples.
+    test_what_was_altered_is_what_is_loaded = pytest.mark.filterwarnings(
+        "ignore::hypothesis.errors.HypothesisDeprecationWarning"
+    )(AlterContract.test_what_was_altered_is_what_is_loaded)
+
+
+def test_notifications_of_both_versions(store: ZooKeeperHarness) -> None:
+    store.put({ALICE: {RATE: 1.0}})
+    store.load()
+    store.write(
+        "/config/clients/app",
+        _node(producer_byte_rate="5"),
+        '{"version":1,"entity_type":"clients","entity_name":"app"}',
+    )
+    assert store.noticed()
+    assert store.load().limits == {ALICE: {RATE: 1.0}, Entity(client_id="app"): {RATE: 5.0}}
+    for nothing in ("not json", "", '{"version":2,"entity_path":"topics/t"}'):
+        store.notify(nothing)
+    assert store.noticed()
+    assert store.store.load(0).warnings == []
+    wrong = ["[]", '{"version":3,"entity_path":"users/a"}', '{"version":2}', '{"version":2,"entity_path":"nowhere/a"}']
+    for text in wrong:
+        store.notify(text)
+    assert store.noticed()
+    loaded = store.store.load(0)
+    assert len(loaded.warnings) == len(wrong)
+    assert all("config_change_" in warning.path for warning in loaded.warnings)
+    assert loaded.policy.limits == {ALICE: {RATE: 1.0}, Entity(client_id="app"): {RATE: 5.0}}
+
+
+def test_a_notification_is_of_one_entity(store: ZooKeeperHarness) -> None:
+    """As at a broker: what was changed without one stays as it was known, until somebody asks for all."""
+    store.put({ALICE: {RATE: 1.0}, Entity("alice", "app"): {RATE: 2.0}})
+    store.load()
+    quietly = Entity("alice", "app")
+    store.client.set(f"{store.chroot}{path_of(quietly)}", json.dumps(_node(producer_byte_rate="9")).encode())
+    store.write(path_of(ALICE), _node(producer_byte_rate="3"))
+    assert store.noticed()
+    assert store.load().limits == {ALICE: {RATE: 3.0}, quietly: {RATE: 2.0}}
+    assert store.load().limits == {ALICE: {RATE: 3.0}, quietly: {RATE: 9.0}}  # nobody told: asked for
+
+
+def test_a_node_deleted_with_and_without_a_notification(store: ZooKeeperHarness) -> None:
+    both = {ALICE: {RATE: 1.0}, Entity(client_id="app"): {RATE: 2.0}}
+    store.put(both)
+    store.load()
+    store.client.delete(f"{store.chroot}{path_of(ALICE)}")
+    assert not store.noticed()
+    store.notify('{"version":2,"entity_path":"clients/app"}')
+    assert store.noticed()
+    assert store.load().limits == both
+    store.notify('{"version":2,"entity_path":"users/alice"}')
+    assert store.noticed()
+    assert store.load().limits == {Entity(client_id="app"): {RATE: 2.0}}
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b"not json",
+        b"[]",
+        b'{"version":1,"config":[]}',
+        b'{"version":1,"config":{"producer_byte_rate":5}}',
+        b'{"version":1,"config":{"producer_byte_rate":"5","consumer_byte_rate":"1.5"}}',
+        b"\xff\xfe",
+    ],
+)
+def test_a_broken_node_says_what_it_said_before(store: ZooKeeperHarness, broken: bytes) -> None:
+    store.put({ALICE: {RATE: 1.0}, Entity(user="bob"): {RATE: 2.0}})
+    store.load()
+    store.write(path_of(ALICE), broken)
+    assert store.noticed()
+    for _ in range(2):  # by the notification, and when all is read
+        loaded = store.store.load(0)
+        assert loaded.policy.limits == {ALICE: {RATE: 1.0}, Entity(user="bob"): {RATE: 2.0}}
+        [warning] = loaded.warnings
+        assert warning.path == "/config/users/alice"
+        assert "what it said before holds" in warning.message
+    [outcome] = store.store.alter(Alteration([change(ALICE, {RATE: 5.0})], "test"))
+    assert outcome.refused is not None
+    assert outcome.refused.field == "/config/users/alice"
+    store.write(path_of(ALICE), _node(producer_byte_rate="7"))
+    assert store.noticed()
+    assert store.store.load(0).warnings == []
+    assert store.load().limits[ALICE] == {RATE: 7.0}
+
+
+def test_credentials_survive_and_are_nowhere_to_be_seen(
+    store: ZooKeeperHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = "salt=czNjcjN0,stored_key=czNjcjN0,server_key=czNjcjN0,iterations=4096"
+    caplog.set_level(0)
+    store.put({})
+    store.write(
+        path_of(ALICE), {"version": 1, "config": {"SCRAM-SHA-256": secret, "producer_byte_rate": "1", "x": "y"}}
+    )
+    assert store.noticed()
+    loaded = store.store.load(0)
+    assert loaded.policy.limits == {ALICE: {RATE: 1.0}}
+    assert [warning.message for warning in loaded.warnings] == ["is no quota and ignored: x"]
+    store.store.alter(Alteration([change(ALICE, {RATE: None, PERCENTAGE: 12.5})], "test"))
+    assert store.read(path_of(ALICE)) == {"SCRAM-SHA-256": secret, "x": "y", "request_percentage": "12.5"}
+    store.store.alter(Alteration([change(ALICE, {PERCENTAGE: None})], "test"))
+    assert store.read(path_of(ALICE)) == {"SCRAM-SHA-256": secret, "x": "y"}
+    store.write(path_of(ALICE), {"version": 1, "config": {"SCRAM-SHA-256": secret, "producer_byte_rate": 1}})
+    assert store.noticed()
+    assert "czNjcjN0" not in caplog.text + repr(store.store.load(0))
+
+
+def test_nothing_is_left_that_has_no_use(store: ZooKeeperHarness) -> None:
+    store.put({})
+    pair, other = Entity("alice", "app"), Entity("alice", Default.DEFAULT)
+    for entities in ([pair], [pair, other], [pair, ALICE], [pair, other, ALICE]):
+        store.store.alter(Alteration([change(entity, {RATE: 1.0}) for entity in entities], "test"))
+        assert set(store.load().limits) == {*entities}
+        for entity in entities:
+            store.store.alter(Alteration([change(entity, {RATE: None})], "test"))
+        assert not store.exists("/config/users/alice")
+        store.store.alter(Alteration([change(entity, {RATE: 1.0}) for entity in entities], "test"))
+        store.store.alter(Alteration([change(entity, {RATE: None}) for entity in entities], "test"))
+        assert not store.exists("/config/users/alice")
+        assert store.load().limits == {}
+
+
+def test_every_write_is_announced(store: ZooKeeperHarness) -> None:
+    store.put({})
+    store.load()
+    other = ZooKeeperStore(Settings(connect=f"{store.server.connect}{store.chroot}"))
+    try:
+        other.load(0)
+        changes = [change(ALICE, {RATE: 1.0}), change(Entity(Default.DEFAULT, "a b"), {PERCENTAGE: 50.0})]
+        store.store.alter(Alteration(changes, "test"))
+        for _ in range(100):
+            if other.changed():
+                break
+            sleep(0.02)
+        assert other.load(0).policy.limits == store.load().limits
+    finally:
+        other.close()
+    assert store.read("/config/users/<default>/clients/a%20b") == {"request_percentage": "50.0"}
+    assert store.read("/config/users/alice") == {"producer_byte_rate": "1"}
+
+
+def test_zero_is_what_a_broker_makes_of_it(store: ZooKeeperHarness) -> None:
+    store.put({})
+    store.write(path_of(ALICE), _node(producer_byte_rate="0", request_percentage="0"))
+    assert store.load().limits == {ALICE: {RATE: math.inf, PERCENTAGE: 0.0}}
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_names_that_have_no_place_are_refused(store: ZooKeeperHarness, name: str) -> None:
+    store.put({})
+    [refused, made] = store.store.alter(
+        Alteration([change(Entity(user=name), {RATE: 1.0}), change(ALICE, {RATE: 1.0})], "test")
+    )
+    assert refused.refused is not None
+    assert made.refused is None
+    assert store.load().limits == {ALICE: {RATE: 1.0}}
+
+
+def test_no_tree_is_not_no_quotas(server: ZooKeeper, store: ZooKeeperHarness) -> None:
+    elsewhere = ZooKeeperStore(Settings(connect=f"{server.connect}/nowhere"))
+    try:
+        for ask in (lambda: elsewhere.load(0), lambda: elsewhere.alter(Alteration([change(ALICE, {RATE: 1.0})], "t"))):
+            with pytest.raises(
+                UnreadableError, match=r"/config: there is no tree of Kafka's; does quotas\.store\.connect"
+            ):
+                ask()
+    finally:
+        elsewhere.close()
+
+
+def test_not_allowed_is_not_no_quotas(store: ZooKeeperHarness) -> None:
+    """And once it is allowed, nobody has to tell: it is tried again."""
+    store.put({ALICE: {RATE: 1.0}})
+    node = f"{store.chroot}/config/users/alice"
+    store.client.add_auth("digest", "broker:pw")
+    store.client.set_acls(node, [make_digest_acl("broker", "pw", all=True)])
+    with pytest.raises(UnreadableError, match="/config/users/alice: may not be read; let the user"):
+        store.load()
+    with pytest.raises(UnreadableError):
+        store.store.alter(Alteration([change(Entity(user="bob"), {RATE: 1.0})], "test"))
+    store.client.set_acls(node, [*OPEN_ACL_UNSAFE])
+    assert any(store.noticed() for _ in range(4))
+    assert store.load().limits == {ALICE: {RATE: 1.0}}
+
+
+def test_what_may_not_be_written_is_not(store: ZooKeeperHarness) -> None:
+    store.put({ALICE: {RATE: 1.0}})
+    store.client.set_acls(f"{store.chroot}/config/users/alice", [*READ_ACL_UNSAFE])
+    with pytest.raises(UnwritableError, match="does not let this user write"):
+        store.store.alter(Alteration([change(Entity(user="bob"), {RATE: 1.0}), change(ALICE, {RATE: 2.0})], "test"))
+    assert store.load().limits == {ALICE: {RATE: 1.0}}
+
+
+def test_what_happened_while_the_session_was_lost(store: ZooKeeperHarness) -> None:
+    """Everything is read again, with its notifications gone."""
+    store.put({ALICE: {RATE: 1.0}, Entity(user="bob"): {RATE: 2.0}})
+    store.load()
+    store.server.crash()
+    assert store.noticed()
+    with pytest.raises(UnreadableError, match="no server answered within 4 s"):
+        store.store.load(1000)
+    assert store.store.staleness_ms(3000) == 2000
+    store.bring_back()
+    store.write(path_of(ALICE), _node(producer_byte_rate="5"))
+    store.client.delete(f"{store.chroot}/config/users/bob")
+    for name in store.client.get_children(f"{store.chroot}/config/changes"):
+        store.client.delete(f"{store.chroot}/config/changes/{name}")
+    assert any(store.noticed() for _ in range(20))
+    assert store.load().limits == {ALICE: {RATE: 5.0}}
+    assert store.store.staleness_ms(9000) == 0
+
+
+def test_a_server_that_does_not_answer(store: ZooKeeperHarness) -> None:
+    store.put({ALICE: {RATE: 1.0}})
+    store.load()
+    assert store.server.program is not None
+    store.server.program.signal(signal.SIGSTOP)
+    try:
+        with pytest.raises(UnreadableError, match=r"the connection failed while quotas were read|no server answered"):
+            store.load()
+    finally:
+        store.server.program.signal(signal.SIGCONT)
+    assert any(store.noticed() for _ in range(20))
+    assert store.load().limits == {ALICE: {RATE: 1.0}}
+
+
+def test_login_and_acl_as_the_brokers_have_them(tmp_path: Path) -> None:
+    jaas = tmp_path / "jaas.conf"
+    jaas.write_text(
+        'Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_broker="secret" user_other="pw"; };'
+    )
+    provider = {"authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"}
+    (tmp_path / "secret").write_text("secret\n")
+    (tmp_path / "other").write_text("pw")
+    (tmp_path / "wrong").write_text("wrong")
+    stores = []
+
+    def store_of(user: str, password: str) -> ZooKeeperStore:
+        sasl = ZooKeeperSasl(username=user, password_file=tmp_path / password)
+        stores.append(ZooKeeperStore(Settings(connect=running.connect, sasl=sasl, set_acl=True)))
+        return stores[-1]
+
+    option = f"-Djava.security.auth.login.config={jaas}"
+    with ZooKeeper(properties=provider, java_options=(option,)) as running:
+        client = KazooClient(hosts=running.connect, logger=_QUIET)
+        client.start()
+        client.ensure_path("/config/changes")
+        changes = [change(ALICE, {RATE: 1.0}), change(Entity(client_id="app"), {RATE: 2.0})]
+        store_of("broker", "secret").alter(Alteration(changes, "test"))
+        assert len(store_of("broker", "secret").load(0).policy.limits) == 2
+        with pytest.raises(UnreadableError, match="/config/users: may not be read"):
+            store_of("other", "other").load(0)
+        with pytest.raises(UnreadableError, match="the login was refused"):
+            store_of("broker", "wrong").load(0)
+        assert [acl.id.scheme for acl in client.get_acls("/config/clients/app")[0]] == ["sasl", "world"]
+        for store in stores:
+            store.close()
+        client.stop()
+        client.close()
+
+
+@pytest.mark.matrix
+@pytest.mark.timeout(300)
+def test_fifty_thousand_quotas() -> None:
+    count, at_once = 50_000, 500
+    with ZooKeeper() as server:
+        store = ZooKeeperHarness(server, "/many")
+        for start in range(0, count, at_once):
+            users = [Entity(user=f"user-{number}") for number in range(start, start + at_once)]
+            store.store.alter(Alteration([change(user, {RATE: 1.0}) for user in users], "test"))
+        assert len(store.load().limits) == count
+        store.store.close()
+        store.client.stop()
+        store.client.close()
+
+
+def _node(**properties: str) -> dict[str, object]:
+    return {"version": 1, "config": properties}
