@@ -20,12 +20,12 @@ from protocol.table import SPECS
 from proxy.admin.client_series import ClientSeries
 from proxy.admin.connection_series import connection_rates
 from proxy.admin.dialects import Dialects
+from proxy.admin.entity_families import entity_families
 from proxy.admin.entity_series import EntitySeries
 from proxy.admin.exposition import Row, broker_label
 from proxy.admin.exposition import counter as _counter
 from proxy.admin.exposition import gauge as _gauge
 from proxy.admin.exposition import number as _number
-from proxy.admin.places import OTHER
 from proxy.edge.stats import LAG_BUCKETS_S, Snapshot
 from proxy.runtime.clock import monotonic_s
 from proxy.runtime.names import label
@@ -33,20 +33,16 @@ from proxy.session.latencies import BOUNDS_MS, Times
 from proxy.session.latencies import OTHER as FOLDED_BROKER
 from proxy.usage.meters import Client
 from quotas.counted import FOLDED
-from quotas.kinds import METERED, PERCENT, QuotaKind, Unit
+from quotas.kinds import PERCENT
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
 _MAX_ERROR_BYTES: Final = 1024
-_ENTITY_LABELS: Final = ("kind", "user", "client_id", "broker")
 _SIDES: Final = ("client", "broker")
 _OUTCOMES: Final = ("ok", "failed")
 _MODES: Final = ("enforce", "shadow", "off")
 
 _API_NAMES: Final = {spec.api_key: spec.name for spec in SPECS.values()}
-
-# Kinds of one unit share its families, those of others get families of their own.
-_UNITS: Final = tuple(dict.fromkeys(kind.row.unit for kind in METERED))
 
 
 class Renderer:
@@ -64,7 +60,7 @@ class Renderer:
         self._entities.update(snapshot.usage, snapshot.gone)
         self._clients.update(snapshot.clients)
         families = chain(
-            _entities(self._entities),
+            entity_families(self._entities),
             self._dialects.families(self._entities, monotonic_s()),
             _quotas(snapshot),
             _clients(self._clients),
@@ -84,122 +80,6 @@ class _Families(Collector):
 
     def collect(self) -> Iterable[Metric]:
         return self._families
-
-
-def _entities(entities: EntitySeries) -> Iterator[Metric]:
-    """One family after the other: all of them at once would be many objects, and a long halt to collect them."""
-    for unit in _UNITS:
-        yield from _rates(entities, unit)
-    yield _gauge(
-        "sluice_quota_usage_ratio",
-        "Rate over the window of enforcement, divided by the quota.",
-        _ENTITY_LABELS,
-        (
-            ((kind, *names, broker_label(broker)), series.ratio)
-            for names, kind, broker, series in entities
-            if series.ratio is not None
-        ),
-    )
-    yield _gauge(
-        "sluice_quota_tokens",
-        "Mutations that may follow at once; below 0 topics are refused.",
-        _ENTITY_LABELS,
-        (
-            ((kind, *names, broker_label(broker)), series.tokens)
-            for names, kind, broker, series in entities
-            if series.tokens is not None
-        ),
-    )
-    yield _counter(
-        "sluice_quota_throttle_seconds",
-        "Throttle time given to requests; in shadow, what would have been given.",
-        _ENTITY_LABELS,
-        (
-            ((kind, *names, broker_label(broker)), series.totals.throttle_ms / 1000)
-            for names, kind, broker, series in entities
-        ),
-    )
-    yield _counter(
-        "sluice_quota_throttled_responses",
-        "Requests that were given a throttle time; in shadow, that would have been given one.",
-        _ENTITY_LABELS,
-        (((kind, *names, broker_label(broker)), series.totals.throttled) for names, kind, broker, series in entities),
-    )
-    yield _counter(
-        "sluice_shadow_throttle_seconds",
-        "Throttle time that limits in shadow would have given.",
-        _ENTITY_LABELS,
-        (
-            ((kind, *names, broker_label(broker)), series.totals.shadow_throttle_ms / 1000)
-            for names, kind, broker, series in entities
-            if series.has_shadow
-        ),
-    )
-    yield _counter(
-        "sluice_shadow_throttled_responses",
-        "Requests that limits in shadow would have given a throttle time.",
-        _ENTITY_LABELS,
-        (
-            ((kind, *names, broker_label(broker)), series.totals.shadow_throttled)
-            for names, kind, broker, series in entities
-            if series.has_shadow
-        ),
-    )
-    for unit in _UNITS:
-        yield _charged(entities, unit)
-    yield _number("sluice_quota_entities_folded", "Entities summed up as other, for want of a place.", entities.folded)
-
-
-def _rates(entities: EntitySeries, unit: Unit) -> Iterator[Metric]:
-    kinds = _kinds_of(unit)
-    yield _gauge(
-        f"sluice_quota_limit_{unit.rate}",
-        "Quota in force, and the rule that won.",
-        (*_ENTITY_LABELS, "rule"),
-        (
-            ((kind, *names, broker_label(broker), label(series.rule.describe())), series.limit)
-            for names, kind, broker, series in entities
-            if kind in kinds and series.rule is not None and series.limit is not None and names != OTHER
-        ),
-    )
-    yield _gauge(
-        f"sluice_shadow_limit_{unit.rate}",
-        "Limit that is measured and holds nobody, and its rule.",
-        (*_ENTITY_LABELS, "rule"),
-        (
-            ((kind, *names, broker_label(broker), label(series.rule.describe())), series.shadow_limit)
-            for names, kind, broker, series in entities
-            if kind in kinds and series.rule is not None and series.shadow_limit is not None and names != OTHER
-        ),
-    )
-    yield _gauge(
-        f"sluice_quota_usage_{unit.rate}",
-        "Rate over the window of enforcement.",
-        _ENTITY_LABELS,
-        (
-            ((kind, *names, broker_label(broker)), series.rate)
-            for names, kind, broker, series in entities
-            if kind in kinds and series.live
-        ),
-    )
-
-
-def _charged(entities: EntitySeries, unit: Unit) -> Metric:
-    told_apart = {kind: kind.row.word if unit.by_direction else kind for kind in _kinds_of(unit)}
-    return _counter(
-        f"sluice_quota_{unit.charged}",
-        unit.said,
-        ("direction" if unit.by_direction else "kind", *_ENTITY_LABELS[1:]),
-        (
-            ((told_apart[kind], *names, broker_label(broker)), series.totals.charged)
-            for names, kind, broker, series in entities
-            if kind in told_apart
-        ),
-    )
-
-
-def _kinds_of(unit: Unit) -> frozenset[QuotaKind]:
-    return frozenset(kind for kind in METERED if kind.row.unit is unit)
 
 
 def _quotas(snapshot: Snapshot) -> Iterator[Metric]:

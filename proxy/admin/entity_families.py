@@ -1,0 +1,133 @@
+"""The families that have series for each entity with a quota: limits, use, throttles, and what was charged."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from prometheus_client.core import Metric
+
+from proxy.admin.entity_series import EntitySeries
+from proxy.admin.exposition import broker_label, counter, gauge, number
+from proxy.admin.places import OTHER
+from proxy.runtime.names import label
+from quotas.kinds import METERED, QuotaKind, Unit
+
+_ENTITY_LABELS: Final = ("kind", "user", "client_id", "broker")
+
+# Kinds of one unit share its families, those of others get families of their own.
+_UNITS: Final = tuple(dict.fromkeys(kind.row.unit for kind in METERED))
+
+
+def entity_families(entities: EntitySeries) -> Iterator[Metric]:
+    """One family after the other: all of them at once would be many objects, and a long halt to collect them."""
+    for unit in _UNITS:
+        yield from _rates(entities, unit)
+    yield gauge(
+        "sluice_quota_usage_ratio",
+        "Rate over the window of enforcement, divided by the quota.",
+        _ENTITY_LABELS,
+        (
+            ((kind, *names, broker_label(broker)), series.ratio)
+            for names, kind, broker, series in entities
+            if series.ratio is not None
+        ),
+    )
+    yield gauge(
+        "sluice_quota_tokens",
+        "Mutations that may follow at once; below 0 topics are refused.",
+        _ENTITY_LABELS,
+        (
+            ((kind, *names, broker_label(broker)), series.tokens)
+            for names, kind, broker, series in entities
+            if series.tokens is not None
+        ),
+    )
+    yield counter(
+        "sluice_quota_throttle_seconds",
+        "Throttle time given to requests; in shadow, what would have been given.",
+        _ENTITY_LABELS,
+        (
+            ((kind, *names, broker_label(broker)), series.totals.throttle_ms / 1000)
+            for names, kind, broker, series in entities
+        ),
+    )
+    yield counter(
+        "sluice_quota_throttled_responses",
+        "Requests that were given a throttle time; in shadow, that would have been given one.",
+        _ENTITY_LABELS,
+        (((kind, *names, broker_label(broker)), series.totals.throttled) for names, kind, broker, series in entities),
+    )
+    yield counter(
+        "sluice_shadow_throttle_seconds",
+        "Throttle time that limits in shadow would have given.",
+        _ENTITY_LABELS,
+        (
+            ((kind, *names, broker_label(broker)), series.totals.shadow_throttle_ms / 1000)
+            for names, kind, broker, series in entities
+            if series.has_shadow
+        ),
+    )
+    yield counter(
+        "sluice_shadow_throttled_responses",
+        "Requests that limits in shadow would have given a throttle time.",
+        _ENTITY_LABELS,
+        (
+            ((kind, *names, broker_label(broker)), series.totals.shadow_throttled)
+            for names, kind, broker, series in entities
+            if series.has_shadow
+        ),
+    )
+    for unit in _UNITS:
+        yield _charged(entities, unit)
+    yield number("sluice_quota_entities_folded", "Entities summed up as other, for want of a place.", entities.folded)
+
+
+def _rates(entities: EntitySeries, unit: Unit) -> Iterator[Metric]:
+    kinds = _kinds_of(unit)
+    yield gauge(
+        f"sluice_quota_limit_{unit.rate}",
+        "Quota in force, and the rule that won.",
+        (*_ENTITY_LABELS, "rule"),
+        (
+            ((kind, *names, broker_label(broker), label(series.rule.describe())), series.limit)
+            for names, kind, broker, series in entities
+            if kind in kinds and series.rule is not None and series.limit is not None and names != OTHER
+        ),
+    )
+    yield gauge(
+        f"sluice_shadow_limit_{unit.rate}",
+        "Limit that is measured and holds nobody, and its rule.",
+        (*_ENTITY_LABELS, "rule"),
+        (
+            ((kind, *names, broker_label(broker), label(series.rule.describe())), series.shadow_limit)
+            for names, kind, broker, series in entities
+            if kind in kinds and series.rule is not None and series.shadow_limit is not None and names != OTHER
+        ),
+    )
+    yield gauge(
+        f"sluice_quota_usage_{unit.rate}",
+        "Rate over the window of enforcement.",
+        _ENTITY_LABELS,
+        (
+            ((kind, *names, broker_label(broker)), series.rate)
+            for names, kind, broker, series in entities
+            if kind in kinds and series.live
+        ),
+    )
+
+
+def _charged(entities: EntitySeries, unit: Unit) -> Metric:
+    told_apart = {kind: kind.row.word if unit.by_direction else kind for kind in _kinds_of(unit)}
+    return counter(
+        f"sluice_quota_{unit.charged}",
+        unit.said,
+        ("direction" if unit.by_direction else "kind", *_ENTITY_LABELS[1:]),
+        (
+            ((told_apart[kind], *names, broker_label(broker)), series.totals.charged)
+            for names, kind, broker, series in entities
+            if kind in told_apart
+        ),
+    )
+
+
+def _kinds_of(unit: Unit) -> frozenset[QuotaKind]:
+    return frozenset(kind for kind in METERED if kind.row.unit is unit)
