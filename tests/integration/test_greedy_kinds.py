@@ -155,7 +155,7 @@ def test_another_client_id_with_each_request_gains_nothing(cluster: KafkaCluster
     cluster.create_topic(written, leader=node_id)
     of_user = f"quotas:\n  - {{entity: {{user: ANONYMOUS}}, request_percentage: {LIMIT_PERCENT}}}\n"
     of_prefix = "quotas:\n" + "".join(
-        f"  - {{entity: {{client-id: {{prefix: {name}-}}}}, {quota}: {limit:g}}}\n"
+        f"  - {{entity: {{client-id: {{prefix: {name}-}}}}, {quota}: {limit}}}\n"
         for name, quota, limit in (
             ("asking", "request_percentage", LIMIT_PERCENT),
             ("fetching", "consumer_byte_rate", LIMIT_BYTES_PER_S),
