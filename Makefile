@@ -59,10 +59,11 @@ coverage: $(VENV)/.installed  ## what the unit tests do not reach (measuring it 
 
 test-analysis: setup  ## those of the analysis and the benchmarks, with Spark
 	$(BIN)/pytest -n auto $(UNIT) $(OF_ANALYSIS)
-	$(BIN)/pytest --durations=15 -m 'spark and not integration and not matrix'
+	$(BIN)/pytest -n 2 --dist loadfile --durations=15 -m 'spark and not integration and not matrix'
 
 test-integration: setup  ## one of each kind against real brokers
-	$(BIN)/pytest --durations=25 -m 'integration and not matrix'
+	$(BIN)/pytest -n 2 --dist loadfile --durations=15 -m 'integration and not matrix and not alone'
+	$(BIN)/pytest --durations=15 -m 'integration and not matrix and alone'
 
 test-integration-compiled: setup $(COMPILED)/.installed  ## the same, compiled
 	SLUICE_EXPECT_COMPILED=1 $(COMPILED)/bin/python -m pytest -m 'integration and not matrix'

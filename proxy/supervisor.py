@@ -131,6 +131,7 @@ class Supervisor:
         self._cut_off += await self._worker.stop()
         await attempt("ship the last usage records", lambda: self._usage.stop(0 if self._hurried else _LAST_WORDS_S))
         await attempt("close the admin port", self._admin.stop)
+        await attempt("close the quota store", self._quotas.close)
         log.info("stopped", cut_off=self._cut_off, hurried=self._hurried)
         return EXIT_FAILED if self._hurried else 0
 

@@ -20,6 +20,7 @@ from analysis.whatif.refusing import RefusingWork
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
+from quotas.precedence import caps_of
 from quotas.rate import Window
 
 _PLAIN: Final = Terms()
@@ -56,9 +57,13 @@ def not_replayed(policy: Policy) -> dict[Entity, list[str]]:
     Whatever is new among the terms of rules is not replayed until somebody says here that it is.
     """
     found: dict[Entity, list[str]] = {}
+    for entity in policy.limits:
+        if entity.cap:
+            found[entity] = ["cap"]
     for entity, terms in policy.terms.items():
         for term in fields(terms):
-            if term.name not in _REPLAYED and getattr(terms, term.name) != getattr(_PLAIN, term.name):
+            differs = getattr(terms, term.name) != getattr(_PLAIN, term.name)
+            if term.name not in _REPLAYED and differs:
                 found.setdefault(entity, []).append(term.name.removesuffix("_ms"))
     return found
 
@@ -77,14 +82,25 @@ def whatif(recording: Recording, scenarios: Sequence[Scenario]) -> WhatIf:
 def _assigned(recording: Recording, scenario: Scenario, kind: QuotaKind) -> Assignment:
     """Return who shares a counter, among those who used any; the others have index -1."""
     active = np.flatnonzero(recording.used[kind].rows)
-    assignment = Assignment.of(scenario.policy, kind, (recording.clients[client] for client in active.tolist()))
+    policy = scenario.policy
+    if policy.table(kind, cap=True):
+        held = [_is_capped(policy, kind, recording.clients[client]) for client in active.tolist()]
+        active = active[~np.array(held, dtype=bool)]
+    assignment = Assignment.of(policy, kind, (recording.clients[client] for client in active.tolist()))
     if scenario.unknown:
         known = [rule not in scenario.unknown for rule in assignment.rules]
         active = active[np.array([known[unit] for unit in assignment.index.tolist()], dtype=bool)]
-        assignment = Assignment.of(scenario.policy, kind, (recording.clients[client] for client in active.tolist()))
+        assignment = Assignment.of(policy, kind, (recording.clients[client] for client in active.tolist()))
     index = np.full(len(recording.clients), -1)
     index[active] = assignment.index
     return Assignment(assignment.units, assignment.rules, assignment.limits, index)
+
+
+def _is_capped(policy: Policy, kind: QuotaKind, client: Client) -> bool:
+    """Whether a cap holds for a client besides its quota."""
+    caps, terms = policy.table(kind, cap=True), policy.terms_of(kind, cap=True)
+    lengths, group = policy.prefix_lengths(kind, cap=True), policy.groups_of(kind, cap=True).get(client.user)
+    return bool(caps_of(caps, terms, lengths, group, client.user, client.client_id))
 
 
 def _replayed(

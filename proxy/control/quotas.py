@@ -79,6 +79,11 @@ class QuotasInForce:
                 await self._load()
         return outcomes
 
+    async def close(self) -> None:
+        """Let go of the store; what is in force stays."""
+        async with self._in_use:
+            await asyncio.to_thread(self._store.close)
+
     def staleness_s(self) -> float:
         """Return for how long what is in force may not be what the store holds: 0 if that could be read."""
         return self._store.staleness_ms(now_ms()) / 1000
@@ -117,6 +122,8 @@ class QuotasInForce:
 
     def _refuse(self, problems: Sequence[Problem]) -> None:
         self.loads["failed"] += 1
+        if self.error == str(problems[0]):
+            return  # a store that is away is tried again and again: said once
         self.error = str(problems[0])
         became = "the old ones stay in force" if self.loaded_at_s else "the proxy does not start without them"
         event = f"quotas not loaded, {became}"

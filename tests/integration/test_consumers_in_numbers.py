@@ -18,6 +18,8 @@ from tests.harness.sluice import SluiceProcess
 from tests.integration.conftest import SHORT_WINDOW_SAMPLES
 from tests.integration.filled import filled_topic
 
+pytestmark = pytest.mark.alone
+
 LIMIT_BYTES_PER_S = 100_000
 LEAST, MOST = 0.93, 1.06
 BATCH_BYTES = 4_000

@@ -20,6 +20,8 @@ from tests.harness.sluice import SluiceProcess
 from tests.integration.conftest import NODE_IDS, fresh_name
 from tests.integration.filled import filled_topic
 
+pytestmark = pytest.mark.alone
+
 LEAST, MOST = 0.93, 1.1
 TOLD_MS = 50
 BATCH_BYTES = 16_384

@@ -26,6 +26,8 @@ from tests.harness.wire import Address, Connection
 from tests.integration.conftest import SHORT_WINDOW_SAMPLES, fresh_name
 from tests.protocol.encode import encode_request
 
+pytestmark = pytest.mark.alone
+
 QUOTA = "controller_mutation_rate"
 LIMIT = 5.0
 TOLERANCE = 0.05

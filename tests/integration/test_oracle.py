@@ -18,6 +18,8 @@ from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Address, Connection
 from tests.integration.conftest import SHORT_WINDOW_SAMPLES, fresh_name
 
+pytestmark = pytest.mark.alone
+
 LIMIT_BYTES_PER_S = 1_000_000
 TOLERANCE = 0.05
 DEFAULT_WINDOW_SAMPLES = 11

@@ -22,6 +22,8 @@ from tests.harness.sluice import Metrics, SluiceProcess
 from tests.integration.conftest import NODE_IDS, fresh_name
 from tests.integration.request_loads import Storm, metadata
 
+pytestmark = pytest.mark.alone
+
 KIND: Final = "request_percentage"
 LIMIT: Final = 5.0
 """Percent of one thread: some hundreds of empty fetches a second, of the thousands that are asked for."""

@@ -11,7 +11,7 @@ from analysis.recommend.job import Choices, recommend
 from analysis.replay.recording import read
 from analysis.whatif import comparison
 from analysis.whatif import page as comparison_page
-from analysis.whatif.job import Scenario, WhatIf, whatif
+from analysis.whatif.job import Scenario, WhatIf, _assigned, not_replayed, whatif
 from quotas.entities import Default, Entity, Group, Prefix
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
@@ -74,6 +74,10 @@ def unit(found: WhatIf, scenario: str, kind: QuotaKind, user: str = "", ip: str 
     return dict(mine)
 
 
+def _of(found: WhatIf, user: str) -> list[int]:
+    return [number for number, client in enumerate(found.recording.clients) if client.user == user]
+
+
 def test_addresses_are_refused_by_the_rate_that_is_proposed(found: WhatIf) -> None:
     five, six = (unit(found, "addresses", CONNECTIONS, ip=f"10.0.0.{last}") for last in (5, 6))
     assert (five["verdict"], five["answer"], five["limit"], five["rule"]) == ("yes", "exact", 3.0, "ip=<default>")
@@ -119,6 +123,14 @@ def test_a_quota_that_is_not_replayed_holds_nobody_and_those_it_holds_are_left_o
     units = whatif(found.recording, [Scenario("q", policy, frozenset((eve,)))]).units.to_pylist()
     assert not [each for each in units if each["user"] == "eve"]
     assert {each["kind"] for each in units if not each["ip"]} == {MUTATIONS}
+
+
+def test_whom_a_cap_would_hold_is_left_out_for_it_is_not_replayed(found: WhatIf) -> None:
+    team = Policy({Entity(client_id=Prefix("team-a-1"), cap=True): {PRODUCE: 1.0}, Entity(user="eve"): {PRODUCE: 9e5}})
+    assert not_replayed(team) == {Entity(client_id=Prefix("team-a-1"), cap=True): ["cap"]}
+    scenario = Scenario("q", team)
+    assert _assigned(found.recording, scenario, PRODUCE).index.tolist().count(-1) == len(found.recording.clients) - 1
+    assert -1 not in _assigned(found.recording, Scenario("q", Policy(TEAM)), PRODUCE).index[_of(found, "eve")]
 
 
 def test_the_smallest_bucket_that_meets_a_target(found: WhatIf) -> None:

@@ -144,6 +144,7 @@ def store(server: ZooKeeper, request: pytest.FixtureRequest) -> Iterator[ZooKeep
     harness.close()
 
 
+@pytest.mark.matrix
 class TestContract(StoreContract):
     """What a broker cannot read it skips, and what it knew before holds: refusals are other ones here."""
 
@@ -179,6 +180,7 @@ class TestContract(StoreContract):
         assert not store.noticed()
 
 
+@pytest.mark.matrix
 class TestAlter(AlterContract):
     @pytest.mark.skip(reason="a node that is no quota keeps nobody else's from being read or written: see below")
     def test_a_store_that_cannot_be_read_is_not_written(self, store: Harness) -> None:
