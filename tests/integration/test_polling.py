@@ -50,7 +50,7 @@ class Polled:
     """Of its group, and losses of its connection."""
 
 
-@pytest.mark.integration
+@pytest.mark.matrix
 @pytest.mark.timeout(240)
 def test_a_consumer_that_polls_without_a_pause_is_held(cluster: KafkaCluster) -> None:
     _assert_held(cluster, SHORT, windows=1)
