@@ -104,6 +104,7 @@ JOBS = (places("every", "run") | places("attempt")) - {
     "load files again",
     "ship the last usage records",
     "close the admin port",
+    "close the quota store",
     "forget clients that are gone",
     "ask how many partitions topics have",
 }
@@ -206,6 +207,7 @@ ENDS = {
     "cut a session off": signal.SIGTERM,
     "ship the last usage records": signal.SIGTERM,
     "close the admin port": signal.SIGTERM,
+    "close the quota store": signal.SIGTERM,
 }
 
 

@@ -13,6 +13,7 @@ from quotas.stores.zookeeper.tree import USERS
 
 WAIT_S: Final = 4.0
 """How long a connection, or a response, is waited for."""
+REFUSED: Final = "the login was refused: see quotas.store.sasl, and the users in the servers' JAAS file"
 _RETRY: Final = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0, "max_jitter": 0.2}
 
 # At lower levels kazoo logs what it reads, and so the credentials of users.
@@ -92,6 +93,6 @@ class Connection:
 
 def _why(client: KazooClient) -> str:
     if client.client_state == KeeperState.AUTH_FAILED:
-        return "the login was refused: see quotas.store.sasl, and the users in the servers' JAAS file"
+        return REFUSED
     was = "the connection was lost" if client.state == KazooState.SUSPENDED else "none was reached"
     return f"no server answered within {WAIT_S:g} s ({was}): see quotas.store.connect and .tls"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kazoo.client import KazooClient, KazooState
-from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
+from kazoo.exceptions import AuthFailedError, KazooException, NoAuthError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from config.problems import ConfigError, Problem
@@ -18,7 +18,7 @@ from quotas.policy import Policy
 from quotas.stores.alteration import Alteration, Limits, Outcome
 from quotas.stores.base import ChangedMeanwhileError, Loaded, QuotaStore, UnreadableError
 from quotas.stores.zookeeper import tree
-from quotas.stores.zookeeper.client import WAIT_S, Connection, UnreachableError
+from quotas.stores.zookeeper.client import REFUSED, WAIT_S, Connection, UnreachableError
 from quotas.stores.zookeeper.reading import Node, Reader, ReadError
 from quotas.stores.zookeeper.writing import Writer
 
@@ -243,6 +243,8 @@ class ZooKeeperStore(QuotaStore):
             message = "may not be read" if may_not else f"was not read: {type(error.cause).__name__}"
             hint = "let the user of quotas.store.sasl read it, or log in as the brokers do" if may_not else ""
             raise UnreadableError([self._problem(error.path, message, hint)]) from None
+        except AuthFailedError:
+            raise UnreadableError([self._problem("", REFUSED)]) from None
         except (KazooException, KazooTimeoutError) as error:
             message = f"the connection failed while quotas were read: {type(error).__name__}"
             raise UnreadableError([self._problem("", message)]) from None
