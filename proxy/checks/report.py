@@ -24,6 +24,8 @@ class Report:
     listeners: int = 0
     quotas: int = 0
     caps: int = 0
+    unseen: str = ""
+    """The kind of store that the quotas are in, where that is none of files: it was not looked at."""
     explained: list[str] = field(default_factory=list)
     """Which limits hold for the client that was asked about."""
 
@@ -33,7 +35,8 @@ class Report:
         if not self.problems:
             listeners = f", {_counted(self.listeners, 'listener')}" if self.listeners else ""
             caps = f", {_counted(self.caps, 'cap')}" if self.caps else ""
-            said.append(f"{looked_at}: ok ({_counted(self.quotas, 'quota')}{caps}{listeners})")
+            quotas = f"quotas in {self.unseen} not looked at" if self.unseen else _counted(self.quotas, "quota")
+            said.append(f"{looked_at}: ok ({quotas}{caps}{listeners})")
         return said + self.explained
 
     def as_data(self) -> dict[str, object]:
@@ -73,6 +76,10 @@ def check(config_path: Path, now_s: float, quota_file: Path | None = None, clien
         _check_quotas(report, quota_file, settings, client)
     elif (named := named_quota_file(config_path)) is not None:
         _check_quotas(report, named, settings, client, named_in=config_path)
+    elif settings is not None:
+        report.unseen = settings.quotas.store.type
+        if client is not None:
+            report.explained = [f"the quotas are in {report.unseen}: give a quota file to explain what it would do"]
     return report
 
 

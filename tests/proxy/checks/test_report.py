@@ -367,6 +367,20 @@ quotas:
 """
 
 
+def test_quotas_that_are_elsewhere_are_not_called_none(folder: Path) -> None:
+    """`check` opens no connection."""
+    (folder / "sluice.yaml").write_text(
+        'cluster: {name: c, bootstrap: ["127.0.0.1:1"]}\n'
+        'listeners: [{name: P, bind: "127.0.0.1:2", advertise: 127.0.0.1, brokers: {"1": 3}}]\n'
+        'quotas: {store: {type: zookeeper, connect: "127.0.0.1:1"}}\n'
+    )
+    report = check(folder / "sluice.yaml", NOW_S, client=Client("alice", ""))
+    assert report.lines("it") == [
+        "it: ok (quotas in zookeeper not looked at, 1 listener)",
+        "the quotas are in zookeeper: give a quota file to explain what it would do",
+    ]
+
+
 def test_what_holds_for_a_client_is_explained(folder: Path) -> None:
     (folder / "rules.yaml").write_text(RULES)
     report = check_quotas(folder / "rules.yaml", Client("alice", "app-1"))
