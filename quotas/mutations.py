@@ -198,8 +198,8 @@ class TokenBound(Bound):
     def busy_ms(self, now_ms: int) -> int:
         busy_ms = super().busy_ms(now_ms)
         for bucket, limit in ((self._bucket, self._limit), (self.shadow(), self.shadow_limit)):
-            if bucket is not None and limit:
-                missing = self._burst(limit) - bucket.tokens(now_ms)
+            if bucket is not None and limit and (burst := self._burst(limit)) < inf:
+                missing = burst - bucket.tokens(now_ms)
                 busy_ms = max(busy_ms, ceil(min(missing / limit * 1000, INT32_MAX)))
         return busy_ms
 

@@ -17,6 +17,11 @@ Key = tuple[Name, Name]
 _Book = tuple[QuotaKind, bool]
 """The quotas of one kind, or (True) its caps."""
 _BOOKS: Final = tuple((kind, cap) for kind in QuotaKind for cap in (False, True))
+LEAST_LIMIT: Final = 1e-9
+"""What a lower limit counts as, but 0, which lets nothing through. A quota file takes no lower one; ZooKeeper holds
+doubles, by the least of which no time can be divided.
+"""
+
 _OF_IP: Final = frozenset(kind for kind in QuotaKind if kind.row.whose is Whose.IP)
 
 
@@ -98,7 +103,7 @@ class Policy:
             for kind, limit in limits.items():
                 if (kind in _OF_IP) != (entity.ip is not None):
                     raise ValueError(f"{kind} is not a quota of {entity.describe()}")
-                tables[kind, cap][key] = float(limit)
+                tables[kind, cap][key] = max(float(limit), LEAST_LIMIT) if limit else 0.0
         object.__setattr__(self, "group_of", self._groups_by_user())
         object.__setattr__(self, "_prefixes", prefixes)
         object.__setattr__(self, "_grouped", grouped)

@@ -94,8 +94,10 @@ class ZooKeeperStore(QuotaStore):
         return self._loaded()
 
     def _alter(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> Mapping[Entity, Outcome]:
+        told = self._told
         with self._explained():
             client = self._refresh()
+            self._told = self._told or told  # what was read here is in force with the next load, and not before
             loaded = self._loaded()
             if alteration.version not in (None, loaded.version):
                 raise ChangedMeanwhileError(f"{self._source}: has been changed: load it and try again")

@@ -329,6 +329,16 @@ def test_every_write_is_announced(store: ZooKeeperHarness) -> None:
     assert store.read("/config/users/alice") == {"producer_byte_rate": "1"}
 
 
+def test_a_change_that_an_alteration_has_read_is_still_told(store: ZooKeeperHarness) -> None:
+    store.put({ALICE: {RATE: 1.0}})
+    store.load()
+    store.write(path_of(ALICE), _node(producer_byte_rate="2"))
+    assert store.noticed()
+    store.store.alter(Alteration([change(Entity(user="bob"), {RATE: 1.0})], "test", validate_only=True))
+    assert store.noticed()
+    assert store.load().limits == {ALICE: {RATE: 2.0}}
+
+
 def test_zero_is_what_a_broker_makes_of_it(store: ZooKeeperHarness) -> None:
     store.put({})
     store.write(path_of(ALICE), _node(producer_byte_rate="0", request_percentage="0"))
