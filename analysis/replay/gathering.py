@@ -94,27 +94,13 @@ def gather(recording: Recording, wanted: Units, work: Work) -> pa.Table:
     rows = wanted.sums(recording, "rows")
     if not rows.any():
         return pa.table({})
-    context = recording.usage.spark.sparkContext
     series = _Series.of(recording, wanted)
-    tasks = tasks_for(int(rows.sum()), context.defaultParallelism)
+    tasks = tasks_for(int(rows.sum()), recording.usage.spark.sparkContext.defaultParallelism)
     sender = Sender.of(recording, series.of_client, _spread(rows, tasks)[series.unit_of])
     task = _Task(
         series.unit_of, series.per_used, wanted.sums(recording, "requests"), recording.circumstances.seconds, work
     )
-    columns = sender.columns
-    sending, receiving = context.broadcast(sender), context.broadcast(task)
-
-    def sent(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        yield from sending.value.sent(tables)
-
-    def received(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        yield from receiving.value.run(tables)
-
-    try:
-        return exchange(recording.usage, columns, sent, tasks).collect(received)
-    finally:
-        sending.unpersist()
-        receiving.unpersist()
+    return _collect(recording, sender, task, tasks)
 
 
 RefusalWork = Callable[[int, Rows, Floats], Iterator[pa.RecordBatch]]
@@ -126,11 +112,15 @@ def gather_refusing(recording: Recording, wanted: Units, work: RefusalWork) -> p
     rows = wanted.sums(recording, "rows")
     if not rows.any():
         return pa.table({})
-    context = recording.usage.spark.sparkContext
-    tasks = tasks_for(int(rows.sum()), context.defaultParallelism)
+    tasks = tasks_for(int(rows.sum()), recording.usage.spark.sparkContext.defaultParallelism)
     sender = Sender.of(recording, wanted.unit_of, _spread(rows, tasks), SENT_OF_REFUSING)
-    columns = sender.columns
-    sending, receiving = context.broadcast(sender), context.broadcast(_RefusalTask(work))
+    return _collect(recording, sender, _RefusalTask(work), tasks)
+
+
+def _collect(recording: Recording, sender: Sender, task: "_Task | _RefusalTask", tasks: int) -> pa.Table:
+    """Send the rows to as many tasks, and return what these make of them."""
+    context = recording.usage.spark.sparkContext
+    sending, receiving = context.broadcast(sender), context.broadcast(task)
 
     def sent(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         yield from sending.value.sent(tables)
@@ -139,7 +129,7 @@ def gather_refusing(recording: Recording, wanted: Units, work: RefusalWork) -> p
         yield from receiving.value.run(tables)
 
     try:
-        return exchange(recording.usage, columns, sent, tasks).collect(received)
+        return exchange(recording.usage, sender.columns, sent, tasks).collect(received)
     finally:
         sending.unpersist()
         receiving.unpersist()
