@@ -36,6 +36,18 @@ NAMES = [
 ]
 
 
+NO_QUOTAS = [
+    ({"user": "a"}, "producer_byte_rate", "-1"),
+    ({"user": "a"}, "producer_byte_rate", "many"),
+    ({"user": "a"}, "producer_byte_rate", "9223372036854775808"),
+    ({"user": "a"}, "connection_creation_rate", "1"),
+    ({"ip": "10.0.0.1"}, "producer_byte_rate", "1"),
+    ({"ip": "10.0.0.1"}, "connection_creation_rate", "2147483648"),
+    ({"ip": "not an address"}, "connection_creation_rate", "1"),
+]
+"""Entity, name of a quota, value: what Kafka would not take."""
+
+
 class Harness(ABC):
     """A store to be tested, with a way to put quotas into it that does not go through the store."""
 
@@ -128,18 +140,7 @@ class StoreContract:
             store.put(limits)
             assert store.load().limits == limits
 
-    @pytest.mark.parametrize(
-        ("entity", "name", "value"),
-        [
-            ({"user": "a"}, "producer_byte_rate", "-1"),
-            ({"user": "a"}, "producer_byte_rate", "many"),
-            ({"user": "a"}, "producer_byte_rate", "9223372036854775808"),
-            ({"user": "a"}, "connection_creation_rate", "1"),
-            ({"ip": "10.0.0.1"}, "producer_byte_rate", "1"),
-            ({"ip": "10.0.0.1"}, "connection_creation_rate", "2147483648"),
-            ({"ip": "not an address"}, "connection_creation_rate", "1"),
-        ],
-    )
+    @pytest.mark.parametrize(("entity", "name", "value"), NO_QUOTAS)
     def test_what_is_no_quota_is_refused(
         self, store: Harness, entity: Mapping[str, str], name: str, value: str
     ) -> None:
