@@ -46,7 +46,9 @@ class TestContract(StoreContract):
 
 @pytest.mark.matrix
 class TestAlter(AlterContract):
-    @pytest.mark.skip(reason="a node that is no quota keeps nobody else's from being read or written: test_zookeeper.py")
+    @pytest.mark.skip(
+        reason="a node that is no quota keeps nobody else's from being read or written: test_zookeeper.py"
+    )
     def test_a_store_that_cannot_be_read_is_not_written(self, store: Harness) -> None:
         raise NotImplementedError
 
