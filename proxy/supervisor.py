@@ -105,7 +105,7 @@ class Supervisor:
         )
         await self._admin.start()
         self._usage.start()
-        self._quotas.watch()
+        self._quotas.watch(self._worker.alterations)
         FileWatch([self._path], self._compare).run("watch the configuration")
         gc.collect()
         gc.freeze()  # what exists now lives as long as the process: no collection needs to look at it again

@@ -34,13 +34,14 @@ class ClusterHarness(Harness):
     def __init__(self, cluster: KafkaCluster, gate: Gate) -> None:
         self.gate = gate
         endpoint = cluster.nodes[0].endpoints["PLAIN"]
-        self._direct = endpoint.direct
+        self._connection = Connection(endpoint.direct, 30.0)
         self.access = Access((Address(endpoint.guarded.host, endpoint.guarded.port),))
         self.store = ClusterStore(self.access, poll_ms=POLL_MS)
 
     def close(self) -> None:
         self.store.close()
         self.put({})
+        self._connection.close()
 
     def put(self, limits: Limits) -> None:
         self.gate.open()
@@ -80,8 +81,7 @@ class ClusterHarness(Harness):
         ]
 
     def _ask(self, request: Request) -> bytes:
-        with Connection(self._direct, 30.0) as connection:
-            return connection.exchange(request.frame("harness", 1))
+        return self._connection.exchange(request.frame("harness", 1))
 
 
 def named(entity: Entity) -> tuple[Named, ...]:
