@@ -126,7 +126,14 @@ def limit_options(command: _Command) -> _Command:
         command,
         _option("--add-config", "Limits to set: producer_byte_rate=1MiB,request_percentage=50.", metavar="K=V,..."),
         _option("--add-config-file", "A properties file of limits to set.", metavar="FILE"),
-        _option("--delete-config", "Limits to remove: producer_byte_rate,request_percentage.", metavar="K,..."),
+        removal_option,
+    )
+
+
+def removal_option(command: _Command) -> _Command:
+    """Give an AskingCommand what says which limits to remove."""
+    return _option("--delete-config", "Limits to remove: producer_byte_rate,request_percentage.", metavar="K,...")(
+        command
     )
 
 
