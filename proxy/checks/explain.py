@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import isinf
 from typing import Final, NamedTuple
 
 from config.settings import Exempt
@@ -16,7 +17,7 @@ from quotas.kinds import BYTES, MUTATIONS, PERCENT, QuotaKind, Whose
 from quotas.kinds import CONNECTIONS as OF_CONNECTIONS
 from quotas.names import counted_as
 from quotas.policy import PLAIN, Key, KindTerms, Policy
-from quotas.precedence import Counter, counter_of, levels
+from quotas.precedence import Counter, Walk, counter_of, levels
 from quotas.rate import Window
 from quotas.stores.edit import number
 
@@ -54,7 +55,7 @@ class Rule:
     def as_data(self) -> dict[str, object]:
         return {
             "entity": self.entity.describe(),
-            "limit": self.limit,
+            "limit": _finite(self.limit),
             "where": self.where,
             "mode": "shadow" if self.terms.shadow else "enforce",
             "proposed": self.terms.proposed,
@@ -94,7 +95,12 @@ class Verdict:
             "why": self.why,
             "caps": [cap.as_data() for cap in self.caps],
             "levels": [
-                {"entity": each.entity.describe(), "limit": each.limit, "where": each.where, "reached": each.reached}
+                {
+                    "entity": each.entity.describe(),
+                    "limit": _finite(each.limit),
+                    "where": each.where,
+                    "reached": each.reached,
+                }
                 for each in self.levels
             ],
         }
@@ -148,7 +154,7 @@ class Explainer:
     def explain(self, client: Client) -> Explanation:
         """Return what holds for ``client``, whose ip has to be an address."""
         user, client_id = counted_as(client.user), counted_as(client.client_id)
-        verdicts = [self._of_kind(user, client_id, kind) for kind in CLIENT_KINDS]
+        verdicts = [self.verdict(user, client_id, kind) for kind in CLIENT_KINDS]
         if client.ip:
             verdicts.append(self._of_address(counted_address(client.ip)))
         exempt = self._exempt_by(user, client_id, client.ip)
@@ -162,7 +168,8 @@ class Explainer:
         networks = Exemptions((), (), self._exempt.networks)
         return "network" if ip and networks.covers_address(ip) else ""
 
-    def _of_kind(self, user: str, client_id: str, kind: QuotaKind) -> Verdict:
+    def verdict(self, user: str, client_id: str, kind: QuotaKind) -> Verdict:
+        """Return what holds of one kind, for names as they are counted."""
         policy = self._policy
         walk = self._engine.explain(user, client_id, kind)
         group = policy.groups_of(kind).get(user)
@@ -170,14 +177,20 @@ class Explainer:
         looked = [self._looked(level.key, level.limit) for level in walk.levels]
         behind = all_levels[len(looked) :]
         looked += [self._looked(key, policy.table(kind).get(key), reached=False) for key in behind]
-        winner = None
-        if walk.winner is not None:
-            winner = self._rule(kind, walk.winner, walk.levels[-1].limit, walk.counter, cap=False)
         caps = []
         for key, limit in walk.caps:
             terms = policy.terms_of(kind, cap=True).get(key, PLAIN)
             caps.append(self._rule(kind, key, limit, counter_of(key, user, client_id, terms), cap=True))
-        return Verdict(kind, tuple(looked), winner, walk.why, tuple(caps))
+        return Verdict(kind, tuple(looked), self._winner(kind, walk), walk.why, tuple(caps))
+
+    def winner(self, user: str, client_id: str, kind: QuotaKind) -> Rule | None:
+        """Return the rule that wins, without what led to it. Else as ``verdict``."""
+        return self._winner(kind, self._engine.explain(user, client_id, kind))
+
+    def _winner(self, kind: QuotaKind, walk: Walk) -> Rule | None:
+        if walk.winner is None:
+            return None
+        return self._rule(kind, walk.winner, walk.levels[-1].limit, walk.counter, cap=False)
 
     def _looked(self, key: Key, limit: float | None, *, reached: bool = True) -> Looked:
         if limit is None:
@@ -220,8 +233,15 @@ def written(limit: float) -> str:
     return number(limit) or f"{limit:.17g}"
 
 
+def _finite(limit: float | None) -> float | str | None:
+    """Return a limit as JSON has it, which knows no infinity."""
+    return "Infinity" if limit is not None and isinf(limit) else limit
+
+
 def amount(kind: QuotaKind, limit: float) -> str:
     """Return a limit with its unit, and in larger units where it is long."""
+    if isinf(limit):
+        return "an infinite limit"  # what 0 bytes in ZooKeeper are to a broker
     said = f"{written(limit)} {_UNITS[kind.row.unit]}"
     if kind.row.unit is BYTES and limit >= 1024:
         size, unit = limit, ""

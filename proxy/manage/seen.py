@@ -1,13 +1,27 @@
 """What a target holds, read once; and what the configuration says beside it."""
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import click
+
+from config.problems import ConfigError
 from config.settings import Quotas
 from proxy.manage.target import open_target
 from proxy.runtime.clock import now_ms
-from quotas.stores.base import Loaded, QuotaStore
+from quotas.stores.base import Loaded, QuotaStore, StoreError
+
+
+@contextmanager
+def failing_with(status: int) -> Iterator[None]:
+    """End the command with ``status`` where quotas cannot be read or written, for commands whose 1 says something."""
+    try:
+        yield
+    except (ConfigError, StoreError) as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(status)
 
 
 @contextmanager
