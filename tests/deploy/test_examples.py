@@ -107,8 +107,8 @@ def test_prometheus_takes_the_scrape_configuration_and_the_alerts() -> None:
 
 
 def test_alerts_fire_when_they_should(tmp_path: Path) -> None:
-    """What `promtool test rules` makes of half an hour: away from the start, and a fault in the tenth minute; quotas that
-    are not known for five minutes, and cannot be read later.
+    """What `promtool test rules` makes of half an hour: away from the start, a fault in the tenth minute, quotas that
+    are not known for five minutes and cannot be read later.
     """
     fault = 'sluice_internal_errors_total{instance="one", where="throttle over"}'
     fires = [("SluiceNotReady", "2m", True), ("SluiceNotReady", "30m", False)]
