@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kazoo.client import KazooClient, KazooState
-from kazoo.exceptions import AuthFailedError, KazooException, NoAuthError, NoNodeError
+from kazoo.exceptions import AuthFailedError, KazooException, NoAuthError, NoNodeError, UnimplementedError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from config.problems import ConfigError, Problem
@@ -19,7 +19,7 @@ from quotas.stores.alteration import Alteration, Limits, Outcome
 from quotas.stores.base import ChangedMeanwhileError, Loaded, QuotaStore, UnreadableError
 from quotas.stores.zookeeper import tree
 from quotas.stores.zookeeper.client import REFUSED, WAIT_S, Connection, UnreachableError
-from quotas.stores.zookeeper.reading import Node, Reader, ReadError
+from quotas.stores.zookeeper.reading import AT_ONCE, Node, Reader, ReadError
 from quotas.stores.zookeeper.writing import Writer
 
 _ROOTS: Final = {"users", "clients", "ips"}
@@ -63,6 +63,8 @@ class ZooKeeperStore(QuotaStore):
         """There may be something to read: set on kazoo's thread, cleared before anything is read."""
         self._looks_left = 0
         """Until a load that failed is tried again."""
+        self._at_once = AT_ONCE
+        """Nodes in a request, as far as the servers know such requests."""
 
     def changed(self) -> bool:
         if self._looks_left:
@@ -102,16 +104,28 @@ class ZooKeeperStore(QuotaStore):
             if alteration.version not in (None, loaded.version):
                 raise ChangedMeanwhileError(f"{self._source}: has been changed: load it and try again")
             paths = {entity: path for entity, path in loaded.places.items() if entity in wanted}
-            writer = Writer(client, Reader(client, WAIT_S), self._connection.acl)
+            writer = Writer(client, self._reader(client), self._connection.acl)
             return writer.write(wanted, paths, validate_only=alteration.validate_only)
 
     # ------------------------------------------------------------------------------------------------- reading
 
+    def _reader(self, client: KazooClient) -> Reader:
+        return Reader(client, WAIT_S, self._at_once)
+
     def _refresh(self) -> KazooClient:
         """Read what has changed, or everything."""
+        try:
+            return self._read()
+        except UnimplementedError:  # by a server older than 3.6, which closes the connection too, but not at once
+            self._at_once = 1
+            self._connection.close()
+            self._whole = True
+            return self._read()
+
+    def _read(self) -> KazooClient:
         client = self._connection.client()
         self._told = False
-        reader = Reader(client, WAIT_S)
+        reader = self._reader(client)
         numbers = self._announced(client)
         last = max(numbers, default=-1)
         new = [number for number in sorted(numbers) if number > self._seen]
