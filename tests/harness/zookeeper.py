@@ -111,14 +111,18 @@ class ZooKeeper:
             self.program.kill()
             self.program = None
 
-    def _serves(self) -> bool:
-        # `ruok` is answered before it serves, and `srvr` then says so in other words.
+    def said(self) -> str:
+        """What it answers to `srvr`; nothing if it does not answer."""
         try:
             with socket.create_connection((LOOPBACK, self.port), timeout=1.0) as connection:
                 connection.sendall(b"srvr")
-                return connection.makefile("rb").read().startswith(b"Zookeeper version")
+                return connection.makefile("rb").read().decode()
         except OSError:
-            return False
+            return ""
+
+    def _serves(self) -> bool:
+        # `ruok` is answered before it serves, and `srvr` then says so in other words.
+        return "Zookeeper version" in self.said()
 
     def __enter__(self) -> Self:
         self.start()

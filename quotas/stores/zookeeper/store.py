@@ -23,6 +23,7 @@ from quotas.stores.zookeeper.reading import AT_ONCE, Node, Reader, ReadError
 from quotas.stores.zookeeper.writing import Writer
 
 _ROOTS: Final = {"users", "clients", "ips"}
+_TOPS: Final = (tree.USERS, tree.CLIENTS, tree.IPS, tree.CHANGES)
 _MOST_STRANGE: Final = 20
 """Notifications that cannot be read, and are told of."""
 _MOST_SHOWN: Final = 100
@@ -59,6 +60,8 @@ class ZooKeeperStore(QuotaStore):
         """The number of the last notification that was read."""
         self._whole = True
         """Everything has to be read."""
+        self._tops: set[str] = set()
+        """What of the tree was there when it was read whole."""
         self._told = True
         """There may be something to read: set on kazoo's thread, cleared before anything is read."""
         self._looks_left = 0
@@ -151,6 +154,7 @@ class ZooKeeperStore(QuotaStore):
         try:
             names = client.get_children_async(tree.CHANGES, watch=self._notice).get(timeout=WAIT_S)
         except NoNodeError:
+            self._whole = True  # is there a tree at all?
             client.exists_async(tree.CHANGES, watch=self._notice).get(timeout=WAIT_S)
             return {}
         found = {}
@@ -186,10 +190,15 @@ class ZooKeeperStore(QuotaStore):
                 ]
             )
         held: dict[str, _Held] = {}
-        tops = (tree.USERS, tree.CLIENTS, tree.IPS)
-        paths = [
-            f"{top}/{name}" for top, names in zip(tops, reader.children(tops), strict=True) for name in names or ()
-        ]
+        below = dict(zip(_TOPS, reader.children(_TOPS), strict=True))
+        there = {top for top, names in below.items() if names is not None}
+        if gone := self._tops - there:
+            # Brokers make these when they start, and nobody removes one alone: the tree is being deleted.
+            raise UnreadableError(
+                [self._problem(top, "is gone", "restart a broker, which makes it again") for top in sorted(gone)]
+            )
+        self._tops = there
+        paths = [f"{top}/{name}" for top, names in below.items() if top != tree.CHANGES for name in names or ()]
         lists = []
         for path, node in zip(paths, reader.nodes(paths), strict=True):
             self._hold(held, path, node)

@@ -205,6 +205,31 @@ def test_no_tree_is_not_no_quotas(server: ZooKeeper, store: ZooKeeperHarness) ->
         elsewhere.close()
 
 
+@pytest.mark.parametrize(
+    "order",
+    [
+        ["changes", "users", "clients", "ips", ""],  # as kazoo deletes a tree, or zkCli: from the leaves on
+        ["users", "clients", "ips", "changes", ""],
+        ["clients", "changes", "ips", "users", ""],
+    ],
+)
+def test_a_tree_that_is_deleted_is_not_no_quotas(store: ZooKeeperHarness, order: list[str]) -> None:
+    """Whatever of it is read meanwhile."""
+    quotas = {ALICE: {RATE: 1.0}, Entity(client_id="app"): {RATE: 2.0}}
+    store.put(quotas)
+    assert store.load().limits == quotas
+    for top in order:
+        store.client.delete(f"{store.chroot}/config/{top}".rstrip("/"), recursive=True)
+        if store.noticed() or top == "":
+            with pytest.raises(UnreadableError, match=r"/config/\w+: is gone|/config: there is no tree"):
+                store.load()
+    for top in ("users", "clients", "ips", "changes"):
+        store.client.ensure_path(f"{store.chroot}/config/{top}")
+    store.write(path_of(ALICE), _node(producer_byte_rate="3"))
+    assert any(store.noticed() for _ in range(20))
+    assert store.load().limits == {ALICE: {RATE: 3.0}}
+
+
 def test_not_allowed_is_not_no_quotas(store: ZooKeeperHarness) -> None:
     """And once it is allowed, nobody has to tell: it is tried again."""
     store.put({ALICE: {RATE: 1.0}})

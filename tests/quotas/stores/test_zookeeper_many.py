@@ -8,12 +8,10 @@ import pytest
 from config.stores import ZooKeeperStore as Settings
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
-from quotas.stores.alteration import Alteration
 from quotas.stores.zookeeper.store import ZooKeeperStore
-from quotas.stores.zookeeper.tree import path_of
+from quotas.stores.zookeeper.tree import node_of, path_of
 from tests.harness.jars import LAST_ON_ZOOKEEPER, ZOOKEEPER_TOOLS
 from tests.harness.zookeeper import ZooKeeper
-from tests.quotas.stores.alter_contract import change
 from tests.quotas.stores.zookeeper import ZooKeeperHarness
 
 pytestmark = [pytest.mark.integration, pytest.mark.matrix, pytest.mark.timeout(300)]
@@ -30,8 +28,13 @@ def many(request: pytest.FixtureRequest) -> Iterator[ZooKeeperHarness]:
     with ZooKeeper(of_kafka=request.param) as server:
         harness = ZooKeeperHarness(server, "/many")
         for start in range(0, COUNT, WRITTEN_AT_ONCE):
-            entities = map(_entity, range(start, start + WRITTEN_AT_ONCE))
-            harness.store.alter(Alteration([change(entity, {RATE: 1.0}) for entity in entities], "test"))
+            transaction = harness.client.transaction()
+            for entity in map(_entity, range(start, start + WRITTEN_AT_ONCE)):
+                path = f"{harness.chroot}{path_of(entity)}"
+                if entity.user is not None and entity.client_id is not None:
+                    transaction.create(path.rpartition("/")[0])
+                transaction.create(path, node_of({RATE.value: "1"}))
+            assert all(isinstance(result, str) for result in transaction.commit())
         yield harness
         harness.store.close()
         harness.client.stop()
@@ -68,4 +71,4 @@ def _entity(number: int) -> Entity:
         case 2 | 3:
             return Entity(client_id=f"client-{number}")
         case _:
-            return Entity(f"user {number - 3}", f"client-{number}")
+            return Entity(f"user {number - 4}", f"client-{number}")
