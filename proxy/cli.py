@@ -148,6 +148,15 @@ def doctor(
 
 @cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def quotas(arguments: tuple[str, ...]) -> None:
+    """See and change quotas, wherever they are kept."""
+    from proxy.manage.cli import quotas as commands
+
+    commands.main(list(arguments), prog_name="sluice quotas", help_option_names=_HELP)
+
+
+@cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def analyze(arguments: tuple[str, ...]) -> None:
     """What was used, and what the quotas should be, from usage records."""
     from importlib.util import find_spec
