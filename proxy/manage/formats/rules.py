@@ -26,10 +26,10 @@ class Rule:
 def as_rules(policy: Policy, *, ours: bool, there: Policy | None = None) -> tuple[list[Rule], list[str]]:
     """Return the rules of a policy, and in words what is left out of them.
 
-    ``ours``: who takes them knows groups, prefixes, caps and terms. Otherwise they are for Kafka, but for prefixes, which
-    some know. A rule in shadow is left out whole: it would begin to hold clients. ``there``: what is in the store that
-    takes them. Rules that are there just as they are here are nobody's business, and terms that a rule has there too are
-    not lost.
+    ``ours``: who takes them knows groups, prefixes, caps and terms. Otherwise they are for Kafka, but for prefixes,
+    which some know. A rule in shadow is left out whole: it would begin to hold clients. ``there``: what is in the store
+    that takes them. Rules that are there just as they are here are nobody's business, and terms that a rule has there
+    too are not lost.
     """
     rules: list[Rule] = []
     left_out: list[str] = []
