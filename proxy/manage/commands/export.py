@@ -1,15 +1,14 @@
 """``sluice quotas export``: all quotas of a store, as another tool takes them."""
 
 import sys
-from contextlib import closing
 from typing import Any
 
 import click
 
 from proxy.manage.cli import EXIT_FAILED
 from proxy.manage.formats.known import FORMATS, write
-from proxy.manage.target import open_target, target_options
-from proxy.runtime.clock import now_ms
+from proxy.manage.seen import seen
+from proxy.manage.target import target_options
 
 
 @click.command(short_help="Print quotas for another tool.")
@@ -32,8 +31,7 @@ def command(name: str, *, strict: bool, **target: Any) -> None:
 
     Exit status: 0, or 1 if quotas could not be read, or not all be said and --strict was given.
     """  # noqa: D301  \b is click's
-    with closing(open_target(**target)) as store:
-        loaded = store.load(now_ms())
+    loaded = seen(**target)
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
     text, left_out = write(loaded.policy, name)

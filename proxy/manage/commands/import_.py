@@ -13,7 +13,8 @@ from proxy.manage.altering import alter, refusals, report
 from proxy.manage.cli import EXIT_FAILED
 from proxy.manage.formats.known import FORMATS, read
 from proxy.manage.importing import plan
-from proxy.manage.target import open_source, open_target, source_options, target_options
+from proxy.manage.seen import opened
+from proxy.manage.target import open_source, source_options, target_options
 from proxy.runtime.clock import now_ms
 from quotas.policy import Policy
 
@@ -41,8 +42,7 @@ def command(source: str | None, name: str | None, **options: Any) -> None:
     """  # noqa: D301  \b is click's
     replace, strict, dry_run, yes = (options.pop(flag) for flag in ("replace", "strict", "dry_run", "yes"))
     coming = _coming(source, name, options)
-    with closing(open_target(**options)) as store:
-        loaded = store.load(now_ms())
+    with opened(**options) as (store, loaded):
         found = plan(coming, loaded.policy, replace=replace)
         for line in found.left_out:
             click.echo(f"left out: {line}", err=True)
