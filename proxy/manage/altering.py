@@ -3,11 +3,12 @@
 import getpass
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import click
 
+from proxy.manage.grammar import Named
 from proxy.manage.wording import altered, completed, names
 from quotas.entities import Default, Entity
 from quotas.stores.alteration import Alteration, Change, Outcome
@@ -25,6 +26,8 @@ class Wanted:
 
     entity: Entity
     limits: Mapping[str, float | None]
+    named: Mapping[str, Named] = field(default_factory=dict)
+    """As somebody named it, who may know a long name whole; otherwise as it is known here."""
 
 
 def require_of_kafka(entity: Entity) -> None:
@@ -55,7 +58,7 @@ def alter(store: QuotaStore, loaded: Loaded, wanted: Sequence[Wanted], *, dry_ru
         try:
             outcomes += store.alter(Alteration(changes, _who(), validate_only=dry_run, version=version))
         except StoreError as error:
-            if not start:
+            if dry_run or not start:
                 raise
             raise StoreError(f"{error}\nthe first {start} of {len(wanted)} entities have been changed") from error
         if len(wanted) > size and sys.stderr.isatty():
@@ -91,7 +94,8 @@ def refusals(wanted: Sequence[Wanted], outcomes: Sequence[Outcome]) -> int:
 
 
 def _change(wanted: Wanted) -> Change:
-    of_entity = {kind: name if isinstance(name, Default) else str(name) for kind, name in names(wanted.entity).items()}
+    named = wanted.named or names(wanted.entity)
+    of_entity = {kind: name if isinstance(name, Default) else str(name) for kind, name in named.items()}
     return Change(of_entity, list(wanted.limits.items()))
 
 

@@ -17,7 +17,7 @@ from proxy.manage.target import target_options
 @entity_options
 @limit_options
 @click.option("--dry-run", is_flag=True, help="Change nothing; print each limit, old → new.")
-def command(asked: Asked, *, dry_run: bool, **target: Any) -> None:
+def command(asked: Asked, *, dry_run: bool, **store_options: Any) -> None:
     """Set the limits of users, client-ids and addresses, and remove some.
 
     \b
@@ -33,8 +33,8 @@ def command(asked: Asked, *, dry_run: bool, **target: Any) -> None:
         raise click.UsageError("which limits? Give some, as in --add-config producer_byte_rate=1MiB")
     if both := asked.added.keys() & set(asked.removed):
         raise click.UsageError(f"{min(both)} is to be set and to be removed; leave one of them out")
-    wanted = [Wanted(entity, ops) for entity in entities]
-    with opened(**target) as (store, loaded):
+    wanted = [Wanted(entity, ops, target) for entity, target in zip(entities, asked.targets, strict=True)]
+    with opened(**store_options) as (store, loaded):
         for each in wanted:
             require_of_kafka(each.entity)
             require_set(loaded, each)

@@ -32,12 +32,12 @@ def command(asked: Asked, *, dry_run: bool, **target: Any) -> None:
     entities = asked.entities()
     with opened(**target) as (store, loaded):
         wanted = []
-        for entity in entities:
+        for entity, named in zip(entities, asked.targets, strict=True):
             require_of_kafka(entity)
             there = loaded.policy.limits.get(entity)
             if not there:
                 raise StoreError(f"{entity.describe()} has no quota")
-            wanted.append(Wanted(entity, dict.fromkeys(asked.removed or map(str, there))))
+            wanted.append(Wanted(entity, dict.fromkeys(asked.removed or map(str, there)), named))
             require_set(loaded, wanted[-1])
         made = report(wanted, alter(store, loaded, wanted, dry_run=dry_run), dry_run=dry_run)
     if not made:
