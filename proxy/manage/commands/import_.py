@@ -11,12 +11,13 @@ from config.document import MAX_FILE_BYTES, read_text
 from config.problems import ConfigError, Problem
 from proxy.manage.altering import alter, refusals, report
 from proxy.manage.cli import EXIT_FAILED
-from proxy.manage.formats.known import FORMATS, read
+from proxy.manage.formats.known import FORMATS, read, recognise
 from proxy.manage.importing import plan
 from proxy.manage.seen import opened
 from proxy.manage.target import open_source, source_options, target_options
 from proxy.runtime.clock import now_ms
 from quotas.policy import Policy
+from quotas.stores.base import StoreError
 
 _STDIN: Final = "-"
 
@@ -41,7 +42,10 @@ def command(source: str | None, name: str | None, **options: Any) -> None:
     Exit status: 0 if all was taken, or nobody wanted it; 1 if anything was refused; 2 for a file that is wrong.
     """  # noqa: D301  \b is click's
     replace, strict, dry_run, yes = (options.pop(flag) for flag in ("replace", "strict", "dry_run", "yes"))
-    coming = _coming(source, name, options)
+    coming, is_said = _coming(source, name, options)
+    if replace and not (is_said or any(coming.limits.values())):
+        fix = "write `quotas: []` into a quota file if that is meant"
+        raise StoreError(f"the source has no quotas, and --replace would remove all: {fix}")
     with opened(**options) as (store, loaded):
         found = plan(coming, loaded.policy, replace=replace)
         for line in found.left_out:
@@ -65,8 +69,10 @@ def command(source: str | None, name: str | None, **options: Any) -> None:
         sys.exit(EXIT_FAILED)
 
 
-def _coming(source: str | None, name: str | None, options: dict[str, Any]) -> Policy:
-    """Return the quotas of a file or a store; takes the options of the store out of ``options``."""
+def _coming(source: str | None, name: str | None, options: dict[str, Any]) -> tuple[Policy, bool]:
+    """Return the quotas of a file or a store; takes the options of the store out of ``options``. And whether they are
+    stated: a quota file without quotas says that there are none, any other source without may be the wrong one.
+    """
     other = open_source(options)
     if (source is None) == (other is None):
         raise click.UsageError("import what? Give a FILE, or one of --from-config, --from-file, ...")
@@ -78,10 +84,12 @@ def _coming(source: str | None, name: str | None, options: dict[str, Any]) -> Po
         policy, notes = loaded.policy, loaded.warnings
     else:
         file = str(source) if source != _STDIN else "stdin"
-        policy, notes = read(file, _stdin() if source == _STDIN else read_text(Path(str(source))), name)
+        text = _stdin() if source == _STDIN else read_text(Path(str(source)))
+        name = name or recognise(file, text)
+        policy, notes = read(file, text, name)
     for note in notes:
         click.echo(f"warning: {note}", err=True)
-    return policy
+    return policy, name is not None and FORMATS[name].is_ours
 
 
 def _stdin() -> str:

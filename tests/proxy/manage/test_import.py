@@ -92,6 +92,22 @@ def test_replace_removes_what_is_not_in_the_source(run: Run, quota_file: Path, u
     assert (again.exit_code, again.stdout) == (0, "nothing to change\n")
 
 
+def test_a_source_without_quotas_may_be_the_wrong_one(run: Run, quota_file: Path, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    for text in ("kafka-configs.sh --describe --user a\n", "apiVersion: kafka.strimzi.io/v1\nkind: Kafka\n"):
+        empty.write_text(text)
+        refused = run("import {} --file {} --replace --yes", empty, quota_file)
+        assert (refused.exit_code, "error: the source has no quotas, and --replace would" in refused.output) == (
+            1,
+            True,
+        )
+        assert run("import {} --file {} --yes", empty, quota_file).stdout == "nothing to change\n"
+    assert quota_file.read_text() == QUOTAS
+    empty.write_text("quotas: []\n")
+    assert run("import --from-file {} --file {} --replace --yes", empty, quota_file).exit_code == 1
+    assert run("import {} --file {} --replace --yes", empty, quota_file).stdout.endswith("5 entities changed\n")
+
+
 @pytest.mark.parametrize("options", ["--dry-run", "--dry-run --yes", "--strict --replace --yes"])
 def test_nothing_is_written(run: Run, quota_file: Path, users: Path, options: str) -> None:
     done = run(f"import {{}} --file {{}} {options}", users, quota_file)
