@@ -1,0 +1,113 @@
+"""``sluice quotas apply``: make the quotas of a target those of a file."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from proxy.manage import record
+from proxy.manage.planning import EXIT_FAILED, Sides, sides
+from proxy.manage.seen import failing_with, opened
+from proxy.manage.target import target_options
+from proxy.manage.threeway import Difference, Fate, now_applied
+from quotas.entities import Default, Entity
+from quotas.stores.alteration import Alteration, Change
+from quotas.stores.base import QuotaStore
+
+EXIT_REFUSED: Final = 1
+
+
+@click.command()
+@click.argument("desired", metavar="DESIRED", type=click.Path(path_type=Path))
+@target_options
+@click.option(
+    "--last-applied",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="What was applied last; it is written too. Default: NAME.applied.yaml beside DESIRED.",
+)
+@click.option("--dry-run", is_flag=True, help="Let the target check everything, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--force", is_flag=True, help="Change also what somebody has changed since it was applied.")
+@click.option("--skip-extras", is_flag=True, help="Leave out what the target cannot take (x), instead of stopping.")
+def command(
+    desired: Path,
+    last_applied: Path | None,
+    *,
+    dry_run: bool,
+    yes: bool,
+    force: bool,
+    skip_extras: bool,
+    **target: Any,
+) -> None:
+    """Make the quotas of a target those of a quota file, DESIRED.
+
+    It prints what `sluice quotas diff` prints, asks, and changes that and nothing else. What was applied is recorded,
+    so that a quota taken out of DESIRED is removed the next time, and one that somebody else has made is left. To roll
+    back, apply an older DESIRED. Exit status 0: the target is as desired, 1: something was refused, 2: an error.
+    """
+    with failing_with(EXIT_FAILED), opened(**target) as (store, live):
+        found = sides(desired, last_applied, live)
+        click.echo("\n".join([*found.lines(), found.summary()]))
+        if why := _refused(found, force=force, skip_extras=skip_extras):
+            click.echo(f"nothing was applied: {why}", err=True)
+            sys.exit(EXIT_REFUSED)
+        to_make = found.plan.to_make + found.plan.of(Fate.CONFLICT)
+        if not dry_run:
+            record.require_writable(found.last)
+            if to_make and not yes:
+                _ask(len(to_make), live.source)
+        refused = _alter(store, found, to_make, dry_run=dry_run) if to_make else {}
+        for entity, reason in refused.items():
+            click.echo(f"refused: {entity.describe()}: {reason}", err=True)
+        made = sum(each.entity not in refused for each in to_make)
+        if dry_run:
+            click.echo(f"{live.source}: {made} of {len(to_make)} would be made; nothing was changed")
+        else:
+            _record(found, {*refused, *(each.entity for each in found.plan.beyond)})
+            click.echo(f"{live.source}: {made} of {len(to_make)} made")
+        sys.exit(EXIT_REFUSED if refused else 0)
+
+
+def _refused(found: Sides, *, force: bool, skip_extras: bool) -> str:
+    if found.plan.beyond and not skip_extras:
+        return "x cannot be applied; take it out of the file, or leave it out with --skip-extras"
+    if found.plan.of(Fate.CONFLICT) and not force:
+        return "! is in conflict; write into the file what is live, or change it with --force"
+    return ""
+
+
+def _ask(number: int, source: str) -> None:
+    try:
+        click.confirm(f"make {number} change{'' if number == 1 else 's'} at {source}?", abort=True)
+    except click.Abort:
+        click.echo("\nnothing was applied; --yes answers where nobody can", err=True)
+        sys.exit(EXIT_REFUSED)
+
+
+def _alter(store: QuotaStore, found: Sides, to_make: Sequence[Difference], *, dry_run: bool) -> dict[Entity, str]:
+    """Make the changes; return why the target has refused which of them. Raises StoreError, and has changed nothing."""
+    ops: dict[Entity, list[tuple[str, float | None]]] = {}
+    for each in to_make:
+        ops.setdefault(each.entity, []).append((each.kind.value, each.desired))
+    changes = [Change(_as_asked(entity), of_entity) for entity, of_entity in ops.items()]
+    who = f"sluice quotas apply, by the user with id {os.geteuid()}"
+    outcomes = store.alter(Alteration(changes, who, validate_only=dry_run, version=found.live.version))
+    refused = zip(ops, outcomes, strict=True)
+    return {entity: str(outcome.refused) for entity, outcome in refused if outcome.refused is not None}
+
+
+def _as_asked(entity: Entity) -> dict[str, str | Default]:
+    names = {"user": entity.user, "client-id": entity.client_id, "ip": entity.ip}
+    return {dimension: name for dimension, name in names.items() if isinstance(name, str | Default)}
+
+
+def _record(found: Sides, refused: set[Entity]) -> None:
+    if not found.last.is_ours:
+        click.echo(f"{found.last.path} is no record that apply has written: it is left as it is", err=True)
+        return
+    applied = now_applied(found.desired, found.live.policy, found.last.policy, refused)
+    record.write(found.last, found.live.source, applied)

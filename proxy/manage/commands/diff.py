@@ -1,0 +1,40 @@
+"""``sluice quotas diff``: what an apply would change."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from proxy.manage.planning import EXIT_FAILED, sides
+from proxy.manage.seen import failing_with, seen
+from proxy.manage.target import target_options
+
+EXIT_DIFFERENT: Final = 1
+
+
+@click.command()
+@click.argument("desired", metavar="DESIRED", type=click.Path(path_type=Path))
+@target_options
+@click.option(
+    "--last-applied",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="What was applied last. Default: NAME.applied.yaml beside DESIRED.",
+)
+@click.option("--skip-extras", is_flag=True, help="Do not count what the target cannot take (x) as a difference.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def command(desired: Path, last_applied: Path | None, output: str, *, skip_extras: bool, **target: Any) -> None:
+    """Print how the quotas of a target differ from a quota file, DESIRED.
+
+    + is added, ~ changed, - removed; ! is in conflict (somebody has changed it since it was applied), x cannot be
+    applied, ? is none of ours and left. Exit status 0: no difference, 1: differences, 2: an error.
+    """
+    with failing_with(EXIT_FAILED):
+        found = sides(desired, last_applied, seen(**target))
+    if output == "json":
+        click.echo(json.dumps(found.as_data(), indent=2, ensure_ascii=False))
+    else:
+        click.echo("\n".join([*found.lines(), found.summary()]))
+    sys.exit(EXIT_DIFFERENT if found.plan.differs(skip_extras=skip_extras) else 0)
