@@ -1,6 +1,5 @@
 """``sluice quotas apply``: make the quotas of a target those of a file."""
 
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,18 +8,18 @@ from typing import Any, Final
 import click
 
 from proxy.manage import record
+from proxy.manage.altering import Wanted, alter
 from proxy.manage.planning import EXIT_FAILED, Sides, sides
 from proxy.manage.seen import failing_with, opened
 from proxy.manage.target import target_options
 from proxy.manage.threeway import Difference, Fate, now_applied
-from quotas.entities import Default, Entity
-from quotas.stores.alteration import Alteration, Change
+from quotas.entities import Entity
 from quotas.stores.base import QuotaStore
 
 EXIT_REFUSED: Final = 1
 
 
-@click.command()
+@click.command(short_help="Make quotas those of a file.")
 @click.argument("desired", metavar="DESIRED", type=click.Path(path_type=Path))
 @target_options
 @click.option(
@@ -47,8 +46,14 @@ def command(
 
     It prints what `sluice quotas diff` prints, asks, and changes that and nothing else. What was applied is recorded,
     so that a quota taken out of DESIRED is removed the next time, and one that somebody else has made is left. To roll
-    back, apply an older DESIRED. Exit status 0: the target is as desired, 1: something was refused, 2: an error.
-    """
+    back, apply an older DESIRED.
+
+    \b
+    sluice quotas apply quotas.yaml --bootstrap-server broker:9092
+    sluice quotas apply quotas.yaml --zookeeper zk:2181 --last-applied production.applied.yaml --yes
+
+    Exit status: 0 if the target is as desired, 1 if anything was refused or nobody agreed, 2 for an error.
+    """  # noqa: D301  \b is click's
     with failing_with(EXIT_FAILED), opened(**target) as (store, live):
         found = sides(desired, last_applied, live)
         click.echo("\n".join([*found.lines(), found.summary()]))
@@ -89,20 +94,13 @@ def _ask(number: int, source: str) -> None:
 
 
 def _alter(store: QuotaStore, found: Sides, to_make: Sequence[Difference], *, dry_run: bool) -> dict[Entity, str]:
-    """Make the changes; return why the target has refused which of them. Raises StoreError, and has changed nothing."""
-    ops: dict[Entity, list[tuple[str, float | None]]] = {}
+    """Make the changes; return why the target has refused which of them. Raises StoreError."""
+    limits: dict[Entity, dict[str, float | None]] = {}
     for each in to_make:
-        ops.setdefault(each.entity, []).append((each.kind.value, each.desired))
-    changes = [Change(_as_asked(entity), of_entity) for entity, of_entity in ops.items()]
-    who = f"sluice quotas apply, by the user with id {os.geteuid()}"
-    outcomes = store.alter(Alteration(changes, who, validate_only=dry_run, version=found.live.version))
-    refused = zip(ops, outcomes, strict=True)
-    return {entity: str(outcome.refused) for entity, outcome in refused if outcome.refused is not None}
-
-
-def _as_asked(entity: Entity) -> dict[str, str | Default]:
-    names = {"user": entity.user, "client-id": entity.client_id, "ip": entity.ip}
-    return {dimension: name for dimension, name in names.items() if isinstance(name, str | Default)}
+        limits.setdefault(each.entity, {})[each.kind.value] = each.desired
+    wanted = [Wanted(entity, of_entity) for entity, of_entity in limits.items()]
+    outcomes = zip(limits, alter(store, found.live, wanted, dry_run=dry_run), strict=True)
+    return {entity: str(outcome.refused) for entity, outcome in outcomes if outcome.refused is not None}
 
 
 def _record(found: Sides, refused: set[Entity]) -> None:

@@ -14,7 +14,7 @@ from proxy.manage.target import target_options
 EXIT_DIFFERENT: Final = 1
 
 
-@click.command()
+@click.command(short_help="Show what apply would change.")
 @click.argument("desired", metavar="DESIRED", type=click.Path(path_type=Path))
 @target_options
 @click.option(
@@ -29,8 +29,14 @@ def command(desired: Path, last_applied: Path | None, output: str, *, skip_extra
     """Print how the quotas of a target differ from a quota file, DESIRED.
 
     + is added, ~ changed, - removed; ! is in conflict (somebody has changed it since it was applied), x cannot be
-    applied, ? is none of ours and left. Exit status 0: no difference, 1: differences, 2: an error.
-    """
+    applied, ? is none of ours and left.
+
+    \b
+    sluice quotas diff quotas.yaml --bootstrap-server broker:9092
+    sluice quotas diff quotas.yaml --zookeeper zk:2181 --last-applied production.applied.yaml
+
+    Exit status: 0 for no difference, 1 for differences, 2 for an error.
+    """  # noqa: D301  \b is click's
     with failing_with(EXIT_FAILED):
         found = sides(desired, last_applied, seen(**target))
     if output == "json":
