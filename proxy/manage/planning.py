@@ -100,13 +100,18 @@ class Sides:
 
 
 def sides(desired_path: Path, last_path: Path | None, live: Loaded) -> Sides:
-    """Read what is desired and what was applied last. Raises ConfigError, RecordError, click.UsageError."""
+    """Read what is desired, with a warning of what is doubtful there, and what was applied last.
+
+    Raises ConfigError, RecordError, click.UsageError.
+    """
     if Path(live.source).exists() and desired_path.exists() and desired_path.samefile(live.source):
         raise click.UsageError(f"{desired_path} is the target itself: give the quotas that are to be made there")
     path = last_path or record.beside(desired_path)
     if path.exists() and desired_path.exists() and path.samefile(desired_path):
         raise click.UsageError(f"--last-applied: {path} is what is desired, and no record of what was applied")
     loaded = load(desired_path)
+    for warning in loaded.warnings:
+        click.echo(f"warning: {warning}", err=True)
     places = {entity: f"{desired_path}:{line}" for entity, line in loaded.lines.items()}
     last = record.read(path, live.source)
     return Sides(loaded.policy, places, live, last, compare(loaded.policy, live.policy, last.policy))

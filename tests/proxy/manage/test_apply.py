@@ -310,6 +310,12 @@ def test_for_programs() -> None:
     assert told["cannot_be_applied"][0] == {"entity": "user=bob", "what": "mode: shadow"}
 
 
+def test_what_is_doubtful_in_the_file_is_said() -> None:
+    replace("quotas.yaml", "user: alice", "user: 'User:alice'")
+    _, error = run("diff", "quotas.yaml", *TARGET, status=1)
+    assert error.startswith("warning: quotas.yaml:2:21: quotas[0].entity.user: 'User:alice' begins with the type of a")
+
+
 def test_many_that_are_none_of_ours_are_counted() -> None:
     rules = "".join(f"  - {{entity: {{user: u{n}}}, producer_byte_rate: 1MiB}}\n" for n in range(30))
     Path("live.yaml").write_text(f"quotas:\n{rules}")
