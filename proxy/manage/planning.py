@@ -1,20 +1,26 @@
 """What ``diff`` and ``apply`` have in common: the three sides read, and the plan in words."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import click
 
+from config.document import read_text
+from config.problems import Problem
 from proxy.checks.explain import written
 from proxy.manage import record
+from proxy.manage.formats.known import FORMATS, read
 from proxy.manage.record import Record
+from proxy.manage.target import target_options
 from proxy.manage.threeway import Beyond, Difference, Fate, Plan, compare
 from quotas.entities import Entity
 from quotas.policy import Policy
 from quotas.stores.base import Loaded
 from quotas.stores.file import load
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 EXIT_FAILED: Final = 2
 _MOST_FOREIGN: Final = 20
@@ -99,7 +105,34 @@ class Sides:
         return {"target": self.live.source, "differences": differences, "cannot_be_applied": beyond}
 
 
-def sides(desired_path: Path, last_path: Path | None, live: Loaded) -> Sides:
+def desired_options(command: _Command) -> _Command:
+    """Give a command what says what is desired, and what was applied last."""
+    for option in reversed(
+        (
+            click.argument("desired", metavar="DESIRED", type=click.Path(path_type=Path)),
+            target_options,
+            click.option(
+                "-f",
+                "--format",
+                "name",
+                type=click.Choice(list(FORMATS)),
+                default="sluice",
+                help="Of DESIRED. Default: a quota file.",
+            ),
+            click.option(
+                "--last-applied",
+                metavar="FILE",
+                type=click.Path(path_type=Path),
+                help="What was applied last; apply writes it. Default: NAME.applied.yaml beside DESIRED.",
+            ),
+            click.option("--skip-extras", is_flag=True, help="Leave out what the target cannot take (x)."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def sides(desired_path: Path, name: str, last_path: Path | None, live: Loaded) -> Sides:
     """Read what is desired, with a warning of what is doubtful there, and what was applied last.
 
     Raises ConfigError, RecordError, click.UsageError.
@@ -109,12 +142,21 @@ def sides(desired_path: Path, last_path: Path | None, live: Loaded) -> Sides:
     path = last_path or record.beside(desired_path)
     if path.exists() and desired_path.exists() and path.samefile(desired_path):
         raise click.UsageError(f"--last-applied: {path} is what is desired, and no record of what was applied")
-    loaded = load(desired_path)
-    for warning in loaded.warnings:
+    desired, lines, warnings = _desired(desired_path, name)
+    for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
-    places = {entity: f"{desired_path}:{line}" for entity, line in loaded.lines.items()}
+    places = {entity: f"{desired_path}:{line}" for entity, line in lines.items()}
     last = record.read(path, live.source)
-    return Sides(loaded.policy, places, live, last, compare(loaded.policy, live.policy, last.policy))
+    return Sides(desired, places, live, last, compare(desired, live.policy, last.policy))
+
+
+def _desired(path: Path, name: str) -> tuple[Policy, Mapping[Entity, int], Sequence[Problem]]:
+    """Return what is desired, the line of each rule as far as it is known, and what is doubtful."""
+    if FORMATS[name].is_ours:
+        loaded = load(path)
+        return loaded.policy, loaded.lines, loaded.warnings
+    policy, warnings = read(str(path), read_text(path), name)
+    return policy, {}, warnings
 
 
 def _limit(limit: float | None) -> str:

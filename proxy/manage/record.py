@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from config.document import read_text
+from proxy.manage.formats import sluice
+from proxy.manage.formats.rules import Rule
 from quotas.policy import Policy
 from quotas.stores.base import StoreError
-from quotas.stores.edit import edited
 from quotas.stores.file import parse
 
 _FIRST_LINE: Final = re.compile(
@@ -69,7 +70,7 @@ def write(record: Record, source: str, policy: Policy) -> bool:
     """Write what is applied now, whole or not at all; return whether it was another one. Raises RecordError."""
     if record.policy is not None and record.policy.limits == policy.limits:
         return False
-    text = edited("quotas: []\n", {}, policy.limits).replace("quotas: \n", "quotas:\n", 1)
+    text = sluice.write([Rule(entity, limits) for entity, limits in policy.limits.items()], policy)
     head = (
         f"# What sluice quotas apply has made of {_quoted(source, record.path)}. It writes this file; do not edit it.\n"
     )

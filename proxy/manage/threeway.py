@@ -9,9 +9,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from quotas.entities import Entity, Group, Prefix
+from quotas.entities import Entity, Group, Name, Prefix
 from quotas.kinds import QuotaKind
+from quotas.names import counted_as
 from quotas.policy import Policy, Terms
+from quotas.stores.edit import number
 from quotas.stores.filters import is_of_kafka
 
 _PLAIN = Terms()
@@ -117,7 +119,11 @@ def _beyond(desired: Policy, live: Policy) -> Iterator[Beyond]:
     for entity, limits in desired.limits.items():
         terms, live_terms = desired.terms.get(entity, _PLAIN), live.terms.get(entity, _PLAIN)
         if is_of_kafka(entity):
-            if terms != live_terms:
+            if entity not in live.limits and any(map(_is_cut, (entity.user, entity.client_id))):
+                yield Beyond(entity, "a name of more than 256 bytes, of which only the beginning is known")
+            elif not all(limit > 0 and number(float(limit)) for limit in limits.values()):
+                yield Beyond(entity, "a limit that a quota file, and so the record, cannot hold")
+            elif terms != live_terms:
                 yield Beyond(entity, _terms(terms) or f"no {_terms(live_terms)}, which is live")
             continue
         same = {kind: float(limit) for kind, limit in limits.items()} == {
@@ -130,6 +136,10 @@ def _beyond(desired: Policy, live: Policy) -> Iterator[Beyond]:
             kinds = (entity.cap, "a cap"), (isinstance(entity.user, Group), "a group of users")
             several = (isinstance(entity.client_id, Prefix), "a prefix of client-ids")
             yield Beyond(entity, ", ".join(what for is_one, what in (*kinds, several) if is_one))
+
+
+def _is_cut(name: Name) -> bool:
+    return isinstance(name, str) and counted_as(name) != name
 
 
 def _terms(terms: Terms) -> str:

@@ -9,9 +9,8 @@ import click
 
 from proxy.manage import record
 from proxy.manage.altering import Wanted, alter
-from proxy.manage.planning import EXIT_FAILED, Sides, sides
+from proxy.manage.planning import EXIT_FAILED, Sides, desired_options, sides
 from proxy.manage.seen import failing_with, opened
-from proxy.manage.target import target_options
 from proxy.manage.threeway import Difference, Fate, now_applied
 from quotas.entities import Entity
 from quotas.stores.base import QuotaStore
@@ -20,20 +19,13 @@ EXIT_REFUSED: Final = 1
 
 
 @click.command(short_help="Make quotas those of a file.")
-@click.argument("desired", metavar="DESIRED", type=click.Path(path_type=Path))
-@target_options
-@click.option(
-    "--last-applied",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="What was applied last; it is written too. Default: NAME.applied.yaml beside DESIRED.",
-)
+@desired_options
 @click.option("--dry-run", is_flag=True, help="Let the target check everything, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--force", is_flag=True, help="Change also what somebody has changed since it was applied.")
-@click.option("--skip-extras", is_flag=True, help="Leave out what the target cannot take (x), instead of stopping.")
 def command(
     desired: Path,
+    name: str,
     last_applied: Path | None,
     *,
     dry_run: bool,
@@ -55,7 +47,7 @@ def command(
     Exit status: 0 if the target is as desired, 1 if anything was refused or nobody agreed, 2 for an error.
     """  # noqa: D301  \b is click's
     with failing_with(EXIT_FAILED), opened(**target) as (store, live):
-        found = sides(desired, last_applied, live)
+        found = sides(desired, name, last_applied, live)
         click.echo("\n".join([*found.lines(), found.summary()]))
         if why := _refused(found, force=force, skip_extras=skip_extras):
             click.echo(f"nothing was applied: {why}", err=True)

@@ -7,25 +7,18 @@ from typing import Any, Final
 
 import click
 
-from proxy.manage.planning import EXIT_FAILED, sides
+from proxy.manage.planning import EXIT_FAILED, desired_options, sides
 from proxy.manage.seen import failing_with, seen
-from proxy.manage.target import target_options
 
 EXIT_DIFFERENT: Final = 1
 
 
 @click.command(short_help="Show what apply would change.")
-@click.argument("desired", metavar="DESIRED", type=click.Path(path_type=Path))
-@target_options
-@click.option(
-    "--last-applied",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="What was applied last. Default: NAME.applied.yaml beside DESIRED.",
-)
-@click.option("--skip-extras", is_flag=True, help="Do not count what the target cannot take (x) as a difference.")
+@desired_options
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def command(desired: Path, last_applied: Path | None, output: str, *, skip_extras: bool, **target: Any) -> None:
+def command(
+    desired: Path, name: str, last_applied: Path | None, output: str, *, skip_extras: bool, **target: Any
+) -> None:
     """Print how the quotas of a target differ from a quota file, DESIRED.
 
     + is added, ~ changed, - removed; ! is in conflict (somebody has changed it since it was applied), x cannot be
@@ -38,7 +31,7 @@ def command(desired: Path, last_applied: Path | None, output: str, *, skip_extra
     Exit status: 0 for no difference, 1 for differences, 2 for an error.
     """  # noqa: D301  \b is click's
     with failing_with(EXIT_FAILED):
-        found = sides(desired, last_applied, seen(**target))
+        found = sides(desired, name, last_applied, seen(**target))
     if output == "json":
         click.echo(json.dumps(found.as_data(), indent=2, ensure_ascii=False))
     else:

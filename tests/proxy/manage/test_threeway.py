@@ -97,6 +97,18 @@ def test_a_limit_in_shadow_is_never_applied_as_one_in_force() -> None:
     assert not compare(shadow, other, None).beyond
 
 
+def test_a_name_that_is_cut_is_not_applied_as_another() -> None:
+    long = Policy({Entity("x" * 300): {RATE: 1.0}})
+    assert compare(long, Policy(), None).beyond[0].what.startswith("a name of more than 256 bytes")
+    assert not compare(long, long, None).differs()
+
+
+@pytest.mark.parametrize("limit", [0.0, float("inf"), 1.0000000001])
+def test_a_limit_that_no_record_can_hold(limit: float) -> None:
+    plan = compare(policy(limit), policy(5), None)
+    assert (len(plan.beyond), plan.differences) == (1, [])
+
+
 ENTITIES = [ALICE, Entity("alice", "app"), Entity(None, Default.DEFAULT), Entity("bob")]
 LIMITS = st.dictionaries(st.sampled_from([RATE, FETCH]), st.sampled_from([1.0, 2.0, 3.0]), min_size=1)
 POLICIES = st.dictionaries(st.sampled_from(ENTITIES), LIMITS).map(Policy)
