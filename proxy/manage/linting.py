@@ -12,6 +12,7 @@ from typing import Final
 from config.settings import Quotas
 from proxy.checks.explain import Explainer, written
 from proxy.manage import surprises
+from proxy.manage.seen import places
 from proxy.manage.surprises import Said, Witnesses
 from quotas.entities import Entity, Group
 from quotas.exemptions import Exemptions
@@ -78,7 +79,7 @@ class Finding:
 def lint(loaded: Loaded, settings: Quotas | None) -> list[Finding]:
     """Return what is doubtful about what a store holds, in the order of its rules; ``settings`` say who is exempt."""
     policy = loaded.policy
-    explainer = Explainer(policy, where=loaded.where)
+    explainer = Explainer(policy, where=places(loaded))
     witnesses = Witnesses(policy, explainer)
     said = chain(
         _names(policy),
