@@ -77,6 +77,7 @@ class LayeredStore(QuotaStore):
     def _load(self) -> Loaded:
         due = [*self._due] if any(self._due) else [True] * len(self._layers)  # who asks unasked means all of them
         problems: list[Problem] = []
+        away = True
         for index, layer in enumerate(self._layers):
             if due[index] or self._held[index] is None:
                 self._due[index] = False
@@ -84,12 +85,13 @@ class LayeredStore(QuotaStore):
                     self._held[index] = layer.load(self._now_ms)
                 except UnreadableError as error:
                     problems += error.problems
+                    away = away and error.away
         held = [each for each in self._held if each is not None]
         if len(held) < len(self._layers):
-            raise UnreadableError(problems)
+            raise UnreadableError(problems, away=away)
         loaded = _merged(held)
         if problems:
-            raise UnreadableError(problems, loaded)
+            raise UnreadableError(problems, loaded, away=away)
         return loaded
 
     def _alter(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> Mapping[Entity, Outcome]:
