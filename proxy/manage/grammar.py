@@ -284,7 +284,7 @@ def _any(key: str) -> Named:
 
 def _configs(text: str) -> Iterator[tuple[str, str]]:
     """Yield the pairs of ``k=v,k2=[v2]``."""
-    for pair in _COMMA.split(text):
+    for pair in _COMMA.split(text) if "[" in text else text.split(","):
         key, equals, value = pair.partition("=")
         with _of("--add-config"):
             if not equals:

@@ -12,7 +12,7 @@ import click
 from config.problems import ConfigError, InvalidValue, Problem
 from proxy.manage.formats.reading import Rules
 from proxy.manage.formats.rules import Rule
-from proxy.manage.formats.shell import Command, commands
+from proxy.manage.formats.shell import Command, UnendedError, commands
 from proxy.manage.grammar import Asked, AskingCommand, entity_options, limit_options
 from proxy.manage.wording import names
 from quotas.entities import Default, Prefix
@@ -70,8 +70,8 @@ def read(source: str, text: str) -> tuple[Policy, Sequence[Problem]]:
     try:
         for each in commands(text):
             script.run(each)
-    except ValueError as error:
-        problem = Problem(source, int(str(error)), 1, "", "a quote that does not end", "close it")
+    except UnendedError as error:
+        problem = Problem(source, error.line, 1, "", "a quote that does not end", "close it")
         raise ConfigError([problem]) from None
     return script.rules.policy()
 

@@ -208,6 +208,14 @@ def test_what_those_tools_write_is_recognised_and_read(name: str) -> None:
     assert read("text", text, None)[0].limits == limits
 
 
+def test_users_with_certificates_are_named_as_brokers_name_them() -> None:
+    policy = Policy({Entity("CN=web"): {P: 5.0}, ALICE: {C: 6.0, M: 0.5}, Entity("CN=web,O=x"): {P: 7.0}})
+    text, left_out = write(policy, "strimzi")
+    assert text.count("type: tls-external") == 1
+    assert read("text", text, None)[0].limits == {Entity("CN=web"): {P: 5}, ALICE: {C: 6, M: 0.5}}
+    assert [line.partition(":")[0] for line in left_out] == ["user='CN=web,O=x'"]
+
+
 def test_kubectl_prints_a_list() -> None:
     listed = """\
 apiVersion: v1
