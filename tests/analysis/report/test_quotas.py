@@ -23,8 +23,11 @@ UNDER_CAP: Final = 20
 
 def _under_a_cap() -> Iterator[dict[str, Any]]:
     held = {
-        "fetch_muted_ms": 900, "fetch_throttled": 3, "fetch_cap_rule": CAP,
-        "fetch_cap_muted_ms": 900, "fetch_cap_throttled": 3,
+        "fetch_muted_ms": 900,
+        "fetch_throttled": 3,
+        "fetch_cap_rule": CAP,
+        "fetch_cap_muted_ms": 900,
+        "fetch_cap_throttled": 3,
     }
     for number in range(UNDER_CAP):
         yield row(
