@@ -141,10 +141,13 @@ kafka-configs --alter --user "al ice" --add-config request_percentage=5; kafka-c
 docker exec broker /opt/kafka/bin/kafka-configs.sh --bootstrap-server=localhost:9092 --ip-defaults --alter \\
   --add-config connection_creation_rate=10
 kafka-configs.sh --describe --entity-type users
+kafka-configs.sh --alter --user bob --add-config request_percentage=1,consumer_byte_rate=3
+kafka-configs.sh --alter --user=bob --delete-config request_percentage
 """,
         {
             Entity("alice", Default.DEFAULT): {P: 1024, C: 2048},
             Entity("al ice"): {R: 6, P: 1e7},
+            Entity("bob"): {C: 3},
             Entity(ip=Default.DEFAULT): {I: 10},
         },
     ),
@@ -242,9 +245,11 @@ def test_terraform_fills_in_templates_and_ours_are_escaped() -> None:
 CONFIGS = "kafka-configs.sh --alter --user"
 WRONG = [
     ("kafka-configs", f"{CONFIGS} a --add-config producer_byte_rate=0", "1:1: producer_byte_rate: must be above 0"),
-    ("kafka-configs", f"\n{CONFIGS} $U --add-config a=1", "2:1: '$U' is filled in by a shell; write the value itself"),
+    ("kafka-configs", f"\n{CONFIGS} $U --add-config a=1", "2:1: '$U' is filled in by a shell; write it out"),
     ("kafka-configs", f"{CONFIGS} 'a", "1:1: a quote that does not end; close it"),
-    ("kafka-configs", "kafka-configs.sh --alter --usr a", "1:1: No such option"),
+    ("kafka-configs", "kafka-configs.sh --alter --usr a", "1:1: '--usr' is not known here; did you mean --user?"),
+    ("kafka-configs", "kafka-configs.sh --alter --user", "1:1: --user has no value"),
+    ("kafka-configs", "kafka-configs.sh --alter $X", "1:1: '$X' is filled in by a shell"),
     ("kafka-configs", "kafka-configs.sh --user a", "1:1: neither --alter nor --describe"),
     ("strimzi", "kind: KafkaUser\nspec: {}\n", "1:1: metadata.name must be a single value"),
     (
