@@ -1,5 +1,6 @@
 """Formats: what is read of what was written is what was written, for all that a format can say."""
 
+import json
 import string
 from collections.abc import Mapping
 from typing import Any
@@ -217,6 +218,24 @@ def test_users_with_certificates_are_named_as_brokers_name_them() -> None:
     assert text.count("type: tls-external") == 1
     assert read("text", text, None)[0].limits == {Entity("CN=web"): {P: 5}, ALICE: {C: 6, M: 0.5}}
     assert [line.partition(":")[0] for line in left_out] == ["user='CN=web,O=x'"]
+
+
+KAFKA_USER = {"apiVersion": "kafka.strimzi.io/v1", "kind": "KafkaUser", "metadata": {"name": "alice"}}
+KAFKA_QUOTA = {"entity_type": "user", "entity_name": "alice", "config": {"producer_byte_rate": "5"}}
+LISTED = {"entity": [{"name": "alice", "type": "user"}], "values": [{"key": "producer_byte_rate", "values": "5"}]}
+IN_JSON: dict[str, dict[str, Any]] = {
+    "rpk": {"quotas": [LISTED]},
+    "strimzi": {"kind": "List", "items": [{**KAFKA_USER, "spec": {"quotas": {"producerByteRate": 5}}}]},
+    "terraform": {"resource": {"kafka_quota": {"a": [KAFKA_QUOTA]}}},
+    "sluice": {"quotas": [{"entity": {"user": "alice"}, "producer_byte_rate": 5}]},
+}
+
+
+@pytest.mark.parametrize("name", IN_JSON)
+def test_json_of_one_line_is_recognised_and_read(name: str) -> None:
+    text = json.dumps(IN_JSON[name], separators=(",", ":")) + "\n"
+    assert recognise("text", text) == name
+    assert read("text", text, None)[0].limits == {ALICE: {P: 5}}
 
 
 def test_kubectl_prints_a_list() -> None:
