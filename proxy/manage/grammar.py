@@ -180,6 +180,8 @@ def _name(dimension: str, name: str, default: str) -> str:
     """Return a name. Kafka's tool takes an empty one as the default: a variable that is not set would be everybody."""
     if not name:
         raise InvalidValue("is empty", f"give a name, or {default} for the default")
+    if any("\ud800" <= character <= "\udfff" for character in name):  # as bytes of a command line that are none
+        raise InvalidValue("is no text in UTF-8", "write the name anew")
     if dimension != "ip":
         return name
     try:
