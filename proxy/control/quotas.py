@@ -104,16 +104,18 @@ class QuotasInForce:
     async def _load(self) -> bool:
         try:
             loaded = await asyncio.to_thread(self._store.load, now_ms())
+            self.error = None
         except UnreadableError as error:
             self._refuse(error.problems)
-            return False
+            if error.rest is None:
+                return False
+            loaded = error.rest
         old, self._loaded = self.policy, loaded.policy
         if self._enabled:
             self.policy = loaded.policy
         change = await self._apply(self.policy)
         is_first, self.loaded_at_s = not self.loaded_at_s, wall_s()
-        self.loads["ok"] += 1
-        self.error = None
+        self.loads["ok"] += self.error is None
         if not is_first:  # at the start everything is new
             await asyncio.to_thread(_log_changes, old, self.policy)
         for warning in loaded.warnings[:_MAX_LOGGED_PROBLEMS]:
