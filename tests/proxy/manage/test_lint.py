@@ -1,5 +1,6 @@
 """``sluice quotas lint``: each finding by an example; those of precedence are in test_surprises.py."""
 
+import ast
 import inspect
 import json
 import re
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from config.settings import Quotas
 from proxy.manage.linting import NAMES, lint
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
@@ -108,6 +110,45 @@ def test_a_limit_of_0_and_what_a_store_says_itself() -> None:
     ]
 
 
+LAYERS = CONFIG.replace("store: {path: quotas.yaml}", "stores: [{path: over.yaml}, {path: base.yaml}]")
+
+
+def test_a_limit_that_a_layer_above_has_too() -> None:
+    Path("sluice.yaml").write_text(LAYERS)
+    Path("over.yaml").write_text(f"quotas:\n  - {{entity: {{user: alice}}, {RATE}, request_percentage: 5}}\n")
+    Path("base.yaml").write_text(
+        "quotas:\n"
+        f"  - {{entity: {{user: bob}}, {RATE}}}\n"
+        f"  - {{entity: {{user: alice}}, {RATE}, consumer_byte_rate: 1MiB, request_percentage: 7}}\n"
+    )
+    same, other, last = quotas("lint", "-c", "sluice.yaml").stdout.splitlines()
+    at = "over.yaml:2, base.yaml:3: hidden-by-layer: user=alice:"
+    assert same.startswith(
+        f"{at} producer_byte_rate: 1048576 at base.yaml:3 counts for nothing: a layer above says the"
+    )
+    assert other.startswith(
+        f"{at} request_percentage: 7 at base.yaml:3 counts for nothing: a layer above says 5; leave"
+    )
+    assert last == "over.yaml over base.yaml: 2 findings (2 rules)"
+    said = quotas("explain", "-c", "sluice.yaml", "--user", "alice").stdout
+    assert "of user=alice (over.yaml:2)" in said
+    assert "consumer_byte_rate: 1048576 bytes/s (1 MiB/s) at each broker, of user=alice (base.yaml:3)" in said
+
+
+def test_what_brokers_enforce_as_well() -> None:
+    enforce, shadow = (
+        Quotas.model_validate({"store": {"type": "zookeeper", "connect": "zk:1"}, "mode": mode})
+        for mode in ("enforce", "shadow")
+    )
+    entity = Entity("alice")
+    loaded = Loaded(Policy({entity: {QuotaKind.REQUEST_PERCENTAGE: 5.0}}), "1", "zookeeper://zk", {entity: "/a"})
+    (finding,) = lint(loaded, enforce)
+    assert str(finding).startswith(
+        "zookeeper://zk: enforced-twice: quotas: the brokers enforce the quotas that they hold"
+    )
+    assert lint(loaded, shadow) == lint(loaded, None) == []
+
+
 def test_what_decides_the_exit_status() -> None:
     linted("user: 'team-*' | producer_byte_rate: 10")
     assert quotas("lint", "--file", "q.yaml").exit_code == 0
@@ -144,7 +185,12 @@ def test_many_findings_of_one_name_are_counted() -> None:
 def test_every_name_that_is_given_is_in_the_table() -> None:
     from proxy.manage import linting, surprises
 
-    source = "".join(map(inspect.getsource, (doubts, surprises, linting)))
-    given = set(re.findall(r'(?:yield \(?\s*|name=|= |"", )"([a-z]+(?:-[a-z]+)+)"', source))
-    given |= {"below-one-request", "below-one-partition", "of-the-store", "differs-in-case"}
+    given: set[str] = set()
+    for module in (doubts, surprises, linting):
+        for statement in ast.parse(inspect.getsource(module)).body:
+            if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) == "NAMES":
+                continue
+            texts = (each.value for each in ast.walk(statement) if isinstance(each, ast.Constant))
+            given.update(text for text in texts if isinstance(text, str) and re.fullmatch(r"[a-z]+(-[a-z]+)+", text))
+    given.discard("client-id")
     assert given == set(NAMES)
