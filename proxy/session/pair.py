@@ -181,7 +181,7 @@ class Pair:
         throttling.note(bound, throttle_ms)
         account.meter.note_throttle(kind, throttle_ms, now_ms)
         if bound.rule is not None and bound.is_cap:
-            account.meter.note_cap(kind, bound.rule, throttle_ms)
+            account.meter.note_cap(kind, bound.rule, throttle_ms, now_ms)
         room_ms = max(self.sasl.deadline_ms - now_ms, 0)
         told_ms = min(throttling.allow(throttle_ms + counter.waiting_ms, counter), room_ms, most_ms)
         if told_ms > 0 and not self.gates.coordinates:

@@ -88,7 +88,7 @@ class Meters:
         for key in self:
             if self._meters[key].active:
                 self._meters[key].take_shadows(now_ms)
-                self._meters[key].take_caps()
+                self._meters[key].take_caps(now_ms)
                 self._meters[key].take(now_ms)
             else:
                 self.drop_unused((key,))
