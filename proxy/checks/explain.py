@@ -22,7 +22,7 @@ from quotas.rate import Window
 from quotas.stores.edit import number
 
 Where = Callable[[Entity, QuotaKind], str]
-"""Where a limit stands: in which store, and at which place there."""
+"""Says where a limit stands: its store, and the place there."""
 
 _UNITS: Final = {
     BYTES: "bytes/s",
@@ -55,7 +55,7 @@ class Rule:
     def as_data(self) -> dict[str, object]:
         return {
             "entity": self.entity.describe(),
-            "limit": _finite(self.limit),
+            "limit": finite(self.limit),
             "where": self.where,
             "mode": "shadow" if self.terms.shadow else "enforce",
             "proposed": self.terms.proposed,
@@ -97,7 +97,7 @@ class Verdict:
             "levels": [
                 {
                     "entity": each.entity.describe(),
-                    "limit": _finite(each.limit),
+                    "limit": finite(each.limit),
                     "where": each.where,
                     "reached": each.reached,
                 }
@@ -123,12 +123,11 @@ class Explanation:
         said += f", at {client.ip}" if client.ip else ""
         return said + (f", of the group {self.group}" if self.group is not None else "")
 
-    def lines(self, *, places: bool = False) -> list[str]:
-        """Return a line for each limit that holds, or does not; with ``places`` each says where it stands."""
+    def lines(self) -> list[str]:
+        """Return a line for each limit that holds, or does not."""
         if self.exempt:
             return [self.title(), f"  exempt by its {self.exempt}: no quota holds it"]
-        said = (line for verdict in self.verdicts for line in _shortly(verdict, places=places))
-        return [self.title(), *(f"  {line}" for line in said)]
+        return [self.title(), *(f"  {line}" for verdict in self.verdicts for line in _shortly(verdict))]
 
     def as_data(self) -> dict[str, object]:
         return {
@@ -226,7 +225,7 @@ class Explainer:
 
 def explain(policy: Policy, client: Client, exempt: Exempt | None, where: Where | None = None) -> list[str]:
     """Return a line for each limit that holds for ``client``, or does not; with ``where`` each names its store."""
-    return Explainer(policy, exempt, where).explain(client).lines(places=where is not None)
+    return Explainer(policy, exempt, where).explain(client).lines()
 
 
 def written(limit: float) -> str:
@@ -234,7 +233,7 @@ def written(limit: float) -> str:
     return number(limit) or f"{limit:.17g}"
 
 
-def _finite(limit: float | None) -> float | str | None:
+def finite(limit: float | None) -> float | str | None:
     """Return a limit as JSON has it, which knows no infinity."""
     return "Infinity" if limit is not None and isinf(limit) else limit
 
@@ -271,7 +270,7 @@ def _counted(counter: Counter) -> str:
     return f"{said}, whoever the user is" if user is None else said
 
 
-def _shortly(verdict: Verdict, *, places: bool) -> Iterator[str]:
+def _shortly(verdict: Verdict) -> Iterator[str]:
     kind, winner = verdict.kind, verdict.winner
     if winner is None:
         yield f"{kind}: no quota ({verdict.why})"
@@ -279,12 +278,12 @@ def _shortly(verdict: Verdict, *, places: bool) -> Iterator[str]:
         several = isinstance(winner.entity.user, Group) or (
             isinstance(winner.entity.client_id, Prefix) and winner.terms.shared
         )
-        yield f"{kind}: {_said(winner, places=places)} ({verdict.why}{', with all whom it is for' if several else ''})"
+        yield f"{kind}: {_said(winner)} ({verdict.why}{', with all whom it is for' if several else ''})"
     for cap in verdict.caps:
-        yield f"{kind}: and besides {_said(cap, places=places)}"
+        yield f"{kind}: and besides {_said(cap)}"
 
 
-def _said(rule: Rule, *, places: bool) -> str:
+def _said(rule: Rule) -> str:
     shadow = ", in shadow: measured, and holding nobody" if rule.terms.shadow else ""
-    where = f" at {rule.where}" if places else ""
-    return f"{written(rule.limit)} of {rule.entity.describe()}{where}{shadow}"
+    place = f" at {rule.where}" if rule.where else ""
+    return f"{written(rule.limit)} of {rule.entity.describe()}{place}{shadow}"

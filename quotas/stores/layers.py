@@ -16,7 +16,7 @@ _OVER: Final = " over "
 
 
 @dataclass(frozen=True, slots=True)
-class _Layers(Loaded):
+class Layers(Loaded):
     """What all layers hold together; ``parts`` are theirs."""
 
     parts: Sequence[Loaded] = ()
@@ -160,7 +160,7 @@ def _merged(parts: Sequence[Loaded]) -> Loaded:
         problems.append(_problem(source, "", str(error), "leave it in one of them"))
     if problems:
         raise UnreadableError(problems)
-    return _Layers(
+    return Layers(
         policy,
         hashlib.sha256("\n".join(part.version for part in parts).encode()).hexdigest(),
         source,
