@@ -63,14 +63,6 @@ class Supervisor:
         self._usage = UsageService(settings, self._worker.take_usage)
         self._mode = ModeSwitch(quotas.mode, self._change_mode)
         self._file = SettingsFile(path, settings, self._mode.configure)
-        self._admin = AdminServer(
-            settings.admin.bind,
-            self._snapshot,
-            self._not_ready,
-            self._worker.identify,
-            Renderer(settings.admin.max_entities, settings.metrics.compat),
-            ModePage(self._mode, settings.admin.token_file, settings.admin.hosts),
-        )
 
     async def run(self) -> int:
         """Start, serve, and stop when a signal says so; returns the exit status."""
@@ -97,10 +89,21 @@ class Supervisor:
 
     async def _wait_for_quotas(self) -> bool:
         """Answer at the admin port alone until the quotas are known. Returns False if the proxy is stopped before."""
-        await self._admin.start()
-        self._admin_started = True
+        await self._open_admin_port()
         await self._quotas.decided.wait()
         return not self._stopping.is_set()
+
+    async def _open_admin_port(self) -> None:
+        self._admin = AdminServer(
+            self._settings.admin.bind,
+            self._snapshot,
+            self._not_ready,
+            self._worker.identify,
+            Renderer(self._settings.admin.max_entities, self._settings.metrics.compat),
+            ModePage(self._mode, self._settings.admin.token_file, self._settings.admin.hosts),
+        )
+        await self._admin.start()
+        self._admin_started = True
 
     async def _start(self) -> None:
         settings = self._settings
@@ -114,7 +117,7 @@ class Supervisor:
                 listening.close()
             raise
         if not self._admin_started:
-            await self._admin.start()
+            await self._open_admin_port()
         self._usage.start()
         FileWatch([self._path], self._compare).run("watch the configuration")
         gc.collect()
