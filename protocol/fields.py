@@ -4,7 +4,7 @@ Both forms are known: lengths of two and four bytes, and the varints and tagged 
 """
 
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
 from protocol.errors import Cause, ProtocolError
 from protocol.varint import decode_varint, skip_tags
@@ -45,6 +45,10 @@ class Fields:
     def int32(self) -> int:
         value: int = _INT32.unpack_from(self._data, self.skip(4))[0]
         return value
+
+    def number(self, form: Struct) -> Any:
+        """Return the one value of ``form``."""
+        return form.unpack_from(self._data, self.skip(form.size))[0]
 
     def flag(self) -> bool:
         return self._data[self.skip(1)] != 0

@@ -24,7 +24,7 @@ from proxy.brokers.failures import describe
 from proxy.control.mode import ModeSwitch
 from proxy.control.quotas import QuotasInForce
 from proxy.control.settings_file import SettingsFile
-from proxy.control.stores import open_store
+from proxy.control.stores import open_quotas
 from proxy.edge.listening import bind, bind_bootstrap
 from proxy.edge.stats import Snapshot, WorkerSnapshot
 from proxy.runtime import faults, logs
@@ -58,7 +58,7 @@ class Supervisor:
         self._bind = partial(bind, send_buffer_bytes=settings.limits.socket_send_buffer_bytes)
         self._worker = Worker(settings, self._bind)
         quotas = settings.quotas
-        self._quotas = QuotasInForce(open_store(quotas.store), self._worker.apply, enabled=quotas.mode != "off")
+        self._quotas = QuotasInForce(open_quotas(settings), self._worker.apply, enabled=quotas.mode != "off")
         self._usage = UsageService(settings, self._worker.take_usage)
         self._mode = ModeSwitch(quotas.mode, self._change_mode)
         self._file = SettingsFile(path, settings, self._mode.configure)
@@ -105,7 +105,7 @@ class Supervisor:
         )
         await self._admin.start()
         self._usage.start()
-        self._quotas.watch()
+        self._quotas.watch(self._worker.alterations)
         FileWatch([self._path], self._compare).run("watch the configuration")
         gc.collect()
         gc.freeze()  # what exists now lives as long as the process: no collection needs to look at it again

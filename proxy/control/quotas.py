@@ -46,6 +46,8 @@ class QuotasInForce:
         """By outcome: ok, failed."""
         self.error: str | None = None
         """The first problem of the last load, if it failed; None when it did not."""
+        self._passed = 0
+        """Requests for changes that brokers were asked, when it was looked last."""
         self._in_use = asyncio.Lock()
         """Of the store: one call at a time, and of two loads the one that read first must not come last."""
 
@@ -65,8 +67,12 @@ class QuotasInForce:
             self.policy = self._loaded if enabled else Policy()
             await self._apply(self.policy)
 
-    def watch(self) -> None:
-        """Load the quotas again whenever the store has changed."""
+    def watch(self, alterations: Callable[[], Awaitable[int]]) -> None:
+        """Load the quotas again whenever the store has changed.
+
+        ``alterations`` counts the requests for changes that were passed on to brokers, as far as these hold quotas.
+        """
+        self._alterations = alterations
         every(POLL_S, self._look, "watch the quota store")
 
     async def alter(self, alteration: Alteration) -> list[Outcome]:
@@ -89,22 +95,27 @@ class QuotasInForce:
         return self._store.staleness_ms(now_ms()) / 1000
 
     async def _look(self) -> None:
+        if not self._store.answers_clients and (passed := await self._alterations()) != self._passed:
+            self._passed = passed
+            self._store.nudge()
         if self._store.changed():
             await self.load()
 
     async def _load(self) -> bool:
         try:
             loaded = await asyncio.to_thread(self._store.load, now_ms())
+            self.error = None
         except UnreadableError as error:
             self._refuse(error.problems)
-            return False
+            if error.rest is None:
+                return False
+            loaded = error.rest
         old, self._loaded = self.policy, loaded.policy
         if self._enabled:
             self.policy = loaded.policy
         change = await self._apply(self.policy)
         is_first, self.loaded_at_s = not self.loaded_at_s, wall_s()
-        self.loads["ok"] += 1
-        self.error = None
+        self.loads["ok"] += self.error is None
         if not is_first:  # at the start everything is new
             await asyncio.to_thread(_log_changes, old, self.policy)
         for warning in loaded.warnings[:_MAX_LOGGED_PROBLEMS]:

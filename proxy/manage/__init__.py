@@ -1,0 +1,1 @@
+"""``sluice quotas``: what operators do with quotas, wherever they are kept."""

@@ -1,0 +1,1 @@
+"""Each module is a command of `sluice quotas`, by its name."""

@@ -1,0 +1,129 @@
+"""Which quotas a command is about: those of a configuration, a file, a ZooKeeper, or a running cluster or proxy."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from config.problems import InvalidValue
+from config.stores import FileStore, ZooKeeperStore
+from config.units import parse_reachable
+from proxy.brokers.connection import BrokerConnection
+from proxy.brokers.kept_connection import Access
+from proxy.brokers.login import log_in
+from proxy.control.cluster_store import ClusterStore
+from proxy.control.stores import open_quotas, open_store
+from proxy.doctor.client import OF_CLIENT, Client, load_client
+from proxy.doctor.credentials import ClientConfigError
+from proxy.runtime.clock import wall_s
+from quotas.stores.base import QuotaStore
+
+_POLL_MS: Final = 5_000
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def target_options(command: _Command) -> _Command:
+    """Give a command the options that ``open_target`` takes: exactly one of them says which quotas it is about."""
+    for option in reversed(
+        (
+            click.option(
+                "-c",
+                "--config",
+                "config_path",
+                metavar="FILE",
+                type=click.Path(path_type=Path),
+                help="The quotas of the store that this configuration file (sluice.yaml) names.",
+            ),
+            click.option(
+                "--file", "quota_file", metavar="FILE", type=click.Path(path_type=Path), help="Those of a quota file."
+            ),
+            click.option(
+                "--zookeeper", metavar="HOST:PORT[/CHROOT]", help="Those in the ZooKeeper of brokers up to 3.9."
+            ),
+            click.option(
+                "--bootstrap-server",
+                metavar="HOST:PORT",
+                help="Those of a running cluster, or of the proxy that answers there.",
+            ),
+            click.option(
+                "--command-config",
+                metavar="FILE",
+                type=click.Path(path_type=Path),
+                help="How to connect there, as Kafka's own tools take it: security.protocol, sasl.jaas.config ...",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def open_target(
+    *,
+    config_path: Path | None = None,
+    quota_file: Path | None = None,
+    zookeeper: str | None = None,
+    bootstrap_server: str | None = None,
+    command_config: Path | None = None,
+) -> QuotaStore:
+    """Return the store, to be closed by the caller. Raises click.UsageError, ConfigError."""
+    given = [each for each in (config_path, quota_file, zookeeper, bootstrap_server) if each is not None]
+    if len(given) != 1:
+        raise click.UsageError("give one of --config, --file, --zookeeper and --bootstrap-server")
+    if command_config is not None and bootstrap_server is None:
+        raise click.UsageError("--command-config is for --bootstrap-server")
+    if config_path is not None:
+        from config.loader import load_with_document
+
+        return open_quotas(load_with_document(config_path)[0])
+    if quota_file is not None:
+        return open_store(FileStore(path=quota_file))
+    if bootstrap_server is not None:
+        return ClusterStore(_access(bootstrap_server, command_config), poll_ms=_POLL_MS)
+    return open_store(ZooKeeperStore(connect=str(zookeeper)))
+
+
+def _access(bootstrap_server: str, command_config: Path | None) -> Access:
+    try:
+        addresses = tuple(parse_reachable(each.strip()) for each in bootstrap_server.split(","))
+    except InvalidValue as error:
+        raise click.UsageError(f"--bootstrap-server {error}; {error.hint}") from None
+    try:
+        client = Client("PLAINTEXT") if command_config is None else load_client(command_config, wall_s())
+    except ClientConfigError as error:
+        raise click.UsageError(f"--command-config: {error}") from None
+    credentials = client.credentials
+    if credentials is None:
+        return Access(addresses, lambda: client.context, fixes=OF_CLIENT)
+    who = "the token's user" if credentials.username is None else f"user {credentials.username}"
+
+    async def login(connection: BrokerConnection) -> None:
+        await log_in(connection, credentials.mechanism, credentials.exchange(), who)
+
+    return Access(addresses, lambda: client.context, login, credentials.username, OF_CLIENT)
+
+
+def source_options(command: _Command) -> _Command:
+    """Give a command the options of a second store, to take quotas from: as ``target_options``, behind ``--from-``."""
+    for option in reversed(_target.params):
+        flag = next(each for each in option.opts if each.startswith("--"))
+        command = click.option(
+            f"--from-{flag.removeprefix('--')}",
+            f"from_{option.name}",
+            metavar=option.metavar,
+            type=option.type,
+            help=f"Take quotas from there, as --{flag.removeprefix('--')} names it.",
+        )(command)
+    return command
+
+
+def open_source(options: dict[str, Any]) -> QuotaStore | None:
+    """Take the options of ``source_options`` out of ``options``; return the store that they name, if any."""
+    given = {str(option.name): options.pop(f"from_{option.name}") for option in _target.params}
+    return open_target(**given) if any(each is not None for each in given.values()) else None
+
+
+@click.command()
+@target_options
+def _target(**given: Any) -> None:
+    raise AssertionError(given)  # its options alone are wanted
