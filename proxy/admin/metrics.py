@@ -31,7 +31,7 @@ from proxy.runtime.clock import monotonic_s
 from proxy.runtime.names import label
 from proxy.session.latencies import BOUNDS_MS, Times
 from proxy.session.latencies import OTHER as FOLDED_BROKER
-from proxy.usage.meters import Client
+from proxy.usage.meter import Client
 from quotas.counted import FOLDED
 from quotas.kinds import PERCENT
 
@@ -95,6 +95,9 @@ def _quotas(snapshot: Snapshot) -> Iterator[Metric]:
         "For how long the quotas in force may not be those of the store.",
         snapshot.quotas_staleness_s,
     )
+    stand_in = [((snapshot.quotas_stand_in,), 1)] if snapshot.quotas_stand_in else []
+    said = "What is in force because the quotas are not known since the start."
+    yield _gauge("sluice_quota_stand_in", said, ("mode",), stand_in)
     reloads = (((outcome,), snapshot.reloads.get(outcome, 0)) for outcome in _OUTCOMES)
     yield _counter("sluice_quota_reloads", "Loads of the quota store.", ("outcome",), reloads)
     error = snapshot.reload_error

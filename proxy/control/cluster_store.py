@@ -16,9 +16,9 @@ from protocol.client_quotas import (
     read_described,
 )
 from protocol.errors import ProtocolError
+from proxy.brokers import cluster_quotas
+from proxy.brokers.cluster_quotas import ClusterQuotas
 from proxy.brokers.kept_connection import Access, KeptConnection, UnansweredError
-from proxy.control import cluster_quotas
-from proxy.control.cluster_quotas import ClusterQuotas
 from proxy.runtime.loop_thread import LoopThread
 from proxy.runtime.tasks import attempt, every
 from quotas.entities import Entity
@@ -129,7 +129,7 @@ class ClusterStore(QuotaStore):
             frame = await self._connection.ask(_ALL)
         except UnansweredError as error:
             self._pause_s = _RETRY_LOGIN_S if error.refused else min(self._poll_s, _RETRY_S)
-            raise self._unreadable(str(error)) from None
+            raise self._unreadable(str(error), away=not error.too_old) from None
         self._pause_s = self._poll_s
         return frame
 
@@ -223,8 +223,8 @@ class ClusterStore(QuotaStore):
         finally:
             self._soon = False
 
-    def _unreadable(self, message: str, hint: str = "") -> UnreadableError:
-        return UnreadableError([Problem(self._source, 0, 0, "", message, hint)])
+    def _unreadable(self, message: str, hint: str = "", *, away: bool = True) -> UnreadableError:
+        return UnreadableError([Problem(self._source, 0, 0, "", message, hint)], away=away)
 
 
 def _digest(frame: bytes) -> bytes:

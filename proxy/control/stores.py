@@ -4,11 +4,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from config.cluster import Route
-from config.settings import Settings
+from config.settings import Quotas, Settings
 from config.stores import FileStore as FileStoreSettings
 from config.stores import Store
-from quotas.stores.base import QuotaStore
+from proxy.control.quotas import Outage
+from quotas.stores.base import Loaded, QuotaStore
 from quotas.stores.file_store import FileStore
+from quotas.stores.layers import LayeredStore
 
 
 def _file(settings: FileStoreSettings, _: Route | None) -> QuotaStore:
@@ -44,4 +46,19 @@ def open_store(store: Store, cluster: Route | None = None) -> QuotaStore:
 
 def open_quotas(settings: Settings) -> QuotaStore:
     """Return what holds the quotas of a configuration. Nothing is read yet."""
-    return open_store(settings.quotas.store, settings.cluster)
+    layers = [open_store(store, settings.cluster) for store in settings.quotas.layers]
+    return layers[0] if len(layers) == 1 else LayeredStore(layers)
+
+
+def outage_of(quotas: Quotas) -> Outage:
+    """Return what to do at the start while the store is away."""
+    return Outage(quotas.when_unavailable, None if quotas.static is None else FileStore(quotas.static))
+
+
+def load_quotas(settings: Settings) -> Loaded:
+    """Return what the stores of a configuration hold now, asked once. Raises UnreadableError."""
+    store = open_quotas(settings)
+    try:
+        return store.load(0)
+    finally:
+        store.close()

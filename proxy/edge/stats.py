@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from protocol.errors import Cause
 from proxy.session.latencies import Times
-from proxy.usage.meters import ClientState
+from proxy.usage.meter import ClientState
 from proxy.usage.shipping import Shipping
 from quotas.connections import AcceptRate, IpRate
 from quotas.engine import Counted, CounterState, Gone
@@ -135,6 +135,8 @@ class Snapshot(WorkerSnapshot):
     """Wall time of the last good load; 0.0 before the first."""
     quotas_staleness_s: float
     """For how long what is in force may not be what the store holds."""
+    quotas_stand_in: str
+    """What is in force because the store was never read: static, unlimited; "" where it was."""
     ready: bool
     internal_errors: dict[str, int]
     """Faults of our own, by the place in the program."""
@@ -146,3 +148,12 @@ class Snapshot(WorkerSnapshot):
     """Of usage records; None where none are taken."""
     info: dict[str, str] = field(default_factory=dict)
     """Labels of ``sluice_build_info``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """What became of the sessions that were open."""
+
+    sessions: int
+    cut_off: int
+    """Of them, those that were not done when the time was over."""

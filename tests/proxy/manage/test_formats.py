@@ -1,11 +1,12 @@
 """Formats: what is read of what was written is what was written, for all that a format can say."""
 
+import json
 import string
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.problems import ConfigError
@@ -85,6 +86,7 @@ def policies(draw: st.DrawFn, *, ours: bool) -> Policy:
     return Policy(limits, {entity: of for entity, of in terms.items() if of != Terms()}, groups)
 
 
+@settings(max_examples=40)
 @given(policies(ours=True))
 def test_a_quota_file_says_everything(policy: Policy) -> None:
     text, left_out = write(policy, "sluice")
@@ -93,6 +95,7 @@ def test_a_quota_file_says_everything(policy: Policy) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in FORMATS if name != "sluice"])
+@settings(max_examples=40)
 @given(data=st.data())
 def test_other_formats_say_what_they_can_and_name_the_rest(name: str, data: st.DataObject) -> None:
     policy = data.draw(policies(ours=data.draw(st.booleans())))
@@ -109,6 +112,7 @@ def test_other_formats_say_what_they_can_and_name_the_rest(name: str, data: st.D
 
 
 @pytest.mark.parametrize("name", ["kafka-configs", "rpk", "terraform"])
+@settings(max_examples=40)
 @given(policies(ours=False))
 def test_what_kafka_has_is_said_but_for_what_the_format_is_known_not_to_say(name: str, policy: Policy) -> None:
     def is_said(entity: Entity) -> bool:
@@ -138,10 +142,13 @@ kafka-configs --alter --user "al ice" --add-config request_percentage=5; kafka-c
 docker exec broker /opt/kafka/bin/kafka-configs.sh --bootstrap-server=localhost:9092 --ip-defaults --alter \\
   --add-config connection_creation_rate=10
 kafka-configs.sh --describe --entity-type users
+kafka-configs.sh --alter --user bob --add-config request_percentage=1,consumer_byte_rate=3
+kafka-configs.sh --alter --user=bob --delete-config request_percentage
 """,
         {
             Entity("alice", Default.DEFAULT): {P: 1024, C: 2048},
             Entity("al ice"): {R: 6, P: 1e7},
+            Entity("bob"): {C: 3},
             Entity(ip=Default.DEFAULT): {I: 10},
         },
     ),
@@ -205,6 +212,32 @@ def test_what_those_tools_write_is_recognised_and_read(name: str) -> None:
     assert read("text", text, None)[0].limits == limits
 
 
+def test_users_with_certificates_are_named_as_brokers_name_them() -> None:
+    policy = Policy({Entity("CN=web"): {P: 5.0}, ALICE: {C: 6.0, M: 0.5}, Entity("CN=web,O=x"): {P: 7.0}})
+    text, left_out = write(policy, "strimzi")
+    assert text.count("type: tls-external") == 1
+    assert read("text", text, None)[0].limits == {Entity("CN=web"): {P: 5}, ALICE: {C: 6, M: 0.5}}
+    assert [line.partition(":")[0] for line in left_out] == ["user='CN=web,O=x'"]
+
+
+KAFKA_USER = {"apiVersion": "kafka.strimzi.io/v1", "kind": "KafkaUser", "metadata": {"name": "alice"}}
+KAFKA_QUOTA = {"entity_type": "user", "entity_name": "alice", "config": {"producer_byte_rate": "5"}}
+LISTED = {"entity": [{"name": "alice", "type": "user"}], "values": [{"key": "producer_byte_rate", "values": "5"}]}
+IN_JSON: dict[str, dict[str, Any]] = {
+    "rpk": {"quotas": [LISTED]},
+    "strimzi": {"kind": "List", "items": [{**KAFKA_USER, "spec": {"quotas": {"producerByteRate": 5}}}]},
+    "terraform": {"resource": {"kafka_quota": {"a": [KAFKA_QUOTA]}}},
+    "sluice": {"quotas": [{"entity": {"user": "alice"}, "producer_byte_rate": 5}]},
+}
+
+
+@pytest.mark.parametrize("name", IN_JSON)
+def test_json_of_one_line_is_recognised_and_read(name: str) -> None:
+    text = json.dumps(IN_JSON[name], separators=(",", ":")) + "\n"
+    assert recognise("text", text) == name
+    assert read("text", text, None)[0].limits == {ALICE: {P: 5}}
+
+
 def test_kubectl_prints_a_list() -> None:
     listed = """\
 apiVersion: v1
@@ -231,9 +264,11 @@ def test_terraform_fills_in_templates_and_ours_are_escaped() -> None:
 CONFIGS = "kafka-configs.sh --alter --user"
 WRONG = [
     ("kafka-configs", f"{CONFIGS} a --add-config producer_byte_rate=0", "1:1: producer_byte_rate: must be above 0"),
-    ("kafka-configs", f"\n{CONFIGS} $U --add-config a=1", "2:1: '$U' is filled in by a shell; write the value itself"),
+    ("kafka-configs", f"\n{CONFIGS} $U --add-config a=1", "2:1: '$U' is filled in by a shell; write it out"),
     ("kafka-configs", f"{CONFIGS} 'a", "1:1: a quote that does not end; close it"),
-    ("kafka-configs", "kafka-configs.sh --alter --usr a", "1:1: No such option"),
+    ("kafka-configs", "kafka-configs.sh --alter --usr a", "1:1: '--usr' is not known here; did you mean --user?"),
+    ("kafka-configs", "kafka-configs.sh --alter --user", "1:1: --user has no value"),
+    ("kafka-configs", "kafka-configs.sh --alter $X", "1:1: '$X' is filled in by a shell"),
     ("kafka-configs", "kafka-configs.sh --user a", "1:1: neither --alter nor --describe"),
     ("strimzi", "kind: KafkaUser\nspec: {}\n", "1:1: metadata.name must be a single value"),
     (
@@ -275,6 +310,7 @@ def test_what_is_no_format_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
+@settings(max_examples=40)
 @given(text=st.text(max_size=200))
 def test_any_text_is_read_or_refused(name: str, text: str) -> None:
     try:
