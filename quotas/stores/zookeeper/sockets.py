@@ -13,7 +13,7 @@ from config.problems import ConfigError, Problem
 from config.stores import ZooKeeperTls as Tls
 
 ATTEMPT_S: Final = 2.0
-"""How long a server may take to let us in, before the next one is asked: a lost SYN has been repeated by then."""
+"""How long a host may be silent before the next one is asked: a lost SYN has been repeated by then."""
 SILENT: Final = "took the connection and did not answer: is it a port for TLS, has it a quorum?"
 _NOT_THE_NAME: Final = {62, 64}  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
 _OF_OUR_CERTIFICATE: Final = ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE", "ACCESS_DENIED")
@@ -39,7 +39,7 @@ class Sockets:
         """Return a connection to one server. What else kazoo says is what it was told of TLS."""
         server = f"{hostname}:{address[1]}"
         try:
-            connection = self._connect(address, hostname, min(timeout, ATTEMPT_S))
+            connection = self._connect(address, hostname, timeout)
         except ssl.SSLError as error:
             self._wrong[server] = _why(error)
             raise
@@ -53,11 +53,12 @@ class Sockets:
         return connection
 
     def _connect(self, address: tuple[str, int], hostname: str, timeout_s: float) -> socket.socket | ssl.SSLSocket:
-        connection = socket.create_connection(address, timeout_s)
+        connection = socket.create_connection(address, min(timeout_s, ATTEMPT_S))
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is None:
                 return connection
+            connection.settimeout(timeout_s)  # it is there, and may be slow: TLS costs it some computing
             # Read anew each time: certificates are replaced while the proxy runs.
             return _context(self._tls).wrap_socket(connection, server_hostname=hostname)
         except BaseException:
