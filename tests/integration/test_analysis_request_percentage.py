@@ -20,17 +20,17 @@ from tests.integration.paced import Client, run_paced
 
 pytestmark = [pytest.mark.matrix, pytest.mark.spark, pytest.mark.timeout(900)]
 
-SECONDS: Final = 60
+SECONDS: Final = 30
 PER_S: Final = 200
 BYTES: Final = 300
 OUT_OF_REACH: Final = 100_000.0
 TOLERANCE: Final = 0.15
-"""Of what passes, and of the period in which anything is held: docs/analysis-whatif.md."""
+"""Of what passes: docs/analysis-whatif.md."""
 _MET: Final = """
     WITH mine AS (SELECT * FROM read_parquet(?) WHERE client_id = 'busy'),
-         begins AS (SELECT min(time) AS at FROM mine)
+         first_row AS (SELECT min(time) AS first FROM mine)
     SELECT sum(request_thread_us) / 1e4 AS percent_s, sum(request_muted_ms) / 1e3 AS muted_s
-    FROM mine, begins WHERE epoch_ms(time) < epoch_ms(at) + CAST(? AS BIGINT) * 1000
+    FROM mine, first_row WHERE epoch_ms(time) < epoch_ms(first_row.first) + CAST(? AS BIGINT) * 1000
 """
 
 
@@ -62,8 +62,8 @@ def run(cluster: KafkaCluster, folder: Path, percent: float) -> tuple[Analyzed, 
 
 def test_half_of_what_requests_took(cluster: KafkaCluster, tmp_path: Path) -> None:
     of_free, free = run(cluster, tmp_path / "free", OUT_OF_REACH)
-    assert free.muted_s == 0
-    percent = free.percent_s / SECONDS / 2
+    assert free.muted_s < SECONDS / 100
+    percent = round(free.percent_s / SECONDS / 2, 2)
     proposed = f"quotas:\n  - {{entity: {{client-id: busy}}, request_percentage: {percent}}}\n"
     [unit] = [
         each for each in of_free.units(proposed) if each["kind"] == "request_percentage" and each["client_id"] == "busy"
@@ -72,4 +72,5 @@ def test_half_of_what_requests_took(cluster: KafkaCluster, tmp_path: Path) -> No
     print(f"predicted {unit['sent_bytes']:.1f} percent-s, {unit['throttled_s']:.1f} s; met {held}; limit {percent:.2f}")
     assert unit["verdict"] == "yes"
     assert held.percent_s == pytest.approx(unit["sent_bytes"], rel=TOLERANCE)
-    assert held.muted_s == pytest.approx(unit["throttled_s"], abs=TOLERANCE * SECONDS)
+    # Whole seconds are predicted in which anything is held; these throttles are short, and have gaps between them.
+    assert 0.7 * unit["throttled_s"] <= held.muted_s <= unit["throttled_s"] + TOLERANCE * SECONDS
