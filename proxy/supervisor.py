@@ -21,6 +21,7 @@ from proxy.admin.metrics import Renderer
 from proxy.admin.mode import ModePage
 from proxy.admin.server import AdminServer
 from proxy.brokers.failures import describe
+from proxy.control.managing import ANSWERED_FOR, Managing
 from proxy.control.mode import ModeSwitch
 from proxy.control.quotas import QuotasInForce
 from proxy.control.settings_file import SettingsFile
@@ -56,9 +57,13 @@ class Supervisor:
         self._cut_off = 0
         self._finishing: asyncio.Task[None] | None = None
         self._bind = partial(bind, send_buffer_bytes=settings.limits.socket_send_buffer_bytes)
-        self._worker = Worker(settings, self._bind)
         quotas = settings.quotas
-        self._quotas = QuotasInForce(open_store(quotas.store), self._worker.apply, enabled=quotas.mode != "off")
+        kind = quotas.store.type
+        self._worker = Worker(settings, self._bind, self._ask if kind in ANSWERED_FOR else None)
+        self._quotas = QuotasInForce(
+            open_store(quotas.store), self._worker.apply, enabled=quotas.mode != "off", kind=kind
+        )
+        self._managing = Managing(self._quotas, quotas.admins)
         self._usage = UsageService(settings, self._worker.take_usage)
         self._mode = ModeSwitch(quotas.mode, self._change_mode)
         self._file = SettingsFile(path, settings, self._mode.configure)
@@ -102,6 +107,7 @@ class Supervisor:
             self._worker.identify,
             Renderer(settings.admin.max_entities, settings.metrics.compat),
             ModePage(self._mode, settings.admin.token_file, settings.admin.hosts),
+            self._quotas.changes.last,
         )
         await self._admin.start()
         self._usage.start()
@@ -128,6 +134,7 @@ class Supervisor:
         if self._hurried:
             self._finishing.cancel()
         await asyncio.wait((self._finishing,))
+        self._managing.stop()  # if that was cut short
         self._cut_off += await self._worker.stop()
         await attempt("ship the last usage records", lambda: self._usage.stop(0 if self._hurried else _LAST_WORDS_S))
         await attempt("close the admin port", self._admin.stop)
@@ -135,8 +142,12 @@ class Supervisor:
         log.info("stopped", cut_off=self._cut_off, hurried=self._hurried)
         return EXIT_FAILED if self._hurried else 0
 
+    async def _ask(self, frame: bytes, user: str, client_id: str, peer: str) -> bytes:
+        return await self._managing.answer(frame, user, client_id, peer)
+
     async def _finish(self) -> None:
         await asyncio.sleep(self._delay_s)
+        self._managing.stop()
         self._cut_off = (await self._worker.drain(self._settings.drain.timeout_s)).cut_off
 
     def on_stop_signal(self, number: int = signal.SIGTERM) -> None:
@@ -191,6 +202,7 @@ class Supervisor:
             reloads=dict(self._quotas.loads),
             reload_error=self._quotas.error,
             quotas_configured=len(self._quotas.policy.limits),
+            quota_changes=dict(self._quotas.changes.counts),
             quotas_loaded_at_s=self._quotas.loaded_at_s,
             quotas_staleness_s=self._quotas.staleness_s(),
             ready=not await self._not_ready(),

@@ -44,8 +44,8 @@ class Pair(Protocol):
         """Go on with what has waited for its turn (``waits.What``)."""
         ...
 
-    def answer_locally(self, answer: bytes) -> None:
-        """Send the answer of the proxy's own that was still to come."""
+    def answer_locally(self, answer: bytes | ProtocolError | None) -> None:
+        """Take the answer of the proxy's own that was still to come (``local_answers.Done``)."""
         ...
 
     def answer_empty(self, throttle_ms: int, now_ms: int) -> None:

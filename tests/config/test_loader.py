@@ -64,7 +64,7 @@ EVERYTHING = dedent(
     """
 )
 TREE = yaml.load(EVERYTHING, yaml.BaseLoader)  # noqa: S506  it makes texts of everything, and nothing else
-OF_QUOTAS = "store, mode, response, window, controller_window, exempt, max_delay, max_hold"
+OF_QUOTAS = "store, mode, response, window, controller_window, exempt, admins, max_delay, max_hold"
 OWN = "give each its own"
 
 
