@@ -53,7 +53,8 @@ class Document:
                 node = None
         if node is not None and not invalid.of_key:
             place = node
-        return Problem(self.file, place.line, place.column, field_path(steps), invalid.message, invalid.hint)
+        where = self.file, place.line, place.column, field_path(steps)
+        return Problem(*where, invalid.message, invalid.hint, invalid.name)
 
 
 def read_document(path: Path, to_write: str = "write `key: value` lines") -> Document:

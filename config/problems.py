@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 _MAX_MESSAGE: Final = 300
@@ -22,6 +22,8 @@ class Problem:
     path: str
     message: str
     hint: str = ""
+    name: str = field(default="", compare=False)
+    """Of a kind of doubt (``quotas.stores.doubts``)."""
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
@@ -39,13 +41,17 @@ class ConfigError(Exception):
 
 
 class InvalidValue(ValueError):  # noqa: N818  it is what the value is, and pydantic wants a ValueError
-    """A text that a setting cannot take, or with ``of_key`` a key that has no business; the caller adds where."""
+    """A text that a setting cannot take, or with ``of_key`` a key that has no business; the caller adds where.
 
-    def __init__(self, message: str, hint: str = "", *, of_key: bool = False) -> None:
+    ``name``: of what is only doubtful, the kind of doubt.
+    """
+
+    def __init__(self, message: str, hint: str = "", *, of_key: bool = False, name: str = "") -> None:
         super().__init__(message)
         self.message = _shortened(message)
         self.hint = _shortened(hint)
         self.of_key = of_key
+        self.name = name
 
 
 def _shortened(said: str) -> str:

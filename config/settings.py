@@ -31,7 +31,7 @@ from config.forms import (
 )
 from config.listener import ClientTls, Kerberos, Listener, ListenerLimits, ListenerSasl, ProxyProtocol
 from config.problems import InvalidValue, InvalidValues, suggestion
-from config.stores import STORES, FileStore, Store, ZooKeeperSasl, ZooKeeperStore, ZooKeeperTls
+from config.stores import STORES, ClusterStore, FileStore, Store, ZooKeeperSasl, ZooKeeperStore, ZooKeeperTls
 from config.units import Address, IpNumbers
 from config.usage import Usage, UsageFiles, UsageTopic
 
@@ -41,6 +41,7 @@ __all__ = [
     "BrokerTls",
     "ClientTls",
     "Cluster",
+    "ClusterStore",
     "Dialect",
     "Drain",
     "Exempt",

@@ -8,6 +8,8 @@ from config.forms import FilePath, Flag, Given, Milliseconds, Name, Section
 from config.problems import InvalidValue
 
 MIN_SESSION_MS: Final = 1_000
+MIN_POLL_MS: Final = 100
+MAX_POLL_MS: Final = 3_600_000
 
 
 class FileStore(Section):
@@ -61,7 +63,29 @@ class ZooKeeperStore(Section):
         return session_timeout_ms
 
 
-Store = FileStore | ZooKeeperStore
+class ClusterStore(Section):
+    """The quotas of the cluster behind the proxy, asked of its brokers with what `cluster` says of TLS and login."""
 
-STORES: Final[dict[str, type[FileStore] | type[ZooKeeperStore]]] = {"file": FileStore, "zookeeper": ZooKeeperStore}
+    type: Literal["cluster"] = Field("cluster", description="The kind of store.")
+    poll_ms: Milliseconds = Field(
+        5_000,
+        alias="poll",
+        description="How often the brokers are asked. A change that is made through the proxy is noticed at once.",
+    )
+
+    @field_validator("poll_ms")
+    @classmethod
+    def _seldom_enough(cls, poll_ms: int) -> int:
+        if not MIN_POLL_MS <= poll_ms <= MAX_POLL_MS:
+            raise InvalidValue(f"is too {'short' if poll_ms < MIN_POLL_MS else 'long'}", "100ms to 1h")
+        return poll_ms
+
+
+Store = FileStore | ZooKeeperStore | ClusterStore
+
+STORES: Final[dict[str, type[FileStore] | type[ZooKeeperStore] | type[ClusterStore]]] = {
+    "file": FileStore,
+    "zookeeper": ZooKeeperStore,
+    "cluster": ClusterStore,
+}
 """What describes each kind of store, by its name."""

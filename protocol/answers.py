@@ -47,6 +47,14 @@ def read_handshake(frame: bytes) -> Handshake:
     return Handshake(fields.number(_INT16), [fields.text() for _ in fields.items()])
 
 
+def read_versions(frame: bytes) -> dict[int, tuple[int, int]]:
+    """Read an ApiVersions answer, v0: by api key the lowest and highest version. Raises ProtocolError."""
+    fields = _Fields(frame)
+    if error_code := fields.number(_INT16):
+        raise ProtocolError(Cause.BAD_BODY, f"ApiVersions is answered with error {error_code}")
+    return {fields.number(_INT16): (fields.number(_INT16), fields.number(_INT16)) for _ in fields.items()}
+
+
 def read_authentication(frame: bytes) -> Authentication:
     """Read a SaslAuthenticate answer, v0. Raises ProtocolError."""
     fields = _Fields(frame)

@@ -31,9 +31,8 @@ Head = tuple[Any, ...]
 class FrameSplitter:
     """Finds where frames begin in a stream of chunks.
 
-    ``remaining`` is how many bytes of the frame before the next border are still to come: while it is at least
-    the length of a chunk, the chunk is opaque and the caller may forward it without calling ``split``, lowering
-    ``remaining`` itself (the one thing the hot path does by hand).
+    ``remaining`` is how many bytes of the frame before the next border are still to come: a chunk that is no longer
+    than that is opaque, and the caller may forward it without calling ``split`` (``is_within``).
     """
 
     __slots__ = ("_head_size", "_held", "_least", "_unpack", "_wanted", "held_bytes", "limit", "remaining")
@@ -54,6 +53,13 @@ class FrameSplitter:
     def ready(self) -> bool:
         """What is held is as much as was wanted: ``split`` has something to say without further bytes."""
         return 0 < self.held_bytes >= self._wanted
+
+    def is_within(self, count: int) -> bool:
+        """Whether the next ``count`` bytes all belong to the frame under way; then they are taken for come."""
+        if count > self.remaining:
+            return False
+        self.remaining -= count
+        return True
 
     def split(self, data: bytes, most: int = MANY) -> tuple[bytes, int, Sequence[Head]]:
         """Return ``(chunk, start, heads)``: ``heads[0]`` begins at ``chunk[start]``, each next one 4 + size on.

@@ -21,11 +21,11 @@ from proxy.admin.metrics import Renderer
 from proxy.admin.mode import ModePage
 from proxy.admin.server import AdminServer
 from proxy.brokers.failures import describe
-from proxy.control.managing import ANSWERED_FOR, Managing
+from proxy.control.managing import Managing
 from proxy.control.mode import ModeSwitch
 from proxy.control.quotas import QuotasInForce
 from proxy.control.settings_file import SettingsFile
-from proxy.control.stores import open_store
+from proxy.control.stores import open_quotas
 from proxy.edge.listening import bind, bind_bootstrap
 from proxy.edge.stats import Snapshot, WorkerSnapshot
 from proxy.runtime import faults, logs
@@ -58,11 +58,10 @@ class Supervisor:
         self._finishing: asyncio.Task[None] | None = None
         self._bind = partial(bind, send_buffer_bytes=settings.limits.socket_send_buffer_bytes)
         quotas = settings.quotas
-        kind = quotas.store.type
-        self._worker = Worker(settings, self._bind, self._ask if kind in ANSWERED_FOR else None)
-        self._quotas = QuotasInForce(
-            open_store(quotas.store), self._worker.apply, enabled=quotas.mode != "off", kind=kind
-        )
+        store = open_quotas(settings)
+        self._worker = Worker(settings, self._bind, self._ask if store.answers_clients else None)
+        enabled = quotas.mode != "off"
+        self._quotas = QuotasInForce(store, self._worker.apply, enabled=enabled, kind=quotas.store.type)
         self._managing = Managing(self._quotas, quotas.admins)
         self._usage = UsageService(settings, self._worker.take_usage)
         self._mode = ModeSwitch(quotas.mode, self._change_mode)
@@ -111,7 +110,7 @@ class Supervisor:
         )
         await self._admin.start()
         self._usage.start()
-        self._quotas.watch()
+        self._quotas.watch(self._worker.alterations)
         FileWatch([self._path], self._compare).run("watch the configuration")
         gc.collect()
         gc.freeze()  # what exists now lives as long as the process: no collection needs to look at it again

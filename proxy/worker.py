@@ -124,6 +124,7 @@ class Worker:
         self._times = RequestTimes(last_ns, thread_ns)
         self._connections_limit = 0
         self._tables: list[dict[int, Served]] = []
+        self._altering: list[Served] = []
         self._listeners: list[Listener] = []
         self._acceptors: dict[str, GssapiAcceptor] = {}
         self._routes = Routes(settings)
@@ -195,6 +196,10 @@ class Worker:
     async def identify(self, peer: str) -> Identity | None:
         """Return who the client at ``host:port`` is, None if there is no such connection."""
         return identify(self._listeners, peer)
+
+    async def alterations(self) -> int:
+        """Return how many AlterClientQuotas have come since the start: the brokers' quotas may be others after one."""
+        return sum(served.requests for served in self._altering)
 
     def take_usage(self) -> AsyncIterator[Columns]:
         """Yield the rows of usage records since this was called last."""
@@ -278,6 +283,7 @@ class Worker:
             serve(advertised, settings.quotas.response, authenticated=authenticated, answered=self._answerers)
             for authenticated in (True, False)
         ]
+        self._altering = [each for table in self._tables for each in table.values() if each.spec.api_key == ALTER]
         partitions = TopicPartitions(lambda: (each for each in self._routes.clusters if each.can_ask), now_ms)
         self._turns = Turns(asyncio.get_running_loop().call_soon)
         return Rules(

@@ -80,6 +80,11 @@ class Engine:
         """Return the caps in force that hold for a client besides, the narrowest first. Else as ``limit_of``."""
         return self._caps[kind].caps_of(user, client_id) if self.has_caps else []
 
+    def is_shared(self, entity: Entity) -> bool:
+        """Whether all clients of a rule that is for a prefix have one counter together."""
+        terms = self._policy.terms.get(entity)
+        return terms is None or terms.shared
+
     def shadow_of(self, user: str, client_id: str, kind: QuotaKind) -> float | None:
         """Return the limit that is measured for a client and holds nobody; None where there is none. Else as
         ``limit_of``.

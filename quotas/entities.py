@@ -36,6 +36,11 @@ class Group:
 Name = str | Default | Prefix | Group | None
 """A name, the default entity, several names, or None where the dimension is not part of the entity."""
 
+EACH: Final = ", shared=false"
+"""What the description of a rule ends with whose client-ids have a counter each, though it is for a prefix."""
+BETWEEN: Final = "; "
+"""What stands between two descriptions in one text."""
+
 MAX_PREFIX_BYTES: Final = 63
 """In UTF-8: of a client-id that is cut because it is long, so much is left as it was (``quotas.names``)."""
 
@@ -76,13 +81,13 @@ class Entity:
         if isinstance(client_id, str) and (name := configured_as(client_id)) is not client_id:
             object.__setattr__(self, "client_id", name)
 
-    def describe(self) -> str:
+    def describe(self, *, shared: bool = True) -> str:
         """Return e.g. ``user=alice, client-id=<default>``, or ``cap user-group=tenant``; names that could be mistaken
-        for syntax are quoted.
+        for syntax are quoted. Not ``shared``: of a prefix whose client-ids have a counter each.
         """
         parts = (("user", self.user), ("client-id", self.client_id), ("ip", self.ip))
         described = ", ".join(_described(dimension, name) for dimension, name in parts if name is not None)
-        return f"cap {described}" if self.cap else described
+        return f"{'cap ' if self.cap else ''}{described}{'' if shared else EACH}"
 
 
 def _described(dimension: str, name: str | Default | Prefix | Group) -> str:

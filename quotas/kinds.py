@@ -128,7 +128,8 @@ class Row:
     @property
     def cap_columns(self) -> tuple[str, ...]:
         """Those of caps, likewise."""
-        return (f"{self.word}_caps", *(f"{self.word}_cap_{end}" for end in ("rule", "throttled", "throttle_ms")))
+        ends = ("limits", "rule", "throttled", "throttle_ms", "muted_ms")
+        return (f"{self.word}_caps", *(f"{self.word}_cap_{end}" for end in ends))
 
 
 class QuotaKind(StrEnum):

@@ -16,7 +16,8 @@ import numpy as np
 from analysis.kernel.demand import Indices
 from analysis.kernel.histogram import Floats
 from quotas.connections import UNLIMITED
-from quotas.entities import Default, Entity, Group, Name, Prefix
+from quotas.counted import CAP
+from quotas.entities import BETWEEN, EACH, Default, Entity, Group, Name, Prefix
 from quotas.kinds import METERED, QuotaKind, Whose
 from quotas.policy import PLAIN, Key, Policy
 from quotas.precedence import counter_of, find, level_of
@@ -151,15 +152,32 @@ def _numbered(units: Iterable[Unit]) -> tuple[tuple[Unit, ...], Indices]:
     return tuple(numbers), np.array(index, dtype=np.intp)
 
 
-def recorded_unit(client: Client, rule: Entity | None, kind: QuotaKind = QuotaKind.PRODUCER_BYTE_RATE) -> Unit | None:
+class Rule(NamedTuple):
+    """A quota or a cap, as records name it."""
+
+    entity: Entity
+    shared: bool = True
+    """False: of a prefix whose client-ids have a counter each."""
+
+
+def recorded_unit(
+    client: Client,
+    rule: Entity | None,
+    kind: QuotaKind = QuotaKind.PRODUCER_BYTE_RATE,
+    *,
+    shared: bool = True,
+) -> Unit | None:
     """Return the counter that a client was measured by when ``rule`` held for it; None: it was unlimited."""
     if rule is None:
         return None
     if rule.ip is not None:
         return Unit(client.instance, -1, "", "", ip=client.ip)
-    # That each client of a prefix has a counter of its own, no record says.
-    counter = counter_of((rule.user, rule.client_id), client.user, client.client_id, PLAIN)
-    return Unit(client.instance, _broker(client, kind), *counter)
+    terms = PLAIN if shared else _EACH
+    user, client_id, several = counter_of((rule.user, rule.client_id), client.user, client.client_id, terms)
+    return Unit(client.instance, _broker(client, kind), user, client_id, several | CAP if rule.cap else several)
+
+
+_EACH: Final = PLAIN._replace(shared=False)
 
 
 _DIMENSIONS: Final = {
@@ -171,6 +189,7 @@ _DIMENSIONS: Final = {
 }
 _CAP: Final = "cap "
 _QUOTED: Final = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
+_ONE_OF_SEVERAL: Final = re.compile(rf"(?:{_QUOTED}|[^;'\"])+")
 _PART: Final = re.compile(rf"(user-group|client-id-prefix|user|client-id|ip)=({_QUOTED}|<default>|[^\s<>,=\"'\\]+)")
 
 
@@ -179,7 +198,19 @@ def parse_rule(text: str) -> Entity:
 
     Raises ValueError for anything else.
     """
+    return read_rule(text).entity
+
+
+def split_rules(text: str) -> list[str]:
+    """Return the rules that one text names, with BETWEEN between them; what is not written so is one."""
+    found = [each.removeprefix(" ") for each in _ONE_OF_SEVERAL.findall(text)]
+    return found if BETWEEN.join(found) == text else [text]
+
+
+def read_rule(text: str) -> Rule:
+    """Return the same with what the text says of its counters. Raises ValueError likewise."""
     names: dict[str, Name] = {}
+    whole, text = text, text.removesuffix(EACH)
     cap = text.startswith(_CAP)
     at = len(_CAP) if cap else 0
     while True:
@@ -194,7 +225,7 @@ def parse_rule(text: str) -> Entity:
         names[_DIMENSIONS[part[1]]] = name
         at = part.end()
         if at == len(text):
-            return Entity(names.get("user"), names.get("client_id"), names.get("ip"), cap)
+            return Rule(Entity(names.get("user"), names.get("client_id"), names.get("ip"), cap), text == whole)
         if not text.startswith(", ", at):
             raise ValueError(f"{text!r} goes on after a name, at {text[at:]!r}; parts are separated by a comma")
         at += 2

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analysis.kernel.units import parse_rule
+from analysis.kernel.units import read_rule
 from analysis.table import hashes
 from analysis.table.arrays import Ints
 from analysis.table.schema import TEXT
@@ -39,6 +39,11 @@ def counter_by_kind(table: pa.Table) -> dict[str, Ints]:
     return {kind: _counter(table, kind, names) for kind in KINDS}
 
 
+def counter(table: pa.Table, kind: str) -> Ints:
+    """Return the same of one kind."""
+    return _counter(table, kind, {name: hashes.of_column(table[name]) for name in NAMED_BY})
+
+
 def _counter(table: pa.Table, kind: str, names: Mapping[str, hashes.Hashes]) -> Ints:
     user, client_id = _told_apart(table, kind)
     parts = [names[name] for name in ("cluster", "instance")]
@@ -67,12 +72,12 @@ def _several(table: pa.Table, kind: str) -> tuple[pa.Array, pa.Array]:
     names: list[tuple[str | None, str | None]] = []
     for text in rule.dictionary.to_pylist():
         try:
-            entity = parse_rule(text)
+            entity, shared = read_rule(text)
         except ValueError:
             names.append((None, None))
             continue
         user = f"group:{entity.user.name}" if isinstance(entity.user, Group) else None
-        client_id = f"{entity.client_id.text}*" if isinstance(entity.client_id, Prefix) else None
+        client_id = f"{entity.client_id.text}*" if shared and isinstance(entity.client_id, Prefix) else None
         names.append((user, client_id))
     found = [pa.array([each[part] for each in names] + [None], TEXT) for part in range(2)]
     code = pa.array(rule.indices.fill_null(len(names)).to_numpy())
@@ -92,11 +97,11 @@ def _parts(rules: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     found = []
     for rule in rules.to_pylist():
         try:
-            entity = parse_rule(rule)
+            entity, shared = read_rule(rule)
             user, client_id = entity.user, entity.client_id
-            # All of a group, or of a prefix, are counted together.
+            # All of a group are counted together, and all of a prefix unless its rule says otherwise.
             told_apart = user is not None and not isinstance(user, Group)
-            found.append((told_apart, client_id is not None and not isinstance(client_id, Prefix)))
+            found.append((told_apart, client_id is not None and not (shared and isinstance(client_id, Prefix))))
         except ValueError:  # of another product: one counter for all
             found.append((False, False))
     parts = np.array([*found, (False, False)], dtype=bool)

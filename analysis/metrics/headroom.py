@@ -24,7 +24,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
-from analysis.metrics.counters import COUNTER, KINDS, NAMED_BY, OF_WORD, PER_USED, USED, counter_by_kind
+from analysis.metrics import caps
+from analysis.metrics.counters import COUNTER, KINDS, NAMED_BY, OF_WORD, PER_USED, USED, counter, counter_by_kind
 from analysis.metrics.period import Period
 from analysis.table.arrays import DAY_MS, MOST_SUM, Floats, Ints, floats, ints, times_ms
 from analysis.table.exchange import exchange, packed, tasks_for
@@ -51,9 +52,11 @@ _SCHEMA: Final = pa.schema(
 )
 
 
-def counters(clients: DataFrame) -> DataFrame:
-    """Return COUNTED and the names (COUNTER) of each counter; ``clients`` is what ``metrics.clients`` returned."""
-    named = (
+def counters(clients: DataFrame, capped: DataFrame | None = None) -> DataFrame:
+    """Return COUNTED and the names (COUNTER) of each counter; ``clients`` is what ``metrics.clients`` returned, and
+    ``capped`` what ``metrics.caps`` did.
+    """
+    named = [
         clients.where(F.col(f"{kind}_rule").isNotNull()).select(
             *COUNTER[:2],
             F.lit(-1).alias("broker") if OF_WORD[kind].row.of_cluster else F.col("broker"),
@@ -62,7 +65,11 @@ def counters(clients: DataFrame) -> DataFrame:
             *(F.col(f"{kind}_{name}").alias(name) for name in ("unit_user", "unit_client_id", "counter")),
         )
         for kind in KINDS
-    )
+    ]
+    if capped is not None:
+        of_cluster = F.col("kind").isin([kind for kind in KINDS if OF_WORD[kind].row.of_cluster])
+        broker = F.when(of_cluster, F.lit(-1)).otherwise(F.col("broker")).cast("int")
+        named.append(capped.withColumn("broker", broker).select(*COUNTER, "counter"))
     return reduce(DataFrame.unionByName, named).distinct()
 
 
@@ -73,7 +80,8 @@ def headroom(usage: UsageRows, period: Period) -> DataFrame:
     is the share of intervals in which more was used than the limit allows; ``limit`` is the last one.
     """
     tasks = tasks_for(period.rows, usage.spark.sparkContext.defaultParallelism)
-    return exchange(usage, _READ, _Shared(tasks), tasks).frame(_Measure(period), _SCHEMA)
+    read = (*_READ, *(name for kind in period.capped for name in OF_WORD[kind].row.cap_columns[:2]))
+    return exchange(usage, read, _Shared(tasks, period.capped), tasks).frame(_Measure(period), _SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,22 +148,29 @@ class _Shared:
     """Sends the rows of a counter to one task."""
 
     tasks: int
+    capped: tuple[str, ...] = ()
 
     def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         for table in tables:
-            window_ms, time_ms = ints(table, "samples") * ints(table, "sample_ms"), times_ms(table)
-            for number, (kind, counter) in enumerate(counter_by_kind(table).items()):
-                columns = {
-                    "kind": np.full(len(counter), number),
-                    "window_ms": window_ms,
-                    "counter": counter,
-                    "time_ms": time_ms,
-                    "limit": pc.divide(table[f"{kind}_limit"], PER_USED[kind]),
-                    "bytes": table[USED[kind]],
-                }
-                limited = pc.and_(pc.greater(table[f"{kind}_limit"], 0), pc.is_valid(table[f"{kind}_rule"]))
-                for counted in CounterUse.parts(pa.table(columns).filter(limited)):
-                    yield from packed(counted.rows(), counted.counter % self.tasks)
+            for kind, numbers in counter_by_kind(table).items():
+                yield from self._sent(table, kind, numbers)
+            for kind in self.capped:
+                of_caps = caps.apart(table, kind)
+                if len(of_caps):
+                    yield from self._sent(of_caps, kind, counter(of_caps, kind))
+
+    def _sent(self, table: pa.Table, kind: str, numbers: Ints) -> Iterator[pa.Table]:
+        columns = {
+            "kind": np.full(len(numbers), KINDS.index(kind)),
+            "window_ms": ints(table, "samples") * ints(table, "sample_ms"),
+            "counter": numbers,
+            "time_ms": times_ms(table),
+            "limit": pc.divide(table[f"{kind}_limit"], PER_USED[kind]),
+            "bytes": table[USED[kind]],
+        }
+        limited = pc.and_(pc.greater(table[f"{kind}_limit"], 0), pc.is_valid(table[f"{kind}_rule"]))
+        for counted in CounterUse.parts(pa.table(columns).filter(limited)):
+            yield from packed(counted.rows(), counted.counter % self.tasks)
 
 
 @dataclass(frozen=True, slots=True)

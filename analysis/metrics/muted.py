@@ -1,12 +1,14 @@
 """Intervals in which somebody was muted: the few rows that say who was throttled, and when."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
+from analysis.metrics import caps
 from analysis.metrics.counters import KINDS, OF_WORD, USED
 from analysis.table.arrays import ints, times_ms
 from analysis.table.scan import UsageRows
@@ -30,26 +32,40 @@ _READ: Final = (
 _OF_BYTES: Final = {word for word, kind in OF_WORD.items() if kind.row.unit is BYTES}
 
 
-def muted(usage: UsageRows) -> DataFrame:
+def muted(usage: UsageRows, capped: Collection[str] = KINDS) -> DataFrame:
     """Return a row for each interval, client and ``kind`` with any ``muted_ms``: as recorded, from ``begin_ms`` on.
 
-    In mode ``shadow`` they would have been muted. ``bytes`` is null where the kind charges something else.
+    ``rule`` is what muted it. Where both its quota and a cap did, each has a row: the cap for as long as it did, and
+    the quota for the rest. ``capped`` are the kinds that anybody has caps of. In mode ``shadow`` they would have been
+    muted. ``bytes`` is null where the kind charges something else.
     """
-    return usage.scan(_READ, _muted, _SCHEMA)
+    return usage.scan((*_READ, *caps.read(capped)), _Muted(tuple(capped)), _SCHEMA)
 
 
-def _muted(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    for table in tables:
-        for kind in KINDS:
-            found = table.filter(pc.greater(table[f"{kind}_muted_ms"], 0))
-            begin_ms = times_ms(found)
-            yield pa.table(
-                {
-                    **{name: found[name] for name in _SAME},
-                    "kind": pa.repeat(kind, found.num_rows),
-                    "begin_ms": begin_ms,
-                    "end_ms": begin_ms + ints(found, "interval_ms"),
-                    **{name: found[f"{kind}_{name}"] for name in _OF_KIND},
-                    "bytes": found[USED[kind]] if kind in _OF_BYTES else pa.nulls(found.num_rows, COUNT),
-                }
-            )
+@dataclass(frozen=True, slots=True)
+class _Muted:
+    capped: tuple[str, ...]
+
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        for table in tables:
+            for kind in KINDS:
+                found = table.filter(pc.greater(table[f"{kind}_muted_ms"], 0))
+                if kind in self.capped and len(found):
+                    yield _of_kind(caps.apart(found, kind), kind)
+                    found = caps.own(found, kind)
+                yield _of_kind(found, kind)
+
+
+def _of_kind(found: pa.Table, kind: str) -> pa.Table:
+    found = found.filter(pc.greater(found[f"{kind}_muted_ms"], 0))
+    begin_ms = times_ms(found)
+    return pa.table(
+        {
+            **{name: found[name] for name in _SAME},
+            "kind": pa.repeat(kind, found.num_rows),
+            "begin_ms": begin_ms,
+            "end_ms": begin_ms + ints(found, "interval_ms"),
+            **{name: found[f"{kind}_{name}"] for name in _OF_KIND},
+            "bytes": found[USED[kind]] if kind in _OF_BYTES else pa.nulls(found.num_rows, COUNT),
+        }
+    )

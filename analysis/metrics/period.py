@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from analysis.metrics import caps
 from analysis.table.arrays import ints, summed, times_ms
 from analysis.table.scan import UsageRows
 
@@ -31,6 +32,8 @@ class Period:
     modes: tuple[str, ...]
     instances: int
     brokers: int
+    capped: tuple[str, ...] = ()
+    """The quota kinds, by their words, of which anybody has caps."""
 
     @property
     def seconds(self) -> float:
@@ -85,10 +88,15 @@ def look(usage: UsageRows) -> Period | None:
         modes=tuple(sorted({each["mode"] for each in found})),
         instances=len({each["instance"] for each in found}),
         brokers=len({each["broker"] for each in found if each["broker"] >= 0}),
+        capped=tuple(kind for kind in caps.NAMES if any(each[f"{kind}_capped"] for each in found)),
     )
 
 
-_LOOKED_AT: Final = ("time", "interval_ms", "samples", "sample_ms", "mode", "instance", "broker")
+_LOOKED_AT: Final = (
+    *("time", "interval_ms", "samples", "sample_ms", "mode", "instance", "broker"),
+    *caps.NAMES.values(),
+)
+_CAPPED: Final = tuple(f"{kind}_capped" for kind in caps.NAMES)
 _APART: Final = ("interval_ms", "window_ms", "mode", "instance", "broker")
 _SEEN: Final = pa.schema(
     {
@@ -100,12 +108,14 @@ _SEEN: Final = pa.schema(
         "rows": pa.int64(),
         "begin_ms": pa.int64(),
         "end_ms": pa.int64(),
+        **dict.fromkeys(_CAPPED, pa.int64()),
     }
 )
 
 
 def _looked(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    return summed(map(_columns, tables), _APART, {"rows": "sum", "begin_ms": "min", "end_ms": "max"})
+    how = {"rows": "sum", "begin_ms": "min", "end_ms": "max", **dict.fromkeys(_CAPPED, "max")}
+    return summed(map(_columns, tables), _APART, how)
 
 
 def _columns(table: pa.Table) -> pa.Table:
@@ -117,6 +127,10 @@ def _columns(table: pa.Table) -> pa.Table:
         "begin_ms": begin_ms,
         "end_ms": begin_ms + interval_ms,
         "rows": np.ones_like(begin_ms),
+        **{
+            capped: np.full_like(begin_ms, table[name].null_count < len(table))
+            for capped, name in zip(_CAPPED, caps.NAMES.values(), strict=True)
+        },
     }
     return pa.table(columns)
 

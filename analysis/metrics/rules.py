@@ -1,6 +1,7 @@
 """What each rule of each kind did: its limit, what was used under it, and who was throttled by it."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import Final
@@ -10,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
+from analysis.metrics import caps
 from analysis.metrics.counters import KINDS, OF_WORD, USED
 from analysis.metrics.sums import total
 from analysis.table.arrays import added, ints, with_columns
@@ -38,28 +40,40 @@ _SCHEMA: Final = pa.schema(
 _HOW: Final = {**dict.fromkeys(SUMS, "sum"), "least_limit": "min", "most_limit": "max"}
 
 
-def rules(usage: UsageRows) -> DataFrame:
+def rules(usage: UsageRows, capped: DataFrame | None = None, kinds: Collection[str] = KINDS) -> DataFrame:
     """Return APART, SUMS, ``least_limit`` and ``most_limit``: of kinds and rules with anything to say.
+
+    ``capped`` is what ``caps.capped`` returned of ``kinds``: caps have rows of their own, beside those of the quotas
+    that won, and of what throttled each has its part alone.
+
 
     ``used`` is as records count it (bytes, microseconds of threads, partitions, attempts to connect). ``rule`` is null
     for what was under no limit, and for limits in ``shadow``, which records do not name. What is in ``shadow`` would
     have been throttled, and so would all in mode ``shadow``.
     """
-    found = usage.scan(_READ, _summed, _SCHEMA)
+    found = usage.scan((*_READ, *caps.read(kinds)), _Summed(tuple(kinds)), _SCHEMA)
+    if capped is not None:
+        of_caps = capped.withColumns(dict.fromkeys(("exempt", "shadow"), F.lit(False)))
+        found = found.unionByName(of_caps.select(*_SCHEMA.names))
     ends = (F.min("least_limit").alias("least_limit"), F.max("most_limit").alias("most_limit"))
     return found.groupBy(*APART).agg(*(total(name).alias(name) for name in SUMS), *ends)
 
 
-def _summed(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    for table in tables:
-        for word in _WORDS:
-            columns = {name: f"{word}_{name}" for name in SUMS[1:]}
-            yield from _of_kind(table, word, {"used": _USED[word], **columns}, f"{word}_limit", shadow=False)
-            if word in OF_WORD:
-                limit, *figures = OF_WORD[word].row.shadow_columns
-                columns = {"used": _USED[word], **dict(zip(SUMS[1:], figures, strict=True))}
-                in_shadow = table.filter(table[limit].is_valid())
-                yield from _of_kind(in_shadow, word, columns, limit, shadow=True)
+@dataclass(frozen=True, slots=True)
+class _Summed:
+    capped: tuple[str, ...]
+
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        for table in tables:
+            for word in _WORDS:
+                columns = {name: f"{word}_{name}" for name in SUMS[1:]}
+                mine = caps.own(table, word) if word in self.capped else table
+                yield from _of_kind(mine, word, {"used": _USED[word], **columns}, f"{word}_limit", shadow=False)
+                if word in OF_WORD:
+                    limit, *figures = OF_WORD[word].row.shadow_columns
+                    columns = {"used": _USED[word], **dict(zip(SUMS[1:], figures, strict=True))}
+                    in_shadow = table.filter(table[limit].is_valid())
+                    yield from _of_kind(in_shadow, word, columns, limit, shadow=True)
 
 
 def _of_kind(table: pa.Table, word: str, columns: dict[str, str], limit: str, *, shadow: bool) -> Iterator[pa.Table]:

@@ -57,6 +57,16 @@ class Episode:
 
 
 @dataclass(frozen=True, slots=True)
+class UnderCap:
+    """A client that was charged to a cap, on all brokers."""
+
+    user: str | None
+    client_id: str | None
+    used: int
+    muted_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class OfRule:
     """See ``analysis.metrics.rules``."""
 
@@ -70,6 +80,15 @@ class OfRule:
     muted_ms: int
     least_limit: float | None
     most_limit: float | None
+    clients: int = 0
+    """Of a cap: how many were charged to it."""
+    most: Sequence[UnderCap] = ()
+    """And who of them used most of it."""
+
+    @property
+    def is_cap(self) -> bool:
+        """It holds besides the quota that wins."""
+        return self.clients > 0
 
 
 @dataclass(frozen=True, slots=True)

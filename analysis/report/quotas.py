@@ -16,6 +16,8 @@ def kinds(found: ReportFindings) -> str:
     if not in_use:
         return empty("kinds", title, "No quota of any kind was in force.")
     says = "Of each kind: its unit, the limits, what was used under them, and who was throttled by which."
+    if any(each.is_cap for each in found.rules):
+        says += " A cap holds besides the quota that wins: what is charged to it stands in a line of a quota too."
     return section("kinds", title, says, *(_kind(kind, found) for kind in in_use))
 
 
@@ -46,14 +48,28 @@ def _rule(each: OfRule) -> Sequence[Cell]:
     if least is not None and most is not None:
         limit = words.limit(each.kind, least)
         limit += f" to {words.limit(each.kind, most)}" if most > least else ""
+    name = rule(each.rule) if each.rule else "exempt" if each.exempt else "in shadow" if each.shadow else "no limit"
     return (
-        Cell(rule(each.rule) if each.rule else "exempt" if each.exempt else "in shadow" if each.shadow else "no limit"),
+        Cell(f"{name}{_most(each)}"),
         Cell(limit, most or 0),
         Cell(_used(each), each.used),
         Cell(words.count(each.throttled), each.throttled),
         Cell(words.duration(each.muted_ms / 1000), each.muted_ms),
         Cell(_how(each)),
     )
+
+
+def _most(each: OfRule) -> str:
+    """Return who used most of a cap."""
+    if not each.is_cap:
+        return ""
+    named = [
+        f"{words.name(words.client(one.user, one.client_id), 30)} {words.percent(one.used / max(each.used, 1))}"
+        f"{f', muted {words.duration(one.muted_ms / 1000)}' if one.muted_ms else ''}"
+        for one in each.most
+    ]
+    more = each.clients - len(each.most)
+    return f"<small>{'; '.join(named)}{f'; and {more:,} more' if more > 0 else ''}</small>"
 
 
 def _used(each: OfRule) -> str:
@@ -71,7 +87,7 @@ def _how(each: OfRule) -> str:
     if each.shadow:
         return "measured: it would have been throttled so"
     if not each.rule:
-        return "unlimited"
+        return "held by no quota: unlimited, or under caps alone"
     return "enforced" if each.mode == "enforce" else f"mode {words.name(each.mode)}: nobody was held"
 
 

@@ -30,6 +30,7 @@ from analysis.report.findings import (
     Talker,
     Throttled,
     Trend,
+    UnderCap,
     Victim,
 )
 from analysis.report.tables import ReportChoices
@@ -38,6 +39,7 @@ CLOSE: Final = 0.9
 """From which p99 of used over limit on a limit is said to be close."""
 _THROTTLED: Final = 30
 _RULES: Final = 200
+_UNDER_CAP: Final = 5
 _CONNECTED: Final = 100
 _EPISODES: Final = 200
 _HEADROOM: Final = 30
@@ -68,7 +70,7 @@ def summarize(tables: Tables, period: Period, choices: ReportChoices, place: str
         totals=_totals(tables, period),
         throttled=_throttled(tables["muted"], period),
         episodes=_episodes(tables["episodes"]),
-        rules=_rules(tables["rules"]),
+        rules=_rules(tables),
         connected=_connected(tables["addresses"]),
         headroom=_headroom(tables["headroom"]),
         talkers=_talkers(tables["talkers"]),
@@ -138,9 +140,27 @@ def _episodes(episodes: DataFrame) -> list[Episode]:
     return [Episode(**_utc(row, *_WHO, *names)) for row in longest.collect()]
 
 
-def _rules(rules: DataFrame) -> list[OfRule]:
-    worst = rules.orderBy("kind", F.desc("muted_ms"), F.desc("used"), "rule", "exempt", "shadow", "mode").limit(_RULES)
-    return [OfRule(**_of(row, *OfRule.__slots__)) for row in worst.collect()]
+def _rules(tables: Tables) -> list[OfRule]:
+    order = (F.desc("muted_ms"), F.desc("used"))
+    worst = tables["rules"].orderBy("kind", *order, "rule", "exempt", "shadow", "mode").limit(_RULES).collect()
+    client = ("kind", "rule", "mode", "user", "client_id")
+    used = tables["capped"].groupBy(*client).agg(*(total(name).alias(name) for name in ("used", "muted_ms")))
+    of_cap = Window.partitionBy(*client[:3])
+    ranked = used.withColumns(
+        {"clients": F.count(F.lit(1)).over(of_cap), "place": F.row_number().over(of_cap.orderBy(*order[::-1], *client))}
+    )
+    most: dict[tuple[str, str, str], list[UnderCap]] = {}
+    clients: dict[tuple[str, str, str], int] = {}
+    for each in ranked.where(F.col("place") <= _UNDER_CAP).orderBy("place").collect():
+        cap = (each.kind, each.rule, each.mode)
+        clients[cap] = each.clients
+        most.setdefault(cap, []).append(UnderCap(**_of(each, *UnderCap.__slots__)))
+    names = [name for name in OfRule.__slots__ if name not in {"clients", "most"}]
+    return [
+        OfRule(**_of(row, *names), clients=clients.get(cap, 0), most=most.get(cap, ()))
+        for row in worst
+        for cap in [(row.kind, row.rule, row.mode)]
+    ]
 
 
 def _connected(addresses: DataFrame) -> list[Connected]:

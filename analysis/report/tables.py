@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 
 from analysis.metrics import (
     addresses,
+    caps,
     chargeback,
     clients,
     episodes,
@@ -52,10 +53,11 @@ class _MadeFrom:
 
 _TABLES: Final[Mapping[str, Callable[[_MadeFrom], DataFrame]]] = {
     "clients": lambda of: clients.clients(of.usage, of.period.rows),
-    "counters": lambda of: headroom.counters(of.made["clients"]),
-    "rules": lambda of: rules.rules(of.usage),
+    "capped": lambda of: caps.capped(of.usage, of.period.capped),
+    "counters": lambda of: headroom.counters(of.made["clients"], of.made["capped"]),
+    "rules": lambda of: rules.rules(of.usage, of.made["capped"], of.period.capped),
     "addresses": lambda of: addresses.addresses(of.usage),
-    "muted": lambda of: muted.muted(of.usage),
+    "muted": lambda of: muted.muted(of.usage, of.period.capped),
     "episodes": lambda of: episodes.episodes(of.made["muted"], of.choices.gap_ms),
     "headroom_days": lambda of: headroom.headroom(of.usage, of.period),
     "headroom": lambda of: of.named(of.made["headroom_days"].where("date is null").drop("date")),

@@ -98,6 +98,16 @@ def _in_shadow(kind: QuotaKind) -> tuple[Column, ...]:
     )
 
 
+def _of_caps(kind: QuotaKind) -> tuple[Column, ...]:
+    caps, limits, rule, throttled, throttle_ms, muted_ms = kind.row.cap_columns
+    return (
+        *(_rule(name) for name in (caps, limits, rule)),
+        _times(throttled),
+        Column(throttle_ms, COUNT, most=_MOST_TIMES_MS),
+        Column(muted_ms, COUNT, per_ms=1),
+    )
+
+
 _OF_CONNECTIONS: Final = QuotaKind.CONNECTION_CREATION_RATE.row.columns
 
 COLUMNS: Final = (
@@ -111,6 +121,7 @@ COLUMNS: Final = (
     *(_times("connections_opened"), _times("connections_refused")),
     *(column for kind in METERED for column in _of(kind)),
     *(column for kind in METERED for column in _in_shadow(kind)),
+    *(column for kind in METERED for column in _of_caps(kind)),
     Column("exempt", FLAG, missing=False, least=None),
     Column("ip", TEXT, missing=None, least=None),
     *(_times(_OF_CONNECTIONS.used), _limit(_OF_CONNECTIONS.limit), _rule(_OF_CONNECTIONS.rule)),

@@ -1,59 +1,288 @@
-"""Which limits hold for one client, and why: what the engine would find, in words."""
+"""Which limits hold for one client, and why: what the engine finds, as plain data and in words."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import isinf
+from typing import Final, NamedTuple
 
 from config.settings import Exempt
+from quotas.connections import KIND as CONNECTIONS
+from quotas.connections import ConnectionRates
+from quotas.connections import counted_as as counted_address
+from quotas.counted import GROUP, PREFIX
 from quotas.engine import CLIENT_KINDS, Engine
-from quotas.entities import ANONYMOUS
+from quotas.entities import ANONYMOUS, Default, Entity, Group, Name, Prefix
 from quotas.exemptions import Exemptions
-from quotas.kinds import QuotaKind
+from quotas.kinds import BYTES, MUTATIONS, PERCENT, QuotaKind, Whose
+from quotas.kinds import CONNECTIONS as OF_CONNECTIONS
 from quotas.names import counted_as
-from quotas.policy import Key, Policy
+from quotas.policy import PLAIN, Key, KindTerms, Policy
+from quotas.precedence import Counter, Walk, counter_of, levels
+from quotas.rate import Window
 from quotas.stores.edit import number
+
+Where = Callable[[Entity], str]
+"""Where a rule stands."""
+
+_UNITS: Final = {
+    BYTES: "bytes/s",
+    PERCENT: "% of one thread",
+    MUTATIONS: "partitions/s",
+    OF_CONNECTIONS: "connections/s",
+}
 
 
 class Client(NamedTuple):
-    """Whom to explain it of; "" is no client-id."""
+    """Whom to explain it of; "" is no client-id, and an ip that is not known."""
 
     user: str = ANONYMOUS
     client_id: str = ""
+    ip: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A limit that somebody has configured."""
+
+    kind: QuotaKind
+    entity: Entity
+    limit: float
+    where: str
+    terms: KindTerms = PLAIN
+    counted: str = ""
+    """For whom there is one counter."""
+
+    def as_data(self) -> dict[str, object]:
+        return {
+            "entity": self.entity.describe(),
+            "limit": _finite(self.limit),
+            "where": self.where,
+            "mode": "shadow" if self.terms.shadow else "enforce",
+            "proposed": self.terms.proposed,
+            "burst_ms": self.terms.burst_ms,
+            "max_delay_ms": self.terms.max_delay_ms,
+            "counter": self.counted,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """One level of precedence, and what stands there: nothing, where the limit is None."""
+
+    entity: Entity
+    limit: float | None = None
+    where: str = ""
+    reached: bool = True
+    """Levels behind the winner are not looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was found for one kind."""
+
+    kind: QuotaKind
+    levels: tuple[Looked, ...]
+    winner: Rule | None
+    why: str
+    caps: tuple[Rule, ...] = ()
+
+    def as_data(self) -> dict[str, object]:
+        return {
+            "kind": self.kind.value,
+            "unit": _UNITS[self.kind.row.unit],
+            "scope": scope(self.kind),
+            "winner": None if self.winner is None else self.winner.as_data(),
+            "why": self.why,
+            "caps": [cap.as_data() for cap in self.caps],
+            "levels": [
+                {
+                    "entity": each.entity.describe(),
+                    "limit": _finite(each.limit),
+                    "where": each.where,
+                    "reached": each.reached,
+                }
+                for each in self.levels
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """All that holds for a client."""
+
+    client: Client
+    group: str | None
+    exempt: str
+    """By what the client is exempt from all quotas; "": it is not."""
+    verdicts: tuple[Verdict, ...]
+
+    def title(self) -> str:
+        """Return who it is about."""
+        client = self.client
+        said = f"user {client.user}, {f'client-id {client.client_id}' if client.client_id else 'without a client-id'}"
+        said += f", at {client.ip}" if client.ip else ""
+        return said + (f", of the group {self.group}" if self.group is not None else "")
+
+    def lines(self) -> list[str]:
+        """Return a line for each limit that holds, or does not."""
+        if self.exempt:
+            return [self.title(), f"  exempt by its {self.exempt}: no quota holds it"]
+        return [self.title(), *(f"  {line}" for verdict in self.verdicts for line in _shortly(verdict))]
+
+    def as_data(self) -> dict[str, object]:
+        return {
+            "user": self.client.user,
+            "client_id": self.client.client_id,
+            "ip": self.client.ip or None,
+            "group": self.group,
+            "exempt": self.exempt or None,
+            "kinds": [verdict.as_data() for verdict in self.verdicts],
+        }
+
+
+class Explainer:
+    """Explains clients under one policy: several, one after the other."""
+
+    def __init__(self, policy: Policy, exempt: Exempt | None = None, where: Where | None = None) -> None:
+        self._policy = policy
+        self._exempt = exempt or Exempt()
+        self._where = where or (lambda _: "")
+        self._engine = Engine(policy)
+        self._rates = ConnectionRates(Window(), None, {})
+        self._rates.apply(policy)
+
+    def explain(self, client: Client) -> Explanation:
+        """Return what holds for ``client``, whose ip has to be an address."""
+        user, client_id = counted_as(client.user), counted_as(client.client_id)
+        verdicts = [self.verdict(user, client_id, kind) for kind in CLIENT_KINDS]
+        if client.ip:
+            verdicts.append(self._of_address(counted_address(client.ip)))
+        exempt = self._exempt_by(user, client_id, client.ip)
+        return Explanation(client, self._policy.group_of.get(user), exempt, tuple(verdicts))
+
+    def _exempt_by(self, user: str, client_id: str, ip: str) -> str:
+        if Exemptions(self._exempt.users).covers(user, ""):
+            return "user"
+        if client_id and Exemptions((), self._exempt.client_ids).covers("", client_id):
+            return "client-id"
+        networks = Exemptions((), (), self._exempt.networks)
+        return "network" if ip and networks.covers_address(ip) else ""
+
+    def verdict(self, user: str, client_id: str, kind: QuotaKind) -> Verdict:
+        """Return what holds of one kind, for names as they are counted."""
+        policy = self._policy
+        walk = self._engine.explain(user, client_id, kind)
+        group = policy.groups_of(kind).get(user)
+        all_levels = [*levels(user, client_id, group, policy.prefix_lengths(kind))]
+        looked = [self._looked(level.key, level.limit) for level in walk.levels]
+        behind = all_levels[len(looked) :]
+        looked += [self._looked(key, policy.table(kind).get(key), reached=False) for key in behind]
+        caps = []
+        for key, limit in walk.caps:
+            terms = policy.terms_of(kind, cap=True).get(key, PLAIN)
+            caps.append(self._rule(kind, key, limit, counter_of(key, user, client_id, terms), cap=True))
+        return Verdict(kind, tuple(looked), self._winner(kind, walk), walk.why, tuple(caps))
+
+    def winner(self, user: str, client_id: str, kind: QuotaKind) -> Rule | None:
+        """Return the rule that wins, without what led to it. Else as ``verdict``."""
+        return self._winner(kind, self._engine.explain(user, client_id, kind))
+
+    def _winner(self, kind: QuotaKind, walk: Walk) -> Rule | None:
+        if walk.winner is None:
+            return None
+        return self._rule(kind, walk.winner, walk.levels[-1].limit, walk.counter, cap=False)
+
+    def _looked(self, key: Key, limit: float | None, *, reached: bool = True) -> Looked:
+        if limit is None:
+            return Looked(Entity(*key), reached=reached)
+        entity = self._policy.client(key)
+        return Looked(entity, limit, self._where(entity), reached)
+
+    def _rule(self, kind: QuotaKind, key: Key, limit: float | None, counter: Counter, *, cap: bool) -> Rule:
+        entity = self._policy.client(key, cap=cap)
+        terms = self._policy.terms_of(kind, cap=cap).get(key, PLAIN)
+        return Rule(kind, entity, limit or 0.0, self._where(entity), terms, _counted(counter))
+
+    def _of_address(self, ip: str) -> Verdict:
+        limits = self._policy.table(CONNECTIONS)
+        limit, entity = self._rates.limit_of(ip)
+        looked = []
+        for name in (ip, Default.DEFAULT):
+            found = limits.get((name, None))
+            of = Entity(ip=name)
+            reached = name is ip or entity.ip is not ip
+            looked.append(Looked(of, found, "" if found is None else self._where(of), reached))
+        if limit is None:
+            unlimited = limits.get((entity.ip, None)) is not None
+            why = f"{entity.describe()} has Kafka's word for no limit" if unlimited else "no level has a limit"
+            return Verdict(CONNECTIONS, tuple(looked), None, why)
+        own = entity.ip is not Default.DEFAULT
+        why = "the address has a limit of its own" if own else "level 2 is the first with a limit"
+        counted = f"ip={ip}" if own else f"ip={ip}, or its network where very many come (docs/quotas.md)"
+        rule = Rule(CONNECTIONS, entity, limit, self._where(entity), counted=counted)
+        return Verdict(CONNECTIONS, tuple(looked), rule, why)
 
 
 def explain(policy: Policy, client: Client, exempt: Exempt | None) -> list[str]:
     """Return a line for each limit that holds for ``client``, or does not."""
-    user, client_id = counted_as(client.user), counted_as(client.client_id)
-    said = [f"user {client.user}, {f'client-id {client.client_id}' if client_id else 'without a client-id'}"]
-    if (group := policy.group_of.get(user)) is not None:
-        said[0] += f", of the group {group}"
-    if exempt is not None and (of_whom := _exempt(exempt, user, client_id)):
-        return [*said, f"  exempt by its {of_whom}: no quota holds it"]
-    engine = Engine(policy)
-    for kind in CLIENT_KINDS:
-        said += (f"  {line}" for line in _of_kind(policy, engine, user, client_id, kind))
+    return Explainer(policy, exempt).explain(client).lines()
+
+
+def written(limit: float) -> str:
+    """Return a limit as quotas are written; of one that a quota file could not hold, what it is to a float."""
+    return number(limit) or f"{limit:.17g}"
+
+
+def _finite(limit: float | None) -> float | str | None:
+    """Return a limit as JSON has it, which knows no infinity."""
+    return "Infinity" if limit is not None and isinf(limit) else limit
+
+
+def amount(kind: QuotaKind, limit: float) -> str:
+    """Return a limit with its unit, and in larger units where it is long."""
+    if isinf(limit):
+        return "an infinite limit"  # what 0 bytes in ZooKeeper are to a broker
+    said = f"{written(limit)} {_UNITS[kind.row.unit]}"
+    if kind.row.unit is BYTES and limit >= 1024:
+        size, unit = limit, ""
+        for unit in ("KiB", "MiB", "GiB", "TiB"):  # noqa: B007  the last one is used
+            size /= 1024
+            if size < 1024:
+                break
+        said += f" ({size:.4g} {unit}/s)"
     return said
 
 
-def _exempt(exempt: Exempt, user: str, client_id: str) -> str:
-    if Exemptions(exempt.users).covers(user, client_id):
-        return "user"
-    return "client-id" if Exemptions((), exempt.client_ids).covers(user, client_id) else ""
+def scope(kind: QuotaKind) -> str:
+    """Return where a limit of a kind is counted."""
+    if kind.row.whose is Whose.IP:
+        return "at the whole proxy"
+    return "in the whole cluster" if kind.row.of_cluster else "at each broker"
 
 
-def _of_kind(policy: Policy, engine: Engine, user: str, client_id: str, kind: QuotaKind) -> Iterator[str]:
-    walk = engine.explain(user, client_id, kind)
-    if walk.winner is None:
-        yield f"{kind}: no quota ({walk.why})"
+def _counted(counter: Counter) -> str:
+    """Return whom a counter is for, as an entity: one group or prefix is one counter."""
+    user: Name = Group(counter.user.removeprefix("group:")) if counter.several & GROUP else counter.user or None
+    client_id: Name = Prefix(counter.client_id[:-1]) if counter.several & PREFIX else counter.client_id or None
+    said = Entity(user, client_id).describe()
+    if client_id is None:
+        return f"{said}, whatever the client-id"
+    return f"{said}, whoever the user is" if user is None else said
+
+
+def _shortly(verdict: Verdict) -> Iterator[str]:
+    kind, winner = verdict.kind, verdict.winner
+    if winner is None:
+        yield f"{kind}: no quota ({verdict.why})"
     else:
-        limit = walk.levels[-1].limit
-        of_whom = _rule(policy, kind, walk.winner, limit, cap=False)
-        together = ", with all whom it is for" if walk.counter.several else ""
-        yield f"{kind}: {of_whom} ({walk.why}{together})"
-    for key, limit in walk.caps:
-        yield f"{kind}: and besides {_rule(policy, kind, key, limit, cap=True)}"
+        several = isinstance(winner.entity.user, Group) or (
+            isinstance(winner.entity.client_id, Prefix) and winner.terms.shared
+        )
+        yield f"{kind}: {_said(winner)} ({verdict.why}{', with all whom it is for' if several else ''})"
+    for cap in verdict.caps:
+        yield f"{kind}: and besides {_said(cap)}"
 
 
-def _rule(policy: Policy, kind: QuotaKind, key: Key, limit: float | None, *, cap: bool) -> str:
-    terms = policy.terms_of(kind, cap=cap).get(key)
-    shadow = ", in shadow: measured, and holding nobody" if terms is not None and terms.shadow else ""
-    return f"{number(limit or 0.0)} of {policy.client(key, cap=cap).describe()}{shadow}"
+def _said(rule: Rule) -> str:
+    shadow = ", in shadow: measured, and holding nobody" if rule.terms.shadow else ""
+    return f"{written(rule.limit)} of {rule.entity.describe()}{shadow}"

@@ -41,8 +41,6 @@ from quotas.stores.alteration import Alteration, Change, Outcome
 from quotas.stores.base import ChangedMeanwhileError, StoreError, UnwritableError
 from quotas.stores.filters import Filter, FilterError, Specified, UnknownTypeError, Wanted
 
-ANSWERED_FOR: Final = frozenset(("file", "zookeeper"))
-"""The kinds of stores whose quotas are asked for and changed here; those of the cluster are its brokers' own."""
 MOST_WAITING: Final = 16
 """Alters that wait for the store at once. The next ones are told to try again."""
 MOST_BYTES_OF_OTHERS: Final = 8 * 1024

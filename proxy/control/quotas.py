@@ -58,6 +58,8 @@ class QuotasInForce:
         """The first problem of the last load, if it failed; None when it did not."""
         self._made: dict[tuple[Entity, QuotaKind], Altered] = {}
         """What was altered by ``alter`` since the last good load, which finds all of that and nothing else changed."""
+        self._passed = 0
+        """Requests for changes that brokers were asked, when it was looked last."""
         self._in_use = asyncio.Lock()
         """Of the store: one call at a time, and of two loads the one that read first must not come last."""
 
@@ -77,8 +79,12 @@ class QuotasInForce:
             self.policy = self.configured if enabled else Policy()
             await self._apply(self.policy)
 
-    def watch(self) -> None:
-        """Load the quotas again whenever the store has changed."""
+    def watch(self, alterations: Callable[[], Awaitable[int]]) -> None:
+        """Load the quotas again whenever the store has changed.
+
+        ``alterations`` counts the requests for changes that were passed on to brokers, as far as these hold quotas.
+        """
+        self._alterations = alterations
         every(POLL_S, self._look, "watch the quota store")
 
     async def alter(self, alteration: Alteration) -> list[Outcome]:
@@ -104,6 +110,9 @@ class QuotasInForce:
         return self._store.staleness_ms(now_ms()) / 1000
 
     async def _look(self) -> None:
+        if not self._store.answers_clients and (passed := await self._alterations()) != self._passed:
+            self._passed = passed
+            self._store.nudge()
         if self._store.changed():
             await self.load()
 

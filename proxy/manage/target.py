@@ -2,14 +2,24 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
+from config.problems import InvalidValue
 from config.stores import FileStore, ZooKeeperStore
-from proxy.control.stores import open_store
+from config.units import parse_reachable
+from proxy.brokers.connection import BrokerConnection
+from proxy.brokers.kept_connection import Access
+from proxy.brokers.login import log_in
+from proxy.control.cluster_store import ClusterStore
+from proxy.control.stores import open_quotas, open_store
+from proxy.doctor.client import OF_CLIENT, Client, load_client
+from proxy.doctor.credentials import ClientConfigError
+from proxy.runtime.clock import wall_s
 from quotas.stores.base import QuotaStore
 
+_POLL_MS: Final = 5_000
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -31,6 +41,17 @@ def target_options(command: _Command) -> _Command:
             click.option(
                 "--zookeeper", metavar="HOST:PORT[/CHROOT]", help="Those in the ZooKeeper of brokers up to 3.9."
             ),
+            click.option(
+                "--bootstrap-server",
+                metavar="HOST:PORT",
+                help="Those of a running cluster, or of the proxy that answers there.",
+            ),
+            click.option(
+                "--command-config",
+                metavar="FILE",
+                type=click.Path(path_type=Path),
+                help="How to connect there, as Kafka's own tools take it: security.protocol, sasl.jaas.config ...",
+            ),
         )
     ):
         command = option(command)
@@ -38,16 +59,45 @@ def target_options(command: _Command) -> _Command:
 
 
 def open_target(
-    *, config_path: Path | None = None, quota_file: Path | None = None, zookeeper: str | None = None
+    *,
+    config_path: Path | None = None,
+    quota_file: Path | None = None,
+    zookeeper: str | None = None,
+    bootstrap_server: str | None = None,
+    command_config: Path | None = None,
 ) -> QuotaStore:
     """Return the store, to be closed by the caller. Raises click.UsageError, ConfigError."""
-    given = [each for each in (config_path, quota_file, zookeeper) if each is not None]
+    given = [each for each in (config_path, quota_file, zookeeper, bootstrap_server) if each is not None]
     if len(given) != 1:
-        raise click.UsageError("give one of --config, --file and --zookeeper")
+        raise click.UsageError("give one of --config, --file, --zookeeper and --bootstrap-server")
+    if command_config is not None and bootstrap_server is None:
+        raise click.UsageError("--command-config is for --bootstrap-server")
     if config_path is not None:
         from config.loader import load_with_document
 
-        return open_store(load_with_document(config_path)[0].quotas.store)
+        return open_quotas(load_with_document(config_path)[0])
     if quota_file is not None:
         return open_store(FileStore(path=quota_file))
+    if bootstrap_server is not None:
+        return ClusterStore(_access(bootstrap_server, command_config), poll_ms=_POLL_MS)
     return open_store(ZooKeeperStore(connect=str(zookeeper)))
+
+
+def _access(bootstrap_server: str, command_config: Path | None) -> Access:
+    try:
+        addresses = tuple(parse_reachable(each.strip()) for each in bootstrap_server.split(","))
+    except InvalidValue as error:
+        raise click.UsageError(f"--bootstrap-server {error}; {error.hint}") from None
+    try:
+        client = Client("PLAINTEXT") if command_config is None else load_client(command_config, wall_s())
+    except ClientConfigError as error:
+        raise click.UsageError(f"--command-config: {error}") from None
+    credentials = client.credentials
+    if credentials is None:
+        return Access(addresses, lambda: client.context, fixes=OF_CLIENT)
+    who = "the token's user" if credentials.username is None else f"user {credentials.username}"
+
+    async def login(connection: BrokerConnection) -> None:
+        await log_in(connection, credentials.mechanism, credentials.exchange(), who)
+
+    return Access(addresses, lambda: client.context, login, credentials.username, OF_CLIENT)

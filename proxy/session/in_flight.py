@@ -24,6 +24,9 @@ InFlight = list[Entry]
 
 A list, because few are in flight: an empty deque takes 760 bytes of each session."""
 
+MAX_IN_FLIGHT: Final = 1024
+"""A broker works on one request of a connection at a time, and the Java client sends five ahead."""
+
 RAW_TOKEN: Final = Served(SPECS[key_version(SASL_AUTHENTICATE, 0)], on_request=0, on_answer=0, delayed=False)
 """How a SASL token without a header (SaslHandshake v0) stands here; its answer has none either."""
 

@@ -45,6 +45,8 @@ SETTLE: Final = 64
 """It says what became of topics that were charged; refused ones are added to it."""
 TIMED: Final = 128
 """What the request took is charged: it was forwarded while requests were timed (``gates.request_time``)."""
+GATHERED: Final = REWRITE | NEGOTIATE | AUTHENTICATED | SETTLE
+"""What is done with the whole of an answer, or with the slices of a long one."""
 
 PRODUCE_KEY: Final = 0
 FETCH_KEY: Final = 1

@@ -17,9 +17,9 @@ from proxy.session.gates.fetch import FetchGate
 from proxy.session.gates.mutations import MutationGate
 from proxy.session.gates.produce import ProduceGate
 from proxy.session.gates.requests import RequestGates
-from proxy.session.in_flight import InFlight
+from proxy.session.in_flight import MAX_IN_FLIGHT, InFlight
 from proxy.session.mute import Mute
-from proxy.session.request_side import MAX_IN_FLIGHT, RequestSide
+from proxy.session.request_side import RequestSide
 from proxy.session.rules import Rules
 from proxy.session.sender import Sender
 from proxy.session.states import (
@@ -39,6 +39,7 @@ from proxy.session.states import (
     Event,
     end,
 )
+from proxy.session.tokens import read_tokens
 from proxy.session.turn import What
 from proxy.session.waits import Waits
 from proxy.session.wires import BROKER, CLIENT, ClientWire, Wire, dropped
@@ -263,8 +264,7 @@ class Session:
 
     def read_tokens(self, raw: bool) -> None:
         """Read SASL tokens without headers from now on, or requests again (called likewise)."""
-        self.requests.read_tokens(raw)
-        self.answers.read_tokens(raw)
+        read_tokens(self.requests, self.answers, raw)
 
     # --------------------------------------------------------------------------------------------------- throttles
 
@@ -287,7 +287,7 @@ class Session:
         throttling.note(bound, throttle_ms)
         account.meter.note_throttle(kind, throttle_ms, now_ms)
         if bound.rule is not None and bound.is_cap:
-            account.meter.note_cap(kind, bound.rule, throttle_ms)
+            account.meter.note_cap(kind, bound.rule, throttle_ms, now_ms)
         room_ms = max(self.sasl.deadline_ms - now_ms, 0)
         told_ms = min(throttling.allow(throttle_ms + counter.waiting_ms, counter), room_ms, most_ms)
         if told_ms > 0 and not self.gates.coordinates:

@@ -148,7 +148,7 @@ class Throttling:
             meter = account.live_meter
             meter.note_throttle(bound.kind, throttle_ms, now_ms, at_ms)
             if bound.rule is not None and bound.is_cap:
-                meter.note_cap(bound.kind, bound.rule, throttle_ms)
+                meter.note_cap(bound.kind, bound.rule, throttle_ms, now_ms, at_ms)
 
     def _settle_shadow(self, bound: Bound, imagined: Imagined[Account], now_ms: int) -> None:
         begun = imagined.settle(now_ms)

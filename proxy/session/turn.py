@@ -20,6 +20,7 @@ from proxy.session.throttling import Alarm, Throttling
 from proxy.session.wires import CLIENT
 from proxy.usage.accounts import Account
 from quotas.engine import Bound
+from quotas.entities import Entity
 from quotas.line import NO_NUMBER, Line, Place
 
 LENIENCE_MS: Final = 4000
@@ -57,6 +58,7 @@ class Turn:
         "_alarm",
         "_asked",
         "_bound",
+        "_cap",
         "_cost",
         "_first_ms",
         "_forced",
@@ -77,6 +79,8 @@ class Turn:
         self._what = What.NOTHING
         self._bound: Bound | None = None
         self._account: Account | None = None
+        self._cap: Entity | None = None
+        """The cap that it waits for; its counter may be of another rule, or of none, before that is over."""
         self._place: Place | None = None
         self._kept: Place | None = None
         self._alarm: Alarm | None = None
@@ -162,6 +166,9 @@ class Turn:
             self._pair.client.bound_receive_buffer()  # what the client sends behind it waits with the client
         throttling.note_wait(bound)
         account.meter.note_wait(bound.kind, 1, now_ms)
+        self._cap = bound.rule if bound.is_cap else None
+        if self._cap is not None:
+            account.meter.note_cap_wait(bound.kind, self._cap, 1, now_ms)
         latest_ms = self._latest_ms()
         if latest_ms < NEVER_MS:
             self._alarm = throttling.wake(self, max(latest_ms, now_ms))
@@ -267,8 +274,8 @@ class Turn:
             waited_ms = now_ms - self._since_ms
             self._throttling.note_waited(bound, waited_ms)
             account.meter.note_wait(bound.kind, -1, now_ms, waited_ms)
-            if waited_ms and bound.rule is not None and bound.is_cap:
-                account.meter.note_cap(bound.kind, bound.rule, waited_ms)
+            if self._cap is not None:
+                account.meter.note_cap_wait(bound.kind, self._cap, -1, now_ms, waited_ms)
         if place is not None:
             place.line.leave(place, now_ms, keep=keep)
         return place

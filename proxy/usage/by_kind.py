@@ -20,8 +20,10 @@ Further = Mapping[QuotaKind, tuple[object, ...]]
 Shadows = Mapping[QuotaKind, tuple[float | None, int, int, int]]
 """Of each kind with a limit in shadow: that, and the throttles it would have given (``Row.shadow_columns``)."""
 
-CapUse = tuple[str | None, str | None, int, int]
-"""The caps that hold, the one that gave most, and the throttles that all gave (``Row.cap_columns``)."""
+CapUse = tuple[str | None, str | None, Entity | None, int, int, int]
+"""The caps that hold and their limits, the one that held for longest, and the throttles that all gave: as
+``Row.cap_columns``, where that one has its name.
+"""
 Caps = Mapping[QuotaKind, CapUse]
 """Of each kind with caps."""
 
@@ -32,7 +34,8 @@ NOTHING: Final = (*_NO_USE, *_NEVER)
 """Of a further kind of which there is nothing to say."""
 NO_SHADOW: Final = (None, *_NEVER)
 NO_SHADOWS: Final[Shadows] = MappingProxyType({})
-NO_CAP: Final = (None, None, 0, 0)
+NO_CAP: Final = (None, None, None, *_NEVER)
+_NO_RULES: Final = (None, None)
 NO_CAPS: Final[Caps] = MappingProxyType({})
 NOTHING_FURTHER: Final[Further] = MappingProxyType({})
 
@@ -56,6 +59,51 @@ class Use:
         return taken
 
 
+class CapThrottles:
+    """What caps of one kind gave: together, as mutes of several overlap, and which of them most."""
+
+    __slots__ = ("_all", "_each")
+
+    def __init__(self) -> None:
+        self._all = Throttles()
+        self._each: dict[Entity, Throttles] = {}
+
+    def note(self, rule: Entity, throttle_ms: int, now_ms: int, at_ms: int | None) -> None:
+        """Count a throttle that a cap gave (``Throttles.note``)."""
+        self._all.note(throttle_ms, now_ms, at_ms)
+        self._of(rule).note(throttle_ms, now_ms, at_ms)
+
+    def wait(self, rule: Entity, change: int, now_ms: int, waited_ms: int) -> None:
+        """Take note of one more, or one fewer, that waits for a cap (``Throttles.wait``)."""
+        self._all.wait(change, now_ms, waited_ms)
+        self._of(rule).wait(change, now_ms, waited_ms)
+
+    def _of(self, rule: Entity) -> Throttles:
+        each = self._each.get(rule)
+        if each is None:
+            each = self._each[rule] = Throttles()
+        return each
+
+    def take(self, now_ms: int) -> tuple[Entity | None, int, int, int]:
+        """Return which of them held for longest, and the throttles of all; count from zero again."""
+        most: Entity | None = None
+        longest = 0, 0
+        for rule, each in self._each.items():
+            _, throttle_ms, muted_ms = each.take(now_ms)
+            if (muted_ms, throttle_ms) > longest:
+                most, longest = rule, (muted_ms, throttle_ms)
+        self._each = {rule: each for rule, each in self._each.items() if not each.over(now_ms)}
+        throttled, throttle_ms, muted_ms = self._all.take(now_ms)
+        return most, throttled, throttle_ms, muted_ms
+
+    def over(self, now_ms: int) -> bool:
+        """Whether nothing is left to be counted later."""
+        return self._all.over(now_ms)
+
+
+_NOT_HELD: Final = (None, *_NEVER)
+
+
 class ByKind:
     """What a meter has of any kind, from the first throttle, charge or limit on."""
 
@@ -67,27 +115,26 @@ class ByKind:
         self.shadows: dict[QuotaKind, Throttles] = {}
         """What limits in shadow would have given."""
         self.shadow_limits: dict[QuotaKind, float] = {}
-        self.caps: dict[QuotaKind, dict[Entity, tuple[int, int]]] = {}
-        """How many throttles each cap gave, and how long they were together."""
-        self.cap_rules: dict[QuotaKind, str] = {}
-        """The caps that hold."""
+        self.caps: dict[QuotaKind, CapThrottles] = {}
+        self.cap_rules: dict[QuotaKind, tuple[str, str]] = {}
+        """The caps that hold, and their limits."""
 
-    def note_cap(self, kind: QuotaKind, rule: Entity, throttle_ms: int) -> None:
-        """Count a throttle that a cap gave."""
-        of_kind = self.caps.setdefault(kind, {})
-        throttled, before_ms = of_kind.get(rule, (0, 0))
-        of_kind[rule] = throttled + 1, before_ms + throttle_ms
+    def caps_of(self, kind: QuotaKind) -> CapThrottles:
+        """Return what counts the throttles that caps give."""
+        caps = self.caps.get(kind)
+        if caps is None:
+            caps = self.caps[kind] = CapThrottles()
+        return caps
 
-    def take_caps(self) -> Caps:
+    def take_caps(self, now_ms: int) -> Caps:
         """Return what caps have done, of each kind that has any, and count from zero again."""
-        caps, self.caps = self.caps, {}
-        return {kind: self._cap_use(kind, caps.get(kind, {})) for kind in self.cap_rules.keys() | caps.keys()}
-
-    def _cap_use(self, kind: QuotaKind, given: dict[Entity, tuple[int, int]]) -> CapUse:
-        most = max(given, key=lambda rule: given[rule][1], default=None)
-        throttled = sum([each for each, _ in given.values()])
-        throttle_ms = sum([each_ms for _, each_ms in given.values()])
-        return self.cap_rules.get(kind), None if most is None else most.describe(), throttled, throttle_ms
+        taken = {kind: caps.take(now_ms) for kind, caps in self.caps.items()}
+        self.caps = {kind: caps for kind, caps in self.caps.items() if not caps.over(now_ms)}
+        found: dict[QuotaKind, CapUse] = {}
+        for kind in self.cap_rules.keys() | taken.keys():
+            names, limits = self.cap_rules.get(kind, _NO_RULES)
+            found[kind] = (names, limits, *taken.get(kind, _NOT_HELD))
+        return found
 
     def throttles_of(self, kind: QuotaKind) -> Throttles:
         """Return what counts the throttles of a kind."""

@@ -150,18 +150,22 @@ class Meter:
         if limits or self.by_kind is not None:
             self._by_kind().shadow_limits = limits
 
-    def note_cap(self, kind: QuotaKind, rule: Entity, throttle_ms: int) -> None:
+    def note_cap(self, kind: QuotaKind, rule: Entity, throttle_ms: int, now_ms: int, at_ms: int | None = None) -> None:
         """Count a throttle that a cap gave, which is counted as any other too."""
-        self._by_kind().note_cap(kind, rule, throttle_ms)
+        self._by_kind().caps_of(kind).note(rule, throttle_ms, now_ms, at_ms)
 
-    def set_caps(self, rules: dict[QuotaKind, str]) -> None:
-        """Take note of the caps that hold."""
+    def note_cap_wait(self, kind: QuotaKind, rule: Entity, change: int, now_ms: int, waited_ms: int = 0) -> None:
+        """Take note that one more request waits for its turn under a cap, or one fewer, likewise."""
+        self._by_kind().caps_of(kind).wait(rule, change, now_ms, waited_ms)
+
+    def set_caps(self, rules: dict[QuotaKind, tuple[str, str]]) -> None:
+        """Take note of the caps that hold, and of their limits."""
         if rules or self.by_kind is not None:
             self._by_kind().cap_rules = rules
 
-    def take_caps(self) -> Caps:
+    def take_caps(self, now_ms: int) -> Caps:
         """Return what caps have done, and count from zero again. To be called before ``take``."""
-        return NO_CAPS if self.by_kind is None else self.by_kind.take_caps()
+        return NO_CAPS if self.by_kind is None else self.by_kind.take_caps(now_ms)
 
     def note_wait(self, kind: QuotaKind, change: int, now_ms: int, waited_ms: int = 0) -> None:
         """Take note that one more request of this client waits for its turn, or one fewer that has waited so long."""
@@ -329,7 +333,7 @@ class Meters:
         for key in self:
             if self._meters[key].active:
                 self._meters[key].take_shadows(now_ms)
-                self._meters[key].take_caps()
+                self._meters[key].take_caps(now_ms)
                 self._meters[key].take(now_ms)
             else:
                 self.drop_unused((key,))

@@ -1,6 +1,6 @@
 """Usage records: what the meters counted, as columns (docs/usage-records.md)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -11,7 +11,7 @@ from proxy.usage.addresses import Addresses, AddressRow
 from proxy.usage.by_kind import BY_HAND, NO_CAP, NO_SHADOW, NOTHING, Caps, Further, Shadows
 from proxy.usage.meters import Meter, MeterKey, Meters
 from quotas.engine import CLIENT_KINDS, Engine
-from quotas.entities import Entity
+from quotas.entities import BETWEEN, Entity
 from quotas.kinds import METERED, QuotaKind
 
 MAX_ROWS: Final = 1000
@@ -35,6 +35,8 @@ _NULL: Final = [COLUMNS.index(name) for kind in BY_HAND for name in (kind.row.co
 _FURTHER_LIMITS: Final = tuple(kind for kind in METERED if kind in CLIENT_KINDS and kind not in BY_HAND)
 
 Row = Sequence[object]
+NamedCaps = Mapping[QuotaKind, Row]
+"""``by_kind.Caps`` with names: ``Row.cap_columns``."""
 Columns = dict[str, Row]
 """Rows, by the names of their columns."""
 
@@ -96,7 +98,7 @@ class Recorder:
             return False
         if meter.generation != self._engine.generation:
             self._look_up_limits(meter)
-        shadows, caps = meter.take_shadows(now_ms), meter.take_caps()
+        shadows, caps = meter.take_shadows(now_ms), self._named(meter.take_caps(now_ms))
         row, further = meter.take(now_ms)
         page.add(row, further, shadows, caps, meter.key.exempt)
         page.name_bytes += meter.name_bytes
@@ -125,10 +127,15 @@ class Recorder:
         meter.set_shadow_limits({kind: limit for kind, limit in shadows.items() if limit is not None})
         caps = {kind: self._engine.caps_of(user, client_id, kind) for kind in limited} if self._engine.has_caps else {}
         rules = {
-            kind: "; ".join(self._rule(entity) for _, entity in of_kind) for kind, of_kind in caps.items() if of_kind
+            kind: (
+                BETWEEN.join(self._rule(entity) for _, entity in of_kind),
+                BETWEEN.join(repr(limit).removesuffix(".0") for limit, _ in of_kind),
+            )
+            for kind, of_kind in caps.items()
+            if of_kind
         }
         meter.set_caps(rules)
-        names += [*rules.values()] * 2  # the one that gave most is one of them
+        names += [text for of_kind, limits in rules.values() for text in (of_kind, of_kind, limits)]
         meter.name_bytes = sum(_json_bytes(name) for name in names if isinstance(name, str))
 
     def _limit_of(self, meter: Meter, kind: QuotaKind) -> tuple[float | None, str | None]:
@@ -141,8 +148,15 @@ class Recorder:
     def _rule(self, entity: Entity) -> str:
         rule = self._rules.get(entity)
         if rule is None:
-            rule = self._rules[entity] = entity.describe()
+            rule = self._rules[entity] = entity.describe(shared=self._engine.is_shared(entity))
         return rule
+
+    def _named(self, caps: Caps) -> NamedCaps:
+        """Return the figures of caps with the name of the one that held for longest."""
+        return {
+            kind: (names, limits, most if most is None else self._rule(most), *figures)
+            for kind, (names, limits, most, *figures) in caps.items()
+        }
 
 
 def _of_nobody(listener: str, refused: int = 0) -> Row:
@@ -174,7 +188,7 @@ class _Page:
         self._addresses: dict[int, AddressRow] = {}
         """Of connections by address, likewise."""
 
-    def add(self, row: Row, further: Further, shadows: Shadows, caps: Caps, exempt: bool) -> None:
+    def add(self, row: Row, further: Further, shadows: Shadows, caps: NamedCaps, exempt: bool) -> None:
         """Put a row on it, and what it has of further kinds, of limits in shadow and of caps."""
         if exempt:
             self._exempt.add(len(self.rows))

@@ -85,6 +85,17 @@ class QuotaStore(ABC):
         To be asked a few times a second: a store may wait for the next look, to see whether more is coming.
         """
 
+    @property
+    def answers_clients(self) -> bool:
+        """Whether clients that describe or alter quotas are answered by the proxy, from what this store holds.
+
+        False where the brokers hold them, and answer for themselves.
+        """
+        return True
+
+    def nudge(self) -> None:  # noqa: B027  most stores see a change themselves
+        """Look soon: somebody has asked the brokers for a change, and it passed by. To be called as ``changed`` is."""
+
     def close(self) -> None:  # noqa: B027  most stores hold nothing open
         """Let go of what the store holds open."""
 

@@ -1,4 +1,5 @@
-"""What may stand in a quota file, and is most likely not what was meant: for warnings, each with its fix.
+"""What may stand in a quota file, and is most likely not what was meant: for warnings, each with its fix, and with a
+name for its kind.
 
 A name is always a name, and a limit above 0 always a limit: nothing here refuses either.
 """
@@ -22,6 +23,9 @@ _MAX_SHOWN: Final = 100
 _PER_SECOND: Final = re.compile(r"(.*\w)\s*(?:/\s?s|/\s?sec|ps|/second)", re.IGNORECASE)
 _NO_LIMIT: Final = frozenset(("unlimited", "infinite", "infinity", ".inf", "inf", "none", "max", "-1", "no"))
 
+BELOW_ONE_BATCH: Final = "below-one-batch"
+_UNIT: Final = "is the unit right?"
+_OF_THREADS: Final = "it is in percent of one thread: 100 is a whole one"
 _FOR_ALL: Final = "write {default: true} for all that have no quota of their own"
 _FOR_EACH: Final = "write a quota for each name, or {default: true} for all that have none of their own"
 _QUOTING: Final = re.compile(r"[<>{}'\" ]")
@@ -34,29 +38,38 @@ def of_name(dimension: str, name: str) -> InvalidValue | None:
     """Return what is doubtful about the name of a user or client-id: the likeliest mistake alone."""
     found = next(_of_name(dimension, name), None)
     shown = name if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]}…"
-    return InvalidValue(f"{shown!r} {found[0]}", found[1]) if found is not None else None
+    return None if found is None else InvalidValue(f"{shown!r} {found[1]}", found[2], name=found[0])
 
 
-def _of_name(dimension: str, name: str) -> Iterator[tuple[str, str]]:
+def _of_name(dimension: str, name: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the name of each doubt, what is doubtful, and the fix."""
     if holds_a_variable(name):
-        yield "is a name as it stands", NO_VARIABLES
+        yield "variable-in-name", "is a name as it stands", NO_VARIABLES
     if _QUOTING.sub("", name).casefold() in {"default", "default:true", "*"}:
-        yield "is a name, and not the default", _FOR_ALL
+        yield "default-is-a-name", "is a name, and not the default", _FOR_ALL
     if name != name.strip():
-        yield "begins or ends with whitespace, which is part of the name", f"write {name.strip()!r}"
+        yield (
+            "whitespace-in-name",
+            "begins or ends with whitespace, which is part of the name",
+            f"write {name.strip()!r}",
+        )
     if not name.isprintable():
-        yield "holds a character that cannot be seen", "write the name anew, by hand"
+        yield "invisible-in-name", "holds a character that cannot be seen", "write the name anew, by hand"
     # The subject of a certificate may name a host with a wildcard, and is a user as it stands: CN=*.example.com.
     if "=" not in name and _PATTERN.search(name):
-        yield "is a name as it stands: Kafka's quotas know no wildcards", _FOR_EACH
+        yield "glob-is-a-name", "is a name as it stands: Kafka's quotas know no wildcards", _FOR_EACH
     if _SEVERAL.fullmatch(name):
-        yield "is one name and not several", _FOR_EACH
+        yield "several-in-one-name", "is one name and not several", _FOR_EACH
     if dimension == "user":
         plain = _PRINCIPAL_TYPE.sub("", name)
         if name != ANONYMOUS and plain.casefold() == ANONYMOUS.casefold():
-            yield "is not the user of clients that have not logged in", f"write {ANONYMOUS}"
+            yield "anonymous-misspelt", "is not the user of clients that have not logged in", f"write {ANONYMOUS}"
         if plain != name:
-            yield "begins with the type of a principal, which quotas leave out", f"write {plain!r}"
+            yield (
+                "principal-type-in-name",
+                "begins with the type of a principal, which quotas leave out",
+                f"write {plain!r}",
+            )
 
 
 def of_limit(kind: QuotaKind, limit: float, written: str, burst_ms: int | None = None) -> InvalidValue | None:
@@ -72,22 +85,20 @@ def of_limit(kind: QuotaKind, limit: float, written: str, burst_ms: int | None =
         f"{written} a second is less than one batch of {BATCH_BYTES // 1024} KiB (batch.size) in {burst_s:g} "
         f"seconds: a client is held for {_long(BATCH_BYTES / limit)} after each"
     )
-    return InvalidValue(
-        message, f"did you mean {written}KiB or {written}MiB?" if written.isdecimal() else "is the unit right?"
-    )
+    fix = f"did you mean {written}KiB or {written}MiB?" if written.isdecimal() else _UNIT
+    return InvalidValue(message, fix, name=BELOW_ONE_BATCH)
 
 
 def _of_other_limit(kind: QuotaKind, limit: float, written: str, burst_s: float) -> InvalidValue | None:
-    least, what, fix = {
-        PERCENT: (REQUEST_PERCENT_S, "a request of 0.1 ms", "it is in percent of one thread: 100 is a whole one"),
-        MUTATIONS: (1.0, "one partition", "it is in partitions a second"),
-    }.get(kind.row.unit, (0.0, "", ""))
+    least, what, fix, name = {
+        PERCENT: (REQUEST_PERCENT_S, "a request of 0.1 ms", _OF_THREADS, "below-one-request"),
+        MUTATIONS: (1.0, "one partition", "it is in partitions a second", "below-one-partition"),
+    }.get(kind.row.unit, (0.0, "", "", ""))
     if not least or limit * burst_s >= least:
         return None
     held = _long(least / limit)
-    return InvalidValue(
-        f"{written} is less than {what} in {burst_s:g} seconds: a client is held for {held} after each", fix
-    )
+    message = f"{written} is less than {what} in {burst_s:g} seconds: a client is held for {held} after each"
+    return InvalidValue(message, fix, name=name)
 
 
 def of_small_limits(limits: Mapping[Entity, Mapping[QuotaKind, float]]) -> tuple[Entity, int, InvalidValue] | None:
@@ -102,12 +113,27 @@ def of_small_limits(limits: Mapping[Entity, Mapping[QuotaKind, float]]) -> tuple
     ]
     if not small:
         return None
-    least = min(limit for limit, _ in small)
+    return small[0][1], len(small), of_small_rate(min(limit for limit, _ in small))
+
+
+def of_small_rate(limit: float) -> InvalidValue:
+    """Return what clients feel of a byte rate below a batch a second, once its burst is used."""
     message = (
         f"a byte rate below one batch of {BATCH_BYTES // 1024} KiB (batch.size) a second: once its burst is used, a "
-        f"client is held for up to {_long(BATCH_BYTES / least)} after each"
+        f"client is held for up to {_long(BATCH_BYTES / limit)} after each"
     )
-    return small[0][1], len(small), InvalidValue(message, "is the unit right?")
+    return InvalidValue(message, _UNIT, name=BELOW_ONE_BATCH)
+
+
+def of_case(twin: str) -> InvalidValue:
+    """Return what is doubtful about whom ``folded`` takes for another, which is said as ``twin``."""
+    message = f"differs from {twin} in upper and lower case alone"
+    return InvalidValue(message, "Kafka tells them apart: are they two?", name="differs-in-case")
+
+
+def of_unused_group() -> InvalidValue:
+    """Return what is doubtful about a group without a quota."""
+    return InvalidValue("no quota is for this group", "write one, or remove it", name="unused-group")
 
 
 def fix_of_rate(written: str) -> str:

@@ -42,6 +42,15 @@ def number(limit: float) -> str | None:
     return f"{whole}.{decimals}" if decimals else whole
 
 
+def written_name(name: str, *, in_quotes: bool = False) -> str:
+    """Return how a name is written in a quota file: in double quotes if it has to be, or is to be."""
+    scalar = Scalar(name)
+    scalar.plain = True
+    if not in_quotes and _PLAIN.fullmatch(name) and not scalar.ambiguous:
+        return name
+    return f'"{"".join(map(_escaped, name))}"'
+
+
 def edited(text: str, limits: Mapping[Entity, Mapping[QuotaKind, float]], wanted: Mapping[Entity, Limits]) -> str:
     """Return ``text``, which says ``limits`` in that order, with the limits of ``wanted`` set, and None removed.
 
@@ -230,11 +239,7 @@ class _Edit:
         return f'"{key}"' if self.layout.as_json else key
 
     def _name(self, name: str) -> str:
-        scalar = Scalar(name)
-        scalar.plain = True
-        if not self.layout.as_json and _PLAIN.fullmatch(name) and not scalar.ambiguous:
-            return name
-        return f'"{"".join(map(_escaped, name))}"'
+        return written_name(name, in_quotes=self.layout.as_json)
 
     # ------------------------------------------------------------------------------------------------- lines
 

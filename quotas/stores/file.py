@@ -73,7 +73,7 @@ class _Reader:
         self.groups = Groups(document, self.wrong, self._note)
         self.lines: dict[Entity, int] = {}
         self.folded: dict[object, Entity] = {}
-        self.doubts: dict[tuple[str, str], list[Steps]] = {}
+        self.doubts: dict[tuple[str, str, str], list[Steps]] = {}
 
     def read(self) -> LoadedPolicy:
         if self.document.root.keys() >= _OF_CONFIGURATION:
@@ -136,8 +136,7 @@ class _Reader:
             return
         twin = self.folded.setdefault(doubts.folded(entity), entity)
         if twin is not entity:
-            where = f"differs from {twin.describe()} on line {self.lines[twin]} in upper and lower case alone"
-            self._note((*steps, "entity"), InvalidValue(where, "Kafka tells them apart: are they two?"))
+            self._note((*steps, "entity"), doubts.of_case(f"{twin.describe()} on line {self.lines[twin]}"))
         self.limits[entity] = limits
         if found != _PLAIN:
             self.terms[entity] = found
@@ -208,13 +207,13 @@ class _Reader:
 
     def _note(self, steps: Steps, doubt: InvalidValue | None) -> None:
         if doubt is not None:
-            self.doubts.setdefault((doubt.message, doubt.hint), []).append(steps)
+            self.doubts.setdefault((doubt.message, doubt.hint, doubt.name), []).append(steps)
 
     def _warnings(self) -> Iterator[Problem]:
         """Yield each doubt once, at its first place: a long file would bury the log otherwise."""
-        for (message, fix), places in self.doubts.items():
+        for (message, fix, name), places in self.doubts.items():
             count = f" ({len(places)} times in this file)" if len(places) > 1 else ""
-            yield self.document.problem(places[0], InvalidValue(message + count, fix))
+            yield self.document.problem(places[0], InvalidValue(message + count, fix, name=name))
 
 
 def _name(dimension: str, written: Node) -> str | Default:

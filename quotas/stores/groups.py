@@ -67,4 +67,4 @@ class Groups:
         """Doubt the groups that no quota is for."""
         for name in self.users:
             if name not in self._used:
-                self._note(("groups", name), InvalidValue("no quota is for this group", "write one, or remove it"))
+                self._note(("groups", name), doubts.of_unused_group())

@@ -212,7 +212,7 @@ def test_windows_are_those_that_usage_records_can_say(file: Path, window: str, p
         ("path: quotas.yaml", "path: {}", [
             ":4:36: quotas.store.path: must be a path; write it like tls/key.pem"]),
         ("{type: file, path: quotas.yaml}", "{type: etcd, connect: z:2379}", [
-            ":4:24: quotas.store.type: 'etcd' is not known; known here: file, zookeeper"]),
+            ":4:24: quotas.store.type: 'etcd' is not known; known here: file, zookeeper, cluster"]),
         ("{type: file, path: quotas.yaml}", "{type: zookeeper, conect: z:2181}", [
             ":4:17: quotas.store.connect: is missing; add `connect`",
             ":4:35: quotas.store.conect: unknown setting; did you mean connect?"]),

@@ -1,4 +1,7 @@
-"""One KRaft node, broker and controller at once: its properties, its format, its process."""
+"""One KRaft node, broker and controller at once: its properties, its format, its process.
+
+Up to 3.9 it may be a broker on ZooKeeper instead.
+"""
 
 import shlex
 import signal
@@ -89,6 +92,8 @@ class Setup:
     """Users for StorageTool's --add-scram."""
     properties: Mapping[str, str]
     java_options: Sequence[str]
+    zookeeper: str | None = None
+    """What the brokers have for zookeeper.connect; None: they are KRaft nodes."""
 
 
 class Broker:
@@ -115,7 +120,7 @@ class Broker:
         java = shlex.join(["exec", "java", *JAVA_OPTIONS, *self._setup.java_options, "-cp", jars])
         file = shlex.quote(str(self._properties))
         script = f"{java} kafka.Kafka {file}"
-        if not (self.log_dir / "meta.properties").exists():
+        if self._setup.zookeeper is None and not (self.log_dir / "meta.properties").exists():
             users = shlex.join([word for user in self._setup.scram for word in ("--add-scram", user)])
             script = f"({java} kafka.tools.StorageTool format -t {cluster_id} -c {file} {users}) && {script}"
         name = f"broker {self.node.node_id} of Kafka {self._setup.version}"
@@ -154,10 +159,8 @@ class Broker:
 
 def _properties(node: Node, setup: Setup, log_dir: Path) -> dict[str, str]:
     return {
-        "process.roles": "broker,controller",
-        "node.id": str(node.node_id),
-        "controller.quorum.voters": setup.voters,
-        **_listener_properties(node, setup.listeners),
+        **(_in_quorum(node, setup) if setup.zookeeper is None else _on_zookeeper(node, setup.zookeeper)),
+        **_listener_properties(node, setup.listeners, in_quorum=setup.zookeeper is None),
         "log.dirs": str(log_dir),
         "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "3",
@@ -179,9 +182,23 @@ def _properties(node: Node, setup: Setup, log_dir: Path) -> dict[str, str]:
     }
 
 
-def _listener_properties(node: Node, listeners: Sequence[BrokerListener]) -> dict[str, str]:
+def _in_quorum(node: Node, setup: Setup) -> dict[str, str]:
+    return {
+        "process.roles": "broker,controller",
+        "node.id": str(node.node_id),
+        "controller.quorum.voters": setup.voters,
+        "controller.listener.names": "CONTROLLER",
+    }
+
+
+def _on_zookeeper(node: Node, connect: str) -> dict[str, str]:
+    return {"broker.id": str(node.node_id), "zookeeper.connect": connect}
+
+
+def _listener_properties(node: Node, listeners: Sequence[BrokerListener], *, in_quorum: bool) -> dict[str, str]:
     protocols = {PLAIN: "PLAINTEXT", **{listener.name: listener.protocol for listener in listeners}}
-    listening, advertised, kinds = [], [], ["CONTROLLER:PLAINTEXT"]
+    listening = [f"CONTROLLER://{node.controller}"] if in_quorum else []
+    advertised, kinds = [], ["CONTROLLER:PLAINTEXT"]
     for name, endpoint in node.endpoints.items():
         listening += [f"{name}://{endpoint.direct}", f"{_guarded(name)}://{endpoint.guarded_listener}"]
         advertised += [f"{name}://{endpoint.direct}", f"{_guarded(name)}://{endpoint.guarded}"]
@@ -193,11 +210,10 @@ def _listener_properties(node: Node, listeners: Sequence[BrokerListener]) -> dic
         for key, value in listener.properties.items()
     }
     return {
-        "listeners": ",".join([*listening, f"CONTROLLER://{node.controller}"]),
+        "listeners": ",".join(listening),
         "advertised.listeners": ",".join(advertised),
         "listener.security.protocol.map": ",".join(kinds),
         "inter.broker.listener.name": PLAIN,
-        "controller.listener.names": "CONTROLLER",
         **own,
     }
 

@@ -41,7 +41,11 @@ def _clients(version: str) -> JarSet:
 
 
 NEWEST_BROKER: Final = "4.3.1"
-BROKER_VERSIONS: Final = (NEWEST_BROKER, "3.9.1")
+LAST_ON_ZOOKEEPER: Final = "3.9.1"
+BROKER_VERSIONS: Final = (NEWEST_BROKER, LAST_ON_ZOOKEEPER)
+# The last whose kafka-configs writes quotas to ZooKeeper itself (--zookeeper).
+ZOOKEEPER_TOOLS: Final = "2.8.2"
+OLD_TOOLS: Final = JarSet(f"kafka-{ZOOKEEPER_TOOLS}", (f"org.apache.kafka:kafka_2.13:{ZOOKEEPER_TOOLS}", LOGGING))
 # 0.11 is the last that logs in with SaslHandshake v0 and raw frames.
 CLIENT_VERSIONS: Final = ("0.11.0.3", "1.1.1", "2.3.1", "3.9.2", "4.4.0")
 # What kafka-clients expects beside it, for tokens of OAUTHBEARER, and 0.11 from a Java before 11, for SCRAM.
@@ -67,7 +71,13 @@ SPARK_KAFKA: Final = JarSet(
     alone=True,
 )
 DEMO_SETS: Final = (_broker(NEWEST_BROKER),)
-ALL_SETS: Final = (*map(_broker, BROKER_VERSIONS), *map(_clients, CLIENT_VERSIONS), CLIENT_EXTRAS, SPARK_KAFKA)
+ALL_SETS: Final = (
+    *map(_broker, BROKER_VERSIONS),
+    OLD_TOOLS,
+    *map(_clients, CLIENT_VERSIONS),
+    CLIENT_EXTRAS,
+    SPARK_KAFKA,
+)
 
 
 def cache_dir() -> Path:

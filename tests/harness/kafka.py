@@ -24,6 +24,7 @@ CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qg"
 class KafkaCluster:
     """`len(node_ids)` combined KRaft nodes of one version, as a context manager; gone, data too, at its end.
 
+    With `zookeeper` (a zookeeper.connect) they are brokers on that ZooKeeper, as there were up to 3.9.
     `properties` are added to every node's server.properties, `listeners` to the plaintext one. `scram` are users there
     from the first start, as StorageTool's --add-scram takes them: `SCRAM-SHA-256=[name=carol,password=…]`.
     """
@@ -37,6 +38,7 @@ class KafkaCluster:
         listeners: Sequence[BrokerListener] = (),
         scram: Sequence[str] = (),
         java_options: Sequence[str] = (),
+        zookeeper: str | None = None,
     ) -> None:
         self.version = version
         self.node_ids = tuple(node_ids)
@@ -45,6 +47,7 @@ class KafkaCluster:
         self._listeners = tuple(listeners)
         self._scram = tuple(scram)
         self._java_options = tuple(java_options)
+        self._zookeeper = zookeeper
         self._folder: Path | None = None
 
     @property
@@ -81,6 +84,7 @@ class KafkaCluster:
             scram=self._scram,
             properties=self._properties,
             java_options=self._java_options,
+            zookeeper=self._zookeeper,
         )
         for node in nodes:
             self.brokers[node.node_id] = Broker(node, setup, self._folder / str(node.node_id))

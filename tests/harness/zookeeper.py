@@ -12,11 +12,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from tests.harness.jars import jar_dir
+from tests.harness.jars import LAST_ON_ZOOKEEPER, jar_dir
 from tests.harness.ports import LOOPBACK, free_port
 from tests.harness.process import Program
 
-JARS: Final = "kafka-3.9.1"
+JARS: Final = f"kafka-{LAST_ON_ZOOKEEPER}"
 START_TIMEOUT_S: Final = 60.0
 
 

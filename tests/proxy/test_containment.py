@@ -36,6 +36,8 @@ from tests.proxy.test_session_faults import SCENES
 pytestmark = pytest.mark.asyncio
 
 ELSEWHERE = {
+    "watch the quotas of the cluster": "control/test_cluster_store.py::test_a_look_that_fails_is_not_the_last",
+    "look for a change that passed by": "control/test_cluster_store.py::test_a_look_that_fails_is_not_the_last",
     "throttle over": "session/test_throttling.py::test_a_session_that_fails_leaves_the_others_that_are_due_alone",
     "delay queue": "test_containment.py::test_a_delay_queue_that_fails_is_looked_at_again",
     "event loop": "runtime/test_tasks.py::test_what_reaches_the_loop_is_counted_unless_it_is_a_connection_s_end",
@@ -108,6 +110,8 @@ JOBS = (places("every", "run") | places("attempt")) - {
     "close the quota store",
     "forget clients that are gone",
     "ask how many partitions topics have",
+    "watch the quotas of the cluster",
+    "look for a change that passed by",
 }
 CONFIG = """\
 cluster: {{name: test, bootstrap: ["127.0.0.1:{broker}"], refresh: 50ms}}

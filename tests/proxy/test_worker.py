@@ -81,6 +81,9 @@ class Elsewhere(Worker):
     async def identify(self, peer: str) -> Identity | None:
         return across(await super().identify(across(peer)))
 
+    async def alterations(self) -> int:
+        return across(await super().alterations())
+
     async def take_usage(self) -> AsyncIterator[Columns]:
         async for columns in super().take_usage():
             yield across(columns)

@@ -1,22 +1,52 @@
 """``sluice quotas describe``: the quotas that are configured, in the words of kafka-configs."""
 
+import json
+from contextlib import closing
 from typing import Any
 
 import click
 
+from proxy.manage.grammar import Asked, AskingCommand, entity_options
+from proxy.manage.listing import as_data, as_table, as_text, select
 from proxy.manage.target import open_target, target_options
 from proxy.runtime.clock import now_ms
-from quotas.stores.edit import number
+from quotas.stores.filters import FilterError
 
 
-@click.command()
+@click.command(cls=AskingCommand, short_help="Show quotas.")
 @target_options
-def command(**target: Any) -> None:
-    """Print the quotas that are configured."""
-    store = open_target(**target)
+@entity_options
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "table", "json", "yaml"]),
+    default="text",
+    help="text: as kafka-configs. The others also say where each quota stands.",
+)
+def command(asked: Asked, output: str, **target: Any) -> None:
+    """Show the quotas that are configured: all, or those of the entities that are named, and no others.
+
+    \b
+    sluice quotas describe --file quotas.yaml -o table
+    sluice quotas describe -c sluice.yaml --user alice
+    sluice quotas describe -c sluice.yaml user client-id     (all pairs)
+    """  # noqa: D301  \b is click's
+    if asked.added or asked.removed:
+        raise click.UsageError("limits are for alter; name users, client-ids or addresses")
+    with closing(open_target(**target)) as store:
+        loaded = store.load(now_ms())
+    for warning in loaded.warnings:
+        click.echo(f"warning: {warning}", err=True)
     try:
-        policy = store.load(now_ms()).policy
-    finally:
-        store.close()
-    for entity, limits in policy.limits.items():
-        click.echo(f"{entity.describe()}: {', '.join(f'{kind}={number(limit)}' for kind, limit in limits.items())}")
+        listed = select(loaded, asked)
+    except FilterError as error:
+        raise click.UsageError(str(error)) from None
+    if output == "json":
+        click.echo(json.dumps(as_data(loaded, listed), indent=2))
+    elif output == "yaml":
+        import yaml
+
+        click.echo(yaml.safe_dump(as_data(loaded, listed), sort_keys=False, allow_unicode=True), nl=False)
+    else:
+        for line in as_table(listed) if output == "table" else as_text(listed):
+            click.echo(line)

@@ -5,10 +5,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kazoo.client import KazooClient, KazooState, KeeperState
+from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
 from config.document import read_text
 from config.stores import ZooKeeperStore as Settings
+from quotas.stores.zookeeper.sockets import Sockets
 from quotas.stores.zookeeper.tree import USERS
 
 WAIT_S: Final = 4.0
@@ -36,6 +38,7 @@ class Connection:
         self._changed = changed
         self._client: KazooClient | None = None
         self._up: Any = None
+        self._sockets: Sockets | None = None
 
     def client(self) -> KazooClient:
         """Return the client, connected. Raises UnreachableError, and ConfigError for a file that is not to be read."""
@@ -46,7 +49,7 @@ class Connection:
             client.add_listener(self._changed)
             self._client, self._up = client, client.start_async()
         if not self._up.wait(WAIT_S):
-            raise UnreachableError(_why(self._client))
+            raise UnreachableError(self._why(self._client))
         return self._client
 
     def acl(self, path: str) -> list[ACL]:
@@ -73,26 +76,23 @@ class Connection:
                 "username": settings.sasl.username,
                 "password": password,
             }
-        if settings.tls is not None:
-            options |= {
-                "use_ssl": True,
-                "ca": str(settings.tls.ca),
-                "check_hostname": settings.tls.verify_hostname,
-                "certfile": settings.tls.certificate and str(settings.tls.certificate),
-                "keyfile": settings.tls.key and str(settings.tls.key),
-            }
+        self._sockets = Sockets(settings.tls)
+        handler = SequentialThreadingHandler()
+        handler.create_connection = self._sockets.connect
         return KazooClient(
             hosts=settings.connect,
             timeout=settings.session_timeout_ms / 1000,
             connection_retry=_RETRY,
             command_retry={"max_tries": 0},
             logger=_log,
+            handler=handler,
             **options,
         )
 
-
-def _why(client: KazooClient) -> str:
-    if client.client_state == KeeperState.AUTH_FAILED:
-        return REFUSED
-    was = "the connection was lost" if client.state == KazooState.SUSPENDED else "none was reached"
-    return f"no server answered within {WAIT_S:g} s ({was}): see quotas.store.connect and .tls"
+    def _why(self, client: KazooClient) -> str:
+        if client.client_state == KeeperState.AUTH_FAILED:
+            return REFUSED
+        if self._sockets is not None and (why := self._sockets.why()):
+            return f"no server answered within {WAIT_S:g} s: {why}"
+        was = "the connection was lost" if client.state == KazooState.SUSPENDED else "none was reached"
+        return f"no server answered within {WAIT_S:g} s ({was}): see quotas.store.connect and .tls"

@@ -1,6 +1,8 @@
 """What a report says of each kind of quota, of exempt clients, of limits in shadow, and of who connected."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,6 +15,30 @@ from tests.analysis.records import Document, document, row, usage
 from tests.analysis.whatif.test_refusing import SECONDS, recorded
 
 pytestmark = pytest.mark.spark
+
+
+CAP: Final = "cap user-group=tenant-a"
+UNDER_CAP: Final = 20
+
+
+def _under_a_cap() -> Iterator[dict[str, Any]]:
+    held = {
+        "fetch_muted_ms": 900,
+        "fetch_throttled": 3,
+        "fetch_cap_rule": CAP,
+        "fetch_cap_muted_ms": 900,
+        "fetch_cap_throttled": 3,
+    }
+    for number in range(UNDER_CAP):
+        yield row(
+            f"user-{number}",
+            "app",
+            fetch_bytes=100 + number,
+            bytes_out=100 + number,
+            fetch_caps=CAP,
+            fetch_cap_limits="3000",
+            **(held if number == UNDER_CAP - 1 else {}),
+        )
 
 
 def everything() -> list[Document]:
@@ -30,6 +56,7 @@ def everything() -> list[Document]:
         row("alice", "admin", broker=1, mutation_partitions=2, mutation_rule="user=alice", mutation_limit=5.0),
         row("alice", "admin", broker=2, mutation_partitions=2, mutation_rule="user=alice", mutation_limit=5.0),
         row(None, None, broker=-1, accept_waits=2, accept_wait_ms=300),
+        *_under_a_cap(),
     ]
     found = recorded()
     for second, each in enumerate(found):
@@ -60,6 +87,17 @@ def test_the_tables_and_the_page(spark: SparkSession, tmp_path: Path) -> None:
 
     made = job.run(rows, job.ReportRequest(None, None, str(tmp_path), Rates(), None))
     page = Path(made.html).read_text(encoding="utf-8")
+    throttled, kinds = (
+        page[page.index(f'<section id="{name}"') :].split("</section>")[0] for name in ("throttled", "kinds")
+    )
+    assert f"by <span class=name>{CAP}</span>" in throttled
+    [line] = [each for each in kinds.split("<tr>") if f"<td><span class=name>{CAP}</span>" in each]
+    assert "user-19 / app" in line
+    assert f"and {UNDER_CAP - 5} more" in line
+    assert "2.9 KiB/s" in line
+    bill = (Path(made.html).parent / "chargeback.csv").read_text(encoding="utf-8").splitlines()
+    [charged] = [each for each in bill if ",user-19," in each and ",bytes_out," in each]
+    assert f",{119 * times}" in charged
     for said in (
         "producer_byte_rate: producing, bytes/s per broker",
         "quotas.exempt",
@@ -75,8 +113,9 @@ def test_the_tables_and_the_page(spark: SparkSession, tmp_path: Path) -> None:
     assert {(each.kind, each.unit_user, each.broker) for each in counters} == {
         ("produce", "group:evil", 1),
         ("mutation", "alice", -1),
+        ("fetch", "group:tenant-a", 1),
     }
-    assert len(counters) == 2
+    assert len(counters) == 3
 
 
 def test_where_nobody_has_a_quota_and_nothing_is_known_of_connections(spark: SparkSession, tmp_path: Path) -> None:

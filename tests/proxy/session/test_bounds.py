@@ -10,7 +10,7 @@ from protocol import frames, headers
 from protocol.errors import Cause
 from proxy.session import request_side, sender
 from proxy.session.gates import produce as produce_gate
-from proxy.session.request_side import MAX_IN_FLIGHT
+from proxy.session.in_flight import MAX_IN_FLIGHT
 from tests.proxy.playbook import (
     KIB,
     FakeWire,

@@ -238,7 +238,7 @@ def test_names_of_any_length_take_no_more_than_short_ones(authenticated: bool) -
 
 def kept_bytes(root: object) -> int:
     """Return the size of all texts and bytes that can be reached from a session, but not by way of what all share."""
-    shared = ("_rules", "_meters", "_sasl_rules", "bound", "_in_flight", "_client", "_broker", "write")
+    shared = ("_rules", "_meters", "_sasl_rules", "bound", "_in_flight", "in_flight", "_client", "_broker", "write")
     total, seen, found = 0, set(), [root]
     while found:
         thing = found.pop()

@@ -11,7 +11,7 @@ from proxy.usage.documents import Document, Documents, Origin
 from proxy.usage.meters import Meter, MeterKey, Meters
 from proxy.usage.records import COLUMNS, MAX_ROWS, Columns, Recorder
 from quotas.engine import Engine, Window
-from quotas.entities import Default, Entity
+from quotas.entities import Default, Entity, Prefix
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
 
@@ -273,3 +273,43 @@ def test_limits_in_shadow_have_columns_where_there_are_any() -> None:
     assert list(found["produce_shadow_muted_ms"]) == [700, 0, 0]
     engine.apply(Policy(limits), 0)
     assert tuple(rows()) == COLUMNS
+
+
+def test_caps_say_what_they_are_and_which_of_them_held_for_how_long() -> None:
+    tenant, batch = Entity(user="alice", cap=True), Entity(client_id=Prefix("batch-"), cap=True)
+    worker = Worker(Policy({tenant: {PRODUCER: 1024.0}, batch: {PRODUCER: 0.5}}, {batch: Terms(shared=False)}))
+    meter = worker.counted(1, "alice", "batch-1")
+    meter.other_requests = 1
+    worker.counted(1, "bob", "app").other_requests = 1
+    # Muted by one cap from 100 to 400 and by the other from 300 to 750; a request waits for the first from 900 on.
+    for rule, at_ms, throttle_ms in ((tenant, 100, 300), (batch, 300, 450)):
+        meter.note_throttle(PRODUCER, throttle_ms, at_ms)
+        meter.note_cap(PRODUCER, rule, throttle_ms, at_ms)
+    meter.note_wait(PRODUCER, 1, 900)
+    meter.note_cap_wait(PRODUCER, tenant, 1, 900)
+    found = {row["user"]: row for [document] in [worker.take(1000)] for row in rows(document)}
+    names = PRODUCER.row.cap_columns
+    caps = "cap user=alice; cap client-id-prefix=batch-, shared=false"
+    assert [found["alice"][name] for name in names] == [caps, "1024; 0.5", caps.split("; ")[1], 2, 750, 750]
+    assert found["alice"]["produce_muted_ms"] == 750
+    assert [found["bob"][name] for name in names] == [None, None, None, 0, 0, 0]
+    # Nothing is counted, and it waits all the time; then it goes, of a counter that has another rule by now.
+    [waiting] = rows(worker.take(2000)[0])
+    assert [waiting[name] for name in names] == [caps, "1024; 0.5", "cap user=alice", 0, 0, 1000]
+    worker.engine.apply(Policy(), 2000)
+    meter.note_wait(PRODUCER, -1, 2500, 1600)
+    meter.note_cap_wait(PRODUCER, tenant, -1, 2500, 1600)
+    [gone] = rows(worker.take(3000)[0])
+    assert [gone[name] for name in names] == [None, None, "cap user=alice", 1, 1600, 500]
+    assert worker.take(4000) == []
+
+
+def test_a_prefix_says_whether_its_clients_share_a_counter() -> None:
+    each, all_ = Entity(client_id=Prefix("tmp-")), Entity(client_id=Prefix("team-"))
+    worker = Worker(Policy({each: {PRODUCER: 10.0}, all_: {PRODUCER: 10.0}}, {each: Terms(shared=False)}))
+    for client_id in ("tmp-1", "team-1"):
+        worker.counted(1, "alice", client_id).other_requests = 1
+    assert {row["client_id"]: row["produce_rule"] for row in rows(worker.take()[0])} == {
+        "tmp-1": "client-id-prefix=tmp-, shared=false",
+        "team-1": "client-id-prefix=team-",
+    }

@@ -1,0 +1,151 @@
+"""A connection of the proxy's own that is kept between questions, to whichever broker answers."""
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Final
+
+from config.cluster import Route
+from config.units import Address
+from protocol.answers import read_versions
+from protocol.errors import ProtocolError
+from protocol.requests import WHICH_VERSIONS, Request
+from proxy.brokers.cluster import which_brokers
+from proxy.brokers.connection import BrokerConnection, connect
+from proxy.brokers.failures import OF_SLUICE, Fixes, describe
+from proxy.brokers.login import BrokerLogin, LoginError
+from proxy.brokers.tls import broker_context
+
+_CONNECT_S: Final = 3.0
+"""What a broker may take for connection and login together: those behind it in the list are to be asked soon."""
+_ANSWER_S: Final = 5.0
+_MOST_KNOWN: Final = 100
+_ERRORS: Final = (OSError, TimeoutError, EOFError, ProtocolError)
+
+
+class UnansweredError(Exception):
+    """No broker has answered; the text says what each of them did instead, and what to do."""
+
+    def __init__(self, text: str, *, refused: bool = False, asked: bool = False) -> None:
+        super().__init__(text)
+        self.refused = refused
+        """The login was refused: to try again soon does not help, and may lock the user."""
+        self.asked = asked
+        """The question was sent: a broker may have done what it asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How to come to a cluster: where its brokers are, and who asks.
+
+    ``context`` makes what TLS needs, None for none, and raises OSError where its files cannot be used.
+    """
+
+    addresses: tuple[Address, ...]
+    context: Callable[[], ssl.SSLContext | None] = lambda: None
+    log_in: Callable[[BrokerConnection], Awaitable[None]] | None = None
+    user: str | None = None
+    """Of the login, as far as it is known here."""
+    fixes: Fixes = OF_SLUICE
+
+
+def access_by(route: Route) -> Access:
+    """Return how the proxy itself comes to its brokers."""
+    tls, sasl = route.tls, route.sasl
+    return Access(
+        route.bootstrap,
+        lambda: None if tls is None else broker_context(tls),
+        None if sasl is None else BrokerLogin(sasl).perform,
+        None if sasl is None else sasl.username,
+    )
+
+
+class KeptConnection:
+    """Asks one question after the other, of the broker that answered last, and of the next one where it does not.
+
+    Beside those it is given it tries the brokers that they name.
+    """
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._known: tuple[Address, ...] = ()
+        """Brokers that others have named."""
+        self._last: Address | None = None
+        """Which has answered last."""
+        self._open: AsyncExitStack | None = None
+        self._connection: BrokerConnection | None = None
+        self._versions: Mapping[int, tuple[int, int]] = {}
+        self._in_use = asyncio.Lock()
+
+    async def ask(self, request: Request) -> bytes:
+        """Return the whole answer. Raises UnansweredError."""
+        async with self._in_use:
+            if self._connection is not None:
+                try:
+                    return await self._ask(self._connection, request)
+                except _ERRORS:  # it may have been idle for too long, or its login is over (KIP-368)
+                    await self.close()
+            connection = await self._connect()
+            try:
+                return await self._ask(connection, request)
+            except _ERRORS as error:
+                await self.close()
+                raise UnansweredError(f"{self._last}: {describe(error, self._access.fixes)}", asked=True) from None
+
+    async def ask_once(self, request: Request) -> bytes:
+        """As ``ask``, of the broker that answered just now and of no other: what changes something is not repeated."""
+        async with self._in_use:
+            connection = self._connection or await self._connect()
+            try:
+                return await self._ask(connection, request)
+            except _ERRORS as error:
+                await self.close()
+                raise UnansweredError(f"{self._last}: {describe(error, self._access.fixes)}", asked=True) from None
+
+    async def close(self) -> None:
+        if self._open is not None:
+            opened, self._open, self._connection = self._open, None, None
+            await opened.aclose()
+
+    async def _ask(self, connection: BrokerConnection, request: Request) -> bytes:
+        lowest, highest = self._versions.get(request.api_key, (0, -1))
+        if not lowest <= request.version <= highest:
+            raise UnansweredError(f"{self._last}: does not know {request.spec}: Kafka does from 2.6 on")
+        async with asyncio.timeout(_ANSWER_S):
+            return await connection.ask(request)
+
+    async def _connect(self) -> BrokerConnection:
+        access, failures = self._access, dict[Address, str]()
+        addresses = dict.fromkeys((*access.addresses, *self._known))
+        first = [self._last] if self._last in addresses else []
+        for address in dict.fromkeys([*first, *addresses]):
+            opening = AsyncExitStack()
+            try:
+                async with asyncio.timeout(_CONNECT_S):
+                    connection = await opening.enter_async_context(
+                        connect(address.host, address.port, access.context())
+                    )
+                    await self._introduce(connection)
+            except LoginError as error:  # and so by all brokers, for all have the same users
+                await opening.aclose()
+                raise UnansweredError(f"{address}: {error}", refused=True) from None
+            except _ERRORS as error:
+                await opening.aclose()
+                failures[address] = f"{address}: {describe(error, access.fixes)}"
+            except BaseException:
+                await opening.aclose()
+                raise
+            else:
+                self._open, self._connection, self._last = opening, connection, address
+                return connection
+        # In the order of the settings, whoever was asked first: the same failure is to be the same text.
+        raise UnansweredError("; ".join(failures[address] for address in addresses))
+
+    async def _introduce(self, connection: BrokerConnection) -> None:
+        self._versions = read_versions(await connection.ask(WHICH_VERSIONS))
+        if self._access.log_in is not None:
+            await self._access.log_in(connection)
+        named = (Address(each.host.decode("utf-8", "replace"), each.port) for each in await which_brokers(connection))
+        self._known = tuple(sorted(named, key=str))[:_MOST_KNOWN]

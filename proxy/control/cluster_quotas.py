@@ -1,0 +1,110 @@
+"""The quotas of a cluster as its brokers describe them, and changes as they take them (KIP-546)."""
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from config.problems import Problem
+from protocol.client_quotas import Described, Entry, Named, Op, Result
+from quotas.entities import Default, Entity
+from quotas.kinds import QuotaKind, Whose, Written
+from quotas.policy import Policy
+from quotas.stores.alteration import Alteration, Altered, Limits, Outcome, Refusal, canonical_ip, check
+
+_KINDS: Final = {whose: {kind.value: kind for kind in QuotaKind if kind.row.whose is whose} for whose in Whose}
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterQuotas:
+    """What brokers have described."""
+
+    policy: Policy
+    version: str
+    names: Mapping[Entity, tuple[Named, ...]]
+    """Each entity as the brokers know it: a long name, or an address in another spelling."""
+    warnings: Sequence[Problem]
+
+
+def read(described: Sequence[Described], source: str) -> ClusterQuotas:
+    """Return the quotas. What no quota of Sluice can be is left out, with a warning: it holds nobody here."""
+    limits: dict[Entity, Mapping[QuotaKind, float]] = {}
+    names: dict[Entity, tuple[Named, ...]] = {}
+    warnings: list[Problem] = []
+    digest = hashlib.sha256()
+    for each in sorted(described, key=_order):
+        of_whom = ",".join(f"{kind}={'<default>' if name is None else name}" for kind, name in each.entity)
+
+        def doubt(message: str, of_whom: str = of_whom) -> None:
+            warnings.append(Problem(source, 0, 0, of_whom, f"{message}; it is skipped"))
+
+        digest.update(repr((sorted(each.entity, key=str), sorted(each.limits))).encode())
+        try:
+            entity = _entity(each.entity)
+        except ValueError as error:
+            doubt(f"means nobody to Sluice: {error}")
+            continue
+        known = _KINDS[Whose.CLIENT if entity.ip is None else Whose.IP]
+        found: dict[QuotaKind, float] = {}
+        for name, limit in each.limits:
+            kind = known.get(name)
+            if kind is None:
+                doubt(f"{name} is no quota that Sluice knows")
+            elif math.isnan(limit) or limit < 0:
+                doubt(f"{name}: {limit} is no limit")
+            else:
+                # A byte rate of 0 is what a broker's arithmetic makes of it: nobody is throttled.
+                found[kind] = math.inf if limit == 0 and kind.row.written is Written.BYTES else limit
+        if entity in limits:
+            doubt("is for whom another one is for, too")
+        elif found:
+            limits[entity], names[entity] = found, each.entity
+    return ClusterQuotas(Policy(limits), digest.hexdigest(), names, warnings)
+
+
+def entries(
+    changes: Mapping[Entity, Sequence[Altered]], names: Mapping[Entity, tuple[Named, ...]], alteration: Alteration
+) -> dict[Entity, Entry]:
+    """Return what to ask for. A name that brokers do not know yet is the one that was asked for, long or not."""
+    asked = {}
+    for change in alteration.changes:
+        if not isinstance(found := check(change), Refusal):
+            asked[found[0]] = tuple(
+                (kind, name if isinstance(name, str) else None) for kind, name in change.entity.items() if kind != "ip"
+            )
+    return {
+        entity: Entry(
+            names.get(entity)
+            or asked.get(entity)
+            or (("ip", None if entity.ip is Default.DEFAULT else str(entity.ip)),),
+            tuple(Op(each.kind.value, each.new) for each in altered),
+        )
+        for entity, altered in changes.items()
+    }
+
+
+def outcome_of(result: Result, entity: Entity, altered: tuple[Altered, ...]) -> Outcome:
+    """Return what became of a change, in the words of the broker."""
+    if not result.error_code:
+        return Outcome(None, altered)
+    said = result.message or "no reason given"
+    return Outcome(Refusal(entity.describe(), f"the broker refuses it: {said} (error {result.error_code})"))
+
+
+def holds(policy: Policy, entity: Entity, limits: Limits) -> bool:
+    """Whether the quotas say what was altered."""
+    now = policy.limits.get(entity, {})
+    return all(now.get(kind) == limit for kind, limit in limits.items())
+
+
+def _order(described: Described) -> list[tuple[str, str]]:
+    return sorted((kind, "" if name is None else f"={name}") for kind, name in described.entity)
+
+
+def _entity(named: Sequence[Named]) -> Entity:
+    names = {kind: Default.DEFAULT if name is None else name for kind, name in named}
+    if strangers := names.keys() - {"user", "client-id", "ip"}:
+        raise ValueError(f"{', '.join(sorted(strangers))} is no kind of entity")
+    ip = names.get("ip")
+    return Entity(names.get("user"), names.get("client-id"), canonical_ip(ip) if isinstance(ip, str) and ip else ip)

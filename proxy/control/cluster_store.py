@@ -1,0 +1,232 @@
+"""The cluster store: the quotas of the cluster itself, asked of its brokers and changed by them."""
+
+import asyncio
+import hashlib
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import CancelledError
+from typing import Any, Final, TypeVar
+
+from config.problems import Problem
+from protocol.client_quotas import (
+    Altering,
+    Describing,
+    alter_request,
+    describe_request,
+    read_altered,
+    read_described,
+)
+from protocol.errors import ProtocolError
+from proxy.brokers.kept_connection import Access, KeptConnection, UnansweredError
+from proxy.control import cluster_quotas
+from proxy.control.cluster_quotas import ClusterQuotas
+from proxy.runtime.loop_thread import LoopThread
+from proxy.runtime.tasks import attempt, every
+from quotas.entities import Entity
+from quotas.stores.alteration import Alteration, Limits, Outcome
+from quotas.stores.base import (
+    ChangedMeanwhileError,
+    Loaded,
+    QuotaStore,
+    UnreadableError,
+    UnwritableError,
+    altered,
+)
+
+T = TypeVar("T")
+
+MOST_AT_ONCE: Final = 1000
+"""Entities of one alteration. A controller takes 10,000 records in one batch."""
+_RETRY_S: Final = 1.0
+_RETRY_LOGIN_S: Final = 10.0
+"""After a refused login: each attempt is a line in the brokers' logs, and may lock the user."""
+_SOON_S: Final = (0.02, 0.08, 0.2, 0.4, 0.8, 1.6)
+"""When to look after a change has passed by: it takes a while until the broker that is asked knows of it."""
+_SETTLES_S: Final = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+_NOT_ALLOWED: Final = 31  # CLUSTER_AUTHORIZATION_FAILED
+_HEAD: Final = 12  # size, correlation id, throttle time: another one in each answer
+_ALL: Final = describe_request(Describing())
+
+
+class ClusterStore(QuotaStore):
+    """Quotas that the brokers hold.
+
+    From the first ``changed`` on they are asked every ``poll_ms``, by a thread of the store's own over one connection.
+    """
+
+    def __init__(self, access: Access, *, poll_ms: int) -> None:
+        super().__init__()
+        self._source = f"kafka://{','.join(map(str, access.addresses))}"
+        self._user = access.user
+        self._poll_s = poll_ms / 1000
+        self._connection = KeptConnection(access)
+        self._thread = LoopThread("cluster store", self._connection.close)
+        self._watched = False
+        self._told = True
+        """There may be something to load."""
+        self._known: bytes | str = b""
+        """What was found last: a digest of the answer, or why there was none."""
+        self._version = ""
+        """Of what was loaded last."""
+        self._pause_s = self._poll_s
+        """Until the brokers are asked again."""
+        self._soon = False
+        self._soon_again = False
+
+    @property
+    def answers_clients(self) -> bool:
+        return False
+
+    def changed(self) -> bool:
+        if not self._watched:
+            self._watched = True
+            self._thread.submit(self._watch())
+        return self._told
+
+    def nudge(self) -> None:
+        self._thread.submit(self._look_soon())
+
+    def close(self) -> None:
+        self._thread.close()
+        self._watched = False
+
+    def _load(self) -> Loaded:
+        found = self._wait(self._loaded())
+        places = {entity: entity.describe() for entity in found.policy.limits}
+        return Loaded(found.policy, found.version, self._source, places, found.warnings)
+
+    def _alter(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> Mapping[Entity, Outcome]:
+        if len(wanted) > MOST_AT_ONCE:
+            raise UnwritableError(f"{len(wanted)} entities at once: ask for {MOST_AT_ONCE} at most")
+        return self._wait(self._altered(wanted, alteration))
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return what comes of ``work``, done on the store's thread."""
+        try:
+            return self._thread.submit(work).result()
+        except CancelledError:
+            raise self._unreadable("was closed while it was asked") from None
+
+    # ---------------------------------------------------------------------------------------- on the store's thread
+
+    async def _loaded(self) -> ClusterQuotas:
+        self._told = False
+        try:
+            found = await self._described()
+        except UnreadableError as error:
+            self._known = str(error)
+            raise
+        self._version = found.version
+        return found
+
+    async def _described(self) -> ClusterQuotas:
+        frame = await self._ask_for_all()
+        self._known = _digest(frame)
+        return self._read(frame)
+
+    async def _ask_for_all(self) -> bytes:
+        """Return the answer to a DescribeClientQuotas. Raises UnreadableError."""
+        try:
+            frame = await self._connection.ask(_ALL)
+        except UnansweredError as error:
+            self._pause_s = _RETRY_LOGIN_S if error.refused else min(self._poll_s, _RETRY_S)
+            raise self._unreadable(str(error)) from None
+        self._pause_s = self._poll_s
+        return frame
+
+    def _read(self, frame: bytes) -> ClusterQuotas:
+        try:
+            answer = read_described(frame)
+        except ProtocolError as error:
+            raise self._unreadable(f"describes its quotas in a way that cannot be read: {error}") from None
+        if answer.error_code:
+            self._pause_s = min(self._poll_s, _RETRY_S)
+        if answer.error_code == _NOT_ALLOWED:
+            who = f"let {self._user or 'the user of the connection'} describe the configuration of the cluster"
+            fix = f"{who}: kafka-acls --add --cluster --operation DescribeConfigs"
+            raise self._unreadable("its quotas may not be read (CLUSTER_AUTHORIZATION_FAILED)", fix)
+        if answer.error_code:
+            said = answer.message or "no reason given"
+            raise self._unreadable(f"answers DescribeClientQuotas with error {answer.error_code}: {said}")
+        return cluster_quotas.read(answer.entries, self._source)
+
+    async def _altered(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> dict[Entity, Outcome]:
+        before = self._read(await self._ask_for_all())
+        if alteration.version not in (None, before.version):
+            raise ChangedMeanwhileError(f"{self._source}: has been changed: load it and try again")
+        outcomes = {entity: Outcome(None, altered(before.policy, entity, limits)) for entity, limits in wanted.items()}
+        changes = {entity: outcome.altered for entity, outcome in outcomes.items() if outcome.altered}
+        if not changes:
+            return outcomes
+        asked = cluster_quotas.entries(changes, before.names, alteration)
+        try:
+            frame = await self._connection.ask_once(
+                alter_request(Altering(tuple(asked.values()), alteration.validate_only))
+            )
+            results = {frozenset(each.entity): each for each in read_altered(frame)}
+        except (UnansweredError, ProtocolError) as error:
+            raise self._unreadable(
+                f"{error}; whether the change was made is not known: look before trying again"
+            ) from None
+        for entity, entry in asked.items():
+            result = results.get(frozenset(entry.entity))
+            if result is None:
+                raise self._unreadable(f"says nothing of {entity.describe()}: look before trying again")
+            if result.error_code == _NOT_ALLOWED:
+                who = f"let {self._user or 'the user of the connection'} alter the configuration of the cluster"
+                raise UnwritableError(
+                    f"{self._source}: quotas may not be changed (CLUSTER_AUTHORIZATION_FAILED): {who}: "
+                    "kafka-acls --add --cluster --operation AlterConfigs"
+                )
+            outcomes[entity] = cluster_quotas.outcome_of(result, entity, changes[entity])
+        if not alteration.validate_only:
+            await self._settle({entity: wanted[entity] for entity in changes if outcomes[entity].altered})
+            self._told = True
+        return outcomes
+
+    async def _settle(self, made: Mapping[Entity, Limits]) -> None:
+        """Wait until the broker that is asked knows what the controller has done: who looks next is to see it."""
+        for pause_s in _SETTLES_S:
+            await asyncio.sleep(pause_s)
+            now = self._read(await self._ask_for_all()).policy
+            if all(cluster_quotas.holds(now, entity, limits) for entity, limits in made.items()):
+                return
+
+    async def _watch(self) -> None:
+        every(lambda: self._pause_s, self._look, "watch the quotas of the cluster")
+
+    async def _look(self) -> None:
+        """Find out whether there is anything to load: other quotas, another failure, or an end of it."""
+        if self._told:
+            return
+        try:
+            frame = await self._ask_for_all()
+            found: bytes | str = _digest(frame)
+            if found != self._known and self._read(frame).version == self._version and isinstance(self._known, bytes):
+                self._known = found  # in another order
+        except UnreadableError as error:
+            found = str(error)
+        if found != self._known:
+            self._told = True
+
+    async def _look_soon(self) -> None:
+        """Look several times; if asked again meanwhile, once more after that: who alters often asks for no more."""
+        self._soon_again = True
+        if self._soon:
+            return
+        self._soon = True
+        try:
+            while self._soon_again:
+                self._soon_again = False
+                for pause_s in _SOON_S:
+                    await asyncio.sleep(pause_s)
+                    await attempt("look for a change that passed by", self._look)
+        finally:
+            self._soon = False
+
+    def _unreadable(self, message: str, hint: str = "") -> UnreadableError:
+        return UnreadableError([Problem(self._source, 0, 0, "", message, hint)])
+
+
+def _digest(frame: bytes) -> bytes:
+    """Return what tells an answer from others: 50,000 quotas are not read every few seconds to find nothing new."""
+    return hashlib.sha256(frame[_HEAD:]).digest()

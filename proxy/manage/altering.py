@@ -1,0 +1,104 @@
+"""Changes that commands make in a store: checked, made in batches where a store takes them so, and told of."""
+
+import getpass
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import click
+
+from proxy.manage.wording import altered, completed, names
+from quotas.entities import Default, Entity
+from quotas.kinds import QuotaKind
+from quotas.stores.alteration import Alteration, Change, Outcome
+from quotas.stores.base import Loaded, QuotaStore, StoreError
+from quotas.stores.file_store import FileStore
+from quotas.stores.filters import is_of_kafka
+
+BATCH: Final = 1_000
+"""Entities of one request to a cluster, or of one look at ZooKeeper."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What one entity is to be given: limits by the names of their quotas, None for no limit."""
+
+    entity: Entity
+    limits: Mapping[str, float | None]
+
+
+def require_of_kafka(entity: Entity) -> None:
+    """Refuse what no store can alter. Raises StoreError."""
+    if not is_of_kafka(entity):
+        raise StoreError(f"{entity.describe()}: groups, prefixes and caps are changed in the quota file, by hand")
+
+
+def require_set(loaded: Loaded, wanted: Wanted) -> None:
+    """Refuse to remove a limit that is not there, as kafka-configs does. Raises StoreError."""
+    there = {str(kind) for kind in loaded.policy.limits.get(wanted.entity, {})}
+    if missing := [key for key, limit in wanted.limits.items() if limit is None and key not in there]:
+        has = f"it has {', '.join(sorted(there))}" if there else "it has no quota"
+        raise StoreError(f"Invalid config(s): {', '.join(missing)} (of {wanted.entity.describe()}: {has})")
+
+
+def alter(store: QuotaStore, loaded: Loaded, wanted: Sequence[Wanted], *, dry_run: bool) -> list[Outcome]:
+    """Make the changes, or only see what would become of them, and return that in their order.
+
+    Nothing is changed if the store holds something else by now than what was ``loaded``. A file is changed all at once;
+    other stores in batches, and a line on the terminal says how far it is. Raises StoreError.
+    """
+    size = len(wanted) if isinstance(store, FileStore) else BATCH
+    outcomes: list[Outcome] = []
+    for start in range(0, len(wanted), max(size, 1)):
+        changes = [_change(each) for each in wanted[start : start + size]]
+        version = None if start else loaded.version  # which is another one after the first batch of our own
+        try:
+            outcomes += store.alter(Alteration(changes, _who(), validate_only=dry_run, version=version))
+        except StoreError as error:
+            if not start:
+                raise
+            raise StoreError(f"{error}\nthe first {start} of {len(wanted)} entities have been changed") from error
+        if len(wanted) > size and sys.stderr.isatty():
+            click.echo(f"{len(outcomes)} of {len(wanted)} entities", err=True)
+    return outcomes
+
+
+def report(wanted: Sequence[Wanted], outcomes: Sequence[Outcome], *, dry_run: bool) -> bool:
+    """Print what became of each change, and return whether all were made (or could be).
+
+    What was made is told in the words of kafka-configs; with ``dry_run`` each limit is, old and new.
+    """
+    refused = 0
+    for each, outcome in zip(wanted, outcomes, strict=True):
+        if outcome.refused is not None:
+            refused += 1
+            click.echo(f"error: {each.entity.describe()}: {outcome.refused}", err=True)
+        elif not dry_run:
+            click.echo(completed(each.entity))
+        elif outcome.altered:
+            for change in outcome.altered:
+                click.echo(altered(change))
+        else:
+            click.echo(f"= {each.entity.describe()}")
+    if refused and len(wanted) > 1:
+        click.echo(f"error: {refused} of {len(wanted)} entities were refused", err=True)
+    return not refused
+
+
+def _change(wanted: Wanted) -> Change:
+    of_entity = {kind: name if isinstance(name, Default) else str(name) for kind, name in names(wanted.entity).items()}
+    return Change(of_entity, list(wanted.limits.items()))
+
+
+def _who() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # no such user id, as in many containers
+        user = "somebody"
+    return f"{user} by sluice quotas"
+
+
+def limits_as_wanted(limits: Mapping[QuotaKind, float]) -> dict[str, float | None]:
+    """Return limits by the names of their quotas."""
+    return {str(kind): float(limit) for kind, limit in limits.items()}

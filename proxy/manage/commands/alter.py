@@ -1,0 +1,45 @@
+"""``sluice quotas alter``: set and remove limits, as kafka-configs --alter does."""
+
+import sys
+from contextlib import closing
+from typing import Any
+
+import click
+
+from proxy.manage.altering import Wanted, alter, report, require_of_kafka, require_set
+from proxy.manage.cli import EXIT_FAILED
+from proxy.manage.grammar import Asked, AskingCommand, entity_options, limit_options
+from proxy.manage.target import open_target, target_options
+from proxy.runtime.clock import now_ms
+
+
+@click.command(cls=AskingCommand, short_help="Set limits, and remove them.")
+@target_options
+@entity_options
+@limit_options
+@click.option("--dry-run", is_flag=True, help="Change nothing; print each limit, old → new.")
+def command(asked: Asked, *, dry_run: bool, **target: Any) -> None:
+    """Set the limits of users, client-ids and addresses, and remove some.
+
+    \b
+    sluice quotas alter --file quotas.yaml user=alice producer_byte_rate=10MiB
+    sluice quotas alter -c sluice.yaml --user alice --client-defaults --add-config request_percentage=50
+    sluice quotas alter -c sluice.yaml --user alice --delete-config producer_byte_rate
+
+    Exit status: 0 if all was made, 1 if anything was refused, 2 for a wrong command line.
+    """  # noqa: D301  \b is click's
+    entities = asked.entities()
+    ops: dict[str, float | None] = {**dict.fromkeys(asked.removed), **asked.added}
+    if not ops:
+        raise click.UsageError("which limits? Give some, as in --add-config producer_byte_rate=1MiB")
+    if both := asked.added.keys() & set(asked.removed):
+        raise click.UsageError(f"{min(both)} is to be set and to be removed; leave one of them out")
+    wanted = [Wanted(entity, ops) for entity in entities]
+    with closing(open_target(**target)) as store:
+        loaded = store.load(now_ms())
+        for each in wanted:
+            require_of_kafka(each.entity)
+            require_set(loaded, each)
+        made = report(wanted, alter(store, loaded, wanted, dry_run=dry_run), dry_run=dry_run)
+    if not made:
+        sys.exit(EXIT_FAILED)

@@ -1,0 +1,46 @@
+"""``sluice quotas delete``: remove limits, or all those of an entity."""
+
+import sys
+from contextlib import closing
+from typing import Any
+
+import click
+
+from proxy.manage.altering import Wanted, alter, report, require_of_kafka, require_set
+from proxy.manage.cli import EXIT_FAILED
+from proxy.manage.grammar import Asked, AskingCommand, entity_options, removal_option
+from proxy.manage.target import open_target, target_options
+from proxy.runtime.clock import now_ms
+from quotas.stores.base import StoreError
+
+
+@click.command(cls=AskingCommand, short_help="Remove limits.")
+@target_options
+@entity_options
+@removal_option
+@click.option("--dry-run", is_flag=True, help="Change nothing; print the limits that would go.")
+def command(asked: Asked, *, dry_run: bool, **target: Any) -> None:
+    """Remove limits of users, client-ids and addresses: those that are named, or all that an entity has.
+
+    \b
+    sluice quotas delete --file quotas.yaml user=alice
+    sluice quotas delete -c sluice.yaml user=alice producer_byte_rate
+
+    Exit status: 0 if all was removed, 1 if anything was refused or not there, 2 for a wrong command line.
+    """  # noqa: D301  \b is click's
+    if asked.added:
+        raise click.UsageError(f"delete takes names of limits without values: {', '.join(asked.added)}")
+    entities = asked.entities()
+    with closing(open_target(**target)) as store:
+        loaded = store.load(now_ms())
+        wanted = []
+        for entity in entities:
+            require_of_kafka(entity)
+            there = loaded.policy.limits.get(entity)
+            if not there:
+                raise StoreError(f"{entity.describe()} has no quota")
+            wanted.append(Wanted(entity, dict.fromkeys(asked.removed or map(str, there))))
+            require_set(loaded, wanted[-1])
+        made = report(wanted, alter(store, loaded, wanted, dry_run=dry_run), dry_run=dry_run)
+    if not made:
+        sys.exit(EXIT_FAILED)

@@ -1,0 +1,47 @@
+"""``sluice quotas explain``: which limits hold for a client, and why."""
+
+import json
+from typing import Any
+
+import click
+
+from proxy.checks.explain import Client, Explainer
+from proxy.manage.explaining import pages
+from proxy.manage.seen import seen, settings_of
+from proxy.manage.target import target_options
+from quotas.entities import ANONYMOUS
+from quotas.stores.alteration import canonical_ip
+
+
+@click.command()
+@target_options
+@click.option("--user", metavar="NAME", help=f"Who has logged in so. Default: {ANONYMOUS}.")
+@click.option("--client-id", "--client", metavar="NAME", help="What calls itself so. Default: no client-id.")
+@click.option("--ip", metavar="ADDRESS", help="What connects from there.")
+@click.option("--short", is_flag=True, help="Print a line for each limit, without the walk.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def command(
+    user: str | None, client_id: str | None, ip: str | None, output: str, *, short: bool, **target: Any
+) -> None:
+    """Print which limits hold for a client, and why these.
+
+    For each kind of quota: every level of precedence in its order, which of them has a limit and where that stands,
+    which wins, and who shares its counter. It is what a proxy with these quotas does, by the code that does it.
+    """
+    if user is None and client_id is None and ip is None:
+        raise click.UsageError("say which client: --user, --client-id, --ip, or several of them")
+    if user == "":
+        raise click.UsageError(f"--user is empty: leave it out for {ANONYMOUS}")
+    if ip is not None:
+        try:
+            ip = canonical_ip(ip)
+        except ValueError:
+            raise click.UsageError(f"--ip: {ip!r} is not an IP address; host names are not resolved") from None
+    loaded, settings = seen(**target), settings_of(target)
+    explainer = Explainer(loaded.policy, None if settings is None else settings.exempt, loaded.where)
+    explanation = explainer.explain(Client(user or ANONYMOUS, client_id or "", ip or ""))
+    if output == "json":
+        data = explanation.as_data() | {"mode": settings and settings.mode}
+        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+    else:
+        click.echo("\n".join(explanation.lines() if short else pages(explanation, settings)))

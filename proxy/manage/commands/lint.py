@@ -1,0 +1,56 @@
+"""``sluice quotas lint``: what is most likely not meant."""
+
+import json
+import sys
+from collections import Counter
+from typing import Any, Final
+
+import click
+
+from proxy.manage.linting import NAMES, Finding, lint
+from proxy.manage.seen import failing_with, seen, settings_of
+from proxy.manage.target import target_options
+
+EXIT_FOUND: Final = 1
+EXIT_FAILED: Final = 2
+_MOST_SHOWN: Final = 20
+"""Of one kind, on a terminal."""
+
+
+@click.command()
+@target_options
+@click.option("--strict", is_flag=True, help=f"Exit {EXIT_FOUND} if anything is found.")
+@click.option(
+    "--ignore",
+    metavar="NAME",
+    multiple=True,
+    type=click.Choice([*NAMES]),
+    help="Leave out findings of this name; may be given several times.",
+)
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def command(ignore: tuple[str, ...], output: str, *, strict: bool, **target: Any) -> None:
+    """Print what is most likely not meant: rules that hold for nobody, limits below one batch, surprises of precedence.
+
+    Each finding has a name (docs/managing-quotas.md lists them), a place and a fix. Exit status 0, with --strict 1 if
+    anything is found; 2 if the quotas cannot be read.
+    """
+    with failing_with(EXIT_FAILED):
+        loaded, settings = seen(**target), settings_of(target)
+    found = [finding for finding in lint(loaded, settings) if finding.name not in ignore]
+    if output == "json":
+        click.echo(json.dumps({"findings": [each.as_data() for each in found]}, indent=2, ensure_ascii=False))
+    else:
+        click.echo("\n".join(_lines(found, loaded.source, len(loaded.policy.limits))))
+    sys.exit(EXIT_FOUND if strict and found else 0)
+
+
+def _lines(found: list[Finding], source: str, rules: int) -> list[str]:
+    said = []
+    shown: Counter[str] = Counter()
+    for finding in found:
+        shown[finding.name] += 1
+        if shown[finding.name] <= _MOST_SHOWN:
+            said.append(str(finding))
+    said += [f"and {number - _MOST_SHOWN} more of {name}" for name, number in shown.items() if number > _MOST_SHOWN]
+    findings = f"{len(found)} finding{'' if len(found) == 1 else 's'}" if found else "nothing found"
+    return [*said, f"{source}: {findings} ({rules} rule{'' if rules == 1 else 's'})"]

@@ -1,0 +1,74 @@
+"""What holds for a client, for people: each limit, the walk that led to it, and who shares its counter."""
+
+from collections.abc import Iterator
+
+from config.settings import Quotas
+from proxy.checks.explain import Explanation, Looked, Rule, Verdict, amount, scope, written
+from quotas.kinds import QuotaKind
+
+_NOTHING = "-"
+
+
+def pages(explanation: Explanation, settings: Quotas | None) -> Iterator[str]:
+    """Yield the lines of an explanation; ``settings``, where the configuration is known, hold for all."""
+    client = explanation.client
+    yield explanation.title()
+    if settings is not None and settings.mode != "enforce":
+        yield f"quotas.mode is {settings.mode}: nobody is held at all"
+    if settings is not None and settings.max_delay_ms is not None:
+        yield f"quotas.max_delay: no throttle is longer than {settings.max_delay_ms} ms, unless a rule says so"
+    if explanation.exempt:
+        yield f"exempt by its {explanation.exempt} (quotas.exempt): nothing below holds it"
+    if not client.client_id:
+        yield "without a client-id there are the levels of users alone: it forms no pair, and is no default client-id"
+    for verdict in explanation.verdicts:
+        yield ""
+        yield from _verdict(verdict)
+
+
+def _verdict(verdict: Verdict) -> Iterator[str]:
+    kind, winner = verdict.kind, verdict.winner
+    if winner is None:
+        yield f"{kind}: no limit: {verdict.why}"
+    else:
+        yield f"{kind}: {amount(kind, winner.limit)} {scope(kind)}, of {_at(winner.entity.describe(), winner.where)}"
+        yield f"  why: {verdict.why}"
+        yield f"  counter: one for {winner.counted}"
+        yield from _terms(kind, winner)
+    if any(each.limit is not None for each in verdict.levels):
+        yield from _table(verdict.levels)
+    for cap in verdict.caps:
+        yield f"  and besides: {amount(kind, cap.limit)} {scope(kind)}, of {_at(cap.entity.describe(), cap.where)}"
+        yield f"    counter: one for {cap.counted}"
+        yield from (f"  {line}" for line in _terms(kind, cap))
+
+
+def _terms(kind: QuotaKind, rule: Rule) -> Iterator[str]:
+    terms = rule.terms
+    if terms.shadow:
+        yield "  mode: shadow: it is measured, and holds nobody"
+    if terms.proposed is not None:
+        yield f"  proposed: {amount(kind, terms.proposed)}: measured beside it, and holding nobody"
+    if terms.burst_ms is not None:
+        yield f"  burst: {terms.burst_ms} ms' worth at once"
+    if terms.max_delay_ms is not None:
+        yield f"  max_delay: no throttle is longer than {terms.max_delay_ms} ms"
+
+
+def _table(levels: tuple[Looked, ...]) -> Iterator[str]:
+    """Yield a line for each level: its number, whom it is for, what stands there and where."""
+    names = [level.entity.describe() for level in levels]
+    limits = [_NOTHING if level.limit is None else written(level.limit) for level in levels]
+    name_width, limit_width = max(map(len, names)), max(map(len, limits))
+    won = False
+    for number, (level, name, limit) in enumerate(zip(levels, names, limits, strict=True), 1):
+        remark = ""
+        if level.limit is not None:
+            remark = "not reached" if not level.reached else "" if won else "wins"
+            won = True
+        line = f"  {number:>2} {name:<{name_width}}  {limit:>{limit_width}}  {remark:<11}  {level.where}"
+        yield line.rstrip()
+
+
+def _at(said: str, where: str) -> str:
+    return f"{said} ({where})" if where else said

@@ -1,0 +1,313 @@
+"""Whom and which limits a command is about: by the flags of kafka-configs, or in a short form of words.
+
+``--entity-type users --entity-name alice --entity-type clients --entity-default``, ``--user alice --client-defaults``
+and ``user=alice client-id-default`` are the same entity. Two names of a kind are two entities: ``user=alice user=bob``.
+A kind without a name (``--entity-type users``, ``user``) is any, where a command looks for quotas.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from config.client_properties import parse_properties
+from config.document import read_text
+from config.problems import InvalidValue, suggestion
+from config.units import parse_bytes, parse_number, parse_whole
+from quotas.entities import MAX_PREFIX_BYTES, Default, Entity, Group, Prefix
+from quotas.kinds import QuotaKind, Written
+from quotas.stores.alteration import canonical_ip
+from quotas.stores.filters import Specified
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+Named = str | Default | Specified | Group | Prefix
+"""A name, the default entity, any; or what Kafka does not have and a quota file does."""
+
+_TYPES: Final = {"users": "user", "clients": "client-id", "ips": "ip"}
+_FLAGS: Final = {"user": "user", "client": "client-id", "ip": "ip"}
+_DEFAULTS: Final = {f"{flag}_defaults": dimension for flag, dimension in _FLAGS.items()}
+_WORDS: Final = ("user", "client-id", "ip", "user-group", "client-id-prefix")
+_DEFAULT_WORDS: Final = {f"{dimension}-default": dimension for dimension in _TYPES.values()}
+_KINDS: Final = {kind.value: kind for kind in QuotaKind}
+_PARSERS: Final[dict[Written, Callable[[str], float]]] = {
+    Written.BYTES: parse_bytes,
+    Written.NUMBER: parse_number,
+    Written.WHOLE: parse_whole,
+}
+
+_DOUBLE: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|NaN|[+-]?Infinity", re.ASCII)
+_KEY: Final = re.compile(r"[A-Za-z0-9._-]*", re.ASCII)
+_COMMA: Final = re.compile(r",(?=[^\]]*(?:\[|$))")
+"""Between configs: not within brackets, as ConfigCommand splits them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What somebody wrote behind a command. Nothing of it has been checked against what a store knows."""
+
+    targets: tuple[Mapping[str, Named], ...] = ()
+    """Each by the kinds of its names (user, client-id, ip), in that order."""
+    added: Mapping[str, float] = field(default_factory=dict)
+    """Limits to set, by the names of their quotas."""
+    removed: tuple[str, ...] = ()
+    """Names of quotas that are to have no limit."""
+
+    def entities(self) -> list[Entity]:
+        """Return the entities that are named. Raises UsageError if there is none, or a dimension without a name."""
+        if not self.targets:
+            raise click.UsageError("whose quota? Name it, as in --user alice or user=alice client-id=web")
+        return [_entity(target) for target in self.targets]
+
+
+def _entity(target: Mapping[str, Named]) -> Entity:
+    names: dict[str, str | Default | Group | Prefix] = {}
+    for dimension, name in target.items():
+        if isinstance(name, Specified):
+            flag = next(kind for kind, known in _TYPES.items() if known == dimension)
+            raise click.UsageError(
+                f"which {dimension}? Give a name, or the default: --entity-name or --entity-default behind "
+                f"--entity-type {flag}, {dimension}=NAME or {dimension}-default"
+            )
+        names[dimension] = name
+    try:
+        return Entity(names.get("user"), names.get("client-id"), names.get("ip"))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+# ----------------------------------------------------------------------------------------------------- on command lines
+
+
+class AskingCommand(click.Command):
+    """A command with ``entity_options`` (and ``limit_options``): its function is given ``asked``, an ``Asked``.
+
+    Names go with types by their order, and click keeps that for each option by itself alone.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        values, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        rest = super().parse_args(ctx, args)
+        given = {name: iter(texts) for name, texts in values.items() if isinstance(texts, list | tuple)}
+        flags = [
+            (str(each.name), str(next(given.get(str(each.name), iter(())), "")))
+            for each in order
+            if each.name != "words"
+        ]
+        ctx.params["asked"] = read(flags, [str(word) for word in given.get("words", ())])
+        return rest
+
+
+def entity_options(command: _Command) -> _Command:
+    """Give an AskingCommand what says whom it is about."""
+    return _with(
+        command,
+        click.argument("words", nargs=-1, metavar="[user=NAME] [client-id=NAME] [ip=ADDRESS] ...", expose_value=False),
+        _option("--entity-type", "users, clients or ips; users and clients together are pairs.", metavar="TYPE"),
+        _option("--entity-name", "The name for the type before it.", metavar="NAME"),
+        _option("--entity-default", "The default entity of the type before it."),
+        _option("--user", "A user: --entity-type users --entity-name NAME.", metavar="NAME"),
+        _option("--user-defaults", "The default user."),
+        _option("--client", "A client-id.", "--client-id", metavar="NAME"),
+        _option("--client-defaults", "The default client-id."),
+        _option("--ip", "An IP address.", metavar="ADDRESS"),
+        _option("--ip-defaults", "The default of IP addresses."),
+    )
+
+
+def limit_options(command: _Command) -> _Command:
+    """Give an AskingCommand what says which limits to set and to remove."""
+    return _with(
+        command,
+        _option("--add-config", "Limits to set: producer_byte_rate=1MiB,request_percentage=50.", metavar="K=V,..."),
+        _option("--add-config-file", "A properties file of limits to set.", metavar="FILE"),
+        removal_option,
+    )
+
+
+def removal_option(command: _Command) -> _Command:
+    """Give an AskingCommand what says which limits to remove."""
+    return _option("--delete-config", "Limits to remove: producer_byte_rate,request_percentage.", metavar="K,...")(
+        command
+    )
+
+
+def _option(name: str, help_text: str, *more: str, metavar: str | None = None) -> Callable[[_Command], _Command]:
+    if metavar is None:
+        return click.option(name, *more, count=True, metavar="", help=help_text, expose_value=False)
+    parameter = name.removeprefix("--").replace("-", "_")
+    return click.option(name, *more, parameter, multiple=True, metavar=metavar, help=help_text, expose_value=False)
+
+
+def _with(command: _Command, *options: Callable[[_Command], _Command]) -> _Command:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+# ------------------------------------------------------------------------------------------------------------- reading
+
+
+def read(flags: Sequence[tuple[str, str]], words: Sequence[str] = ()) -> Asked:
+    """Return what flags (names of parameters with their values, in their order) and words say. Raises UsageError."""
+    wanted = _Wanted()
+    styles = {_style(name) for name, _ in flags} - {None}
+    if len(styles) > 1:
+        raise click.UsageError("--entity-type and --user, --client, --ip are two styles: use one of them")
+    if "types" in styles:
+        wanted.read_types([(name, value) for name, value in flags if _style(name) == "types"])
+    for name, value in flags:
+        wanted.read_flag(name, value)
+    for word in words:
+        wanted.read_word(word)
+    return Asked(wanted.targets(), wanted.added, tuple(wanted.removed))
+
+
+def _style(name: str) -> str | None:
+    if name in _FLAGS or name in _DEFAULTS:
+        return "flags"
+    return "types" if name.startswith("entity_") else None
+
+
+class _Wanted:
+    """Collects what is asked for."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, list[Named]] = {"user": [], "client-id": [], "ip": []}
+        self.added: dict[str, float] = {}
+        self.removed: list[str] = []
+
+    def targets(self) -> tuple[Mapping[str, Named], ...]:
+        names = {dimension: given for dimension, given in self.names.items() if given}
+        if "ip" in names and len(names) > 1:
+            raise click.UsageError("ip cannot be combined with user or client-id in one quota entity")
+        if not names:
+            return ()
+        return tuple(dict(zip(names, combined, strict=True)) for combined in product(*names.values()))
+
+    def read_types(self, flags: Sequence[tuple[str, str]]) -> None:
+        """Read ``--entity-type`` with the names that go with them in their order; those behind the last one are any."""
+        types = [value for name, value in flags if name == "entity_type"]
+        names = [(name, value) for name, value in flags if name != "entity_type"]
+        if len(names) > len(types):
+            raise click.UsageError("more names than types: give --entity-type before each --entity-name")
+        for place, kind in enumerate(types):
+            with _of("--entity-type"):
+                if kind not in _TYPES:
+                    raise InvalidValue(f"{kind!r} has no quotas", suggestion(kind, list(_TYPES)))
+            if place >= len(names):
+                self.names[_TYPES[kind]].append(Specified.ANY)
+            elif names[place][0] == "entity_default":
+                self.names[_TYPES[kind]].append(Default.DEFAULT)
+            else:
+                with _of("--entity-name"):
+                    self.names[_TYPES[kind]].append(_name(_TYPES[kind], names[place][1], "--entity-default"))
+
+    def read_flag(self, name: str, value: str) -> None:
+        if name in _DEFAULTS:
+            self.names[_DEFAULTS[name]].append(Default.DEFAULT)
+        elif name in _FLAGS:
+            with _of(f"--{name}"):
+                self.names[_FLAGS[name]].append(_name(_FLAGS[name], value, f"--{name}-defaults"))
+        elif name == "add_config":
+            for key, text in _configs(value):
+                self._add("--add-config", key, text)
+        elif name == "add_config_file":
+            for key, text in parse_properties(read_text(Path(value))).items():
+                self._add(f"--add-config-file {value}", key, text)
+        elif name == "delete_config":
+            self.removed += (each.strip() for each in value.split(","))
+
+    def read_word(self, word: str) -> None:
+        """Read one word of the short form."""
+        key, equals, value = word.partition("=")
+        with _of(word):
+            if key in _KINDS:
+                if equals:
+                    self._add(word, key, value)
+                else:
+                    self.removed.append(key)
+            elif word in _DEFAULT_WORDS:
+                self.names[_DEFAULT_WORDS[word]].append(Default.DEFAULT)
+            elif key in _WORDS:
+                dimension = {"user-group": "user", "client-id-prefix": "client-id"}.get(key, key)
+                self.names[dimension].append(_short(key, value) if equals else _any(key))
+            else:
+                known = [*_WORDS, *_DEFAULT_WORDS, *_KINDS]
+                raise InvalidValue(f"{key!r} is neither whom a quota is for nor a quota", suggestion(key, known))
+
+    def _add(self, flag: str, key: str, text: str) -> None:
+        with _of(flag):
+            if not _KEY.fullmatch(key) or not key:
+                raise InvalidValue(f"{key!r} is not the name of a quota", f"known here: {', '.join(_KINDS)}")
+            if key in self.added:
+                raise InvalidValue(f"{key} stands twice", "give it once")
+            self.added[key] = limit(key, text)
+
+
+def _name(dimension: str, name: str, default: str) -> str:
+    """Return a name. Kafka's tool takes an empty one as the default: a variable that is not set would be everybody."""
+    if not name:
+        raise InvalidValue("is empty", f"give a name, or {default} for the default")
+    if dimension != "ip":
+        return name
+    try:
+        return canonical_ip(name)
+    except ValueError:
+        raise InvalidValue(f"{name!r} is not an IP address", "host names are not resolved") from None
+
+
+def _short(key: str, value: str) -> Named:
+    if key in _TYPES.values() and value == Default.DEFAULT.value:
+        return Default.DEFAULT
+    default = f"{key}-default" if key in _TYPES.values() else "another word"
+    name = _name(key, value, default)
+    if key == "user-group":
+        return Group(name)
+    if key == "client-id-prefix":
+        if len(name.encode()) > MAX_PREFIX_BYTES:
+            raise InvalidValue("is too long for a prefix", f"{MAX_PREFIX_BYTES} bytes are the most")
+        return Prefix(name)
+    return name
+
+
+def _any(key: str) -> Named:
+    if key not in _TYPES.values():
+        raise InvalidValue("has no name", f"write {key}=NAME")
+    return Specified.ANY
+
+
+def _configs(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of ``k=v,k2=[v2]``."""
+    for pair in _COMMA.split(text):
+        key, equals, value = pair.partition("=")
+        with _of("--add-config"):
+            if not equals:
+                raise InvalidValue(f"{pair!r} is no pair", "write it like producer_byte_rate=1MiB")
+        yield key.strip(), re.sub(r"[\[\]]", "", value).strip()
+
+
+def limit(key: str, text: str) -> float:
+    """Return a limit as it is written: a double of Java's, or with the units of a quota file. Raises InvalidValue."""
+    if _DOUBLE.fullmatch(text):
+        return float(text.replace("Infinity", "inf"))
+    kind = _KINDS.get(key)
+    try:
+        return float(_PARSERS[kind.row.written if kind is not None else Written.NUMBER](text))
+    except InvalidValue as invalid:
+        raise InvalidValue(f"{key}: {invalid.message}", invalid.hint) from None
+
+
+@contextmanager
+def _of(flag: str) -> Iterator[None]:
+    """Make an InvalidValue raised within an error of the command line that names the flag."""
+    try:
+        yield
+    except InvalidValue as invalid:
+        fix = f"; {invalid.hint}" if invalid.hint else ""
+        raise click.UsageError(f"{flag}: {invalid.message}{fix}") from None

@@ -1,0 +1,170 @@
+"""What is most likely not meant as it stands: findings about quotas as a whole, proved by the engine.
+
+Of a rule the engine is asked about a *witness*: the client that the rule is most likely to hold. A user or a client-id
+that nobody has named ("somebody else") stands for all of those; where not even it gets the rule, nobody does.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final
+
+from config.settings import Quotas
+from proxy.checks.explain import Explainer, written
+from proxy.manage import surprises
+from proxy.manage.surprises import Said, Witnesses
+from quotas.entities import Entity, Group
+from quotas.kinds import BYTES, QuotaKind
+from quotas.names import configured_as
+from quotas.policy import Policy
+from quotas.stores import doubts
+from quotas.stores.base import Loaded
+
+NAMES: Final = {
+    "never-matches": "a rule that holds for nobody: others come first for all whom it is for",
+    "precedence-surprise": "a user with a larger quota of its own, which comes before the one for a client-id",
+    "empty-client-id-escapes": "a quota of the default client-id, which clients without a client-id do not have",
+    "group-member-has-own": "a user with a quota of its own, which does not count towards the quota of its group",
+    "shadow-hides-limit": "a rule in shadow, which wins over a limit that would be in force without it",
+    "cap-never-holds": "a cap that is not below what quotas allow all together",
+    "exempt-has-quota": "a quota of a user or client-id that `quotas.exempt` frees of all quotas",
+    "lets-nothing-through": "a limit of 0",
+    "below-one-batch": "a byte rate below 16 KiB, the default of `batch.size`",
+    "below-one-request": "a `request_percentage` that is less than one small request in ten seconds",
+    "below-one-partition": "a `controller_mutation_rate` of less than one partition in its burst",
+    "default-is-a-name": "a user or client-id called `default`, `<default>` or `*`",
+    "glob-is-a-name": "a name with a wildcard or a regular expression, which is taken as it stands",
+    "several-in-one-name": "a list of names in one",
+    "principal-type-in-name": "`User:alice`, as ACLs write it",
+    "anonymous-misspelt": "`anonymous`, and not `ANONYMOUS`",
+    "variable-in-name": "`${NAME}`, which nobody expands",
+    "whitespace-in-name": "a name that begins or ends with whitespace",
+    "invisible-in-name": "a name with a character that cannot be seen",
+    "differs-in-case": "two names that differ in upper and lower case alone",
+    "unused-group": "a group that no quota is for",
+    "of-the-store": "what the store itself says, as of a node in ZooKeeper that is no quota",
+}
+"""Every kind of finding, and what it is about. Names stay as they are: others' pipelines know them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is doubtful, about whom, where, and what to do; ``kinds`` of quotas that it is said of, if any."""
+
+    name: str
+    where: str
+    entity: str
+    message: str
+    fix: str
+    kinds: tuple[QuotaKind, ...] = ()
+
+    def __str__(self) -> str:
+        kinds = f"{', '.join(self.kinds)}: " if self.kinds else ""
+        entity = f"{self.entity}: " if self.entity else ""
+        return f"{self.where}: {self.name}: {entity}{kinds}{self.message}; {self.fix}".removesuffix("; ")
+
+    def as_data(self) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "where": self.where,
+            "entity": self.entity or None,
+            "kinds": [kind.value for kind in self.kinds],
+            "message": self.message,
+            "fix": self.fix,
+        }
+
+
+def lint(loaded: Loaded, settings: Quotas | None) -> list[Finding]:
+    """Return what is doubtful about what a store holds, in the order of its rules; ``settings`` say who is exempt."""
+    policy = loaded.policy
+    explainer = Explainer(policy, where=loaded.where)
+    witnesses = Witnesses(policy, explainer)
+    said = chain(
+        _names(policy),
+        _limits(policy),
+        surprises.never_matching(witnesses),
+        surprises.before_client_ids(witnesses),
+        surprises.empty_client_ids(witnesses),
+        surprises.members(witnesses),
+        surprises.shadows(witnesses),
+        surprises.idle_caps(witnesses),
+        _exempt(policy, settings),
+    )
+    kinds: dict[tuple[str, Entity | None, str, str], list[QuotaKind]] = {}
+    for name, entity, kind, message, fix in said:
+        kinds.setdefault((name, entity, message, fix), []).extend([kind] if kind is not None else [])
+    order = {entity: place for place, entity in enumerate(policy.limits)}
+    found = [
+        (
+            len(order) if entity is None else order[entity],
+            Finding(
+                name,
+                loaded.source if entity is None else loaded.where(entity),
+                "" if entity is None else entity.describe(),
+                message,
+                fix,
+                tuple(of),
+            ),
+        )
+        for (name, entity, message, fix), of in kinds.items()
+    ]
+    found.sort(key=lambda each: each[0])
+    of_store = [
+        Finding("of-the-store", problem.file, problem.path, problem.message, problem.hint)
+        for problem in loaded.warnings
+        if not problem.name  # those with one are of doubts, which have been looked for above
+    ]
+    return [each for _, each in found] + of_store
+
+
+def _names(policy: Policy) -> Iterator[Said]:
+    folded: dict[object, Entity] = {}
+    for entity in policy.limits:
+        for dimension, name in (("user", entity.user), ("client-id", entity.client_id)):
+            if isinstance(name, str) and (doubt := doubts.of_name(dimension, name)) is not None:
+                yield doubt.name, entity, None, f"{dimension} {doubt.message}", doubt.hint
+        twin = folded.setdefault(doubts.folded(entity), entity)
+        if twin is not entity:
+            doubt = doubts.of_case(twin.describe())
+            yield doubt.name, entity, None, doubt.message, doubt.hint
+    used = {entity.user.name for entity in policy.limits if isinstance(entity.user, Group)}
+    for group, users in policy.groups.items():
+        for user in users:
+            if (doubt := doubts.of_name("user", user)) is not None:
+                yield doubt.name, None, None, f"in the group {group}: user {doubt.message}", doubt.hint
+        if group not in used:
+            doubt = doubts.of_unused_group()
+            yield doubt.name, None, None, f"the group {group}: {doubt.message}", doubt.hint
+
+
+def _limits(policy: Policy) -> Iterator[Said]:
+    for entity, limits in policy.limits.items():
+        terms = policy.terms.get(entity)
+        for kind, limit in limits.items():
+            if limit <= 0:
+                yield (
+                    "lets-nothing-through",
+                    entity,
+                    kind,
+                    "a limit of 0 lets nothing through",
+                    "remove it for no limit",
+                )
+                continue
+            doubt = doubts.of_limit(kind, limit, written(limit), None if terms is None else terms.burst_ms)
+            if doubt is None and kind.row.unit is BYTES and limit < doubts.BATCH_BYTES:
+                doubt = doubts.of_small_rate(limit)
+            if doubt is not None:
+                yield doubt.name, entity, kind, doubt.message, doubt.hint
+
+
+def _exempt(policy: Policy, settings: Quotas | None) -> Iterator[Said]:
+    if settings is None:
+        return
+    users = {configured_as(user) for user in settings.exempt.users}
+    client_ids = {configured_as(client_id) for client_id in settings.exempt.client_ids}
+    fix = "remove the quota, or the name from quotas.exempt"
+    for entity in policy.limits:
+        if entity.user in users:
+            yield "exempt-has-quota", entity, None, "the user is exempt from all quotas", fix
+        elif entity.client_id in client_ids:
+            yield "exempt-has-quota", entity, None, "the client-id is exempt from all quotas", fix

@@ -1,0 +1,164 @@
+"""Quotas that somebody asks to see: which, and as text, as a table, or as data."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from proxy.manage.grammar import Asked, Named
+from proxy.manage.wording import described, names, plain, shown, terms_described, terms_written
+from quotas.entities import Default, Entity, Group, Name, Prefix
+from quotas.kinds import QuotaKind
+from quotas.numbers import java_double
+from quotas.policy import Terms
+from quotas.stores.base import Loaded
+from quotas.stores.edit import number
+from quotas.stores.filters import Filter, Specified, is_of_kafka
+
+_NO_TERMS: Final = Terms()
+_DIMENSIONS: Final = ("user", "client-id", "ip")
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A rule, with where it stands ("" if the store does not say)."""
+
+    entity: Entity
+    limits: Mapping[QuotaKind, float]
+    terms: Terms
+    where: str
+
+
+def select(loaded: Loaded, asked: Asked) -> list[Listed]:
+    """Return what is asked for, in the order of the store: all of it, or as kafka-configs does by a strict filter.
+
+    Of what Kafka does not have, the same: a cap is shown beside the quota of its entity. Raises FilterError.
+    """
+    policy = loaded.policy
+    chosen = set(policy.limits) if not asked.targets else set[Entity]()
+    for target in asked.targets:
+        chosen.update(entity for entity in policy.limits if not is_of_kafka(entity) and _matches(target, entity))
+        wanted = [(kind, name) for kind, name in target.items() if not isinstance(name, Group | Prefix)]
+        if len(wanted) == len(target):
+            chosen.update(entity for entity, _ in Filter.of(wanted, strict=True).select(policy))
+    return [
+        Listed(
+            entity,
+            limits,
+            policy.terms.get(entity, _NO_TERMS),
+            loaded.where(entity) if entity in loaded.places else "",
+        )
+        for entity, limits in policy.limits.items()
+        if entity in chosen and limits
+    ]
+
+
+def _matches(target: Mapping[str, Named], entity: Entity) -> bool:
+    of_entity = names(entity)
+    return of_entity.keys() == target.keys() and all(
+        target[kind] in (Specified.ANY, name) for kind, name in of_entity.items()
+    )
+
+
+def as_text(listed: Sequence[Listed]) -> Iterator[str]:
+    """Yield lines in the words of kafka-configs. Those that it would not print begin with "Sluice"."""
+    for each in listed:
+        yield described(each.entity, each.limits)
+        if each.terms != _NO_TERMS:
+            yield terms_described(each.entity, each.terms)
+
+
+def as_table(listed: Sequence[Listed]) -> Iterator[str]:
+    """Yield the lines of a table: a row for each rule, a column for each kind of limit that there is."""
+    dimensions = [each for each in _DIMENSIONS if any(each in names(row.entity) for row in listed)]
+    kinds = [kind for kind in QuotaKind if any(kind in row.limits for row in listed)]
+    caps = any(row.entity.cap for row in listed)
+    terms = any(row.terms != _NO_TERMS for row in listed)
+    head = [*["rule"] * caps, *dimensions, *map(str, kinds), *["terms"] * terms, "where"]
+    rows = [
+        [
+            *["cap" if each.entity.cap else "quota"] * caps,
+            *(_cell(names(each.entity).get(kind)) for kind in dimensions),
+            *(plain(kind, each.limits.get(kind)) for kind in kinds),
+            *[_terms_cell(each.terms)] * terms,
+            each.where or "-",
+        ]
+        for each in listed
+    ]
+    yield from table([head, *rows], right=frozenset(map(str, kinds)))
+
+
+def table(rows: Sequence[Sequence[str]], right: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Yield rows as aligned lines; the first has the names of the columns, those in ``right`` are numbers."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = zip(rows[0], row, widths, strict=True)
+        yield "  ".join(text.rjust(w) if name in right else text.ljust(w) for name, text, w in cells).rstrip()
+
+
+def _cell(name: Name) -> str:
+    match name:
+        case None:
+            return "-"
+        case Default():
+            return "<default>"
+        case Group(group):
+            return f"group:{shown(group)}"
+        case Prefix(prefix):
+            return f"{shown(prefix)}*"
+    return shown(str(name))
+
+
+def _terms_cell(terms: Terms) -> str:
+    written = terms_written(terms)
+    proposed = written.pop("proposed", {})
+    parts = [f"{key}={value}" for key, value in written.items()]
+    if isinstance(proposed, dict):
+        parts += (f"proposed.{key}={value}" for key, value in proposed.items())
+    return ",".join(parts) or "-"
+
+
+# ------------------------------------------------------------------------------------------------------------ as data
+
+
+def as_data(loaded: Loaded, listed: Sequence[Listed]) -> dict[str, Any]:
+    """Return what JSON and YAML show: entities and terms as a quota file has them, limits as numbers, places."""
+    data: dict[str, Any] = {
+        "source": loaded.source,
+        "quotas": [_datum(each) for each in listed if not each.entity.cap],
+    }
+    if caps := [_datum(each) for each in listed if each.entity.cap]:
+        data["caps"] = caps
+    groups = {each.entity.user.name for each in listed if isinstance(each.entity.user, Group)}
+    if used := {str(name): list(map(str, users)) for name, users in loaded.policy.groups.items() if name in groups}:
+        data["groups"] = used
+    return data
+
+
+def _datum(each: Listed) -> dict[str, Any]:
+    limits = {str(kind): _number(float(limit)) for kind, limit in each.limits.items()}
+    datum = {"entity": entity_data(each.entity), "limits": limits, **terms_written(each.terms)}
+    return {**datum, "where": each.where} if each.where else datum
+
+
+def entity_data(entity: Entity) -> dict[str, Any]:
+    """Return an entity as a quota file has it: ``{"user": "alice", "client-id": {"default": true}}``."""
+    data: dict[str, Any] = {}
+    for kind, name in names(entity).items():
+        match name:
+            case Default():
+                data[kind] = {"default": True}
+            case Group(group):
+                data["user-group"] = group
+            case Prefix(prefix):
+                data[kind] = {"prefix": prefix}
+            case _:
+                data[kind] = str(name)
+    return data
+
+
+def _number(limit: float) -> int | float | str:
+    if limit in (float("inf"), float("-inf")):  # no number in JSON
+        return java_double(limit)
+    if limit.is_integer():
+        return int(number(limit) or limit)
+    return limit

@@ -1,0 +1,199 @@
+"""Surprises of precedence: rules that win less, or more, than somebody who reads them may think."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from proxy.checks.explain import Explainer, Rule, written
+from quotas.engine import CLIENT_KINDS
+from quotas.entities import Default, Entity, Group, Name, Prefix
+from quotas.kinds import QuotaKind
+from quotas.policy import PLAIN, Key, Policy
+
+Said = tuple[str, Entity | None, QuotaKind | None, str, str]
+"""Name of the finding, entity, kind, message and fix."""
+
+DEFAULT: Final = Default.DEFAULT
+_MOST_USERS: Final = 100
+"""Users that are looked at for one rule: the first of them is named, the others are counted."""
+
+
+class Witnesses:
+    """The clients that prove what holds for whom."""
+
+    def __init__(self, policy: Policy, explainer: Explainer) -> None:
+        self.policy = policy
+        self.explainer = explainer
+        users = {each.user for each in policy.limits} | set(policy.group_of)
+        texts = [each.client_id for each in policy.limits]
+        used = {letter for each in texts for letter in (each.text if isinstance(each, Prefix) else str(each))}
+        self.user = next(name for name in map("somebody-else-{}".format, range(len(users) + 1)) if name not in users)
+        """A user that nothing is configured for."""
+        self.client_id = next(
+            letter for letter in map(chr, range(0xE000, 0xE000 + len(used) + 1)) if letter not in used
+        )
+        """A client-id likewise; nor does a prefix contain it."""
+
+    def users(self, name: Name) -> list[str]:
+        """Return users that a rule for ``name`` could be for: all of a group, and of very many the likeliest one."""
+        if isinstance(name, Group):
+            return [*self.policy.groups[name.name]]
+        return [name] if isinstance(name, str) else [self.user]
+
+    def client_ids(self, name: Name) -> list[str]:
+        """Return client-ids likewise."""
+        if isinstance(name, Prefix):
+            return [name.text + self.client_id]
+        if name is None:
+            return [self.client_id, ""]
+        return [name] if isinstance(name, str) else [self.client_id]
+
+    def winner(self, user: str, client_id: str, kind: QuotaKind) -> Rule | None:
+        """Return the rule that wins for a client."""
+        return self.explainer.winner(user, client_id, kind)
+
+    def rules(self, kind: QuotaKind) -> Iterator[tuple[Key, Entity, float]]:
+        """Yield the quotas of a kind."""
+        for key, limit in self.policy.table(kind).items():
+            yield key, self.policy.client(key), limit
+
+
+def never_matching(of: Witnesses) -> Iterator[Said]:
+    """Yield the rules that win for nobody."""
+    for kind in CLIENT_KINDS:
+        for (user, client_id), entity, _ in of.rules(kind):
+            first: Rule | None = None
+            for witness in ((name, each) for name in of.users(user) for each in of.client_ids(client_id)):
+                winner = of.winner(*witness, kind)
+                if winner is not None and winner.entity == entity:
+                    break
+                first = first or winner
+            else:
+                by = "its group has no users" if first is None else f"{_said(first)} comes first for all whom it is for"
+                yield "never-matches", entity, kind, by, "remove it, or what comes first; a cap holds besides what wins"
+
+
+def before_client_ids(of: Witnesses) -> Iterator[Said]:
+    """Yield rules for a client-id (levels 4, 7) that users with a larger quota of their own (level 3) do not have."""
+    for kind in CLIENT_KINDS:
+        own = [(limit, key, entity) for key, entity, limit in of.rules(kind) if _is_own(key)]
+        own.sort(key=lambda each: -each[0])
+        for (user, client_id), entity, limit in of.rules(kind):
+            if user not in {None, DEFAULT} or client_id in {None, DEFAULT}:
+                continue
+            (witness,) = of.client_ids(client_id)
+            anybody = of.winner(of.user, witness, kind)
+            if anybody is None or anybody.entity != entity:
+                continue  # it never matches, which is said already
+            larger = [each for each in own[:_MOST_USERS] if each[0] > limit]
+            found = []
+            for _, (name, _), of_user in larger:
+                winner = of.winner(of.users(name)[0], witness, kind)
+                if winner is not None and winner.entity == of_user:
+                    found.append(winner)
+            if found:
+                more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+                at_least = " at least" if len(larger) == _MOST_USERS else ""
+                who = f"{_said(found[0])} with {written(found[0].limit)}{more}{at_least}"
+                message = f"a quota of a user alone comes before this one, and is larger: {who}"
+                fix = "write a cap for the client-id, or a quota for each such user and the client-id"
+                yield "precedence-surprise", entity, kind, message, fix
+
+
+def empty_client_ids(of: Witnesses) -> Iterator[Said]:
+    """Yield the rules for the default client-id that a client without a client-id gets around."""
+    for kind in CLIENT_KINDS:
+        for (user, client_id), entity, limit in of.rules(kind):
+            if client_id is not DEFAULT:
+                continue
+            (name, *_) = of.users(user)
+            verdict = of.explainer.verdict(name, "", kind)
+            if any(cap.limit <= limit and not cap.terms.shadow for cap in verdict.caps):
+                continue
+            winner = verdict.winner
+            if winner is not None and winner.limit <= limit:
+                continue
+            gets = "no limit" if winner is None else f"{written(winner.limit)} of {_said(winner)}"
+            who = Entity(DEFAULT if user is None else user).describe()
+            what = "cap" if user is None else "quota"
+            message = f"a client without a client-id is not held by it, and has {gets}"
+            yield "empty-client-id-escapes", entity, kind, message, f"write a {what} for {who}, no larger than this one"
+
+
+def members(of: Witnesses) -> Iterator[Said]:
+    """Yield the rules of groups of which members have a quota of their own instead."""
+    for kind in CLIENT_KINDS:
+        for (user, client_id), entity, _ in of.rules(kind):
+            if not isinstance(user, Group) or client_id is not None:
+                continue
+            own = []
+            for name in of.users(user):
+                winner = of.winner(name, of.client_id, kind)
+                if winner is not None and winner.entity.user == name:
+                    own.append(winner)
+            if own:
+                more = f", and {len(own) - 1} more" if len(own) > 1 else ""
+                message = (
+                    f"a member has a quota of its own instead, which does not count towards this: {_said(own[0])}{more}"
+                )
+                fix = "write the group's as a cap if it is for all of them, or take the user out of the group"
+                yield "group-member-has-own", entity, kind, message, fix
+
+
+def shadows(of: Witnesses) -> Iterator[Said]:
+    """Yield rules in shadow behind which there is a limit in force that they keep from holding."""
+    for kind in CLIENT_KINDS:
+        terms = of.policy.terms_of(kind)
+        for key, entity, _ in of.rules(kind):
+            if not terms.get(key, PLAIN).shadow:
+                continue
+            verdict = of.explainer.verdict(of.users(key[0])[0], of.client_ids(key[1])[0], kind)
+            if verdict.winner is None or verdict.winner.entity != entity:
+                continue
+            for level in verdict.levels:
+                of_level = terms.get((level.entity.user, level.entity.client_id), PLAIN)
+                if level.limit is not None and not level.reached and not of_level.shadow:
+                    at = f"{level.entity.describe()} ({level.where})"
+                    message = f"while it is in shadow nobody whom it is for is held, and {at} would hold them"
+                    fix = "mean it, or write `proposed` beside a limit in force instead"
+                    yield "shadow-hides-limit", entity, kind, message, fix
+                    break
+
+
+def idle_caps(of: Witnesses) -> Iterator[Said]:
+    """Yield the caps of a user or a group that are not below the sum of what its quotas allow.
+
+    Only where that is sure: each user has one counter for all client-ids, in force, and with the burst of the cap.
+    """
+    for kind in CLIENT_KINDS:
+        pairs = {user for user, client_id in of.policy.table(kind) if user is not None and client_id is not None}
+        for (user, client_id), limit in of.policy.table(kind, cap=True).items():
+            if client_id is not None or not isinstance(user, str | Group):
+                continue
+            burst_ms = of.policy.terms_of(kind, cap=True).get((user, None), PLAIN).burst_ms
+            together: dict[str, float] = {}
+            for name in of.users(user):
+                winner = of.winner(name, of.client_id, kind)
+                group = of.policy.group_of.get(name, "")
+                if (
+                    winner is None
+                    or winner.terms.shadow
+                    or winner.terms.burst_ms != burst_ms
+                    or winner.entity.user is None
+                    or pairs & {name, Group(group), DEFAULT}
+                ):
+                    break
+                together[winner.counted] = winner.limit
+            else:
+                total = sum(together.values())
+                if together and total <= limit:
+                    entity = of.policy.client((user, client_id), cap=True)
+                    message = f"it never holds: quotas allow {written(total)} all together"
+                    yield "cap-never-holds", entity, kind, message, "lower it, or remove it"
+
+
+def _is_own(key: Key) -> bool:
+    return isinstance(key[0], str | Group) and key[1] is None
+
+
+def _said(rule: Rule) -> str:
+    return f"{rule.entity.describe()} ({rule.where})"

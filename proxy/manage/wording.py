@@ -1,0 +1,123 @@
+"""Quotas in the words of kafka-configs (ConfigCommand); what Sluice alone knows is told in lines that begin so."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from config.units import BYTE_UNITS
+from quotas.entities import Default, Entity, Group, Name, Prefix
+from quotas.kinds import QuotaKind, Written
+from quotas.numbers import java_double
+from quotas.policy import Terms
+from quotas.stores.alteration import Altered
+from quotas.stores.edit import number
+from quotas.stores.filters import is_of_kafka
+
+_WHO: Final = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
+_ALTERED: Final = {"user": "user", "client-id": "client", "ip": "ip"}
+_FEW: Final = (
+    QuotaKind.CONSUMER_BYTE_RATE,
+    QuotaKind.CONTROLLER_MUTATION_RATE,
+    QuotaKind.REQUEST_PERCENTAGE,
+    QuotaKind.PRODUCER_BYTE_RATE,
+    QuotaKind.CONNECTION_CREATION_RATE,
+)
+"""The order of limits on a line: that of Java's HashMap, of four places for up to three limits ..."""
+_ALL: Final = (
+    QuotaKind.PRODUCER_BYTE_RATE,
+    QuotaKind.CONSUMER_BYTE_RATE,
+    QuotaKind.CONTROLLER_MUTATION_RATE,
+    QuotaKind.REQUEST_PERCENTAGE,
+)
+"""... and of eight for four."""
+_UNITS: Final = [(unit, size) for unit, size in reversed(BYTE_UNITS.items()) if unit.endswith("iB")]
+
+
+def names(entity: Entity) -> dict[str, Name]:
+    """Return the names of an entity by their kinds."""
+    of_entity = {"user": entity.user, "client-id": entity.client_id, "ip": entity.ip}
+    return {kind: name for kind, name in of_entity.items() if name is not None}
+
+
+def described(entity: Entity, limits: Mapping[QuotaKind, float]) -> str:
+    """Return the line that kafka-configs --describe prints, or one of Sluice's own."""
+    order = _ALL if len(limits) == len(_ALL) else _FEW
+    pairs = ", ".join(f"{kind}={java_double(float(limits[kind]))}" for kind in order if kind in limits)
+    whose = "Quota" if is_of_kafka(entity) else "Sluice cap" if entity.cap else "Sluice quota"
+    return f"{whose} configs for {_who(entity)} are {pairs}"
+
+
+def terms_described(entity: Entity, terms: Terms) -> str:
+    """Return a line about what a rule says beside its limits."""
+    said = ", ".join(f"{key}={value}" for key, value in terms_written(terms).items() if not isinstance(value, dict))
+    proposed = ", ".join(f"proposed.{kind}={java_double(limit)}" for kind, limit in terms.proposed.items())
+    cap = "the cap of " if entity.cap else ""
+    return f"Sluice terms for {cap}{_who(entity)} are {', '.join(filter(None, (said, proposed)))}"
+
+
+def terms_written(terms: Terms) -> dict[str, str | dict[str, str]]:
+    """Return what a rule says beside its limits, as a quota file has it."""
+    written: dict[str, str | dict[str, str]] = {}
+    if terms.shadow:
+        written["mode"] = "shadow"
+    if terms.proposed:
+        written["proposed"] = {str(kind): str(number(limit)) for kind, limit in terms.proposed.items()}
+    if terms.burst_ms is not None:
+        written["burst"] = f"{terms.burst_ms}ms"
+    if terms.max_delay_ms is not None:
+        written["max_delay"] = f"{terms.max_delay_ms}ms"
+    if not terms.shared:
+        written["shared"] = "false"
+    return written
+
+
+def completed(entity: Entity) -> str:
+    """Return what kafka-configs --alter prints when it is done; of pairs it names the first alone, and this both."""
+    of_entity = names(entity)
+    if set(of_entity.values()) == {Default.DEFAULT}:
+        kinds = " and ".join(f"{_ALTERED[kind]}s" for kind in of_entity)
+        return f"Completed updating default config for {kinds} in the cluster."
+    whose = ", ".join(
+        f"the default {_ALTERED[kind]}" if isinstance(name, Default) else f"{_ALTERED[kind]} {shown(str(name))}"
+        for kind, name in of_entity.items()
+    )
+    return f"Completed updating config for {whose}."
+
+
+def altered(change: Altered) -> str:
+    """Return a changed limit as a line: ``~ user=alice producer_byte_rate 1024 → 2048``."""
+    old, new = (None if limit is None else number(limit) or java_double(limit) for limit in (change.old, change.new))
+    whose = f"{change.entity.describe()} {change.kind}"
+    if old is None:
+        return f"+ {whose} {new}"
+    return f"- {whose} {old}" if new is None else f"~ {whose} {old} → {new}"
+
+
+def _who(entity: Entity) -> str:
+    return ", ".join(_named(kind, name) for kind, name in names(entity).items())
+
+
+def _named(kind: str, name: Name) -> str:
+    match name:
+        case Default():
+            return f"the default {_WHO[kind]}"
+        case Group(group):
+            return f"user-group '{shown(group)}'"
+        case Prefix(prefix):
+            return f"client-id-prefix '{shown(prefix)}'"
+    return f"{_WHO[kind]} '{shown(str(name))}'"
+
+
+def shown(name: str) -> str:
+    """Return a name without what would move a cursor."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in name)
+
+
+def plain(kind: QuotaKind, limit: float | None) -> str:
+    """Return a limit for people: bytes with the largest unit that says them exactly."""
+    if limit is None:
+        return "-"
+    if kind.row.written is Written.BYTES:
+        for unit, size in _UNITS:
+            if limit and limit < 2**63 and limit % size == 0:
+                return f"{limit / size:.0f}{unit}"
+    return number(float(limit)) or java_double(float(limit))

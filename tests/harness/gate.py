@@ -1,0 +1,106 @@
+"""A gate before one address: open, shut (connections are refused), or silent (they are taken, and nothing passes).
+
+with Gate(listen, target) as gate:
+    ... gate.shut() ... gate.open() ... gate.silence() ...
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Coroutine
+from typing import Any, Final, Self
+
+from tests.harness.wire import Address
+
+CHUNK_BYTES: Final = 1 << 16
+STOP_TIMEOUT_S: Final = 10.0
+
+
+class Gate:
+    """Relays `listen` to `target`, from a thread of its own. What is silent when it opens again goes on."""
+
+    def __init__(self, listen: Address, target: Address) -> None:
+        self._listen = listen
+        self._target = target
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="gate", daemon=True)
+        self._server: asyncio.Server | None = None
+        self._relays: set[asyncio.Task[None]] = set()
+        self._audible = asyncio.Event()
+        self.connections = 0
+        """That were taken, ever."""
+
+    def open(self) -> None:
+        self._run(self._open())
+
+    def shut(self) -> None:
+        """Refuse connections, and end those that are there."""
+        self._run(self._shut())
+
+    def silence(self) -> None:
+        """Take connections, and let nothing through."""
+        self._run(self._silence())
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shut()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(STOP_TIMEOUT_S)
+        self._loop.close()
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(STOP_TIMEOUT_S)
+
+    async def _open(self) -> None:
+        self._audible.set()
+        if self._server is None:
+            self._server = await asyncio.start_server(self._accept, self._listen.host, self._listen.port)
+
+    async def _silence(self) -> None:
+        await self._open()
+        self._audible.clear()
+
+    async def _shut(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        await asyncio.sleep(0)  # who was accepted a moment ago becomes a relay
+        while self._relays:
+            for relay in self._relays:
+                relay.cancel()
+            await asyncio.wait(self._relays)
+        self._audible.set()
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        relay = self._loop.create_task(self._relay(reader, writer))
+        self._relays.add(relay)
+        relay.add_done_callback(self._relays.discard)
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers = [writer]
+        try:
+            with contextlib.suppress(OSError):
+                target_reader, target_writer = await asyncio.open_connection(self._target.host, self._target.port)
+                writers.append(target_writer)
+                pumps = (self._pump(reader, target_writer), self._pump(target_reader, writer))
+                tasks = [self._loop.create_task(pump) for pump in pumps]
+                try:
+                    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    for task in tasks:
+                        task.cancel()
+        finally:
+            for each in writers:
+                each.transport.abort()
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := await reader.read(CHUNK_BYTES):
+                await self._audible.wait()
+                writer.write(chunk)
+                await writer.drain()

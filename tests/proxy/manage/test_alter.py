@@ -1,0 +1,142 @@
+"""``sluice quotas alter`` and ``delete`` on a quota file."""
+
+from pathlib import Path
+
+import pytest
+
+from quotas.stores.file_store import FileStore
+from tests.proxy.manage.conftest import QUOTAS, Run
+
+
+def changes(path: Path) -> list[str]:
+    """Return the lines that are other ones than before."""
+    before, after = QUOTAS.splitlines(), path.read_text().splitlines()
+    return [f"-{line}" for line in before if line not in after] + [f"+{line}" for line in after if line not in before]
+
+
+@pytest.mark.parametrize(
+    ("line", "said", "changed"),
+    [
+        (
+            "alter --file {} --user alice --add-config producer_byte_rate=2048",
+            "Completed updating config for user alice.",
+            ["-    producer_byte_rate: 1024", "+    producer_byte_rate: 2048"],
+        ),
+        (
+            "alter --file {} --user alice --delete-config request_percentage --add-config consumer_byte_rate=5",
+            "Completed updating config for user alice.",
+            ["-    request_percentage: 12.5", "+    consumer_byte_rate: 5"],
+        ),
+        (
+            "alter --file {} user=bob user=eve client-id-default request_percentage=50",
+            "\n".join(f"Completed updating config for user {user}, the default client." for user in ("bob", "eve")),
+            [
+                "+  - {entity: {user: bob, client-id: {default: true}}, request_percentage: 50}",
+                "+  - {entity: {user: eve, client-id: {default: true}}, request_percentage: 50}",
+            ],
+        ),
+        (
+            "alter --file {} --ip-defaults --add-config connection_creation_rate=20",
+            "Completed updating default config for ips in the cluster.",
+            [
+                "-  - {entity: {ip: {default: true}}, connection_creation_rate: 10}",
+                "+  - {entity: {ip: {default: true}}, connection_creation_rate: 20}",
+            ],
+        ),
+        (
+            "delete --file {} user=alice request_percentage",
+            "Completed updating config for user alice.",
+            ["-    request_percentage: 12.5"],
+        ),
+        (
+            "delete --file {} --user-defaults",
+            "Completed updating default config for users in the cluster.",
+            ["-  - {entity: {user: {default: true}}, producer_byte_rate: 10MiB}"],
+        ),
+    ],
+)
+def test_what_is_changed_in_the_file_and_said(
+    run: Run, quota_file: Path, line: str, said: str, changed: list[str]
+) -> None:
+    done = run(line, quota_file)
+    assert (done.exit_code, done.stdout) == (0, f"{said}\n")
+    assert changes(quota_file) == changed
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("alter --file {} user=alice producer_byte_rate=2KiB", "~ user=alice producer_byte_rate 1024 → 2048"),
+        ("alter --file {} user=bob producer_byte_rate=2KiB", "+ user=bob producer_byte_rate 2048"),
+        ("alter --file {} user=alice producer_byte_rate=1KiB", "= user=alice"),
+        (
+            "delete --file {} user=alice",
+            "- user=alice producer_byte_rate 1024\n- user=alice request_percentage 12.5",
+        ),
+    ],
+)
+def test_a_dry_run_prints_each_limit_and_writes_nothing(run: Run, quota_file: Path, line: str, said: str) -> None:
+    done = run(f"{line} --dry-run", quota_file)
+    assert (done.exit_code, done.stdout) == (0, f"{said}\n")
+    assert quota_file.read_text() == QUOTAS
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "alter --file {} user=alice --delete-config consumer_byte_rate",
+            "Invalid config(s): consumer_byte_rate (of user=alice: it has producer_byte_rate, request_percentage)",
+        ),
+        ("delete --file {} user=alice nonsense=1", "'nonsense' is neither whom a quota is for nor a quota"),
+        ("alter --file {} user=alice request_percentage=-1", "error: user=alice: request_percentage: must be above 0"),
+        ("alter --file {} --user alice --add-config nonsense=1", "nonsense: is no quota of user=alice"),
+        (
+            "alter --file {} user=alice connection_creation_rate=1",
+            "connection_creation_rate: is no quota of",
+        ),
+        ("alter --file {} user-group=analytics producer_byte_rate=1", "changed in the quota file, by hand"),
+        ("delete --file {} client-id-prefix=tmp-", "changed in the quota file, by hand"),
+        ("delete --file {} user=zoe", "error: user=zoe has no quota"),
+        ("delete --file {} --user-defaults --client '<default>'", "user=<default>, client-id='<default>' has no quota"),
+        ("alter --file {} user=alice user=alice request_percentage=5", "1 of 2 entities were refused"),
+    ],
+)
+def test_what_is_refused_is_told_and_exits_1(run: Run, quota_file: Path, line: str, said: str) -> None:
+    done = run(line, quota_file)
+    assert said in done.output
+    assert done.exit_code == (2 if "neither" in said else 1)
+    if "1 of 2" not in said:
+        assert quota_file.read_text() == QUOTAS
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("alter --file {} user=alice", "which limits?"),
+        ("alter --file {} producer_byte_rate=1", "whose quota?"),
+        ("alter --file {} user producer_byte_rate=1", "which user?"),
+        ("alter --file {} user=a request_percentage request_percentage=1", "is to be set and to be removed"),
+        ("delete --file {} user=alice request_percentage=1", "delete takes names of limits without values"),
+        ("alter user=alice request_percentage=1", "give one of"),
+    ],
+)
+def test_a_wrong_command_line_exits_2(run: Run, quota_file: Path, line: str, said: str) -> None:
+    done = run(line, quota_file)
+    assert (done.exit_code, said in done.output) == (2, True)
+
+
+def test_a_file_that_somebody_else_has_changed_meanwhile_is_left(
+    run: Run, quota_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = FileStore._load
+
+    def load_and_be_late(store: FileStore) -> object:
+        loaded = load(store)
+        quota_file.write_text(QUOTAS.replace("1024", "4096"))
+        return loaded
+
+    monkeypatch.setattr(FileStore, "_load", load_and_be_late)
+    done = run("alter --file {} user=alice producer_byte_rate=2048", quota_file)
+    assert (done.exit_code, "has been changed: load it and try again" in done.output) == (1, True)
+    assert "4096" in quota_file.read_text()

@@ -1,0 +1,145 @@
+"""Entities and limits on command lines: the flags of kafka-configs, the short form, and what is wrong with either."""
+
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from proxy.manage.grammar import Asked, AskingCommand, Named, entity_options, limit, limit_options
+from quotas.entities import Default, Entity, Group, Prefix
+from quotas.stores.filters import Specified
+
+DEFAULT = Default.DEFAULT
+ANY = Specified.ANY
+
+
+def asked(line: str) -> Asked:
+    found: list[Asked] = []
+
+    @click.command(cls=AskingCommand)
+    @entity_options
+    @limit_options
+    def command(asked: Asked) -> None:
+        found.append(asked)
+
+    command.main(shlex.split(line), standalone_mode=False)
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "targets"),
+    [
+        ("", []),
+        ("--user alice", [{"user": "alice"}]),
+        ("--entity-type users --entity-name alice", [{"user": "alice"}]),
+        ("--entity-name alice --entity-type users", [{"user": "alice"}]),
+        ("user=alice", [{"user": "alice"}]),
+        ("--user-defaults", [{"user": DEFAULT}]),
+        ("--entity-type users --entity-default", [{"user": DEFAULT}]),
+        ("user-default", [{"user": DEFAULT}]),
+        ("'user=<default>'", [{"user": DEFAULT}]),
+        ("--user '<default>'", [{"user": "<default>"}]),
+        ("--client web", [{"client-id": "web"}]),
+        ("--client-id web", [{"client-id": "web"}]),
+        ("client-id=a=b", [{"client-id": "a=b"}]),
+        ("--user alice --client-defaults", [{"user": "alice", "client-id": DEFAULT}]),
+        (
+            "--entity-type clients --entity-type users --entity-default --entity-name bob",
+            [{"user": "bob", "client-id": DEFAULT}],
+        ),
+        ("--entity-type users", [{"user": ANY}]),
+        ("--entity-type users --entity-type clients --entity-name bob", [{"user": "bob", "client-id": ANY}]),
+        ("user client-id", [{"user": ANY, "client-id": ANY}]),
+        ("--ip ::ffff:10.0.0.1", [{"ip": "10.0.0.1"}]),
+        ("--ip-defaults", [{"ip": DEFAULT}]),
+        ("user-group=team client-id-prefix=batch-", [{"user": Group("team"), "client-id": Prefix("batch-")}]),
+        ("user=alice user=bob", [{"user": "alice"}, {"user": "bob"}]),
+        (
+            "--user alice --user bob client-id=x",
+            [{"user": "alice", "client-id": "x"}, {"user": "bob", "client-id": "x"}],
+        ),
+    ],
+)
+def test_whom_it_is_about(line: str, targets: list[dict[str, Named]]) -> None:
+    assert list(asked(line).targets) == targets
+
+
+@pytest.mark.parametrize(
+    ("line", "added", "removed"),
+    [
+        ("--add-config producer_byte_rate=1024", {"producer_byte_rate": 1024}, []),
+        ("--add-config 'a = 1.0E7, b=[50]'", {"a": 1e7, "b": 50}, []),
+        ("--add-config a=1 --add-config b=2", {"a": 1, "b": 2}, []),
+        ("producer_byte_rate=1MiB", {"producer_byte_rate": 2**20}, []),
+        ("--add-config connection_creation_rate=5", {"connection_creation_rate": 5}, []),
+        ("--delete-config 'producer_byte_rate, nonsense'", {}, ["producer_byte_rate", "nonsense"]),
+        ("producer_byte_rate", {}, ["producer_byte_rate"]),
+    ],
+)
+def test_which_limits(line: str, added: dict[str, float], removed: list[str]) -> None:
+    said = asked(line)
+    assert (said.added, list(said.removed)) == (added, removed)
+
+
+def test_limits_of_a_properties_file(tmp_path: Path) -> None:
+    file = tmp_path / "limits.properties"
+    file.write_text("# of alice\nproducer_byte_rate: 10MiB\nrequest_percentage = 12.5\n")
+    assert asked(f"--add-config-file {file}").added == {"producer_byte_rate": 10 * 2**20, "request_percentage": 12.5}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("--entity-type topics", "--entity-type: 'topics' has no quotas; known here: users, clients, ips"),
+        ("--entity-type user", "did you mean users?"),
+        ("--entity-name alice", "more names than types"),
+        ("--user a --entity-type users", "two styles"),
+        ("--user ''", "--user: is empty; give a name, or --user-defaults for the default"),
+        ("--entity-type users --entity-name ''", "--entity-name: is empty; give a name, or --entity-default"),
+        ("user=", "user=: is empty; give a name, or user-default for the default"),
+        ("--ip example.com", "--ip: 'example.com' is not an IP address; host names are not resolved"),
+        ("--ip 10.0.0.1 --user a", "ip cannot be combined"),
+        ("usr=alice", "did you mean user?"),
+        ("alice", "'alice' is neither whom a quota is for nor a quota"),
+        ("user-group", "user-group: has no name; write user-group=NAME"),
+        (f"client-id-prefix={'x' * 64}", "is too long for a prefix; 63 bytes are the most"),
+        ("--add-config producer_byte_rate", "'producer_byte_rate' is no pair; write it like producer_byte_rate=1MiB"),
+        ("--add-config producer_byte_rate=1mib", "producer_byte_rate: '1mib' has the unknown unit"),
+        ("--add-config a=1,a=2", "--add-config: a stands twice; give it once"),
+        ("producer_byte_rate=1 --add-config producer_byte_rate=2", "producer_byte_rate stands twice"),
+        ("--add-config 'a b=1'", "'a b' is not the name of a quota"),
+        ("request_percentage=lots", "request_percentage: 'lots' is not a number; write it like 200 or 12.5"),
+        ("--add-config-file /nowhere/x", "no such file"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_fix(line: str, said: str) -> None:
+    with pytest.raises(Exception) as raised:  # noqa: PT011  usage, or a file
+        asked(line)
+    assert said in str(raised.value)
+
+
+def test_entities_need_names() -> None:
+    assert asked("user=alice client-id-default").entities() == [Entity("alice", DEFAULT)]
+    with pytest.raises(click.UsageError, match="whose quota"):
+        asked("producer_byte_rate=1").entities()
+    with pytest.raises(click.UsageError, match=r"which client-id.*--entity-type clients"):
+        asked("user=alice client-id").entities()
+
+
+def test_help_names_all_flags() -> None:
+    @click.command(cls=AskingCommand)
+    @entity_options
+    @limit_options
+    def command(asked: Asked) -> None:
+        raise AssertionError(asked)
+
+    shown = CliRunner().invoke(command, ["--help"])
+    assert shown.exit_code == 0
+    assert all(flag in shown.output for flag in ("--entity-type", "--client-defaults", "--delete-config", "user=NAME"))
+
+
+@pytest.mark.parametrize(("text", "value"), [("1e3", 1000), (".5", 0.5), ("1KiB", 1024), ("Infinity", float("inf"))])
+def test_limits_as_java_and_as_a_quota_file_write_them(text: str, value: float) -> None:
+    assert limit("producer_byte_rate", text) == value
