@@ -1,6 +1,6 @@
 """How settings are written: the type of a field says which texts of the file it takes, and what they become."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar, get_args
@@ -121,5 +121,11 @@ class Section(BaseModel):
 
 def described_by(field: FieldInfo) -> list[type[BaseModel]]:
     """Return what describes a section: several models where its ``type`` says which; none for a setting."""
-    kinds = get_args(field.annotation) or (field.annotation,)
-    return [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+    return [*_models(field.annotation)]
+
+
+def _models(annotation: object) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models(argument)

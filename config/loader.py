@@ -38,15 +38,23 @@ def load_with_document(path: Path) -> tuple[Settings, Document]:
     return settings, document
 
 
-def named_quota_file(path: Path) -> Path | None:
-    """Return the quota file that a configuration names, also where something else in it is wrong."""
+def named_quota_files(path: Path) -> dict[Steps, Path]:
+    """Return the quota files that a configuration names, by the steps to where, also where something else is wrong."""
     try:
-        node: Node = read_document(path).root
+        root = read_document(path).root
     except ConfigError:
-        return None
-    for key in ("quotas", "store", "path"):
-        node = node.get(key) if isinstance(node, Mapping) else None
-    return path.parent / node if isinstance(node, Scalar) else None
+        return {}
+    quotas = root.get("quotas")
+    found: dict[Steps, Node] = {("quotas", "store"): _below(quotas, "store")}
+    layers = _below(quotas, "stores")
+    if isinstance(layers, Sequence):
+        found |= {("quotas", "stores", index): layer for index, layer in enumerate(layers)}
+    named = {(*steps, "path"): _below(node, "path") for steps, node in found.items()}
+    return {steps: path.parent / name for steps, name in named.items() if isinstance(name, Scalar)}
+
+
+def _below(node: Node | None, key: str) -> Node | None:
+    return node.get(key) if isinstance(node, Mapping) else None
 
 
 def _explain(details: ErrorDetails) -> Iterator[tuple[Steps, InvalidValue]]:

@@ -4,10 +4,10 @@ Descriptions and defaults here are what docs/configuration.md is generated from.
 of their own, ``config.cluster`` and ``config.listener``.
 """
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Sequence
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from config.brokers import PortClaim, find_claimed_twice
 from config.cluster import BrokerSasl, BrokerTls, Cluster, Route
@@ -30,8 +30,16 @@ from config.forms import (
     Section,
 )
 from config.listener import ClientTls, Kerberos, Listener, ListenerLimits, ListenerSasl, ProxyProtocol
-from config.problems import InvalidValue, InvalidValues, suggestion
-from config.stores import STORES, ClusterStore, FileStore, Store, ZooKeeperSasl, ZooKeeperStore, ZooKeeperTls
+from config.problems import InvalidValue, InvalidValues
+from config.stores import (
+    ClusterStore,
+    FileStore,
+    Store,
+    ZooKeeperSasl,
+    ZooKeeperStore,
+    ZooKeeperTls,
+    of_known_type,
+)
 from config.units import Address, IpNumbers
 from config.usage import Usage, UsageFiles, UsageTopic
 
@@ -120,7 +128,12 @@ class Exempt(Section):
 class Quotas(Section):
     """Where quotas come from and how they are enforced."""
 
-    store: Store = Field(discriminator="type", description="Where quotas are kept.")
+    store: Store | None = Field(None, discriminator="type", description="Where quotas are kept.")
+    stores: tuple[Annotated[Store, Field(discriminator="type")], ...] = Field(
+        (),
+        description="Instead of `store`, several of them, one over the other: the first that names an entity wins, "
+        "kind by kind ([quotas.md](quotas.md#layers)). All but the last are files.",
+    )
     mode: Mode = Field(
         "enforce",
         description="`shadow` measures and reports what would be throttled, and delays nothing. It may change while "
@@ -159,16 +172,49 @@ class Quotas(Section):
         "to one over its quota. Keep it below the clients' request timeout: franz-go 10 s, Java 30 s.",
     )
 
+    @property
+    def layers(self) -> tuple[Store, ...]:
+        """Where quotas are kept, the uppermost first; the last is what others than people change."""
+        return self.stores if self.store is None else (self.store,)
+
     @field_validator("store", mode="before")
     @classmethod
     def _known(cls, store: object) -> object:
         """Refuse a store of another type for its type alone: what else the section says is about that one."""
-        kind = store.get("type") if isinstance(store, Mapping) else None
-        if isinstance(kind, str) and kind not in STORES:
-            wrong = InvalidValues()
-            wrong.add(("type",), f"{kind!r} is not known", suggestion(kind, [*STORES]))
-            raise wrong
-        return {"type": "file", **store} if isinstance(store, Mapping) else store
+        wrong = InvalidValues()
+        known = of_known_type(store, (), wrong)
+        wrong.raise_if_any()
+        return known
+
+    @field_validator("stores", mode="before")
+    @classmethod
+    def _all_known(cls, stores: object) -> object:
+        if not isinstance(stores, Sequence):
+            return stores
+        wrong = InvalidValues()
+        known = [of_known_type(store, (index,), wrong) for index, store in enumerate(stores)]
+        wrong.raise_if_any()
+        return known
+
+    @field_validator("stores")
+    @classmethod
+    def _over_files(cls, stores: tuple[Store, ...]) -> tuple[Store, ...]:
+        wrong = InvalidValues()
+        for index, store in enumerate(stores[:-1]):
+            if not isinstance(store, FileStore):
+                wrong.add((index, "type"), f"a {store.type} store has another one below it", "write it last")
+        wrong.raise_if_any()
+        return stores
+
+    @model_validator(mode="after")
+    def _one_or_several(self) -> Self:
+        wrong = InvalidValues()
+        if self.store is None and not self.stores:
+            wrong.add(("store",), "is missing", "add `store`")
+        if self.store is not None and self.stores:
+            wrong.add(("stores",), "stands beside store", "write all stores here, or leave it out")
+        wrong.raise_if_any()
+        return self
 
 
 class Limits(Section):

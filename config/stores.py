@@ -1,11 +1,12 @@
 """Where quotas are kept: a section for each kind of store."""
 
+from collections.abc import Mapping
 from typing import Final, Literal
 
 from pydantic import Field, field_validator
 
 from config.forms import FilePath, Flag, Given, Milliseconds, Name, Section
-from config.problems import InvalidValue
+from config.problems import InvalidValue, InvalidValues, Steps, suggestion
 
 MIN_SESSION_MS: Final = 1_000
 MIN_POLL_MS: Final = 100
@@ -89,3 +90,11 @@ STORES: Final[dict[str, type[FileStore] | type[ZooKeeperStore] | type[ClusterSto
     "cluster": ClusterStore,
 }
 """What describes each kind of store, by its name."""
+
+
+def of_known_type(store: object, at: Steps, wrong: InvalidValues) -> object:
+    """Return a section with its type, which is a file where nothing is said."""
+    kind = store.get("type") if isinstance(store, Mapping) else None
+    if isinstance(kind, str) and kind not in STORES:
+        wrong.add((*at, "type"), f"{kind!r} is not known", suggestion(kind, [*STORES]))
+    return {"type": "file", **store} if isinstance(store, Mapping) else store

@@ -22,6 +22,9 @@ DEFAULT: Final = 1
 ANY: Final = 2
 """How a component matches: a name, the default entity, or any that has the type (ClientQuotaFilterComponent)."""
 
+_MOST_ANSWERED: Final = 2_000_000
+"""What one answer may list: brokers of our own give it, and it is not read on the loop of the clients."""
+
 Named = tuple[str, str | None]
 """Type of entity, and its name; None is the default entity."""
 
@@ -187,7 +190,7 @@ def _read_answer(key: int, frame: bytes) -> Message:
         body = response_body_offset(spec, frame, 0)
     except IndexError:
         raise ProtocolError(Cause.BAD_BODY, f"{spec} response of {len(frame)} bytes ends too early") from None
-    return read_message(f"{spec} response", spec.response_layout, frame, body, len(frame))
+    return read_message(f"{spec} response", spec.response_layout, frame, body, len(frame), _MOST_ANSWERED)
 
 
 def _request(key: int, values: Message) -> Request:

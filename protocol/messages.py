@@ -34,13 +34,13 @@ _NUMBERS: Final = {
 _layout: Final = lru_cache(maxsize=64)(parse_layout)
 
 
-def read_message(what: str, layout: str, data: bytes, at: int, end: int) -> Message:
+def read_message(what: str, layout: str, data: bytes, at: int, end: int, most_elements: int = MOST_ELEMENTS) -> Message:
     """Read what ``layout`` describes from ``at``; bytes beyond it, up to ``end``, are of a newer sender and are passed.
 
     Raises ProtocolError for a message that ends before, has null where that may not be, or is too much.
     """
     parsed = _layout(layout)
-    return _Reading(what, Fields(what, data, at, end, parsed.flexible)).struct(parsed.fields)
+    return _Reading(what, Fields(what, data, at, end, parsed.flexible), most_elements).struct(parsed.fields)
 
 
 def write_message(layout: str, values: Mapping[str, Any]) -> bytes:
@@ -52,10 +52,11 @@ def write_message(layout: str, values: Mapping[str, Any]) -> bytes:
 
 
 class _Reading:
-    def __init__(self, what: str, fields: Fields) -> None:
+    def __init__(self, what: str, fields: Fields, most_elements: int) -> None:
         self._what = what
         self._fields = fields
         self._elements = 0
+        self._most_elements = most_elements
 
     def struct(self, layout: tuple[Field, ...]) -> Message:
         found = {field.name: self._value(field) for field in layout if field.tag is None}
@@ -76,9 +77,9 @@ class _Reading:
     def _array(self, field: Field) -> list[Any] | None:
         count = self._fields.count() if field.nullable else self._fields.counted()
         self._elements += max(count, 0)
-        if self._elements > MOST_ELEMENTS:
+        if self._elements > self._most_elements:
             raise ProtocolError(
-                Cause.FRAME_TOO_LARGE, f"{self._what} lists more than {MOST_ELEMENTS} things: send several"
+                Cause.FRAME_TOO_LARGE, f"{self._what} lists more than {self._most_elements} things: send several"
             )
         if count < 0:
             return None

@@ -68,9 +68,18 @@ def run(config_path: Path) -> None:
 @click.argument("quota_file", metavar="[QUOTAS]", required=False, type=click.Path(path_type=Path))
 @click.option("--user", metavar="NAME", help="Explain which limits hold for this user.")
 @click.option("--client-id", metavar="NAME", help="The same, for clients that call themselves so.")
+@click.option(
+    "--quotas", "ask", is_flag=True, help="Ask the stores for the quotas that they hold, also over the network."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def check(
-    config_path: Path | None, quota_file: Path | None, user: str | None, client_id: str | None, *, as_json: bool
+    config_path: Path | None,
+    quota_file: Path | None,
+    user: str | None,
+    client_id: str | None,
+    *,
+    ask: bool,
+    as_json: bool,
 ) -> None:
     """Print every problem of a configuration and of the files it names: exit 0 if it can be used, else 2.
 
@@ -84,7 +93,9 @@ def check(
     asked = user is not None or client_id is not None
     client = Client(user or ANONYMOUS, client_id or "") if asked else None
     if config_path is not None:
-        found = report.check(config_path, wall_s(), quota_file, client)
+        from proxy.control.stores import load_quotas
+
+        found = report.check(config_path, wall_s(), quota_file, client, load_quotas if ask else None)
     elif quota_file is not None:
         found = report.check_quotas(quota_file, client)
     else:

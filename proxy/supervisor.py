@@ -60,8 +60,8 @@ class Supervisor:
         quotas = settings.quotas
         store = open_quotas(settings)
         self._worker = Worker(settings, self._bind, self._ask if store.answers_clients else None)
-        enabled = quotas.mode != "off"
-        self._quotas = QuotasInForce(store, self._worker.apply, enabled=enabled, kind=quotas.store.type)
+        kinds = " over ".join(dict.fromkeys(layer.type for layer in quotas.layers))
+        self._quotas = QuotasInForce(store, self._worker.apply, enabled=quotas.mode != "off", kind=kinds)
         self._managing = Managing(self._quotas, quotas.admins)
         self._usage = UsageService(settings, self._worker.take_usage)
         self._mode = ModeSwitch(quotas.mode, self._change_mode)

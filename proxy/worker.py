@@ -8,37 +8,30 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 import structlog
 
-from config.settings import Listener as ListenerSettings
 from config.settings import Mode, Settings
 from protocol.api_versions import advertised_limits
 from protocol.client_quotas import ALTER, DESCRIBE
 from protocol.produce_topics import MOST_VERSION
 from proxy.brokers.topic_partitions import TopicPartitions
-from proxy.edge.connection_gate import ConnectionGate
-from proxy.edge.connection_places import Places
+from proxy.edge.connection_gate import ConnectionGate, rates_of
+from proxy.edge.connection_places import places_of
 from proxy.edge.descriptors import raise_limit, room
 from proxy.edge.drain import drain
 from proxy.edge.endings import Endings
 from proxy.edge.listeners import Admission, Listener
 from proxy.edge.listening import Bind
+from proxy.edge.logins import Logins, certificate_names
 from proxy.edge.quota_requests import Ask, QuotaRequests
 from proxy.edge.rejections import Rejections
-from proxy.edge.routes import ClusterView, Routes
-from proxy.edge.stats import Stats, WorkerSnapshot
+from proxy.edge.routes import Routes
+from proxy.edge.stats import Drained, Stats, WorkerSnapshot
 from proxy.edge.tls import ignore_undecodable_names
 from proxy.edge.whoami import Identity, identify
-from proxy.identity.certificates.distinguished_name import rfc2253
-from proxy.identity.certificates.ssl_mapping import parse_rules
-from proxy.identity.failed_logins import FailedLogins
-from proxy.identity.kerberos.gssapi import GssapiAcceptor, Unread, acceptor
-from proxy.identity.mechanisms.known import Mechanisms
-from proxy.identity.sasl import SaslRules
 from proxy.runtime import logs
 from proxy.runtime.clock import last_ns, now_ms, now_ns, thread_ns
 from proxy.runtime.faults import contained
@@ -56,7 +49,6 @@ from proxy.session.throttling import Throttling
 from proxy.usage.metering import Metering, protected_topics
 from proxy.usage.records import Columns
 from proxy.usage.request_times import RequestTimes
-from quotas.connections import ConnectionRates
 from quotas.engine import Engine, Window
 from quotas.exemptions import Exemptions
 from quotas.kinds import QuotaKind
@@ -65,15 +57,6 @@ from quotas.policy import Policy, PolicyChange
 log = structlog.get_logger("sluice")
 
 _TIDY_EVERY_S: Final = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Drained:
-    """What became of the sessions that were open."""
-
-    sessions: int
-    cut_off: int
-    """Of them, those that were not done when the time was over."""
 
 
 class Worker:
@@ -87,7 +70,7 @@ class Worker:
         self._answerers = {} if ask is None else dict.fromkeys((DESCRIBE, ALTER), QuotaRequests(ask))
         self._stats = Stats()
         self._rejections = Rejections(self._stats)
-        self._failed_logins = FailedLogins()
+        self._logins = Logins(self._stats)
         quotas = settings.quotas
         self._engine = Engine(
             Policy(),
@@ -107,14 +90,8 @@ class Worker:
         self._metering = Metering(settings.usage, self._engine, exemptions)
         self._latencies = Latencies()
         self._errors = ResponseErrors()
-        listeners = settings.listeners
         self._gate = ConnectionGate(
-            ConnectionRates(
-                Window(quotas.window.samples, quotas.window.size_ms),
-                settings.limits.connection_rate,
-                {each.name: each.limits.connection_rate for each in listeners},
-                [each.name for each in listeners if each.limits.exempt_from_connection_rate],
-            ),
+            rates_of(settings),
             self._throttling,
             self._stats,
             now_ms,
@@ -126,7 +103,6 @@ class Worker:
         self._tables: list[dict[int, Served]] = []
         self._altering: list[Served] = []
         self._listeners: list[Listener] = []
-        self._acceptors: dict[str, GssapiAcceptor] = {}
         self._routes = Routes(settings)
 
     async def start(self, bootstrap: Mapping[str, Sequence[socket.socket]]) -> int:
@@ -232,9 +208,7 @@ class Worker:
             ip_rates=ip_rates,
             ip_throttles={listener: copy(each) for listener, each in stats.ip_throttles.items()},
             authentications=dict(stats.authentications),
-            gssapi_unread={
-                (name, cause): each.unread[cause] for name, each in self._acceptors.items() for cause in Unread
-            },
+            gssapi_unread=self._logins.unread(),
             rejected=dict(stats.rejected),
             certificate_expiry_s=dict(stats.certificate_expiry_s),
             certificate_reloads=dict(stats.certificate_reloads),
@@ -248,26 +222,15 @@ class Worker:
     # ------------------------------------------------------------------------------------------------- its parts
 
     def _open_listeners(self) -> None:
-        settings, limits = self._settings, self._settings.limits
-        places = Places(
-            most=self._connections_limit,
-            most_of_ip=limits.connections_per_ip,
-            overrides=dict(limits.connections_per_ip_overrides.pairs),
-            most_before_request=limits.connections_before_request,
-            most_of={
-                each.name: each.limits.connections for each in settings.listeners if each.limits.connections is not None
-            },
-        )
-        rules, admission = (
-            self._rules(),
-            Admission(places, self._gate, limits, self._stats, self._rejections, self._bind),
-        )
+        settings, rules = self._settings, self._rules()
+        places = places_of(settings, self._connections_limit)
+        admission = Admission(places, self._gate, settings.limits, self._stats, self._rejections, self._bind)
         if any(each.broker_host is not None for each in settings.listeners):
             ignore_undecodable_names()
         for each in settings.listeners:
             view = self._routes.of(each)
-            sasl, accounts = self._sasl_rules(each, view), self._metering.accounts_of(each.name)
-            listener = Listener(each, view.cluster, rules, sasl, accounts, _certificate_names(each), admission)
+            sasl, accounts = self._logins.rules_of(each, view), self._metering.accounts_of(each.name)
+            listener = Listener(each, view.cluster, rules, sasl, accounts, certificate_names(each), admission)
             view.listeners.append(listener)
             self._listeners.append(listener)
 
@@ -321,20 +284,6 @@ class Worker:
             self._times.own.calibrate()
         self._times.on = on
 
-    def _sasl_rules(self, listener: ListenerSettings, view: ClusterView) -> SaslRules:
-        def ended(mechanism: str, succeeded: bool, peer: str, claimed: str | None) -> None:
-            outcome = "succeeded" if succeeded else "failed"
-            self._stats.authentications[listener.name, mechanism, outcome] += 1
-            log.debug("authentication", listener=listener.name, mechanism=mechanism, outcome=outcome, peer=peer)
-            if not succeeded:
-                self._failed_logins.note(listener.name, mechanism, claimed, peer, now_ms())
-
-        kerberos = listener.sasl.kerberos
-        if kerberos is not None:
-            self._acceptors[listener.name] = acceptor(kerberos)
-        mechanisms = Mechanisms(listener.sasl.sub_claim, self._acceptors.get(listener.name))
-        return SaslRules(mechanisms.begin, view.owner_of, ended)
-
     def _sessions(self) -> list[Session]:
         return [session for listener in self._listeners for session in listener.sessions]
 
@@ -349,14 +298,8 @@ class Worker:
         self._engine.expire(now)
         self._gate.tidy(now)
         self._rejections.flush(now)
-        self._failed_logins.flush(now)
+        self._logins.flush(now)
         logs.flush()
-
-
-def _certificate_names(listener: ListenerSettings) -> Callable[[bytes], str]:
-    """Return what makes the user of a client certificate's DER; it raises ValueError where no rule does."""
-    rules = parse_rules(listener.tls.principal_mapping_rules if listener.tls is not None else "")
-    return lambda der: rules.user(rfc2253(der))
 
 
 def _release_later(delay_s: float, release: Callable[[], None]) -> asyncio.TimerHandle:

@@ -40,6 +40,7 @@ class Terms:
     burst_ms: int | None = None
     max_delay_ms: int | None = None
     shared: bool = True
+    only: tuple[QuotaKind, ...] | None = None
 
 
 class KindTerms(NamedTuple):
@@ -145,7 +146,8 @@ class Policy:
             limits = self.limits.get(entity, {})
             if entity.ip is not None or (terms.shadow and terms.proposed) or terms.proposed.keys() - limits.keys():
                 raise ValueError(f"terms of {entity.describe()} that are about no limit in force of a client")
-            for kind in limits if terms != _NO_TERMS else ():
+            said_of = limits if terms.only is None else [kind for kind in limits if kind in terms.only]
+            for kind in said_of if terms != _NO_TERMS else ():
                 found[kind, entity.cap][entity.user, entity.client_id] = KindTerms(
                     terms.shadow, terms.proposed.get(kind), terms.burst_ms, terms.max_delay_ms, terms.shared
                 )

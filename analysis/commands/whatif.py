@@ -15,7 +15,8 @@ from analysis.spark.session import SparkSettings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from analysis.whatif.job import Scenario, WhatIf
+    from analysis.whatif.job import WhatIf
+    from analysis.whatif.scenarios import Scenario
 
 
 @click.command()
@@ -73,7 +74,7 @@ def command(
 
 
 def _scenario(path: Path) -> "Scenario":
-    from analysis.whatif.job import Scenario, not_replayed
+    from analysis.whatif.scenarios import Scenario, not_replayed
     from config.problems import ConfigError
     from quotas.stores.file import load
 

@@ -26,10 +26,10 @@ from analysis.kernel.outcome import Carry, Outcome, StepSeries, put, weighed
 from quotas.rate import Window
 from quotas.throttle import excess
 
-_SLAB_S: Final = 64
+SLAB_S: Final = 64
 """Seconds that are measured together: long enough for NumPy, short enough for the cache."""
-_LEAST_THROTTLE_S: Final = 1e-6
-_LEAST_WAITING_BYTES: Final = 1.0
+LEAST_THROTTLE_S: Final = 1e-6
+LEAST_WAITING_BYTES: Final = 1.0
 _NEARLY: Final = 1 - 1e-9
 """Short of these a throttle, a backlog and what lacks to the peak are rounding errors of the curves."""
 _LONGEST_TAIL_S: Final = 7200
@@ -68,14 +68,14 @@ def replay(
     steps = {0: limits_of(limits, units)} | {at: limits_of(to, units) for at, to in (changes or {}).items()}
     if len({step.shape for step in steps.values()}) > 1:
         raise ValueError("every change of limits needs as many scenarios as there are")
-    return _Replay(demand, steps, window, bounds, before).run(more=more, series=series)
+    return Replay(demand, steps, window, bounds, before).run(more=more, series=series)
 
 
 def _nothing(units: int, history: int, shape: tuple[int, int]) -> Carry:
     return Carry(np.zeros((0, units)), np.zeros(shape), np.zeros((history, *shape)), np.zeros(shape))
 
 
-class _Replay:
+class Replay:
     """Runs the columns (scenario, unit) that are throttled at all; of the others everything is known without."""
 
     def __init__(
@@ -101,16 +101,16 @@ class _Replay:
         self.in_flight = demand.in_flight_bytes[self.unit]
         self.request = demand.request_bytes[self.unit]
         # What was sent and what is gone are two curves, because clients may give up.
-        self.gone = np.empty((_SLAB_S + 1, columns))
+        self.gone = np.empty((SLAB_S + 1, columns))
         self.gone[0] = self.arrived[self.lead, self.unit] - self.before.waiting_bytes[self.scenario, self.unit]
         recent = self.before.recent_bytes[:, self.scenario, self.unit]
-        self.sent = np.empty((self.history + 1 + _SLAB_S, columns))
+        self.sent = np.empty((self.history + 1 + SLAB_S, columns))
         self.sent[: self.history + 1] = self.gone[0] - recent.sum(axis=0) + curve(recent)
 
         self.arrivals = Arrivals(self.arrived, self.unit)
         self.sent_bytes, self.expired_bytes, self.let_out_bytes, self.peak_waiting_bytes = np.zeros((4, columns))
         self.active_s, self.throttled_s, self.throttled_most_s, self.episodes = np.zeros((4, columns))
-        self.held = (self.before.waiting_bytes >= _LEAST_WAITING_BYTES)[self.scenario, self.unit]
+        self.held = (self.before.waiting_bytes >= LEAST_WAITING_BYTES)[self.scenario, self.unit]
         self.muted_until_s = self.before.muted_s[self.scenario, self.unit]
         self.throttles, self.delays = np.zeros((2, columns, BINS))
 
@@ -118,8 +118,8 @@ class _Replay:
         """Return what is over its limit in the open loop, or was throttled before."""
         least = np.minimum.reduce(list(self.steps.values()))
         most = surge(self.arrived[self.lead :], self.window_s) + self.before.recent_bytes.sum(axis=0)
-        over = excess(most / self.window_s, least, self.window_s) > _LEAST_THROTTLE_S
-        held = (self.before.waiting_bytes >= _LEAST_WAITING_BYTES) | (self.before.muted_s > 0)
+        over = excess(most / self.window_s, least, self.window_s) > LEAST_THROTTLE_S
+        held = (self.before.waiting_bytes >= LEAST_WAITING_BYTES) | (self.before.muted_s > 0)
         scenario, unit = np.nonzero(over | held)
         return scenario, unit
 
@@ -133,8 +133,8 @@ class _Replay:
             begins = sorted(self.steps)
             for begin, end in zip(begins, [*begins[1:], self.seconds], strict=True):
                 limit = self.steps[begin][self.scenario, self.unit]
-                for start in range(begin, min(end, self.seconds), _SLAB_S):
-                    self._slab(start, min(_SLAB_S, end - start, self.seconds - start), limit, course)
+                for start in range(begin, min(end, self.seconds), SLAB_S):
+                    self._slab(start, min(SLAB_S, end - start, self.seconds - start), limit, course)
             if not more:
                 self._let_out(self.steps[begins[-1]][self.scenario, self.unit])
         return self._outcome(course)
@@ -181,11 +181,11 @@ class _Replay:
         sent = np.diff(points[self.history :], axis=0)
         gone = self.gone[: count + 1]
         waiting = arrived - gone
-        asked_s = excess(gain(points, self.window_s)[self.history + 1 :] / self.window_s, limit, self.window_s)
-        late = waiting >= _LEAST_WAITING_BYTES
+        asked_s = self._asked_s(points, limit)
+        late = waiting >= LEAST_WAITING_BYTES
         # At the peak rate nobody is held up: so leaves what waits when a limit has been raised.
         held = late[1:] & (sent < _NEARLY * self.peak)
-        throttled = held | (asked_s > _LEAST_THROTTLE_S)
+        throttled = self._throttled(start, held, asked_s, sent)
         active = throttled | late[:-1] | (arrived[1:] > arrived[:-1])
 
         self.sent_bytes += points[-1] - points[self.history]
@@ -200,6 +200,7 @@ class _Replay:
         np.maximum.accumulate(until_s, axis=0, out=until_s)
         self.muted_until_s = until_s[-1]
         self.throttled_most_s += (throttled | (until_s[:-1] > seconds)).sum(axis=0)
+        self._note(throttled, throttled | (until_s[:-1] > seconds), active, waiting)
         second, column = np.nonzero(throttled)
         histogram.add(self.throttles, column, throttle_s[second, column], sent[second, column])
         # A byte leaves in the middle of its second, and has come where the curve of arrivals was that high.
@@ -214,6 +215,17 @@ class _Replay:
             course.waiting_bytes[start : start + count, self.scenario, self.unit] = waiting[1:]
             course.throttle_s[start : start + count, self.scenario, self.unit] = throttle_s
 
+    def _asked_s(self, points: Floats, limit: Floats) -> Floats:
+        """Return [second, column] the throttle time that is asked for at the end of each second."""
+        return excess(gain(points, self.window_s)[self.history + 1 :] / self.window_s, limit, self.window_s)
+
+    def _throttled(self, start: int, held: Bools, asked_s: Floats, sent: Floats) -> Bools:  # noqa: ARG002  Coupled needs them
+        """Return in which seconds of a slab, from ``start`` on, each column is throttled."""
+        return np.asarray(held | (asked_s > LEAST_THROTTLE_S))
+
+    def _note(self, throttled: Bools, at_most: Bools, active: Bools, waiting: Floats) -> None:
+        """Take note of a slab that was measured; ``waiting`` is by point, all else by second."""
+
     def _throttle_s(self, sent: Floats, asked_s: Floats, held: Bools, throttled: Bools) -> Floats:
         """Return the throttle times that requests were given, from what passed: s = r / (X + r / P)."""
         with np.errstate(divide="ignore"):
@@ -222,7 +234,7 @@ class _Replay:
         return np.where(throttled, np.maximum(throttle_s, EDGES_S[1]), 0)
 
     def _expire(self, expired: Floats) -> None:
-        second, column = np.nonzero(expired >= _LEAST_WAITING_BYTES)
+        second, column = np.nonzero(expired >= LEAST_WAITING_BYTES)
         self.expired_bytes += expired.sum(axis=0)
         waited_s = np.full(len(second), float(self.bounds.patience_s or 0))
         histogram.add(self.delays, column, waited_s, expired[second, column])
@@ -232,7 +244,7 @@ class _Replay:
         rate = np.minimum(limit, self.peak)
         gone = self.gone[0]
         waiting = self.arrived[-1, self.unit] - gone
-        columns = np.flatnonzero(waiting >= _LEAST_WAITING_BYTES)
+        columns = np.flatnonzero(waiting >= LEAST_WAITING_BYTES)
         piece = waiting[columns] / _PIECES
         self.let_out_bytes[columns] = waiting[columns]
         for number in range(_PIECES):
@@ -278,7 +290,7 @@ class _Replay:
 
     def _tail(self, waiting: Floats) -> Floats:
         """Return the demand from the second on in which the oldest of what waits has come."""
-        columns = np.flatnonzero(waiting >= _LEAST_WAITING_BYTES)
+        columns = np.flatnonzero(waiting >= LEAST_WAITING_BYTES)
         if not len(columns):
             return np.zeros((0, len(self.demand.request_bytes)))
         oldest = int(self.arrivals.point_of(columns, self.gone[0][columns]).min())

@@ -60,6 +60,8 @@ class Outcome:
     """How long bytes wait until they are sent: for their own throttle and all those before them."""
     carry: Carry
     series: StepSeries | None = None
+    held_s: Floats | None = None
+    """Of flows under several counters (``network``), [scenario, level, flow]: for how many seconds each held it."""
 
     @property
     def ever_throttled(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
@@ -94,6 +96,7 @@ class Outcome:
             self.throttles + later.throttles,
             self.delays + later.delays,
             later.carry,
+            held_s=later.held_s if self.held_s is None or later.held_s is None else self.held_s + later.held_s,
         )
 
 

@@ -15,6 +15,7 @@ from analysis.kernel.censoring import Answer, bounds
 from analysis.kernel.demand import Bools, Demand, Indices
 from analysis.kernel.fluid import Bounds, replay
 from analysis.kernel.histogram import Floats
+from analysis.kernel.network import Network, replay_together
 from analysis.kernel.outcome import Carry, Outcome
 from quotas.rate import Window
 
@@ -195,6 +196,10 @@ class Recorded:
         for at in range(0, len(units), width):
             yield Stretch(self, units[at : at + width], starts[0], starts[1])
 
+    def stretch(self, units: Indices) -> "Stretch":
+        """Return some units as one stretch, however many."""
+        return Stretch(self, units, *(cells.starts(len(self.answers)) for cells in (self.low, self.high)))
+
 
 class Stretch:
     """Units whose whole period is replayed together, a piece after the other."""
@@ -211,8 +216,19 @@ class Stretch:
         """Whether demand at most is more than demand at least."""
         return self._high is not self._low
 
-    def replay(self, limits: Floats, window: Window, bounds: Bounds = Bounds(), *, high: bool = False) -> Outcome:  # noqa: B008  frozen
-        """Let the demand at least (or at most) meet ``limits`` [scenario, unit of ``units``]."""
+    def replay(
+        self,
+        limits: Floats,
+        window: Window,
+        bounds: Bounds = Bounds(),  # noqa: B008  frozen
+        *,
+        high: bool = False,
+        network: Network | None = None,
+    ) -> Outcome:
+        """Let the demand at least (or at most) meet ``limits`` [scenario, unit of ``units``].
+
+        With a ``network`` the units are its flows, the limits those of its counters, and so is the outcome.
+        """
         recorded = self._recorded
         course = self._high if high else self._low
         whole: Outcome | None = None
@@ -230,7 +246,11 @@ class Stretch:
                 recorded.request_bytes[self.units],
                 recorded.peak_bytes_per_s[self.units],
             )
-            outcome = replay(demand, limits, window, bounds=bounds, before=carry, more=end < recorded.seconds)
+            more = end < recorded.seconds
+            if network is None:
+                outcome = replay(demand, limits, window, bounds=bounds, before=carry, more=more)
+            else:
+                outcome = replay_together(demand, network, limits, window, before=carry, more=more)
             carry = outcome.carry
             whole = outcome if whole is None else whole.then(outcome)
         if whole is None:

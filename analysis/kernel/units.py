@@ -7,8 +7,8 @@ stands in the record does (``recorded_unit``).
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from quotas.counted import CAP
 from quotas.entities import BETWEEN, EACH, Default, Entity, Group, Name, Prefix
 from quotas.kinds import METERED, QuotaKind, Whose
 from quotas.policy import PLAIN, Key, Policy
-from quotas.precedence import counter_of, find, level_of
+from quotas.precedence import caps_of, counter_of, find, level_of
 
 
 class Client(NamedTuple):
@@ -91,6 +91,9 @@ class Assignment:
     """[unit], infinite without one; in the unit of the kind, on one broker."""
     index: Indices
     """[client]: the unit of each, as ``analysis.kernel.demand.by_unit`` takes it."""
+    caps: Indices = field(default_factory=lambda: np.zeros((0, 0), dtype=np.intp))
+    """[client, place]: the units of the caps that hold besides, the narrowest first; -1: none. A unit is in one place
+    alone, that of all caps of its form; without places where nobody has any."""
 
     @classmethod
     def of(cls, policy: Policy, kind: QuotaKind, clients: Iterable[Client]) -> "Assignment":
@@ -102,17 +105,42 @@ class Assignment:
         for configured in table:
             levels |= level_of(configured)
         terms = policy.terms_of(kind)
+        clients = tuple(clients)
         found = [(client, *find(policy, kind, levels, client.user, client.client_id)) for client in clients]
         mine = [Unit(each.instance, _broker(each, kind), *counter) for each, _, counter in found]
         units, index = _numbered(mine)
         by_unit = {unit: key for unit, (_, key, _) in zip(mine, found, strict=True)}
         winners = [by_unit[unit] for unit in units]
         keys = [None if key is None or terms.get(key, PLAIN).shadow else key for key in winners]
-        return cls(
+        made = cls(
             units,
             tuple(None if key is None else policy.client(key) for key in keys),
             np.array([np.inf if key is None else table[key] for key in keys]),
             index,
+        )
+        return made._with_caps(policy, kind, clients)
+
+    def _with_caps(self, policy: Policy, kind: QuotaKind, clients: Sequence[Client]) -> "Assignment":
+        """Return the same with the counters of caps behind those of quotas."""
+        table = policy.table(kind, cap=True)
+        if not table:
+            return self
+        found = [_caps(policy, kind, client) for client in clients]
+        numbers: dict[Unit, int] = {}
+        rules: list[Entity | None] = []
+        limits: list[float] = []
+        forms = sorted({_form(key) for of_client in found for _, key in of_client})
+        place_of = {form: place for place, form in enumerate(forms)}
+        caps = np.full((len(clients), len(forms)), -1, dtype=np.intp)
+        for client, of_client in enumerate(found):
+            for unit, key in of_client:
+                if unit not in numbers:
+                    numbers[unit] = len(self.units) + len(numbers)
+                    rules.append(policy.client(key, cap=True))
+                    limits.append(table[key])
+                caps[client, place_of[_form(key)]] = numbers[unit]
+        return Assignment(
+            (*self.units, *numbers), (*self.rules, *rules), np.append(self.limits, limits), self.index, caps
         )
 
     @classmethod
@@ -140,6 +168,28 @@ class Assignment:
             for each in clients
         )
         return cls(units, (None,) * len(units), np.full(len(units), np.inf), index)
+
+
+def _caps(policy: Policy, kind: QuotaKind, client: Client) -> list[tuple[Unit, Key]]:
+    """Return the caps in force that hold for a client."""
+    table, terms = policy.table(kind, cap=True), policy.terms_of(kind, cap=True)
+    lengths, group = policy.prefix_lengths(kind, cap=True), policy.groups_of(kind, cap=True).get(client.user)
+    found = caps_of(table, terms, lengths, group, client.user, client.client_id)
+    return [
+        (Unit(client.instance, _broker(client, kind), *counter), key)
+        for key, counter in found
+        if not terms.get(key, PLAIN).shadow
+    ]
+
+
+def _form(key: Key) -> tuple[int, int, int]:
+    """Return where caps of the form of a key stand among others: as in ``quotas.precedence.levels``."""
+    user, client_id = key
+    of_user = 3 if user is None else 2 if isinstance(user, Default) else 1 if isinstance(user, Group) else 0
+    of_client_id = 3 if client_id is None else 2 if isinstance(client_id, Default) else 0
+    if isinstance(client_id, Prefix):
+        return of_user, 1, -len(client_id.text)
+    return of_user, of_client_id, 0
 
 
 def _broker(client: Client, kind: QuotaKind) -> int:

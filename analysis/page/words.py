@@ -55,6 +55,11 @@ def doing(kind: str) -> str:
     return _KINDS[kind].row.doing
 
 
+def word(kind: str) -> str:
+    """Return the word of a quota kind: ``produce``."""
+    return _KINDS[kind].row.word
+
+
 def limit(kind: str, most: float) -> str:
     """``10 MiB/s``, ``50 percent``, ``5 mutations/s``."""
     unit = _KINDS[kind].row.unit

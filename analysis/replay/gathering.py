@@ -89,14 +89,22 @@ class Units:
         )
 
 
-def gather(recording: Recording, wanted: Units, work: Work) -> pa.Table:
-    """Return all that ``work`` yields; without a column where that is nothing."""
+def gather(recording: Recording, wanted: Units, work: Work, together: Indices | None = None) -> pa.Table:
+    """Return all that ``work`` yields; without a column where that is nothing.
+
+    ``together`` [unit]: those with the same number, from 0, are gathered in the same task.
+    """
     rows = wanted.sums(recording, "rows")
     if not rows.any():
         return pa.table({})
     series = _Series.of(recording, wanted)
     tasks = tasks_for(int(rows.sum()), recording.usage.spark.sparkContext.defaultParallelism)
-    sender = Sender.of(recording, series.of_client, _spread(rows, tasks)[series.unit_of])
+    spread = (
+        _spread(rows, tasks)
+        if together is None
+        else _spread(np.bincount(together, rows).astype(float), tasks)[together]
+    )
+    sender = Sender.of(recording, series.of_client, spread[series.unit_of])
     task = _Task(
         series.unit_of, series.per_used, wanted.sums(recording, "requests"), recording.circumstances.seconds, work
     )

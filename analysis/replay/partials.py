@@ -20,7 +20,7 @@ from analysis.table.exchange import packed
 from analysis.table.hashes import of_columns
 from analysis.table.schema import TEXT
 from quotas.connections import OTHERS
-from quotas.kinds import QuotaKind
+from quotas.kinds import METERED, QuotaKind
 
 _RUN: Final = (
     "cluster",
@@ -40,6 +40,7 @@ _SPAN: Final = {
     "first": "min",
     "last": "max",
     **dict.fromkeys(("exempt_rows", "untold"), "sum"),
+    **{f"{kind}_capped": "max" for kind in METERED},
 }
 _ATTEMPTS: Final = QuotaKind.CONNECTION_CREATION_RATE.row.columns.used
 _OF_KINDS: Final = {
@@ -58,7 +59,8 @@ class Documents:
     @property
     def columns(self) -> tuple[str, ...]:
         """Those of rows that are needed."""
-        return (*_RUN, "seq", "time", "interval_ms", "exempt", "ip", _ATTEMPTS)
+        caps = (kind.row.cap_columns[0] for kind in METERED)
+        return (*_RUN, "seq", "time", "interval_ms", "exempt", "ip", _ATTEMPTS, *caps)
 
     def sent(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Yield a line for all documents of a table whose numbers follow each other; one boot's go to one task."""
@@ -68,6 +70,10 @@ class Documents:
             values |= {
                 "exempt_rows": np.asarray(table["exempt"].to_numpy(), dtype=np.int64),
                 "untold": np.where(_is_other(table), ints(table, _ATTEMPTS), 0),
+                **{
+                    f"{kind}_capped": np.full_like(seq, table[kind.row.cap_columns[0]].null_count < len(table))
+                    for kind in METERED
+                },
             }
             rows = with_columns(table.select(_RUN), {**values, "rows": np.ones_like(seq), "first": seq, "last": seq})
             lines = _united(added(with_columns(rows, {"seq": seq}), (*_RUN, "seq"), _SPAN))
@@ -80,22 +86,31 @@ class Documents:
             yield added(with_columns(lines, {"documents": documents}), _RUN, {**_SPAN, "documents": "sum"})
 
 
+def cap_columns(kind: QuotaKind) -> tuple[str, str, str]:
+    """Return the columns that name the caps of a row, and the one that held it longest, and for how long they did."""
+    caps, _, rule, _, _, muted_ms = kind.row.cap_columns
+    return caps, rule, muted_ms
+
+
 @dataclass(frozen=True, slots=True)
 class Identities:
     """What was used by whom, from tables to PACKED."""
 
     kinds: tuple[QuotaKind, ...]
     tasks: int
+    capped: tuple[QuotaKind, ...] = ()
+    """Those of the kinds that anybody had caps of."""
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Those of rows that are needed."""
+        of_caps = [name for kind in self.capped for name in cap_columns(kind)]
         of_kinds = [
             str(name)
             for each in (COLUMNS[kind] for kind in self.kinds)
             for name in dict.fromkeys((each.used, each.requests, each.throttled, each.muted_ms, each.limit, each.rule))
         ]
-        return (*IDENTITY, "exempt", "mode", "interval_ms", *of_kinds)
+        return (*IDENTITY, "exempt", "mode", "interval_ms", "connections", *of_kinds, *of_caps)
 
     def sent(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Yield a line for each identity of a table and what set its limits; those of one identity go to one task."""
@@ -107,21 +122,27 @@ class Identities:
     def received(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Yield a line for each identity, with the first and the last of its rules by name; "" is none."""
         for lines in folded(tables, lambda some: added(some, (*IDENTITY, *self._rules), self._sums)):
-            rules = {rule: lines.column(rule).cast(TEXT).fill_null("") for rule in self._rules}
+            rules = {rule: lines.column(rule).cast(TEXT) for rule in self._rules}
+            held = {cap_columns(kind)[1] for kind in self.capped}
+            rules = {rule: named if rule in held else named.fill_null("") for rule, named in rules.items()}
             ends = {f"{rule}_{how}": named for rule, named in rules.items() for how in ("min", "max")}
             yield added(with_columns(lines, ends), IDENTITY, {**self._sums, **{end: end[-3:] for end in ends}})
 
     @property
     def _rules(self) -> tuple[str, ...]:
-        return tuple(str(COLUMNS[kind].rule) for kind in self.kinds)
+        of_caps = (name for kind in self.capped for name in cap_columns(kind)[:2])
+        return (*(str(COLUMNS[kind].rule) for kind in self.kinds), *of_caps)
 
     @property
     def _sums(self) -> dict[str, str]:
-        return {f"{kind}_{name}": how for kind in self.kinds for name, how in _OF_KINDS.items()}
+        sums = {f"{kind}_{name}": how for kind in self.kinds for name, how in _OF_KINDS.items()}
+        of_caps = {f"{kind}_cap_held": "sum" for kind in self.capped}
+        return {**sums, **of_caps, **dict.fromkeys(("seen", "connections"), "sum")}
 
     def _lines(self, table: pa.Table) -> pa.Table:
         keys = (*IDENTITY, *self._rules)
-        values: dict[str, Any] = {}
+        values: dict[str, Any] = {"seen": np.ones(len(table), dtype=np.int64), "connections": table["connections"]}
+        values |= {f"{kind}_cap_held": enforced(table, cap_columns(kind)[2]) for kind in self.capped}
         for kind in self.kinds:
             columns = COLUMNS[kind]
             sent, limit = used(table, columns), limits(table, columns)

@@ -11,11 +11,11 @@ from analysis.errors import AnalysisError
 from analysis.kernel.demand import Indices
 from analysis.kernel.histogram import Floats
 from analysis.kernel.units import COLUMNS, Client
-from analysis.replay.partials import Documents, Identities
+from analysis.replay.partials import Documents, Identities, cap_columns
 from analysis.replay.rows import ENFORCE, IDENTITY
 from analysis.table.exchange import exchange
 from analysis.table.scan import UsageRows
-from quotas.kinds import QuotaKind
+from quotas.kinds import METERED, QuotaKind
 from quotas.rate import Window
 
 REFUSING: Final = (QuotaKind.CONTROLLER_MUTATION_RATE, QuotaKind.CONNECTION_CREATION_RATE)
@@ -52,6 +52,8 @@ class Circumstances:
     """Whether there is anything of connections by address."""
     controller_window: Window = field(default_factory=Window)
     """Of token buckets, as at the end."""
+    capped: tuple[QuotaKind, ...] = ()
+    """The kinds that anybody had caps of."""
 
     @property
     def seconds(self) -> int:
@@ -114,6 +116,12 @@ class Used:
     """In force, infinite without one. They differ where it changed."""
     rules: tuple[str | None, ...]
     """What set the limit; "" where that changed, None where there was none."""
+    caps: tuple[str | None, ...]
+    """The caps besides, likewise."""
+    cap_held_s: Floats
+    """Of ``muted_s``, how long a cap did."""
+    cap_rules: tuple[str | None, ...]
+    """The cap that did; "" where there were several, None where there was none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +134,8 @@ class Recording:
     """An Arrow table of IDENTITY, [client]."""
     clients: tuple[Client, ...]
     """[client]: the instance is the place of it, which ``cluster_and_instance`` takes apart."""
+    connections: Floats
+    """[client]: the mean of how many it had."""
     used: Mapping[QuotaKind, Used]
 
 
@@ -149,7 +159,7 @@ def read(usage: UsageRows, kinds: Iterable[QuotaKind] = KINDS) -> Recording:
         raise AnalysisError(usage.nothing)
     circumstances = _circumstances(runs)
     wanted = tuple(kinds)
-    identities = Identities(wanted, tasks)
+    identities = Identities(wanted, tasks, tuple(kind for kind in circumstances.capped if kind in wanted))
     found = exchange(usage, identities.columns, identities.sent, tasks).collect(identities.received)
     if not found.num_rows:
         raise AnalysisError(
@@ -161,9 +171,10 @@ def read(usage: UsageRows, kinds: Iterable[QuotaKind] = KINDS) -> Recording:
         Client(place(cluster, instance), *who)
         for cluster, instance, *who in zip(*(found[name].to_pylist() for name in names), strict=True)
     )
-    used = {kind: _used(found, kind) for kind in wanted}
+    used = {kind: _used(found, kind, capped=kind in identities.capped) for kind in wanted}
+    seen, connections = (np.asarray(found[name].to_numpy(), dtype=float) for name in ("seen", "connections"))
     circumstances = replace(circumstances, addresses=any(client.ip for client in clients))
-    return Recording(usage, circumstances, found.select(list(IDENTITY)), clients, used)
+    return Recording(usage, circumstances, found.select(list(IDENTITY)), clients, connections / seen, used)
 
 
 def _circumstances(found: Sequence[Mapping[str, Any]]) -> Circumstances:
@@ -191,6 +202,7 @@ def _circumstances(found: Sequence[Mapping[str, Any]]) -> Circumstances:
         interval_ms=sum(each["interval_ms"] for each in found) / sum(each["rows"] for each in found),
         documents=documents,
         missing_documents=numbers - documents,
+        capped=tuple(kind for kind in METERED if any(each[f"{kind}_capped"] for each in found)),
     )
 
 
@@ -199,12 +211,15 @@ def _replayable(samples: int, sample_ms: int) -> Window:
     return Window(samples, max(sample_ms, -(-1000 // samples)))
 
 
-def _used(found: Any, kind: QuotaKind) -> Used:
+def _used(found: Any, kind: QuotaKind, *, capped: bool) -> Used:
     def numbers(name: str) -> Floats:
         return np.asarray(found[f"{kind}_{name}"].to_numpy(), dtype=float)
 
-    rule = str(COLUMNS[kind].rule)
-    rules = zip(found[f"{rule}_min"].to_pylist(), found[f"{rule}_max"].to_pylist(), strict=True)
+    def named(rule: str) -> tuple[str | None, ...]:
+        rules = zip(found[f"{rule}_min"].to_pylist(), found[f"{rule}_max"].to_pylist(), strict=True)
+        return tuple(None if not last else last if first == last else "" for first, last in rules)
+
+    nobody: tuple[str | None, ...] = (None,) * found.num_rows
     return Used(
         rows=numbers("rows").astype(np.intp),
         sent_bytes=numbers("sent"),
@@ -214,5 +229,8 @@ def _used(found: Any, kind: QuotaKind) -> Used:
         peak_bytes_per_s=numbers("peak") * 1000,
         least_limit=numbers("least"),
         most_limit=numbers("most"),
-        rules=tuple(None if not last else last if first == last else "" for first, last in rules),
+        rules=named(str(COLUMNS[kind].rule)),
+        caps=named(cap_columns(kind)[0]) if capped else nobody,
+        cap_held_s=numbers("cap_held") / 1000 if capped else np.zeros(found.num_rows),
+        cap_rules=named(cap_columns(kind)[1]) if capped else nobody,
     )

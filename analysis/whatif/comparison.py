@@ -16,6 +16,8 @@ from quotas.kinds import BYTES, QuotaKind
 Row = Mapping[str, Any]
 """Of ``WhatIf.units``."""
 
+_NAMED: Final = 10
+"""Of those who are left out."""
 _OF_BYTES: Final = pa.array([kind.value for kind in QuotaKind if kind.row.unit is BYTES])
 _NO, _POSSIBLY, _YES = VERDICTS
 
@@ -99,7 +101,7 @@ def text(found: WhatIf, most: int) -> str:
     for scenario in found.scenarios:
         sums = totals(found, scenario.name)
         rows = touched(found, scenario.name, most)
-        lines += ["", sentence(sums, scenario.name)]
+        lines += ["", sentence(sums, scenario.name), *(f"note: {each}" for each in left_out(found, scenario.name))]
         lines.append(
             f"throttled in all: {words.duration(sums.throttled_before_s)} before, {words.duration(sums.throttled_s)} "
             f"after; served {words.size(sums.sent_bytes)} of {words.size(sums.recorded_bytes)} within the period"
@@ -129,12 +131,24 @@ def as_json(found: WhatIf) -> str:
             {
                 "quotas": scenario.name,
                 "totals": asdict(totals(found, scenario.name)),
+                "left_out": [asdict(each) for each in found.left_out if each.scenario == scenario.name],
                 "units": touched(found, scenario.name),
             }
             for scenario in found.scenarios
         ],
     }
     return json.dumps(document, indent=1)
+
+
+def left_out(found: WhatIf, scenario: str) -> list[str]:
+    """Return of whom a scenario says nothing by name, and why."""
+    said = []
+    for each in found.left_out:
+        if each.scenario == scenario:
+            names = ", ".join(words.plain(name) for name in each.clients[:_NAMED])
+            more = f" and {len(each.clients) - _NAMED:,} more" if len(each.clients) > _NAMED else ""
+            said.append(f"left out: {words.word(each.kind)} of {names}{more}: {words.plain(each.reason)}")
+    return said
 
 
 def columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -154,7 +168,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         where(row),
         "none" if row["limit"] is None else words.limit(row["kind"], row["limit"]),
         throttled(row["before_throttled_s"], row["before_episodes"]),
-        after(row),
+        f"{after(row)}{f' by {words.plain(by_cap(row))}' if by_cap(row) else ''}",
         words.duration(row["delay_p50_s"]),
         words.duration(row["delay_p95_s"]),
         delay_p99(row),
@@ -189,6 +203,11 @@ def after(row: Row) -> str:
     if row["throttled_least_s"] == row["throttled_most_s"]:
         return throttled(row["throttled_s"], row["episodes"])
     return f"{words.duration(row['throttled_least_s'])} to {words.duration(row['throttled_most_s'])}"
+
+
+def by_cap(row: Row) -> str:
+    """Return the cap that would hold a client for longest, where that is not its quota; "" otherwise."""
+    return row["held_by"] if row["held_by"] and row["held_by"] != row["rule"] else ""
 
 
 def delay_p99(row: Row) -> str:

@@ -15,7 +15,7 @@ AFTER: Final = (
     *("throttled_s", "throttled_least_s", "throttled_most_s", "episodes"),
     *(f"throttle_{name}_s" for name in SHARES),
     *(f"delay_{name}_s" for name in SHARES),
-    *("delay_p99_most_s", "sent_bytes", "waiting_bytes", "peak_waiting_bytes", "verdict"),
+    *("delay_p99_most_s", "sent_bytes", "waiting_bytes", "peak_waiting_bytes", "verdict", "held_by"),
 )
 FIGURES: Final = (*BEFORE, "answer", *AFTER)
 ANSWERS: Final = tuple(Answer)

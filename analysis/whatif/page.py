@@ -19,6 +19,7 @@ _HEADS: Final = (
     ("where", "proxy and broker"),
     ("before", "throttled while recorded"),
     ("after", "under the proposed quotas, or between what"),
+    ("by", "the quota or cap that would hold it for longest"),
     ("episodes", "throttles with a second without one between them"),
     ("throttle p99", "throttle time that requests would be given"),
     ("delay p50", "how long bytes would wait"),
@@ -34,11 +35,19 @@ def render(found: WhatIf) -> str:
     circumstances = found.recording.circumstances
     title = f"{words.from_to(circumstances.begin, circumstances.end)} UTC"
     sums = {scenario.name: comparison.totals(found, scenario.name) for scenario in found.scenarios}
+    notes = [
+        *circumstances.notes(),
+        *(
+            f"{scenario.name}: {each}"
+            for scenario in found.scenarios
+            for each in comparison.left_out(found, scenario.name)
+        ),
+    ]
     parts = "".join(_scenario(found, number, *each) for number, each in enumerate(sums.items()))
     return document(
         f"What if: {title}",
         f"<header><p class=over>Sluice what-if &middot; {escape(title)}</p>{''.join(map(_headline, sums.items()))}"
-        f"<p class=lead>{escape(' '.join(f'{note}.' for note in circumstances.notes()))}</p></header>"
+        f"<p class=lead>{escape(' '.join(f'{note}.' for note in notes))}</p></header>"
         f"<main>{parts}</main>",
     )
 
@@ -121,6 +130,7 @@ def _table(rows: list[Row]) -> str:
             Cell(escape(comparison.where(row))),
             seconds(row["before_throttled_s"]),
             seconds(row["throttled_s"], comparison.after(row)),
+            Cell(words.name(row["held_by"] or "nothing")),
             Cell(f"{row['episodes']:,.0f}", row["episodes"]),
             *(seconds(row[name]) for name in ("throttle_p99_s", "delay_p50_s", "delay_p95_s")),
             seconds(row["delay_p99_s"], comparison.delay_p99(row)),

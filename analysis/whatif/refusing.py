@@ -56,7 +56,9 @@ class RefusingWork:
         for scenario in range(len(self.limits)):
             limit = float(self.limits[scenario, unit])
             low, high = (self._replayed(law, each, limit, window) for each in (least, most))
-            found.append([*before, float(ANSWERS.index(answer)), *self._after(low, high, answer, is_bucket=is_bucket)])
+            figures = [*self._after(low, high, answer, is_bucket=is_bucket)]
+            held_by = unit if figures[-1] != NO else -1
+            found.append([*before, float(ANSWERS.index(answer)), *figures, held_by])
         columns = [
             pa.array(range(len(found)), pa.int32()),
             pa.array([unit] * len(found), pa.int32()),

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from proxy.admin.places import Places
 from proxy.runtime.names import label
-from proxy.usage.meters import Client, ClientState, Traffic
+from proxy.usage.meter import Client, ClientState, Traffic
 from quotas.counted import FOLDED
 
 

@@ -31,7 +31,7 @@ from proxy.runtime.clock import monotonic_s
 from proxy.runtime.names import label
 from proxy.session.latencies import BOUNDS_MS, Times
 from proxy.session.latencies import OTHER as FOLDED_BROKER
-from proxy.usage.meters import Client
+from proxy.usage.meter import Client
 from quotas.counted import FOLDED
 from quotas.kinds import PERCENT
 

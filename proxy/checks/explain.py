@@ -21,8 +21,8 @@ from quotas.precedence import Counter, Walk, counter_of, levels
 from quotas.rate import Window
 from quotas.stores.edit import number
 
-Where = Callable[[Entity], str]
-"""Where a rule stands."""
+Where = Callable[[Entity, QuotaKind], str]
+"""Says where a limit stands: its store, and the place there."""
 
 _UNITS: Final = {
     BYTES: "bytes/s",
@@ -146,7 +146,7 @@ class Explainer:
     def __init__(self, policy: Policy, exempt: Exempt | None = None, where: Where | None = None) -> None:
         self._policy = policy
         self._exempt = exempt or Exempt()
-        self._where = where or (lambda _: "")
+        self._where = where or (lambda _, __: "")
         self._engine = Engine(policy)
         self._rates = ConnectionRates(Window(), None, {})
         self._rates.apply(policy)
@@ -174,9 +174,9 @@ class Explainer:
         walk = self._engine.explain(user, client_id, kind)
         group = policy.groups_of(kind).get(user)
         all_levels = [*levels(user, client_id, group, policy.prefix_lengths(kind))]
-        looked = [self._looked(level.key, level.limit) for level in walk.levels]
+        looked = [self._looked(kind, level.key, level.limit) for level in walk.levels]
         behind = all_levels[len(looked) :]
-        looked += [self._looked(key, policy.table(kind).get(key), reached=False) for key in behind]
+        looked += [self._looked(kind, key, policy.table(kind).get(key), reached=False) for key in behind]
         caps = []
         for key, limit in walk.caps:
             terms = policy.terms_of(kind, cap=True).get(key, PLAIN)
@@ -192,16 +192,16 @@ class Explainer:
             return None
         return self._rule(kind, walk.winner, walk.levels[-1].limit, walk.counter, cap=False)
 
-    def _looked(self, key: Key, limit: float | None, *, reached: bool = True) -> Looked:
+    def _looked(self, kind: QuotaKind, key: Key, limit: float | None, *, reached: bool = True) -> Looked:
         if limit is None:
             return Looked(Entity(*key), reached=reached)
         entity = self._policy.client(key)
-        return Looked(entity, limit, self._where(entity), reached)
+        return Looked(entity, limit, self._where(entity, kind), reached)
 
     def _rule(self, kind: QuotaKind, key: Key, limit: float | None, counter: Counter, *, cap: bool) -> Rule:
         entity = self._policy.client(key, cap=cap)
         terms = self._policy.terms_of(kind, cap=cap).get(key, PLAIN)
-        return Rule(kind, entity, limit or 0.0, self._where(entity), terms, _counted(counter))
+        return Rule(kind, entity, limit or 0.0, self._where(entity, kind), terms, _counted(counter))
 
     def _of_address(self, ip: str) -> Verdict:
         limits = self._policy.table(CONNECTIONS)
@@ -211,7 +211,7 @@ class Explainer:
             found = limits.get((name, None))
             of = Entity(ip=name)
             reached = name is ip or entity.ip is not ip
-            looked.append(Looked(of, found, "" if found is None else self._where(of), reached))
+            looked.append(Looked(of, found, "" if found is None else self._where(of, CONNECTIONS), reached))
         if limit is None:
             unlimited = limits.get((entity.ip, None)) is not None
             why = f"{entity.describe()} has Kafka's word for no limit" if unlimited else "no level has a limit"
@@ -219,13 +219,13 @@ class Explainer:
         own = entity.ip is not Default.DEFAULT
         why = "the address has a limit of its own" if own else "level 2 is the first with a limit"
         counted = f"ip={ip}" if own else f"ip={ip}, or its network where very many come (docs/quotas.md)"
-        rule = Rule(CONNECTIONS, entity, limit, self._where(entity), counted=counted)
+        rule = Rule(CONNECTIONS, entity, limit, self._where(entity, CONNECTIONS), counted=counted)
         return Verdict(CONNECTIONS, tuple(looked), rule, why)
 
 
-def explain(policy: Policy, client: Client, exempt: Exempt | None) -> list[str]:
-    """Return a line for each limit that holds for ``client``, or does not."""
-    return Explainer(policy, exempt).explain(client).lines()
+def explain(policy: Policy, client: Client, exempt: Exempt | None, where: Where | None = None) -> list[str]:
+    """Return a line for each limit that holds for ``client``, or does not; with ``where`` each names its store."""
+    return Explainer(policy, exempt, where).explain(client).lines()
 
 
 def written(limit: float) -> str:
@@ -285,4 +285,5 @@ def _shortly(verdict: Verdict) -> Iterator[str]:
 
 def _said(rule: Rule) -> str:
     shadow = ", in shadow: measured, and holding nobody" if rule.terms.shadow else ""
-    return f"{written(rule.limit)} of {rule.entity.describe()}{shadow}"
+    place = f" at {rule.where}" if rule.where else ""
+    return f"{written(rule.limit)} of {rule.entity.describe()}{place}{shadow}"

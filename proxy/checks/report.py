@@ -1,18 +1,28 @@
 """What ``sluice check`` says: of the configuration, of all that it names, and of both files together."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from config.document import read_document
-from config.loader import load_with_document, named_quota_file
-from config.problems import ConfigError, InvalidValue, Problem
-from config.settings import Listener, Settings
+from config.loader import load_with_document, named_quota_files
+from config.problems import ConfigError, InvalidValue, Problem, Steps
+from config.settings import FileStore, Listener, Settings
+from proxy.checks import twice
 from proxy.checks.configuration import look
 from proxy.checks.explain import Client, explain
 from proxy.checks.findings import Severity
 from quotas.entities import ANONYMOUS
+from quotas.policy import Policy
 from quotas.stores import doubts
-from quotas.stores.file import LoadedPolicy, load
+from quotas.stores.base import Loaded, UnreadableError
+from quotas.stores.file import LoadedPolicy
+from quotas.stores.file import load as load_file
+from quotas.stores.file_store import FileStore as FileQuotas
+from quotas.stores.layers import LayeredStore
+
+Load = Callable[[Settings], Loaded]
+"""Asks the stores that a configuration names. Raises UnreadableError."""
 
 
 @dataclass(slots=True)
@@ -65,22 +75,64 @@ def _counted(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
-def check(config_path: Path, now_s: float, quota_file: Path | None = None, client: Client | None = None) -> Report:
+def check(
+    config_path: Path,
+    now_s: float,
+    quota_file: Path | None = None,
+    client: Client | None = None,
+    load: Load | None = None,
+) -> Report:
     """Look at everything there is; one broken file does not hide what is wrong with the other.
 
-    ``quota_file`` is looked at instead of the one that the configuration names. ``client``: explain its limits.
+    ``quota_file`` is looked at instead of what the configuration names. ``client``: explain its limits. ``load`` asks
+    the stores themselves; without it nothing is looked at but files.
     """
     report = Report()
     settings = _check_configuration(report, config_path, now_s)
     if quota_file is not None:
         _check_quotas(report, quota_file, settings, client)
-    elif (named := named_quota_file(config_path)) is not None:
-        _check_quotas(report, named, settings, client, named_in=config_path)
-    elif settings is not None:
-        report.unseen = settings.quotas.store.type
+        return report
+    named = named_quota_files(config_path)
+    alone = len(named) == 1 and (settings is None or len(settings.quotas.layers) == 1)
+    for steps, file in named.items():
+        _check_quotas(report, file, settings, client if alone else None, named_in=(config_path, steps))
+    if settings is None or alone or report.problems:
+        return report
+    elsewhere = [store.type for store in settings.quotas.layers if not isinstance(store, FileStore)]
+    if load is None and elsewhere:
+        report.unseen = elsewhere[-1]
         if client is not None:
-            report.explained = [f"the quotas are in {report.unseen}: give a quota file to explain what it would do"]
+            report.explained = [
+                f"the quotas are in {report.unseen}: --quotas asks there, and a quota file is explained by itself"
+            ]
+        return report
+    _check_loaded(report, settings, client, load or _load_files)
     return report
+
+
+def _load_files(settings: Settings) -> Loaded:
+    files = [store.path for store in settings.quotas.layers if isinstance(store, FileStore)]
+    return LayeredStore([FileQuotas(path) for path in files]).load(0)
+
+
+def _check_loaded(report: Report, settings: Settings, client: Client | None, load: Load) -> None:
+    """Look at what the stores hold together. The files among them have been looked at by themselves."""
+    try:
+        loaded = load(settings)
+    except UnreadableError as error:
+        report.problems += error.problems
+        return
+    _count(report, loaded.policy)
+    report.warnings += [warning for warning in loaded.warnings if warning not in report.warnings]
+    if settings.quotas.mode == "enforce" and not isinstance(settings.quotas.layers[-1], FileStore):
+        report.warnings += twice.of_same_quotas(loaded)
+    if client is not None:
+        report.explained = explain(loaded.policy, client, settings.quotas.exempt, loaded.where)
+
+
+def _count(report: Report, policy: Policy) -> None:
+    report.caps = sum(entity.cap for entity in policy.limits)
+    report.quotas = len(policy.limits) - report.caps
 
 
 def check_quotas(quota_file: Path, client: Client | None = None) -> Report:
@@ -104,18 +156,24 @@ def _check_configuration(report: Report, config_path: Path, now_s: float) -> Set
 
 
 def _check_quotas(
-    report: Report, quota_file: Path, settings: Settings | None, client: Client | None, *, named_in: Path | None = None
+    report: Report,
+    quota_file: Path,
+    settings: Settings | None,
+    client: Client | None,
+    *,
+    named_in: tuple[Path, Steps] | None = None,
 ) -> None:
     try:
-        loaded = load(quota_file)
+        loaded = load_file(quota_file)
     except ConfigError as error:
         if named_in is not None and error.problems[0].line == 0:
-            report.problems.append(_at_its_name(named_in, error.problems[0]))
+            report.problems.append(_at_its_name(*named_in, error.problems[0]))
         else:
             report.problems += error.problems
         return
-    report.caps = sum(entity.cap for entity in loaded.policy.limits)
-    report.quotas = len(loaded.policy.limits) - report.caps
+    caps = sum(entity.cap for entity in loaded.policy.limits)
+    report.caps += caps
+    report.quotas += len(loaded.policy.limits) - caps
     report.warnings += loaded.warnings
     report.warnings += _small_limits(quota_file, loaded)
     if settings is not None and not any(map(_knows_users, settings.listeners)):
@@ -124,11 +182,11 @@ def _check_quotas(
         report.explained = explain(loaded.policy, client, None if settings is None else settings.quotas.exempt)
 
 
-def _at_its_name(config_path: Path, problem: Problem) -> Problem:
+def _at_its_name(config_path: Path, steps: Steps, problem: Problem) -> Problem:
     """Return what keeps a whole quota file from being read, at the setting that names the file."""
     fix = problem.hint or "write it, with `quotas: []` for no quotas"
     wrong = InvalidValue(f"{problem.file}: {problem.message}", fix)
-    return read_document(config_path).problem(("quotas", "store", "path"), wrong)
+    return read_document(config_path).problem(steps, wrong)
 
 
 def _knows_users(listener: Listener) -> bool:

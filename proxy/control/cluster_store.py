@@ -16,9 +16,9 @@ from protocol.client_quotas import (
     read_described,
 )
 from protocol.errors import ProtocolError
+from proxy.brokers import cluster_quotas
+from proxy.brokers.cluster_quotas import ClusterQuotas
 from proxy.brokers.kept_connection import Access, KeptConnection, UnansweredError
-from proxy.control import cluster_quotas
-from proxy.control.cluster_quotas import ClusterQuotas
 from proxy.runtime.loop_thread import LoopThread
 from proxy.runtime.tasks import attempt, every
 from quotas.entities import Entity

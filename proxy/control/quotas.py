@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from config.problems import Problem
-from proxy.control.change_log import ChangeLog
+from proxy.control.change_log import KEPT, ChangeLog
 from proxy.runtime.clock import now_ms, wall_s
 from proxy.runtime.names import label
 from proxy.runtime.tasks import every
@@ -119,17 +119,19 @@ class QuotasInForce:
     async def _load(self) -> bool:
         try:
             loaded = await asyncio.to_thread(self._store.load, now_ms())
+            self.error = None
         except UnreadableError as error:
             self._refuse(error.problems)
-            return False
+            if error.rest is None:
+                return False
+            loaded = error.rest
         known, self.configured = self.configured, loaded.policy
         old = self.policy
         if self._enabled:
             self.policy = loaded.policy
         change = await self._apply(self.policy)
         is_first, self.loaded_at_s = not self.loaded_at_s, wall_s()
-        self.loads["ok"] += 1
-        self.error = None
+        self.loads["ok"] += self.error is None
         if not is_first:  # at the start everything is new
             await asyncio.to_thread(self._tell_of_edits, known, old)
         self._made = {}
@@ -161,7 +163,8 @@ class QuotasInForce:
         self.changes.note(altered, by)
         if not aloud:
             return
-        for each in altered[:_MAX_LOGGED_CHANGES]:
+        most = _MAX_LOGGED_CHANGES if by is None else KEPT
+        for each in altered[:most]:
             log.info(
                 "quota changed",
                 quota=label(each.entity.describe()),
@@ -171,8 +174,8 @@ class QuotasInForce:
                 store=self.changes.store,
                 **self.changes.origin(by),
             )
-        if len(altered) > _MAX_LOGGED_CHANGES:
-            log.info("quotas changed", further=len(altered) - _MAX_LOGGED_CHANGES)
+        if len(altered) > most:
+            log.info("quotas changed", further=len(altered) - most)
 
     def _refuse(self, problems: Sequence[Problem]) -> None:
         self.loads["failed"] += 1

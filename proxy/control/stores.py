@@ -7,8 +7,9 @@ from config.cluster import Route
 from config.settings import Settings
 from config.stores import FileStore as FileStoreSettings
 from config.stores import Store
-from quotas.stores.base import QuotaStore
+from quotas.stores.base import Loaded, QuotaStore
 from quotas.stores.file_store import FileStore
+from quotas.stores.layers import LayeredStore
 
 
 def _file(settings: FileStoreSettings, _: Route | None) -> QuotaStore:
@@ -44,4 +45,14 @@ def open_store(store: Store, cluster: Route | None = None) -> QuotaStore:
 
 def open_quotas(settings: Settings) -> QuotaStore:
     """Return what holds the quotas of a configuration. Nothing is read yet."""
-    return open_store(settings.quotas.store, settings.cluster)
+    layers = [open_store(store, settings.cluster) for store in settings.quotas.layers]
+    return layers[0] if len(layers) == 1 else LayeredStore(layers)
+
+
+def load_quotas(settings: Settings) -> Loaded:
+    """Return what the stores of a configuration hold now, asked once. Raises UnreadableError."""
+    store = open_quotas(settings)
+    try:
+        return store.load(0)
+    finally:
+        store.close()

@@ -9,16 +9,29 @@ from typing import Final
 
 import structlog
 
+from config.settings import Settings
 from proxy.edge.stats import Stats, Throttles
 from proxy.session.throttling import Alarm, Throttling
 from proxy.usage.addresses import Addresses
 from quotas.connections import KIND, AcceptRate, ConnectionRates, ImaginedAcceptor, IpRate
 from quotas.policy import Policy
+from quotas.rate import Window
 
 log = structlog.get_logger("sluice.listener")
 
 MOST_HELD: Final = 1000
 """Sockets that are held at once: whoever is refused has one for nothing."""
+
+
+def rates_of(settings: Settings) -> ConnectionRates:
+    """Return the rates that settings ask for."""
+    window, listeners = settings.quotas.window, settings.listeners
+    return ConnectionRates(
+        Window(window.samples, window.size_ms),
+        settings.limits.connection_rate,
+        {each.name: each.limits.connection_rate for each in listeners},
+        [each.name for each in listeners if each.limits.exempt_from_connection_rate],
+    )
 
 
 class ConnectionGate:

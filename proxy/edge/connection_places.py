@@ -7,6 +7,7 @@ at a time, and where room is wanted it is one of them that goes: the oldest of t
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from config.settings import Settings
 from protocol.errors import Cause, ProtocolError
 
 GRACE_S: Final = 5.0
@@ -213,3 +214,17 @@ class Places:
                 )
             )
         return True
+
+
+def places_of(settings: Settings, most: int) -> Places:
+    """Return the places that settings ask for, no more than ``most``."""
+    limits = settings.limits
+    return Places(
+        most=most,
+        most_of_ip=limits.connections_per_ip,
+        overrides=dict(limits.connections_per_ip_overrides.pairs),
+        most_before_request=limits.connections_before_request,
+        most_of={
+            each.name: each.limits.connections for each in settings.listeners if each.limits.connections is not None
+        },
+    )

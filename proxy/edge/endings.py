@@ -13,9 +13,10 @@ from typing import Final, Protocol, cast
 import structlog
 
 from config.settings import Limits
+from proxy.edge.end import LINGER_S
 from proxy.edge.kernel import Tcp
 from proxy.edge.stats import Stats
-from proxy.edge.transports import LINGER_S, BrokerEnd, ClientEnd
+from proxy.edge.transports import BrokerEnd, ClientEnd
 from proxy.runtime.faults import contained
 from proxy.runtime.tasks import every
 from proxy.session.session import Session

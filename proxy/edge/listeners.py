@@ -5,7 +5,6 @@ import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, cast
 
 import structlog
 
@@ -14,21 +13,23 @@ from config.settings import Listener as ListenerSettings
 from config.units import Address
 from protocol.errors import Cause, ProtocolError
 from protocol.locator import Endpoint
-from proxy.brokers.cluster import UNKNOWN, Broker, Cluster
-from proxy.brokers.failures import describe
+from proxy.brokers.cluster import Cluster
 from proxy.edge.accepting import Acceptor
+from proxy.edge.advertised import Advertised
 from proxy.edge.arrivals import Arrival, Arrivals, LeftEarly
 from proxy.edge.connection_gate import ConnectionGate
-from proxy.edge.connection_places import FullError, Place, Places
+from proxy.edge.connection_places import FullError, Places
+from proxy.edge.deadlines import Deadlines
 from proxy.edge.first_request import is_request
 from proxy.edge.listening import Bind
 from proxy.edge.rejections import Rejections
 from proxy.edge.stats import Stats
 from proxy.edge.tls import ListenerTls
-from proxy.edge.transports import BrokerEnd, ClientEnd
+from proxy.edge.to_brokers import ToBrokers
+from proxy.edge.transports import ClientEnd
 from proxy.identity.sasl import SaslRules
 from proxy.runtime.clock import now_ms
-from proxy.runtime.tasks import AFTER_FAULT_S, later, spawn
+from proxy.runtime.tasks import later, spawn
 from proxy.session.rules import Rules
 from proxy.session.session import Session
 from proxy.session.wires import CLIENT
@@ -37,8 +38,6 @@ from quotas.connections import counted_as
 from quotas.entities import ANONYMOUS
 
 log = structlog.get_logger("sluice.listener")
-
-_MAX_SHOWN_IDS: Final = 10
 
 
 class _HeldError(Exception):
@@ -81,26 +80,20 @@ class Listener:
         self._accounts = accounts
         self._admission = admission
         self._stats = admission.stats
-        self._hosts: dict[str, int | None] = {settings.advertise.lower(): None}
-        """What clients name in TLS (SNI): with one port for all brokers, it says which of them they want."""
-        self.tls: ListenerTls | None = None
-        if settings.tls is not None:
-            self.tls = ListenerTls(settings.tls, name_of, self._hosts if settings.broker_host is not None else None)
-            self._stats.certificate_expiry_s[self.name] = self.tls.expires_at_s
-        self._told: dict[int, tuple[bytes, int]] = {}
-        self._served: set[int] = set()
-        """Those of them that clients can come to."""
-        limits = admission.limits
         self._acceptor = Acceptor(
             self.name, self._take, self._not_accepted, partial(admission.gate.delay_ms, self.name)
         )
+        self._advertised = Advertised(settings, self._acceptor, admission.bind)
+        self.tls: ListenerTls | None = None
+        if settings.tls is not None:
+            hosts = self._advertised.hosts if settings.broker_host is not None else None
+            self.tls = ListenerTls(settings.tls, name_of, hosts)
+            self._stats.certificate_expiry_s[self.name] = self.tls.expires_at_s
+        self._to_brokers = ToBrokers(cluster)
+        limits = admission.limits
         self._arrivals = Arrivals(settings, self.tls, limits.socket_receive_buffer_bytes, self._begin, self._named)
-        self._arriving: dict[Arrival, None] = {}
-        """In the order of their deadlines."""
-        self._next_deadline: asyncio.TimerHandle | None = None
+        self._arriving = Deadlines(self._late)
         self._deadlines: dict[Session, asyncio.TimerHandle] = {}
-        self._unnamed: dict[Session, tuple[Broker, BrokerEnd]] = {}
-        """Sessions whose broker's node id is not known yet."""
         self.sessions: set[Session] = set()
 
     # ------------------------------------------------------------------------------------------------- addresses
@@ -108,53 +101,18 @@ class Listener:
     def advertise(self, endpoints: Sequence[Endpoint]) -> Mapping[int, tuple[bytes, int]]:
         """Learn the brokers of an answer and return what this listener's clients are told instead."""
         self._cluster.learn(endpoints)
-        return self._told
+        return self._advertised.told
 
     def open_broker(self, node_id: int) -> None:
-        """Be there for ``node_id``: its address takes connections when this returns.
-
-        While the proxy is stopping nobody listens any more, but what clients are told is the same: the next one will.
-        """
-        if self._unnamed:
-            spawn(self._name_brokers(), "name the brokers of bootstrap sessions")
-        if node_id in self._told:
-            return
-        settings = self._settings
-        if settings.broker_host is not None:
-            host = settings.broker_host.replace("{node_id}", str(node_id))
-            self._hosts[host.lower()] = node_id
-            self._served.add(node_id)
-            self._told[node_id] = (host.encode(), settings.bind.port)
-            return
-        port = settings.brokers.port_of(node_id) if settings.brokers is not None else None
-        if port is None:
-            # A client that is told the broker's own address escapes. A name that says what is missing stands in
-            # the client's own log, and only this broker cannot be reached (RFC 2606: .invalid never resolves).
-            self._told[node_id] = (f"node-id-{node_id}-has-no-port-in-sluice.invalid".encode(), settings.bind.port)
-            log.error(
-                "no port for broker: clients of this listener cannot reach it",
-                listener=self.name,
-                broker=node_id,
-                fix=f"add the node id to brokers of listener {self.name}",
-            )
-            return
-        try:
-            if self._acceptor.open:
-                self._acceptor.listen(self._admission.bind(settings.bind.host, port), node_id)
-        except OSError as error:
-            log.error("cannot listen for broker", listener=self.name, broker=node_id, port=port, error=describe(error))
-        else:
-            self._served.add(node_id)
-        self._told[node_id] = (settings.advertise.encode(), port)
+        """Be there for ``node_id``: its address takes connections when this returns."""
+        if self._to_brokers.unnamed:
+            spawn(self._to_brokers.name(), "name the brokers of bootstrap sessions")
+        self._advertised.open(node_id)
 
     @property
     def why_not_ready(self) -> str | None:
         """Why no client of this listener can reach any broker; None when one can, or no broker is known yet."""
-        if self._served or not self._told:
-            return None
-        ids = ", ".join(map(str, sorted(self._told)[:_MAX_SHOWN_IDS]))
-        more = "" if len(self._told) <= _MAX_SHOWN_IDS else f" and {len(self._told) - _MAX_SHOWN_IDS} more"
-        return f"no broker has a port here: see that its brokers name the node ids {ids}{more}, at ports that are free"
+        return self._advertised.why_not_ready
 
     def open_bootstrap(self, sockets: Iterable[socket.socket]) -> None:
         """Take connections to the bootstrap address, where ``sockets`` listen."""
@@ -163,9 +121,8 @@ class Listener:
     def close(self) -> None:
         """Take no further connection, and cut off those that have no session yet; sessions go on."""
         self._acceptor.close()
-        if self._next_deadline is not None:
-            self._next_deadline.cancel()
-        for arrival in list(self._arriving):
+        self._arriving.stop()
+        for arrival in list(self._arriving.arriving):
             self._dismiss(arrival)
 
     async def reload_tls(self) -> None:
@@ -201,11 +158,9 @@ class Listener:
             return
         self._stats.connections[self.name, "accepted"] += 1
         self._stats.sessions[self.name] += 1
-        self._arriving[arrival] = None
         arrival.task = spawn(self._serve(arrival), "receive a client")
         arrival.task.add_done_callback(lambda task: self._over(arrival, task))
-        if self._next_deadline is None:
-            self._watch_deadline(deadline_s - now_s)
+        self._arriving.watch(arrival, deadline_s - now_s)
 
     def _refuse(self, arrival: Arrival, error: FullError | ProtocolError) -> None:
         arrival.client.close()
@@ -226,24 +181,9 @@ class Listener:
         self._reject(arrival, ProtocolError(Cause.CONNECTION_RATE_PER_IP, why))
         return True
 
-    def _watch_deadline(self, left_s: float) -> None:
-        self._next_deadline = later(left_s, "arrivals are overdue", self._end_overdue, otherwise=self._watch_again)
-
-    def _watch_again(self) -> None:
-        """Look again in a while: to look has failed, and no other connection would set the timer."""
-        self._watch_deadline(AFTER_FAULT_S)
-
-    def _end_overdue(self) -> None:
-        """One timer for all: few connections ever come to their deadline, and those in the order in which they came."""
-        loop = asyncio.get_running_loop()
-        self._next_deadline = None
+    def _late(self, arrival: Arrival) -> None:
         within = f"within {self._admission.limits.authentication_timeout_s:g} s"
-        for arrival in list(self._arriving):
-            if arrival.deadline_s > loop.time():
-                self._watch_deadline(arrival.deadline_s - loop.time())
-                return
-            error = ProtocolError(Cause.AUTHENTICATION_TIMEOUT, f"no {arrival.awaited} {within}")
-            self._dismiss(arrival, error)
+        self._dismiss(arrival, ProtocolError(Cause.AUTHENTICATION_TIMEOUT, f"no {arrival.awaited} {within}"))
 
     def _not_accepted(self) -> None:
         self._stats.connections[self.name, "not_accepted"] += 1
@@ -258,7 +198,10 @@ class Listener:
         except (LeftEarly, _HeldError, OSError):
             pass
         if arrival.session is not None and not arrival.session.closed:
-            await self._connect(arrival.session, arrival.place, arrival.node_id)
+            session = arrival.session
+            if not await self._to_brokers.connect(session, arrival.place, arrival.node_id):
+                self._stats.connections[self.name, "broker_unreachable"] += 1
+                session.close()
 
     def _over(self, arrival: Arrival, task: asyncio.Task[None]) -> None:
         """End what nobody else would; also where the task was cancelled before it began."""
@@ -277,7 +220,7 @@ class Listener:
 
     def _gone(self, arrival: Arrival) -> None:
         """Forget a connection that came to no session."""
-        del self._arriving[arrival]
+        self._arriving.forget(arrival)
         self._stats.sessions[self.name] -= 1
         if arrival.end is not None:
             arrival.end.abort()
@@ -296,7 +239,7 @@ class Listener:
         self._admission.places.name(arrival.place, host)
 
     def _crowd_out(self, arrival: Arrival, error: ProtocolError) -> None:
-        if arrival in self._arriving:
+        if arrival in self._arriving.arriving:
             self._accounts.refused += 1
             self._dismiss(arrival, error)
 
@@ -308,7 +251,7 @@ class Listener:
         user = ANONYMOUS
         if self.tls is not None and end.tls is not None:
             if arrival.server_name is not None:
-                arrival.node_id = self._hosts.get(arrival.server_name.lower(), arrival.node_id)
+                arrival.node_id = self._advertised.hosts.get(arrival.server_name.lower(), arrival.node_id)
             # With SASL it is SASL that says who the client is, as in Kafka: a certificate then only lets it in.
             user = user if by_sasl else self.tls.user_of(end.tls)
         session = Session(
@@ -329,53 +272,11 @@ class Listener:
                 left_s, "authentication is overdue", self._overdue, session, otherwise=session.abort
             )
         arrival.begin(session)
-        del self._arriving[arrival]
+        self._arriving.forget(arrival)
         end.holder = arrival.place
         self._admission.places.settle(arrival.place)
         self.sessions.add(session)
         return session
-
-    async def _connect(self, session: Session, place: Place, node_id: int | None) -> None:
-        """Connect ``session`` to its broker, or on the bootstrap address to the first that takes the connection."""
-        if node_id is None:
-            await self._cluster.first_answer()
-        for broker in self._cluster.candidates(node_id):
-            end = BrokerEnd(session, place)
-            place.open_ends += 1
-            try:
-                await self._cluster.open(broker, cast("asyncio.BaseProtocol", end))
-            except (OSError, TimeoutError) as error:
-                place.end_lost()
-                self._cluster.note_attempt(broker, error)
-                continue
-            self._cluster.note_attempt(broker, None)
-            if session.closed:
-                end.close()
-            else:
-                session.connected(end, broker.node_id)
-                if broker.node_id == UNKNOWN:
-                    self._unnamed[session] = (broker, end)
-                    await self._name_brokers()
-            return
-        self._stats.connections[self.name, "broker_unreachable"] += 1
-        session.close()
-
-    async def _name_brokers(self) -> None:
-        """Charge the sessions of bootstrap addresses for their brokers, as soon as these are known.
-
-        A session whose broker cannot be told from its address is closed after what is in flight: quotas are per
-        broker, and the next connection is to one that is known.
-        """
-        if not self._cluster.brokers:
-            return
-        for session, (bootstrap, end) in list(self._unnamed.items()):
-            node_id = await self._cluster.node_at(bootstrap, end.peer)
-            if self._unnamed.pop(session, None) is None:
-                continue  # closed meanwhile, or named
-            if node_id == UNKNOWN:
-                session.drain()
-            else:
-                session.broker_known(node_id)
 
     def _overdue(self, session: Session) -> None:
         self._deadlines.pop(session, None)
@@ -385,7 +286,7 @@ class Listener:
         if session in self.sessions:
             self.sessions.discard(session)
             self._stats.sessions[self.name] -= 1
-            self._unnamed.pop(session, None)
+            self._to_brokers.unnamed.pop(session, None)
             deadline = self._deadlines.pop(session, None)
             if deadline is not None:
                 deadline.cancel()

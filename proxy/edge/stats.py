@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from protocol.errors import Cause
 from proxy.session.latencies import Times
-from proxy.usage.meters import ClientState
+from proxy.usage.meter import ClientState
 from proxy.usage.shipping import Shipping
 from quotas.connections import AcceptRate, IpRate
 from quotas.engine import Counted, CounterState, Gone
@@ -148,3 +148,12 @@ class Snapshot(WorkerSnapshot):
     """Of usage records; None where none are taken."""
     info: dict[str, str] = field(default_factory=dict)
     """Labels of ``sluice_build_info``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """What became of the sessions that were open."""
+
+    sessions: int
+    cut_off: int
+    """Of them, those that were not done when the time was over."""

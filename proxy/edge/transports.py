@@ -1,195 +1,22 @@
-"""The two ends of a session as asyncio protocols: they move bytes and know nothing of Kafka.
-
-With TLS it is the loop's own transport that encrypts: the same calls, but for what is said of TLS below.
-"""
+"""The two ends of a session: they move bytes and know nothing of Kafka."""
 
 import asyncio
-import ssl
 from collections.abc import Callable
-from functools import wraps
-from typing import Final, Protocol, TypeVar, TypeVarTuple, cast
+from typing import Final
 
 from protocol.errors import ProtocolError
-from proxy.edge.kernel import LOST, Options, Tcp, bound_receive_buffer, keep_alive, look_at
+from proxy.edge.end import Behind, End, Holder, alone
+from proxy.edge.kernel import bound_receive_buffer, keep_alive
 from proxy.runtime.clock import now_ms
-from proxy.runtime.faults import contained, note
-from proxy.runtime.tasks import later
+from proxy.runtime.faults import contained
 from proxy.session.wires import BROKER, CLIENT
-
-T = TypeVar("T")
-Ts = TypeVarTuple("Ts")
-
-HIGH_WATER_BYTES: Final = 256 * 1024
-"""Bytes written and not yet taken by the peer, from which on the other end is not read. uvloop reads up to 250 kB at
-once, so a lower mark would stop and start the other end with every large chunk."""
 
 TLS_WRITE_BYTES: Final = 48 * 1024
 """How much is encrypted at once: three records. Of 250 kB the encrypted ones have left the cache before they are sent,
 and each connection keeps a buffer of that size (fetch of 1 MiB: 1.2 times HAProxy's cost at once, 0.95 in parts)."""
 
-LINGER_S = 10.0
-"""How long a closed end may take none of what was written, or not end TLS, before it is cut off."""
 
-
-_EndT = TypeVar("_EndT", bound="_End")
-
-
-def _alone(callback: Callable[[_EndT, *Ts], T]) -> Callable[[_EndT, *Ts], T | None]:
-    """Let a callback that raises end its own session only; what the loop would do differs from loop to loop."""
-
-    @wraps(callback)
-    def alone(self: _EndT, *args: *Ts) -> T | None:
-        try:
-            return callback(self, *args)
-        except Exception as error:  # noqa: BLE001  that nothing gets past is what this is for
-            self.failed(callback.__qualname__, error)
-            return None
-
-    return alone
-
-
-class _TlsTransport(Protocol):
-    def set_read_buffer_limits(self, high: int, low: int) -> None: ...
-
-
-class Holder(Protocol):
-    """Whose descriptor an end has."""
-
-    def end_lost(self) -> None:
-        """Take note that it is closed, however that came."""
-        ...
-
-
-class Side(Protocol):
-    """What takes the chunks of an end, one of a session's two."""
-
-    def feed(self, data: bytes, now_ms: int) -> None: ...
-
-
-class Behind(Protocol):
-    """A session, as its ends see it."""
-
-    @property
-    def closed(self) -> bool: ...
-    @property
-    def requests(self) -> Side: ...
-    @property
-    def answers(self) -> Side: ...
-
-    def client_blocked(self, blocked: bool) -> None: ...
-    def client_finished(self) -> None: ...
-    def broker_blocked(self, blocked: bool) -> None: ...
-    def broker_lost(self) -> None: ...
-    def reject(self, side: str, error: ProtocolError) -> None: ...
-    def close(self) -> None: ...
-    def end_lost(self) -> None: ...
-    def abort(self) -> None: ...
-
-
-class _End:
-    """A ``Wire`` over an asyncio transport, safe to call whatever state the transport is in.
-
-    An asyncio protocol without asyncio's base class, with which a compiled one would have a ``__dict__``.
-    """
-
-    __deletable__ = ("_feed",)  # for mypyc
-    __slots__ = ("_cut_off", "_feed", "_lost", "_session", "_transport", "holder", "tls", "write")
-
-    _feed: Callable[[bytes, int], None]
-    _session: Behind | None
-    """None before there is one, and again when this end is lost."""
-    _transport: asyncio.Transport
-    _cut_off: asyncio.TimerHandle | None
-    _lost: bool
-    tls: ssl.SSLObject | None
-    write: Callable[[bytes], None]
-
-    def __init__(self, holder: Holder) -> None:
-        self.holder = holder
-        self._lost = True  # it is not connected yet
-        self._cut_off = None
-
-    def _made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
-        self._lost = False
-        self.write = self._transport.write
-        self.tls = transport.get_extra_info("ssl_object")
-        if self.tls is not None:
-            # While this end is not read, the socket must not be read either. By default TLS reads 256 KiB ahead, and
-            # uvloop throws them away when the peer closes.
-            cast("_TlsTransport", transport).set_read_buffer_limits(high=1, low=0)
-
-    # uvloop raises RuntimeError when a transport that is closing is paused or resumed.
-    def pause_reading(self) -> None:
-        if not self._transport.is_closing():
-            self._transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        if not self._transport.is_closing():
-            self._transport.resume_reading()
-
-    def close(self) -> None:
-        if self._lost:
-            return
-        if not self._transport.is_closing():  # asyncio's TLS transport cannot be closed twice
-            self._transport.close()
-        if self._cut_off is None and (self.tls is not None or self._transport.get_write_buffer_size()):
-            self._linger()
-
-    def abort(self) -> None:
-        if not self._lost:
-            self._transport.abort()
-
-    @property
-    def is_open(self) -> bool:
-        """It is connected, and its socket not closed yet."""
-        return not self._lost
-
-    def look(self) -> Tcp:
-        """Return what the kernel knows of this end."""
-        connection = None if self._lost else self._socket
-        return LOST if connection is None else look_at(connection)
-
-    @property
-    def _socket(self) -> Options | None:
-        """None when it is closed: uvloop's transport forgets it before it says that it is lost."""
-        return cast("Options | None", self._transport.get_extra_info("socket"))
-
-    def _gone(self) -> None:
-        self._lost = True
-        if self._cut_off is not None:
-            self._cut_off.cancel()
-        self.holder.end_lost()
-
-    def _part(self, session: Behind) -> None:
-        """Forget the session, so that what is over is freed without the collector."""
-        del self._feed
-        self._session = None
-        session.end_lost()
-
-    def _linger(self) -> None:
-        acked_bytes = self.look().acked_bytes
-        self._cut_off = later(
-            LINGER_S, "cut off what lingers", self._cut_off_unless_past, acked_bytes, otherwise=self._transport.abort
-        )
-
-    def _cut_off_unless_past(self, acked_bytes: int) -> None:
-        """Cut off a peer that has taken nothing since ``acked_bytes``."""
-        if self.look().acked_bytes > acked_bytes:
-            self._linger()
-        else:
-            self._transport.abort()
-
-    def failed(self, where: str, error: Exception) -> None:
-        """Take a fault of ours: this session ends, and no other notices."""
-        note(where, error)
-        if self._session is not None:
-            contained(where, self._session.abort)
-        self._transport.abort()
-
-
-class ClientEnd(_End):
+class ClientEnd(End):
     """What a client is connected to.
 
     ``begin`` is given all that came so far and makes the session, or returns None where more has to come first. It
@@ -212,7 +39,7 @@ class ClientEnd(_End):
         self._receive_buffer_bytes = receive_buffer_bytes
         self.refused: ProtocolError | None = None
 
-    @_alone
+    @alone
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._made(transport)
         self._feed = self._greet
@@ -228,7 +55,7 @@ class ClientEnd(_End):
             else:
                 self.refused = error
                 self.abort()
-        except Exception as fault:  # noqa: BLE001  as _alone does, without a call for each chunk
+        except Exception as fault:  # noqa: BLE001  as ``alone`` does, without a call for each chunk
             self.failed("ClientEnd.data_received", fault)
 
     def _greet(self, data: bytes, now_ms: int) -> None:
@@ -249,7 +76,7 @@ class ClientEnd(_End):
             bound_receive_buffer(connection, self._receive_buffer_bytes)
             self._receive_buffer_bytes = -1
 
-    @_alone
+    @alone
     def eof_received(self) -> bool:
         self._finished()
         if self.tls is not None and self._cut_off is None:
@@ -258,17 +85,17 @@ class ClientEnd(_End):
         # closing already: asyncio's knows no half-close.
         return self.tls is None and self._session is not None and not self._session.closed
 
-    @_alone
+    @alone
     def pause_writing(self) -> None:
         if self._session is not None:
             self._session.client_blocked(True)
 
-    @_alone
+    @alone
     def resume_writing(self) -> None:
         if self._session is not None:
             self._session.client_blocked(False)
 
-    @_alone
+    @alone
     def connection_lost(self, exc: Exception | None) -> None:
         self._gone()
         if self.tls is not None and exc is None:
@@ -297,7 +124,7 @@ class ClientEnd(_End):
             self._transport.write(parts[start : start + TLS_WRITE_BYTES])
 
 
-class BrokerEnd(_End):
+class BrokerEnd(End):
     """What connects a session to its broker."""
 
     __slots__ = ("_is_kept_alive",)
@@ -314,7 +141,7 @@ class BrokerEnd(_End):
             self._is_kept_alive = True
             keep_alive(connection)
 
-    @_alone
+    @alone
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._made(transport)
 
@@ -330,23 +157,23 @@ class BrokerEnd(_End):
         except ProtocolError as error:
             if self._session is not None:
                 contained("reject", self._session.reject, BROKER, error, otherwise=self.abort)
-        except Exception as fault:  # noqa: BLE001  as _alone does, without a call for each chunk
+        except Exception as fault:  # noqa: BLE001  as ``alone`` does, without a call for each chunk
             self.failed("BrokerEnd.data_received", fault)
 
     def eof_received(self) -> bool:
         return False  # a broker that has closed its side has closed: connection_lost says so
 
-    @_alone
+    @alone
     def pause_writing(self) -> None:
         if self._session is not None:
             self._session.broker_blocked(True)
 
-    @_alone
+    @alone
     def resume_writing(self) -> None:
         if self._session is not None:
             self._session.broker_blocked(False)
 
-    @_alone
+    @alone
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  a reset is as good as an end here
         self._gone()
         if self._session is not None:

@@ -3,14 +3,14 @@
 import getpass
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import click
 
+from proxy.manage.grammar import Named
 from proxy.manage.wording import altered, completed, names
 from quotas.entities import Default, Entity
-from quotas.kinds import QuotaKind
 from quotas.stores.alteration import Alteration, Change, Outcome
 from quotas.stores.base import Loaded, QuotaStore, StoreError
 from quotas.stores.file_store import FileStore
@@ -26,6 +26,8 @@ class Wanted:
 
     entity: Entity
     limits: Mapping[str, float | None]
+    named: Mapping[str, Named] = field(default_factory=dict)
+    """As somebody named it, who may know a long name whole; otherwise as it is known here."""
 
 
 def require_of_kafka(entity: Entity) -> None:
@@ -56,7 +58,7 @@ def alter(store: QuotaStore, loaded: Loaded, wanted: Sequence[Wanted], *, dry_ru
         try:
             outcomes += store.alter(Alteration(changes, _who(), validate_only=dry_run, version=version))
         except StoreError as error:
-            if not start:
+            if dry_run or not start:
                 raise
             raise StoreError(f"{error}\nthe first {start} of {len(wanted)} entities have been changed") from error
         if len(wanted) > size and sys.stderr.isatty():
@@ -69,25 +71,31 @@ def report(wanted: Sequence[Wanted], outcomes: Sequence[Outcome], *, dry_run: bo
 
     What was made is told in the words of kafka-configs; with ``dry_run`` each limit is, old and new.
     """
-    refused = 0
     for each, outcome in zip(wanted, outcomes, strict=True):
         if outcome.refused is not None:
-            refused += 1
-            click.echo(f"error: {each.entity.describe()}: {outcome.refused}", err=True)
-        elif not dry_run:
+            continue
+        if not dry_run:
             click.echo(completed(each.entity))
-        elif outcome.altered:
-            for change in outcome.altered:
-                click.echo(altered(change))
-        else:
+        for change in outcome.altered if dry_run else ():
+            click.echo(altered(change))
+        if dry_run and not outcome.altered:
             click.echo(f"= {each.entity.describe()}")
+    return not refusals(wanted, outcomes)
+
+
+def refusals(wanted: Sequence[Wanted], outcomes: Sequence[Outcome]) -> int:
+    """Print what was refused, and return how many were."""
+    refused = [(each, outcome.refused) for each, outcome in zip(wanted, outcomes, strict=True) if outcome.refused]
+    for each, why in refused:
+        click.echo(f"error: {each.entity.describe()}: {why}", err=True)
     if refused and len(wanted) > 1:
-        click.echo(f"error: {refused} of {len(wanted)} entities were refused", err=True)
-    return not refused
+        click.echo(f"error: {len(refused)} of {len(wanted)} entities were refused", err=True)
+    return len(refused)
 
 
 def _change(wanted: Wanted) -> Change:
-    of_entity = {kind: name if isinstance(name, Default) else str(name) for kind, name in names(wanted.entity).items()}
+    named = wanted.named or names(wanted.entity)
+    of_entity = {kind: name if isinstance(name, Default) else str(name) for kind, name in named.items()}
     return Change(of_entity, list(wanted.limits.items()))
 
 
@@ -97,8 +105,3 @@ def _who() -> str:
     except (KeyError, OSError):  # no such user id, as in many containers
         user = "somebody"
     return f"{user} by sluice quotas"
-
-
-def limits_as_wanted(limits: Mapping[QuotaKind, float]) -> dict[str, float | None]:
-    """Return limits by the names of their quotas."""
-    return {str(kind): float(limit) for kind, limit in limits.items()}

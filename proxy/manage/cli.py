@@ -1,4 +1,7 @@
-"""``sluice quotas …``. A command is a module of ``proxy.manage.commands`` with a ``command``."""
+"""``sluice quotas …``. A command is a module of ``proxy.manage.commands`` with a ``command``.
+
+Its name is that of the module, without the ``_`` behind one that Python keeps for itself (``import_``).
+"""
 
 import pkgutil
 import sys
@@ -19,12 +22,13 @@ class _Commands(click.Group):
     """Knows commands by the names of their modules, and imports one when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's face
-        return sorted(module.name for module in pkgutil.iter_modules(proxy.manage.commands.__path__))
+        return sorted(_modules())
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.list_commands(ctx):
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  click's face
+        module = _modules().get(cmd_name)
+        if module is None:
             return None
-        command = import_module(f"{proxy.manage.commands.__name__}.{cmd_name}").command
+        command = import_module(f"{proxy.manage.commands.__name__}.{module}").command
         assert isinstance(command, click.Command)  # noqa: S101  a module of ours without its command
         return command
 
@@ -34,6 +38,12 @@ class _Commands(click.Group):
         except (ConfigError, StoreError) as error:
             click.echo(f"error: {error}", err=True)
             sys.exit(EXIT_CONFIG if isinstance(error, ConfigError) else EXIT_FAILED)
+
+
+def _modules() -> dict[str, str]:
+    """Return the modules of all commands, by the names of these."""
+    modules = pkgutil.iter_modules(proxy.manage.commands.__path__)
+    return {module.name.removesuffix("_"): module.name for module in modules}
 
 
 @click.group(cls=_Commands)

@@ -29,7 +29,7 @@ def pages(explanation: Explanation, settings: Quotas | None) -> Iterator[str]:
 def _verdict(verdict: Verdict) -> Iterator[str]:
     kind, winner = verdict.kind, verdict.winner
     if winner is None:
-        yield f"{kind}: no limit: {verdict.why}"
+        yield f"{kind}: no quota ({verdict.why})"
     else:
         yield f"{kind}: {amount(kind, winner.limit)} {scope(kind)}, of {_at(winner.entity.describe(), winner.where)}"
         yield f"  why: {verdict.why}"

@@ -12,8 +12,10 @@ from typing import Final
 from config.settings import Quotas
 from proxy.checks.explain import Explainer, written
 from proxy.manage import surprises
+from proxy.manage.seen import places
 from proxy.manage.surprises import Said, Witnesses
 from quotas.entities import Entity, Group
+from quotas.exemptions import Exemptions
 from quotas.kinds import BYTES, QuotaKind
 from quotas.names import configured_as
 from quotas.policy import Policy
@@ -27,7 +29,7 @@ NAMES: Final = {
     "group-member-has-own": "a user with a quota of its own, which does not count towards the quota of its group",
     "shadow-hides-limit": "a rule in shadow, which wins over a limit that would be in force without it",
     "cap-never-holds": "a cap that is not below what quotas allow all together",
-    "exempt-has-quota": "a quota of a user or client-id that `quotas.exempt` frees of all quotas",
+    "exempt-has-quota": "a quota of a user, client-id or address that `quotas.exempt` frees of all quotas",
     "lets-nothing-through": "a limit of 0",
     "below-one-batch": "a byte rate below 16 KiB, the default of `batch.size`",
     "below-one-request": "a `request_percentage` that is less than one small request in ten seconds",
@@ -77,7 +79,7 @@ class Finding:
 def lint(loaded: Loaded, settings: Quotas | None) -> list[Finding]:
     """Return what is doubtful about what a store holds, in the order of its rules; ``settings`` say who is exempt."""
     policy = loaded.policy
-    explainer = Explainer(policy, where=loaded.where)
+    explainer = Explainer(policy, where=places(loaded))
     witnesses = Witnesses(policy, explainer)
     said = chain(
         _names(policy),
@@ -162,9 +164,12 @@ def _exempt(policy: Policy, settings: Quotas | None) -> Iterator[Said]:
         return
     users = {configured_as(user) for user in settings.exempt.users}
     client_ids = {configured_as(client_id) for client_id in settings.exempt.client_ids}
-    fix = "remove the quota, or the name from quotas.exempt"
+    fix = "remove the quota, or take it out of quotas.exempt"
+    networks = Exemptions((), (), settings.exempt.networks)
     for entity in policy.limits:
-        if entity.user in users:
+        if isinstance(entity.ip, str) and networks.covers_address(entity.ip):
+            yield "exempt-has-quota", entity, None, "the address is exempt from all quotas", fix
+        elif entity.user in users:
             yield "exempt-has-quota", entity, None, "the user is exempt from all quotas", fix
         elif entity.client_id in client_ids:
             yield "exempt-has-quota", entity, None, "the client-id is exempt from all quotas", fix

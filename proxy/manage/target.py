@@ -101,3 +101,29 @@ def _access(bootstrap_server: str, command_config: Path | None) -> Access:
         await log_in(connection, credentials.mechanism, credentials.exchange(), who)
 
     return Access(addresses, lambda: client.context, login, credentials.username, OF_CLIENT)
+
+
+def source_options(command: _Command) -> _Command:
+    """Give a command the options of a second store, to take quotas from: as ``target_options``, behind ``--from-``."""
+    for option in reversed(_target.params):
+        flag = next(each for each in option.opts if each.startswith("--"))
+        command = click.option(
+            f"--from-{flag.removeprefix('--')}",
+            f"from_{option.name}",
+            metavar=option.metavar,
+            type=option.type,
+            help=f"Take quotas from there, as --{flag.removeprefix('--')} names it.",
+        )(command)
+    return command
+
+
+def open_source(options: dict[str, Any]) -> QuotaStore | None:
+    """Take the options of ``source_options`` out of ``options``; return the store that they name, if any."""
+    given = {str(option.name): options.pop(f"from_{option.name}") for option in _target.params}
+    return open_target(**given) if any(each is not None for each in given.values()) else None
+
+
+@click.command()
+@target_options
+def _target(**given: Any) -> None:
+    raise AssertionError(given)  # its options alone are wanted

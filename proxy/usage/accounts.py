@@ -4,7 +4,8 @@ An account is found once for each listener, broker, user and client-id, and shar
 It lasts as long as one of them holds it; its meter lasts until what was counted is in a usage record.
 """
 
-from proxy.usage.meters import Meter, MeterKey, Meters
+from proxy.usage.meter import Meter, MeterKey
+from proxy.usage.meters import Meters
 from proxy.usage.request_times import ClientTimes
 from quotas.engine import Bound, Engine
 from quotas.exemptions import NOBODY, Exemptions

@@ -10,7 +10,8 @@ from proxy.runtime.slices import in_slices
 from proxy.runtime.tasks import every
 from proxy.usage.accounts import Accounts
 from proxy.usage.addresses import Addresses
-from proxy.usage.meters import ClientState, Meters
+from proxy.usage.meter import ClientState
+from proxy.usage.meters import Meters
 from proxy.usage.records import Columns, Recorder
 from quotas.engine import Engine
 from quotas.exemptions import NOBODY, Exemptions

@@ -9,7 +9,8 @@ from proxy.usage.addresses import COLUMNS as OF_ADDRESS
 from proxy.usage.addresses import NOTHING as NO_ADDRESS
 from proxy.usage.addresses import Addresses, AddressRow
 from proxy.usage.by_kind import BY_HAND, NO_CAP, NO_SHADOW, NOTHING, Caps, Further, Shadows
-from proxy.usage.meters import Meter, MeterKey, Meters
+from proxy.usage.meter import Meter, MeterKey
+from proxy.usage.meters import Meters
 from quotas.engine import CLIENT_KINDS, Engine
 from quotas.entities import BETWEEN, Entity
 from quotas.kinds import METERED, QuotaKind

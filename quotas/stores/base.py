@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from config.problems import Problem
 from quotas.entities import Entity
+from quotas.kinds import QuotaKind
 from quotas.policy import Policy
 from quotas.stores.alteration import Alteration, Altered, Limits, Outcome, Refusal, check, repeated
 
@@ -22,12 +23,14 @@ class StoreError(Exception):
 class UnreadableError(StoreError):
     """The quotas are not known: unreachable, forbidden or wrong. Never to be taken for "no quotas".
 
-    It carries every problem found.
+    It carries every problem found, and the ``rest``: what there is all the same, where a store is of several and the
+    last that was known of one stands in for it. None: nothing is known.
     """
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[Problem], rest: "Loaded | None" = None) -> None:
         super().__init__("\n".join(map(str, problems)))
         self.problems = problems
+        self.rest = rest
 
 
 class UnwritableError(StoreError):
@@ -52,7 +55,7 @@ class Loaded:
     warnings: Sequence[Problem] = ()
     """What is doubtful or not enforced."""
 
-    def where(self, entity: Entity) -> str:
+    def where(self, entity: Entity, kind: QuotaKind | None = None) -> str:  # noqa: ARG002  all kinds stand together
         """Return where a quota stands, as ``quotas.yaml:12``."""
         return f"{self.source}:{self.places[entity]}"
 

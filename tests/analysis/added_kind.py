@@ -23,7 +23,8 @@ from analysis.table.parquet import encode
 from analysis.table.scan import FILES, UsageRows
 from analysis.whatif import comparison
 from analysis.whatif import page as comparison_page
-from analysis.whatif.job import Scenario, whatif
+from analysis.whatif.job import whatif
+from analysis.whatif.scenarios import Scenario
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy

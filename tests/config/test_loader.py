@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from config.brokers import BrokerPorts
-from config.loader import load_settings, named_quota_file
+from config.loader import load_settings, named_quota_files
 from config.problems import ConfigError, field_path
 from config.settings import BrokerSasl, BrokerTls, ClientTls, Kerberos, ProxyProtocol, Route
 from config.stores import FileStore
@@ -64,7 +64,7 @@ EVERYTHING = dedent(
     """
 )
 TREE = yaml.load(EVERYTHING, yaml.BaseLoader)  # noqa: S506  it makes texts of everything, and nothing else
-OF_QUOTAS = "store, mode, response, window, controller_window, exempt, admins, max_delay, max_hold"
+OF_QUOTAS = "store, stores, mode, response, window, controller_window, exempt, admins, max_delay, max_hold"
 OWN = "give each its own"
 
 
@@ -219,6 +219,21 @@ def test_windows_are_those_that_usage_records_can_say(file: Path, window: str, p
         ("type: file", "type: flie", [":4:24: quotas.store.type: 'flie' is not known; did you mean file?"]),
         ("{store: {type: file, path: quotas.yaml}}", "", [
             f":4:1: quotas: has no settings; it takes {OF_QUOTAS}"]),
+        ("store: {type: file, path: quotas.yaml}", "mode: shadow", [
+            ":4:9: quotas.store: is missing; add `store`"]),
+        ("{store: {type: file, path: quotas.yaml}}", "{store: {path: a}, stores: [{path: b}]}", [
+            ":4:36: quotas.stores: stands beside store; write all stores here, or leave it out"]),
+        ("store: {type: file, path: quotas.yaml}", "stores: [{type: cluster}, {path: a}, {type: etcd}]", [
+            ":4:54: quotas.stores[2].type: 'etcd' is not known; known here: file, zookeeper, cluster"]),
+        ("store: {type: file, path: quotas.yaml}", "stores: [{type: cluster}, {pth: a}]", [
+            ":4:36: quotas.stores[1].path: is missing; add `path`",
+            ":4:37: quotas.stores[1].pth: unknown setting; did you mean path?"]),
+        ("store: {type: file, path: quotas.yaml}", "stores: [{type: cluster}, {path: a}]", [
+            ":4:26: quotas.stores[0].type: a cluster store has another one below it; write it last"]),
+        ("store: {type: file, path: quotas.yaml}", "stores: {path: a}", [
+            ":4:18: quotas.stores: must be a list; begin each item with `- `, or put [ ] around them"]),
+        ("store: {type: file, path: quotas.yaml}", "store: {type: cluster, poll: 1ms}", [
+            ":4:39: quotas.store.poll: is too short; 100ms to 1h"]),
         ("42: 9142", "42: 9092", [
             f":3:74: listeners[0].brokers: port 9092 belongs to the bootstrap port of listener PLAIN already; {OWN}"]),
         ("quotas:", 'admin: {bind: ":9105"}\nquotas:', [
@@ -282,7 +297,7 @@ def test_a_file_that_breaks_off_is_never_read_as_something_else(file: Path) -> N
 
 def test_the_quota_file_is_known_where_something_else_is_wrong(file: Path) -> None:
     file.write_text("quotas: {store: {path: q.yaml}}\nwrong: 1\n")
-    assert named_quota_file(file) == file.parent / "q.yaml"
+    assert named_quota_files(file) == {("quotas", "store", "path"): file.parent / "q.yaml"}
     for nothing in ("quotas: {store: q.yaml}\n", "quotas: [\n", "a: 1\n", "quotas: {store: {path: }}\n"):
         file.write_text(nothing)
-        assert named_quota_file(file) is None
+        assert named_quota_files(file) == {}

@@ -102,7 +102,6 @@ DOCUMENTED: list[Command] = [
     add("SCRAM-SHA-256=[iterations=4096,password=secret]", "--user", "user2"),
     describe("--user", "user2"),
     describe(*of("users")),
-    delete("SCRAM-SHA-256", "--user", "user2"),
 ]
 
 MISTAKES: list[Command] = [

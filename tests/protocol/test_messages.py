@@ -156,3 +156,10 @@ def test_what_is_asked_is_what_is_read_at_the_other_side() -> None:
     assert read_altered(altered_answer(spec, 1, results)) == results
     with pytest.raises(ProtocolError):
         read_altered(b"\0\0\0\4\0\0\0\1"[:7])
+
+
+def test_a_cluster_may_have_many_quotas() -> None:
+    """What a client asks for is bounded; what brokers of our own answer is as long as their quotas are."""
+    entries = tuple(Described((("user", f"u{number}"),), (("producer_byte_rate", 1.0),)) for number in range(10_000))
+    described = DescribedAll(entries, 0, None)
+    assert read_described(described_answer(SPECS[key_version(DESCRIBE, 0)], 1, described)) == described

@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy.brokers.cluster import NoAnswerError
-from proxy.edge import accepting, listeners, transports
+from proxy.edge import accepting
 from proxy.edge.arrivals import Arrival
 from proxy.edge.transports import BrokerEnd, ClientEnd
 from proxy.session.session import Session
@@ -88,7 +88,7 @@ async def overdue(scene: Scene) -> None:
 
 
 async def arrivals_overdue(scene: Scene) -> None:
-    scene.monkeypatch.setattr(listeners, "AFTER_FAULT_S", 0.01)
+    scene.monkeypatch.setattr("proxy.edge.deadlines.AFTER_FAULT_S", 0.01)
     async with front(scene.broker, authentication_timeout_s=0.05) as other:
         async with client(other.port_1) as silent:
             assert await silent.closed()
@@ -104,7 +104,7 @@ async def first_byte(scene: Scene) -> None:
 
 
 async def lingering(scene: Scene) -> None:
-    scene.monkeypatch.setattr(transports, "LINGER_S", 0.0)
+    scene.monkeypatch.setattr("proxy.edge.end.LINGER_S", 0.0)
     before = set(scene.proxy.listener.sessions)
     async with client(scene.proxy.port_1) as slow:
         await slow.ask(list_offsets(1))

@@ -27,10 +27,10 @@ from protocol.client_quotas import (
 from protocol.requests import Request
 from proxy import supervisor
 from proxy.edge.quota_requests import Ask
-from proxy.edge.stats import WorkerSnapshot
+from proxy.edge.stats import Drained, WorkerSnapshot
 from proxy.edge.whoami import Identity
 from proxy.usage.records import Columns
-from proxy.worker import Drained, Worker
+from proxy.worker import Worker
 from quotas.policy import Policy, PolicyChange
 from tests.proxy.fake_broker import fake_broker
 from tests.proxy.front import TIMEOUT_S, client

@@ -1,7 +1,6 @@
 """``sluice quotas alter``: set and remove limits, as kafka-configs --alter does."""
 
 import sys
-from contextlib import closing
 from typing import Any
 
 import click
@@ -9,8 +8,8 @@ import click
 from proxy.manage.altering import Wanted, alter, report, require_of_kafka, require_set
 from proxy.manage.cli import EXIT_FAILED
 from proxy.manage.grammar import Asked, AskingCommand, entity_options, limit_options
-from proxy.manage.target import open_target, target_options
-from proxy.runtime.clock import now_ms
+from proxy.manage.seen import opened
+from proxy.manage.target import target_options
 
 
 @click.command(cls=AskingCommand, short_help="Set limits, and remove them.")
@@ -18,7 +17,7 @@ from proxy.runtime.clock import now_ms
 @entity_options
 @limit_options
 @click.option("--dry-run", is_flag=True, help="Change nothing; print each limit, old → new.")
-def command(asked: Asked, *, dry_run: bool, **target: Any) -> None:
+def command(asked: Asked, *, dry_run: bool, **store_options: Any) -> None:
     """Set the limits of users, client-ids and addresses, and remove some.
 
     \b
@@ -34,9 +33,8 @@ def command(asked: Asked, *, dry_run: bool, **target: Any) -> None:
         raise click.UsageError("which limits? Give some, as in --add-config producer_byte_rate=1MiB")
     if both := asked.added.keys() & set(asked.removed):
         raise click.UsageError(f"{min(both)} is to be set and to be removed; leave one of them out")
-    wanted = [Wanted(entity, ops) for entity in entities]
-    with closing(open_target(**target)) as store:
-        loaded = store.load(now_ms())
+    wanted = [Wanted(entity, ops, target) for entity, target in zip(entities, asked.targets, strict=True)]
+    with opened(**store_options) as (store, loaded):
         for each in wanted:
             require_of_kafka(each.entity)
             require_set(loaded, each)

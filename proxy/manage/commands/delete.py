@@ -1,7 +1,6 @@
 """``sluice quotas delete``: remove limits, or all those of an entity."""
 
 import sys
-from contextlib import closing
 from typing import Any
 
 import click
@@ -9,8 +8,8 @@ import click
 from proxy.manage.altering import Wanted, alter, report, require_of_kafka, require_set
 from proxy.manage.cli import EXIT_FAILED
 from proxy.manage.grammar import Asked, AskingCommand, entity_options, removal_option
-from proxy.manage.target import open_target, target_options
-from proxy.runtime.clock import now_ms
+from proxy.manage.seen import opened
+from proxy.manage.target import target_options
 from quotas.stores.base import StoreError
 
 
@@ -31,15 +30,14 @@ def command(asked: Asked, *, dry_run: bool, **target: Any) -> None:
     if asked.added:
         raise click.UsageError(f"delete takes names of limits without values: {', '.join(asked.added)}")
     entities = asked.entities()
-    with closing(open_target(**target)) as store:
-        loaded = store.load(now_ms())
+    with opened(**target) as (store, loaded):
         wanted = []
-        for entity in entities:
+        for entity, named in zip(entities, asked.targets, strict=True):
             require_of_kafka(entity)
             there = loaded.policy.limits.get(entity)
             if not there:
                 raise StoreError(f"{entity.describe()} has no quota")
-            wanted.append(Wanted(entity, dict.fromkeys(asked.removed or map(str, there))))
+            wanted.append(Wanted(entity, dict.fromkeys(asked.removed or map(str, there)), named))
             require_set(loaded, wanted[-1])
         made = report(wanted, alter(store, loaded, wanted, dry_run=dry_run), dry_run=dry_run)
     if not made:

@@ -1,15 +1,14 @@
 """``sluice quotas describe``: the quotas that are configured, in the words of kafka-configs."""
 
 import json
-from contextlib import closing
 from typing import Any
 
 import click
 
 from proxy.manage.grammar import Asked, AskingCommand, entity_options
 from proxy.manage.listing import as_data, as_table, as_text, select
-from proxy.manage.target import open_target, target_options
-from proxy.runtime.clock import now_ms
+from proxy.manage.seen import seen
+from proxy.manage.target import target_options
 from quotas.stores.filters import FilterError
 
 
@@ -33,8 +32,7 @@ def command(asked: Asked, output: str, **target: Any) -> None:
     """  # noqa: D301  \b is click's
     if asked.added or asked.removed:
         raise click.UsageError("limits are for alter; name users, client-ids or addresses")
-    with closing(open_target(**target)) as store:
-        loaded = store.load(now_ms())
+    loaded = seen(**target)
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
     try:

@@ -7,13 +7,13 @@ import click
 
 from proxy.checks.explain import Client, Explainer
 from proxy.manage.explaining import pages
-from proxy.manage.seen import seen, settings_of
+from proxy.manage.seen import places, seen, settings_of
 from proxy.manage.target import target_options
 from quotas.entities import ANONYMOUS
 from quotas.stores.alteration import canonical_ip
 
 
-@click.command()
+@click.command(short_help="Show which limits hold for a client, and why.")
 @target_options
 @click.option("--user", metavar="NAME", help=f"Who has logged in so. Default: {ANONYMOUS}.")
 @click.option("--client-id", "--client", metavar="NAME", help="What calls itself so. Default: no client-id.")
@@ -27,7 +27,12 @@ def command(
 
     For each kind of quota: every level of precedence in its order, which of them has a limit and where that stands,
     which wins, and who shares its counter. It is what a proxy with these quotas does, by the code that does it.
-    """
+
+    \b
+    sluice quotas explain -c sluice.yaml --user alice --client-id web --ip 10.0.0.1
+
+    Exit status: 0, or 1 if the quotas cannot be read, 2 for a wrong command line.
+    """  # noqa: D301  \b is click's
     if user is None and client_id is None and ip is None:
         raise click.UsageError("say which client: --user, --client-id, --ip, or several of them")
     if user == "":
@@ -38,7 +43,7 @@ def command(
         except ValueError:
             raise click.UsageError(f"--ip: {ip!r} is not an IP address; host names are not resolved") from None
     loaded, settings = seen(**target), settings_of(target)
-    explainer = Explainer(loaded.policy, None if settings is None else settings.exempt, loaded.where)
+    explainer = Explainer(loaded.policy, None if settings is None else settings.exempt, places(loaded))
     explanation = explainer.explain(Client(user or ANONYMOUS, client_id or "", ip or ""))
     if output == "json":
         data = explanation.as_data() | {"mode": settings and settings.mode}

@@ -17,7 +17,7 @@ _MOST_SHOWN: Final = 20
 """Of one kind, on a terminal."""
 
 
-@click.command()
+@click.command(short_help="Show what is most likely not meant.")
 @target_options
 @click.option("--strict", is_flag=True, help=f"Exit {EXIT_FOUND} if anything is found.")
 @click.option(
@@ -31,9 +31,14 @@ _MOST_SHOWN: Final = 20
 def command(ignore: tuple[str, ...], output: str, *, strict: bool, **target: Any) -> None:
     """Print what is most likely not meant: rules that hold for nobody, limits below one batch, surprises of precedence.
 
-    Each finding has a name (docs/managing-quotas.md lists them), a place and a fix. Exit status 0, with --strict 1 if
-    anything is found; 2 if the quotas cannot be read.
-    """
+    Each finding has a name (docs/managing-quotas.md lists them), a place and a fix.
+
+    \b
+    sluice quotas lint -c sluice.yaml
+    sluice quotas lint --file quotas.yaml --strict --ignore below-one-batch
+
+    Exit status: 0, with --strict 1 if anything is found; 2 if the quotas cannot be read.
+    """  # noqa: D301  \b is click's
     with failing_with(EXIT_FAILED):
         loaded, settings = seen(**target), settings_of(target)
     found = [finding for finding in lint(loaded, settings) if finding.name not in ignore]

@@ -29,7 +29,7 @@ class Rules:
         self.limits: dict[Entity, dict[QuotaKind, float]] = {}
         self.wrong: list[Problem] = []
         self.notes: list[Problem] = []
-        self._lines: dict[Entity, int] = {}
+        self._places: dict[Entity, Callable[[InvalidValue], Problem]] = {}
 
     def add(self, names: Names, limits: Limits, problem: Callable[[InvalidValue], Problem]) -> None:
         """Add a rule, or what is wrong with it; ``problem`` says where that is."""
@@ -39,11 +39,11 @@ class Rules:
             self.wrong.append(problem(invalid))
             return
         if entity in self.limits:
-            first = f"leave one of them out: the first is on line {self._lines[entity]}"
+            first = f"leave one of them out: the first is on line {self._places[entity](InvalidValue('')).line}"
             self.wrong.append(problem(InvalidValue(f"{entity.describe()} has a quota already", first)))
             return
         self.limits[entity] = of_entity
-        self._lines[entity] = problem(InvalidValue("")).line
+        self._places[entity] = problem  # and not the line: it takes a look at the whole file to find one
 
     def policy(self) -> tuple[Policy, Sequence[Problem]]:
         """Return the rules, and what is doubtful. Raises ConfigError with all that is wrong."""

@@ -28,12 +28,15 @@ def as_rules(policy: Policy, *, ours: bool, there: Policy | None = None) -> tupl
 
     ``ours``: who takes them knows groups, prefixes, caps and terms. Otherwise they are for Kafka, but for prefixes,
     which some know. A rule in shadow is left out whole: it would begin to hold clients. ``there``: what is in the store
-    that takes them. The terms of a rule that has the same ones there are not lost.
+    that takes them. Rules that are there just as they are here are nobody's business, and terms that a rule has there
+    too are not lost.
     """
     rules: list[Rule] = []
     left_out: list[str] = []
     for entity, limits in policy.limits.items():
         terms = policy.terms.get(entity, _NO_TERMS)
+        if there is not None and _is_same(entity, policy, there):
+            continue
         kept = ours or (there is not None and entity in there.limits and terms == there.terms.get(entity, _NO_TERMS))
         if why := "" if ours else _unsayable(entity, terms, kept=kept):
             left_out.append(f"{entity.describe()}: {why}")
@@ -45,6 +48,14 @@ def as_rules(policy: Policy, *, ours: bool, there: Policy | None = None) -> tupl
             if not kept and (written := terms_written(terms)):
                 left_out.append(f"{entity.describe()}: {', '.join(written)}: its limits alone are taken")
     return rules, left_out
+
+
+def _is_same(entity: Entity, policy: Policy, there: Policy) -> bool:
+    return (
+        policy.limits[entity] == there.limits.get(entity)
+        and policy.terms.get(entity) == there.terms.get(entity)
+        and (not isinstance(entity.user, Group) or policy.groups == there.groups)
+    )
 
 
 def _unsayable(entity: Entity, terms: Terms, *, kept: bool) -> str:

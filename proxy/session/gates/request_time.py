@@ -6,6 +6,7 @@ puts the charge right (docs/request-percentage.md).
 
 from typing import Final
 
+from proxy.session.gates.time_seen import USUAL_AT_MOST, TimeSeen
 from proxy.session.in_flight import ACTIONS, Entry, InFlight
 from proxy.session.pair import Pair
 from proxy.session.sender import Sender
@@ -14,7 +15,7 @@ from proxy.session.timed import Timed
 from proxy.session.turn import What
 from proxy.session.waits import Waits
 from proxy.usage.accounts import Account
-from proxy.usage.request_times import HANDED_ON_NS, RequestTimes
+from proxy.usage.request_times import RequestTimes
 from quotas.bound import Bound
 from quotas.kinds import QuotaKind
 
@@ -28,40 +29,28 @@ _UNKNOWN_S: Final = 4.0
 """What is set aside for a request of which nothing is known, in seconds' worth of the quota."""
 _WAIVED: Final = 0.05
 """The part of a limit up to which what seems dear is taken for a thread that had to wait for a processor."""
-_USUAL_AT_MOST: Final = 2.0
-"""What takes no more than so many times what is usual is taken for usual: a broker is not always equally fast."""
 
 
-class RequestTimeGate:
-    """Times the requests of one connection. A broker works on one of them at a time, in order."""
+class RequestTimeGate(TimeSeen):
+    """Charges the time that the requests of one connection take."""
 
     __slots__ = (
-        "_blind",
         "_charged",
         "_in_flight",
         "_is_prompt",
-        "_pair",
-        "_seen_ns",
         "_sender",
-        "_under_way",
         "_waits",
     )
 
     def __init__(self, pair: Pair, sender: Sender, in_flight: InFlight, waits: Waits) -> None:
-        self._pair = pair
+        super().__init__(pair)
         self._sender = sender
         self._in_flight = in_flight
         self._waits = waits
-        self._under_way: list[Timed] | None = None
-        """Of the entries in flight that are TIMED, in their order; from the first one on."""
         self._is_prompt = False
         """The last request waits no longer than a window."""
         self._charged: Account | None = None
         """Whose request, or answer, came last."""
-        self._seen_ns = 0
-        """When the last answer came."""
-        self._blind = False
-        """The broker was not read for a while: when the next answer came is not known."""
 
     # ------------------------------------------------------------------------------------------------- requests
 
@@ -204,7 +193,7 @@ class RequestTimeGate:
         self._look(times, timed, account, api_key, came_ns, now_ms)
         if not timed.may_wait:
             usual = max(usual, known.certain_ns(timed.work_ns))
-            if timed.elapsed_ns > max(times.blur_ns, usual * _USUAL_AT_MOST):
+            if timed.elapsed_ns > max(times.blur_ns, usual * USUAL_AT_MOST):
                 return False
         us = int(usual / 1000 + 0.5)  # round() is a call
         beyond = us * PERCENT_S_PER_US - timed.reserved
@@ -224,10 +213,6 @@ class RequestTimeGate:
         self._charged = account
         bound.charge(beyond, now_ms)
         return True
-
-    def lose_sight(self) -> None:
-        """Take note that the broker was not read: what comes next may have come before."""
-        self._blind = bool(self._under_way)
 
     def spent(self, thread_ns: int, now_ms: int, chunks: int = 1) -> None:
         """Charge what the proxy itself has taken for a chunk, to whom its last request or answer was charged; as often
@@ -277,37 +262,6 @@ class RequestTimeGate:
             if counter.line and took < reserved:
                 throttling.alarm(counter.line, now_ms)
         return throttle_ms
-
-    def _took_us(self, timed: Timed, account: Account, api_key: int, size: int, now_ms: int) -> tuple[int, int]:
-        """Return the time of the broker's threads as it was seen and as it is usual: one where it cannot be seen."""
-        times, known = self._pair.rules.times, account.times.of(api_key)
-        usual, unseen = account.times.usual_ns(api_key, timed.size, size), timed.may_wait or self._blind
-        came_ns = times.clock_ns()
-        self._look(times, timed, account, api_key, came_ns, now_ms)
-        self._blind, self._seen_ns = False, came_ns
-        times.chunks += 1
-        if not unseen:
-            known.note(timed.work_ns)
-            usual = max(usual, known.certain_ns(timed.work_ns))
-        usual_us = round(usual / 1000)
-        if unseen or timed.elapsed_ns <= max(times.blur_ns, usual * _USUAL_AT_MOST):
-            return usual_us, usual_us
-        return timed.elapsed_ns // 1000, usual_us
-
-    def _look(
-        self, times: RequestTimes, timed: Timed, account: Account, api_key: int, came_ns: int, now_ms: int
-    ) -> None:
-        """Find out how long the oldest request took, whose answer has come."""
-        before_ns = self._seen_ns
-        if timed.start_ns < before_ns:  # it stood behind another one here, and the way there was behind it already
-            timed.elapsed_ns = came_ns - before_ns
-            timed.work_ns = float(timed.elapsed_ns - HANDED_ON_NS)
-            return
-        elapsed_ns = came_ns - timed.start_ns
-        if not self._blind:
-            elapsed_ns -= times.of(account.key.broker).floor_ns(api_key, elapsed_ns, now_ms)
-        timed.elapsed_ns = elapsed_ns
-        timed.work_ns = elapsed_ns - times.meanwhile_ns(timed.chunks)
 
 
 def _waive(bounds: tuple[Bound, ...], value: float, now_ms: int) -> bool:

@@ -2,8 +2,8 @@
 
 kazoo reads one node a request, which costs its client 0.2 ms of CPU each: 50,000 quotas would take ten seconds.
 ZooKeeper 3.6 and later answers many reads in one response (ZOOKEEPER-3402, MultiOperationRecord), which kazoo does not
-know yet: the request here is made of kazoo's own pieces and goes through its queue. From older servers, which refuse
-it and end the session, nodes are read one by one after that.
+know yet: the request here is made of kazoo's own pieces and goes through its queue. Older servers refuse it
+(UnimplementedError) and end the connection: from them nodes are to be read one by one.
 """
 
 import struct
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import EXCEPTIONS, KazooException, NoAuthError, NoNodeError, UnimplementedError
+from kazoo.exceptions import EXCEPTIONS, KazooException, NoAuthError, NoNodeError
 
 T = TypeVar("T")
 
@@ -51,14 +51,15 @@ class ReadError(Exception):
 
 
 class Reader:
-    """Reads through a client that is connected. Each response may take ``timeout_s``. Raises ReadError for a node, and
-    KazooException for a connection: then everything may be read again once there is another one.
+    """Reads through a client that is connected, ``at_once`` nodes in a request. Each response may take ``timeout_s``.
+    Raises ReadError for a node, and KazooException for a connection: then everything may be read again once there is
+    another one.
     """
 
-    def __init__(self, client: KazooClient, timeout_s: float) -> None:
+    def __init__(self, client: KazooClient, timeout_s: float, at_once: int = AT_ONCE) -> None:
         self._client = client
         self._timeout_s = timeout_s
-        self._at_once = AT_ONCE
+        self._at_once = at_once
 
     def nodes(self, paths: Sequence[str]) -> Iterator[Node | None]:
         """Yield what each node holds; None where there is none."""
@@ -91,9 +92,6 @@ class Reader:
             found = answer.get(timeout=self._timeout_s)
         except (NoNodeError, NoAuthError) as error:
             found = [error]
-        except UnimplementedError:
-            self._at_once = 1
-            raise
         for path, each in zip(paths, found, strict=True):
             if isinstance(each, KazooException) and not isinstance(each, NoNodeError):
                 raise ReadError(path, each)

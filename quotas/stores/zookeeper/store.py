@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kazoo.client import KazooClient, KazooState
-from kazoo.exceptions import AuthFailedError, KazooException, NoAuthError, NoNodeError
+from kazoo.exceptions import AuthFailedError, KazooException, NoAuthError, NoNodeError, UnimplementedError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from config.problems import ConfigError, Problem
@@ -19,10 +19,11 @@ from quotas.stores.alteration import Alteration, Limits, Outcome
 from quotas.stores.base import ChangedMeanwhileError, Loaded, QuotaStore, UnreadableError
 from quotas.stores.zookeeper import tree
 from quotas.stores.zookeeper.client import REFUSED, WAIT_S, Connection, UnreachableError
-from quotas.stores.zookeeper.reading import Node, Reader, ReadError
+from quotas.stores.zookeeper.reading import AT_ONCE, Node, Reader, ReadError
 from quotas.stores.zookeeper.writing import Writer
 
 _ROOTS: Final = {"users", "clients", "ips"}
+_TOPS: Final = (tree.USERS, tree.CLIENTS, tree.IPS, tree.CHANGES)
 _MOST_STRANGE: Final = 20
 """Notifications that cannot be read, and are told of."""
 _MOST_SHOWN: Final = 100
@@ -59,10 +60,14 @@ class ZooKeeperStore(QuotaStore):
         """The number of the last notification that was read."""
         self._whole = True
         """Everything has to be read."""
+        self._tops: set[str] = set()
+        """What of the tree was there when it was read whole."""
         self._told = True
         """There may be something to read: set on kazoo's thread, cleared before anything is read."""
         self._looks_left = 0
         """Until a load that failed is tried again."""
+        self._at_once = AT_ONCE
+        """Nodes in a request, as far as the servers know such requests."""
 
     def changed(self) -> bool:
         if self._looks_left:
@@ -102,16 +107,28 @@ class ZooKeeperStore(QuotaStore):
             if alteration.version not in (None, loaded.version):
                 raise ChangedMeanwhileError(f"{self._source}: has been changed: load it and try again")
             paths = {entity: path for entity, path in loaded.places.items() if entity in wanted}
-            writer = Writer(client, Reader(client, WAIT_S), self._connection.acl)
+            writer = Writer(client, self._reader(client), self._connection.acl)
             return writer.write(wanted, paths, validate_only=alteration.validate_only)
 
     # ------------------------------------------------------------------------------------------------- reading
 
+    def _reader(self, client: KazooClient) -> Reader:
+        return Reader(client, WAIT_S, self._at_once)
+
     def _refresh(self) -> KazooClient:
         """Read what has changed, or everything."""
+        try:
+            return self._read()
+        except UnimplementedError:  # by a server older than 3.6, which closes the connection too, but not at once
+            self._at_once = 1
+            self._connection.close()
+            self._whole = True
+            return self._read()
+
+    def _read(self) -> KazooClient:
         client = self._connection.client()
         self._told = False
-        reader = Reader(client, WAIT_S)
+        reader = self._reader(client)
         numbers = self._announced(client)
         last = max(numbers, default=-1)
         new = [number for number in sorted(numbers) if number > self._seen]
@@ -137,6 +154,7 @@ class ZooKeeperStore(QuotaStore):
         try:
             names = client.get_children_async(tree.CHANGES, watch=self._notice).get(timeout=WAIT_S)
         except NoNodeError:
+            self._whole = True  # is there a tree at all?
             client.exists_async(tree.CHANGES, watch=self._notice).get(timeout=WAIT_S)
             return {}
         found = {}
@@ -172,10 +190,15 @@ class ZooKeeperStore(QuotaStore):
                 ]
             )
         held: dict[str, _Held] = {}
-        tops = (tree.USERS, tree.CLIENTS, tree.IPS)
-        paths = [
-            f"{top}/{name}" for top, names in zip(tops, reader.children(tops), strict=True) for name in names or ()
-        ]
+        below = dict(zip(_TOPS, reader.children(_TOPS), strict=True))
+        there = {top for top, names in below.items() if names is not None}
+        if gone := self._tops - there:
+            # Brokers make these when they start, and nobody removes one alone: the tree is being deleted.
+            raise UnreadableError(
+                [self._problem(top, "is gone", "restart a broker, which makes it again") for top in sorted(gone)]
+            )
+        self._tops = there
+        paths = [f"{top}/{name}" for top, names in below.items() if top != tree.CHANGES for name in names or ()]
         lists = []
         for path, node in zip(paths, reader.nodes(paths), strict=True):
             self._hold(held, path, node)

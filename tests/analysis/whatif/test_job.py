@@ -18,8 +18,9 @@ from analysis.replay import gathering, recording
 from analysis.table import exchange
 from analysis.table.scan import UsageRows
 from analysis.whatif import comparison
-from analysis.whatif.job import Scenario, WhatIf, whatif
+from analysis.whatif.job import WhatIf, whatif
 from analysis.whatif.page import render
+from analysis.whatif.scenarios import Scenario
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy

@@ -11,7 +11,8 @@ from analysis.recommend.job import Choices, recommend
 from analysis.replay.recording import read
 from analysis.whatif import comparison
 from analysis.whatif import page as comparison_page
-from analysis.whatif.job import Scenario, WhatIf, _assigned, not_replayed, whatif
+from analysis.whatif.job import WhatIf, whatif
+from analysis.whatif.scenarios import Scenario, assign, not_replayed
 from quotas.entities import Default, Entity, Group, Prefix
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
@@ -125,12 +126,21 @@ def test_a_quota_that_is_not_replayed_holds_nobody_and_those_it_holds_are_left_o
     assert {each["kind"] for each in units if not each["ip"]} == {MUTATIONS}
 
 
-def test_whom_a_cap_would_hold_is_left_out_for_it_is_not_replayed(found: WhatIf) -> None:
-    team = Policy({Entity(client_id=Prefix("team-a-1"), cap=True): {PRODUCE: 1.0}, Entity(user="eve"): {PRODUCE: 9e5}})
-    assert not_replayed(team) == {Entity(client_id=Prefix("team-a-1"), cap=True): ["cap"]}
-    scenario = Scenario("q", team)
-    assert _assigned(found.recording, scenario, PRODUCE).index.tolist().count(-1) == len(found.recording.clients) - 1
-    assert -1 not in _assigned(found.recording, Scenario("q", Policy(TEAM)), PRODUCE).index[_of(found, "eve")]
+def test_whom_a_cap_on_a_bucket_would_hold_is_left_out_by_name(found: WhatIf) -> None:
+    """Of that kind alone: what else it caps is replayed."""
+    cap = Entity(user="alice", cap=True)
+    policy = Policy({cap: {MUTATIONS: 1.0, PRODUCE: 1e6}, Entity(user="eve"): {PRODUCE: 9e5}})
+    unknown = not_replayed(policy)
+    assert unknown == {cap: [MUTATIONS.value]}
+    scenario = Scenario("q", policy, frozenset(unknown))
+    assert set(assign(found.recording, scenario, MUTATIONS).index.tolist()) == {-1}
+    assert -1 not in assign(found.recording, scenario, PRODUCE).index[_of(found, "eve")]
+    asked = whatif(found.recording, [scenario])
+    [left_out] = asked.left_out
+    assert (left_out.kind, left_out.clients) == (MUTATIONS, ("alice / admin",))
+    assert "cap user=alice" in left_out.reason
+    assert "left out: mutation of alice / admin: cap user=alice says what is not replayed" in comparison.text(asked, 5)
+    assert "alice / admin" in comparison.as_json(asked)
 
 
 def test_the_smallest_bucket_that_meets_a_target(found: WhatIf) -> None:

@@ -13,7 +13,7 @@ from proxy.admin.metrics import Renderer
 from proxy.edge.stats import LAG_BUCKETS_S, Snapshot, Stats, Throttles
 from proxy.session.latencies import BOUNDS_MS, Times
 from proxy.session.latencies import OTHER as OTHER_BROKER
-from proxy.usage.meters import Client, ClientState, Traffic
+from proxy.usage.meter import Client, ClientState, Traffic
 from proxy.usage.shipping import Shipping
 from quotas.connections import AcceptRate, IpRate
 from quotas.entities import Default, Entity

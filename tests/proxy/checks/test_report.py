@@ -394,7 +394,7 @@ def test_quotas_that_are_elsewhere_are_not_called_none(folder: Path) -> None:
     report = check(folder / "sluice.yaml", NOW_S, client=Client("alice", ""))
     assert report.lines("it") == [
         "it: ok (quotas in zookeeper not looked at, 1 listener)",
-        "the quotas are in zookeeper: give a quota file to explain what it would do",
+        "the quotas are in zookeeper: --quotas asks there, and a quota file is explained by itself",
     ]
 
 

@@ -180,7 +180,7 @@ async def test_a_flood_within_one_turn_of_the_loop_leaves_nothing_behind() -> No
         for each in flood:
             each.close()
         await until(0, lambda: proxy.places.taken)
-        assert (proxy.stats.sessions.total(), proxy.listener._arriving) == (0, {})
+        assert (proxy.stats.sessions.total(), proxy.listener._arriving.arriving) == (0, {})
 
 
 @pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "TLS"])

@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from proxy.edge import transports
 from proxy.edge.endings import Ending, Endings
 from proxy.session.session import Session
 from tests.proxy.deaf import Deaf, deaf
@@ -166,7 +165,7 @@ async def test_a_broker_that_closed_unseen_leaves_ten_seconds(pki: Pki, encrypte
 async def test_who_closes_and_does_not_read_is_cut_off(
     pki: Pki, encrypted: bool, act: Act, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transports, "LINGER_S", 0.02)
+    monkeypatch.setattr("proxy.edge.end.LINGER_S", 0.02)
     async with served(pki, encrypted, unread_s=30.0) as (proxy, broker, client, session):
         await block(proxy, broker, client, session)
         await act(client, broker)
@@ -189,7 +188,7 @@ async def test_who_half_closes_and_reads_gets_every_answer(pki: Pki) -> None:
 
 @TLS
 async def test_an_idle_session_is_closed(pki: Pki, encrypted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transports, "LINGER_S", 0.02)
+    monkeypatch.setattr("proxy.edge.end.LINGER_S", 0.02)
     async with served(pki, encrypted, idle_s=0.0) as (proxy, _, client, _):
         await look_until_over(proxy)
         assert endings(proxy) == {"idle": 1}
@@ -206,7 +205,7 @@ async def test_one_that_is_in_use_is_not(pki: Pki, encrypted: bool) -> None:
 async def test_a_throttled_session_is_not_idle_until_its_throttle_is_over(
     pki: Pki, encrypted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transports, "LINGER_S", 0.02)
+    monkeypatch.setattr("proxy.edge.end.LINGER_S", 0.02)
     async with served(pki, encrypted, quotas=True, idle_s=0.0) as (proxy, broker, client, session):
         await mute(broker, client, session)
         await look_in_vain(proxy, session)
@@ -221,7 +220,7 @@ async def test_a_throttled_client_that_went_away_unseen_is_noticed(
     pki: Pki, encrypted: bool, act: Act, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that has closed is idle after a while, as at a broker; one that was reset is gone at once."""
-    monkeypatch.setattr(transports, "LINGER_S", 0.02)
+    monkeypatch.setattr("proxy.edge.end.LINGER_S", 0.02)
     async with served(pki, encrypted, quotas=True, idle_s=0.0 if act is finish else HOUR_S) as (
         proxy,
         broker,
@@ -249,7 +248,7 @@ async def test_a_throttled_client_that_half_closed_gets_its_answer_and_what_it_s
 async def test_a_broker_that_hangs_keeps_no_session_for_ever(
     pki: Pki, encrypted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transports, "LINGER_S", 0.02)
+    monkeypatch.setattr("proxy.edge.end.LINGER_S", 0.02)
     async with served(pki, encrypted, idle_s=0.0) as (proxy, broker, client, _):
         broker.silent = True
         await client.send(list_offsets(2))

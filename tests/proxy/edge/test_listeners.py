@@ -165,7 +165,7 @@ async def test_when_the_broker_of_a_session_is_known_it_is_charged_for_it(advert
         (session,) = proxy.listener.sessions
         one.brokers = {1: (advertised, one.port), 2: (advertised, one.port + 1)}
         await early.ask(METADATA)
-        await until(lambda: not proxy.listener._unnamed)
+        await until(lambda: not proxy.listener._to_brokers.unnamed)
         one.padding = 4
         await early.ask(produce(2, 20_000))
         assert charged_brokers(proxy) == {1}
@@ -280,8 +280,8 @@ async def test_who_cannot_be_named_is_named_with_the_next(monkeypatch: pytest.Mo
             tried.append(1)
             raise KeyError
 
-        monkeypatch.setattr(proxy.listener, "_unnamed", {"a session": ()})
-        monkeypatch.setattr(proxy.listener, "_name_brokers", fail)
+        monkeypatch.setattr(proxy.listener._to_brokers, "unnamed", {"a session": ()})
+        monkeypatch.setattr(proxy.listener._to_brokers, "name", fail)
         before = counts["name the brokers of bootstrap sessions"]
         for node_id in (70, 71):
             proxy.listener.open_broker(node_id)

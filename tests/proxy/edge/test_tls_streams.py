@@ -91,7 +91,7 @@ async def test_a_slow_reader_stops_the_broker_and_loses_nothing(pki: Pki) -> Non
 
 
 async def test_a_client_that_never_ends_tls_is_cut_off(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transports, "LINGER_S", 0.05)
+    monkeypatch.setattr("proxy.edge.end.LINGER_S", 0.05)
     async with fake_broker() as one, front(one, tls=pki.settings()) as proxy:
         silent = await asyncio.to_thread(asked, proxy.bootstrap_port, pki.client())
         (session,) = proxy.listener.sessions

@@ -7,9 +7,9 @@ from typing import cast
 import pytest
 
 from protocol.errors import Cause, ProtocolError
-from proxy.edge import transports
+from proxy.edge.end import Behind
 from proxy.edge.kernel import LOST
-from proxy.edge.transports import TLS_WRITE_BYTES, Behind, ClientEnd
+from proxy.edge.transports import TLS_WRITE_BYTES, ClientEnd
 
 pytestmark = pytest.mark.asyncio
 
@@ -168,7 +168,7 @@ async def test_a_reset_closes() -> None:
 async def test_a_closed_end_is_cut_off_after_a_while_unless_it_has_ended(
     tls: bool, pending_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transports, "LINGER_S", 0.0)
+    monkeypatch.setattr("proxy.edge.end.LINGER_S", 0.0)
     for ended in (False, True):
         transport = Transport(tls=tls, pending_bytes=pending_bytes)
         end, _ = connected(transport)
@@ -181,7 +181,7 @@ async def test_a_closed_end_is_cut_off_after_a_while_unless_it_has_ended(
 
 
 async def test_a_closed_end_that_still_takes_what_was_written_is_not_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transports, "LINGER_S", 0.0)
+    monkeypatch.setattr("proxy.edge.end.LINGER_S", 0.0)
     transport = Transport(tls=False, pending_bytes=5)
 
     def take_more(level: int, option: int, size: int) -> bytes:

@@ -1,9 +1,17 @@
 """``sluice quotas alter`` and ``delete`` on a quota file."""
 
+from collections.abc import Mapping
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
+from proxy.manage import altering
+from proxy.manage.altering import Wanted
+from quotas.entities import Entity
+from quotas.policy import Policy
+from quotas.stores.alteration import Alteration, Limits, Outcome
+from quotas.stores.base import Loaded, QuotaStore, StoreError
 from quotas.stores.file_store import FileStore
 from tests.proxy.manage.conftest import QUOTAS, Run
 
@@ -140,3 +148,64 @@ def test_a_file_that_somebody_else_has_changed_meanwhile_is_left(
     done = run("alter --file {} user=alice producer_byte_rate=2048", quota_file)
     assert (done.exit_code, "has been changed: load it and try again" in done.output) == (1, True)
     assert "4096" in quota_file.read_text()
+
+
+def test_a_long_name_is_given_to_the_store_whole(run: Run, quota_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here its beginning and a hash are enough; a broker would take these for a name."""
+    given: list[object] = []
+    alter = FileStore.alter
+
+    def listening(store: FileStore, alteration: Alteration) -> list[Outcome]:
+        given.extend(change.entity for change in alteration.changes)
+        return alter(store, alteration)
+
+    monkeypatch.setattr(FileStore, "alter", listening)
+    name = "n" * 300
+    assert run(f"alter --file {{}} user={name} request_percentage=5", quota_file).exit_code == 0
+    assert run(f"delete --file {{}} user={name}", quota_file).exit_code == 0
+    assert given == [{"user": name}] * 2
+    assert quota_file.read_text() == QUOTAS
+
+
+def test_other_stores_are_changed_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The version is that of the first one; what a later one meets is told with how far it came."""
+    store = Batched()
+    wanted = [Wanted(Entity(f"u{number}"), {"request_percentage": 5.0}) for number in range(2_500)]
+    loaded = Loaded(Policy(), "first", "memory")
+    assert len(altering.alter(store, loaded, wanted, dry_run=False)) == 2_500
+    assert store.asked == [(1_000, "first"), (1_000, None), (500, None)]
+    store.fails_at = 2
+    with pytest.raises(StoreError, match="is away\nthe first 1000 of 2500 entities have been changed"):
+        altering.alter(store, loaded, wanted, dry_run=False)
+    store.asked.clear()
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    altering.alter(store, loaded, wanted, dry_run=True)
+    assert terminal.getvalue().splitlines() == [f"{done} of 2500 entities" for done in (1000, 2000, 2500)]
+
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Batched(QuotaStore):
+    """Takes everything, and remembers how much at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[int, str | None]] = []
+        self.fails_at = 0
+
+    def changed(self) -> bool:
+        return False
+
+    def _load(self) -> Loaded:
+        return Loaded(Policy(), "", "memory")
+
+    def _alter(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> Mapping[Entity, Outcome]:
+        self.asked.append((len(wanted), alteration.version))
+        self.fails_at -= 1
+        if self.fails_at == 0:
+            raise StoreError("is away")
+        return dict.fromkeys(wanted, Outcome())

@@ -114,7 +114,7 @@ def printed(explainer: Explainer, client: Client) -> dict[str, tuple[str, list[s
     found: dict[str, tuple[str, list[str]]] = {}
     kind = ""
     for line in pages(explainer.explain(client), None):
-        if head := re.match(r"([a-z_]+_[a-z]+): (?:no limit|(\S+) )", line):
+        if head := re.match(r"([a-z_]+_[a-z]+): (?:no quota|(\S+) )", line):
             kind = head[1]
             found[kind] = (head[2] or "", [])
         elif cap := re.match(r"  and besides: (\S+) ", line):

@@ -192,11 +192,14 @@ def test_who_is_exempt_has_no_use_for_a_quota() -> None:
     Path("sluice.yaml").write_text(CONFIG)
     Path("quotas.yaml").write_text(
         f"quotas:\n  - {{entity: {{user: mirror}}, {RATE}}}\n  - {{entity: {{client-id: probe}}, {RATE}}}\n"
+        "  - {entity: {ip: 10.1.0.9}, connection_creation_rate: 1}\n"
+        "  - {entity: {ip: 10.2.0.9}, connection_creation_rate: 1}\n"
     )
     said = quotas("lint", "-c", "sluice.yaml").stdout.splitlines()[:-1]
     assert [line.rpartition(": ")[0] for line in said] == [
         "quotas.yaml:2: exempt-has-quota: user=mirror",
         "quotas.yaml:3: exempt-has-quota: client-id=probe",
+        "quotas.yaml:4: exempt-has-quota: ip=10.1.0.9",
     ]
 
 

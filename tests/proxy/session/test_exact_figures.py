@@ -10,7 +10,8 @@ from proxy.admin.client_series import ClientSeries
 from proxy.admin.entity_series import EntitySeries
 from proxy.admin.places import OTHER, Names
 from proxy.usage.accounts import Account, Accounts
-from proxy.usage.meters import Client, ClientState, MeterKey, Meters, Traffic
+from proxy.usage.meter import Client, ClientState, MeterKey, Traffic
+from proxy.usage.meters import Meters
 from quotas.engine import Bound, Engine, Window
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind

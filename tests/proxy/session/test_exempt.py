@@ -6,7 +6,7 @@ import pytest
 
 from proxy.session.session import Session
 from proxy.usage.accounts import Accounts
-from proxy.usage.meters import MeterKey, Traffic
+from proxy.usage.meter import MeterKey, Traffic
 from proxy.usage.records import Recorder
 from quotas.entities import Default, Entity
 from quotas.exemptions import Exemptions

@@ -8,7 +8,8 @@ import pytest
 
 from proxy.session.session import Session
 from proxy.usage.accounts import Accounts
-from proxy.usage.meters import Meter, MeterKey, Meters
+from proxy.usage.meter import Meter, MeterKey
+from proxy.usage.meters import Meters
 from proxy.usage.throttles import Throttles
 from quotas.entities import Default, Entity
 from quotas.names import MAX_NAME_BYTES, OTHER

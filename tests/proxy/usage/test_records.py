@@ -8,7 +8,8 @@ import pytest
 
 from proxy.usage.accounts import Accounts
 from proxy.usage.documents import Document, Documents, Origin
-from proxy.usage.meters import Meter, MeterKey, Meters
+from proxy.usage.meter import Meter, MeterKey
+from proxy.usage.meters import Meters
 from proxy.usage.records import COLUMNS, MAX_ROWS, Columns, Recorder
 from quotas.engine import Engine, Window
 from quotas.entities import Default, Entity, Prefix

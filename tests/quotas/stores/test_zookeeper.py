@@ -18,6 +18,7 @@ from quotas.stores.alteration import Alteration
 from quotas.stores.base import UnreadableError, UnwritableError
 from quotas.stores.zookeeper.store import ZooKeeperStore
 from quotas.stores.zookeeper.tree import path_of
+from tests.harness.jars import ZOOKEEPER_TOOLS
 from tests.harness.zookeeper import ZooKeeper
 from tests.quotas.stores.alter_contract import change
 from tests.quotas.stores.zookeeper import QUIET, ZooKeeperHarness
@@ -204,6 +205,31 @@ def test_no_tree_is_not_no_quotas(server: ZooKeeper, store: ZooKeeperHarness) ->
         elsewhere.close()
 
 
+@pytest.mark.parametrize(
+    "order",
+    [
+        ["changes", "users", "clients", "ips", ""],  # as kazoo deletes a tree, or zkCli: from the leaves on
+        ["users", "clients", "ips", "changes", ""],
+        ["clients", "changes", "ips", "users", ""],
+    ],
+)
+def test_a_tree_that_is_deleted_is_not_no_quotas(store: ZooKeeperHarness, order: list[str]) -> None:
+    """Whatever of it is read meanwhile."""
+    quotas = {ALICE: {RATE: 1.0}, Entity(client_id="app"): {RATE: 2.0}}
+    store.put(quotas)
+    assert store.load().limits == quotas
+    for top in order:
+        store.client.delete(f"{store.chroot}/config/{top}".rstrip("/"), recursive=True)
+        if store.noticed() or top == "":
+            with pytest.raises(UnreadableError, match=r"/config/\w+: is gone|/config: there is no tree"):
+                store.load()
+    for top in ("users", "clients", "ips", "changes"):
+        store.client.ensure_path(f"{store.chroot}/config/{top}")
+    store.write(path_of(ALICE), _node(producer_byte_rate="3"))
+    assert any(store.noticed() for _ in range(20))
+    assert store.load().limits == {ALICE: {RATE: 3.0}}
+
+
 def test_not_allowed_is_not_no_quotas(store: ZooKeeperHarness) -> None:
     """And once it is allowed, nobody has to tell: it is tried again."""
     store.put({ALICE: {RATE: 1.0}})
@@ -260,6 +286,23 @@ def test_a_server_that_does_not_answer(store: ZooKeeperHarness) -> None:
     assert store.load().limits == {ALICE: {RATE: 1.0}}
 
 
+def test_a_server_that_knows_no_request_for_many_nodes() -> None:
+    """3.5, which came with Kafka 2.8: it refuses the first one and ends the connection."""
+    with ZooKeeper(of_kafka=ZOOKEEPER_TOOLS) as server:
+        store = ZooKeeperHarness(server, "/old")
+        try:
+            quotas = {ALICE: {RATE: 1.0}, Entity("alice", "app"): {RATE: 2.0}, Entity(client_id="app"): {RATE: 3.0}}
+            store.put(quotas)
+            assert store.load().limits == quotas
+            store.put({ALICE: {RATE: 4.0}})
+            assert store.noticed()
+            assert store.load().limits == {ALICE: {RATE: 4.0}}
+            store.store.alter(Alteration([change(ALICE, {RATE: None}), change(Entity("b", "c"), {RATE: 5.0})], "test"))
+            assert store.load().limits == {Entity("b", "c"): {RATE: 5.0}}
+        finally:
+            store.close()
+
+
 def test_login_and_acl_as_the_brokers_have_them(tmp_path: Path) -> None:
     jaas = tmp_path / "jaas.conf"
     jaas.write_text(
@@ -293,21 +336,6 @@ def test_login_and_acl_as_the_brokers_have_them(tmp_path: Path) -> None:
             store.close()
         client.stop()
         client.close()
-
-
-@pytest.mark.matrix
-@pytest.mark.timeout(300)
-def test_fifty_thousand_quotas() -> None:
-    count, at_once = 50_000, 500
-    with ZooKeeper() as server:
-        store = ZooKeeperHarness(server, "/many")
-        for start in range(0, count, at_once):
-            users = [Entity(user=f"user-{number}") for number in range(start, start + at_once)]
-            store.store.alter(Alteration([change(user, {RATE: 1.0}) for user in users], "test"))
-        assert len(store.load().limits) == count
-        store.store.close()
-        store.client.stop()
-        store.client.close()
 
 
 def _node(**properties: str) -> dict[str, object]:

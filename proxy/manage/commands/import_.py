@@ -1,0 +1,113 @@
+"""``sluice quotas import``: quotas of a file of any known format, or of another store, into a store."""
+
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from config.document import MAX_FILE_BYTES, read_text
+from config.problems import ConfigError, Problem
+from proxy.manage.altering import alter, refusals, report
+from proxy.manage.cli import EXIT_FAILED
+from proxy.manage.formats.known import FORMATS, read, recognise
+from proxy.manage.importing import plan
+from proxy.manage.seen import opened
+from proxy.manage.target import open_source, source_options, target_options
+from proxy.runtime.clock import now_ms
+from quotas.policy import Policy
+from quotas.stores.base import StoreError
+
+_STDIN: Final = "-"
+
+
+@click.command(short_help="Take over quotas from a file or another store.")
+@click.argument("source", metavar="[FILE]", required=False)
+@target_options
+@source_options
+@click.option("-f", "--format", "name", type=click.Choice(list(FORMATS)), help="Of FILE. By default it is recognised.")
+@click.option("--replace", is_flag=True, help="Remove what is not in the source; by default it stays.")
+@click.option("--strict", is_flag=True, help="Change nothing if not all of the source can be taken.")
+@click.option("--dry-run", is_flag=True, help="Change nothing; print each limit, old → new.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def command(source: str | None, name: str | None, **options: Any) -> None:
+    """Take over the quotas of FILE (- is stdin), or of another store, into a store. It shows what changes, and asks.
+
+    \b
+    sluice quotas import users.yaml --file quotas.yaml
+    sluice quotas import --from-bootstrap-server broker:9092 --file quotas.yaml     (from the cluster ...)
+    sluice quotas import quotas.yaml --bootstrap-server broker:9092 --replace       (... and back)
+
+    Exit status: 0 if all was taken, or nobody wanted it; 1 if anything was refused; 2 for a file that is wrong.
+    """  # noqa: D301  \b is click's
+    replace, strict, dry_run, yes = (options.pop(flag) for flag in ("replace", "strict", "dry_run", "yes"))
+    coming, is_said = _coming(source, name, options)
+    if replace and not (is_said or any(coming.limits.values())):
+        fix = "write `quotas: []` into a quota file if that is meant"
+        raise StoreError(f"the source has no quotas, and --replace would remove all: {fix}")
+    with opened(**options) as (store, loaded):
+        found = plan(coming, loaded.policy, replace=replace)
+        for line in found.left_out:
+            click.echo(f"left out: {line}", err=True)
+        outcomes = alter(store, loaded, found.wanted, dry_run=True)
+        complete = report(found.wanted, outcomes, dry_run=True)
+        if strict and not (complete and not found.left_out):
+            click.echo("error: not all of it can be taken, and nothing has been changed", err=True)
+            sys.exit(EXIT_FAILED)
+        wanted = [each for each, outcome in zip(found.wanted, outcomes, strict=True) if outcome.altered]
+        if not wanted:
+            click.echo("nothing to change")
+        elif not dry_run:
+            if not (yes or _agreed(source, len(wanted))):
+                click.echo("nothing has been changed")
+                return
+            made = alter(store, loaded, wanted, dry_run=False)
+            complete = not refusals(wanted, made) and complete
+            click.echo(f"{_entities(sum(outcome.refused is None for outcome in made))} changed")
+    if not complete:
+        sys.exit(EXIT_FAILED)
+
+
+def _coming(source: str | None, name: str | None, options: dict[str, Any]) -> tuple[Policy, bool]:
+    """Return the quotas of a file or a store; takes the options of the store out of ``options``. And whether they are
+    stated: a quota file without quotas says that there are none, any other source without may be the wrong one.
+    """
+    other = open_source(options)
+    if (source is None) == (other is None):
+        raise click.UsageError("import what? Give a FILE, or one of --from-config, --from-file, ...")
+    if other is not None:
+        if name is not None:
+            raise click.UsageError("--format is of a FILE; a store has its own")
+        with closing(other):
+            loaded = other.load(now_ms())
+        policy, notes = loaded.policy, loaded.warnings
+    else:
+        file = str(source) if source != _STDIN else "stdin"
+        text = _stdin() if source == _STDIN else read_text(Path(str(source)))
+        name = name or recognise(file, text)
+        policy, notes = read(file, text, name)
+    for note in notes:
+        click.echo(f"warning: {note}", err=True)
+    return policy, name is not None and FORMATS[name].is_ours
+
+
+def _stdin() -> str:
+    raw = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
+    if len(raw) > MAX_FILE_BYTES:
+        fix = "is it the right file?"
+        raise ConfigError([Problem("stdin", 0, 0, "", f"is larger than {MAX_FILE_BYTES // 1024**2} MiB", fix)])
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise ConfigError([Problem("stdin", 0, 0, "", "is not UTF-8", "save it as UTF-8")]) from None
+
+
+def _agreed(source: str | None, entities: int) -> bool:
+    if source == _STDIN:
+        raise click.UsageError("stdin is the quotas, and cannot answer: give --yes, or --dry-run to look first")
+    return click.confirm(f"Make these changes ({_entities(entities)})?")
+
+
+def _entities(count: int) -> str:
+    return f"{count} {'entity' if count == 1 else 'entities'}"

@@ -1,0 +1,178 @@
+"""Stores one over the other: the first that names an entity wins, kind by kind (docs/decisions/0023)."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from config.problems import Problem
+from quotas.entities import Entity
+from quotas.kinds import QuotaKind
+from quotas.policy import Policy, Terms
+from quotas.stores.alteration import Alteration, Change, Limits, Outcome, Refusal, check
+from quotas.stores.base import ChangedMeanwhileError, Loaded, QuotaStore, UnreadableError
+
+_OVER: Final = " over "
+
+
+@dataclass(frozen=True, slots=True)
+class _Layers(Loaded):
+    """What all layers hold together; ``parts`` are theirs."""
+
+    parts: Sequence[Loaded] = ()
+
+    def where(self, entity: Entity, kind: QuotaKind | None = None) -> str:
+        """As in Loaded; without a kind all places that have a word in it."""
+        found = [part.where(entity) for part, kinds in self._shares(entity) if kind is None or kind in kinds]
+        return ", ".join(found)
+
+    def _shares(self, entity: Entity) -> list[tuple[Loaded, set[QuotaKind]]]:
+        """Return which parts say something of an entity, and for which kinds it is they who do."""
+        left = set(self.policy.limits[entity])
+        shares = []
+        for part in self.parts:
+            if here := left & part.policy.limits.get(entity, {}).keys():
+                shares.append((part, here))
+                left -= here
+        return shares
+
+
+class LayeredStore(QuotaStore):
+    """Several stores, the uppermost first. The last one is the base: it alone is changed.
+
+    While one of them cannot be read, the last that was known of it holds, and the others go on.
+    """
+
+    def __init__(self, layers: Sequence[QuotaStore]) -> None:
+        super().__init__()
+        self._layers = tuple(layers)
+        self._base = self._layers[-1]
+        self._held: list[Loaded | None] = [None] * len(self._layers)
+        """What each held when it was loaded well last."""
+        self._due = [True] * len(self._layers)
+        """Which have changed."""
+        self._now_ms = 0
+
+    @property
+    def answers_clients(self) -> bool:
+        return self._base.answers_clients
+
+    def nudge(self) -> None:
+        self._base.nudge()
+
+    def changed(self) -> bool:
+        for index, layer in enumerate(self._layers):
+            if layer.changed():
+                self._due[index] = True
+        return any(self._due)
+
+    def close(self) -> None:
+        for layer in self._layers:
+            layer.close()
+
+    def load(self, now_ms: int) -> Loaded:
+        self._now_ms = now_ms
+        return super().load(now_ms)
+
+    def _load(self) -> Loaded:
+        due = [*self._due] if any(self._due) else [True] * len(self._layers)  # who asks unasked means all of them
+        problems: list[Problem] = []
+        for index, layer in enumerate(self._layers):
+            if due[index] or self._held[index] is None:
+                self._due[index] = False
+                try:
+                    self._held[index] = layer.load(self._now_ms)
+                except UnreadableError as error:
+                    problems += error.problems
+        held = [each for each in self._held if each is not None]
+        if len(held) < len(self._layers):
+            raise UnreadableError(problems)
+        loaded = _merged(held)
+        if problems:
+            raise UnreadableError(problems, loaded)
+        return loaded
+
+    def _alter(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> Mapping[Entity, Outcome]:
+        try:
+            loaded = self._load()
+        finally:
+            self._due = [True] * len(self._layers)  # it is in force with the next load, and not before
+        if alteration.version not in (None, loaded.version):
+            raise ChangedMeanwhileError(f"{loaded.source}: has been changed: load it and try again")
+        *above, base = self._held
+        outcomes: dict[Entity, Outcome] = {}
+        changes: dict[Entity, Change] = {}
+        for change in alteration.changes:
+            found = check(change)
+            if isinstance(found, Refusal) or found[0] in changes or found[0] in outcomes:
+                continue
+            if (hidden := _hidden(found[0], wanted[found[0]], above)) is not None:
+                outcomes[found[0]] = Outcome(hidden)
+            else:
+                changes[found[0]] = change
+        if changes:
+            version = None if base is None or alteration.version is None else base.version
+            made = self._base.alter(replace(alteration, changes=[*changes.values()], version=version))
+            outcomes |= dict(zip(changes, made, strict=True))
+        return outcomes
+
+
+def _hidden(entity: Entity, limits: Limits, above: Sequence[Loaded | None]) -> Refusal | None:
+    """Return why a change would change nothing: a layer above says something else."""
+    for layer in above:
+        for kind in limits:
+            if layer is not None and kind in layer.policy.limits.get(entity, {}):
+                where = layer.where(entity)
+                return Refusal(kind.value, f"is set for {entity.describe()} at {where}, which wins", "change it there")
+    return None
+
+
+def _merged(parts: Sequence[Loaded]) -> Loaded:
+    """Return what holds of all together. Raises UnreadableError where they do not go together."""
+    limits: dict[Entity, dict[QuotaKind, float]] = {}
+    said_of: dict[Entity, tuple[Terms, Mapping[QuotaKind, float]]] = {}
+    groups: dict[str, Sequence[str]] = {}
+    problems: list[Problem] = []
+    source = _OVER.join(part.source for part in parts)
+    for part in parts:
+        problems += [
+            _problem(part.source, f"groups.{name}", "is a group of a layer above, too", "keep one of them")
+            for name in part.policy.groups
+            if name in groups
+        ]
+        groups |= part.policy.groups
+        for entity, of in part.policy.limits.items():
+            here = limits.setdefault(entity, {})
+            new = {kind: limit for kind, limit in of.items() if kind not in here}
+            here |= new
+            if not new or entity not in part.policy.terms:
+                continue
+            if entity in said_of:
+                said = "has terms in a layer above, too"
+                problems.append(_problem(part.where(entity), entity.describe(), said, "write them in one layer"))
+            said_of[entity] = part.policy.terms[entity], new
+    terms = {entity: _terms_for(said, of, limits[entity]) for entity, (said, of) in said_of.items()}
+    try:
+        policy = Policy(limits, terms, groups)
+    except ValueError as error:  # somebody is in two groups
+        problems.append(_problem(source, "", str(error), "leave it in one of them"))
+    if problems:
+        raise UnreadableError(problems)
+    return _Layers(
+        policy,
+        hashlib.sha256("\n".join(part.version for part in parts).encode()).hexdigest(),
+        source,
+        dict.fromkeys(limits, ""),
+        [warning for part in parts for warning in part.warnings],
+        parts,
+    )
+
+
+def _terms_for(terms: Terms, kinds: Mapping[QuotaKind, float], among: Mapping[QuotaKind, float]) -> Terms:
+    """Return the terms for these kinds alone: what a lower layer says of others has nothing to do with them."""
+    proposed = {kind: limit for kind, limit in terms.proposed.items() if kind in kinds}
+    return replace(terms, proposed=proposed, only=None if len(kinds) == len(among) else tuple(kinds))
+
+
+def _problem(file: str, path: str, message: str, hint: str) -> Problem:
+    return Problem(file, 0, 0, path, message, hint)

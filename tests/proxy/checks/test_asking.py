@@ -1,0 +1,94 @@
+"""`sluice check` of quotas that are in several stores, or elsewhere."""
+
+from pathlib import Path
+
+import pytest
+
+from config.problems import Problem
+from config.settings import Settings
+from proxy.checks import report
+from proxy.checks.explain import Client
+from quotas.entities import Default, Entity
+from quotas.kinds import QuotaKind
+from quotas.policy import Policy
+from quotas.stores.base import Loaded, UnreadableError
+
+RATE = QuotaKind.PRODUCER_BYTE_RATE
+ALICE = Client("alice")
+CONFIG = """\
+cluster: {name: demo, bootstrap: ["127.0.0.1:1"], sasl: {mechanism: SCRAM-SHA-256, username: u, password_file: pw}}
+listeners:
+  - {name: A, bind: "127.0.0.1:1000", advertise: a.example, authentication: sasl, brokers: {"1": "1001"}}
+quotas: {QUOTAS}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "pw").write_text("secret")
+    (tmp_path / "pw").chmod(0o600)
+    (tmp_path / "top.yaml").write_text("quotas:\n  - {entity: {user: alice}, producer_byte_rate: 10MB}\n")
+    (tmp_path / "base.yaml").write_text(
+        "quotas:\n  - {entity: {user: alice}, producer_byte_rate: 20MB, consumer_byte_rate: 30MB}\n"
+    )
+    return tmp_path
+
+
+def check(folder: Path, quotas: str, load: report.Load | None = None, client: Client | None = None) -> report.Report:
+    config = folder / "sluice.yaml"
+    config.write_text(CONFIG.replace("{QUOTAS}", quotas))
+    return report.check(config, 0.0, None, client, load)
+
+
+def load(settings: Settings) -> Loaded:
+    limits = {Entity(user="alice"): {RATE: 5e6}, Entity(user="bob"): {RATE: 5e6}}
+    return Loaded(Policy(limits), "1", "kafka://b:9092", {entity: entity.describe() for entity in limits})
+
+
+def test_layers_of_files_are_each_looked_at_and_explained_together(folder: Path) -> None:
+    found = check(folder, "{stores: [{path: top.yaml}, {path: base.yaml}]}", client=ALICE)
+    assert found.problems == []
+    assert found.lines("it")[0] == "it: ok (1 quota, 1 listener)"
+    assert f"  producer_byte_rate: 10000000 of user=alice at {folder}/top.yaml:2 (" in found.explained[1]
+    assert f"  consumer_byte_rate: 30000000 of user=alice at {folder}/base.yaml:2 (" in found.explained[2]
+    (folder / "base.yaml").write_text("quotas: 5\n")
+    (folder / "top.yaml").unlink()
+    found = check(folder, "{stores: [{path: top.yaml}, {path: base.yaml}]}", client=ALICE)
+    assert ["quotas.stores[0].path: " in str(found.problems[0]), "must be a list" in str(found.problems[1])] == [
+        True
+    ] * 2
+
+
+def test_what_is_elsewhere_is_asked_only_when_that_is_wanted(folder: Path) -> None:
+    layers = "{stores: [{path: top.yaml}, {type: cluster}]}"
+    found = check(folder, layers, client=ALICE)
+    assert found.lines("it") == [
+        "it: ok (quotas in cluster not looked at, 1 listener)",
+        "the quotas are in cluster: --quotas asks there, and a quota file is explained by itself",
+    ]
+    found = check(folder, "{store: {type: cluster}}", load, ALICE)
+    assert "it: ok (2 quotas, 1 listener)" in found.lines("it")
+    assert "5000000 of user=alice at kafka://b:9092:user=alice (" in found.explained[1]
+
+
+def test_a_store_that_is_away_is_a_problem(folder: Path) -> None:
+    def away(settings: Settings) -> Loaded:
+        raise UnreadableError([Problem("kafka://b:9092", 0, 0, "", "no answer in time")])
+
+    assert check(folder, "{store: {type: cluster}}", away).lines("it") == ["kafka://b:9092: no answer in time"]
+
+
+@pytest.mark.parametrize(("mode", "told"), [("enforce", 1), ("shadow", 0)])
+def test_quotas_that_brokers_enforce_too_are_told(folder: Path, mode: str, told: int) -> None:
+    warnings = check(folder, f"{{mode: {mode}, store: {{type: cluster}}}}", load).warnings
+    assert sum("the brokers enforce the quotas that they hold as well" in str(each) for each in warnings) == told
+
+
+def test_a_rate_of_all_addresses_is_one_of_the_proxy_s_at_the_brokers(folder: Path) -> None:
+    def rates(settings: Settings) -> Loaded:
+        limits = {Entity(ip=Default.DEFAULT): {QuotaKind.CONNECTION_CREATION_RATE: 5.0}}
+        return Loaded(Policy(limits), "1", "kafka://b:9092", dict.fromkeys(limits, ""))
+
+    [_, warning] = check(folder, "{store: {type: cluster}}", rates).warnings
+    assert "ip=<default>: connection_creation_rate of ip=<default> holds for the proxy's address" in str(warning)
+    assert "set 2147483647 at the brokers" in str(warning)

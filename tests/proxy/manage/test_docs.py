@@ -1,0 +1,52 @@
+"""docs/managing-quotas.md prints what its commands print, and lists what they know."""
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from proxy.manage.cli import quotas
+from proxy.manage.linting import NAMES
+from tests.proxy.manage.page import PAGE, Shell, blocks, typed
+
+TEXT = PAGE.read_text(encoding="utf-8")
+
+
+def test_its_commands_print_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that need no broker; tests/integration/test_managing_quotas.py has all of them."""
+    monkeypatch.chdir(tmp_path)
+    assert typed(TEXT, frozenset(("console",)), Shell()) == TEXT
+
+
+def test_every_command_is_run_somewhere() -> None:
+    kinds = {block.kind for block in blocks(TEXT)}
+    assert kinds == {"yaml", "console", "console broker"}
+    assert all(block.file is not None for block in blocks(TEXT) if block.kind == "yaml")
+
+
+def test_the_names_of_findings() -> None:
+    rows = re.findall(r"^\| `([a-z-]+)` \| (.*) \|$", TEXT, re.MULTILINE)
+    assert dict(rows) == NAMES
+
+
+def test_the_options_of_targets() -> None:
+    """Each is in the table, so that nobody has to look for one in the code."""
+    options = {
+        option
+        for parameter in quotas.get_command(click.Context(quotas), "describe").params  # type: ignore[union-attr]  # it is there
+        for option in parameter.opts
+        if parameter.name in {"config_path", "quota_file", "zookeeper", "bootstrap_server", "command_config"}
+    }
+    assert {option for option in options if f"`{option}" not in TEXT and f" {option}" not in TEXT} == set()
+
+
+# Until the page has their section.
+WITHOUT = {"export", "import"}
+
+
+@pytest.mark.parametrize("name", sorted({*quotas.list_commands(click.Context(quotas))} - WITHOUT))
+def test_every_command_has_an_example(name: str) -> None:
+    typed_ones = [shlex.split(command)[1:3] for block in blocks(TEXT) for command, _ in block.commands()]
+    assert ["quotas", name] in typed_ones
