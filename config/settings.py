@@ -134,6 +134,14 @@ class Quotas(Section):
         description="Instead of `store`, several of them, one over the other: the first that names an entity wins, "
         "kind by kind ([quotas.md](quotas.md#layers)). All but the last are files.",
     )
+    when_unavailable: Literal["refuse", "static", "unlimited"] = Field(
+        "refuse",
+        description="What happens at the start while a store does not answer, or does not let Sluice read. `refuse`: "
+        "no client is accepted until it does. `static`: the quotas in the file `static` are in force until then. "
+        "`unlimited`: nobody is limited until then. Later, the quotas that were read last stay in force "
+        "([operations.md](operations.md#when-the-store-of-quotas-is-away)).",
+    )
+    static: FilePath | None = Field(None, description="A quota file, for `when_unavailable: static`.")
     mode: Mode = Field(
         "enforce",
         description="`shadow` measures and reports what would be throttled, and delays nothing. It may change while "
@@ -213,6 +221,10 @@ class Quotas(Section):
             wrong.add(("store",), "is missing", "add `store`")
         if self.store is not None and self.stores:
             wrong.add(("stores",), "stands beside store", "write all stores here, or leave it out")
+        if self.when_unavailable == "static" and self.static is None:
+            wrong.add(("when_unavailable",), "needs a quota file", "name it in quotas.static")
+        if self.when_unavailable != "static" and self.static is not None:
+            wrong.add(("static",), f"is not used with when_unavailable: {self.when_unavailable}", "write static there")
         wrong.raise_if_any()
         return self
 

@@ -25,7 +25,7 @@ from proxy.control.managing import Managing
 from proxy.control.mode import ModeSwitch
 from proxy.control.quotas import QuotasInForce
 from proxy.control.settings_file import SettingsFile
-from proxy.control.stores import open_quotas
+from proxy.control.stores import open_quotas, outage_of
 from proxy.edge.listening import bind, bind_bootstrap
 from proxy.edge.stats import Snapshot, WorkerSnapshot
 from proxy.runtime import faults, logs
@@ -55,6 +55,7 @@ class Supervisor:
         self._reload_waits = False
         self._hurried = False
         self._cut_off = 0
+        self._admin_started = False
         self._finishing: asyncio.Task[None] | None = None
         self._bind = partial(bind, send_buffer_bytes=settings.limits.socket_send_buffer_bytes)
         quotas = settings.quotas
@@ -75,18 +76,39 @@ class Supervisor:
         on_signal(signal.SIGHUP, "load files again", self._on_reload_signal)
         for number in (signal.SIGUSR1, signal.SIGUSR2):
             on_signal(number, "turn the mode", self._on_mode_signal, number)
-        if not await self._quotas.load():
+        if not await self._quotas.start(outage_of(self._settings.quotas)):
             return EXIT_CONFIG
         try:
-            await self._start()
+            self._quotas.watch(self._worker.alterations)
+            if self._quotas.known or self._quotas.stand_in or await self._wait_for_quotas():
+                await self._start()
+                await self._stopping.wait()
         except (OSError, ValueError) as error:
             log.error("cannot start", error=describe(error))
             await self._worker.stop()
             return EXIT_FAILED
-        await self._stopping.wait()
         return await self._stop()
 
     # ---------------------------------------------------------------------------------------------- start and stop
+
+    async def _wait_for_quotas(self) -> bool:
+        """Answer at the admin port alone until the quotas are known. Returns False if the proxy is stopped before."""
+        await self._open_admin_port()
+        await self._quotas.decided.wait()
+        return not self._stopping.is_set()
+
+    async def _open_admin_port(self) -> None:
+        self._admin = AdminServer(
+            self._settings.admin.bind,
+            self._snapshot,
+            self._not_ready,
+            self._worker.identify,
+            Renderer(self._settings.admin.max_entities, self._settings.metrics.compat),
+            ModePage(self._mode, self._settings.admin.token_file, self._settings.admin.hosts),
+            self._quotas.changes.last,
+        )
+        await self._admin.start()
+        self._admin_started = True
 
     async def _start(self) -> None:
         settings = self._settings
@@ -99,18 +121,9 @@ class Supervisor:
             for listening in [each for sockets in bootstrap.values() for each in sockets]:
                 listening.close()
             raise
-        self._admin = AdminServer(
-            settings.admin.bind,
-            self._snapshot,
-            self._not_ready,
-            self._worker.identify,
-            Renderer(settings.admin.max_entities, settings.metrics.compat),
-            ModePage(self._mode, settings.admin.token_file, settings.admin.hosts),
-            self._quotas.changes.last,
-        )
-        await self._admin.start()
+        if not self._admin_started:
+            await self._open_admin_port()
         self._usage.start()
-        self._quotas.watch(self._worker.alterations)
         FileWatch([self._path], self._compare).run("watch the configuration")
         gc.collect()
         gc.freeze()  # what exists now lives as long as the process: no collection needs to look at it again
@@ -156,6 +169,7 @@ class Supervisor:
         if self._stopping.is_set() and (self._finishing is None or self._finishing.cancel()):
             self._hurried = True
         self._stopping.set()
+        self._quotas.decided.set()
 
     def _on_reload_signal(self) -> None:
         if not self._reload_waits:  # one that waits for the one under view will see this change, too
@@ -189,6 +203,8 @@ class Supervisor:
 
     async def _not_ready(self) -> list[str]:
         reasons = ["stopping"] if self._stopping.is_set() else []
+        if not self._quotas.known and not self._quotas.stand_in:
+            reasons.append(f"quotas: {self._quotas.error}")
         return reasons + await self._worker.not_ready()
 
     async def _snapshot(self) -> Snapshot:
@@ -204,6 +220,7 @@ class Supervisor:
             quota_changes=dict(self._quotas.changes.counts),
             quotas_loaded_at_s=self._quotas.loaded_at_s,
             quotas_staleness_s=self._quotas.staleness_s(),
+            quotas_stand_in=self._quotas.stand_in,
             ready=not await self._not_ready(),
             internal_errors=dict(faults.counts),
             log_dropped=logs.dropped(),

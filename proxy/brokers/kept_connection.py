@@ -28,12 +28,12 @@ _ERRORS: Final = (OSError, TimeoutError, EOFError, ProtocolError)
 class UnansweredError(Exception):
     """No broker has answered; the text says what each of them did instead, and what to do."""
 
-    def __init__(self, text: str, *, refused: bool = False, asked: bool = False) -> None:
+    def __init__(self, text: str, *, refused: bool = False, too_old: bool = False) -> None:
         super().__init__(text)
         self.refused = refused
         """The login was refused: to try again soon does not help, and may lock the user."""
-        self.asked = asked
-        """The question was sent: a broker may have done what it asks for."""
+        self.too_old = too_old
+        """The broker does not know the question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class KeptConnection:
                 return await self._ask(connection, request)
             except _ERRORS as error:
                 await self.close()
-                raise UnansweredError(f"{self._last}: {describe(error, self._access.fixes)}", asked=True) from None
+                raise UnansweredError(f"{self._last}: {describe(error, self._access.fixes)}") from None
 
     async def ask_once(self, request: Request) -> bytes:
         """As ``ask``, of the broker that answered just now and of no other: what changes something is not repeated."""
@@ -102,7 +102,7 @@ class KeptConnection:
                 return await self._ask(connection, request)
             except _ERRORS as error:
                 await self.close()
-                raise UnansweredError(f"{self._last}: {describe(error, self._access.fixes)}", asked=True) from None
+                raise UnansweredError(f"{self._last}: {describe(error, self._access.fixes)}") from None
 
     async def close(self) -> None:
         if self._open is not None:
@@ -112,7 +112,7 @@ class KeptConnection:
     async def _ask(self, connection: BrokerConnection, request: Request) -> bytes:
         lowest, highest = self._versions.get(request.api_key, (0, -1))
         if not lowest <= request.version <= highest:
-            raise UnansweredError(f"{self._last}: does not know {request.spec}: Kafka does from 2.6 on")
+            raise UnansweredError(f"{self._last}: does not know {request.spec}: Kafka does from 2.6 on", too_old=True)
         async with asyncio.timeout(_ANSWER_S):
             return await connection.ask(request)
 

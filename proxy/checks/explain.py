@@ -55,7 +55,7 @@ class Rule:
     def as_data(self) -> dict[str, object]:
         return {
             "entity": self.entity.describe(),
-            "limit": _finite(self.limit),
+            "limit": finite(self.limit),
             "where": self.where,
             "mode": "shadow" if self.terms.shadow else "enforce",
             "proposed": self.terms.proposed,
@@ -97,7 +97,7 @@ class Verdict:
             "levels": [
                 {
                     "entity": each.entity.describe(),
-                    "limit": _finite(each.limit),
+                    "limit": finite(each.limit),
                     "where": each.where,
                     "reached": each.reached,
                 }
@@ -233,7 +233,7 @@ def written(limit: float) -> str:
     return number(limit) or f"{limit:.17g}"
 
 
-def _finite(limit: float | None) -> float | str | None:
+def finite(limit: float | None) -> float | str | None:
     """Return a limit as JSON has it, which knows no infinity."""
     return "Infinity" if limit is not None and isinf(limit) else limit
 

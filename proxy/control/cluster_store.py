@@ -129,7 +129,7 @@ class ClusterStore(QuotaStore):
             frame = await self._connection.ask(_ALL)
         except UnansweredError as error:
             self._pause_s = _RETRY_LOGIN_S if error.refused else min(self._poll_s, _RETRY_S)
-            raise self._unreadable(str(error)) from None
+            raise self._unreadable(str(error), away=not error.too_old) from None
         self._pause_s = self._poll_s
         return frame
 
@@ -223,8 +223,8 @@ class ClusterStore(QuotaStore):
         finally:
             self._soon = False
 
-    def _unreadable(self, message: str, hint: str = "") -> UnreadableError:
-        return UnreadableError([Problem(self._source, 0, 0, "", message, hint)])
+    def _unreadable(self, message: str, hint: str = "", *, away: bool = True) -> UnreadableError:
+        return UnreadableError([Problem(self._source, 0, 0, "", message, hint)], away=away)
 
 
 def _digest(frame: bytes) -> bytes:

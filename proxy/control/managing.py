@@ -57,6 +57,7 @@ INVALID_REQUEST: Final = 42
 
 _NOT_AUTHORIZED: Final = (CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 _BUSY: Final = (REQUEST_TIMED_OUT, f"{MOST_WAITING} changes of quotas wait already: try again")
+_UNKNOWN: Final = (REQUEST_TIMED_OUT, "the store of quotas could not be read yet: try again")
 _STOPPING: Final = (REQUEST_TIMED_OUT, "the proxy is stopping: try again")
 
 log = structlog.get_logger("sluice")
@@ -81,7 +82,8 @@ class Managing:
             return self._refuse(spec, correlation_id, frame, user, client_id, peer)
         async with self._reading:
             if spec.api_key == DESCRIBE:
-                return await asyncio.to_thread(_described, spec, correlation_id, frame, self._quotas.configured)
+                configured = self._quotas.configured if self._quotas.known else None
+                return await asyncio.to_thread(_described, spec, correlation_id, frame, configured)
             wanted = await asyncio.to_thread(read_altering, spec, frame)
         results = await self._alter(wanted, user, client_id, peer)
         return await asyncio.to_thread(altered_answer, spec, correlation_id, results)
@@ -173,8 +175,10 @@ def _became(outcome: Outcome) -> str:
 # ------------------------------------------------------------------------------------------------------- describing
 
 
-def _described(spec: ApiSpec, correlation_id: int, frame: bytes, configured: Policy) -> bytes:
-    return described_answer(spec, correlation_id, _select(configured, read_describing(spec, frame)))
+def _described(spec: ApiSpec, correlation_id: int, frame: bytes, configured: Policy | None) -> bytes:
+    asked = read_describing(spec, frame)
+    answer = DescribedAll((), *_UNKNOWN) if configured is None else _select(configured, asked)
+    return described_answer(spec, correlation_id, answer)
 
 
 def _select(configured: Policy, asked: Describing) -> DescribedAll:

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Final
 
 import structlog
@@ -25,6 +25,20 @@ POLL_S: Final = 0.125
 """How often a store is asked whether it has changed: a file twice before it is believed (docs/decisions/0005)."""
 _MAX_LOGGED_PROBLEMS: Final = 20
 _MAX_LOGGED_CHANGES: Final = 20
+_MEANWHILE: Final = {
+    "refuse": "no client is accepted without them",
+    "static": "those of quotas.static are in force until then",
+    "unlimited": "nobody is limited until then",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """What to do at the start while the store is away: ``refuse``, ``static`` or ``unlimited``."""
+
+    policy: str = "refuse"
+    static: QuotaStore | None = None
+    """What holds the quotas of ``static``."""
 
 
 class QuotasInForce:
@@ -47,7 +61,7 @@ class QuotasInForce:
         self._enabled = enabled
         self.changes = ChangeLog(kind)
         self.configured = Policy()
-        """What the store held last, in force or not."""
+        """What the store held last, in force or not; what stands in for it until it is ``known``."""
         self.policy = Policy()
         """In force."""
         self.loaded_at_s = 0.0
@@ -60,6 +74,15 @@ class QuotasInForce:
         """What was altered by ``alter`` since the last good load, which finds all of that and nothing else changed."""
         self._passed = 0
         """Requests for changes that brokers were asked, when it was looked last."""
+        self.known = False
+        """Whether the store was ever read."""
+        self.decided = asyncio.Event()
+        """It was, or nobody is to wait for that any more."""
+        self.stand_in = ""
+        """What is in force instead until it is: static, unlimited."""
+        self._outage = Outage()
+        self._away = False
+        """The store did not answer when it was asked last."""
         self._in_use = asyncio.Lock()
         """Of the store: one call at a time, and of two loads the one that read first must not come last."""
 
@@ -67,6 +90,39 @@ class QuotasInForce:
         """Load the quotas and put them in force; what cannot be loaded leaves everything as it was."""
         async with self._in_use:
             return await self._load()
+
+    async def start(self, outage: Outage) -> bool:
+        """Load the quotas for the first time, or do what ``outage`` says where their store is away.
+
+        Returns False where what is configured is wrong. With ``refuse`` nobody may be served before ``known``.
+        """
+        self._outage = outage
+        if await self.load():
+            return True
+        if not self._away or (static := await self._static(outage)) is None:
+            return False
+        if outage.policy != "refuse":
+            self.stand_in = outage.policy
+            await self._take(static)
+        return True
+
+    async def _static(self, outage: Outage) -> Policy | None:
+        """Return what is in force until the store is read; None where that cannot be read either."""
+        if outage.static is None:
+            return Policy()
+        try:
+            return (await asyncio.to_thread(outage.static.load, now_ms())).policy
+        except UnreadableError as error:
+            for problem in error.problems[:_MAX_LOGGED_PROBLEMS]:
+                log.error("quotas.static not loaded", problem=str(problem))
+            return None
+
+    async def _take(self, policy: Policy) -> PolicyChange:
+        """Put ``policy`` in force, unless nothing is to be."""
+        self.configured = policy
+        if self._enabled:
+            self.policy = policy
+        return await self._apply(self.policy)
 
     async def reload(self) -> None:
         """Load the quotas again."""
@@ -121,15 +177,16 @@ class QuotasInForce:
             loaded = await asyncio.to_thread(self._store.load, now_ms())
             self.error = None
         except UnreadableError as error:
+            self._away = error.away
             self._refuse(error.problems)
             if error.rest is None:
                 return False
             loaded = error.rest
-        known, self.configured = self.configured, loaded.policy
-        old = self.policy
-        if self._enabled:
-            self.policy = loaded.policy
-        change = await self._apply(self.policy)
+        known, old = self.configured, self.policy
+        change = await self._take(loaded.policy)
+        self.stand_in = ""
+        self.known = True
+        self.decided.set()
         is_first, self.loaded_at_s = not self.loaded_at_s, wall_s()
         self.loads["ok"] += self.error is None
         if not is_first:  # at the start everything is new
@@ -182,12 +239,19 @@ class QuotasInForce:
         if self.error == str(problems[0]):
             return  # a store that is away is tried again and again: said once
         self.error = str(problems[0])
-        became = "the old ones stay in force" if self.loaded_at_s else "the proxy does not start without them"
-        event = f"quotas not loaded, {became}"
+        event = f"quotas not loaded, {self._meanwhile()}"
         for problem in problems[:_MAX_LOGGED_PROBLEMS]:
             log.error(event, problem=str(problem))
         if len(problems) > _MAX_LOGGED_PROBLEMS:
             log.error("quotas not loaded", further_problems=len(problems) - _MAX_LOGGED_PROBLEMS)
+
+    def _meanwhile(self) -> str:
+        """Return what goes on without a load."""
+        if self.known:
+            return "the old ones stay in force"
+        if not self._away:
+            return "the proxy does not start without them"
+        return _MEANWHILE[self._outage.policy]
 
 
 def _said(terms: Terms | None) -> dict[str, object]:

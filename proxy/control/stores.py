@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from config.cluster import Route
-from config.settings import Settings
+from config.settings import Quotas, Settings
 from config.stores import FileStore as FileStoreSettings
 from config.stores import Store
+from proxy.control.quotas import Outage
 from quotas.stores.base import Loaded, QuotaStore
 from quotas.stores.file_store import FileStore
 from quotas.stores.layers import LayeredStore
@@ -47,6 +48,11 @@ def open_quotas(settings: Settings) -> QuotaStore:
     """Return what holds the quotas of a configuration. Nothing is read yet."""
     layers = [open_store(store, settings.cluster) for store in settings.quotas.layers]
     return layers[0] if len(layers) == 1 else LayeredStore(layers)
+
+
+def outage_of(quotas: Quotas) -> Outage:
+    """Return what to do at the start while the store is away."""
+    return Outage(quotas.when_unavailable, None if quotas.static is None else FileStore(quotas.static))
 
 
 def load_quotas(settings: Settings) -> Loaded:

@@ -135,6 +135,8 @@ class Snapshot(WorkerSnapshot):
     """Wall time of the last good load; 0.0 before the first."""
     quotas_staleness_s: float
     """For how long what is in force may not be what the store holds."""
+    quotas_stand_in: str
+    """What is in force because the store was never read: static, unlimited; "" where it was."""
     ready: bool
     internal_errors: dict[str, int]
     """Faults of our own, by the place in the program."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import click
 
@@ -23,8 +23,6 @@ from quotas.entities import MAX_PREFIX_BYTES, Default, Entity, Group, Prefix
 from quotas.kinds import QuotaKind, Written
 from quotas.stores.alteration import canonical_ip
 from quotas.stores.filters import Specified
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 Named = str | Default | Specified | Group | Prefix
 """A name, the default entity, any; or what Kafka does not have and a quota file does."""
@@ -79,78 +77,6 @@ def _entity(target: Mapping[str, Named]) -> Entity:
         return Entity(names.get("user"), names.get("client-id"), names.get("ip"))
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-
-
-# ----------------------------------------------------------------------------------------------------- on command lines
-
-
-class AskingCommand(click.Command):
-    """A command with ``entity_options`` (and ``limit_options``): its function is given ``asked``, an ``Asked``.
-
-    Names go with types by their order, and click keeps that for each option by itself alone.
-    """
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        values, _, order = self.make_parser(ctx).parse_args(args=list(args))
-        rest = super().parse_args(ctx, args)
-        given = {name: iter(texts) for name, texts in values.items() if isinstance(texts, list | tuple)}
-        flags = [
-            (str(each.name), str(next(given.get(str(each.name), iter(())), "")))
-            for each in order
-            if each.name != "words"
-        ]
-        ctx.params["asked"] = read(flags, [str(word) for word in given.get("words", ())])
-        return rest
-
-
-def entity_options(command: _Command) -> _Command:
-    """Give an AskingCommand what says whom it is about."""
-    return _with(
-        command,
-        click.argument("words", nargs=-1, metavar="[user=NAME] [client-id=NAME] [ip=ADDRESS] ...", expose_value=False),
-        _option("--entity-type", "users, clients or ips; users and clients together are pairs.", metavar="TYPE"),
-        _option("--entity-name", "The name for the type before it.", metavar="NAME"),
-        _option("--entity-default", "The default entity of the type before it."),
-        _option("--user", "A user: --entity-type users --entity-name NAME.", metavar="NAME"),
-        _option("--user-defaults", "The default user."),
-        _option("--client", "A client-id.", "--client-id", metavar="NAME"),
-        _option("--client-defaults", "The default client-id."),
-        _option("--ip", "An IP address.", metavar="ADDRESS"),
-        _option("--ip-defaults", "The default of IP addresses."),
-    )
-
-
-def limit_options(command: _Command) -> _Command:
-    """Give an AskingCommand what says which limits to set and to remove."""
-    return _with(
-        command,
-        _option("--add-config", "Limits to set: producer_byte_rate=1MiB,request_percentage=50.", metavar="K=V,..."),
-        _option("--add-config-file", "A properties file of limits to set.", metavar="FILE"),
-        removal_option,
-    )
-
-
-def removal_option(command: _Command) -> _Command:
-    """Give an AskingCommand what says which limits to remove."""
-    return _option("--delete-config", "Limits to remove: producer_byte_rate,request_percentage.", metavar="K,...")(
-        command
-    )
-
-
-def _option(name: str, help_text: str, *more: str, metavar: str | None = None) -> Callable[[_Command], _Command]:
-    if metavar is None:
-        return click.option(name, *more, count=True, metavar="", help=help_text, expose_value=False)
-    parameter = name.removeprefix("--").replace("-", "_")
-    return click.option(name, *more, parameter, multiple=True, metavar=metavar, help=help_text, expose_value=False)
-
-
-def _with(command: _Command, *options: Callable[[_Command], _Command]) -> _Command:
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-# ------------------------------------------------------------------------------------------------------------- reading
 
 
 def read(flags: Sequence[tuple[str, str]], words: Sequence[str] = ()) -> Asked:
@@ -254,6 +180,8 @@ def _name(dimension: str, name: str, default: str) -> str:
     """Return a name. Kafka's tool takes an empty one as the default: a variable that is not set would be everybody."""
     if not name:
         raise InvalidValue("is empty", f"give a name, or {default} for the default")
+    if any("\ud800" <= character <= "\udfff" for character in name):  # as bytes of a command line that are none
+        raise InvalidValue("is no text in UTF-8", "write the name anew")
     if dimension != "ip":
         return name
     try:
@@ -284,7 +212,7 @@ def _any(key: str) -> Named:
 
 def _configs(text: str) -> Iterator[tuple[str, str]]:
     """Yield the pairs of ``k=v,k2=[v2]``."""
-    for pair in _COMMA.split(text):
+    for pair in _COMMA.split(text) if "[" in text else text.split(","):
         key, equals, value = pair.partition("=")
         with _of("--add-config"):
             if not equals:

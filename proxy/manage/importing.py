@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from proxy.manage.altering import Wanted
 from proxy.manage.formats.rules import as_rules
-from quotas.entities import Entity, Prefix
+from proxy.manage.wording import terms_written
+from quotas.entities import Prefix
 from quotas.policy import Policy
 from quotas.stores.filters import is_of_kafka
 
@@ -36,8 +37,8 @@ def plan(coming: Policy, there: Policy, *, replace: bool) -> Import:
             limits.update((str(kind), None) for kind in before if kind not in coming.limits[entity])
         if limits:
             wanted.append(Wanted(entity, limits))
-        if _is_in_shadow(entity, there) and not rule.terms.shadow:
-            left_out.append(f"{entity.describe()}: is in shadow in the store, and stays so")
+        if (kept := there.terms.get(entity, rule.terms)) != rule.terms:
+            left_out.append(f"{entity.describe()}: keeps {', '.join(terms_written(kept))} that it has in the store")
     for entity, limits_there in there.limits.items() if replace else ():
         if entity in coming.limits or not limits_there:
             continue
@@ -46,8 +47,3 @@ def plan(coming: Policy, there: Policy, *, replace: bool) -> Import:
         else:
             left_out.append(f"{entity.describe()}: stays: groups, prefixes and caps are removed by hand")
     return Import(wanted, left_out)
-
-
-def _is_in_shadow(entity: Entity, policy: Policy) -> bool:
-    terms = policy.terms.get(entity)
-    return terms is not None and terms.shadow

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
-from config.settings import Quotas
+from config.settings import FileStore, Quotas
 from proxy.checks.explain import Explainer, written
+from proxy.checks.twice import of_same_quotas
 from proxy.manage import surprises
-from proxy.manage.seen import places
 from proxy.manage.surprises import Said, Witnesses
 from quotas.entities import Entity, Group
 from quotas.exemptions import Exemptions
@@ -21,14 +21,18 @@ from quotas.names import configured_as
 from quotas.policy import Policy
 from quotas.stores import doubts
 from quotas.stores.base import Loaded
+from quotas.stores.layers import Layers
 
 NAMES: Final = {
     "never-matches": "a rule that holds for nobody: others come first for all whom it is for",
     "precedence-surprise": "a user with a larger quota of its own, which comes before the one for a client-id",
     "empty-client-id-escapes": "a quota of the default client-id, which clients without a client-id do not have",
+    "client-id-multiplies": "a quota that each client-id has for itself, and clients choose theirs",
     "group-member-has-own": "a user with a quota of its own, which does not count towards the quota of its group",
     "shadow-hides-limit": "a rule in shadow, which wins over a limit that would be in force without it",
     "cap-never-holds": "a cap that is not below what quotas allow all together",
+    "hidden-by-layer": "a limit in a store of `quotas.stores`, that one above it has too",
+    "enforced-twice": "quotas of the brokers that Sluice enforces as well",
     "exempt-has-quota": "a quota of a user, client-id or address that `quotas.exempt` frees of all quotas",
     "lets-nothing-through": "a limit of 0",
     "below-one-batch": "a byte rate below 16 KiB, the default of `batch.size`",
@@ -79,7 +83,7 @@ class Finding:
 def lint(loaded: Loaded, settings: Quotas | None) -> list[Finding]:
     """Return what is doubtful about what a store holds, in the order of its rules; ``settings`` say who is exempt."""
     policy = loaded.policy
-    explainer = Explainer(policy, where=places(loaded))
+    explainer = Explainer(policy, where=loaded.where)
     witnesses = Witnesses(policy, explainer)
     said = chain(
         _names(policy),
@@ -87,10 +91,12 @@ def lint(loaded: Loaded, settings: Quotas | None) -> list[Finding]:
         surprises.never_matching(witnesses),
         surprises.before_client_ids(witnesses),
         surprises.empty_client_ids(witnesses),
+        surprises.multiplied(witnesses),
         surprises.members(witnesses),
         surprises.shadows(witnesses),
         surprises.idle_caps(witnesses),
         _exempt(policy, settings),
+        _hidden(loaded),
     )
     kinds: dict[tuple[str, Entity | None, str, str], list[QuotaKind]] = {}
     for name, entity, kind, message, fix in said:
@@ -111,12 +117,12 @@ def lint(loaded: Loaded, settings: Quotas | None) -> list[Finding]:
         for (name, entity, message, fix), of in kinds.items()
     ]
     found.sort(key=lambda each: each[0])
-    of_store = [
-        Finding("of-the-store", problem.file, problem.path, problem.message, problem.hint)
-        for problem in loaded.warnings
-        if not problem.name  # those with one are of doubts, which have been looked for above
+    of_store = [("of-the-store", problem) for problem in loaded.warnings if not problem.name]  # the others are doubts'
+    if settings is not None and settings.mode == "enforce" and not isinstance(settings.layers[-1], FileStore):
+        of_store += [("enforced-twice", problem) for problem in of_same_quotas(loaded)]
+    return [each for _, each in found] + [
+        Finding(name, problem.file, problem.path, problem.message, problem.hint) for name, problem in of_store
     ]
-    return [each for _, each in found] + of_store
 
 
 def _names(policy: Policy) -> Iterator[Said]:
@@ -157,6 +163,21 @@ def _limits(policy: Policy) -> Iterator[Said]:
                 doubt = doubts.of_small_rate(limit)
             if doubt is not None:
                 yield doubt.name, entity, kind, doubt.message, doubt.hint
+
+
+def _hidden(loaded: Loaded) -> Iterator[Said]:
+    """Yield the limits of a layer that one above it has too, so that only that one counts."""
+    parts = loaded.parts if isinstance(loaded, Layers) else ()
+    for place, below in enumerate(parts):
+        for entity, limits in below.policy.limits.items():
+            for kind, limit in limits.items():
+                above = next((part for part in parts[:place] if kind in part.policy.limits.get(entity, {})), None)
+                if above is not None:
+                    wins = above.policy.limits[entity][kind]
+                    message = f"{written(limit)} at {below.where(entity)} counts for nothing: a layer above says " + (
+                        "the same" if wins == limit else written(wins)
+                    )
+                    yield "hidden-by-layer", entity, kind, message, "leave it in one of them"
 
 
 def _exempt(policy: Policy, settings: Quotas | None) -> Iterator[Said]:

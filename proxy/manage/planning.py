@@ -9,7 +9,7 @@ import click
 
 from config.document import read_text
 from config.problems import Problem
-from proxy.checks.explain import written
+from proxy.checks.explain import finite, written
 from proxy.manage import record
 from proxy.manage.formats.known import FORMATS, read
 from proxy.manage.record import Record
@@ -66,7 +66,8 @@ class Sides:
                 return f"{said} {live} → {desired}{self._at(each.entity)}"
             case Fate.CONFLICT:
                 was = "never applied" if each.applied is None else f"applied as {_limit(each.applied)}"
-                return f"{said} {live} → {desired}{self._at(each.entity)}: {was}, and made {live} by somebody since"
+                became = "removed" if each.live is None else f"made {live}"
+                return f"{said} {live} → {desired}{self._at(each.entity)}: {was}, and {became} by somebody since"
 
     def _at(self, entity: Entity) -> str:
         return f" ({self.places[entity]})" if entity in self.places else ""
@@ -94,7 +95,7 @@ class Sides:
                 "change": each.fate.value,
                 "entity": each.entity.describe(),
                 "kind": each.kind.value,
-                "live": each.live,
+                "live": finite(each.live),
                 "desired": each.desired,
                 "applied": each.applied,
                 "where": self.places.get(each.entity),

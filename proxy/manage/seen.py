@@ -9,7 +9,6 @@ import click
 
 from config.problems import ConfigError
 from config.settings import Quotas
-from proxy.checks.explain import Where
 from proxy.manage.target import open_target
 from proxy.runtime.clock import now_ms
 from quotas.stores.base import Loaded, QuotaStore, StoreError
@@ -52,8 +51,3 @@ def settings_of(target: Mapping[str, Any]) -> Quotas | None:
     from config.loader import load_with_document
 
     return load_with_document(target["config_path"])[0].quotas
-
-
-def places(loaded: Loaded) -> Where:
-    """Return what says where each limit of a store stands."""
-    return lambda entity, _: loaded.where(entity)

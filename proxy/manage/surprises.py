@@ -119,6 +119,24 @@ def empty_client_ids(of: Witnesses) -> Iterator[Said]:
             yield "empty-client-id-escapes", entity, kind, message, f"write a {what} for {who}, no larger than this one"
 
 
+def multiplied(of: Witnesses) -> Iterator[Said]:
+    """Yield the rules that a client has anew with each client-id that it makes up, and nothing holds them together."""
+    for kind in CLIENT_KINDS:
+        for (user, client_id), entity, _ in of.rules(kind):
+            if client_id is not DEFAULT and not isinstance(client_id, Prefix):
+                continue
+            (name, *_), (one,) = of.users(user), of.client_ids(client_id)
+            verdicts = [of.explainer.verdict(name, each, kind) for each in (one, one + of.client_id)]
+            counters = [each.winner.counted for each in verdicts if each.winner and each.winner.entity == entity]
+            common = set.intersection(
+                *({cap.counted for cap in each.caps if not cap.terms.shadow} for each in verdicts)
+            )
+            if len({*counters}) > 1 and not common:
+                who = Entity(DEFAULT if user is None else user).describe()
+                message = "whoever makes up new client-ids has the whole of it with each"
+                yield "client-id-multiplies", entity, kind, message, f"write a cap for {who} beside it"
+
+
 def members(of: Witnesses) -> Iterator[Said]:
     """Yield the rules of groups of which members have a quota of their own instead."""
     for kind in CLIENT_KINDS:

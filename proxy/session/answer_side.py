@@ -5,7 +5,7 @@ Sans-I/O: bytes and time come in, bytes go out through a ``Wire``.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import RESPONSE_HEAD, FrameSplitter
@@ -14,7 +14,6 @@ from proxy.session.changes import Advertise, Changes
 from proxy.session.due import HELD, act_on
 from proxy.session.gates.requests import RequestGates
 from proxy.session.in_flight import ACCOUNT, ACTIONS, API, CAME_MS, CORRELATION_ID, HELD_MS, SEEN, InFlight
-from proxy.session.pair import Pair
 from proxy.session.request_side import RequestSide
 from proxy.session.serving import GATHERED, TIMED
 from proxy.session.states import (
@@ -31,6 +30,9 @@ from proxy.session.states import (
 from proxy.session.tokens import take_answers
 from proxy.session.wires import Wire
 from proxy.usage.own_time import DEAR_BYTES
+
+if TYPE_CHECKING:
+    from proxy.session.pair import Pair
 
 UNKNOWN: Final = -1
 """The node id of a broker that is not known yet."""
@@ -55,7 +57,7 @@ class AnswerSide:
     )
 
     def __init__(
-        self, pair: Pair, in_flight: InFlight, gates: RequestGates, requests: RequestSide, advertise: Advertise
+        self, pair: "Pair", in_flight: InFlight, gates: RequestGates, requests: RequestSide, advertise: Advertise
     ) -> None:
         self.pair = pair
         self.rules = pair.rules

@@ -45,7 +45,7 @@ def walk(side: "AnswerSide", data: bytes, now_ms: int) -> int:
             times = side.rules.times
             came_ns = came_ns or times.clock_ns()
             of_gates = side.gates.times
-            if not of_gates.settles(times, account, api.spec.api_key, size, came_ns, now_ms):
+            if not of_gates.settles(times, account, size, came_ns, now_ms):
                 entry = in_flight[0] = of_gates.answered(in_flight[0], size, now_ms)
                 if entry[ACTIONS] & TELL:
                     break

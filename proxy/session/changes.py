@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from protocol.api_versions import intersect
 from protocol.compile import SLICE_BYTES
@@ -14,8 +14,10 @@ from protocol.overlay import ADDRESSES_FIRST, FIND_COORDINATOR, RECORDS
 from protocol.rewriting import Rewriting
 from protocol.table import ApiSpec
 from proxy.session.gates.settling import wanted
-from proxy.session.pair import Pair
 from proxy.session.serving import AUTHENTICATED, NEGOTIATE, REWRITE, SETTLE, TELL, Served
+
+if TYPE_CHECKING:
+    from proxy.session.pair import Pair
 
 Advertise = Callable[[Sequence[Endpoint]], Mapping[int, tuple[bytes, int]]]
 """Broker addresses of an answer → node id → the (host, port) that a client is told, listening already."""
@@ -30,7 +32,7 @@ class Changes:
 
     __slots__ = ("_advertise", "_pair", "under_way")
 
-    def __init__(self, pair: Pair, advertise: Advertise) -> None:
+    def __init__(self, pair: "Pair", advertise: Advertise) -> None:
         self._pair = pair
         self._advertise = advertise
         self.under_way: Rewriting | None = None

@@ -7,7 +7,7 @@ What single requests need is the business of ``gates``.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from librt.strings import read_i32_be
 
@@ -16,7 +16,6 @@ from proxy.session.body import Body
 from proxy.session.gates.fetch import answerable
 from proxy.session.gates.requests import ANSWERED, HELD, REPLACED, RequestGates
 from proxy.session.in_flight import HELD_MS, MAX_IN_FLIGHT, InFlight
-from proxy.session.pair import Pair
 from proxy.session.protected_topics import Guard
 from proxy.session.request_walk import walk
 from proxy.session.serving import FETCH_KEY, PRODUCE_KEY
@@ -34,6 +33,9 @@ from proxy.session.states import (
 from proxy.session.tokens import take_requests
 from proxy.session.wires import Wire, dropped
 from proxy.usage.own_time import DEAR_BYTES
+
+if TYPE_CHECKING:
+    from proxy.session.pair import Pair
 
 _MAX_AT_ONCE = 256
 """Requests that are read one by one before others have their turn: a millisecond. A chunk has room for 18,000."""
@@ -59,7 +61,7 @@ class RequestSide:
         "write",
     )
 
-    def __init__(self, pair: Pair, in_flight: InFlight, splitter: FrameSplitter, gates: RequestGates) -> None:
+    def __init__(self, pair: "Pair", in_flight: InFlight, splitter: FrameSplitter, gates: RequestGates) -> None:
         self._pair = pair
         self.rules = pair.rules
         self.in_flight = in_flight

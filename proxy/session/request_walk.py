@@ -14,8 +14,7 @@ from proxy.session.request_prefix import NONE
 from proxy.session.sender import AFTER_CORRELATION_ID
 from proxy.session.serving import PRODUCE_KEY, TIMED
 from proxy.session.states import AT_BORDER
-from proxy.usage.request_times import may_wait
-from quotas.engine import Bound
+from proxy.usage.request_times import ClientTimes
 
 if TYPE_CHECKING:
     from proxy.session.request_side import RequestSide
@@ -34,16 +33,16 @@ def walk(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
     end = len(data)
     gates = side.gates
     times = gates.times
-    timed: Bound | None = None
+    timed: ClientTimes | None = None
     start_ns = 0
     rules = side.rules
     if rules.times.on and gates.served is rules.served:  # who is not known yet is not timed
-        timed = times.open
+        timed = times.open()
         if timed is None or not rules.throttling.enforces:
             return 0
         start_ns = rules.times.clock_ns()
     produces = gates.produces
-    caps = produces.caps
+    is_capped = len(produces.caps) > 0
     prefix = produces.prefix
     number = prefix.number
     if number != NONE and produces.generation != rules.engine.generation:
@@ -66,7 +65,7 @@ def walk(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
             if (
                 field + 2 > end
                 or produces.bound.shut
-                or (caps and produces.are_caps_shut)
+                or (is_capped and produces.are_caps_shut)
                 or prefix.width > size
                 or data[position + AFTER_CORRELATION_ID : field] != prefix.beginning
             ):
@@ -75,14 +74,17 @@ def walk(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
             acks: int = read_i16_be(data, field)
             on_answer = api.on_answer
             if timed is not None:
-                if not acks or not times.goes(timed, PRODUCE_KEY, size, acks == -1, start_ns, now_ms):
+                if acks:
+                    if not times.goes(rules.times, timed, PRODUCE_KEY, size, acks == -1, start_ns, now_ms):
+                        break
+                    on_answer |= TIMED
+                elif rules.times.looks:
                     break
-                on_answer |= TIMED
             api.requests += 1
             meter.produce_requests += 1
             meter.produce_bytes += size
             throttle_ms = produces.bound.charge(size, now_ms)
-            if caps:
+            if is_capped:
                 throttle_ms = produces.charge_caps(size, throttle_ms, now_ms)
             if throttle_ms or not acks:
                 missing = position + 4 + size - end
@@ -90,7 +92,10 @@ def walk(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
                 produces.charged(api, correlation_id, throttle_ms, not acks, missing, now_ms)
                 side.body = produces.take_body(missing)
                 if timed is not None:
-                    times.expect()
+                    if acks:
+                        times.expect()
+                    else:
+                        times.exempt(PRODUCE_KEY, size)
                     if side.body is not None:
                         side.body.timed = times.last
                 side.stop_for(produces.after())
@@ -109,8 +114,7 @@ def walk(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
                 break
             on_answer = usual.on_answer
             if timed is not None:
-                api_key = key_version >> 16
-                if not times.goes(timed, api_key, size, may_wait(api_key), start_ns, now_ms):
+                if not times.goes(rules.times, timed, key_version >> 16, size, False, start_ns, now_ms):
                     break
                 on_answer |= TIMED
             usual.requests += 1

@@ -1,6 +1,6 @@
 """One client connection and the one broker connection behind it.
 
-A session joins its two sides (``both_sides``): it passes back-pressure across, and decides when the pair is over. It
+A session joins its two sides (``pair``): it passes back-pressure across, and decides when the pair is over. It
 has no await and no socket, and the transports have no ``if`` about Kafka.
 """
 
@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from protocol.errors import Cause, ProtocolError
 from proxy.identity.sasl import SaslRules
-from proxy.session.both_sides import BothSides
 from proxy.session.changes import Advertise
+from proxy.session.pair import Pair
 from proxy.session.rules import Rules
 from proxy.session.states import (
     BACKPRESSURE,
@@ -27,7 +27,7 @@ from proxy.session.wires import CLIENT, ClientWire, Wire
 from proxy.usage.accounts import Accounts
 
 
-class Session(BothSides):
+class Session(Pair):
     """The life of one connection pair: connecting, forwarding, finishing; as its ends and its listener know it."""
 
     __slots__ = ("_is_over", "_on_closed")

@@ -10,18 +10,20 @@ in vain is waited for at the counters that he asks first, so that there is alway
 """
 
 from enum import IntEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from protocol.errors import Cause, ProtocolError
 from proxy.runtime.clock import NEVER_MS
 from proxy.runtime.faults import contained
-from proxy.session.pair import Pair
 from proxy.session.throttling import Alarm, Throttling
 from proxy.session.wires import CLIENT
 from proxy.usage.accounts import Account
 from quotas.engine import Bound
 from quotas.entities import Entity
 from quotas.line import NO_NUMBER, Line, Place
+
+if TYPE_CHECKING:
+    from proxy.session.pair import Pair
 
 LENIENCE_MS: Final = 4000
 """So much goes within a debt, of all connections of a counter together, because a client's re-authentication stands
@@ -74,7 +76,7 @@ class Turn:
         "rest",
     )
 
-    def __init__(self, pair: Pair) -> None:
+    def __init__(self, pair: "Pair") -> None:
         self._pair = pair
         self._what = What.NOTHING
         self._bound: Bound | None = None

@@ -1,9 +1,13 @@
 """The turns of one session: which of its counters what comes next has to pass, and what a Fetch gets of them."""
 
-from proxy.session.pair import Pair
+from typing import TYPE_CHECKING
+
 from proxy.session.turn import Turn, What
 from proxy.usage.accounts import Account
 from quotas.engine import Bound
+
+if TYPE_CHECKING:
+    from proxy.session.pair import Pair
 
 
 class Waits:
@@ -11,7 +15,7 @@ class Waits:
 
     __slots__ = ("_answer", "_pair", "_request", "_shares")
 
-    def __init__(self, pair: Pair) -> None:
+    def __init__(self, pair: "Pair") -> None:
         self._pair = pair
         self._request = Turn(pair)
         self._answer: Turn | None = None

@@ -7,11 +7,14 @@ from collections.abc import Callable
 from math import inf
 from typing import Final
 
+from proxy.usage.by_kind import Use
 from proxy.usage.own_time import OwnTime
+from quotas.bound import Bound
 
 _FLOOR_PERIOD_MS: Final = 60_000
-_CHEAP: Final = frozenset((12, 18))
-"""Heartbeat and ApiVersions: no client can make much work of them, so that their time is that of the way."""
+_HEARTBEAT: Final = 12
+_API_VERSIONS: Final = 18
+"""No client can make much work of either, so that their time is that of the way."""
 _MOST_GUESSED_FLOOR_NS: Final = 500_000
 """The most that is taken for the way while nothing cheap has come by: what all send may be as dear as they like."""
 
@@ -27,6 +30,7 @@ _WAITING_KEYS: Final = frozenset(
 
 # What is usual for a broker's threads: a request by itself, each of its bytes, and each byte of its answer. Measured
 # with Kafka 4.3.1; request_loads.py and test_request_percentage_accuracy.py show how.
+_PRODUCE: Final = 0
 _REQUEST_NS: Final = 30_000.0
 _ASKED_NS: Final = 10.0
 _ANSWERED_NS: Final = 10.0
@@ -66,9 +70,26 @@ def table_ns(api_key: int, request_bytes: int, answer_bytes: int) -> float:
 class ApiTimes:
     """What the requests of one client and of one API take."""
 
-    __slots__ = ("_count", "_least_ns", "_next_ns", "cost_us", "work_ns")
+    __slots__ = (
+        "_answered_ns",
+        "_asked_ns",
+        "_count",
+        "_least_ns",
+        "_next_ns",
+        "_request_ns",
+        "api_key",
+        "cost_us",
+        "may_wait",
+        "work_ns",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, api_key: int) -> None:
+        self.api_key = api_key
+        self.may_wait = may_wait(api_key)
+        """They wait by design, whatever they ask for."""
+        self._request_ns = table_ns(api_key, 0, 0)
+        self._asked_ns = _ASKED_NS_OF.get(api_key, _ASKED_NS)
+        self._answered_ns = _ANSWERED_NS_OF.get(api_key, _ANSWERED_NS)
         self.cost_us = -1.0
         """What the next one may cost; below 0: not known."""
         self.work_ns = 0.0
@@ -77,6 +98,22 @@ class ApiTimes:
         self._next_ns = 0.0
         """The two least of this block, of which there were ``_count``."""
         self._count = 0
+
+    def usual_ns(self, request_bytes: int, answer_bytes: int) -> float:
+        """Return what is usual for a request of that size, and its answer: the table, and the records produced."""
+        return self._request_ns + request_bytes * self._asked_ns + answer_bytes * self._answered_ns
+
+    def packed(self, records_per_byte: float) -> None:
+        """Take note of how densely records are packed in them."""
+        self._asked_ns = _ASKED_NS_OF.get(self.api_key, _ASKED_NS) + records_per_byte * _RECORD_NS
+
+    def cost(self, charged_us: int) -> None:
+        """Take note of what one has cost."""
+        before = max(self.cost_us, 0.0)
+        if charged_us > before:
+            self.cost_us = max(before * 0.75, charged_us)
+        else:
+            self.cost_us = before + (charged_us - before) / 8
 
     def certain_ns(self, work_ns: float) -> float:
         """Return what was work for certain of a request that seems to be so much; 0 or less: nothing."""
@@ -94,48 +131,6 @@ class ApiTimes:
             self._count = 0
             found_ns = max(self._next_ns, 0.0)
             self.work_ns = self.work_ns + (found_ns - self.work_ns) / 4 if self.work_ns else found_ns
-
-
-class ClientTimes:
-    """What the requests of one client take, by their API."""
-
-    __slots__ = ("_apis", "_density")
-
-    def __init__(self) -> None:
-        self._apis: dict[int, ApiTimes] = {}
-        self._density = 0.0
-        """Records for each byte of its Produce requests."""
-
-    def usual_ns(self, api_key: int, request_bytes: int, answer_bytes: int) -> float:
-        """Return what is usual for a request of that size, and its answer: the table, and the records produced."""
-        usual = table_ns(api_key, request_bytes, answer_bytes)
-        return usual + request_bytes * self._density * _RECORD_NS if api_key == 0 else usual
-
-    def produced(self, records_per_byte: float) -> None:
-        """Take note of how densely records are packed in a Produce."""
-        if records_per_byte:
-            self._density += (records_per_byte - self._density) / (4 if self._density else 1)
-
-    def of(self, api_key: int) -> ApiTimes:
-        """Return what is known of an API."""
-        times = self._apis.get(api_key)
-        if times is None:
-            times = self._apis[api_key] = ApiTimes()
-        return times
-
-    def cost_us(self, api_key: int) -> float | None:
-        """Return what the next request of an API may cost: soon more if they cost more, later less; None: not known."""
-        times = self._apis.get(api_key)
-        return None if times is None or times.cost_us < 0 else times.cost_us
-
-    def cost(self, api_key: int, charged_us: int) -> None:
-        """Take note of what one has cost."""
-        times = self.of(api_key)
-        before = max(times.cost_us, 0.0)
-        if charged_us > before:
-            times.cost_us = max(before * 0.75, charged_us)
-        else:
-            times.cost_us = before + (charged_us - before) / 8
 
 
 class BrokerTimes:
@@ -157,13 +152,58 @@ class BrokerTimes:
                 self._floor_ns, self._least_ns = self._least_ns, 0
                 self._cheap_seen = False
             self._ends_ms = now_ms + _FLOOR_PERIOD_MS
-        if api_key in _CHEAP:
+        if api_key in (_HEARTBEAT, _API_VERSIONS):
             self._cheap_seen = True
         if not self._least_ns or elapsed_ns < self._least_ns:
             self._least_ns = elapsed_ns
         if self._floor_ns:
             return min(self._floor_ns, self._least_ns)
         return self._least_ns if self._cheap_seen else min(self._least_ns, _MOST_GUESSED_FLOOR_NS)
+
+
+class ClientTimes:
+    """What the requests of one client take, by their API; and what they are charged to, right for ``generation``."""
+
+    __slots__ = ("_apis", "_density", "bound", "bounds", "broker", "generation", "use")
+
+    def __init__(self) -> None:
+        self._apis: dict[int, ApiTimes] = {}
+        self._density = 0.0
+        """Records for each byte of its Produce requests."""
+        self.generation = -1
+        """Of the engine's, that in which the others were found."""
+        self.bounds: tuple[Bound, ...] = ()
+        self.bound: Bound
+        """The first of them."""
+        self.use: Use
+        """Where its record counts what was charged."""
+        self.broker: BrokerTimes
+
+    def usual_ns(self, api_key: int, request_bytes: int, answer_bytes: int) -> float:
+        """Return what is usual for a request of that size, and its answer: the table, and the records produced."""
+        return self.of(api_key).usual_ns(request_bytes, answer_bytes)
+
+    def produced(self, records_per_byte: float) -> None:
+        """Take note of how densely records are packed in a Produce."""
+        if records_per_byte:
+            self._density += (records_per_byte - self._density) / (4 if self._density else 1)
+            self.of(_PRODUCE).packed(self._density)
+
+    def of(self, api_key: int) -> ApiTimes:
+        """Return what is known of an API."""
+        times = self._apis.get(api_key)
+        if times is None:
+            times = self._apis[api_key] = ApiTimes(api_key)
+        return times
+
+    def cost_us(self, api_key: int) -> float | None:
+        """Return what the next request of an API may cost: soon more if they cost more, later less; None: not known."""
+        cost_us = self.of(api_key).cost_us
+        return None if cost_us < 0 else cost_us
+
+    def cost(self, api_key: int, charged_us: int) -> None:
+        """Take note of what one has cost."""
+        self.of(api_key).cost(charged_us)
 
 
 class RequestTimes:

@@ -24,13 +24,15 @@ class UnreadableError(StoreError):
     """The quotas are not known: unreachable, forbidden or wrong. Never to be taken for "no quotas".
 
     It carries every problem found, and the ``rest``: what there is all the same, where a store is of several and the
-    last that was known of one stands in for it. None: nothing is known.
+    last that was known of one stands in for it. None: nothing is known. ``away``: the store may come back by itself, or
+    by what somebody does elsewhere; otherwise what is configured here is wrong.
     """
 
-    def __init__(self, problems: Sequence[Problem], rest: "Loaded | None" = None) -> None:
+    def __init__(self, problems: Sequence[Problem], rest: "Loaded | None" = None, *, away: bool = False) -> None:
         super().__init__("\n".join(map(str, problems)))
         self.problems = problems
         self.rest = rest
+        self.away = away
 
 
 class UnwritableError(StoreError):

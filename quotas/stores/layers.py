@@ -16,7 +16,7 @@ _OVER: Final = " over "
 
 
 @dataclass(frozen=True, slots=True)
-class _Layers(Loaded):
+class Layers(Loaded):
     """What all layers hold together; ``parts`` are theirs."""
 
     parts: Sequence[Loaded] = ()
@@ -77,6 +77,7 @@ class LayeredStore(QuotaStore):
     def _load(self) -> Loaded:
         due = [*self._due] if any(self._due) else [True] * len(self._layers)  # who asks unasked means all of them
         problems: list[Problem] = []
+        away = True
         for index, layer in enumerate(self._layers):
             if due[index] or self._held[index] is None:
                 self._due[index] = False
@@ -84,12 +85,13 @@ class LayeredStore(QuotaStore):
                     self._held[index] = layer.load(self._now_ms)
                 except UnreadableError as error:
                     problems += error.problems
+                    away = away and error.away
         held = [each for each in self._held if each is not None]
         if len(held) < len(self._layers):
-            raise UnreadableError(problems)
+            raise UnreadableError(problems, away=away)
         loaded = _merged(held)
         if problems:
-            raise UnreadableError(problems, loaded)
+            raise UnreadableError(problems, loaded, away=away)
         return loaded
 
     def _alter(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> Mapping[Entity, Outcome]:
@@ -158,7 +160,7 @@ def _merged(parts: Sequence[Loaded]) -> Loaded:
         problems.append(_problem(source, "", str(error), "leave it in one of them"))
     if problems:
         raise UnreadableError(problems)
-    return _Layers(
+    return Layers(
         policy,
         hashlib.sha256("\n".join(part.version for part in parts).encode()).hexdigest(),
         source,

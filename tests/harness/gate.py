@@ -1,11 +1,13 @@
-"""A gate before one address: open, shut (connections are refused), or silent (they are taken, and nothing passes).
+"""A gate before one address: open, shut (connections are refused), silent (they are taken, and nothing passes), or
+blocked, as by a firewall that drops packets (nothing passes, and who connects gets no answer).
 
 with Gate(listen, target) as gate:
-    ... gate.shut() ... gate.open() ... gate.silence() ...
+    ... gate.shut() ... gate.open() ... gate.silence() ... gate.block() ...
 """
 
 import asyncio
 import contextlib
+import socket
 import threading
 from collections.abc import Coroutine
 from typing import Any, Final, Self
@@ -14,10 +16,11 @@ from tests.harness.wire import Address
 
 CHUNK_BYTES: Final = 1 << 16
 STOP_TIMEOUT_S: Final = 10.0
+UNANSWERED_S: Final = 0.5
 
 
 class Gate:
-    """Relays `listen` to `target`, from a thread of its own. What is silent when it opens again goes on."""
+    """Relays `listen` to `target`, from a thread of its own. What is silent or blocked when it opens again goes on."""
 
     def __init__(self, listen: Address, target: Address) -> None:
         self._listen = listen
@@ -27,19 +30,40 @@ class Gate:
         self._server: asyncio.Server | None = None
         self._relays: set[asyncio.Task[None]] = set()
         self._audible = asyncio.Event()
+        self._plugs: list[socket.socket] = []
+        """While it is blocked: one that listens, and those that fill its queue."""
         self.connections = 0
         """That were taken, ever."""
 
     def open(self) -> None:
+        self._unplug()
         self._run(self._open())
 
     def shut(self) -> None:
         """Refuse connections, and end those that are there."""
+        self._unplug()
         self._run(self._shut())
 
     def silence(self) -> None:
         """Take connections, and let nothing through."""
         self._run(self._silence())
+
+    def block(self) -> None:
+        """Let nothing through, and answer no SYN: the kernel drops them where a full queue waits to be accepted."""
+        self._run(self._stop_listening())
+        at = (self._listen.host, self._listen.port)
+        self._plugs.append(socket.create_server(at, backlog=0))
+        with contextlib.suppress(TimeoutError):
+            while True:
+                filler = socket.socket()
+                filler.settimeout(UNANSWERED_S)
+                self._plugs.append(filler)
+                filler.connect(at)
+
+    def _unplug(self) -> None:
+        for plug in self._plugs:
+            plug.close()
+        self._plugs.clear()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -64,10 +88,15 @@ class Gate:
         await self._open()
         self._audible.clear()
 
-    async def _shut(self) -> None:
+    async def _stop_listening(self) -> None:
+        self._audible.clear()
         if self._server is not None:
             self._server.close()
             self._server = None
+            await asyncio.sleep(0)  # in the loop's next turn its socket is closed
+
+    async def _shut(self) -> None:
+        await self._stop_listening()
         await asyncio.sleep(0)  # who was accepted a moment ago becomes a relay
         while self._relays:
             for relay in self._relays:

@@ -67,7 +67,7 @@ class ZooKeeper:
             "tickTime": "500",
             "maxClientCnxns": "0",
             "admin.enableServer": "false",
-            "4lw.commands.whitelist": "srvr",
+            "4lw.commands.whitelist": "srvr,dump",
             **self._properties,
         }
         data = self._folder / "data"
@@ -111,11 +111,11 @@ class ZooKeeper:
             self.program.kill()
             self.program = None
 
-    def said(self) -> str:
-        """What it answers to `srvr`; nothing if it does not answer."""
+    def said(self, command: str = "srvr") -> str:
+        """What it answers to `srvr` or `dump`; nothing if it does not answer."""
         try:
             with socket.create_connection((LOOPBACK, self.port), timeout=1.0) as connection:
-                connection.sendall(b"srvr")
+                connection.sendall(command.encode())
                 return connection.makefile("rb").read().decode()
         except OSError:
             return ""

@@ -6,9 +6,12 @@ from itertools import count
 
 import pytest
 
+from tests.harness.configs import KafkaConfigs
+from tests.harness.jars import ZOOKEEPER_TOOLS
 from tests.harness.kafka import KafkaCluster
 from tests.harness.secure import SecureCluster
 from tests.integration.identity import USERS
+from tests.integration.old_kafka import OldKafka, started
 
 # Sparse on purpose: a port stands for a node id, not for a position.
 NODE_IDS = (1, 5, 42)
@@ -36,6 +39,20 @@ def old_cluster() -> Iterator[KafkaCluster]:
     """One node of the last version before 4.0."""
     with KafkaCluster(version="3.9.1") as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def old_kafka() -> Iterator[OldKafka]:
+    """One node of that version on ZooKeeper, for a module that has it to itself: its quotas are compared as a whole."""
+    with started() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def old_configs(old_kafka: OldKafka) -> Iterator[KafkaConfigs]:
+    """kafka-configs of 2.8, which goes to ZooKeeper itself."""
+    with KafkaConfigs(ZOOKEEPER_TOOLS, "--zookeeper", old_kafka.zookeeper.connect) as configs:
+        yield configs
 
 
 @pytest.fixture(scope="session")

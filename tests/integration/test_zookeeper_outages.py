@@ -15,10 +15,11 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
+from tests.harness.gate import Gate
 from tests.harness.kafka import KafkaCluster
-from tests.harness.link import Link
 from tests.harness.load import Shape, produce_request, run_loads
 from tests.harness.measure import wait_until
+from tests.harness.ports import LOOPBACK, free_port
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import Address
 from tests.harness.zookeeper import Ensemble, ZooKeeper
@@ -33,11 +34,9 @@ CONFIGURED, STALENESS = "sluice_quotas_configured", "sluice_quota_staleness_seco
 
 
 class Scene:
-    """A ZooKeeper behind a link, a proxy that reads it, a client under a quota, and who writes beside it."""
+    """A proxy that reads a ZooKeeper, a client under a quota, and who writes to ZooKeeper beside it."""
 
-    def __init__(self, zookeeper: ZooKeeper, link: Link, client: KazooClient, sluice: SluiceProcess, topic: str):
-        self.zookeeper = zookeeper
-        self.link = link
+    def __init__(self, client: KazooClient, sluice: SluiceProcess, topic: str) -> None:
         self.client = client
         self.sluice = sluice
         (address,) = sluice.broker_addresses.values()
@@ -69,6 +68,23 @@ class Scene:
 
     def _throttled(self) -> float:
         return self.sluice.metrics().value("sluice_quota_throttled_responses_total", client_id="app")
+
+
+class Behind(Scene):
+    """With one server, behind a gate."""
+
+    def __init__(
+        self, zookeeper: ZooKeeper, gate: Gate, client: KazooClient, sluice: SluiceProcess, topic: str
+    ) -> None:
+        super().__init__(client, sluice, topic)
+        self.zookeeper = zookeeper
+        self.gate = gate
+
+
+def _sessions(zookeeper: ZooKeeper, besides: KazooClient) -> set[str]:
+    """Who has a session with the server."""
+    lines = [line.strip() for line in zookeeper.said("dump").splitlines()]
+    return {line for line in lines if line.startswith("0x")} - {hex(besides.client_id[0])}
 
 
 def make_tree(client: KazooClient) -> None:
@@ -109,17 +125,18 @@ def proxy(cluster: KafkaCluster, connect: str, session_timeout: str) -> Iterator
 
 
 @pytest.fixture(params=["2s", "18s"])
-def scene(old_cluster: KafkaCluster, request: pytest.FixtureRequest) -> Iterator[Scene]:
+def scene(old_cluster: KafkaCluster, request: pytest.FixtureRequest) -> Iterator[Behind]:
     topic = fresh_name("outage")
     old_cluster.create_topic(topic)
     with ZooKeeper(properties={"maxSessionTimeout": "40000"}) as zookeeper, writer(zookeeper.connect) as client:
         make_tree(client)
         write(client, "clients/app", producer_byte_rate=str(LIMIT))
+        front = Address(LOOPBACK, free_port())
         with (
-            Link(Address.parse(zookeeper.connect)) as link,
-            proxy(old_cluster, str(link.address), request.param) as sluice,
+            Gate(front, Address.parse(zookeeper.connect)) as gate,
+            proxy(old_cluster, str(front), request.param) as sluice,
         ):
-            scene = Scene(zookeeper, link, client, sluice, topic)
+            scene = Behind(zookeeper, gate, client, sluice, topic)
             scene.assert_held()
             yield scene
 
@@ -133,7 +150,7 @@ def assert_outlived(scene: Scene, fault: str) -> None:
     assert scene.value(CONFIGURED) == 1
 
 
-def test_killed(scene: Scene) -> None:
+def test_killed(scene: Behind) -> None:
     scene.zookeeper.crash()
     assert_outlived(scene, "killed")
     scene.zookeeper.start()
@@ -142,7 +159,7 @@ def test_killed(scene: Scene) -> None:
     assert len(failed) <= 3, "said once for each reason, however often it is tried"
 
 
-def test_stopped(scene: Scene) -> None:
+def test_stopped(scene: Behind) -> None:
     assert scene.zookeeper.program is not None
     scene.zookeeper.program.signal(signal.SIGSTOP)
     assert_outlived(scene, "stopped")
@@ -150,9 +167,9 @@ def test_stopped(scene: Scene) -> None:
     scene.wait_recovered("stopped")
 
 
-def test_packets_dropped_until_the_session_has_expired(scene: Scene) -> None:
+def test_packets_dropped_until_the_session_has_expired(scene: Behind) -> None:
     """What was changed meanwhile, its notification deleted, is read with everything else."""
-    scene.link.drop()
+    scene.gate.block()
     assert_outlived(scene, "dropped")
     since_s = time.monotonic()
     wait_until(lambda: time.monotonic() - since_s > 20.0, "no session lives so long", TIMEOUT_S)
@@ -160,37 +177,37 @@ def test_packets_dropped_until_the_session_has_expired(scene: Scene) -> None:
     for name in scene.client.get_children("/config/changes"):
         scene.client.delete(f"/config/changes/{name}")
     assert scene.value(CONFIGURED) == 1
-    scene.link.heal()
+    scene.gate.open()
     scene.wait_recovered("packets dropped")
     assert scene.value(CONFIGURED) == 3
 
 
-def test_packets_dropped_for_a_moment(scene: Scene) -> None:
+def test_packets_dropped_for_a_moment(scene: Behind) -> None:
     """Not long enough to be noticed: what was changed meanwhile comes through."""
-    scene.link.drop()
+    scene.gate.block()
     scene.write("clients/meanwhile", producer_byte_rate="1")
     scene.assert_held()
-    scene.link.heal()
+    scene.gate.open()
     wait_until(lambda: scene.value(CONFIGURED) == 2, "the change is in force", TIMEOUT_S)
     scene.wait_recovered("packets dropped for a moment")
 
 
-def test_refused(scene: Scene) -> None:
-    scene.link.refuse()
+def test_refused(scene: Behind) -> None:
+    scene.gate.shut()
     assert_outlived(scene, "refused")
-    scene.link.heal()
+    scene.gate.open()
     scene.wait_recovered("refused")
 
 
-def test_flapping(scene: Scene) -> None:
+def test_flapping(scene: Behind) -> None:
     """Up and down every few hundred milliseconds, while quotas change."""
     ended = threading.Event()
 
     def flap() -> None:
         while not ended.wait(0.3):
-            scene.link.refuse()
+            scene.gate.shut()
             ended.wait(0.3)
-            scene.link.heal()
+            scene.gate.open()
 
     thread = threading.Thread(target=flap, daemon=True)
     thread.start()
@@ -199,13 +216,13 @@ def test_flapping(scene: Scene) -> None:
         scene.write("clients/other", producer_byte_rate=str(round_ + 1))
     ended.set()
     thread.join()
-    scene.link.heal()
+    scene.gate.open()
     scene.wait_recovered("flapping")
     new = [event for event in scene.sluice.logs() if event.get("quota") == "client-id=other"]
     assert new[-1]["new"] == 3
 
 
-def test_denied(scene: Scene) -> None:
+def test_denied(scene: Behind) -> None:
     """A node that may not be read any more keeps its quota, and all others theirs."""
     node = "/config/clients/app"
     scene.client.add_auth("digest", "broker:pw")
@@ -218,13 +235,43 @@ def test_denied(scene: Scene) -> None:
     scene.wait_recovered("denied")
 
 
-def test_the_tree_is_gone(scene: Scene) -> None:
+def test_the_tree_is_gone(scene: Behind) -> None:
     """Deleted by somebody, while a broker or an operator is there: not the same as no quotas."""
     scene.client.delete("/config", recursive=True)
     assert_outlived(scene, "the tree gone")
     make_tree(scene.client)
     write(scene.client, "clients/app", producer_byte_rate=str(LIMIT))
     scene.wait_recovered("the tree gone")
+
+
+def test_the_proxy_itself_was_stopped_until_its_session_had_expired(scene: Behind) -> None:
+    scene.sluice.signal(signal.SIGSTOP)
+    try:
+        wait_until(lambda: not _sessions(scene.zookeeper, besides=scene.client), "its session is gone", TIMEOUT_S)
+        scene.write("clients/meanwhile", producer_byte_rate="1")
+        for name in scene.client.get_children("/config/changes"):
+            scene.client.delete(f"/config/changes/{name}")
+    finally:
+        scene.sluice.signal(signal.SIGCONT)
+    wait_until(lambda: scene.value(CONFIGURED) == 2, "what was changed is in force", TIMEOUT_S)
+    scene.wait_recovered("the proxy stopped")
+
+
+def test_an_ensemble_is_restarted_server_by_server(old_cluster: KafkaCluster) -> None:
+    """What is changed meanwhile is in force after each."""
+    topic = fresh_name("outage")
+    old_cluster.create_topic(topic)
+    with Ensemble() as ensemble, writer(ensemble.connect) as client:
+        make_tree(client)
+        write(client, "clients/app", producer_byte_rate=str(LIMIT))
+        with proxy(old_cluster, ensemble.connect, "6s") as sluice:
+            scene = Scene(client, sluice, topic)
+            for server in ensemble.servers:
+                server.crash()
+                scene.assert_held()
+                server.launch()
+                server.wait_serving()
+                scene.wait_recovered("one of three restarted")
 
 
 def test_a_server_without_a_quorum_serves_readers_alone(old_cluster: KafkaCluster) -> None:
@@ -235,11 +282,8 @@ def test_a_server_without_a_quorum_serves_readers_alone(old_cluster: KafkaCluste
         make_tree(client)
         write(client, "clients/app", producer_byte_rate=str(LIMIT))
         last, *others = ensemble.servers
-        with (
-            Link(Address.parse(last.connect)) as link,
-            proxy(old_cluster, ensemble.connect, "6s") as sluice,
-        ):
-            scene = Scene(last, link, client, sluice, topic)
+        with proxy(old_cluster, ensemble.connect, "6s") as sluice:
+            scene = Scene(client, sluice, topic)
             scene.assert_held()
             for server in others:
                 server.crash()

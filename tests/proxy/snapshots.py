@@ -36,6 +36,7 @@ EMPTY = Snapshot(
     quotas_configured=0,
     quotas_loaded_at_s=1_700_000_000.0,
     quotas_staleness_s=0.0,
+    quotas_stand_in="",
     ready=True,
     internal_errors={},
     brokers={1: True},

@@ -6,8 +6,9 @@ from typing import Any
 import click
 
 from proxy.manage.altering import Wanted, alter, report, require_of_kafka, require_set
+from proxy.manage.asking import AskingCommand, entity_options, limit_options
 from proxy.manage.cli import EXIT_FAILED
-from proxy.manage.grammar import Asked, AskingCommand, entity_options, limit_options
+from proxy.manage.grammar import Asked
 from proxy.manage.seen import opened
 from proxy.manage.target import target_options
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import click
 
-from proxy.manage.grammar import Asked, AskingCommand, entity_options
+from proxy.manage.asking import AskingCommand, entity_options
+from proxy.manage.grammar import Asked
 from proxy.manage.listing import as_data, as_table, as_text, select
 from proxy.manage.seen import seen
 from proxy.manage.target import target_options

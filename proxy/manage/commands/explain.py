@@ -7,7 +7,7 @@ import click
 
 from proxy.checks.explain import Client, Explainer
 from proxy.manage.explaining import pages
-from proxy.manage.seen import places, seen, settings_of
+from proxy.manage.seen import seen, settings_of
 from proxy.manage.target import target_options
 from quotas.entities import ANONYMOUS
 from quotas.stores.alteration import canonical_ip
@@ -43,7 +43,7 @@ def command(
         except ValueError:
             raise click.UsageError(f"--ip: {ip!r} is not an IP address; host names are not resolved") from None
     loaded, settings = seen(**target), settings_of(target)
-    explainer = Explainer(loaded.policy, None if settings is None else settings.exempt, places(loaded))
+    explainer = Explainer(loaded.policy, None if settings is None else settings.exempt, loaded.where)
     explanation = explainer.explain(Client(user or ANONYMOUS, client_id or "", ip or ""))
     if output == "json":
         data = explanation.as_data() | {"mode": settings and settings.mode}

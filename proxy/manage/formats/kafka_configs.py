@@ -2,18 +2,18 @@
 
 import re
 import shlex
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Final
 
 import click
 
-from config.problems import ConfigError, InvalidValue, Problem
+from config.problems import ConfigError, InvalidValue, Problem, suggestion
 from proxy.manage.formats.reading import Rules
 from proxy.manage.formats.rules import Rule
-from proxy.manage.formats.shell import Command, commands
-from proxy.manage.grammar import Asked, AskingCommand, entity_options, limit_options
+from proxy.manage.formats.shell import Command, UnendedError, Word, commands
+from proxy.manage.grammar import Asked
+from proxy.manage.grammar import read as read_flags
 from proxy.manage.wording import names
 from quotas.entities import Default, Prefix
 from quotas.numbers import java_double
@@ -25,7 +25,17 @@ _LOOKS: Final = re.compile(r"^(?!\s*#).*kafka-configs(?:\.sh)?\b.*\s--(?:alter|d
 _TYPES: Final = {"user": "users", "client-id": "clients", "ip": "ips"}
 _SILENT: Final = frozenset(("set", "export", "cd", "echo", "exit"))
 """Commands of a shell that change no quotas."""
-_VALUED: Final = ("--bootstrap-server", "--bootstrap-controller", "--zookeeper", "--command-config")
+_ELSEWHERE: Final = ("--bootstrap-server", "--bootstrap-controller", "--zookeeper", "--command-config")
+"""Which cluster a command is about, and how to reach it: of no concern here."""
+_VALUED: Final = (
+    *("--entity-type", "--entity-name", "--user", "--client", "--ip"),
+    *("--add-config", "--delete-config"),
+)
+_BARE: Final = (
+    *("--entity-default", "--user-defaults", "--client-defaults", "--ip-defaults"),
+    *("--alter", "--describe"),
+)
+_MORE: Final = "${ARGS:-}"
 _HEAD: Final = """\
 #!/bin/sh
 # BOOTSTRAP is the address of a broker (or of a proxy), ARGS what else kafka-configs takes: --command-config FILE.
@@ -58,7 +68,7 @@ def _command(rule: Rule) -> str:
     for kind, name in names(rule.entity).items():
         named = ["--entity-default"] if isinstance(name, Default) else ["--entity-name", str(name)]
         words += ["--entity-type", _TYPES[kind], *named]
-    return f'kafka-configs.sh --bootstrap-server "$BOOTSTRAP" ${{ARGS:-}} {shlex.join(words)}'
+    return f'kafka-configs.sh --bootstrap-server "$BOOTSTRAP" {_MORE} {shlex.join(words)}'
 
 
 # ------------------------------------------------------------------------------------------------------------- reading
@@ -70,8 +80,8 @@ def read(source: str, text: str) -> tuple[Policy, Sequence[Problem]]:
     try:
         for each in commands(text):
             script.run(each)
-    except ValueError as error:
-        problem = Problem(source, int(str(error)), 1, "", "a quote that does not end", "close it")
+    except UnendedError as error:
+        problem = Problem(source, error.line, 1, "", "a quote that does not end", "close it")
         raise ConfigError([problem]) from None
     return script.rules.policy()
 
@@ -84,6 +94,8 @@ class _Script:
         self.rules = Rules()
 
     def run(self, command: Command) -> None:
+        """Take one command."""
+
         def problem(invalid: InvalidValue) -> Problem:
             return Problem(self.source, command.line, 1, "", invalid.message, invalid.hint)
 
@@ -94,48 +106,48 @@ class _Script:
                 self.rules.notes.append(problem(InvalidValue(f"{words[0]!r} is no kafka-configs command: skipped")))
             return
         try:
-            self._alter(command, tool, problem)
+            flags = _flags(command.words[tool + 1 :])
+            if ("describe", "") in flags:
+                return
+            if ("alter", "") not in flags:
+                raise InvalidValue("neither --alter nor --describe", "say what the command does")  # noqa: TRY301  told below
+            self._alter(read_flags(flags), problem)
         except InvalidValue as invalid:
             self.rules.wrong.append(problem(invalid))
         except click.UsageError as error:
             self.rules.wrong.append(problem(InvalidValue(error.format_message())))
 
-    def _alter(self, command: Command, tool: int, problem: Any) -> None:
-        given: list[str] = []
-        skipped = False
-        for word in command.words[tool + 1 :]:
-            if skipped or word.text in _VALUED:
-                skipped = not skipped and word.text in _VALUED
-            elif not word.text.startswith(tuple(f"{option}=" for option in _VALUED)) and word.text != "${ARGS:-}":
-                if word.varies:
-                    raise InvalidValue(f"{word.text!r} is filled in by a shell", "write the value itself")
-                given.append(word.text)
-        if "--describe" in given:
-            return
-        if "--alter" not in given:
-            raise InvalidValue("neither --alter nor --describe", "say what the command does")
-        asked = _asked(given)
-        if asked.removed:
-            self.rules.notes.append(problem(InvalidValue("--delete-config is skipped", "use sluice quotas delete")))
+    def _alter(self, asked: Asked, problem: Callable[[InvalidValue], Problem]) -> None:
         for entity in asked.entities():
+            limits = {str(kind): limit for kind, limit in self.rules.limits.pop(entity, {}).items()}
+            if before := [key for key in asked.removed if limits.pop(key, None) is None]:
+                said = f"--delete-config {','.join(before)} of what the script has not set is skipped"
+                self.rules.notes.append(problem(InvalidValue(said, "use sluice quotas delete")))
+            limits.update(asked.added)
             of_entity = {kind: name if isinstance(name, Default) else str(name) for kind, name in names(entity).items()}
-            limits = {str(kind): limit for kind, limit in self.rules.limits.pop(entity, {}).items()} | dict(asked.added)
             self.rules.add(of_entity, [(key, java_double(limit)) for key, limit in limits.items()], problem)
 
 
-def _asked(words: list[str]) -> Asked:
-    asked = _tool().make_context("kafka-configs.sh", words).params["asked"]
-    assert isinstance(asked, Asked)  # noqa: S101  mypy: what an AskingCommand makes
-    return asked
-
-
-@cache
-def _tool() -> click.Command:
-    @click.command(cls=AskingCommand)
-    @entity_options
-    @limit_options
-    @click.option("--alter", is_flag=True)
-    def command(**given: Any) -> None:
-        raise AssertionError(given)
-
-    return command
+def _flags(words: Sequence[Word]) -> list[tuple[str, str]]:
+    """Return the flags of a command with their values, as the grammar takes them. Raises InvalidValue."""
+    flags: list[tuple[str, str]] = []
+    rest = iter(words)
+    for word in rest:
+        name, equals, value = word.text.partition("=")
+        if word.varies and not equals:
+            if word.text == _MORE:
+                continue
+            raise InvalidValue(f"{word.text!r} is filled in by a shell", "write it out")
+        if name in _BARE:
+            flags.append((name.removeprefix("--").replace("-", "_"), ""))
+            continue
+        if name not in _VALUED and name not in _ELSEWHERE:
+            raise InvalidValue(f"{word.text!r} is not known here", suggestion(name, [*_VALUED, *_BARE]))
+        given = Word(value, word.varies) if equals else next(rest, None)
+        if given is None:
+            raise InvalidValue(f"{name} has no value", "give one")
+        if name in _VALUED:
+            if given.varies:
+                raise InvalidValue(f"{given.text!r} is filled in by a shell", "write it out")
+            flags.append((name.removeprefix("--").replace("-", "_"), given.text))
+    return flags

@@ -2,22 +2,32 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 _TOKEN: Final = re.compile(
-    r"""(?P<space>(?:[ \t\r]|\\\r?\n)+)
-      | (?P<end>[\n;])
-      | (?P<comment>(?<![^\s;])\#[^\n]*)
+    r"""(?P<joined>\\\r?\n)
+      | (?P<space>[ \t\r]+)
+      | (?P<end>\n|;|&&|\|\||\||&)
+      | (?P<comment>(?<![^\s;&|])\#[^\n]*)
+      | (?P<redirected>(?<![^\s;&|])[0-9]*(?:>>|>|<)(?!<)&?[ \t]*[^\s;&|<>()'"\\$`]+)
       | (?P<single>'[^']*')
       | (?P<double>"(?:[^"\\]|\\.)*")
-      | (?P<escaped>\\[^\n])
-      | (?P<strange>[|&<>()`])
-      | (?P<plain>[^\s;'"\\|&<>()`]+)""",
+      | (?P<escaped>\\.)
+      | (?P<strange>[<>()`])
+      | (?P<plain>[^\s;&|<>()'"\\`]+)""",
     re.VERBOSE | re.DOTALL,
 )
 _IN_QUOTES: Final = re.compile(r"\\([\"\\$`])|\\\r?\n")
 _VARIABLE: Final = re.compile(r"(?<!\\)(?:\\\\)*[$`]")
+
+
+class UnendedError(ValueError):
+    """A quote that does not end."""
+
+    def __init__(self, line: int) -> None:
+        super().__init__(f"the quote on line {line} does not end")
+        self.line = line
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,45 +38,38 @@ class Word:
     varies: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Command:
     """The words of one command, and the line on which it begins."""
 
     line: int
-    words: tuple[Word, ...]
+    words: list[Word] = field(default_factory=list)
 
 
 def commands(text: str) -> Iterator[Command]:
-    """Yield the commands of a script. Raises ValueError with the line of a quote that does not end."""
-    line = begun = 1
-    words: list[Word] = []
+    """Yield the commands of a script. Raises UnendedError."""
+    line = 1
+    command = Command(line)
     parts: list[Word] = []
     position = 0
-
-    def finish_word() -> None:
-        if parts:
-            words.append(Word("".join(part.text for part in parts), any(part.varies for part in parts)))
-            parts.clear()
-
-    while position < len(text):
+    while position < len(text) or parts or command.words:
         found = _TOKEN.match(text, position)
-        if found is None:
-            raise ValueError(line)
-        position = found.end()
-        kind, token = str(found.lastgroup), found.group()
-        if kind in ("space", "end", "comment"):
-            finish_word()
-        else:
-            if not (words or parts):
-                begun = line
+        if found is None and position < len(text):
+            raise UnendedError(line)
+        kind, token = ("end", "\n") if found is None else (str(found.lastgroup), found.group())
+        position += len(token)
+        if kind in ("space", "end", "comment", "redirected"):
+            if parts:
+                command.words.append(Word("".join(part.text for part in parts), any(part.varies for part in parts)))
+                parts = []
+        elif kind != "joined":
+            if not (command.words or parts):
+                command.line = line
             parts.append(_part(kind, token))
-        if kind == "end" and words:
-            yield Command(begun, tuple(words))
-            words = []
+        if kind == "end" and command.words:
+            yield command
+            command = Command(line)
         line += token.count("\n")
-    finish_word()
-    if words:
-        yield Command(begun, tuple(words))
 
 
 def _part(kind: str, token: str) -> Word:

@@ -25,7 +25,7 @@ _CERTIFIED: Final = ("tls", "tls-external")
 """Users with these kinds of authentication are called CN=NAME by the brokers; all others NAME."""
 _COMMON_NAME: Final = "CN="
 _RESOURCE: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
-_API: Final = re.compile(r"^[\s-]*[\"']?apiVersion[\"']?:\s*[\"']?kafka\.strimzi\.io/", re.MULTILINE)
+_API: Final = re.compile(r"\bapiVersion[\"']?\s*:\s*[\"']?kafka\.strimzi\.io/")
 _BORDER: Final = re.compile(r"^(?:---|\.\.\.)(?=\s|$).*\n?", re.MULTILINE)
 _HEAD: Final = "# In place of CLUSTER, write the name of your Kafka resource: its operator sees no other KafkaUsers.\n"
 _TO_WRITE: Final = "write a KafkaUser"

@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from protocol.fetch import NO_SESSION, empty_answer, fetch_session
 from protocol.frames import REQUEST_HEAD, Head
 from protocol.headers import MORE, fetch_limits_offset, has_fetch_limits, request_body_offset
 from proxy.session.in_flight import ACTIONS, InFlight, expect
-from proxy.session.pair import Pair
 from proxy.session.request_prefix import RequestPrefix
 from proxy.session.sender import Sender
 from proxy.session.serving import CHARGE, FETCH_KEY, Served
@@ -17,6 +16,9 @@ from proxy.session.turn import What
 from proxy.session.waits import Waits
 from proxy.usage.accounts import Account
 from quotas.kinds import QuotaKind
+
+if TYPE_CHECKING:
+    from proxy.session.pair import Pair
 
 KIND: Final = QuotaKind.CONSUMER_BYTE_RATE
 REQUEST_KIND: Final = QuotaKind.REQUEST_PERCENTAGE
@@ -31,7 +33,7 @@ class FetchGate:
 
     __slots__ = ("_edits", "_in_flight", "_pair", "_prefix", "_sender", "_waits", "may_wait")
 
-    def __init__(self, pair: Pair, sender: Sender, in_flight: InFlight, waits: Waits) -> None:
+    def __init__(self, pair: "Pair", sender: Sender, in_flight: InFlight, waits: Waits) -> None:
         self._pair = pair
         self._sender = sender
         self._in_flight = in_flight

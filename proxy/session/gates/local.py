@@ -1,13 +1,17 @@
 """Requests that the proxy answers itself: handed to whoever answers them (``local_answers``), counted, and sent."""
 
+from typing import TYPE_CHECKING
+
 from protocol.error_codes import UNSUPPORTED_VERSION
 from proxy.session.local_answers import Answerer, LocalRequest, NewerApiVersions
-from proxy.session.pair import Pair
 from proxy.session.sender import Sender
 from proxy.session.serving import API_VERSIONS_KEY, Served
 
+if TYPE_CHECKING:
+    from proxy.session.pair import Pair
 
-def answered(pair: Pair, sender: Sender, answerer: Answerer, frame: bytes, api: Served | None) -> bool:
+
+def answered(pair: "Pair", sender: Sender, answerer: Answerer, frame: bytes, api: Served | None) -> bool:
     """Have a request answered that was read whole; False if that takes time. ``api`` is None of what is in no table."""
     account = sender.account
     account.meter.other_requests += 1
@@ -25,7 +29,7 @@ def answered(pair: Pair, sender: Sender, answerer: Answerer, frame: bytes, api: 
     return True
 
 
-def send(pair: Pair, sender: Sender, answer: bytes) -> None:
+def send(pair: "Pair", sender: Sender, answer: bytes) -> None:
     """Send an answer, at once or when its time has come."""
     sender.account.meter.bytes_out += len(answer)
     pair.client.write(answer)

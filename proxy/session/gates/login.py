@@ -1,7 +1,7 @@
 """What a client that has not proved who it is may send: tokens, and requests that nobody is charged for."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD, Head
@@ -9,9 +9,11 @@ from protocol.headers import MORE, produce_acks, request_body_offset
 from protocol.sasl import raw_token_end
 from proxy.identity.sasl import State
 from proxy.session.in_flight import RAW_TOKEN, InFlight, expect
-from proxy.session.pair import Pair
 from proxy.session.sender import Sender
 from proxy.session.serving import PRODUCE, Served
+
+if TYPE_CHECKING:
+    from proxy.session.pair import Pair
 
 GSSAPI_TOKEN: Final = 0x60
 """What a GSSAPI token begins with (RFC 2743 §3.1); no api key does."""
@@ -26,7 +28,7 @@ class LoginGate:
 
     __slots__ = ("_in_flight", "_pair", "_sender")
 
-    def __init__(self, pair: Pair, sender: Sender, in_flight: InFlight) -> None:
+    def __init__(self, pair: "Pair", sender: Sender, in_flight: InFlight) -> None:
         self._pair = pair
         self._sender = sender
         self._in_flight = in_flight

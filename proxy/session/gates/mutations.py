@@ -5,7 +5,7 @@ became of it: what a broker refuses is given back. Who never waits for the answe
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import Head
@@ -16,7 +16,6 @@ from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS
 from protocol.table import ApiSpec
 from proxy.session.gates.settling import KIND, Charge, Forwarded, Unsettled
 from proxy.session.in_flight import InFlight, expect
-from proxy.session.pair import Pair
 from proxy.session.partitions import Look
 from proxy.session.sender import Sender
 from proxy.session.serving import SETTLE, Served
@@ -26,6 +25,9 @@ from proxy.session.turn import What
 from proxy.session.waits import Waits
 from proxy.usage.accounts import Account
 from quotas.mutations import Buckets, Ruling, TokenBound
+
+if TYPE_CHECKING:
+    from proxy.session.pair import Pair
 
 GOES: Final = 0
 """The request is to be forwarded as it came."""
@@ -59,7 +61,7 @@ class MutationGate:
         "unsettled",
     )
 
-    def __init__(self, pair: Pair, sender: Sender, in_flight: InFlight, waits: Waits) -> None:
+    def __init__(self, pair: "Pair", sender: Sender, in_flight: InFlight, waits: Waits) -> None:
         self._pair = pair
         self._sender = sender
         self._in_flight = in_flight

@@ -4,14 +4,13 @@ A claim is not a use. What of a request never came is taken back, so that a Prod
 who share its quota what came of it.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from protocol.first_batch import records_per_byte
 from protocol.frames import Head
 from protocol.headers import MORE
 from proxy.session.body import Body
 from proxy.session.in_flight import API, CAME_MS, CORRELATION_ID, Entry, InFlight, expect, tell
-from proxy.session.pair import Pair
 from proxy.session.request_prefix import RequestPrefix
 from proxy.session.sender import Sender
 from proxy.session.serving import Served
@@ -22,6 +21,9 @@ from proxy.usage.accounts import Account
 from quotas.engine import Bound
 from quotas.kinds import QuotaKind
 from quotas.rate import Sample
+
+if TYPE_CHECKING:
+    from proxy.session.pair import Pair
 
 ACKS_0: Final = b"\0\0"
 ACKS_ALL: Final = b"\xff\xff"
@@ -51,7 +53,7 @@ class ProduceGate:
         "prefix",
     )
 
-    def __init__(self, pair: Pair, sender: Sender, in_flight: InFlight, waits: Waits) -> None:
+    def __init__(self, pair: "Pair", sender: Sender, in_flight: InFlight, waits: Waits) -> None:
         self._pair = pair
         self._sender = sender
         self._in_flight = in_flight

@@ -4,20 +4,22 @@ A request is charged when it goes, so that those behind it on this and on other 
 puts the charge right (docs/request-percentage.md).
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from proxy.session.gates.time_seen import USUAL_AT_MOST, TimeSeen
 from proxy.session.in_flight import ACTIONS, Entry, InFlight
-from proxy.session.pair import Pair
 from proxy.session.sender import Sender
 from proxy.session.serving import CHARGE, COORDINATE, FETCH, PRODUCE, PRODUCE_KEY, TELL, TIMED, Served
 from proxy.session.timed import Timed
 from proxy.session.turn import What
 from proxy.session.waits import Waits
 from proxy.usage.accounts import Account
-from proxy.usage.request_times import RequestTimes
+from proxy.usage.request_times import ClientTimes, RequestTimes
 from quotas.bound import Bound
 from quotas.kinds import QuotaKind
+
+if TYPE_CHECKING:
+    from proxy.session.pair import Pair
 
 KIND: Final = QuotaKind.REQUEST_PERCENTAGE
 _RECORDS: Final = (PRODUCE, FETCH)
@@ -42,7 +44,7 @@ class RequestTimeGate(TimeSeen):
         "_waits",
     )
 
-    def __init__(self, pair: Pair, sender: Sender, in_flight: InFlight, waits: Waits) -> None:
+    def __init__(self, pair: "Pair", sender: Sender, in_flight: InFlight, waits: Waits) -> None:
         super().__init__(pair)
         self._sender = sender
         self._in_flight = in_flight
@@ -68,67 +70,77 @@ class RequestTimeGate(TimeSeen):
 
     def went(self, api: Served, size: int, may_wait: bool, now_ms: int) -> None:
         """Charge the request of ``size`` bytes that is in flight last by what its API costs, and time it."""
-        rules, account, api_key = self._pair.rules, self._sender.account, api.spec.api_key
+        rules, known = self._pair.rules, self._known(self._sender.account)
         self.expect()
         rules.times.chunks += 1
-        timed = Timed(size, may_wait, rules.times.clock_ns(), rules.times.chunks)
-        if self._under_way is None:
-            self._under_way = [timed]
-        else:
-            self._under_way.append(timed)
-        self._charged = account
+        timed = Timed(known.of(api.spec.api_key), size, may_wait, rules.times.clock_ns(), rules.times.chunks)
+        self._goes(timed)
         if rules.throttling.enforces:
-            self._reserve(timed, account, api_key, now_ms)
+            self._reserve(timed, known, now_ms)
 
-    @property
-    def open(self) -> Bound | None:
-        """What requests of the last one's sender are charged to while they need not come by ``may_go`` and ``went``:
-        while quotas are enforced, ``goes`` is enough for them. None where they have to: it is in debt, or has a limit
-        in shadow, or is not all that they are charged to.
+    def open(self) -> ClientTimes | None:
+        """Return what is known of the last request's sender if its next one need not come by ``may_go`` and ``went``:
+        while quotas are enforced, ``goes`` is enough for it. None where it has to: the counter is in debt, or has a
+        limit in shadow, or is not all that it is charged to.
         """
-        account = self._sender.account
-        bound = account.bound(KIND)
-        return None if bound.shut or bound.shadow_limit is not None or account.caps(KIND) else bound
+        known = self._known(self._sender.account)
+        bound = known.bound
+        return None if bound.shut or bound.shadow_limit is not None or len(known.bounds) > 1 else known
 
-    def goes(self, bound: Bound, api_key: int, size: int, may_wait: bool, start_ns: int, now_ms: int) -> bool:
-        """Charge and time the request that goes next, ``open`` being ``bound``, as ``may_go`` and ``went`` do; for the
-        caller to expect its answer as TIMED. False where they have to: in debt, an API that is new for its sender, or
-        records that are looked at.
+    def goes(
+        self, times: RequestTimes, known: ClientTimes, api_key: int, size: int, waits: bool, start_ns: int, now_ms: int
+    ) -> bool:
+        """Charge and time the request that goes next, ``known`` being ``open()``, as ``may_go`` and ``went`` do; for
+        the caller to expect its answer as TIMED. ``waits``: by what it asks for, if not by its API. False where they
+        have to: in debt, an API that is new for its sender, or records that are looked at.
         """
-        account = self._sender.account
-        cost_us = account.times.cost_us(api_key)
-        times = self._pair.rules.times
-        if cost_us is None or bound.shut or (api_key == PRODUCE_KEY and times.looks):
+        api, bound = known.of(api_key), known.bound
+        if api.cost_us < 0 or bound.shut or (api_key == PRODUCE_KEY and times.looks):
             return False
         times.chunks += 1
-        timed = Timed(size, may_wait, start_ns, times.chunks)
-        timed.bounds = account.bounds(KIND)
+        timed = Timed(api, size, waits or api.may_wait, start_ns, times.chunks)
+        timed.bounds, timed.generation = known.bounds, known.generation
         if bound.limit is not None:
-            timed.reserved = cost_us * PERCENT_S_PER_US
+            timed.reserved = api.cost_us * PERCENT_S_PER_US
             if bound.charge(timed.reserved, now_ms):
                 bound.live.shut = True  # until the answer says otherwise, as in _reserve
+        self._goes(timed)
+        return True
+
+    def _goes(self, timed: Timed) -> None:
         if self._under_way is None:
             self._under_way = [timed]
         else:
             self._under_way.append(timed)
-        self._charged = account
-        return True
+        self._charged = self._sender.account
+
+    def _known(self, account: Account) -> ClientTimes:
+        """Return what is known of a client, with what it is charged to now."""
+        known, generation = account.times, self._pair.rules.engine.generation
+        if known.generation != generation:
+            known.generation = generation
+            known.bounds = account.bounds(KIND)
+            known.bound = known.bounds[0]
+            known.use = account.meter.use_of(KIND)
+            known.broker = self._pair.rules.times.of(account.key.broker)
+        return known
 
     def expect(self) -> None:
         """Take the request that is in flight last for one that ``goes`` has timed."""
         correlation_id, actions, served, told_ms, until_ms, whose, came_ms, held_ms = self._in_flight[-1]
         self._in_flight[-1] = (correlation_id, actions | TIMED, served, told_ms, until_ms, whose, came_ms, held_ms)
 
-    def _reserve(self, timed: Timed, account: Account, api_key: int, now_ms: int) -> None:
-        bounds = timed.bounds = account.bounds(KIND)
+    def _reserve(self, timed: Timed, known: ClientTimes, now_ms: int) -> None:
+        bounds = timed.bounds = known.bounds
+        timed.generation = known.generation
         limits = [bound.limit for bound in bounds if bound.limit is not None]
         if not limits:
             return
-        cost_us = account.times.cost_us(api_key)
-        if cost_us is not None:
-            timed.reserved = cost_us * PERCENT_S_PER_US
+        api = timed.api
+        if api.cost_us >= 0:
+            timed.reserved = api.cost_us * PERCENT_S_PER_US
         elif timed.may_wait or self._is_prompt:
-            timed.reserved = account.times.usual_ns(api_key, timed.size, 0) / 1000 * PERCENT_S_PER_US
+            timed.reserved = api.usual_ns(timed.size, 0) / 1000 * PERCENT_S_PER_US
         else:
             timed.reserved = min(limits) * _UNKNOWN_S  # few of them at once, for they may be as dear as they like
         for bound in bounds:
@@ -146,11 +158,12 @@ class RequestTimeGate(TimeSeen):
             return None
         return self._under_way[-1] if self._in_flight and self._in_flight[-1][ACTIONS] & TIMED else None
 
-    def exempt(self, api: Served, size: int) -> None:
+    def exempt(self, api_key: int, size: int) -> None:
         """Count a request that nobody answers: no quota holds it, as at a broker."""
         self._charged = None
-        usual = self._sender.account.times.usual_ns(api.spec.api_key, size, 0)
-        self._pair.rules.times.exempt_us += round(usual / 1000)
+        times = self._pair.rules.times
+        times.chunks += 1
+        times.exempt_us += int(self._sender.account.times.of(api_key).usual_ns(size, 0) / 1000 + 0.5)
 
     def answered_here(self) -> None:
         """Take note of a request that the proxy has answered itself: what that took is ``spent``."""
@@ -168,7 +181,7 @@ class RequestTimeGate(TimeSeen):
         actions &= ~TIMED
         if not self._under_way:
             raise RuntimeError("an answer is timed, and no request of it")
-        throttle_ms = self._settle(self._under_way.pop(0), account, api.spec.api_key, size, now_ms)
+        throttle_ms = self._settle(self._under_way.pop(0), account, size, now_ms)
         if actions & CHARGE:
             told_ms = throttle_ms
         elif throttle_ms and now_ms + throttle_ms >= until_ms:  # the longer one; of equal ones this (KafkaApis)
@@ -177,37 +190,36 @@ class RequestTimeGate(TimeSeen):
             actions |= TELL if told_ms else 0
         return (correlation_id, actions, api, told_ms, until_ms, account, came_ms, held_ms)
 
-    def settles(
-        self, times: RequestTimes, account: Account, api_key: int, size: int, came_ns: int, now_ms: int
-    ) -> bool:
+    def settles(self, times: RequestTimes, account: Account, size: int, came_ns: int, now_ms: int) -> bool:
         """Charge what the oldest request took as ``answered`` does, if that is what is usual, and nobody has to wait
-        for it. False, and nothing is done, where ``answered`` has to.
+        for it. False, and nothing is charged, where ``answered`` has to.
         """
-        if not self._under_way or self._blind:
+        under_way = self._under_way
+        if not under_way or self._blind:
             return False
-        timed, bounds = self._under_way[0], account.bounds(KIND)
-        if len(bounds) > 1 or timed.bounds != bounds:
+        timed, known = under_way[0], account.times
+        if timed.generation != self._pair.rules.engine.generation or timed.generation != known.generation:
+            return False  # other quotas are in force than when it went
+        bound, api = known.bound, timed.api
+        if len(known.bounds) > 1 or bound.shadow_limit is not None:
             return False
-        bound = bounds[0]
-        known, usual = account.times.of(api_key), account.times.usual_ns(api_key, timed.size, size)
-        self._look(times, timed, account, api_key, came_ns, now_ms)
+        usual = api.usual_ns(timed.size, size)
+        self._look(times, timed, known.broker, came_ns, now_ms)
         if not timed.may_wait:
-            usual = max(usual, known.certain_ns(timed.work_ns))
+            usual = max(usual, api.certain_ns(timed.work_ns))
             if timed.elapsed_ns > max(times.blur_ns, usual * USUAL_AT_MOST):
                 return False
         us = int(usual / 1000 + 0.5)  # round() is a call
         beyond = us * PERCENT_S_PER_US - timed.reserved
-        if bound.shadow_limit is not None:
-            return False
         if bound.limit is not None and not bound.fits(beyond, now_ms):
             return False
-        self._under_way.pop(0)
+        under_way.pop(0)
         if not timed.may_wait:
-            known.note(timed.work_ns)
+            api.note(timed.work_ns)
         times.chunks += 1
         self._seen_ns = came_ns
-        account.times.cost(api_key, us)
-        use = account.meter.use_of(KIND)
+        api.cost(us)
+        use = known.use
         use.used += us
         use.requests += 1
         self._charged = account
@@ -232,15 +244,16 @@ class RequestTimeGate(TimeSeen):
         """Take note that no answers come any more; what was charged beforehand stays charged."""
         self._under_way = self._charged = None
 
-    def _settle(self, timed: Timed, account: Account, api_key: int, size: int, now_ms: int) -> int:
+    def _settle(self, timed: Timed, account: Account, size: int, now_ms: int) -> int:
         """Charge what a request took instead of what was reserved; returns the throttle time that this asks for."""
-        seen_us, usual_us = self._took_us(timed, account, api_key, size, now_ms)
-        bounds = account.bounds(KIND)
+        known = self._known(account)
+        seen_us, usual_us = self._took_us(timed, known, size, now_ms)
+        bounds = known.bounds
         us = seen_us
         if seen_us > usual_us and _waive(bounds, (seen_us - usual_us) * PERCENT_S_PER_US, now_ms):
             us = usual_us
-        account.times.cost(api_key, seen_us)
-        use = account.meter.use_of(KIND)
+        timed.api.cost(seen_us)
+        use = known.use
         use.used += us
         use.requests += 1
         self._charged = account

@@ -1,6 +1,6 @@
 """What a request needs before it may go: to be somebody's, to be charged, to be looked at, or to be answered here."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import FrameSplitter, Head
@@ -14,12 +14,14 @@ from proxy.session.gates.produce import ProduceGate
 from proxy.session.gates.request_time import RequestTimeGate
 from proxy.session.in_flight import API, InFlight
 from proxy.session.local_answers import Answerer
-from proxy.session.pair import Pair
 from proxy.session.sender import AFTER_CORRELATION_ID, UNREAD, Sender
 from proxy.session.serving import ANSWER, AUTHENTICATE, COORDINATE, FETCH, LOOK_UP, MUTATE, PRODUCE, Served
 from proxy.session.states import ANSWERING, IN_LINE, LOCAL
 from proxy.session.waits import Waits
 from proxy.usage.request_times import may_wait as waits_by_design
+
+if TYPE_CHECKING:
+    from proxy.session.pair import Pair
 
 TAKEN: Final = 0
 """It goes to the broker."""
@@ -52,7 +54,7 @@ class RequestGates:
 
     def __init__(
         self,
-        pair: Pair,
+        pair: "Pair",
         in_flight: InFlight,
         splitter: FrameSplitter,
         sender: Sender,
@@ -127,7 +129,7 @@ class RequestGates:
     def _time(self, api: Served, size: int, before: int, now_ms: int) -> None:
         """Have the request that has gone timed, unless nobody answers it: that is seen by what is in flight."""
         if len(self._in_flight) == before:
-            self.times.exempt(api, size)
+            self.times.exempt(api.spec.api_key, size)
             return
         if api.on_request == PRODUCE:
             may_wait = self.produces.may_wait

@@ -2,16 +2,18 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from protocol.errors import ProtocolError
 from protocol.mutation_answers import THROTTLING_QUOTA_EXCEEDED, Outcome, read_outcomes, with_refused
 from protocol.mutations import DEFAULT_PARTITIONS, Entry
 from protocol.table import ApiSpec
-from proxy.session.pair import Pair
 from proxy.usage.accounts import Account
 from quotas.kinds import QuotaKind
 from quotas.mutations import TokenBound
+
+if TYPE_CHECKING:
+    from proxy.session.pair import Pair
 
 KIND: Final = QuotaKind.CONTROLLER_MUTATION_RATE
 
@@ -53,7 +55,7 @@ class Unsettled:
 
     __slots__ = ("_forwarded", "_pair")
 
-    def __init__(self, pair: Pair) -> None:
+    def __init__(self, pair: "Pair") -> None:
         self._pair = pair
         self._forwarded: tuple[Forwarded, ...] = ()  # a list takes memory while it is empty
 

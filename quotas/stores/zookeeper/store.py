@@ -262,14 +262,14 @@ class ZooKeeperStore(QuotaStore):
         except ConfigError as error:
             raise UnreadableError(error.problems) from None
         except UnreachableError as error:
-            raise UnreadableError([self._problem("", str(error))]) from None
+            raise UnreadableError([self._problem("", str(error))], away=True) from None
         except ReadError as error:
             may_not = isinstance(error.cause, NoAuthError)
             message = "may not be read" if may_not else f"was not read: {type(error.cause).__name__}"
             hint = "let the user of quotas.store.sasl read it, or log in as the brokers do" if may_not else ""
-            raise UnreadableError([self._problem(error.path, message, hint)]) from None
+            raise UnreadableError([self._problem(error.path, message, hint)], away=True) from None
         except AuthFailedError:
-            raise UnreadableError([self._problem("", REFUSED)]) from None
+            raise UnreadableError([self._problem("", REFUSED)], away=True) from None
         except (KazooException, KazooTimeoutError) as error:
             message = f"the connection failed while quotas were read: {type(error).__name__}"
-            raise UnreadableError([self._problem("", message)]) from None
+            raise UnreadableError([self._problem("", message)], away=True) from None

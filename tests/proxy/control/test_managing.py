@@ -284,6 +284,13 @@ async def test_admins_may_be_those_who_do_not_log_in_and_have_long_names(tmp_pat
 # ----------------------------------------------------------------------------------------- stores that are not well
 
 
+async def test_quotas_that_are_not_known_yet_are_not_called_none(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    assert (await stage.describe()).error_code == AGAIN
+    await stage.loaded()
+    assert (await stage.describe()).error_code == 0
+
+
 async def test_a_broken_file_is_not_changed_and_what_was_loaded_is_described(tmp_path: Path) -> None:
     stage = await Stage(tmp_path).loaded()
     stage.path.write_text("quotas: 5\n")

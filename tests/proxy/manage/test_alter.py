@@ -150,6 +150,15 @@ def test_a_file_that_somebody_else_has_changed_meanwhile_is_left(
     assert "4096" in quota_file.read_text()
 
 
+@pytest.mark.parametrize("word", ["user=\udcff", "client-id-prefix=\udcff"])
+def test_a_name_that_is_no_text_is_refused(run: Run, quota_file: Path, word: str) -> None:
+    """What is no UTF-8 on a command line."""
+    for line in (f"alter --file {{}} {word} request_percentage=5", f"describe --file {{}} {word}"):
+        done = run(line, quota_file)
+        assert (done.exit_code, "is no text in UTF-8; write the name anew" in done.output) == (2, True)
+    assert quota_file.read_text() == QUOTAS
+
+
 def test_a_long_name_is_given_to_the_store_whole(run: Run, quota_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Here its beginning and a hash are enough; a broker would take these for a name."""
     given: list[object] = []

@@ -142,6 +142,23 @@ def test_what_somebody_has_changed_since_is_a_conflict() -> None:
     assert run("diff", "quotas.yaml", *TARGET)[1] == ""
 
 
+def test_what_somebody_has_removed_since_is_one_too() -> None:
+    run("apply", "quotas.yaml", *TARGET, "--yes")
+    replace("live.yaml", "  - {entity: {user: bob, client-id: app}, producer_byte_rate: 1048576}\n", "")
+    replace("live.yaml", "connection_creation_rate: 10", "connection_creation_rate: 20")
+    replace("quotas.yaml", "  - {entity: {ip: {default: true}}, connection_creation_rate: 10}\n", "")
+    said, _ = run("diff", "quotas.yaml", *TARGET, status=1)
+    assert said.splitlines()[:2] == [
+        (
+            "! user=bob, client-id=app producer_byte_rate nothing → 1048576 (quotas.yaml:3): applied as 1048576, and "
+            "removed by somebody since"
+        ),
+        "! ip=<default> connection_creation_rate 20 → nothing: applied as 10, and made 20 by somebody since",
+    ]
+    run("apply", "quotas.yaml", *TARGET, "--yes", "--force")
+    assert ("bob" in live(), "ip:" in live()) == (True, False)
+
+
 def test_what_is_live_may_be_taken_over_into_the_file_instead() -> None:
     run("apply", "quotas.yaml", *TARGET, "--yes")
     replace("live.yaml", "2097152", "512KiB")

@@ -42,11 +42,7 @@ def test_the_options_of_targets() -> None:
     assert {option for option in options if f"`{option}" not in TEXT and f" {option}" not in TEXT} == set()
 
 
-# Until the page has their section.
-WITHOUT = {"export", "import"}
-
-
-@pytest.mark.parametrize("name", sorted({*quotas.list_commands(click.Context(quotas))} - WITHOUT))
+@pytest.mark.parametrize("name", quotas.list_commands(click.Context(quotas)))
 def test_every_command_has_an_example(name: str) -> None:
     typed_ones = [shlex.split(command)[1:3] for block in blocks(TEXT) for command, _ in block.commands()]
     assert ["quotas", name] in typed_ones

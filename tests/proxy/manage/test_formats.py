@@ -1,5 +1,6 @@
 """Formats: what is read of what was written is what was written, for all that a format can say."""
 
+import json
 import string
 from collections.abc import Mapping
 from typing import Any
@@ -141,10 +142,13 @@ kafka-configs --alter --user "al ice" --add-config request_percentage=5; kafka-c
 docker exec broker /opt/kafka/bin/kafka-configs.sh --bootstrap-server=localhost:9092 --ip-defaults --alter \\
   --add-config connection_creation_rate=10
 kafka-configs.sh --describe --entity-type users
+kafka-configs.sh --alter --user bob --add-config request_percentage=1,consumer_byte_rate=3
+kafka-configs.sh --alter --user=bob --delete-config request_percentage
 """,
         {
             Entity("alice", Default.DEFAULT): {P: 1024, C: 2048},
             Entity("al ice"): {R: 6, P: 1e7},
+            Entity("bob"): {C: 3},
             Entity(ip=Default.DEFAULT): {I: 10},
         },
     ),
@@ -208,6 +212,32 @@ def test_what_those_tools_write_is_recognised_and_read(name: str) -> None:
     assert read("text", text, None)[0].limits == limits
 
 
+def test_users_with_certificates_are_named_as_brokers_name_them() -> None:
+    policy = Policy({Entity("CN=web"): {P: 5.0}, ALICE: {C: 6.0, M: 0.5}, Entity("CN=web,O=x"): {P: 7.0}})
+    text, left_out = write(policy, "strimzi")
+    assert text.count("type: tls-external") == 1
+    assert read("text", text, None)[0].limits == {Entity("CN=web"): {P: 5}, ALICE: {C: 6, M: 0.5}}
+    assert [line.partition(":")[0] for line in left_out] == ["user='CN=web,O=x'"]
+
+
+KAFKA_USER = {"apiVersion": "kafka.strimzi.io/v1", "kind": "KafkaUser", "metadata": {"name": "alice"}}
+KAFKA_QUOTA = {"entity_type": "user", "entity_name": "alice", "config": {"producer_byte_rate": "5"}}
+LISTED = {"entity": [{"name": "alice", "type": "user"}], "values": [{"key": "producer_byte_rate", "values": "5"}]}
+IN_JSON: dict[str, dict[str, Any]] = {
+    "rpk": {"quotas": [LISTED]},
+    "strimzi": {"kind": "List", "items": [{**KAFKA_USER, "spec": {"quotas": {"producerByteRate": 5}}}]},
+    "terraform": {"resource": {"kafka_quota": {"a": [KAFKA_QUOTA]}}},
+    "sluice": {"quotas": [{"entity": {"user": "alice"}, "producer_byte_rate": 5}]},
+}
+
+
+@pytest.mark.parametrize("name", IN_JSON)
+def test_json_of_one_line_is_recognised_and_read(name: str) -> None:
+    text = json.dumps(IN_JSON[name], separators=(",", ":")) + "\n"
+    assert recognise("text", text) == name
+    assert read("text", text, None)[0].limits == {ALICE: {P: 5}}
+
+
 def test_kubectl_prints_a_list() -> None:
     listed = """\
 apiVersion: v1
@@ -234,9 +264,11 @@ def test_terraform_fills_in_templates_and_ours_are_escaped() -> None:
 CONFIGS = "kafka-configs.sh --alter --user"
 WRONG = [
     ("kafka-configs", f"{CONFIGS} a --add-config producer_byte_rate=0", "1:1: producer_byte_rate: must be above 0"),
-    ("kafka-configs", f"\n{CONFIGS} $U --add-config a=1", "2:1: '$U' is filled in by a shell; write the value itself"),
+    ("kafka-configs", f"\n{CONFIGS} $U --add-config a=1", "2:1: '$U' is filled in by a shell; write it out"),
     ("kafka-configs", f"{CONFIGS} 'a", "1:1: a quote that does not end; close it"),
-    ("kafka-configs", "kafka-configs.sh --alter --usr a", "1:1: No such option"),
+    ("kafka-configs", "kafka-configs.sh --alter --usr a", "1:1: '--usr' is not known here; did you mean --user?"),
+    ("kafka-configs", "kafka-configs.sh --alter --user", "1:1: --user has no value"),
+    ("kafka-configs", "kafka-configs.sh --alter $X", "1:1: '$X' is filled in by a shell"),
     ("kafka-configs", "kafka-configs.sh --user a", "1:1: neither --alter nor --describe"),
     ("strimzi", "kind: KafkaUser\nspec: {}\n", "1:1: metadata.name must be a single value"),
     (

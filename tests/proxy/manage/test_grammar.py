@@ -7,7 +7,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from proxy.manage.grammar import Asked, AskingCommand, Named, entity_options, limit, limit_options
+from proxy.manage.asking import AskingCommand, entity_options, limit_options
+from proxy.manage.grammar import Asked, Named, limit
 from quotas.entities import Default, Entity, Group, Prefix
 from quotas.stores.filters import Specified
 

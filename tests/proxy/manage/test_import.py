@@ -215,3 +215,11 @@ def test_no_import_makes_a_rule_in_shadow_hold_clients_and_all_else_is_named(the
 def test_what_is_there_already_is_nobodys_business(policy: Policy) -> None:
     planned = plan(policy, policy, replace=True)
     assert (list(planned.wanted), list(planned.left_out)) == ([], [])
+
+
+def test_what_a_rule_has_in_the_store_beside_limits_stays_and_is_told() -> None:
+    alice = Entity("alice")
+    there = Policy({alice: {P: 1.0}}, {alice: Terms(shadow=True, burst_ms=2000)})
+    planned = plan(Policy({alice: {P: 2.0}}), there, replace=True)
+    assert [wanted.limits for wanted in planned.wanted] == [{"producer_byte_rate": 2.0}]
+    assert planned.left_out == ["user=alice: keeps mode, burst that it has in the store"]

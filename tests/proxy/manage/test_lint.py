@@ -1,26 +1,24 @@
-"""``sluice quotas lint``: each finding by an example, and those about precedence beside the engine."""
+"""``sluice quotas lint``: each finding by an example; those of precedence are in test_surprises.py."""
 
+import ast
 import inspect
 import json
 import re
-from itertools import product
 from pathlib import Path
-from random import Random
 
 import pytest
 
+from config.settings import Quotas
 from proxy.manage.linting import NAMES, lint
-from quotas.engine import CLIENT_KINDS, Engine
-from quotas.entities import Default, Entity, Group, Prefix
+from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
 from quotas.stores import doubts
 from quotas.stores.base import Loaded
-from tests.proxy.manage.run import quotas
+from tests.proxy.manage.run import linted, quotas
 from tests.proxy.manage.test_explain import CONFIG
-from tests.proxy.manage.test_explain_random import made
 
-RATE, SMALL = "producer_byte_rate: 1MiB", "producer_byte_rate: 100KiB"
+RATE = "producer_byte_rate: 1MiB"
 
 
 @pytest.fixture(autouse=True)
@@ -29,117 +27,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def _rule(who: str, what: str) -> str:
-    return f"  - {{entity: {{{who}}}, {what}}}"
-
-
-def linted(*rules: str, groups: str = "", caps: tuple[str, ...] = ()) -> list[str]:
-    """Return what is said of rules (whom they are for | what they say), of which the first is on line 2."""
-    text = "quotas:\n" if rules else "quotas: []\n"
-    lines = [_rule(*rule.split(" | ")) for rule in rules]
-    of_caps = ["caps:", *(_rule(*rule.split(" | ")) for rule in caps)] if caps else []
-    Path("q.yaml").write_text(text + "\n".join([*lines, *of_caps, f"groups: {groups}" if groups else "", ""]))
-    done = quotas("lint", "--file", "q.yaml")
-    assert (done.exit_code, done.stderr) == (0, "")
-    return [re.sub(r"^q\.yaml:?", "", line) for line in done.stdout.splitlines()][:-1]
-
-
 def test_nothing_is_found_where_nothing_is_wrong() -> None:
     assert linted(f"user: alice | {RATE}", f"user: {{default: true}} | {RATE}") == []
     assert quotas("lint", "--file", "q.yaml", "--strict").exit_code == 0
     assert quotas("lint", "--file", "q.yaml").stdout == "q.yaml: nothing found (2 rules)\n"
-
-
-def test_a_rule_that_never_matches() -> None:
-    said = linted(
-        f"client-id: app | {RATE}",
-        f"client-id: {{prefix: team-}} | {RATE}",
-        f"user: {{default: true}} | {RATE}, consumer_byte_rate: 1MiB",
-        "client-id: other | consumer_byte_rate: 1MiB, request_percentage: 10",
-    )
-    behind = "user=<default> (q.yaml:4) comes first for all whom it is for"
-    assert [line.partition(";")[0] for line in said] == [
-        f"2: never-matches: client-id=app: producer_byte_rate: {behind}",
-        f"3: never-matches: client-id-prefix=team-: producer_byte_rate: {behind}",
-        f"5: never-matches: client-id=other: consumer_byte_rate: {behind}",
-    ]
-
-
-def test_a_group_whose_members_all_have_their_own() -> None:
-    one, two = f"user: alice | {RATE}", f"user: bob | {RATE}"
-    group = f"user-group: tenant | {RATE}"
-    said = linted(one, group, groups="{tenant: [alice, bob]}")
-    assert [line.partition(";")[0] for line in said] == [
-        (
-            "3: group-member-has-own: user-group=tenant: producer_byte_rate: a member has a quota of its own instead, "
-            "which does not count towards this: user=alice (q.yaml:2)"
-        )
-    ]
-    said = linted(one, two, group, groups="{tenant: [alice, bob]}")
-    assert [line.split(": ")[1] for line in said] == ["never-matches", "group-member-has-own"]
-    assert ": user=alice (q.yaml:2), and 1 more;" in said[1]
-
-
-def test_level_3_before_level_4() -> None:
-    app = f"user: {{default: true | client-id: app}}, {SMALL}"
-    assert [line.partition(";")[0] for line in linted(app, f"user: alice | {RATE}", f"user: bob | {RATE}")] == [
-        (
-            "2: precedence-surprise: user=<default>, client-id=app: producer_byte_rate: a quota of a user alone comes "
-            "before this one, and is larger: user=alice (q.yaml:3) with 1048576, and 1 more"
-        )
-    ]
-    smaller = f"user: alice | {SMALL}"
-    assert linted(f"user: {{default: true | client-id: app}}, {RATE}", smaller) == []
-    own_pair = f"user: alice, client-id: app | {SMALL}"
-    assert linted(app, f"user: alice | {RATE}", own_pair) == []
-
-
-@pytest.mark.parametrize(
-    ("rule", "fix"),
-    [
-        ("user: alice, client-id: {default: true}", "write a quota for user=alice, no larger than this one"),
-        ("user: {default: true}, client-id: {default: true}", "write a quota for user=<default>, no larger than this"),
-        ("client-id: {default: true}", "write a cap for user=<default>, no larger than this one"),
-    ],
-)
-def test_an_empty_client_id_escapes(rule: str, fix: str) -> None:
-    default = f"{rule} | {SMALL}"
-    (line,) = linted(default)
-    assert "empty-client-id-escapes" in line
-    assert "a client without a client-id is not held by it, and has no limit; " + fix in line
-    # What it says is what helps.
-    entity = fix.partition(" for ")[2].partition(",")[0].replace("user=<default>", "user: {default: true}")
-    entity = entity.replace("user=alice", "user: alice")
-    closed = f"{entity} | {SMALL}"
-    assert (linted(default, caps=(closed,)) if "cap" in fix else linted(default, closed)) == []
-    if "cap" not in fix:
-        (line,) = linted(default, f"{entity} | {RATE}")
-        assert "and has 1048576 of user=" in line
-
-
-def test_a_rule_in_shadow_hides_a_limit() -> None:
-    shadow = f"user: alice | {RATE}, mode: shadow"
-    assert linted(shadow) == []
-    (line,) = linted(shadow, f"user: {{default: true}} | {SMALL}")
-    assert line.startswith("2: shadow-hides-limit: user=alice: producer_byte_rate: while it is in shadow nobody")
-    assert "user=<default> (q.yaml:3) would hold them" in line
-    assert linted(shadow, f"user: {{default: true}} | {SMALL}, mode: shadow") == []
-
-
-def test_a_cap_that_never_holds() -> None:
-    users = (f"user: alice | {RATE}", f"user: bob | {RATE}")
-    groups = "{tenant: [alice, bob]}"
-    cap = "user-group: tenant | producer_byte_rate: 2MiB"
-    (line,) = linted(*users, groups=groups, caps=(cap,))
-    assert line.startswith(
-        "5: cap-never-holds: cap user-group=tenant: producer_byte_rate: it never holds: quotas allow"
-    )
-    lower = "user-group: tenant | producer_byte_rate: 2097151"
-    assert linted(*users, groups=groups, caps=(lower,)) == []
-    assert linted(users[0], groups=groups, caps=(cap,)) == []  # bob has no limit
-    by_pair = f"user: bob, client-id: x | {SMALL}"
-    assert linted(*users, by_pair, groups=groups, caps=(cap,)) == []  # as many counters as client-ids
-    assert linted(*users, groups=groups, caps=(cap.replace("2MiB", "2MiB, burst: 1s"),)) == []
 
 
 def test_limits_below_one_of_what_is_sent() -> None:
@@ -219,6 +110,45 @@ def test_a_limit_of_0_and_what_a_store_says_itself() -> None:
     ]
 
 
+LAYERS = CONFIG.replace("store: {path: quotas.yaml}", "stores: [{path: over.yaml}, {path: base.yaml}]")
+
+
+def test_a_limit_that_a_layer_above_has_too() -> None:
+    Path("sluice.yaml").write_text(LAYERS)
+    Path("over.yaml").write_text(f"quotas:\n  - {{entity: {{user: alice}}, {RATE}, request_percentage: 5}}\n")
+    Path("base.yaml").write_text(
+        "quotas:\n"
+        f"  - {{entity: {{user: bob}}, {RATE}}}\n"
+        f"  - {{entity: {{user: alice}}, {RATE}, consumer_byte_rate: 1MiB, request_percentage: 7}}\n"
+    )
+    same, other, last = quotas("lint", "-c", "sluice.yaml").stdout.splitlines()
+    at = "over.yaml:2, base.yaml:3: hidden-by-layer: user=alice:"
+    assert same.startswith(
+        f"{at} producer_byte_rate: 1048576 at base.yaml:3 counts for nothing: a layer above says the"
+    )
+    assert other.startswith(
+        f"{at} request_percentage: 7 at base.yaml:3 counts for nothing: a layer above says 5; leave"
+    )
+    assert last == "over.yaml over base.yaml: 2 findings (2 rules)"
+    said = quotas("explain", "-c", "sluice.yaml", "--user", "alice").stdout
+    assert "of user=alice (over.yaml:2)" in said
+    assert "consumer_byte_rate: 1048576 bytes/s (1 MiB/s) at each broker, of user=alice (base.yaml:3)" in said
+
+
+def test_what_brokers_enforce_as_well() -> None:
+    enforce, shadow = (
+        Quotas.model_validate({"store": {"type": "zookeeper", "connect": "zk:1"}, "mode": mode})
+        for mode in ("enforce", "shadow")
+    )
+    entity = Entity("alice")
+    loaded = Loaded(Policy({entity: {QuotaKind.REQUEST_PERCENTAGE: 5.0}}), "1", "zookeeper://zk", {entity: "/a"})
+    (finding,) = lint(loaded, enforce)
+    assert str(finding).startswith(
+        "zookeeper://zk: enforced-twice: quotas: the brokers enforce the quotas that they hold"
+    )
+    assert lint(loaded, shadow) == lint(loaded, None) == []
+
+
 def test_what_decides_the_exit_status() -> None:
     linted("user: 'team-*' | producer_byte_rate: 10")
     assert quotas("lint", "--file", "q.yaml").exit_code == 0
@@ -255,67 +185,12 @@ def test_many_findings_of_one_name_are_counted() -> None:
 def test_every_name_that_is_given_is_in_the_table() -> None:
     from proxy.manage import linting, surprises
 
-    source = "".join(map(inspect.getsource, (doubts, surprises, linting)))
-    given = set(re.findall(r'(?:yield \(?\s*|name=|= |"", )"([a-z]+(?:-[a-z]+)+)"', source))
-    given |= {"below-one-request", "below-one-partition", "of-the-store", "differs-in-case"}
+    given: set[str] = set()
+    for module in (doubts, surprises, linting):
+        for statement in ast.parse(inspect.getsource(module)).body:
+            if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) == "NAMES":
+                continue
+            texts = (each.value for each in ast.walk(statement) if isinstance(each, ast.Constant))
+            given.update(text for text in texts if isinstance(text, str) and re.fullmatch(r"[a-z]+(-[a-z]+)+", text))
+    given.discard("client-id")
     assert given == set(NAMES)
-
-
-CLIENTS = [
-    *product(("alice", "bob", "carol", "dave", "\u2603"), ("", "team-a-1", "team-x", "team-a-x", "app", "ax", "\u2603"))
-]
-
-
-def test_never_matches_is_said_of_just_the_rules_that_no_client_gets() -> None:
-    """Beside all clients that differ in anything to the rules."""
-    random = Random(3)
-    dead = 0
-    for _ in range(60):
-        policy, _, _ = made(random)
-        engine = Engine(policy)
-        said = {
-            (finding.entity, kind)
-            for finding in lint(Loaded(policy, "", "q", dict.fromkeys(policy.limits, 1)), None)
-            for kind in finding.kinds
-            if finding.name == "never-matches"
-        }
-        unseen = set()
-        for kind in CLIENT_KINDS:
-            winners = {engine.explain(*client, kind).winner for client in CLIENTS}
-            unseen |= {(policy.client(key).describe(), kind) for key in policy.table(kind) if key not in winners}
-        assert said == unseen
-        dead += len(said)
-    assert dead > 40
-
-
-def test_a_cap_that_is_said_never_to_hold_is_above_all_counters_of_its_users() -> None:
-    """Of all policies drawn, those where it is said: no combination of its users' counters has more."""
-    random = Random(4)
-    found = 0
-    for _ in range(400):
-        users = {Entity(name): {QuotaKind.PRODUCER_BYTE_RATE: float(random.randint(1, 9))} for name in ("alice", "bob")}
-        others = random.sample(
-            [
-                Entity(Default.DEFAULT),
-                Entity(Group("g")),
-                Entity(None, "x"),
-                Entity("bob", "x"),
-                Entity(None, Prefix("p")),
-            ],
-            2,
-        )
-        limits = {**dict(random.sample([*users.items()], random.randint(0, 2)))}
-        limits |= {entity: {QuotaKind.PRODUCER_BYTE_RATE: 3.0} for entity in others}
-        cap = random.randint(1, 18)
-        limits[Entity(Group("g"), cap=True)] = {QuotaKind.PRODUCER_BYTE_RATE: float(cap)}
-        policy = Policy(limits, {}, {"g": ("alice", "bob")})
-        said = lint(Loaded(policy, "", "q", dict.fromkeys(policy.limits, 1)), None)
-        if any(finding.name == "cap-never-holds" for finding in said):
-            engine = Engine(policy)
-            bounds = {
-                engine.resolve(user, client_id, QuotaKind.PRODUCER_BYTE_RATE, 1)
-                for user, client_id in product(("alice", "bob"), ("", "x", "px", "other"))
-            }
-            assert sum(bound.limit or float("inf") for bound in bounds) <= cap
-            found += 1
-    assert found > 20

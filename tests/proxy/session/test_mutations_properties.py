@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from protocol.table import SPECS
 from tests.proxy.playbook import Play, list_offsets, list_offsets_answer, produce, produce_answer
-from tests.proxy.session.test_mutations import (
+from tests.proxy.session.mutating import (
     BURST,
     CREATE,
     DELETE,

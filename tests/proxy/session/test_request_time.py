@@ -1,16 +1,11 @@
-"""request_percentage: what a request is charged, and that no way around the quota gets more.
+"""request_percentage: what a request is charged, what it is told, and who waits.
 
 A broker is played that works on one request of a connection at a time, each for so many milliseconds.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from struct import unpack_from
-
 import pytest
 
 from quotas.entities import Default, Entity
-from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
 from tests.proxy.playbook import (
     CONSUMER,
@@ -22,8 +17,6 @@ from tests.proxy.playbook import (
     fetch_answer,
     frame,
     handshake,
-    heartbeat,
-    heartbeat_answer,
     list_offsets,
     list_offsets_answer,
     produce,
@@ -32,46 +25,16 @@ from tests.proxy.playbook import (
     throttle_of,
 )
 from tests.proxy.session.test_waits import Another
-
-REQUEST = QuotaKind.REQUEST_PERCENTAGE
-LIMIT = 2.0
-"""Percent: of ten seconds, 200 ms are allowed at once."""
-
-
-def request_quota(percent: float = LIMIT, *, waives: bool = False, **options: str | bool) -> Play:
-    """A quota of each user; unless it ``waives``, what seems dear is taken for that from the first one on."""
-    policy = Policy({Entity(user=Default.DEFAULT): {REQUEST: percent}})
-    play = Play(policy=policy, **options)  # type: ignore[arg-type]  # options of Play
-    if not waives:
-        no_more_waived(play, percent)
-    return play
-
-
-def no_more_waived(play: Play, percent: float = LIMIT) -> None:
-    counter = play.engine.resolve("ANONYMOUS", "app", REQUEST, 1)
-    assert counter.waive(percent * 0.4999, 0.05, play.loop.now_ms)
-
-
-def told(answer: bytes) -> int:
-    """The throttle time of an answer that begins with it, as that of ListOffsets and Heartbeat."""
-    return int(unpack_from(">i", answer, 8)[0])
-
-
-def take(play: Play, request: bytes, answer: bytes, ms: int) -> bytes:
-    """Have the broker work on a request for so long, and return what the client gets."""
-    assert play.from_client(request) == request
-    play.loop.advance(ms)
-    return play.from_broker(answer)
-
-
-def charged(play: Play) -> float:
-    """Percent-seconds, of all counters."""
-    return sum(usage.charged_total for usage in play.engine.usage(play.loop.now_ms) if usage.kind is REQUEST)
-
-
-def recorded_us(play: Play) -> int:
-    """What usage records say."""
-    return sum(play.meters[key].use_of(REQUEST).used for key in play.meters)
+from tests.proxy.session.timed_play import (
+    LIMIT,
+    REQUEST,
+    charged,
+    no_more_waived,
+    recorded_us,
+    request_quota,
+    take,
+    told,
+)
 
 
 class TestWhatIsCharged:
@@ -227,6 +190,38 @@ class TestWhatIsCharged:
         take(play, fetch(1, min_bytes=0), fetch_answer(1, 100), 50)
         assert recorded_us(play) == pytest.approx(49_500, rel=0.02)
 
+    def test_what_nobody_answers_is_taken_in_place_as_by_the_gates(self) -> None:
+        figures = []
+        for at_once in (True, False):
+            play = Play(policy=Policy({Entity(client_id="app"): {REQUEST: 1000.0, PRODUCER: 1e6}}))
+            take(play, produce(1, 10), produce_answer(1), 0)
+            stream = b"".join(produce(number, 100 * number, acks=number % 3 - 1) for number in range(20))
+            size = len(stream) if at_once else 7  # in pieces that are held, and so go by the gates
+            sent = b"".join(play.from_client(stream[at : at + size]) for at in range(0, len(stream), size))
+            assert sent == stream
+            (produced,) = [each for each in play.engine.usage(play.loop.now_ms) if each.kind is PRODUCER]
+            (meter,) = [play.meters[key] for key in play.meters]
+            counted = (meter.produce_requests, meter.produce_bytes, play.times.exempt_us, len(play.session._in_flight))
+            figures.append((produced.charged_total, *counted))
+        assert figures[0] == figures[1]
+        assert figures[0][-1] == 13
+
+    @pytest.mark.uncompiled("counts calls inside")
+    def test_of_what_nobody_answers_one_in_so_many_has_its_records_looked_at_too(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        looked: list[int] = []
+
+        def look(*_: object) -> float:
+            looked.append(1)
+            return 0.0
+
+        monkeypatch.setattr("proxy.session.gates.produce.records_per_byte", look)
+        play = request_quota()
+        for number in range(610):
+            play.from_client(produce(number, 100, acks=0))
+        assert 10 <= len(looked) <= 12
+
     def test_what_nobody_answers_is_exempt_and_logins_are_nobody_s(self) -> None:
         play = request_quota()
         play.from_client(produce(1, 100, acks=0))
@@ -368,173 +363,3 @@ class TestTheThrottle:
             (usage,) = play.engine.usage(play.loop.now_ms)
             assert usage.throttled_total == 0
             assert usage.shadow_throttled_total > 0
-
-
-class TestCoordination:
-    def test_a_heartbeat_waits_no_longer_than_a_window(self) -> None:
-        play = request_quota()
-        take(play, list_offsets(1), list_offsets_answer(1), 600)  # ten seconds' worth and more are owed
-        member = Another(play)
-        assert member.send(heartbeat(1)) == b""
-        play.loop.advance(1_000)
-        assert member.broker.take() == heartbeat(1)
-
-    def test_a_member_that_has_lost_its_connection_comes_back_in_time(self) -> None:
-        """The throttle that was told is one window, as at a broker, and the next request waits for one at the most."""
-        play = request_quota()
-        take(play, list_offsets(1), list_offsets_answer(1), 600)
-        member = Another(play)
-        for asked in (request(18, 0, 1), request(10, 1, 2, b"\0\1g\0"), heartbeat(3)):
-            sent = member.send(asked)
-            play.loop.advance(2_000)
-            assert sent + member.broker.take() == asked
-            if asked[5] == 18:
-                member.session.answers.feed(frame(b"\0\0\0\1\0\0\0\0\0\0"), play.loop.now_ms)
-            elif asked[5] == 10:
-                answer = b"\0\0\0\2" + bytes(6) + b"\xff\xff\0\0\0\1\0\1h\0\0\0\1"
-                member.session.answers.feed(frame(answer), play.loop.now_ms)
-
-    def test_a_storm_of_heartbeats_gets_what_the_quota_allows(self) -> None:
-        assert storm(60, lambda _: heartbeat, lambda _: heartbeat_answer, 5).ratio <= 1.15
-
-
-# ----------------------------------------------------------------------------------------------------- greedy clients
-
-Make = Callable[[int], bytes]
-
-
-@dataclass
-class Connection:
-    """One connection of a greedy client, and the broker behind it."""
-
-    play: Play
-    make: Make
-    answer: Make
-    work_ms: int
-    pipeline: int = 1
-    lives: int = 0
-    end: Another = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.reconnect()
-
-    def reconnect(self) -> None:
-        self.end = Another(self.play)
-        self.sent = self.served = 0
-        self.forwarded = b""
-        self.left_ms = 0
-
-    def step(self) -> int:
-        """A millisecond of the client and of the broker; returns the work done in it."""
-        end = self.end
-        self.served += len(end.client.sent)  # Fetches that the proxy has answered with nothing
-        end.client.take()
-        if not end.client.paused:
-            while self.sent - self.served < self.pipeline and not end.client.paused:
-                self.sent += 1
-                end.session.requests.feed(self.make(self.sent), self.play.loop.now_ms)
-        self.forwarded += end.broker.take()
-        if not self.left_ms and self.forwarded:
-            size = 4 + unpack_from(">i", self.forwarded)[0]
-            self.forwarded = self.forwarded[size:]
-            self.left_ms = self.work_ms
-            return 0
-        if not self.left_ms:
-            return 0
-        self.left_ms -= 1
-        if not self.left_ms:
-            self.served += 1
-            end.session.answers.feed(self.answer(self.served), self.play.loop.now_ms)
-            end.client.take()
-            self.answered()
-        return 1
-
-    def answered(self) -> None:
-        """Take the answer."""
-
-
-class Reconnecting(Connection):
-    """A connection for each request."""
-
-    def answered(self) -> None:
-        self.end.session.close()
-        self.reconnect()
-
-
-@dataclass
-class Storm:
-    work_ms: list[int]
-    """Of the broker, in each second."""
-
-    request_ms: int
-
-    @property
-    def ratio(self) -> float:
-        """The work of all seconds behind the first window, against the quota; a request more or less does not count."""
-        rest = self.work_ms[11:]
-        return (sum(rest) - self.request_ms) / len(rest) / 10 / LIMIT
-
-    @property
-    def first_s(self) -> float:
-        """The work of the first ten seconds, in seconds' worth of the quota."""
-        return sum(self.work_ms[:10]) / 10 / LIMIT
-
-
-def storm(
-    connections: int,
-    make: Callable[[int], Make],
-    answer: Callable[[int], Make],
-    work_ms: int,
-    *,
-    kind: type[Connection] = Connection,
-    pipeline: int = 1,
-    seconds: int = 44,
-) -> Storm:
-    play = request_quota(waives=True)
-    play.times.of(1).floor_ns(18, 1, play.loop.now_ms)
-    all_of_them = [kind(play, make(n), answer(n), work_ms, pipeline) for n in range(connections)]
-    work = []
-    for _ in range(seconds):
-        done = 0
-        for _ in range(1000):
-            for connection in all_of_them:
-                done += connection.step()
-            play.loop.advance(1)
-        work.append(done)
-        play.throttling.tidy(play.loop.now_ms)
-    return Storm(work, work_ms)
-
-
-def named(number: int) -> Make:
-    """A client-id of its own for each request."""
-    return lambda correlation_id: request(2, 5, correlation_id, bytes(9), b"c%d-%d" % (number, correlation_id))
-
-
-WAYS: dict[str, Callable[[], Storm]] = {
-    "steadily": lambda: storm(1, lambda _: list_offsets, lambda _: list_offsets_answer, 5),
-    "on twenty connections": lambda: storm(20, lambda _: list_offsets, lambda _: list_offsets_answer, 5),
-    "pipelined": lambda: storm(3, lambda _: list_offsets, lambda _: list_offsets_answer, 5, pipeline=50),
-    "a connection each": lambda: storm(10, lambda _: list_offsets, lambda _: list_offsets_answer, 5, kind=Reconnecting),
-    "a client-id each": lambda: storm(5, named, lambda _: list_offsets_answer, 5),
-    "dear ones": lambda: storm(10, lambda _: list_offsets, lambda _: list_offsets_answer, 100),
-    "beside heartbeats": lambda: storm(
-        20,
-        lambda n: heartbeat if n % 2 else list_offsets,
-        lambda n: heartbeat_answer if n % 2 else list_offsets_answer,
-        5,
-    ),
-    "fetches": lambda: storm(
-        10, lambda _: lambda number: fetch(number, min_bytes=0), lambda _: lambda number: fetch_answer(number, 0), 5
-    ),
-}
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_no_way_around_it(way: str) -> None:
-    """The work that the broker does is no more than 1.15 times the quota, and the first burst not much more than ten
-    seconds' worth.
-    """
-    happened = WAYS[way]()
-    print(f"{way}: {happened.ratio:.2f} x quota, first ten seconds {happened.first_s:.1f} s' worth")
-    assert happened.ratio <= 1.15
-    assert happened.ratio >= 0.6

@@ -18,8 +18,8 @@ from tests.proxy.playbook import (
     produce_answer,
     request,
 )
-from tests.proxy.session.test_request_time import REQUEST, charged, recorded_us, request_quota, take
 from tests.proxy.session.test_waits import Another
+from tests.proxy.session.timed_play import REQUEST, charged, recorded_us, request_quota, take
 
 DESCRIBE_QUORUM, LEADER_AND_ISR = 55, 4
 REFUSED = b"\0\x1f"

@@ -21,7 +21,7 @@ from tests.proxy.playbook import (
     list_offsets,
     request,
 )
-from tests.proxy.session.test_mutations import BURST, CREATE, answer, create, play_with
+from tests.proxy.session.mutating import BURST, CREATE, answer, create, play_with
 
 OTHER_NAMES = {-1, 0, 6, 10, 17, 39}
 """Codes that have older names in kafka-python."""

@@ -21,7 +21,7 @@ from tests.proxy.playbook import (
     produce,
     request,
 )
-from tests.proxy.session.test_mutations import (
+from tests.proxy.session.mutating import (
     CREATE,
     DELETE,
     GROW,

@@ -61,21 +61,21 @@ class TestWhatIsWorkForCertain:
         return times.certain_ns((ms + 0.1) * MS) / MS
 
     def test_a_few_say_nothing(self) -> None:
-        assert self.take(ApiTimes(), [3.0] * 31) <= 0
+        assert self.take(ApiTimes(METADATA), [3.0] * 31) <= 0
 
     def test_it_is_what_nearly_all_of_them_took(self) -> None:
         took_ms = [0.5 + late_ms for late_ms in (0.0, 4.0, 9.0, 0.1) * 8]
-        assert self.take(ApiTimes(), [*took_ms, 9.0]) == pytest.approx(0.5, abs=0.1)
+        assert self.take(ApiTimes(METADATA), [*took_ms, 9.0]) == pytest.approx(0.5, abs=0.1)
 
     def test_one_that_was_never_there_does_not_count(self) -> None:
         """Its answer came with that of the one before."""
-        assert self.take(ApiTimes(), [0.0, *[0.5] * 31, 0.5]) == pytest.approx(0.5)
+        assert self.take(ApiTimes(METADATA), [0.0, *[0.5] * 31, 0.5]) == pytest.approx(0.5)
 
     def test_no_request_is_taken_for_longer_than_it_was_there(self) -> None:
-        assert self.take(ApiTimes(), [*[0.5] * 32, 0.2]) == pytest.approx(0.2)
+        assert self.take(ApiTimes(METADATA), [*[0.5] * 32, 0.2]) == pytest.approx(0.2)
 
     def test_it_follows_when_requests_become_dearer_or_cheaper(self) -> None:
-        times = ApiTimes()
+        times = ApiTimes(METADATA)
         self.take(times, [0.2] * 32)
         assert self.take(times, [2.0] * 640) == pytest.approx(2.0, rel=0.05)
         assert self.take(times, [*[0.1] * 640, 2.0]) == pytest.approx(0.1, rel=0.2)

@@ -221,7 +221,12 @@ class AlterContract:
             alter(store, change(ALICE, {RATE: 1.0}))
         assert store.content() == before
 
-    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+    # Several stores take this test over, each with its own harness, which begins anew with each example.
+    @settings(
+        max_examples=60,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors],
+        deadline=None,
+    )
     @given(st.lists(st.lists(_changes(), min_size=1, max_size=5), min_size=1, max_size=4))
     def test_what_was_altered_is_what_is_loaded(
         self, store: Harness, rounds: list[list[tuple[Entity, dict[QuotaKind, float | None]]]]

@@ -1,6 +1,7 @@
 """A real ZooKeeper for a module, and a store in a corner of its own for a test that asks for one."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -21,3 +22,8 @@ def store(server: ZooKeeper, request: pytest.FixtureRequest) -> Iterator[ZooKeep
     harness = ZooKeeperHarness(server, f"/{abs(hash(request.node.nodeid)):x}")
     yield harness
     harness.close()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "quotas.yaml"

@@ -1,4 +1,4 @@
-"""The link that can be cut: what is believed of a broken network is only as true as this."""
+"""The gate: what is believed of a broken network is only as true as this."""
 
 import contextlib
 import socket
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.harness.link import Link
-from tests.harness.ports import LOOPBACK
+from tests.harness.gate import Gate
+from tests.harness.ports import LOOPBACK, free_port
 from tests.harness.wire import Address
 
 
@@ -23,25 +23,28 @@ def echo() -> Iterator[Address]:
                 except OSError:
                     return
                 with connection:
-                    connection.sendall(connection.recv(100))
+                    while received := connection.recv(100):
+                        connection.sendall(received)
 
         threading.Thread(target=serve, daemon=True).start()
         yield Address(*server.getsockname())
         server.shutdown(socket.SHUT_RDWR)
 
 
-def test_what_is_dropped_arrives_when_it_is_healed(echo: Address) -> None:
-    with Link(echo) as link:
-        at = (link.address.host, link.address.port)
+def test_what_is_blocked_arrives_when_it_opens(echo: Address) -> None:
+    at = (LOOPBACK, free_port())
+    with Gate(Address(*at), echo) as gate:
         with socket.create_connection(at, timeout=60.0) as open_before:
-            link.drop()
+            open_before.sendall(b"there")
+            assert open_before.recv(5) == b"there"
+            gate.block()
             open_before.sendall(b"hello")
             open_before.settimeout(0.2)
             with pytest.raises(TimeoutError):
                 open_before.recv(5)
             with pytest.raises(TimeoutError):
                 socket.create_connection(at, timeout=0.2)
-            link.heal()
+            gate.open()
             open_before.settimeout(60.0)
             assert open_before.recv(5) == b"hello"
         with socket.create_connection(at, timeout=60.0) as after:
@@ -49,16 +52,18 @@ def test_what_is_dropped_arrives_when_it_is_healed(echo: Address) -> None:
             assert after.recv(5) == b"again"
 
 
-def test_what_is_refused_is_reset(echo: Address) -> None:
-    with Link(echo) as link:
-        at = (link.address.host, link.address.port)
+def test_what_is_shut_is_refused(echo: Address) -> None:
+    at = (LOOPBACK, free_port())
+    with Gate(Address(*at), echo) as gate:
         with socket.create_connection(at, timeout=60.0) as open_before:
-            link.refuse()
+            open_before.sendall(b"there")
+            assert open_before.recv(5) == b"there"
+            gate.shut()
             with pytest.raises(ConnectionRefusedError):
                 socket.create_connection(at, timeout=60.0)
             with contextlib.suppress(ConnectionResetError):
                 assert open_before.recv(1) == b""
-            link.heal()
+            gate.open()
         with socket.create_connection(at, timeout=60.0) as after:
             after.sendall(b"again")
             assert after.recv(5) == b"again"

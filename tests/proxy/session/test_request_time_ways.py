@@ -1,0 +1,188 @@
+"""request_percentage: no way around the quota gets more, and members of groups get on."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from struct import unpack_from
+
+import pytest
+
+from tests.proxy.playbook import (
+    Play,
+    fetch,
+    fetch_answer,
+    frame,
+    heartbeat,
+    heartbeat_answer,
+    list_offsets,
+    list_offsets_answer,
+    request,
+)
+from tests.proxy.session.test_waits import Another
+from tests.proxy.session.timed_play import LIMIT, request_quota, take
+
+Make = Callable[[int], bytes]
+
+
+@dataclass
+class Connection:
+    """One connection of a greedy client, and the broker behind it."""
+
+    play: Play
+    make: Make
+    answer: Make
+    work_ms: int
+    pipeline: int = 1
+    lives: int = 0
+    end: Another = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reconnect()
+
+    def reconnect(self) -> None:
+        self.end = Another(self.play)
+        self.sent = self.served = 0
+        self.forwarded = b""
+        self.left_ms = 0
+
+    def step(self) -> int:
+        """A millisecond of the client and of the broker; returns the work done in it."""
+        end = self.end
+        self.served += len(end.client.sent)  # Fetches that the proxy has answered with nothing
+        end.client.take()
+        if not end.client.paused:
+            while self.sent - self.served < self.pipeline and not end.client.paused:
+                self.sent += 1
+                end.session.requests.feed(self.make(self.sent), self.play.loop.now_ms)
+        self.forwarded += end.broker.take()
+        if not self.left_ms and self.forwarded:
+            size = 4 + unpack_from(">i", self.forwarded)[0]
+            self.forwarded = self.forwarded[size:]
+            self.left_ms = self.work_ms
+            return 0
+        if not self.left_ms:
+            return 0
+        self.left_ms -= 1
+        if not self.left_ms:
+            self.served += 1
+            end.session.answers.feed(self.answer(self.served), self.play.loop.now_ms)
+            end.client.take()
+            self.answered()
+        return 1
+
+    def answered(self) -> None:
+        """Take the answer."""
+
+
+class Reconnecting(Connection):
+    """A connection for each request."""
+
+    def answered(self) -> None:
+        self.end.session.close()
+        self.reconnect()
+
+
+@dataclass
+class Storm:
+    work_ms: list[int]
+    """Of the broker, in each second."""
+
+    request_ms: int
+
+    @property
+    def ratio(self) -> float:
+        """The work of all seconds behind the first window, against the quota; a request more or less does not count."""
+        rest = self.work_ms[11:]
+        return (sum(rest) - self.request_ms) / len(rest) / 10 / LIMIT
+
+    @property
+    def first_s(self) -> float:
+        """The work of the first ten seconds, in seconds' worth of the quota."""
+        return sum(self.work_ms[:10]) / 10 / LIMIT
+
+
+def storm(
+    connections: int,
+    make: Callable[[int], Make],
+    answer: Callable[[int], Make],
+    work_ms: int,
+    *,
+    kind: type[Connection] = Connection,
+    pipeline: int = 1,
+    seconds: int = 44,
+) -> Storm:
+    play = request_quota(waives=True)
+    play.times.of(1).floor_ns(18, 1, play.loop.now_ms)
+    all_of_them = [kind(play, make(n), answer(n), work_ms, pipeline) for n in range(connections)]
+    work = []
+    for _ in range(seconds):
+        done = 0
+        for _ in range(1000):
+            for connection in all_of_them:
+                done += connection.step()
+            play.loop.advance(1)
+        work.append(done)
+        play.throttling.tidy(play.loop.now_ms)
+    return Storm(work, work_ms)
+
+
+def named(number: int) -> Make:
+    """A client-id of its own for each request."""
+    return lambda correlation_id: request(2, 5, correlation_id, bytes(9), b"c%d-%d" % (number, correlation_id))
+
+
+WAYS: dict[str, Callable[[], Storm]] = {
+    "steadily": lambda: storm(1, lambda _: list_offsets, lambda _: list_offsets_answer, 5),
+    "on twenty connections": lambda: storm(20, lambda _: list_offsets, lambda _: list_offsets_answer, 5),
+    "pipelined": lambda: storm(3, lambda _: list_offsets, lambda _: list_offsets_answer, 5, pipeline=50),
+    "a connection each": lambda: storm(10, lambda _: list_offsets, lambda _: list_offsets_answer, 5, kind=Reconnecting),
+    "a client-id each": lambda: storm(5, named, lambda _: list_offsets_answer, 5),
+    "dear ones": lambda: storm(10, lambda _: list_offsets, lambda _: list_offsets_answer, 100),
+    "beside heartbeats": lambda: storm(
+        20,
+        lambda n: heartbeat if n % 2 else list_offsets,
+        lambda n: heartbeat_answer if n % 2 else list_offsets_answer,
+        5,
+    ),
+    "fetches": lambda: storm(
+        10, lambda _: lambda number: fetch(number, min_bytes=0), lambda _: lambda number: fetch_answer(number, 0), 5
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_way_around_it(way: str) -> None:
+    """The work that the broker does is no more than 1.15 times the quota, and the first burst not much more than ten
+    seconds' worth.
+    """
+    happened = WAYS[way]()
+    print(f"{way}: {happened.ratio:.2f} x quota, first ten seconds {happened.first_s:.1f} s' worth")
+    assert happened.ratio <= 1.15
+    assert happened.ratio >= 0.6
+
+
+class TestCoordination:
+    def test_a_heartbeat_waits_no_longer_than_a_window(self) -> None:
+        play = request_quota()
+        take(play, list_offsets(1), list_offsets_answer(1), 600)  # ten seconds' worth and more are owed
+        member = Another(play)
+        assert member.send(heartbeat(1)) == b""
+        play.loop.advance(1_000)
+        assert member.broker.take() == heartbeat(1)
+
+    def test_a_member_that_has_lost_its_connection_comes_back_in_time(self) -> None:
+        """The throttle that was told is one window, as at a broker, and the next request waits for one at the most."""
+        play = request_quota()
+        take(play, list_offsets(1), list_offsets_answer(1), 600)
+        member = Another(play)
+        for asked in (request(18, 0, 1), request(10, 1, 2, b"\0\1g\0"), heartbeat(3)):
+            sent = member.send(asked)
+            play.loop.advance(2_000)
+            assert sent + member.broker.take() == asked
+            if asked[5] == 18:
+                member.session.answers.feed(frame(b"\0\0\0\1\0\0\0\0\0\0"), play.loop.now_ms)
+            elif asked[5] == 10:
+                answer = b"\0\0\0\2" + bytes(6) + b"\xff\xff\0\0\0\1\0\1h\0\0\0\1"
+                member.session.answers.feed(frame(answer), play.loop.now_ms)
+
+    def test_a_storm_of_heartbeats_gets_what_the_quota_allows(self) -> None:
+        assert storm(60, lambda _: heartbeat, lambda _: heartbeat_answer, 5).ratio <= 1.15
