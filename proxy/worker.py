@@ -43,7 +43,7 @@ from proxy.runtime.turns import Turns
 from proxy.session.latencies import Latencies
 from proxy.session.response_errors import ResponseErrors
 from proxy.session.rules import Rules
-from proxy.session.serving import Served, serve
+from proxy.session.serving import Served, requests_by_api, serve
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling
 from proxy.usage.metering import Metering, protected_topics
@@ -187,17 +187,13 @@ class Worker:
         clients = await self._metering.take_traffic()
         ip_rates = await in_slices(self._gate.usage_of_addresses())
         stats = self._stats
-        requests = [0] * 128
-        for table in self._tables:
-            for served in table.values():
-                requests[served.spec.api_key] += served.requests
         return WorkerSnapshot(
             usage=usage,
             gone=self._engine.take_gone(),
             clients=clients,
             delay_queue=self._throttling.queue_sizes(),
             fetches_answered_empty=self._throttling.answered_empty,
-            requests=requests,
+            requests=requests_by_api(self._tables),
             latencies=self._latencies.snapshot(),
             proxy_latencies=self._latencies.proxy_snapshot(),
             response_errors=self._errors.snapshot(),

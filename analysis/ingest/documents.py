@@ -26,7 +26,6 @@ from analysis.table.schema import (
     MOST_NAME_BYTES,
     MOST_ROWS,
     MOST_WINDOW_MS,
-    SMALL,
     TEXT,
     TIME,
     VERSION,
@@ -37,7 +36,6 @@ _TEXTS: Final = tuple(column for column in COLUMNS if column.type == TEXT)
 _LIMITS: Final = tuple(column for column in COLUMNS if column.type == LIMIT)
 _FLAGS: Final = tuple(column for column in COLUMNS if column.type == FLAG)
 _WHOLE: Final = tuple(column for column in COLUMNS if column.type in MOST)
-_LEAST: Final = np.array([column.least for column in _WHOLE])
 
 
 class UnreadableError(ValueError):
@@ -55,12 +53,10 @@ class UsageDocument:
     header: dict[str, Any]
     """``faults.HEADER``."""
     num_rows: int
-    whole: NDArray[np.int64]
-    """[column, row], of counts and the broker."""
-    limits: NDArray[np.float64]
-    """[column, row]; NaN: none."""
-    texts: list[pa.Array]
-    flags: list[NDArray[np.bool_]]
+    numbers: dict[str, NDArray[np.int64] | NDArray[np.float64] | NDArray[np.bool_]]
+    """By the names of the columns that it has; of limits NaN is none."""
+    texts: dict[str, pa.Array]
+    """Likewise."""
 
 
 def read(text: bytes, until_ms: int = END_OF_TIME_MS) -> UsageDocument:
@@ -89,16 +85,24 @@ def table(documents: Sequence[UsageDocument]) -> pa.Table:
     columns: dict[str, Any] = {"time": _repeated([each.header["time_ms"] * 1000 for each in documents], TIME, rows)}
     for field in FIELDS:
         columns[field.name] = _repeated([each.header[field.name] for each in documents], field.type, rows)
-    for index, column in enumerate(_WHOLE):
-        numbers = np.concatenate([each.whole[index] for each in documents])
-        columns[column.name] = pa.array(numbers.astype(np.int32) if column.type == SMALL else numbers)
-    for index, column in enumerate(_LIMITS):
-        limits = np.concatenate([each.limits[index] for each in documents])
-        columns[column.name] = pa.array(limits, from_pandas=True)  # NaN becomes null
-    for index, column in enumerate(_TEXTS):
-        columns[column.name] = pa.chunked_array([each.texts[index] for each in documents], TEXT)
-    for index, column in enumerate(_FLAGS):
-        columns[column.name] = pa.array(np.concatenate([each.flags[index] for each in documents]))
+    total = int(rows.sum())
+    for column in COLUMNS:
+        if not any(column.name in each.numbers or column.name in each.texts for each in documents):
+            columns[column.name] = pa.repeat(pa.scalar(column.missing, column.type), total)
+        elif column.type == TEXT:
+            missing = pa.scalar(column.missing, TEXT)
+            texts = [
+                each.texts[column.name] if column.name in each.texts else pa.repeat(missing, each.num_rows)
+                for each in documents
+            ]
+            columns[column.name] = pa.chunked_array(texts, TEXT)
+        else:
+            missing = np.nan if column.missing is None else column.missing
+            numbers = [
+                each.numbers[column.name] if column.name in each.numbers else np.full(each.num_rows, missing)
+                for each in documents
+            ]
+            columns[column.name] = pa.array(np.concatenate(numbers), from_pandas=True).cast(column.type)  # NaN: null
     return pa.table({name: columns[name] for name in FILE.names})
 
 
@@ -120,14 +124,21 @@ def _decoded(found: Any, until_ms: int, *, bools: bool) -> UsageDocument:
     if header["time_ms"] >= until_ms or header["samples"] * header["sample_ms"] > MOST_WINDOW_MS:
         raise _DoubtError
     arrays, rows = _arrays(found.get("rows"))
-    return UsageDocument(
-        header,
-        rows,
-        _whole([arrays[column.name] for column in _WHOLE], rows, header["interval_ms"], bools=bools),
-        _limits([arrays[column.name] for column in _LIMITS], rows),
-        [_texts(arrays[column.name], column) for column in _TEXTS],
-        [_flags(arrays[column.name]) for column in _FLAGS],
+    whole, limits = ([column for column in some if column.name in arrays] for some in (_WHOLE, _LIMITS))
+    numbers: dict[str, Any] = {}
+    numbers |= zip(
+        [column.name for column in whole],
+        _whole(whole, [arrays[column.name] for column in whole], rows, header["interval_ms"], bools=bools),
+        strict=True,
     )
+    numbers |= zip(
+        [column.name for column in limits],
+        _limits([arrays[column.name] for column in limits], rows),
+        strict=True,
+    )
+    numbers |= {column.name: _flags(arrays[column.name]) for column in _FLAGS if column.name in arrays}
+    texts = {column.name: _texts(arrays[column.name], column) for column in _TEXTS if column.name in arrays}
+    return UsageDocument(header, rows, numbers, texts)
 
 
 def _said_once(found: dict[str, Any], field: Column) -> Any:
@@ -141,7 +152,7 @@ def _said_once(found: dict[str, Any], field: Column) -> Any:
 
 
 def _arrays(found: Any) -> tuple[dict[str, list[Any]], int]:
-    """Return the arrays of all columns, and how long they are."""
+    """Return the arrays of the columns that are there, and how long they are."""
     if type(found) is not dict:
         raise _DoubtError
     given = [found.get(column.name) for column in COLUMNS]
@@ -153,21 +164,21 @@ def _arrays(found: Any) -> tuple[dict[str, list[Any]], int]:
     rows = lengths.pop() if lengths else 0
     if rows > MOST_ROWS:
         raise _DoubtError
-    return {
-        column.name: [column.missing] * rows if array is None else array
-        for column, array in zip(COLUMNS, given, strict=True)
-    }, rows
+    return {column.name: array for column, array in zip(COLUMNS, given, strict=True) if array is not None}, rows
 
 
-def _whole(arrays: Sequence[list[Any]], rows: int, interval_ms: int, *, bools: bool) -> NDArray[np.int64]:
+def _whole(
+    columns: Sequence[Column], arrays: Sequence[list[Any]], rows: int, interval_ms: int, *, bools: bool
+) -> NDArray[np.int64]:
     if bools and not all(set(map(type, values)) <= {int} for values in arrays):
         raise _DoubtError
     # struct takes integers and bools alone, in a quarter of the time that array.array takes.
     layout = f"{rows}q"
     packed = b"".join([struct.pack(layout, *values) for values in arrays])
     numbers = np.frombuffer(packed, np.int64).reshape(len(arrays), rows)
-    most = [most_of(column, interval_ms) for column in _WHOLE]
-    if rows and ((numbers.min(axis=1) < _LEAST).any() or (numbers.max(axis=1) > most).any()):
+    least = [column.least for column in columns]
+    most = [most_of(column, interval_ms) for column in columns]
+    if rows and ((numbers.min(axis=1) < least).any() or (numbers.max(axis=1) > most).any()):
         raise _DoubtError
     return numbers
 

@@ -31,8 +31,8 @@ class Network:
     """Which counters each flow is charged to."""
 
     counters: Indices
-    """[level, flow]: that of its quota, then of its caps, the narrowest first; -1 where it has none. A counter is on
-    one level, of whichever flows."""
+    """[level, flow]: that of its quota, then of its caps, the narrowest first; -1: none. A counter is on one level,
+    of whichever flows."""
     request_bytes: Floats
     """[counter]: the mean of what is charged to it."""
     weight: Floats

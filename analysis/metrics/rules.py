@@ -6,8 +6,8 @@ from functools import reduce
 from operator import or_
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
@@ -15,6 +15,7 @@ from analysis.metrics import caps
 from analysis.metrics.counters import KINDS, OF_WORD, USED
 from analysis.metrics.sums import total
 from analysis.table.arrays import added, ints, with_columns
+from analysis.table.parquet import plain
 from analysis.table.scan import UsageRows
 from analysis.table.schema import COUNT, LIMIT, TEXT
 from quotas.kinds import QuotaKind
@@ -77,18 +78,15 @@ class _Summed:
 
 
 def _of_kind(table: pa.Table, word: str, columns: dict[str, str], limit: str, *, shadow: bool) -> Iterator[pa.Table]:
-    says = reduce(or_, (ints(table, name) > 0 for name in columns.values())) if len(table) else np.zeros(0, dtype=bool)
-    table = table.filter(pa.array(says))
-    if not len(table):
+    """Yield the sums of a kind; names stay numbers in dictionaries, and what is the same in all rows is no key."""
+    if not len(table) or not any(pc.max(table[name]).as_py() for name in columns.values()):
         return
-    rule = pa.chunked_array([pa.nulls(len(table), TEXT)]) if shadow else table[f"{word}_rule"].cast(TEXT)
-    keys = {
-        "kind": pa.array([word] * len(table), TEXT),
-        "rule": rule,
-        "exempt": table["exempt"],
-        "shadow": pa.array(np.full(len(table), shadow)),
-        "mode": table["mode"].cast(TEXT),
-    }
+    says = reduce(or_, (ints(table, name) > 0 for name in columns.values()))
+    table = table.filter(pa.array(says)).combine_chunks()
+    rule = pa.nulls(len(table), TEXT).dictionary_encode() if shadow else table[f"{word}_rule"]
+    keys = {"rule": rule, "exempt": table["exempt"], "mode": table["mode"]}
     figures = {name: table[column] for name, column in columns.items()}
     limits = {"least_limit": table[limit], "most_limit": table[limit]}
-    yield added(with_columns(pa.table(keys), {**figures, **limits}), APART, _HOW)
+    found = plain(added(with_columns(pa.table(keys), {**figures, **limits}), [*keys], _HOW))
+    same = {"kind": pa.array([word] * len(found), TEXT), "shadow": pa.array([shadow] * len(found))}
+    yield with_columns(found, same).select(_SCHEMA.names)

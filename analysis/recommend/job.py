@@ -29,6 +29,7 @@ from analysis.kernel.search import (
 from analysis.kernel.series import Cells, Stretch
 from analysis.kernel.units import Assignment, Client, Unit
 from analysis.page.words import limit
+from analysis.recommend.caps import said_of, under_caps
 from analysis.replay.gathering import Gathered, Units, gather, gather_refusing
 from analysis.replay.recording import REFUSING, Recording
 from quotas.kinds import BYTES, QuotaKind, Whose
@@ -91,6 +92,12 @@ class Need:
     """What limits it now."""
     confidence: Confidence
     answer: Answer
+    caps: tuple[str, ...] = ()
+    """That its clients were charged to besides, while recorded."""
+    held_by: str = ""
+    """The cap that held them, where a cap did; "" where none did."""
+    held_by_caps_alone: bool = False
+    """Whatever held them was a cap: of its quota nothing was seen but that it did not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +276,7 @@ def _recommendations(
     recorded_s = (recording.circumstances.end_ms - recording.circumstances.begin_ms) / 1000
     seconds = wanted.sums(recording, "rows") * recording.circumstances.interval_ms / 1000
     now = _limits_now(recording, wanted)
+    of_caps = under_caps(recording, wanted)
     of: dict[tuple[str, str], dict[QuotaKind, list[int]]] = {}
     for number, (kind, unit) in enumerate(units):
         of.setdefault((unit.user, unit.client_id), {}).setdefault(kind, []).append(number)
@@ -291,6 +299,7 @@ def _recommendations(
                     _said(kind, set().union(*(now[number] for number in numbers))),
                     confidence([answer], recorded_s)[0],
                     answer,
+                    *said_of(of_caps, numbers),
                 )
             )
         active_s = max(float(seconds[number]) for numbers in kinds.values() for number in numbers)

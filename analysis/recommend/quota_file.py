@@ -42,6 +42,8 @@ def _head(
     yield "# A quota holds on each broker and each proxy by itself: it is sized for the one that needs most."
     for note in circumstances.notes():
         yield f"# Note: {plain(note)}."
+    if circumstances.capped:
+        yield "# Some were under caps, which hold besides these quotas: keep `caps` and `groups` of the present file."
     if circumstances.addresses:
         yield "# connection_creation_rate is left out: its limits are for addresses (`whatif` knows them)."
     yield "# Try it before it is in force: sluice analyze whatif --quotas THIS_FILE --warehouse ..."
@@ -63,15 +65,23 @@ def _limit(need: Need) -> str:
 def _explained(need: Need) -> str:
     doing = need.kind.row.doing
     if not need.needed:
-        return f"{doing}: needs less than the least quota; now {plain(need.now)}"
+        return f"{doing}: needs less than the least quota; now {plain(need.now)}{_caps(need)}"
     rate = _rate if need.kind.row.unit is BYTES else partial(limit, need.kind)
     instance = plain(cluster_and_instance(need.unit.instance)[1])
     where = instance if need.kind.row.of_cluster else f"broker {need.unit.broker}, {instance}"
     return (
         f"{doing}: needs {rate(need.needed)} ({where}); recorded "
         f"p99 {rate(need.p99)}, most {rate(need.most)} in a second and {rate(need.surge)} over the window; "
-        f"now {plain(need.now)}; confidence {need.confidence}{_doubt(need)}"
+        f"now {plain(need.now)}; confidence {need.confidence}{_doubt(need)}{_caps(need)}"
     )
+
+
+def _caps(need: Need) -> str:
+    """Say what caps meant: who was held by a cap alone needs no other quota for that."""
+    if need.held_by:
+        whom = "by that alone, not by a quota" if need.held_by_caps_alone else "by that among others"
+        return f"; held by {plain(need.held_by)} while recorded, {whom}: a quota above it changes nothing"
+    return f"; under {plain(', '.join(need.caps))} besides, which held nobody" if need.caps else ""
 
 
 def _doubt(need: Need) -> str:

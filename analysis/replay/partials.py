@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from analysis.kernel.demand import Bools
 from analysis.kernel.units import COLUMNS
@@ -140,10 +141,12 @@ class Identities:
         return {**sums, **of_caps, **dict.fromkeys(("seen", "connections"), "sum")}
 
     def _lines(self, table: pa.Table) -> pa.Table:
-        keys = (*IDENTITY, *self._rules)
+        there = [kind for kind in self.kinds if _says(table, kind)]
+        absent = [kind for kind in self.kinds if kind not in there]
+        keys = [*IDENTITY, *(rule for rule in self._rules if rule not in {COLUMNS[kind].rule for kind in absent})]
         values: dict[str, Any] = {"seen": np.ones(len(table), dtype=np.int64), "connections": table["connections"]}
         values |= {f"{kind}_cap_held": enforced(table, cap_columns(kind)[2]) for kind in self.capped}
-        for kind in self.kinds:
+        for kind in there:
             columns = COLUMNS[kind]
             sent, limit = used(table, columns), limits(table, columns)
             of_kind = {
@@ -157,7 +160,28 @@ class Identities:
                 "most": limit,
             }
             values |= {f"{kind}_{name}": of_kind[name] for name in _OF_KINDS}
-        return added(with_columns(table.select(keys), values), keys, self._sums)
+        lines = added(with_columns(table.select(keys), values), keys, {name: self._sums[name] for name in values})
+        for kind in absent:
+            lines = with_columns(lines, _nothing(kind, len(lines)))
+        return lines.select([*IDENTITY, *self._rules, *self._sums])
+
+
+def _says(table: pa.Table, kind: QuotaKind) -> bool:
+    """Whether any row has a limit or anything else of a kind: most kinds are in no table."""
+    columns = COLUMNS[kind]
+    counts = (columns.used, columns.requests, str(columns.throttled), str(columns.muted_ms))
+    limited = any(table[str(name)].null_count < len(table) for name in (columns.limit, columns.rule))
+    return limited or any(pc.max(table[name]).as_py() for name in counts)
+
+
+def _nothing(kind: QuotaKind, rows: int) -> dict[str, Any]:
+    """Return what lines have of a kind that no row says anything of."""
+    values: dict[str, Any] = {f"{kind}_{name}": np.zeros(rows, dtype=np.int64) for name in _OF_KINDS}
+    if COLUMNS[kind].per_used != 1:
+        values[f"{kind}_sent"] = np.zeros(rows)
+    values[f"{kind}_peak"] = np.zeros(rows)
+    values |= {f"{kind}_{name}": np.full(rows, np.inf) for name in ("least", "most")}
+    return {str(COLUMNS[kind].rule): pa.nulls(rows, TEXT).dictionary_encode(), **values}
 
 
 def _is_other(table: pa.Table) -> Bools:

@@ -110,6 +110,20 @@ def _of_caps(kind: QuotaKind) -> tuple[Column, ...]:
 
 _OF_CONNECTIONS: Final = QuotaKind.CONNECTION_CREATION_RATE.row.columns
 
+_OPTIONAL: Final = (
+    *(column for kind in METERED for column in _in_shadow(kind)),
+    *(column for kind in METERED for column in _of_caps(kind)),
+    Column("exempt", FLAG, missing=False, least=None),
+    Column("ip", TEXT, missing=None, least=None),
+    *(_times(_OF_CONNECTIONS.used), _limit(_OF_CONNECTIONS.limit), _rule(_OF_CONNECTIONS.rule)),
+    _times(_OF_CONNECTIONS.throttled),
+    Column(_OF_CONNECTIONS.throttle_ms, COUNT, most=_MOST_TIMES_MS),
+    Column(_OF_CONNECTIONS.muted_ms, COUNT, per_ms=1),
+    *(_times("accept_waits"), Column("accept_wait_ms", COUNT, most=_MOST_TIMES_MS)),
+)
+OPTIONAL: Final = tuple(column.name for column in _OPTIONAL)
+"""What few documents have, and files only where it says anything."""
+
 COLUMNS: Final = (
     Column("listener", TEXT, missing="", least=None),
     Column("broker", SMALL, missing=-1, least=-1),
@@ -120,15 +134,7 @@ COLUMNS: Final = (
     Column("connections", COUNT, most=10**8),
     *(_times("connections_opened"), _times("connections_refused")),
     *(column for kind in METERED for column in _of(kind)),
-    *(column for kind in METERED for column in _in_shadow(kind)),
-    *(column for kind in METERED for column in _of_caps(kind)),
-    Column("exempt", FLAG, missing=False, least=None),
-    Column("ip", TEXT, missing=None, least=None),
-    *(_times(_OF_CONNECTIONS.used), _limit(_OF_CONNECTIONS.limit), _rule(_OF_CONNECTIONS.rule)),
-    _times(_OF_CONNECTIONS.throttled),
-    Column(_OF_CONNECTIONS.throttle_ms, COUNT, most=_MOST_TIMES_MS),
-    Column(_OF_CONNECTIONS.muted_ms, COUNT, per_ms=1),
-    *(_times("accept_waits"), Column("accept_wait_ms", COUNT, most=_MOST_TIMES_MS)),
+    *_OPTIONAL,
 )
 """All columns of ``rows`` in a document."""
 

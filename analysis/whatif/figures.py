@@ -17,6 +17,7 @@ AFTER: Final = (
     *(f"delay_{name}_s" for name in SHARES),
     *("delay_p99_most_s", "sent_bytes", "waiting_bytes", "peak_waiting_bytes", "verdict", "held_by"),
 )
+"""``held_by`` is the number of a unit, from 1; 0: none."""
 FIGURES: Final = (*BEFORE, "answer", *AFTER)
 ANSWERS: Final = tuple(Answer)
 NO, POSSIBLY, YES = range(3)

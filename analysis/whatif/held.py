@@ -35,7 +35,7 @@ def after(low: Outcome, high: Outcome, known: Known, limits: Floats, in_force: F
         *(low.delay_s(share) for share in SHARES.values()),
         np.maximum(low.delay_s(SHARES["p99"]), high.delay_s(SHARES["p99"])),
         *(low.sent_bytes, low.waiting_bytes, low.peak_waiting_bytes, verdict),
-        np.where(verdict == NO, -1.0, holds),
+        np.where(verdict == NO, 0.0, holds + 1),
     ]
     return np.array(figures, dtype=float)
 

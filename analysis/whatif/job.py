@@ -217,7 +217,6 @@ class ReplayWork:
             of_after = np.zeros((1 + len(AFTER), self._scenarios, len(units)))
             low = gathered.recorded.low
             of_after[1 + AFTER.index("sent_bytes")] = low.sums(low.sent_bytes, len(gathered.units))[units]
-            of_after[1 + AFTER.index("held_by")] = -1
             yield batch(gathered.units[units], of_before[:, units], of_after)
 
 
@@ -228,7 +227,6 @@ def _untouched(recording: Recording, charged: Charged, scenarios: int) -> Floats
     figures[FIGURES.index("active_s")] = np.minimum(charged.sums("rows"), seconds)
     figures[FIGURES.index("answer")] = ANSWERS.index(Answer.EXACT)
     figures[FIGURES.index("sent_bytes")] = charged.sums("sent_bytes")
-    figures[FIGURES.index("held_by")] = -1
     return figures
 
 
@@ -270,7 +268,7 @@ def _table(
         columns["verdict"] = pa.array([VERDICTS[each] for each in verdicts])
         described = [rule and rule.describe() for rule in rules]
         holds = figures[FIGURES.index("held_by"), row].astype(int).tolist()
-        columns["held_by"] = pa.array([described[unit] if unit >= 0 else None for unit in holds], pa.string())
+        columns["held_by"] = pa.array([described[unit - 1] if unit else None for unit in holds], pa.string())
         tables.append(pa.table(columns).filter(pa.array(shown)))
     return pa.concat_tables(tables)
 

@@ -57,7 +57,7 @@ class RefusingWork:
             limit = float(self.limits[scenario, unit])
             low, high = (self._replayed(law, each, limit, window) for each in (least, most))
             figures = [*self._after(low, high, answer, is_bucket=is_bucket)]
-            held_by = unit if figures[-1] != NO else -1
+            held_by = unit + 1 if figures[-1] != NO else 0
             found.append([*before, float(ANSWERS.index(answer)), *figures, held_by])
         columns = [
             pa.array(range(len(found)), pa.int32()),

@@ -97,7 +97,7 @@ def _quotas(snapshot: Snapshot) -> Iterator[Metric]:
     )
     stand_in = [((snapshot.quotas_stand_in,), 1)] if snapshot.quotas_stand_in else []
     said = "What is in force because the quotas are not known since the start."
-    yield _gauge("sluice_quota_stand_in", said, ("policy",), stand_in)
+    yield _gauge("sluice_quota_stand_in", said, ("mode",), stand_in)
     reloads = (((outcome,), snapshot.reloads.get(outcome, 0)) for outcome in _OUTCOMES)
     yield _counter("sluice_quota_reloads", "Loads of the quota store.", ("outcome",), reloads)
     changed = (((outcome,), number) for outcome, number in snapshot.quota_changes.items())

@@ -1,6 +1,6 @@
 """Whether brokers enforce quotas that Sluice enforces too, and on whom (docs/quotas.md, "Which side enforces what")."""
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 
 from config.problems import Problem
 from quotas.entities import Default, Entity
@@ -52,9 +52,14 @@ def of_one_user(brokers: Policy, source: str) -> list[Problem]:
     ]
 
 
-def both(ours: Policy, brokers: Policy) -> Iterator[tuple[Entity, QuotaKind]]:
-    """Yield whose quotas, and of which kinds, both sides would enforce."""
-    for entity, limits in brokers.limits.items():
-        for kind in limits:
-            if kind in ours.limits.get(entity, {}):
-                yield entity, kind
+def of_both(ours: Mapping[Entity, Mapping[QuotaKind, float]], brokers: Policy, source: str) -> list[Problem]:
+    """Return one warning for quotas that both sides hold, wherever each has them from."""
+    found = [
+        (entity, kind) for entity, limits in brokers.limits.items() for kind in limits if kind in ours.get(entity, {})
+    ]
+    if not found:
+        return []
+    entity, kind = found[0]
+    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    message = f"{kind} is held by the brokers and by Sluice{more}: a client is throttled by whichever side says more"
+    return [Problem(source, 0, 0, entity.describe(), message, FIX)]

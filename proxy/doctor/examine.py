@@ -15,6 +15,7 @@ from proxy.doctor.client import Client, client_for, load_client
 from proxy.doctor.credentials import ClientConfigError
 from proxy.doctor.findings import DoctorFindings
 from proxy.doctor.front import BEHIND_TLS, Front
+from proxy.doctor.quotas import look_at_quotas
 from proxy.runtime.clock import wall_s
 
 
@@ -48,7 +49,10 @@ async def _connect(
 ) -> None:
     async def look() -> Behind:
         route, demands_sasl = listener.cluster or settings.cluster, listener.authentication == "sasl"
-        return await look_behind(found, route, demands_sasl=demands_sasl)
+        behind = await look_behind(found, route, demands_sasl=demands_sasl)
+        if behind.reached:
+            await look_at_quotas(found, settings, route)
+        return behind
 
     if client is None or place is None:
         found.not_tried("client", "tcp", "tls")

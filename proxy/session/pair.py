@@ -55,6 +55,7 @@ class Pair:
         "_client",
         "_client_blocked",
         "_in_flight",
+        "_is_over",
         "_mute",
         "_waits",
         "answers",
@@ -84,6 +85,7 @@ class Pair:
         self._broker: Wire | None = None
         self.peer = peer
         self.closed = False
+        self._is_over = False
         self._client_blocked = False
         self._mute = Mute(rules.throttling)
         self._waits = Waits(self)
@@ -141,6 +143,12 @@ class Pair:
         if self._broker is not None:
             contained("Session.close", self._broker.close)
 
+    def end_lost(self) -> None:
+        """Let go of the parts of a session that is closed: nothing is left but they and it, which know each other."""
+        if self.closed and not self._is_over:
+            self._is_over = True
+            del self.requests, self.answers, self.gates, self.sasl, self._waits
+
     def abort(self) -> None:
         """Cut both ends off, with what was still to be sent."""
         self.close()
@@ -178,10 +186,7 @@ class Pair:
         counter = bound.live
         most_ms = throttling.window_ms if kind.row.capped else INT32_MAX
         throttle_ms = min(throttling.allow(counter.owed_ms(now_ms), counter), most_ms)
-        throttling.note(bound, throttle_ms)
-        account.meter.note_throttle(kind, throttle_ms, now_ms)
-        if bound.rule is not None and bound.is_cap:
-            account.meter.note_cap(kind, bound.rule, throttle_ms, now_ms)
+        throttling.given(account, kind, bound, throttle_ms, now_ms)
         room_ms = max(self.sasl.deadline_ms - now_ms, 0)
         told_ms = min(throttling.allow(throttle_ms + counter.waiting_ms, counter), room_ms, most_ms)
         if told_ms > 0 and not self.gates.coordinates:

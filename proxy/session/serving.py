@@ -3,7 +3,7 @@
 An API version that is not in the table is refused, as a broker refuses a version it has not enabled.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, FIND_COORDINATOR
@@ -105,6 +105,15 @@ def serve(
             delayed=response == "delay" or (response == "auto" and before_kip_219),
         )
     return table
+
+
+def requests_by_api(tables: Iterable[Mapping[int, Served]]) -> list[int]:
+    """Return how many requests have been served by these tables, by api key."""
+    requests = [0] * 128
+    for table in tables:
+        for served in table.values():
+            requests[served.spec.api_key] += served.requests
+    return requests
 
 
 def _on_request(api_key: int) -> int:

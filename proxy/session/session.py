@@ -30,7 +30,7 @@ from proxy.usage.accounts import Accounts
 class Session(Pair):
     """The life of one connection pair: connecting, forwarding, finishing; as its ends and its listener know it."""
 
-    __slots__ = ("_is_over", "_on_closed")
+    __slots__ = ("_on_closed",)
 
     def __init__(
         self,
@@ -47,7 +47,6 @@ class Session(Pair):
         exempt: bool = False,
     ) -> None:
         self._on_closed = on_closed
-        self._is_over = False
         super().__init__(
             rules,
             client,
@@ -127,12 +126,6 @@ class Session(Pair):
         if not self.closed:
             self.sasl.refused()
             self.close()
-
-    def end_lost(self) -> None:
-        """Let go of the parts of a session that is closed: nothing is left but they and it, which know each other."""
-        if self.closed and not self._is_over:
-            self._is_over = True
-            del self.requests, self.answers, self.gates, self.sasl, self._waits
 
     # ------------------------------------------------------------------------------------------- how it stands
 

@@ -87,6 +87,13 @@ class Throttling:
             self._log_first(bound, throttle_ms)
         bound.note_throttle(throttle_ms)
 
+    def given(self, account: Account, kind: QuotaKind, bound: Bound, throttle_ms: int, now_ms: int) -> None:
+        """Count a throttle that a request of ``account`` was given."""
+        self.note(bound, throttle_ms)
+        account.meter.note_throttle(kind, throttle_ms, now_ms)
+        if bound.rule is not None and bound.is_cap:
+            account.meter.note_cap(kind, bound.rule, throttle_ms, now_ms)
+
     def allow(self, throttle_ms: int, bound: Bound | None = None) -> int:
         """Return the most of ``throttle_ms`` that may be applied at once; the rest stays owed."""
         most_ms = self.max_delay_ms if bound is None else self.most_delay_ms(bound)

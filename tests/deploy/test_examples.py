@@ -107,11 +107,17 @@ def test_prometheus_takes_the_scrape_configuration_and_the_alerts() -> None:
 
 
 def test_alerts_fire_when_they_should(tmp_path: Path) -> None:
-    """What `promtool test rules` makes of half an hour: away from the start, and a fault in the tenth minute."""
+    """What `promtool test rules` makes of half an hour: away from the start, a fault in the tenth minute, quotas that
+    are not known for five minutes and cannot be read later.
+    """
     fault = 'sluice_internal_errors_total{instance="one", where="throttle over"}'
     fires = [("SluiceNotReady", "2m", True), ("SluiceNotReady", "30m", False)]
     fires += [("SluiceInternalErrors", f"{at}m", at in (11, 20)) for at in (5, 11, 20, 29)]
+    fires += [("SluiceQuotasUnknown", f"{at}m", at == 4) for at in (0, 4, 8)]
+    fires += [("SluiceQuotasStale", f"{at}m", at == 20) for at in (10, 20, 29)]
     labels = {
+        "SluiceQuotasUnknown": {"severity": "critical", "instance": "one", "mode": "static"},
+        "SluiceQuotasStale": {"severity": "warning", "instance": "one"},
         "SluiceNotReady": {"severity": "critical", "instance": "one"},
         "SluiceInternalErrors": {"severity": "warning", "instance": "one", "where": "throttle over"},
     }
@@ -127,6 +133,8 @@ def test_alerts_fire_when_they_should(tmp_path: Path) -> None:
                 "input_series": [
                     {"series": 'sluice_ready{instance="one"}', "values": "0x9 1x30"},
                     {"series": fault, "values": "_x9 1x30"},
+                    {"series": 'sluice_quota_stand_in{instance="one", mode="static"}', "values": "1x5 stale"},
+                    {"series": 'sluice_quota_staleness_seconds{instance="one"}', "values": "0x15 30+60x9 0x10"},
                 ],
                 "alert_rule_test": [
                     {"eval_time": at, "alertname": name, "exp_alerts": [{"exp_labels": labels[name]}] if fired else []}

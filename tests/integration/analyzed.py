@@ -39,7 +39,7 @@ _TAIL: Final = """
 """
 
 
-def _rows(query: str, *values: str) -> list[dict[str, Any]]:
+def rows_of(query: str, *values: str) -> list[dict[str, Any]]:
     found = duckdb.execute(query, values)
     names = [each[0] for each in found.description]
     return [dict(zip(names, each, strict=True)) for each in found.fetchall()]
@@ -69,16 +69,23 @@ class Analyzed:
         """Return the rows of one table of the report."""
         out = self.folder / "report"
         self._analyze("report", "--out", str(out))
-        return _rows("SELECT * FROM read_parquet(?)", f"{out}/report=*/{table}/*.parquet")
+        return rows_of("SELECT * FROM read_parquet(?)", f"{out}/report=*/{table}/*.parquet")
 
     def units(self, quotas: str) -> list[dict[str, Any]]:
         """Return all that `whatif` says of each counter under a quota file."""
-        return _rows("SELECT * FROM read_parquet(?)", f"{self._proposed(quotas)}/whatif/*.parquet")
+        return rows_of("SELECT * FROM read_parquet(?)", f"{self._proposed(quotas)}/whatif/*.parquet")
 
     def tail_s(self, client_id: str) -> float:
         """Return how long the recording goes on after the last row of a client."""
         files = f"{self.folder}/warehouse/usage/**/*.parquet"
-        [found] = _rows(_TAIL, client_id, files)
+        [found] = rows_of(_TAIL, client_id, files)
+        return float(found["ms"]) / 1000
+
+    def muted_s(self, client_id: str) -> float:
+        """Return how long a client was held while producing, over all brokers."""
+        files = f"{self.folder}/warehouse/usage/**/*.parquet"
+        query = "SELECT sum(produce_muted_ms) AS ms FROM read_parquet(?, union_by_name = true) WHERE client_id = ?"
+        [found] = rows_of(query, files, client_id)
         return float(found["ms"]) / 1000
 
     def _proposed(self, quotas: str) -> Path:

@@ -86,7 +86,7 @@ async def test_what_stands_in_until_the_quotas_are_known_is_shown(
     )
     async with program(tmp_path, outage) as (broker, started):
         await started.until("/readyz", "ready")
-        metrics = await started.until("/metrics", f'sluice_quota_stand_in{{policy="{stand_in}"}} 1.0')
+        metrics = await started.until("/metrics", f'sluice_quota_stand_in{{mode="{stand_in}"}} 1.0')
         assert f"sluice_quotas_configured {configured}.0" in metrics
         async with client(started.port) as asking:
             await asking.ask(list_offsets(1))

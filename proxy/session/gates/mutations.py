@@ -221,8 +221,7 @@ class MutationGate:
         if not holds:
             if refused:
                 emptiest = max(bounds, key=lambda each: each.throttle_ms(now_ms))
-                throttling.note(emptiest, throttle_ms)
-                _note(account, emptiest, throttle_ms, now_ms)
+                throttling.given(account, KIND, emptiest, throttle_ms, now_ms)
             refused = {}
             throttle_ms = 0
         elif refused or throttle_ms:
@@ -281,12 +280,6 @@ class MutationGate:
         if self._alarm is not None:
             self._pair.rules.throttling.unwake(self._alarm)
             self._alarm = None
-
-
-def _note(account: Account, emptiest: TokenBound, throttle_ms: int, now_ms: int) -> None:
-    account.meter.note_throttle(KIND, throttle_ms, now_ms)
-    if emptiest.rule is not None and emptiest.is_cap:
-        account.meter.note_cap(KIND, emptiest.rule, throttle_ms, now_ms)
 
 
 def _count_refused(bounds: TokenBounds, partitions: int, now_ms: int) -> None:

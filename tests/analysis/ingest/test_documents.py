@@ -254,7 +254,7 @@ def largest(column: Column, interval_ms: int) -> float:
     """The bounds of docs/usage-records.md."""
     name = column.name
     for kind in QuotaKind:
-        name = name.removeprefix(f"{kind.row.word}_").removeprefix("shadow_")
+        name = name.removeprefix(f"{kind.row.word}_").removeprefix("shadow_").removeprefix("cap_")
     name = name.removeprefix("controller_")
     per_ms = {"bytes": 125 * 10**6, "bytes_in": 125 * 10**6, "bytes_out": 125 * 10**6, "muted_ms": 1}
     per_ms |= dict.fromkeys(("requests", "throttled", "partitions", "connections_opened", "connections_refused"), 10**6)

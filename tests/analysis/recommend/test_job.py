@@ -1,6 +1,6 @@
 """Recommended quotas are enough, and hardly more than that; and nobody is dropped in silence."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from analysis.commands.recommend import _write
 from analysis.errors import AnalysisError
 from analysis.kernel.fluid import replay
 from analysis.kernel.search import parse_target, smallest, with_headroom
+from analysis.recommend import quota_file
 from analysis.recommend.job import Choices, Need, Per, Recommendation, recommend
 from analysis.replay import recording
 from analysis.table import exchange
@@ -22,7 +23,7 @@ from proxy.cli import cli
 from quotas.kinds import QuotaKind
 from quotas.stores.file import load
 from tests.analysis.loads import MB, Load, documents
-from tests.analysis.records import usage, usage_frame
+from tests.analysis.records import Document, usage, usage_frame
 from tests.analysis.table.test_warehouse import store
 from tests.analysis.whatif.test_job import CLOCK, held_up, now_and_then, uneven
 
@@ -41,6 +42,46 @@ LOADS = (
     Load("eve", "rare", np.where(np.arange(300) == 8, 5000.0, 0)),
     Load("fred", "tiny", uneven(40.0, 4)),
 )
+
+
+TENANT = "cap user-group=tenant"
+HELD = (
+    Load("gina", "app", uneven(0.5 * MB, 7), limit=2 * MB, rule="user=<default>", muted_s=np.full(300, 0.5)),
+    Load("hank", "app", uneven(0.2 * MB, 8), limit=2 * MB, rule="user=<default>"),
+    Load("ivan", "app", uneven(0.2 * MB, 9), limit=2 * MB, rule="user=<default>", muted_s=np.full(300, 0.5)),
+)
+"""Under a cap: who was held by it alone, who was not, and who was held by the quota as well."""
+
+
+def under_a_cap(made: Iterable[Document]) -> Iterator[Document]:
+    for document in made:
+        rows = document["rows"]
+        held = {"gina": 500, "hank": 0, "ivan": 300}
+        rows["produce_caps"] = [TENANT if user in held else None for user in rows["user"]]
+        rows["produce_cap_limits"] = ["700000" if user in held else None for user in rows["user"]]
+        rows["produce_cap_muted_ms"] = [held.get(user, 0) for user in rows["user"]]
+        rows["produce_cap_rule"] = [TENANT if held.get(user) else None for user in rows["user"]]
+        yield document
+
+
+def test_who_was_held_by_a_cap_alone_is_recommended_no_quota_without_that_word(spark: SparkSession) -> None:
+    recorded = recording.read(usage(spark, under_a_cap(documents([*HELD, LOADS[4]]))))
+    found = recommend(recorded, choices())
+    by_user = {each.user: the(each) for each in found if each.user in {"gina", "hank", "ivan", "carol"}}
+    assert {user: (need.held_by, need.held_by_caps_alone) for user, need in by_user.items()} == {
+        "gina": (TENANT, True),
+        "hank": ("", False),
+        "ivan": (TENANT, False),
+        "carol": ("", False),
+    }
+    assert {user for user, need in by_user.items() if need.caps == (TENANT,)} == {"gina", "hank", "ivan"}
+    said = quota_file.write(found, choices(), THROTTLE, recorded.circumstances)
+    assert "keep `caps` and `groups` of the present file" in said
+    lines = {user: said[: said.index(f"{{user: {user}}}")].splitlines()[-2] for user in by_user}
+    assert f"held by {TENANT} while recorded, by that alone, not by a quota" in lines["gina"]
+    assert f"held by {TENANT} while recorded, by that among others" in lines["ivan"]
+    assert f"under {TENANT} besides, which held nobody" in lines["hank"]
+    assert "cap" not in lines["carol"]
 
 
 @pytest.fixture(scope="module")

@@ -41,6 +41,7 @@ EVERYTHING = replace(
         *OF_OTHER_UNITS,
     ),
     mode="shadow",
+    quotas_stand_in="static",
     clients=[
         ClientState(Client("PLAIN", "alice", "app"), Traffic(700, 300, 9, 2, 500, 200), 1, is_muted=True),
     ],
@@ -297,6 +298,12 @@ def test_before_the_first_load_there_is_no_time_of_it() -> None:
 def test_how_stale_quotas_are() -> None:
     assert values(render(EMPTY), "sluice_quota_staleness_seconds") == {(): 0.0}
     assert values(render(replace(EMPTY, quotas_staleness_s=2.5)), "sluice_quota_staleness_seconds") == {(): 2.5}
+
+
+def test_what_stands_in_for_quotas_that_are_not_known() -> None:
+    assert values(render(EMPTY), "sluice_quota_stand_in") == {}
+    shown = render(replace(EMPTY, quotas_stand_in="unlimited"))
+    assert values(shown, "sluice_quota_stand_in") == {("unlimited",): 1.0}
 
 
 def test_how_long_brokers_take_is_a_histogram_by_api_and_broker() -> None:

@@ -33,6 +33,8 @@ class Shell:
         program, *arguments = shlex.split(line)
         assert program == "sluice", command
         done = CliRunner().invoke(cli, arguments, input="\n".join(_ANSWER.findall(expected)) + "\n")
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
         self.status = done.exit_code
         printed = done.stdout if into else done.output
         for name, address in self.addresses.items():
