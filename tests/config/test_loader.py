@@ -64,7 +64,8 @@ EVERYTHING = dedent(
     """
 )
 TREE = yaml.load(EVERYTHING, yaml.BaseLoader)  # noqa: S506  it makes texts of everything, and nothing else
-OF_QUOTAS = "store, stores, mode, response, window, controller_window, exempt, admins, max_delay, max_hold"
+OF_QUOTAS = "store, stores, when_unavailable, static, mode, response, window, controller_window, exempt, admins, "
+OF_QUOTAS += "max_delay, max_hold"
 OWN = "give each its own"
 
 
