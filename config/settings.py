@@ -161,6 +161,12 @@ class Quotas(Section):
         "together. `samples` is `controller.quota.window.num`, `size` is `controller.quota.window.size.seconds`.",
     )
     exempt: Exempt = Field(Exempt(), description="Who is never held.")
+    admins: tuple[Name, ...] = Field(
+        (),
+        description="Users who may see and change quotas with Kafka's tools through the proxy "
+        "([quotas.md](quotas.md#changing-quotas-with-kafkas-tools)), once they are authenticated. Default: nobody. "
+        "`ANONYMOUS` is everybody who does not log in.",
+    )
     max_delay_ms: Milliseconds | None = Field(
         None,
         alias="max_delay",

@@ -21,6 +21,7 @@ from proxy.admin.metrics import Renderer
 from proxy.admin.mode import ModePage
 from proxy.admin.server import AdminServer
 from proxy.brokers.failures import describe
+from proxy.control.managing import Managing
 from proxy.control.mode import ModeSwitch
 from proxy.control.quotas import QuotasInForce
 from proxy.control.settings_file import SettingsFile
@@ -57,9 +58,12 @@ class Supervisor:
         self._admin_started = False
         self._finishing: asyncio.Task[None] | None = None
         self._bind = partial(bind, send_buffer_bytes=settings.limits.socket_send_buffer_bytes)
-        self._worker = Worker(settings, self._bind)
         quotas = settings.quotas
-        self._quotas = QuotasInForce(open_quotas(settings), self._worker.apply, enabled=quotas.mode != "off")
+        store = open_quotas(settings)
+        self._worker = Worker(settings, self._bind, self._ask if store.answers_clients else None)
+        kinds = " over ".join(dict.fromkeys(layer.type for layer in quotas.layers))
+        self._quotas = QuotasInForce(store, self._worker.apply, enabled=quotas.mode != "off", kind=kinds)
+        self._managing = Managing(self._quotas, quotas.admins)
         self._usage = UsageService(settings, self._worker.take_usage)
         self._mode = ModeSwitch(quotas.mode, self._change_mode)
         self._file = SettingsFile(path, settings, self._mode.configure)
@@ -101,6 +105,7 @@ class Supervisor:
             self._worker.identify,
             Renderer(self._settings.admin.max_entities, self._settings.metrics.compat),
             ModePage(self._mode, self._settings.admin.token_file, self._settings.admin.hosts),
+            self._quotas.changes.last,
         )
         await self._admin.start()
         self._admin_started = True
@@ -141,6 +146,7 @@ class Supervisor:
         if self._hurried:
             self._finishing.cancel()
         await asyncio.wait((self._finishing,))
+        self._managing.stop()  # if that was cut short
         self._cut_off += await self._worker.stop()
         await attempt("ship the last usage records", lambda: self._usage.stop(0 if self._hurried else _LAST_WORDS_S))
         await attempt("close the admin port", self._admin.stop)
@@ -148,8 +154,12 @@ class Supervisor:
         log.info("stopped", cut_off=self._cut_off, hurried=self._hurried)
         return EXIT_FAILED if self._hurried else 0
 
+    async def _ask(self, frame: bytes, user: str, client_id: str, peer: str) -> bytes:
+        return await self._managing.answer(frame, user, client_id, peer)
+
     async def _finish(self) -> None:
         await asyncio.sleep(self._delay_s)
+        self._managing.stop()
         self._cut_off = (await self._worker.drain(self._settings.drain.timeout_s)).cut_off
 
     def on_stop_signal(self, number: int = signal.SIGTERM) -> None:
@@ -207,6 +217,7 @@ class Supervisor:
             reloads=dict(self._quotas.loads),
             reload_error=self._quotas.error,
             quotas_configured=len(self._quotas.policy.limits),
+            quota_changes=dict(self._quotas.changes.counts),
             quotas_loaded_at_s=self._quotas.loaded_at_s,
             quotas_staleness_s=self._quotas.staleness_s(),
             quotas_stand_in=self._quotas.stand_in,

@@ -15,7 +15,7 @@ import structlog
 
 from config.settings import Mode, Settings
 from protocol.api_versions import advertised_limits
-from protocol.client_quotas import ALTER
+from protocol.client_quotas import ALTER, DESCRIBE
 from protocol.produce_topics import MOST_VERSION
 from proxy.brokers.topic_partitions import TopicPartitions
 from proxy.edge.connection_gate import ConnectionGate, rates_of
@@ -26,6 +26,7 @@ from proxy.edge.endings import Endings
 from proxy.edge.listeners import Admission, Listener
 from proxy.edge.listening import Bind
 from proxy.edge.logins import Logins, certificate_names
+from proxy.edge.quota_requests import Ask, QuotaRequests
 from proxy.edge.rejections import Rejections
 from proxy.edge.routes import Routes
 from proxy.edge.stats import Drained, Stats, WorkerSnapshot
@@ -60,12 +61,13 @@ _TIDY_EVERY_S: Final = 1.0
 
 class Worker:
     """Serves clients between ``start`` and ``stop``. ``bind`` gives it the sockets of brokers' ports, as brokers are
-    found.
+    found. ``ask`` answers requests about quotas; without it the brokers do.
     """
 
-    def __init__(self, settings: Settings, bind: Bind) -> None:
+    def __init__(self, settings: Settings, bind: Bind, ask: Ask | None = None) -> None:
         self._settings = settings
         self._bind = bind
+        self._answerers = {} if ask is None else dict.fromkeys((DESCRIBE, ALTER), QuotaRequests(ask))
         self._stats = Stats()
         self._rejections = Rejections(self._stats)
         self._logins = Logins(self._stats)
@@ -237,7 +239,8 @@ class Worker:
             share_groups=settings.kafka.share_groups,
         )
         self._tables = [
-            serve(advertised, settings.quotas.response, authenticated=authenticated) for authenticated in (True, False)
+            serve(advertised, settings.quotas.response, authenticated=authenticated, answered=self._answerers)
+            for authenticated in (True, False)
         ]
         self._altering = [each for table in self._tables for each in table.values() if each.spec.api_key == ALTER]
         partitions = TopicPartitions(lambda: (each for each in self._routes.clusters if each.can_ask), now_ms)
@@ -261,6 +264,7 @@ class Worker:
             latencies=self._latencies,
             mutations_limit=settings.limits.mutations_bytes,
             partitions=partitions,
+            answerers=self._answerers,
             times=self._times,
         )
 

@@ -100,6 +100,9 @@ def _quotas(snapshot: Snapshot) -> Iterator[Metric]:
     yield _gauge("sluice_quota_stand_in", said, ("mode",), stand_in)
     reloads = (((outcome,), snapshot.reloads.get(outcome, 0)) for outcome in _OUTCOMES)
     yield _counter("sluice_quota_reloads", "Loads of the quota store.", ("outcome",), reloads)
+    changed = (((outcome,), number) for outcome, number in snapshot.quota_changes.items())
+    said = "Entities whose quotas were to change, by what became of it."
+    yield _counter("sluice_quota_changes", said, ("outcome",), changed)
     error = snapshot.reload_error
     why = [] if error is None else [((label(error, _MAX_ERROR_BYTES),), 1)]
     yield _gauge("sluice_quota_reload_error_info", "Why the last load failed.", ("error",), why)

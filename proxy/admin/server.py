@@ -1,11 +1,13 @@
-"""The admin port: plain HTTP for Prometheus and orchestrators, and ``/whoami`` and ``/mode`` for people."""
+"""The admin port: plain HTTP for Prometheus and orchestrators, and ``/whoami``, ``/mode`` and ``/quotas/changes`` for
+people.
+"""
 
 import asyncio
 import gc
 import json
 import os
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -30,7 +32,8 @@ class AdminServer:
 
     ``snapshot`` is called on the loop, once for all scrapes that wait at that moment; ``not_ready`` returns the reasons
     why the proxy is not ready to serve, none when it is; ``identify`` returns who the client at ``host:port`` is, None
-    if there is no such connection; ``mode`` answers ``/mode``, where there is a switch.
+    if there is no such connection; ``mode`` answers ``/mode``, where there is a switch; ``changes`` returns the last
+    changes of quotas, as JSON has them.
     """
 
     def __init__(
@@ -41,18 +44,21 @@ class AdminServer:
         identify: Callable[[str], Awaitable[Identity | None]],
         renderer: Renderer,
         mode: ModePage | None = None,
+        changes: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
     ) -> None:
         self._bind = bind
         self._snapshot = snapshot
         self._not_ready = not_ready
         self._identify = identify
         self._renderer = renderer
+        self._changes = changes
         self._rendering: asyncio.Task[bytes] | None = None
         self._paths: dict[str, Callable[[web.BaseRequest], Awaitable[web.Response]]] = {
             "/metrics": self._metrics,
             "/livez": self._livez,
             "/readyz": self._readyz,
             "/whoami": self._whoami,
+            "/quotas/changes": self._quota_changes,
         }
         self._methods = dict.fromkeys(self._paths, METHODS)
         if mode is not None:
@@ -129,6 +135,9 @@ class AdminServer:
             said = f"no client connection from {peer!a}" if peer else "the address is missing"
             return _text(404, [f"{said}: ask for /whoami?peer=HOST:PORT, the client's end as the proxy sees it"])
         return web.Response(text=json.dumps(identity), content_type="application/json")
+
+    async def _quota_changes(self, _: web.BaseRequest) -> web.Response:
+        return web.Response(text=json.dumps({"changes": self._changes()}) + "\n", content_type="application/json")
 
 
 def _text(status: int, lines: list[str], **headers: str) -> web.Response:

@@ -14,6 +14,7 @@ from proxy.checks.findings import Finding, Findings, Severity
 from proxy.identity.kerberos import keytab
 from proxy.identity.kerberos.gssapi import acceptor
 from proxy.identity.kerberos.name import parse_rules
+from proxy.identity.principal import is_pseudo
 from quotas.entities import ANONYMOUS
 from quotas.stores import doubts
 
@@ -35,6 +36,7 @@ def look(settings: Settings, document: Document, now_s: float) -> list[Finding]:
     for index, listener in enumerate(settings.listeners):
         _look_at_listener(found, ("listeners", index), listener, settings.cluster)
     _look_at_exempt(found, settings.quotas.exempt)
+    _look_at_admins(found, settings.quotas.admins)
     _look_at_token(found, settings.admin)
     _look_for_same_addresses(found, settings.listeners)
     _look_for_variables(found, (), document.root)
@@ -69,6 +71,19 @@ def _look_at_exempt(found: Findings, exempt: Exempt) -> None:
         if network.prefixlen == 0:
             message = f"{network} is every address: nobody is held to any quota"
             found.add(Severity.WARNING, (*at, "networks", index), message, "name smaller networks")
+
+
+def _look_at_admins(found: Findings, admins: tuple[str, ...]) -> None:
+    for index, user in enumerate(admins):
+        at = ("quotas", "admins", index)
+        if user == ANONYMOUS:
+            message = "lets everybody change all quotas who does not log in"
+            found.add(Severity.WARNING, at, message, "name users, where clients log in")
+        elif is_pseudo(user):
+            message = f"{user!r} is many clients at once: all of them may change all quotas"
+            found.add(Severity.WARNING, at, message, "name users")
+        elif (doubt := doubts.of_name("user", user)) is not None:
+            found.add(Severity.WARNING, at, doubt.message, doubt.hint)
 
 
 def _look_at_token(found: Findings, admin: Admin) -> None:

@@ -2,20 +2,21 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
 import structlog
 
 from config.problems import Problem
+from proxy.control.change_log import KEPT, ChangeLog
 from proxy.runtime.clock import now_ms, wall_s
 from proxy.runtime.names import label
 from proxy.runtime.tasks import every
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, PolicyChange, Terms
-from quotas.stores.alteration import Alteration, Outcome
+from quotas.stores.alteration import Alteration, Altered, Outcome
 from quotas.stores.base import QuotaStore, UnreadableError
 
 log = structlog.get_logger("sluice")
@@ -43,15 +44,24 @@ class Outage:
 class QuotasInForce:
     """Keeps what a store holds in force: ``apply`` puts a policy in force, and returns what that changed.
 
-    With ``enabled`` False the store is read and checked, and nothing is in force.
+    With ``enabled`` False the store is read and checked, and nothing is in force. ``kind`` is the store's, for the
+    record.
     """
 
-    def __init__(self, store: QuotaStore, apply: Callable[[Policy], Awaitable[PolicyChange]], *, enabled: bool) -> None:
+    def __init__(
+        self,
+        store: QuotaStore,
+        apply: Callable[[Policy], Awaitable[PolicyChange]],
+        *,
+        enabled: bool,
+        kind: str = "file",
+    ) -> None:
         self._store = store
         self._apply = apply
         self._enabled = enabled
-        self._loaded = Policy()
-        """What the store held last, in force or not."""
+        self.changes = ChangeLog(kind)
+        self.configured = Policy()
+        """What the store held last, in force or not; what stands in for it until it is ``known``."""
         self.policy = Policy()
         """In force."""
         self.loaded_at_s = 0.0
@@ -60,6 +70,8 @@ class QuotasInForce:
         """By outcome: ok, failed."""
         self.error: str | None = None
         """The first problem of the last load, if it failed; None when it did not."""
+        self._made: dict[tuple[Entity, QuotaKind], Altered] = {}
+        """What was altered by ``alter`` since the last good load, which finds all of that and nothing else changed."""
         self._passed = 0
         """Requests for changes that brokers were asked, when it was looked last."""
         self.known = False
@@ -107,7 +119,7 @@ class QuotasInForce:
 
     async def _take(self, policy: Policy) -> PolicyChange:
         """Put ``policy`` in force, unless nothing is to be."""
-        self._loaded = policy
+        self.configured = policy
         if self._enabled:
             self.policy = policy
         return await self._apply(self.policy)
@@ -120,7 +132,7 @@ class QuotasInForce:
         """Put what was loaded last in force from now on, or nothing."""
         async with self._in_use:
             self._enabled = enabled
-            self.policy = self._loaded if enabled else Policy()
+            self.policy = self.configured if enabled else Policy()
             await self._apply(self.policy)
 
     def watch(self, alterations: Callable[[], Awaitable[int]]) -> None:
@@ -137,7 +149,10 @@ class QuotasInForce:
             outcomes = await asyncio.to_thread(self._store.alter, alteration)
             altered = sum(bool(outcome.altered) for outcome in outcomes)
             if altered and not alteration.validate_only:
-                log.info("quotas altered", who=label(alteration.who), entities=altered)
+                log.info("quotas altered", **self.changes.origin(alteration), entities=altered)
+                made = [each for outcome in outcomes for each in outcome.altered]
+                self._tell(made, alteration)
+                self._made.update({(each.entity, each.kind): each for each in made})
                 await self._load()
         return outcomes
 
@@ -167,7 +182,7 @@ class QuotasInForce:
             if error.rest is None:
                 return False
             loaded = error.rest
-        old = self.policy
+        known, old = self.configured, self.policy
         change = await self._take(loaded.policy)
         self.stand_in = ""
         self.known = True
@@ -175,7 +190,8 @@ class QuotasInForce:
         is_first, self.loaded_at_s = not self.loaded_at_s, wall_s()
         self.loads["ok"] += self.error is None
         if not is_first:  # at the start everything is new
-            await asyncio.to_thread(_log_changes, old, self.policy)
+            await asyncio.to_thread(self._tell_of_edits, known, old)
+        self._made = {}
         for warning in loaded.warnings[:_MAX_LOGGED_PROBLEMS]:
             log.warning("quotas", problem=str(warning))
         if len(loaded.warnings) > _MAX_LOGGED_PROBLEMS:
@@ -188,6 +204,35 @@ class QuotasInForce:
             removed=change.removed,
         )
         return True
+
+    def _tell_of_edits(self, known: Policy, old: Policy) -> None:
+        """Tell what is another than ``known``, but for what was altered here; and terms that are not those in force."""
+        edited = _differences(known, self.configured, self._made)
+        self.changes.count("edited", len({each.entity for each in edited}))
+        self._tell(edited, None, aloud=self._enabled)
+        new = self.policy
+        terms = [entity for entity in {**old.terms, **new.terms} if old.terms.get(entity) != new.terms.get(entity)]
+        for entity in terms[:_MAX_LOGGED_CHANGES]:
+            log.info("terms of quota changed", quota=label(entity.describe()), new=_said(new.terms.get(entity)))
+
+    def _tell(self, altered: Sequence[Altered], by: Alteration | None, *, aloud: bool = True) -> None:
+        """Keep each limit that is another, and say what it was and what it is; of a great many, of the first."""
+        self.changes.note(altered, by)
+        if not aloud:
+            return
+        most = _MAX_LOGGED_CHANGES if by is None else KEPT
+        for each in altered[:most]:
+            log.info(
+                "quota changed",
+                quota=label(each.entity.describe()),
+                kind=each.kind.value,
+                old=each.old,
+                new=each.new,
+                store=self.changes.store,
+                **self.changes.origin(by),
+            )
+        if len(altered) > most:
+            log.info("quotas changed", further=len(altered) - most)
 
     def _refuse(self, problems: Sequence[Problem]) -> None:
         self.loads["failed"] += 1
@@ -209,35 +254,21 @@ class QuotasInForce:
         return _MEANWHILE[self._outage.policy]
 
 
-def _log_changes(old: Policy, new: Policy) -> None:
-    """Say of each quota that is another what it was and what it is; of a great many, of the first."""
-    changed = [
-        (entity, kind)
-        for entity in {**old.limits, **new.limits}
-        if old.limits.get(entity) != new.limits.get(entity)
-        for kind in QuotaKind
-        if _limit(old, entity, kind) != _limit(new, entity, kind)
-    ]
-    for entity, kind in changed[:_MAX_LOGGED_CHANGES]:
-        of_whom = label(entity.describe())
-        log.info(
-            "quota changed",
-            quota=of_whom,
-            kind=kind.value,
-            old=_limit(old, entity, kind),
-            new=_limit(new, entity, kind),
-        )
-    terms = [entity for entity in {**old.terms, **new.terms} if old.terms.get(entity) != new.terms.get(entity)]
-    for entity in terms[:_MAX_LOGGED_CHANGES]:
-        log.info("terms of quota changed", quota=label(entity.describe()), new=_said(new.terms.get(entity)))
-    if len(changed) > _MAX_LOGGED_CHANGES:
-        log.info("quotas changed", further=len(changed) - _MAX_LOGGED_CHANGES)
-
-
 def _said(terms: Terms | None) -> dict[str, object]:
     """Return what is said by a rule beside its limits, without what is not."""
     return {name: value for name, value in asdict(terms or Terms()).items() if value}
 
 
-def _limit(policy: Policy, entity: Entity, kind: QuotaKind) -> float | None:
-    return policy.limits.get(entity, {}).get(kind)
+def _differences(old: Policy, new: Policy, made: Mapping[tuple[Entity, QuotaKind], Altered]) -> list[Altered]:
+    """Return the limits that are others, but for those that were ``made`` so: of these, what was changed before."""
+    found = []
+    for entity in {**old.limits, **new.limits}:
+        before, after = old.limits.get(entity, {}), new.limits.get(entity, {})
+        for kind in QuotaKind if before != after else ():
+            was, now = before.get(kind), after.get(kind)
+            ours = made.get((entity, kind))
+            if ours is not None and ours.new == now:
+                now = ours.old
+            if was != now:
+                found.append(Altered(entity, kind, was, now))
+    return found

@@ -144,6 +144,8 @@ class Snapshot(WorkerSnapshot):
     """Lines, by cause."""
     mode_changes: int = 0
     """How often the mode was changed since the start."""
+    quota_changes: dict[str, int] = field(default_factory=dict)
+    """Entities whose quotas somebody meant to change, by outcome (``proxy.control.change_log``)."""
     shipping: Shipping | None = None
     """Of usage records; None where none are taken."""
     info: dict[str, str] = field(default_factory=dict)

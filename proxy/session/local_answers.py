@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from protocol.api_versions import unsupported_version_answer
+from protocol.errors import ProtocolError
 from protocol.frames import REQUEST_HEAD
 
 _MOST_VERSION: Final = 0x7FFF
@@ -36,6 +37,12 @@ class LocalRequest:
         return correlation_id
 
 
+Done = Callable[[bytes | ProtocolError | None], None]
+"""Takes the answer that was waited for; or why the request was none, which ends the connection; or None where nobody
+will ever answer it, which cuts the connection off.
+"""
+
+
 class Answerer(Protocol):
     """Answers the requests of an API."""
 
@@ -44,7 +51,7 @@ class Answerer(Protocol):
         """The longest request that it takes; a longer one ends the connection."""
         ...
 
-    def answer(self, request: LocalRequest, done: Callable[[bytes], None]) -> bytes | None:
+    def answer(self, request: LocalRequest, done: Done) -> bytes | None:
         """Return the whole answer, size included; or None, and call ``done`` with it later, in the same thread.
 
         ``done`` may be called when the client has gone. Raises ProtocolError for what is no request.
@@ -64,5 +71,5 @@ class NewerApiVersions:
         """Whether ``version`` is newer than what is served."""
         return self._newest < version <= _MOST_VERSION
 
-    def answer(self, request: LocalRequest, done: Callable[[bytes], None]) -> bytes | None:  # noqa: ARG002  at once
+    def answer(self, request: LocalRequest, done: Done) -> bytes | None:  # noqa: ARG002  at once
         return unsupported_version_answer(request.correlation_id, self._newest)

@@ -219,9 +219,15 @@ class Pair:
             self._go(Event.ADMITTED, MIDWAY if what == What.BODY else IN_LINE, now_ms)
         self.answered(now_ms)
 
-    def answer_locally(self, answer: bytes) -> None:
+    def answer_locally(self, answer: bytes | ProtocolError | None) -> None:
         """Send the answer of the proxy's own that was still to come, and go on behind it; a second one is nobody's."""
         if self.closed or not self.requests.reasons & LOCAL:
+            return
+        if answer is None:
+            self.abort()
+            return
+        if isinstance(answer, ProtocolError):
+            self.reject(CLIENT, answer)
             return
         self.gates.write_local(answer)
         now_ms = self.rules.clock()

@@ -34,10 +34,13 @@ class Alteration:
 
     changes: Sequence[Change]
     who: str
-    """Who asks, for the record: a user and where from."""
+    """Who asks, for the record: a user."""
     validate_only: bool = False
     version: str | None = None
     """Of what ``who`` has seen: if the store holds something else by now, nothing is changed. None: whatever it is."""
+    peer: str = ""
+    """Where from, for the record; "" where nobody is connected."""
+    client_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ class Refusal:
     field: str
     message: str
     fix: str = ""
+    kafka: str = ""
+    """What a controller says of the same (ClientQuotaControlManager); "" where it would not refuse."""
 
     def __str__(self) -> str:
         return f"{self.field}: {self.message}" + (f"; {self.fix}" if self.fix else "")
@@ -78,7 +83,7 @@ def check(change: Change) -> tuple[Entity, Limits] | Refusal:
     """
     keys = [key for key, _ in change.ops]
     if twice := next((key for key in keys if keys.count(key) > 1), None):
-        return Refusal(twice, "stands twice for one entity", "give it once")
+        return Refusal(twice, "stands twice for one entity", "give it once", repeated(change.entity))
     entity = _entity(change.entity)
     if isinstance(entity, Refusal):
         return entity
@@ -90,7 +95,8 @@ def check(change: Change) -> tuple[Entity, Limits] | Refusal:
             if kind is not None:
                 limits[kind] = None
         elif kind is None:
-            return Refusal(key, f"is no quota of {entity.describe()}", f"known here: {', '.join(known)}")
+            fix = f"known here: {', '.join(known)}"
+            return Refusal(key, f"is no quota of {entity.describe()}", fix, f"Invalid configuration key {key}")
         else:
             checked = _limit(kind, limit)
             if isinstance(checked, Refusal):
@@ -102,11 +108,13 @@ def check(change: Change) -> tuple[Entity, Limits] | Refusal:
 def _entity(written: Mapping[str, str | Default]) -> Entity | Refusal:
     for dimension, name in written.items():
         if dimension not in _DIMENSIONS:
-            return Refusal(dimension or "entity", "is not a kind of entity", f"known here: {', '.join(_DIMENSIONS)}")
+            fix = f"known here: {', '.join(_DIMENSIONS)}"
+            said = f"Unhandled client quota entity type: {dimension}"
+            return Refusal(dimension or "entity", "is not a kind of entity", fix, said)
         if isinstance(name, str) and not _is_text(name):
             return Refusal(dimension, "holds half a character, which is no text in UTF-8", "write the name anew")
     ip = written.get("ip")
-    if isinstance(ip, str) and ip:
+    if isinstance(ip, str) and ip and len(written) == 1:
         try:
             ip = canonical_ip(ip)
         except ValueError:
@@ -114,7 +122,24 @@ def _entity(written: Mapping[str, str | Default]) -> Entity | Refusal:
     try:
         return Entity(written.get("user"), written.get("client-id"), ip)
     except ValueError as error:
-        return Refusal("entity", str(error))
+        return Refusal("entity", str(error), kafka=_said_of_entity(written))
+
+
+def _said_of_entity(written: Mapping[str, str | Default]) -> str:
+    """Return what a controller says of the names or the combination that make no entity."""
+    if empty := next((dimension for dimension, name in written.items() if name == ""), None):
+        return f"Empty {empty} not supported"
+    if written:  # as it is written there, without the space
+        return "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"
+    return "Invalid empty client quota entity"
+
+
+def repeated(written: Mapping[str, str | Default]) -> str:
+    """Return what a controller says of an entity that it has had already, or that has a quota twice."""
+    ordered = ("client-id", "user", "ip")  # of Java's HashMap
+    names = [*(each for each in ordered if each in written), *(each for each in written if each not in ordered)]
+    entries = (f"{each}={name if isinstance(name := written[each], str) else 'null'}" for each in names)
+    return f"Ignoring duplicate entity ClientQuotaEntity(entries={{{', '.join(entries)}}})"
 
 
 def canonical_ip(text: str) -> str:
@@ -138,13 +163,17 @@ def _is_text(name: str) -> bool:
 def _limit(kind: QuotaKind, limit: float) -> float | Refusal:
     if math.isnan(limit):
         return Refusal(kind.value, "is not a number", "write a number above 0")
-    if kind.row.written is not Written.NUMBER:  # LONG and INT to Kafka, and not DOUBLE
+    if limit > 0 and kind.row.written is not Written.NUMBER:  # LONG and INT to Kafka, and not DOUBLE
         most = kind.row.written.value
         if limit > float(most):  # as Java compares: 2^63 is not too large
-            return Refusal(kind.value, f"{limit:.17g} is too large", f"the most is {most}")
+            of_type = "a LONG" if kind.row.written is Written.BYTES else "an INT"
+            said = f"Proposed value for {kind.value} is too large for {of_type}."
+            return Refusal(kind.value, f"{limit:.17g} is too large", f"the most is {most}", said)
         if math.fmod(limit, 1) > _EPSILON:
-            return Refusal(kind.value, f"{limit:.17g} is not a whole number", f"write {math.floor(limit)}")
+            said = f"{kind.value} cannot be a fractional value."
+            return Refusal(kind.value, f"{limit:.17g} is not a whole number", f"write {math.floor(limit)}", said)
         limit = float(round(limit))
     if limit <= 0:
-        return Refusal(kind.value, "must be above 0", "remove it for no limit")
+        said = f"Quota {kind.value} must be greater than 0"
+        return Refusal(kind.value, "must be above 0", "remove it for no limit", said)
     return limit

@@ -13,7 +13,7 @@ from config.problems import Problem
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
-from quotas.stores.alteration import Alteration, Altered, Limits, Outcome, Refusal, check
+from quotas.stores.alteration import Alteration, Altered, Limits, Outcome, Refusal, check, repeated
 
 
 class StoreError(Exception):
@@ -119,11 +119,12 @@ class QuotaStore(ABC):
                 checked.append(found)
                 continue
             entity, limits = found
-            twice = entity in wanted
-            checked.append(
-                Refusal(entity.describe(), "stands twice in one request", "make one of them") if twice else entity
-            )
-            wanted.setdefault(entity, limits)
+            if entity in wanted:
+                message, fix = "stands twice in one request", "make one of them"
+                checked.append(Refusal(entity.describe(), message, fix, repeated(change.entity)))
+                continue
+            checked.append(entity)
+            wanted[entity] = limits
         outcomes = self._alter(wanted, alteration) if wanted else {}
         return [Outcome(refused=each) if isinstance(each, Refusal) else outcomes[each] for each in checked]
 

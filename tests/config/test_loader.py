@@ -65,7 +65,8 @@ EVERYTHING = dedent(
 )
 TREE = yaml.load(EVERYTHING, yaml.BaseLoader)  # noqa: S506  it makes texts of everything, and nothing else
 OF_QUOTAS = (
-    "store, stores, when_unavailable, static, mode, response, window, controller_window, exempt, max_delay, max_hold"
+    "store, stores, when_unavailable, static, mode, response, window, controller_window, exempt, admins, max_delay, "
+    "max_hold"
 )
 OWN = "give each its own"
 
@@ -234,10 +235,6 @@ def test_windows_are_those_that_usage_records_can_say(file: Path, window: str, p
             ":4:26: quotas.stores[0].type: a cluster store has another one below it; write it last"]),
         ("store: {type: file, path: quotas.yaml}", "stores: {path: a}", [
             ":4:18: quotas.stores: must be a list; begin each item with `- `, or put [ ] around them"]),
-        ("{type: file, path: quotas.yaml}", "{type: cluster}, when_unavailable: static", [
-            ":4:52: quotas.when_unavailable: needs a quota file; name it in quotas.static"]),
-        ("{type: file, path: quotas.yaml}", "{type: cluster}, static: a.yaml", [
-            ":4:42: quotas.static: is not used with when_unavailable: refuse; write static there"]),
         ("store: {type: file, path: quotas.yaml}", "store: {type: cluster, poll: 1ms}", [
             ":4:39: quotas.store.poll: is too short; 100ms to 1h"]),
         ("42: 9142", "42: 9092", [

@@ -103,19 +103,18 @@ def _notified(text: str) -> object:
     return {"ignored": True} if changed is None else {"root": changed.root, "entity": changed.entity}
 
 
-def alter_validation(case: Case) -> Answers:
-    inputs = case["inputs"]
-    if inputs["mode"] not in {"kraft", "zk"}:
-        raise UnknownMemberError(f"mode {inputs['mode']}")
-    yield ["NONE" if _refusal(inputs["mode"], row) is None else "INVALID_REQUEST" for row in inputs["rows"]]
+def alter_in_zookeeper_mode(rows: list[Case]) -> Answers:
+    yield ["NONE" if _refusal(row) is None else "INVALID_REQUEST" for row in rows]
 
 
-def _refusal(mode: str, row: Case) -> str | None:
+def _refusal(row: Case) -> str | None:
     entity = {dimension: name_of(name) for dimension, name in row["entity"].items()}
-    operations = [
-        (op["key"], None if op.get("remove") or op["value"] is None else float(op["value"])) for op in row["ops"]
-    ]
-    return alter.refusal(mode, entity, operations, resolves=row.get("resolves", True))
+    return alter.refusal("zk", entity, ops_of(row), resolves=row.get("resolves", True))
+
+
+def ops_of(row: Case) -> list[tuple[str, float | None]]:
+    """Return what is asked for of each key, None to remove it."""
+    return [(op["key"], None if op.get("remove") or op["value"] is None else float(op["value"])) for op in row["ops"]]
 
 
 def on_the_wire(case: Case) -> Answers:

@@ -1,5 +1,6 @@
 """The format of ``quotas.json``: cases of several kinds, each documented in the file's own ``kinds``."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -12,10 +13,11 @@ from quotas.kinds import QuotaKind
 from quotas.names import sanitise
 from quotas.policy import Policy
 from quotas.rate import Rate
-from quotas.stores.alteration import canonical_ip
+from quotas.stores.alteration import Change, Refusal, canonical_ip, check
 from quotas.throttle import clamp_ms, throttle_ms
 from quotas.token_bucket import TokenBucket
 from tests.conformance import broker_kinds
+from tests.conformance.broker_kinds import ops_of
 from tests.conformance.cases import (
     EXACT,
     TOLERANCES,
@@ -24,6 +26,7 @@ from tests.conformance.cases import (
     UnknownMemberError,
     difference,
     entity_of,
+    name_of,
     window_of,
 )
 from tests.conformance.model import Failure, Outcome, Skipped, attempt
@@ -214,6 +217,33 @@ def connection(case: Case) -> Answers:
     yield answers
 
 
+def alter_validation(case: Case) -> Answers:
+    """What Sluice takes, whatever its store; what only brokers in ZooKeeper mode take is the reference model's."""
+    mode, rows = case["inputs"]["mode"], case["inputs"]["rows"]
+    if mode == "zk":
+        yield from broker_kinds.alter_in_zookeeper_mode(rows)
+        return
+    if mode != "kraft":
+        raise UnknownMemberError(f"mode {mode}")
+    checked = [_checked(row) for row in rows]
+    yield ["INVALID_REQUEST" if isinstance(each, Refusal) else "NONE" for each in checked]
+    # Of what Sluice refuses and a controller does not, it has no words of a controller's: NaN, and host names.
+    yield [
+        "INVALID_REQUEST" if isinstance(each, Refusal) and (each.kafka or not _may_differ(row)) else "NONE"
+        for row, each in zip(rows, checked, strict=True)
+    ]
+
+
+def _checked(row: Case) -> object:
+    entity = {each: Default.DEFAULT if (name := name_of(of)) is None else name for each, of in row["entity"].items()}
+    return check(Change({each: name for each, name in entity.items() if isinstance(name, str | Default)}, ops_of(row)))
+
+
+def _may_differ(row: Case) -> bool:
+    not_a_number = any(limit is not None and math.isnan(limit) for _, limit in ops_of(row))
+    return not_a_number or ("ip" in row["entity"] and row.get("resolves", True))
+
+
 KINDS: dict[str, Callable[[Case], Answers]] = {
     "rate": rate,
     "throttle": throttle,
@@ -227,7 +257,7 @@ KINDS: dict[str, Callable[[Case], Answers]] = {
     "connection": connection,
     "sanitise": broker_kinds.sanitised_names,
     "zk": broker_kinds.zk,
-    "alter_validation": broker_kinds.alter_validation,
+    "alter_validation": alter_validation,
     "wire": broker_kinds.on_the_wire,
     "mute": broker_kinds.mute,
     "number_format": broker_kinds.number_format,

@@ -31,6 +31,7 @@ EMPTY = Snapshot(
     certificate_expiry_s={},
     certificate_reloads={},
     reloads={"ok": 1},
+    quota_changes={"made": 0},
     reload_error=None,
     quotas_configured=0,
     quotas_loaded_at_s=1_700_000_000.0,

@@ -60,6 +60,7 @@ ELSEWHERE = {
     "a turn": "runtime/test_turns.py::test_one_that_fails_does_not_keep_the_next_from_its_turn",
     "a session's turn": "session/test_waits.py::test_a_session_that_fails_after_others_had_their_turn_ends",
     "begin TLS handshakes": "edge/test_arrivals.py::test_handshakes_go_on_after_a_fault",
+    "answer a request about quotas": "edge/test_quota_requests.py::test_one_that_fails_is_cut_off_and_counted",
     "a usage file is due": "test_containment.py::test_a_usage_file_that_fails_to_be_completed_is_completed_later",
 }
 

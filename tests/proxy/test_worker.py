@@ -12,7 +12,21 @@ from typing import TypeVar
 import pytest
 
 from config.settings import Mode, Settings
+from protocol.client_quotas import (
+    ALTER,
+    DESCRIBE,
+    Altering,
+    Describing,
+    Entry,
+    Op,
+    alter_request,
+    describe_request,
+    read_altered,
+    read_described,
+)
+from protocol.requests import Request
 from proxy import supervisor
+from proxy.edge.quota_requests import Ask
 from proxy.edge.stats import Drained, WorkerSnapshot
 from proxy.edge.whoami import Identity
 from proxy.usage.records import Columns
@@ -21,7 +35,7 @@ from quotas.policy import Policy, PolicyChange
 from tests.proxy.fake_broker import fake_broker
 from tests.proxy.front import TIMEOUT_S, client
 from tests.proxy.playbook import list_offsets, produce
-from tests.proxy.test_supervisor import running
+from tests.proxy.test_supervisor import CONFIG, running
 
 pytestmark = pytest.mark.asyncio
 
@@ -40,8 +54,11 @@ def across(what: T) -> T:
 class Elsewhere(Worker):
     """A worker that has nothing but copies of what it is given, and gives nothing but copies."""
 
-    def __init__(self, settings: Settings, bind: Callable[[str, int], list[socket.socket]]) -> None:
-        super().__init__(across(settings), bind)
+    def __init__(self, settings: Settings, bind: Callable[[str, int], list[socket.socket]], ask: Ask) -> None:
+        async def ask_across(frame: bytes, user: str, client_id: str, peer: str) -> bytes:
+            return across(await ask(*across((frame, user, client_id, peer))))
+
+        super().__init__(across(settings), bind, ask_across)
 
     async def start(self, bootstrap: Mapping[str, Sequence[socket.socket]]) -> int:
         return across(await super().start(bootstrap))
@@ -164,3 +181,46 @@ async def test_requests_are_timed_while_a_quota_asks_for_it_and_go_by_without_on
                 await program.until("/metrics", "sluice_quotas_configured 0.0")
                 last = await timed(4)
                 assert await timed(5) == last
+
+
+async def test_quotas_are_changed_through_the_port_by_those_who_may_and_by_brokers_never(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "Worker", Elsewhere)
+    named = (("client-id", "app"),)
+    altering = Altering((Entry(named, (Op("producer_byte_rate", 2048.0),)),))
+    for admins, error_code in (("[admin]", 31), ("[admin, ANONYMOUS]", 0)):
+        async with fake_broker() as one:
+            one.brokers = {1: ("127.0.0.1", one.port)}
+            config = CONFIG.replace("mode: {mode}", f"mode: {{mode}}, admins: {admins}")
+            async with running(tmp_path, one, text=config) as program:
+                await program.until("/readyz", "ready")
+                async with client(program.port) as asking:
+                    answer = await asking.ask(alter_request(altering).frame("tool", 1))
+                    assert [each.error_code for each in read_altered(bytes(4) + answer)] == [error_code]
+                    answer = await asking.ask(describe_request(Describing()).frame("tool", 2))
+                    described = read_described(bytes(4) + answer)
+                    assert described.error_code == error_code
+                    limits = [((named), (("producer_byte_rate", 2048.0),))]
+                    assert [(each.entity, each.limits) for each in described.entries] == ([] if error_code else limits)
+                    changes = json.loads((await program.get("/quotas/changes"))[1])["changes"]
+                    told = [(each["who"], each["client_id"], each["old"], each["new"]) for each in changes]
+                    assert told == ([] if error_code else [("ANONYMOUS", "tool", 1024.0, 2048.0)])
+                    outcome = "unauthorized" if error_code else "made"
+                    metrics = (await program.get("/metrics"))[1]
+                    assert f'sluice_quota_changes_total{{outcome="{outcome}"}} 1.0' in metrics
+                    assert not [each for each in one.requests if int.from_bytes(each[:2], "big") in {DESCRIBE, ALTER}]
+
+
+async def test_an_alter_that_cannot_be_read_ends_its_connection_and_no_other(tmp_path: Path) -> None:
+    config = CONFIG.replace("mode: {mode}", "mode: {mode}, admins: [ANONYMOUS]")
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        async with running(tmp_path, one, text=config) as program:
+            await program.until("/readyz", "ready")
+            async with client(program.port) as asking, client(program.port) as other:
+                asking.writer.write(Request(ALTER, 0, b"\xff\xff\xff\x7f").frame("tool", 1))
+                assert await asking.closed()
+                await other.ask(list_offsets(1))
+            metrics = (await program.get("/metrics"))[1]
+            assert 'sluice_frames_rejected_total{cause="bad_body",side="client"} 1.0' in metrics

@@ -26,6 +26,12 @@ def java_command(version: str, program: str = "Client") -> list[str]:
     return ["java", *OPTIONS, "-cp", classes, program]
 
 
+def distribution_command(version: str, program: str, *options: str) -> list[str]:
+    """A program beside Client.java with everything that Kafka of that version brings."""
+    jars = f"kafka-{version}"
+    return ["java", *OPTIONS, *options, "-cp", f"{_compiled(jars, program)}:{classpath(jars)}", program]
+
+
 def tool_command(main_class: str, *arguments: str) -> list[str]:
     """What the shell script of the distribution runs, for example `org.apache.kafka.tools.TopicCommand`."""
     return ["java", *OPTIONS, "-cp", classpath(f"kafka-{NEWEST_BROKER}"), main_class, *arguments]

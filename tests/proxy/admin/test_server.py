@@ -26,8 +26,14 @@ class Served:
         self.reasons: list[str] = []
         self.snapshots = 0
         self.clients: dict[str, Identity] = {}
+        self.changes: list[dict[str, object]] = []
         self.server = AdminServer(
-            Address("127.0.0.1", port), self.snapshot, self.not_ready, self.identify, Renderer(10)
+            Address("127.0.0.1", port),
+            self.snapshot,
+            self.not_ready,
+            self.identify,
+            Renderer(10),
+            changes=lambda: self.changes,
         )
 
     async def not_ready(self) -> list[str]:
@@ -73,6 +79,18 @@ async def test_metrics() -> None:
         assert answer.status == 200
         assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
         assert 'client_id="greedy"' in await answer.text()
+
+
+async def test_changes_of_quotas() -> None:
+    async with serving() as (served, client):
+        latest: dict[str, object] = {"who": "alice", "old": None, "new": 5.0}
+        for changes in ([], [latest]):
+            served.changes = changes
+            async with client.get("/quotas/changes") as answer:
+                assert (answer.status, answer.content_type) == (200, "application/json")
+                assert await answer.json() == {"changes": changes}
+        async with client.post("/quotas/changes") as answer:
+            assert answer.status == 405
 
 
 async def test_alive() -> None:

@@ -356,6 +356,23 @@ def test_who_is_exempt(folder: Path, exempt: str, expected: str | None) -> None:
     assert all(expected in line for line in said if expected is not None)
 
 
+@pytest.mark.parametrize(
+    ("admins", "expected"),
+    [
+        ("[]", None),
+        ("[alice, CN=ops]", None),
+        ("[alice, ANONYMOUS]", "quotas.admins[1]: lets everybody change all quotas who does not log in; name users"),
+        ("[User:alice]", "quotas.admins[0]: 'User:alice' begins with the type of a principal"),
+        ('["sluice:GSSAPI"]', "quotas.admins[0]: 'sluice:GSSAPI' is many clients at once"),
+        ("alice", "quotas.admins: must be a list"),
+    ],
+)
+def test_who_may_change_quotas(folder: Path, admins: str, expected: str | None) -> None:
+    said = found(folder, CONFIG.replace("quotas.yaml}", f"quotas.yaml}}, admins: {admins}"))
+    assert len(said) == (expected is not None)
+    assert all(expected in line for line in said if expected is not None)
+
+
 RULES = """\
 groups: {tenant: [alice]}
 caps:

@@ -1,11 +1,11 @@
 """Requests that the proxy answers itself, at once or later: each in its turn, and none of them at the broker."""
 
-from collections.abc import Callable
 from struct import pack
 
 import pytest
 
-from proxy.session.local_answers import LocalRequest
+from protocol.errors import Cause, ProtocolError
+from proxy.session.local_answers import Done, LocalRequest
 from tests.proxy.playbook import Play, frame, list_offsets, list_offsets_answer, produce, produce_answer, request
 
 DESCRIBE_CLIENT_QUOTAS = 48
@@ -19,16 +19,16 @@ class Slow:
 
     def __init__(self) -> None:
         self.asked: list[LocalRequest] = []
-        self.done: list[Callable[[bytes], None]] = []
+        self.done: list[Done] = []
 
-    def answer(self, request: LocalRequest, done: Callable[[bytes], None]) -> bytes | None:
+    def answer(self, request: LocalRequest, done: Done) -> bytes | None:
         self.asked.append(request)
         self.done.append(done)
         return None
 
 
 class Quick(Slow):
-    def answer(self, request: LocalRequest, done: Callable[[bytes], None]) -> bytes | None:
+    def answer(self, request: LocalRequest, done: Done) -> bytes | None:
         super().answer(request, done)
         return own(request.correlation_id)
 
@@ -150,6 +150,21 @@ class TestSlow:
         assert play.session.held
         finish(answerer)
         assert not play.session.held
+
+    def test_what_turns_out_to_be_no_request_ends_the_connection(self) -> None:
+        play = play_with(answerer := Slow())
+        play.from_client(asked(1) + list_offsets(2))
+        answerer.done[-1](ProtocolError(Cause.BAD_BODY, "ends too early"))
+        assert [(side, error.cause.value) for side, error in play.rejected] == [("client", "bad_body")]
+        assert (play.broker.take(), play.client.take(), play.closed) == (b"", b"", 1)
+        answerer.done[-1](own(1))
+
+    def test_one_that_will_never_be_answered_is_cut_off(self) -> None:
+        play = play_with(answerer := Slow())
+        play.from_client(asked(1) + list_offsets(2))
+        answerer.done[-1](None)
+        assert (play.rejected, play.closed, play.client.aborted) == ([], 1, True)
+        answerer.done[-1](None)
 
     def test_a_lost_broker_ends_it(self) -> None:
         play = play_with(answerer := Slow())

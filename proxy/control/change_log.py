@@ -1,0 +1,61 @@
+"""Who changed which quota, when and from where: the last of it for people, and how many there were."""
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from proxy.runtime.clock import wall_s
+from proxy.runtime.names import label
+from quotas.numbers import java_double
+from quotas.stores.alteration import Alteration, Altered
+
+KEPT: Final = 100
+
+OUTCOMES: Final = ("made", "edited", "unchanged", "refused", "unauthorized", "failed")
+"""What may become of a quota that somebody means to change: ``edited`` are those that were changed in the store itself,
+of which none is refused."""
+
+
+class ChangeLog:
+    """The last hundred limits that became others, and the counts of all. ``store`` is the kind of store they are in."""
+
+    def __init__(self, store: str) -> None:
+        self.store = store
+        self.counts: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
+        """Of entities, by outcome."""
+        self._last: deque[dict[str, Any]] = deque(maxlen=KEPT)
+
+    def count(self, outcome: str, entities: int = 1) -> None:
+        self.counts[outcome] += entities
+
+    def note(self, altered: Sequence[Altered], by: Alteration | None) -> None:
+        """Keep what has changed; ``by`` None is somebody who changed what the store holds, by other means."""
+        at = datetime.fromtimestamp(wall_s(), UTC).isoformat(timespec="milliseconds")
+        for each in altered[-KEPT:]:
+            change = {
+                "at": at,
+                **self.origin(by),
+                "store": self.store,
+                "quota": label(each.entity.describe()),
+                "kind": each.kind.value,
+                "old": _number(each.old),
+                "new": _number(each.new),
+            }
+            self._last.append(change)
+
+    def origin(self, by: Alteration | None) -> dict[str, str]:
+        """Return whose change it is, in the words of the log; names are cut."""
+        if by is None:
+            return {"who": self.store}
+        named = {"who": by.who, "peer": by.peer, "client_id": by.client_id}
+        return {key: label(value) for key, value in named.items() if value}
+
+    def last(self) -> list[dict[str, Any]]:
+        """Return the changes that are kept, the latest first."""
+        return [*reversed(self._last)]
+
+
+def _number(limit: float | None) -> float | str | None:
+    """JSON has no infinity."""
+    return java_double(limit) if limit == float("inf") else limit

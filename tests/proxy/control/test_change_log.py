@@ -1,0 +1,109 @@
+"""The last changes of quotas: whose they were, in little memory, and each told once."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from proxy.control.change_log import KEPT
+from proxy.control.quotas import QuotasInForce
+from quotas.engine import Engine
+from quotas.entities import Entity
+from quotas.kinds import QuotaKind
+from quotas.policy import Policy, PolicyChange
+from quotas.stores.alteration import Alteration, Altered, Change
+from quotas.stores.base import Loaded
+from quotas.stores.file_store import FileStore
+
+pytestmark = pytest.mark.asyncio
+
+RATE = QuotaKind.PRODUCER_BYTE_RATE
+QUOTAS = """\
+quotas:
+  - {entity: {user: alice}, producer_byte_rate: 1MiB}
+  - {entity: {user: bob}, producer_byte_rate: 1MiB}
+"""
+MIB = 2.0**20
+
+
+def alteration(limit: float | None, user: str = "alice", who: str = "admin") -> Alteration:
+    return Alteration([Change({"user": user}, [(RATE.value, limit)])], who, peer="10.0.0.9:5", client_id="tool")
+
+
+async def in_force(folder: Path, *, enabled: bool = True) -> QuotasInForce:
+    engine = Engine(Policy())
+
+    async def apply(policy: Policy) -> PolicyChange:
+        return engine.apply(policy, 0)
+
+    path = folder / "quotas.yaml"
+    path.write_text(QUOTAS)
+    quotas = QuotasInForce(FileStore(path), apply, enabled=enabled)
+    assert await quotas.load()
+    return quotas
+
+
+def told(quotas: QuotasInForce) -> list[tuple[str, str, object, object]]:
+    """Who, whose, old and new; the first one first."""
+    return [(each["who"], each["quota"], each["old"], each["new"]) for each in reversed(quotas.changes.last())]
+
+
+async def test_the_start_is_no_change_and_an_edit_is_the_file_s(tmp_path: Path) -> None:
+    path = tmp_path / "quotas.yaml"
+    quotas = await in_force(tmp_path, enabled=False)
+    assert told(quotas) == []
+    path.write_text(QUOTAS.replace("bob}, producer_byte_rate: 1MiB", "bob}, producer_byte_rate: 2MiB"))
+    await quotas.reload()
+    await quotas.reload()
+    assert told(quotas) == [("file", "user=bob", MIB, 2 * MIB)]
+    assert quotas.changes.counts["edited"] == 1
+    (change,) = quotas.changes.last()
+    assert change.keys() == {"at", "who", "store", "quota", "kind", "old", "new"}
+
+
+async def test_what_somebody_altered_is_theirs_and_what_was_edited_before_is_the_file_s(tmp_path: Path) -> None:
+    path = tmp_path / "quotas.yaml"
+    quotas = await in_force(tmp_path)
+    path.write_text(QUOTAS.replace("1MiB", "2MiB"))  # nobody has looked at it yet
+    await quotas.alter(alteration(3 * MIB))
+    assert told(quotas) == [
+        ("admin", "user=alice", 2 * MIB, 3 * MIB),
+        ("file", "user=alice", MIB, 2 * MIB),
+        ("file", "user=bob", MIB, 2 * MIB),
+    ]
+
+
+async def test_what_was_altered_is_told_once_also_when_it_cannot_be_loaded_at_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "quotas.yaml"
+    quotas = await in_force(tmp_path)
+    read = FileStore.load
+
+    def broken(store: FileStore, now_ms: int) -> Loaded:
+        path.write_text("quotas: 5\n")
+        return read(store, now_ms)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FileStore, "load", broken)
+        await quotas.alter(alteration(3 * MIB))
+    assert quotas.policy.limits[Entity("alice")][RATE] == MIB
+    path.write_text(QUOTAS.replace("alice}, producer_byte_rate: 1MiB", "alice}, producer_byte_rate: 3MiB"))
+    await quotas.reload()
+    assert quotas.policy.limits[Entity("alice")][RATE] == 3 * MIB
+    assert told(quotas) == [("admin", "user=alice", MIB, 3 * MIB)]
+
+
+async def test_memory_and_texts_are_bounded_and_infinity_is_json(tmp_path: Path) -> None:
+    path = tmp_path / "quotas.yaml"
+    quotas = await in_force(tmp_path)
+    name = "n" * 1000
+    many = "".join(f"  - {{entity: {{user: {name}{n}}}, request_percentage: 5}}\n" for n in range(3 * KEPT))
+    path.write_text(QUOTAS + many)
+    await quotas.reload()
+    assert (len(told(quotas)), quotas.changes.counts["edited"]) == (KEPT, 3 * KEPT)
+    assert len(json.dumps(quotas.changes.last())) < KEPT * 400
+    await quotas.alter(alteration(MIB, name, name))
+    assert (len(told(quotas)), len(quotas.changes.last()[0]["who"])) == (KEPT, 128)
+    quotas.changes.note([Altered(Entity("alice"), QuotaKind.REQUEST_PERCENTAGE, None, float("inf"))], None)
+    assert json.loads(json.dumps(quotas.changes.last()[0], allow_nan=False))["new"] == "Infinity"

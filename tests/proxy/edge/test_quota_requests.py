@@ -1,0 +1,54 @@
+"""What a worker asks its supervisor about quotas: relayed, and never left without an end."""
+
+import asyncio
+
+import pytest
+from structlog.testing import capture_logs
+
+from protocol.client_quotas import Describing, describe_request
+from protocol.errors import Cause, ProtocolError
+from proxy.edge.quota_requests import QuotaRequests
+from proxy.runtime import faults
+from proxy.session.local_answers import LocalRequest
+
+pytestmark = pytest.mark.asyncio
+
+REQUEST = LocalRequest(describe_request(Describing()).frame("tool", 1), "alice", "tool", "10.0.0.1:5")
+WRONG = ProtocolError(Cause.BAD_BODY, "ends too early")
+
+
+async def relayed(answer: bytes | Exception) -> list[bytes | ProtocolError | None]:
+    """What the session is told; the answer takes a turn of the loop."""
+    asked: list[tuple[bytes, str, str, str]] = []
+    told: list[bytes | ProtocolError | None] = []
+    over = asyncio.Event()
+
+    async def ask(frame: bytes, user: str, client_id: str, peer: str) -> bytes:
+        asked.append((frame, user, client_id, peer))
+        await asyncio.sleep(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def done(said: bytes | ProtocolError | None) -> None:
+        told.append(said)
+        over.set()
+
+    assert QuotaRequests(ask).answer(REQUEST, done) is None
+    assert told == []
+    await over.wait()
+    await asyncio.sleep(0)
+    assert asked == [(REQUEST.frame, "alice", "tool", "10.0.0.1:5")]
+    return told
+
+
+async def test_an_answer_and_a_refusal_are_passed_on() -> None:
+    assert await relayed(b"answer") == [b"answer"]
+    assert await relayed(WRONG) == [WRONG]
+
+
+async def test_one_that_fails_is_cut_off_and_counted() -> None:
+    before = faults.counts["answer a request about quotas"]
+    with capture_logs():
+        assert await relayed(ZeroDivisionError()) == [None]
+    assert faults.counts["answer a request about quotas"] == before + 1
