@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.kafka import KafkaCluster
+from tests.harness.sluice import SluiceProcess
 from tests.proxy.manage.page import PAGE, Shell, typed
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
@@ -18,6 +19,29 @@ def shell(cluster: KafkaCluster) -> Iterator[Shell]:
     for who in ("user=alice", "user-default", "user=bob", "user=eve"):
         shell.run(f"sluice quotas delete --bootstrap-server broker:9092 {who}")
     assert shell.run("sluice quotas describe --bootstrap-server broker:9092") == ""
+
+
+def test_the_proxy_is_taken_for_a_cluster(
+    cluster: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is applied to the proxy is in its quota file, beside what somebody else has written there."""
+    monkeypatch.chdir(tmp_path)
+    text = PAGE.read_text(encoding="utf-8")
+    settings = {"quotas": {"admins": ["ANONYMOUS"]}}
+    with SluiceProcess(cluster.bootstrap, cluster.node_ids, settings=settings) as sluice:
+        shell = Shell({"sluice:9092": sluice.bootstrap})
+        assert typed(text, frozenset(("console proxy",)), shell) == text
+        target = "--bootstrap-server sluice:9092"
+        shell.run(f"sluice quotas alter {target} user=eve producer_byte_rate=1MiB")
+        Path("quotas.yaml").write_text("quotas:\n  - {entity: {user: alice}, producer_byte_rate: 10MiB}\n")
+        assert shell.run(f"sluice quotas apply quotas.yaml {target} --yes").endswith(
+            "kafka://sluice:9092: 1 of 1 made\n"
+        )
+        assert shell.run(f"sluice quotas describe {target} --user alice") != ""
+        Path("quotas.yaml").write_text("quotas: []\n")
+        assert shell.run(f"sluice quotas apply quotas.yaml {target} --yes").endswith("1 of 1 made\n")
+        left = shell.run(f"sluice quotas describe {target}")
+        assert left == "Quota configs for user-principal 'eve' are producer_byte_rate=1048576.0\n"
 
 
 def test_its_commands_print_what_it_says(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ def test_its_commands_print_what_it_says(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_every_command_is_run_somewhere() -> None:
     kinds = {block.kind for block in blocks(TEXT)}
-    assert kinds == {"yaml", "console", "console broker"}
+    assert kinds == {"yaml", "console", "console broker", "console proxy"}
     assert all(block.file is not None for block in blocks(TEXT) if block.kind == "yaml")
 
 
