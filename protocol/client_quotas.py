@@ -122,7 +122,7 @@ def described_answer(spec: ApiSpec, correlation_id: int, answer: DescribedAll) -
     values = {
         "throttle_time_ms": 0,
         "error_code": answer.error_code,
-        "error_message": answer.message,
+        "error_message": answer.message if answer.error_code else "",  # as a broker says nothing here
         "entries": None if answer.error_code else entries,
     }
     return _answer(spec, correlation_id, values)
@@ -165,7 +165,7 @@ def read_described(frame: bytes) -> DescribedAll:
         Described(_entity(each), tuple((limit["key"], limit["value"]) for limit in each["values"]))
         for each in found["entries"] or ()
     )
-    return DescribedAll(entries, found["error_code"], found["error_message"])
+    return DescribedAll(entries, found["error_code"], found["error_message"] or None)
 
 
 def read_altered(frame: bytes) -> tuple[Result, ...]:

@@ -45,6 +45,10 @@ class Topic:
     topic_id: UUID
 
 
+ADMINS = {"quotas": {"admins": ["ANONYMOUS"]}}
+"""Of quotas the proxy answers itself: to whom may ask, as the broker does."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scene:
     """Two topics alike but for names and ids: what is produced directly goes to one, through the proxy to the other."""
@@ -75,7 +79,7 @@ def scene(cluster: KafkaCluster) -> Iterator[Scene]:
         cluster.create_topic(name, leader=leader)
     topics = [Topic(name, _topic_id(cluster, name)) for name in names]
     with (
-        SluiceProcess(cluster.bootstrap, cluster.node_ids, advertise=ADVERTISED) as sluice,
+        SluiceProcess(cluster.bootstrap, cluster.node_ids, advertise=ADVERTISED, settings=ADMINS) as sluice,
         Connection(cluster.direct(NODE_ID)) as broker,
     ):
         own, proxied, elsewhere = topics
