@@ -10,12 +10,10 @@ from protocol.mutations import Topic, read_entries
 from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from protocol.table import SPECS, key_version
 from proxy.session.partitions import Look, Then
-from proxy.session.session import Session
-from proxy.usage.accounts import Accounts
 from quotas.kinds import QuotaKind
 from quotas.mutations import TokenBound
 from tests.protocol.encode import encode_frame, encode_request
-from tests.proxy.playbook import FakeWire, Play
+from tests.proxy.playbook import Play
 
 MUTATION = QuotaKind.CONTROLLER_MUTATION_RATE
 LIMIT = 2.0
@@ -111,27 +109,3 @@ def names(version: int, frame: bytes) -> list[str]:
 def told_ms(frame: bytes) -> int:
     """throttle_time_ms of a flexible answer."""
     return int(unpack_from(">i", frame, 9)[0])
-
-
-class Another:
-    """One more connection of the same client."""
-
-    def __init__(self, play: Play) -> None:
-        self.play = play
-        self.client, self.broker = FakeWire(), FakeWire()
-        self.session = Session(
-            play.rules,
-            self.client,
-            lambda _: {},
-            lambda _: None,
-            sasl=play.sasl_rules,
-            accounts=Accounts(play.meters, play.engine, "PLAIN"),
-            peer="10.0.0.2:6",
-            user="ANONYMOUS",
-            authenticated=True,
-        )
-        self.session.connected(self.broker, 2)
-
-    def send(self, data: bytes) -> bytes:
-        self.session.requests.feed(data, self.play.loop.now_ms)
-        return self.broker.take()

@@ -22,7 +22,7 @@ from tests.proxy.playbook import (
     produce_quota,
     throttle_of,
 )
-from tests.proxy.session.test_waits import Another
+from tests.proxy.session.another import Another
 
 
 def turn(play: Play, mode: str) -> None:

@@ -9,6 +9,7 @@ from protocol.table import SPECS, key_version
 from proxy.session.gates.mutations import MOST_CLAIMED
 from tests.protocol.encode import encode_frame, encode_request
 from tests.proxy.playbook import list_offsets
+from tests.proxy.session.another import Another
 from tests.proxy.session.mutating import (
     BURST,
     CREATE,
@@ -16,7 +17,6 @@ from tests.proxy.session.mutating import (
     MUTATION,
     OLD_CREATE,
     OLD_DELETE,
-    Another,
     Known,
     answer,
     bucket,
@@ -186,7 +186,7 @@ class TestWhatIsCharged:
 class TestPermissive:
     def test_it_is_never_refused_but_told_muted_and_the_next_one_of_any_connection_held(self) -> None:
         play = play_with()
-        other = Another(play)
+        other = Another(play, broker=2)
         sent = create(1, ("a", BURST + 6), version=OLD_CREATE)
         assert play.from_client(sent) == sent
         assert told_ms(play.from_broker(answer(OLD_CREATE, 1, ("a", 0)))) == 3000
@@ -203,7 +203,7 @@ class TestPermissive:
 
     def test_what_waits_goes_one_after_the_other(self) -> None:
         play = play_with()
-        others = [Another(play) for _ in range(3)]
+        others = [Another(play, broker=2) for _ in range(3)]
         play.from_client(delete(1, "a", version=OLD_DELETE))
         play.from_client(b"")
         bucket(play).record(BURST, play.loop.now_ms)  # 0.5 s of debt
@@ -228,7 +228,7 @@ class TestPermissive:
     def test_those_who_wait_go_one_after_the_other_though_each_has_to_ask(self) -> None:
         known = Known({"a": 10}, slow=True)
         play = play_with(partitions=known)
-        others = [Another(play) for _ in range(4)]
+        others = [Another(play, broker=2) for _ in range(4)]
         bucket(play).record(BURST + 2, play.loop.now_ms)
         for other in others:
             assert other.send(delete(1, "a", version=OLD_DELETE)) == b""
@@ -241,7 +241,7 @@ class TestPermissive:
 
     def test_those_who_wait_with_a_part_of_a_request_do_not_go_together_either(self) -> None:
         play = play_with()
-        others = [Another(play) for _ in range(4)]
+        others = [Another(play, broker=2) for _ in range(4)]
         bucket(play).record(BURST + 2, play.loop.now_ms)
         sent = create(1, ("a", 10), version=OLD_CREATE)
         for other in others:

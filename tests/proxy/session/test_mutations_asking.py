@@ -6,6 +6,7 @@ from quotas.engine import Engine, Window
 from quotas.entities import Entity
 from quotas.policy import Policy
 from tests.proxy.playbook import list_offsets
+from tests.proxy.session.another import Another
 from tests.proxy.session.mutating import (
     BURST,
     CREATE,
@@ -13,7 +14,6 @@ from tests.proxy.session.mutating import (
     LIMIT,
     MUTATION,
     OLD_CREATE,
-    Another,
     Known,
     answer,
     bucket,
@@ -31,7 +31,7 @@ class TestEvasion:
         play = play_with()
         play.from_client(create(1, ("a", BURST + 2)))
         for number in range(20):
-            another = Another(play)
+            another = Another(play, broker=2)
             assert another.send(create(number, ("b", 1))) == b""
             assert said(CREATE, another.client.take()) == {"b": 89}
         assert tokens(play) == -2
@@ -39,7 +39,7 @@ class TestEvasion:
     def test_an_older_version_does_not_get_past_the_debt(self) -> None:
         play = play_with()
         play.from_client(create(1, ("a", BURST + 2)))
-        another = Another(play)
+        another = Another(play, broker=2)
         assert another.send(create(1, ("b", 1), version=OLD_CREATE)) == b""
         assert another.client.take() == b""
 
@@ -108,7 +108,7 @@ class TestAsking:
         known.answer()
         assert names(DELETE, play.broker.take()) == [f"t{number}" for number in range(6)]
         play.from_broker(answer(DELETE, 1, *((f"t{number}", 0) for number in range(6))))
-        Another(play).send(delete(1, "t7"))
+        Another(play, broker=2).send(delete(1, "t7"))
         assert len(known.asked) == 1
 
     def test_what_may_go_only_because_asking_took_a_while_is_asked_about_too(self) -> None:
@@ -141,7 +141,7 @@ class TestAsking:
         known = Known({"a": 1}, slow=True)
         play = play_with(partitions=known)
         play.from_client(delete(1, "a"))
-        Another(play).send(create(1, ("b", BURST + 2)))
+        Another(play, broker=2).send(create(1, ("b", BURST + 2)))
         known.answer()
         assert play.broker.take() == b""
         assert said(DELETE, play.client.take()) == {"a": 89}
@@ -182,7 +182,7 @@ def test_twenty_greedy_connections_get_no_more_than_the_quota(limit: float, vers
             another.session.answers.feed(answer(version, number, ("t", 0)), play.loop.now_ms)
 
     for _ in range(seconds * 4):
-        for another in [Another(play) for _ in range(20)]:
+        for another in [Another(play, broker=2) for _ in range(20)]:
             serve(another)
             another.session.close()
         play.loop.advance(250)

@@ -10,13 +10,13 @@ from quotas.exemptions import Exemptions
 from quotas.policy import Policy, Terms
 from tests.protocol.encode import encode_request
 from tests.proxy.playbook import Play, list_offsets, list_offsets_answer, produce, produce_answer
+from tests.proxy.session.another import Another
 from tests.proxy.session.mutating import (
     BURST,
     CREATE,
     LIMIT,
     MUTATION,
     OLD_CREATE,
-    Another,
     answer,
     bucket,
     create,
@@ -187,7 +187,7 @@ class TestTerms:
     def test_a_mode_that_changes_on_the_way(self) -> None:
         play = self.play(Terms())
         play.from_client(create(1, ("a", BURST + 2), ("b", 1)))
-        other = Another(play)
+        other = Another(play, broker=2)
         late = create(1, ("c", 1), version=OLD_CREATE)
         assert other.send(late) == b""
         play.engine.rejudge(play.loop.now_ms)

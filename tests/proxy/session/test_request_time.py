@@ -24,7 +24,7 @@ from tests.proxy.playbook import (
     request,
     throttle_of,
 )
-from tests.proxy.session.test_waits import Another
+from tests.proxy.session.another import Another
 from tests.proxy.session.timed_play import (
     LIMIT,
     REQUEST,

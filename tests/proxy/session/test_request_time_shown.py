@@ -18,7 +18,7 @@ from tests.proxy.playbook import (
     produce_answer,
     request,
 )
-from tests.proxy.session.test_waits import Another
+from tests.proxy.session.another import Another
 from tests.proxy.session.timed_play import REQUEST, charged, recorded_us, request_quota, take
 
 DESCRIBE_QUORUM, LEADER_AND_ISR = 55, 4

@@ -17,7 +17,7 @@ from tests.proxy.playbook import (
     list_offsets_answer,
     request,
 )
-from tests.proxy.session.test_waits import Another
+from tests.proxy.session.another import Another
 from tests.proxy.session.timed_play import LIMIT, request_quota, take
 
 Make = Callable[[int], bytes]

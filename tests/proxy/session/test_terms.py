@@ -18,7 +18,7 @@ from tests.proxy.playbook import (
     produce,
     produce_answer,
 )
-from tests.proxy.session.test_waits import Another
+from tests.proxy.session.another import Another
 
 APP, OTHER = Entity(client_id="app"), Entity(client_id="other")
 

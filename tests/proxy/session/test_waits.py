@@ -6,13 +6,10 @@ import pytest
 
 from proxy.runtime.faults import counts
 from proxy.session.request_side import RequestSide
-from proxy.session.session import Session
-from proxy.usage.accounts import Accounts
 from quotas.line import Line
 from tests.proxy.playbook import (
     KIB,
     PRODUCER,
-    FakeWire,
     Play,
     heartbeat,
     heartbeat_answer,
@@ -21,30 +18,7 @@ from tests.proxy.playbook import (
     produce_quota,
     throttle_of,
 )
-
-
-class Another:
-    """One more connection of the same client."""
-
-    def __init__(self, play: Play) -> None:
-        self.play = play
-        self.client, self.broker = FakeWire(), FakeWire()
-        self.session = Session(
-            play.rules,
-            self.client,
-            lambda _: {},
-            lambda _: None,
-            sasl=play.sasl_rules,
-            accounts=Accounts(play.meters, play.engine, "PLAIN"),
-            peer="10.0.0.2:6",
-            user="ANONYMOUS",
-            authenticated=True,
-        )
-        self.session.connected(self.broker, 1)
-
-    def send(self, data: bytes) -> bytes:
-        self.session.requests.feed(data, self.play.loop.now_ms)
-        return self.broker.take()
+from tests.proxy.session.another import Another
 
 
 def in_debt() -> Play:

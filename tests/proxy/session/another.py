@@ -1,0 +1,29 @@
+"""One more connection of the client of a play."""
+
+from proxy.session.session import Session
+from proxy.usage.accounts import Accounts
+from tests.proxy.playbook import FakeWire, Play
+
+
+class Another:
+    """One more connection of the same client."""
+
+    def __init__(self, play: Play, broker: int = 1) -> None:
+        self.play = play
+        self.client, self.broker = FakeWire(), FakeWire()
+        self.session = Session(
+            play.rules,
+            self.client,
+            lambda _: {},
+            lambda _: None,
+            sasl=play.sasl_rules,
+            accounts=Accounts(play.meters, play.engine, "PLAIN"),
+            peer="10.0.0.2:6",
+            user="ANONYMOUS",
+            authenticated=True,
+        )
+        self.session.connected(self.broker, broker)
+
+    def send(self, data: bytes) -> bytes:
+        self.session.requests.feed(data, self.play.loop.now_ms)
+        return self.broker.take()
