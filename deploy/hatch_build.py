@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, Final
@@ -107,6 +107,7 @@ def pitfalls(path: str, source: str) -> Iterator[str]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _errors_of_two_types(path, node)
             yield from _read_after_none(path, node)
+            yield from _changed_before_finally(path, node)
         elif isinstance(node, ast.ClassDef):
             methods = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
             if "__len__" in methods and "__bool__" not in methods:
@@ -144,6 +145,23 @@ def _read_after_none(path: str, function: ast.FunctionDef | ast.AsyncFunctionDef
             )
         elif what != "read":
             last[name] = what
+
+
+def _changed_before_finally(path: str, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+    """To mypy, all of a ``try`` has run before its ``finally``: what an error has left as it was has no type there."""
+    for guarded in (node for node in ast.walk(function) if isinstance(node, ast.Try)):
+        before: list[ast.stmt | ast.ExceptHandler] = [*guarded.body, *guarded.handlers, *guarded.orelse]
+        changed = {name.id for name in _names(before) if isinstance(name.ctx, ast.Store)}
+        for name in _names(guarded.finalbody):
+            if isinstance(name.ctx, ast.Load) and name.id in changed:
+                yield (
+                    f"{path}:{name.lineno}: {name.id} is set under the try and read in its finally: read it in an else"
+                    " and in handlers, or mypyc raises TypeError where an error has left it as it was"
+                )
+
+
+def _names(nodes: Iterable[ast.AST]) -> Iterator[ast.Name]:
+    return (each for node in nodes for each in ast.walk(node) if isinstance(each, ast.Name))
 
 
 def _compile(paths: Sequence[str]) -> None:

@@ -25,10 +25,12 @@ class QuotaRequests:
         return None
 
     async def _relay(self, request: LocalRequest, done: Done) -> None:
-        answer: bytes | ProtocolError | None = None
         try:
             answer = await self._ask(request.frame, request.user, request.client_id, request.peer)
-        except ProtocolError as error:
-            answer = error
-        finally:
+        except ProtocolError as refusal:
+            done(refusal)
+        except BaseException:  # and where the worker stops: a client is never left waiting
+            done(None)
+            raise
+        else:
             done(answer)

@@ -41,6 +41,11 @@ def test_a_name_that_stands_for_nothing_any_more_is_refused() -> None:
         ("def f():\n    try: ...\n    except KeyError as error: ...\n    except OSError as other: ...", ""),
         ("def f(a):\n    a.b = None\n    g()\n    if a.b: ...", "m.py:4: a.b is read in the function"),
         ("def f(a):\n    a.b = None\n    a.b = g()\n    if a.b: ...", ""),
+        (
+            "def f():\n    a = None\n    try: a = g()\n    finally: h(a)",
+            "m.py:4: a is set under the try and read in its",
+        ),
+        ("def f():\n    a = None\n    try: g(a)\n    finally: h(a)", ""),
     ],
 )
 def test_what_mypyc_would_make_something_else_of_is_found(source: str, said: str) -> None:

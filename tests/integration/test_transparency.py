@@ -19,6 +19,7 @@ from kafka.protocol import admin, consumer, metadata, producer
 
 from tests.harness.kafka import KafkaCluster
 from tests.harness.load import record_batch
+from tests.harness.measure import wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import API_VERSIONS, Address, Connection, frame
 from tests.integration.conftest import fresh_name
@@ -82,6 +83,7 @@ def scene(cluster: KafkaCluster) -> Iterator[Scene]:
         SluiceProcess(cluster.bootstrap, cluster.node_ids, advertise=ADVERTISED, settings=ADMINS) as sluice,
         Connection(cluster.direct(NODE_ID)) as broker,
     ):
+        _wait_for_coordinators(broker)
         own, proxied, elsewhere = topics
         yield Scene(cluster, sluice, own, proxied, elsewhere, _api_versions(broker))
 
@@ -96,7 +98,7 @@ def _requests(topic: Topic, elsewhere: Topic) -> list[Any]:
         metadata.MetadataRequest(
             topics=[metadata.MetadataRequest.MetadataRequestTopic(name=topic.name)], allow_auto_topic_creation=False
         ),
-        metadata.FindCoordinatorRequest(key="group", key_type=0, coordinator_keys=["group", "other"]),
+        _coordinators(),
         admin.DescribeClusterRequest(include_cluster_authorized_operations=True),
         producer_request(topic),
         producer_request(elsewhere),
@@ -220,6 +222,21 @@ def _wanted(scene: Scene, broker: Connection, request: bytes, got: bytes) -> byt
         if wanted == got:
             break
     return wanted
+
+
+def _wait_for_coordinators(broker: Connection) -> None:
+    """A cluster of a few seconds has none yet: one answer would be from before, and the other one from after."""
+
+    def known() -> bool:
+        answer = broker.exchange(_encode(_coordinators(), 4))
+        decoded = metadata.FindCoordinatorResponse.decode(answer[9:], version=4)  # size, correlation id, tags
+        return all(each.error_code == 0 for each in decoded.coordinators)
+
+    wait_until(known, "coordinators are known", 30.0)
+
+
+def _coordinators() -> metadata.FindCoordinatorRequest:
+    return metadata.FindCoordinatorRequest(key="group", key_type=0, coordinator_keys=["group", "other"])
 
 
 def _common_versions(scene: Scene, request: Any) -> range:
