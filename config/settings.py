@@ -1,13 +1,12 @@
 """Every setting of ``sluice.yaml``: the name the program reads, and as its alias the key the operator writes.
 
-Descriptions and defaults here are what docs/configuration.md is generated from. The two large subjects have modules
-of their own, ``config.cluster`` and ``config.listener``.
+Descriptions and defaults here are what docs/configuration.md is generated from. The large subjects have modules of
+their own: ``config.cluster``, ``config.listener``, ``config.quotas``, ``config.usage``.
 """
 
-from collections.abc import Sequence
-from typing import Annotated, Literal, Self
+from typing import Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from config.brokers import PortClaim, find_claimed_twice
 from config.cluster import BrokerSasl, BrokerTls, Cluster, Route
@@ -21,9 +20,6 @@ from config.forms import (
     Flag,
     Given,
     Host,
-    IpNetwork,
-    Milliseconds,
-    Name,
     NumbersByIp,
     Seconds,
     SecondsOrZero,
@@ -31,15 +27,8 @@ from config.forms import (
 )
 from config.listener import ClientTls, Kerberos, Listener, ListenerLimits, ListenerSasl, ProxyProtocol
 from config.problems import InvalidValue, InvalidValues
-from config.stores import (
-    ClusterStore,
-    FileStore,
-    Store,
-    ZooKeeperSasl,
-    ZooKeeperStore,
-    ZooKeeperTls,
-    of_known_type,
-)
+from config.quotas import Exempt, Mode, Quotas, Window
+from config.stores import ClusterStore, FileStore, ZooKeeperSasl, ZooKeeperStore, ZooKeeperTls
 from config.units import Address, IpNumbers
 from config.usage import Usage, UsageFiles, UsageTopic
 
@@ -75,158 +64,6 @@ __all__ = [
     "ZooKeeperStore",
     "ZooKeeperTls",
 ]
-
-
-Mode = Literal["enforce", "shadow", "off"]
-
-MOST_SAMPLES = 1000
-MOST_SAMPLE_MS = 3_600_000
-MOST_WINDOW_MS = 86_400_000
-"""What `sluice analyze` takes of a usage record (``analysis.table.schema``): longer windows are nowhere in use."""
-
-
-class Window(Section):
-    """How usage is measured, like a broker's `quota.window.num` and `quota.window.size.seconds`."""
-
-    samples: Count = Field(11, description="How many samples are kept: `quota.window.num`. At most 1000.")
-    size_ms: Milliseconds = Field(
-        1000,
-        alias="size",
-        description="How long one sample lasts: `quota.window.size.seconds`. At most 1h, and at most 1d for all "
-        "samples together.",
-    )
-
-    @field_validator("samples")
-    @classmethod
-    def _few_enough(cls, samples: int) -> int:
-        if samples > MOST_SAMPLES:
-            raise InvalidValue(f"{samples} samples are too many", f"{MOST_SAMPLES} is the most")
-        return samples
-
-    @field_validator("size_ms")
-    @classmethod
-    def _short_enough(cls, size_ms: int, info: ValidationInfo) -> int:
-        if size_ms > MOST_SAMPLE_MS:
-            raise InvalidValue("is too long for one sample", "1h is the most")
-        if size_ms * info.data.get("samples", 1) > MOST_WINDOW_MS:
-            raise InvalidValue("makes the window of all samples too long", "together they may last 1d")
-        return size_ms
-
-
-class Exempt(Section):
-    """Clients that no quota holds: they are metered, and charged to no counter."""
-
-    users: tuple[Name, ...] = Field((), description="Users, once they are authenticated.")
-    client_ids: tuple[Name, ...] = Field(
-        (), description="Client-ids. Any client can claim one: `sluice check` warns of them."
-    )
-    networks: tuple[IpNetwork, ...] = Field(
-        (), description="IP networks of clients. Behind `proxy_protocol`, the address is the one in its header."
-    )
-
-
-class Quotas(Section):
-    """Where quotas come from and how they are enforced."""
-
-    store: Store | None = Field(None, discriminator="type", description="Where quotas are kept.")
-    stores: tuple[Annotated[Store, Field(discriminator="type")], ...] = Field(
-        (),
-        description="Instead of `store`, several of them, one over the other: the first that names an entity wins, "
-        "kind by kind ([quotas.md](quotas.md#layers)). All but the last are files.",
-    )
-    when_unavailable: Literal["refuse", "static", "unlimited"] = Field(
-        "refuse",
-        description="What happens at the start while a store does not answer, or does not let Sluice read. `refuse`: "
-        "no client is accepted until it does. `static`: the quotas in the file `static` are in force until then. "
-        "`unlimited`: nobody is limited until then. Later, the quotas that were read last stay in force "
-        "([operations.md](operations.md#when-the-store-of-quotas-is-away)).",
-    )
-    static: FilePath | None = Field(None, description="A quota file, for `when_unavailable: static`.")
-    mode: Mode = Field(
-        "enforce",
-        description="`shadow` measures and reports what would be throttled, and delays nothing. It may change while "
-        "the proxy runs ([operations.md](operations.md#the-mode)).",
-    )
-    response: Literal["mute", "delay", "auto"] = Field(
-        "mute",
-        description="`mute` answers at once and stops reading (KIP-219), as a broker does for all clients. `delay` "
-        "delays the response (KIP-13). Clients older than 2.0 treat throttle_time_ms as time that has already passed, "
-        "and report it correctly with `delay`; they time out where their batches are large relative to the quota. "
-        "`auto` delays only for the API versions of such clients.",
-    )
-    window: Window = Field(Window(), description="How usage is measured.")
-    controller_window: Window = Field(
-        Window(),
-        description="How large the token bucket of `controller_mutation_rate` is: so many seconds' worth, all samples "
-        "together. `samples` is `controller.quota.window.num`, `size` is `controller.quota.window.size.seconds`.",
-    )
-    exempt: Exempt = Field(Exempt(), description="Who is never held.")
-    admins: tuple[Name, ...] = Field(
-        (),
-        description="Users who may see and change quotas with Kafka's tools through the proxy "
-        "([quotas.md](quotas.md#changing-quotas-with-kafkas-tools)), once they are authenticated. Default: nobody. "
-        "`ANONYMOUS` is everybody who does not log in.",
-    )
-    max_delay_ms: Milliseconds | None = Field(
-        None,
-        alias="max_delay",
-        description="The longest that any one throttle may delay. Default: no ceiling. The rest stays owed, but a "
-        "client with many connections gets one request through on each, so a ceiling is a way around the quota.",
-    )
-    max_hold_ms: Milliseconds = Field(
-        8000,
-        alias="max_hold",
-        description="The longest that a Fetch waits for its turn. It then gets the empty response that a broker gives "
-        "to one over its quota. Keep it below the clients' request timeout: franz-go 10 s, Java 30 s.",
-    )
-
-    @property
-    def layers(self) -> tuple[Store, ...]:
-        """Where quotas are kept, the uppermost first; the last is what others than people change."""
-        return self.stores if self.store is None else (self.store,)
-
-    @field_validator("store", mode="before")
-    @classmethod
-    def _known(cls, store: object) -> object:
-        """Refuse a store of another type for its type alone: what else the section says is about that one."""
-        wrong = InvalidValues()
-        known = of_known_type(store, (), wrong)
-        wrong.raise_if_any()
-        return known
-
-    @field_validator("stores", mode="before")
-    @classmethod
-    def _all_known(cls, stores: object) -> object:
-        if not isinstance(stores, Sequence):
-            return stores
-        wrong = InvalidValues()
-        known = [of_known_type(store, (index,), wrong) for index, store in enumerate(stores)]
-        wrong.raise_if_any()
-        return known
-
-    @field_validator("stores")
-    @classmethod
-    def _over_files(cls, stores: tuple[Store, ...]) -> tuple[Store, ...]:
-        wrong = InvalidValues()
-        for index, store in enumerate(stores[:-1]):
-            if not isinstance(store, FileStore):
-                wrong.add((index, "type"), f"a {store.type} store has another one below it", "write it last")
-        wrong.raise_if_any()
-        return stores
-
-    @model_validator(mode="after")
-    def _one_or_several(self) -> Self:
-        wrong = InvalidValues()
-        if self.store is None and not self.stores:
-            wrong.add(("store",), "is missing", "add `store`")
-        if self.store is not None and self.stores:
-            wrong.add(("stores",), "stands beside store", "write all stores here, or leave it out")
-        if self.when_unavailable == "static" and self.static is None:
-            wrong.add(("when_unavailable",), "needs a quota file", "name it in quotas.static")
-        if self.when_unavailable != "static" and self.static is not None:
-            wrong.add(("static",), f"is not used with when_unavailable: {self.when_unavailable}", "write static there")
-        wrong.raise_if_any()
-        return self
 
 
 class Limits(Section):
