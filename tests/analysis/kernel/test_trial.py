@@ -100,7 +100,7 @@ def test_huge_use_of_one_hides_nothing_of_another() -> None:
 def test_who_is_over_the_limit_and_late_with_nothing_is_throttled_on() -> None:
     """A little more than the window takes, in the last second of a slab: all of it passes at once."""
     sent = np.zeros((200, 1))
-    sent[SLAB_S - 1] = 1.105e6
+    sent[SLAB_S - 1] = 1.1e6 + 50
     sent[100:121] = 1
     target = parse_target("throttled share < 20 %")
     assert not target.met(stretch(recorded_of(sent), np.arange(1)).replay(np.array([[1e5]]), Window()), Window()).any()
