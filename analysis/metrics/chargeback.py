@@ -25,13 +25,17 @@ COLUMNS: Final = (
     *("BillingPeriodStart", "BillingPeriodEnd", "ChargePeriodStart", "ChargePeriodEnd", "ChargeCategory"),
     *("ChargeDescription", "ServiceName", "ServiceCategory", "ResourceId", "SubAccountId", "SubAccountName"),
     *("SkuId", "ConsumedQuantity", "ConsumedUnit", "PricingQuantity", "PricingUnit", "ListUnitPrice"),
-    *("BilledCost", "EffectiveCost", "BillingCurrency"),
+    *("BilledCost", "EffectiveCost", "BillingCurrency", "x_ShareKnown"),
 )
-"""ResourceId is the cluster, SubAccountId the user, SkuId what is charged for."""
+"""ResourceId is the cluster, SubAccountId the user, SkuId what is charged for. ``x_ShareKnown`` is not of FOCUS, which
+leaves such names to everybody: the share of the documents of that cluster and day that are not missing."""
 
 
-def chargeback(clients: DataFrame, rates: Rates, period: Period) -> DataFrame:
-    """Return COLUMNS; prices and costs are null where ``rates`` has none. Quantities add up to those of the rows."""
+def chargeback(clients: DataFrame, rates: Rates, period: Period, loss: DataFrame) -> DataFrame:
+    """Return COLUMNS; prices and costs are null where ``rates`` has none. Quantities add up to those of the rows.
+
+    ``loss`` is what ``metrics.loss`` returned: what is missing is in no quantity.
+    """
     used = clients.groupBy("cluster", "user", "date").agg(*(total(name).alias(name) for name in RATED))
     lines = used.unpivot(["cluster", "user", "date"], [*RATED], "SkuId", "ConsumedQuantity")
     priced = lines.withColumns(
@@ -40,6 +44,8 @@ def chargeback(clients: DataFrame, rates: Rates, period: Period) -> DataFrame:
             "ListUnitPrice": _by_sku({sku: rate.price for sku, rate in rates.of.items()}).cast("double"),
         }
     )
+    known = loss.groupBy("cluster", F.to_date("hour").alias("date")).agg(known_share().alias("x_ShareKnown"))
+    priced = priced.join(F.broadcast(known), ["cluster", "date"], "left")
     midnight = F.col("date").cast("timestamp")
     quantity = F.col("ConsumedQuantity") / F.col("per")
     cost = quantity * F.col("ListUnitPrice")
@@ -64,6 +70,11 @@ def chargeback(clients: DataFrame, rates: Rates, period: Period) -> DataFrame:
         "BillingCurrency": F.lit(rates.currency).cast("string"),
     }
     return priced.select(*(values[name].alias(name) if name in values else F.col(name) for name in COLUMNS))
+
+
+def known_share() -> Column:
+    """Return the share of the documents of ``metrics.loss`` that are not missing; null where none was expected."""
+    return F.try_divide(total("documents"), total("expected"))
 
 
 def _by_sku(values: dict[str, str] | dict[str, float] | dict[str, int]) -> Column:

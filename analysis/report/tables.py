@@ -16,6 +16,7 @@ from analysis.metrics import (
     clients,
     episodes,
     headroom,
+    loss,
     muted,
     neighbours,
     rules,
@@ -52,6 +53,7 @@ class _MadeFrom:
 
 
 _TABLES: Final[Mapping[str, Callable[[_MadeFrom], DataFrame]]] = {
+    "loss": lambda of: loss.loss(of.usage, of.period),
     "clients": lambda of: clients.clients(of.usage, of.period.rows),
     "capped": lambda of: caps.capped(of.usage, of.period.capped),
     "counters": lambda of: headroom.counters(of.made["clients"], of.made["capped"]),
@@ -68,7 +70,7 @@ _TABLES: Final[Mapping[str, Callable[[_MadeFrom], DataFrame]]] = {
     "moments": lambda of: neighbours.moments(of.usage, of.made["candidates"]),
     "neighbours": lambda of: neighbours.neighbours(of.made["moments"], of.made["candidates"], of.period),
     "victims": lambda of: neighbours.victims(of.made["muted"], of.made["moments"], of.made["candidates"], of.period),
-    "chargeback": lambda of: chargeback.chargeback(of.made["clients"], of.choices.rates, of.period),
+    "chargeback": lambda of: chargeback.chargeback(of.made["clients"], of.choices.rates, of.period, of.made["loss"]),
 }
 """In the order in which they are made. ``candidates`` and ``moments`` are what neighbours are found from."""
 NAMES: Final = tuple(_TABLES)

@@ -20,6 +20,8 @@ from analysis.table.schema import TIME
 _TABLE_ROWS: Final = 500_000
 """Of a table that a worker is given, about: some 100 MB, which it has twice while it puts one together."""
 FILES: Final = "path string, content binary"
+PATH: Final = "path"
+"""A column that no file has: the file that a row is in."""
 ON_DISK: Final = "file:"
 
 Work = Callable[[Iterator[pa.Table]], Iterator[pa.Table]]
@@ -38,13 +40,18 @@ class UsageRows:
     """Likewise, from it on."""
     nothing: str = "there are no usage records in the period"
     """What to say where no row is found."""
+    around: "Callable[[], UsageRows] | None" = None
+    """Returns the same with an hour more at both ends, for what is seen only beside what comes before or after; and
+    with ``rejected``. None: these are all rows that there are."""
+    rejected: DataFrame | None = None
+    """What could not be read, of all time (``warehouse.rejected``); None: nothing, or nobody has asked."""
 
     @property
     def spark(self) -> SparkSession:
         return self.files.sparkSession
 
     def scan(self, columns: Sequence[str], work: Work, schema: pa.Schema) -> DataFrame:
-        """Return what ``work`` yields of the rows' ``columns`` (``schema.FILE``): the columns of ``schema``."""
+        """Return what ``work`` yields of the rows' ``columns`` (``schema.FILE``, PATH): the columns of ``schema``."""
         opened = _Opened(tuple(columns), self.begin_us, self.end_us)
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -76,13 +83,13 @@ class _Opened:
             yield joined(waiting)
 
     def _groups(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-        read = self.columns if "time" in self.columns else ("time", *self.columns)
+        read = [name for name in dict.fromkeys(("time", *self.columns)) if name != PATH]
         for batch in batches:
             for file in range(batch.num_rows):
                 path = batch.column(0)[file].as_py()
                 try:
                     for table in decode(_content(batch, file), read):
-                        yield self._within(table).select(self.columns)
+                        yield _placed(self._within(table), path).select(self.columns)
                 except (pa.ArrowException, OSError) as error:
                     raise AnalysisError(f"{path}: {error}") from error
 
@@ -92,6 +99,11 @@ class _Opened:
         if self.end_us is not None:
             table = table.filter(pc.less(table["time"], pa.scalar(self.end_us, TIME)))
         return table
+
+
+def _placed(table: pa.Table, path: str) -> pa.Table:
+    same = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), table.num_rows), [path])
+    return table.append_column(PATH, same)
 
 
 def _content(files: pa.RecordBatch, file: int) -> pa.Buffer:
