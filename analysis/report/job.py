@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 from analysis.errors import AnalysisError
 from analysis.metrics.period import Period, look
 from analysis.metrics.rates import Rates
-from analysis.report import page, tables
+from analysis.report import missing, page, tables
 from analysis.report.summary import summarize
 from analysis.report.tables import ReportChoices
 from analysis.spark.folder import Folder
@@ -60,7 +60,8 @@ def run(usage: UsageRows, wanted: ReportRequest) -> Made:
         folder = Folder(usage.spark, place)
         folder.write("chargeback.csv", _csv(made["chargeback"]))
         folder.write("report.html", page.render(found))
-    return Made(unescape(re.sub("<[^>]*>", "", page.answer(found))), f"{place}/report.html")
+    answer = unescape(re.sub("<[^>]*>", "", page.answer(found)))
+    return Made(" ".join(filter(None, (answer, missing.sentence(found.loss)))), f"{place}/report.html")
 
 
 def _gap_ms(period: Period, wanted: ReportRequest) -> int:

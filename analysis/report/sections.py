@@ -241,4 +241,9 @@ def charges(found: ReportFindings) -> str:
     says = "By user and day, for a bill: chargeback.csv beside this file, with the column names of FOCUS."
     if not found.currency:
         says += " Bytes only: prices come with --rates."
+    if found.loss.missing:
+        says += (
+            f" <b>{words.percent(1 - found.loss.share)}</b> of the records of the period are known, and charged for; "
+            "x_ShareKnown in the file says it of each cluster and day."
+        )
     return section("chargeback", title, says, table(heads, rows))

@@ -17,6 +17,7 @@ from analysis.metrics.rates import RATED
 from analysis.metrics.sums import total
 from analysis.metrics.trend import days
 from analysis.page import words
+from analysis.report import missing
 from analysis.report.findings import (
     Charge,
     Connected,
@@ -68,6 +69,7 @@ def summarize(tables: Tables, period: Period, choices: ReportChoices, place: str
         brokers=period.brokers,
         tables=place,
         totals=_totals(tables, period),
+        loss=missing.summarize(tables["loss"], period),
         throttled=_throttled(tables["muted"], period),
         episodes=_episodes(tables["episodes"]),
         rules=_rules(tables),

@@ -9,6 +9,8 @@ from analysis.report.findings import (
     Connected,
     Episode,
     Headroom,
+    Loss,
+    Missing,
     Neighbour,
     OfRule,
     PeriodTotals,
@@ -63,6 +65,7 @@ def busy() -> ReportFindings:
             counters=388,
             close=3,
         ),
+        loss=lost(),
         throttled=[
             Throttled(
                 user,
@@ -194,6 +197,28 @@ def busy() -> ReportFindings:
             for number, (user, _) in enumerate(NAMES)
         ],
         currency="EUR",
+    )
+
+
+def lost() -> Loss:
+    """Of two proxies one could not ship for some hours; and somebody wrote nonsense to the topic."""
+    hours = [BEGIN + timedelta(hours=number) for number in range(25)]
+    missing = [900 * (13 <= number < 17) + 50 * (number == 13) for number in range(24)]
+    steps = [Missing(hours[number], hours[number + 1], 7200, each) for number, each in enumerate(missing)]
+    places = [
+        Missing(each.begin, each.end, 3600, each.missing, 800, 3, 0, 0, "demo", "edge-1") for each in steps[13:17]
+    ]
+    return Loss(
+        expected=24 * 7200,
+        missing=sum(missing),
+        dropped=3200,
+        late=12,
+        rejected=5,
+        wrong_clock=2,
+        rows_of_others=7,
+        worst=steps[13],
+        steps=steps,
+        places=[*places, Missing(None, None, 0, 0, 0, 0, 5, 2, "demo", SCRIPT), Missing(None, None, 0, 0, 0, 0, 1)],
     )
 
 

@@ -111,12 +111,16 @@ def test_a_name_is_no_formula() -> None:
 
 
 def test_the_command(spark: SparkSession, warehouse: str) -> None:
-    store(usage_frame(spark, islice(documents(seed=7), 100)), warehouse)
+    lost = range(10, 40)
+    store(usage_frame(spark, (each for each in islice(documents(seed=7), 100) if each["seq"] not in lost)), warehouse)
+    aside = spark.createDataFrame([("is not JSON", "nonsense")], "fault string, value string")
+    aside.write.parquet(f"{warehouse}/rejected/batch=b-0")
     ran = CliRunner().invoke(analyze, ["report", "--warehouse", warehouse])
     assert ran.exit_code == 0, ran.output
+    assert ran.stdout.splitlines()[-2].endswith(". 30 % of the records are missing.")
     html = Path(ran.stdout.splitlines()[-1])
     assert html.parent.parent == Path(warehouse)
-    assert html.exists()
+    assert "30</b> of 100 documents" in html.read_text(encoding="utf-8")
     assert "report: 1 of" in ran.stderr
 
 
