@@ -79,6 +79,12 @@ def read(text: bytes, until_ms: int = END_OF_TIME_MS) -> UsageDocument:
     return _decoded(_filled(found), until_ms, bools=False)
 
 
+def count_of(document: UsageDocument, column: str, text: str) -> int:
+    """Return how many rows have a text in a column."""
+    texts = document.texts.get(column)
+    return 0 if texts is None else pc.sum(pc.equal(texts, text)).as_py() or 0
+
+
 def table(documents: Sequence[UsageDocument]) -> pa.Table:
     """Return the rows of documents (``schema.FILE``); texts that a document has once are dictionaries."""
     rows = np.array([each.num_rows for each in documents])

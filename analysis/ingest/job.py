@@ -8,10 +8,10 @@ that is made anew begins at 0 again, and must not replace what another one wrote
 
 import signal
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import Final
+from typing import Any, Final
 
 from pyspark import StorageLevel
 from pyspark.errors import StreamingQueryException
@@ -21,11 +21,13 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from analysis.errors import AnalysisError, RunError, cause
 from analysis.ingest.known import Header, Hour, Key, KnownDocuments, duplicates
+from analysis.ingest.numbers import Gaps
 from analysis.ingest.publishing import Publication, remove_left
 from analysis.ingest.staging import FILE_ROWS, FILES, INPUT, STAGED, merge, staging
 from analysis.sources.place import PLACE, where
 from analysis.spark.folder import Folder
 from analysis.table import warehouse as tables
+from quotas.names import OTHER
 
 _ROWS_AT_ONCE: Final = 4_000_000
 """Whose files the driver holds: some 60 MB."""
@@ -51,6 +53,12 @@ class Tally:
     late: int = 0
     """Documents of an hour before the newest one that an earlier batch stored; they are stored in their own hour."""
     rejected: int = 0
+    missing: int = 0
+    """By their numbers; below 0: came, after they had been told as missing."""
+    dropped: int = 0
+    """By how much the proxies' own counts of what they dropped have grown."""
+    rows_of_others: int = 0
+    """Of clients that records do not tell apart: beyond ``usage.max_clients``."""
 
     def add(self, other: "Tally") -> None:
         """Add another one's numbers."""
@@ -58,7 +66,15 @@ class Tally:
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
     def __str__(self) -> str:
-        others = (("duplicate", self.duplicates), ("late", self.late), ("rejected", self.rejected))
+        others = (
+            ("duplicate", self.duplicates),
+            ("late", self.late),
+            ("rejected", self.rejected),
+            ("missing", max(self.missing, 0)),
+            ("that were missing", max(-self.missing, 0)),
+            ("dropped by proxies", self.dropped),
+            (f"row{'s' * (self.rows_of_others != 1)} of {OTHER}", self.rows_of_others),
+        )
         said = "".join(f", {number:,} {what}" for what, number in others if number)
         return f"{self.documents:,} documents, {self.rows:,} rows{said}"
 
@@ -79,6 +95,7 @@ class Ingestion:
         self._tell = tell
         self._now_ms = now_ms
         self._known = KnownDocuments(self._stored)
+        self._gaps = Gaps(self._known.numbers)
         self._spark = spark
         self._batch = ""
         self._newest: Hour | None = None
@@ -108,10 +125,13 @@ class Ingestion:
                 if found.rows.keys() != left:
                     raise AnalysisError("a batch that was read twice did not have the same documents both times")
                 self._store(staged, found)
+        missing, dropped = self._gaps.count(found.dropped)
         self._known.add(found.rows)
         self._newest = max([newest, *(header.hour for header in found.rows)])
         late = sum(header.hour < newest for header in found.rows)
-        return Tally(len(found.rows), sum(found.rows.values()), len(twice), late, found.rejected)
+        tally = Tally(len(found.rows), sum(found.rows.values()), len(twice), late, found.rejected)
+        tally.missing, tally.dropped, tally.rows_of_others = missing, dropped, found.rows_of_others
+        return tally
 
     def _store(self, staged: DataFrame, found: "_Found") -> None:
         """Publish the files, and keep aside what has a fault."""
@@ -158,18 +178,26 @@ class _Found:
     """Of each document without a fault, in the order in which they came."""
     rejected: int
     files: int
+    dropped: dict[Header, int]
+    """What each of them says of how many its proxy had dropped."""
+    rows_of_others: int
 
     @classmethod
     def of(cls, staged: DataFrame) -> "_Found":
         """Have a batch decoded, which is STAGED, and look at all of it but texts and files."""
-        columns = staged.select("id", *Key._fields, "time_ms", "rows").toArrow().sort_by("id").to_pylist()
-        documents = [each for each in columns if each["rows"] is not None]
-        rows = {
-            Header(each["id"], Key(each["instance"], each["boot"], each["seq"]), Hour.of(each["time_ms"])): each["rows"]
-            for each in documents
-        }
+        wanted = staged.select("id", *Key._fields, "time_ms", "rows", "dropped_documents", "rows_of_others")
+        columns = wanted.toArrow().sort_by("id").to_pylist()
+        documents = {_header(each): each for each in columns if each["rows"] is not None}
+        rows = {header: each["rows"] for header, each in documents.items()}
+        dropped = {header: each["dropped_documents"] for header, each in documents.items()}
+        others = sum(each["rows_of_others"] for each in documents.values())
         files = sum(each["id"] is None for each in columns)
-        return cls(rows, len(columns) - len(documents) - files, files)
+        return cls(rows, len(columns) - len(documents) - files, files, dropped, others)
+
+
+def _header(staged: Mapping[str, Any]) -> Header:
+    key = Key(staged["instance"], staged["boot"], staged["seq"])
+    return Header(staged["id"], key, Hour.of(staged["time_ms"]))
 
 
 @contextmanager

@@ -15,8 +15,8 @@ from analysis.table.scan import UsageRows
 from analysis.table.schema import COUNT, MOST_LABEL_BYTES, TEXT
 
 FIGURES: Final = ("rejected", "wrong_clock")
-_CLOCK: Final = "time_ms "
-"""What the fault of a document begins with whose time cannot be (``ingest.faults``)."""
+_CLOCK: Final = ("wrong clock", "time_ms ")
+"""What the fault of a document begins with whose time cannot be (``ingest.faults``); the second is of earlier ones."""
 _HEAD_BYTES: Final = 8192
 """Of a text in which its fields stand, before its rows."""
 _HOUR_MS: Final = 3_600_000
