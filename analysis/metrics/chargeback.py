@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.metrics.period import Period
-from analysis.metrics.rates import RATED, Rates
+from analysis.metrics.rates import RATED, Rates, UnitPrice
 from analysis.metrics.sums import total
 
 SERVICE: Final = "Apache Kafka"
@@ -21,6 +21,9 @@ _SAID: Final = {
     "bytes_out": "Bytes received from brokers",
     "requests": "Requests to brokers",
 }
+_SKUS: Final = (
+    "SkuId string, ChargeDescription string, ConsumedUnit string, per double, PricingUnit string, ListUnitPrice double"
+)
 COLUMNS: Final = (
     *("BillingPeriodStart", "BillingPeriodEnd", "ChargePeriodStart", "ChargePeriodEnd", "ChargeCategory"),
     *("ChargeDescription", "ServiceName", "ServiceCategory", "ResourceId", "SubAccountId", "SubAccountName"),
@@ -38,12 +41,9 @@ def chargeback(clients: DataFrame, rates: Rates, period: Period, loss: DataFrame
     """
     used = clients.groupBy("cluster", "user", "date").agg(*(total(name).alias(name) for name in RATED))
     lines = used.unpivot(["cluster", "user", "date"], [*RATED], "SkuId", "ConsumedQuantity")
-    priced = lines.withColumns(
-        {
-            "per": _by_sku({sku: rate.per for sku, rate in rates.of.items()}).cast("double"),
-            "ListUnitPrice": _by_sku({sku: rate.price for sku, rate in rates.of.items()}).cast("double"),
-        }
-    )
+    # A table to join, and not conditions: Spark makes Java of these that does not compile.
+    skus = [(sku, _SAID[sku], rated.unit, *_priced(rates.of.get(sku))) for sku, rated in RATED.items()]
+    priced = lines.join(F.broadcast(clients.sparkSession.createDataFrame(skus, _SKUS)), "SkuId")
     known = loss.groupBy("cluster", F.to_date("hour").alias("date")).agg(known_share().alias("x_ShareKnown"))
     priced = priced.join(F.broadcast(known), ["cluster", "date"], "left")
     midnight = F.col("date").cast("timestamp")
@@ -56,15 +56,12 @@ def chargeback(clients: DataFrame, rates: Rates, period: Period, loss: DataFrame
         "ChargePeriodStart": F.greatest(midnight, F.lit(period.begin)),
         "ChargePeriodEnd": F.least(F.date_add("date", 1).cast("timestamp"), F.lit(period.end)),
         "ChargeCategory": F.lit("Usage"),
-        "ChargeDescription": _by_sku(_SAID),
         "ServiceName": F.lit(SERVICE),
         "ServiceCategory": F.lit("Integration"),
         "ResourceId": F.col("cluster"),
         "SubAccountId": user,
         "SubAccountName": user,
-        "ConsumedUnit": _by_sku({sku: rated.unit for sku, rated in RATED.items()}),
         "PricingQuantity": quantity,
-        "PricingUnit": _by_sku({sku: rate.unit for sku, rate in rates.of.items()}).cast("string"),
         "BilledCost": cost,
         "EffectiveCost": cost,
         "BillingCurrency": F.lit(rates.currency).cast("string"),
@@ -77,8 +74,5 @@ def known_share() -> Column:
     return F.try_divide(total("documents"), total("expected"))
 
 
-def _by_sku(values: dict[str, str] | dict[str, float] | dict[str, int]) -> Column:
-    chosen = F.lit(None)
-    for sku, value in values.items():
-        chosen = F.when(F.col("SkuId") == sku, F.lit(value)).otherwise(chosen)
-    return chosen
+def _priced(rate: UnitPrice | None) -> tuple[float | None, str | None, float | None]:
+    return (None, None, None) if rate is None else (float(rate.per), rate.unit, float(rate.price))

@@ -168,6 +168,10 @@ class Headroom:
     p99: float
     max: float
     over: float
+    active: float
+    """Share of the intervals in which anything was used; the percentiles of these alone follow."""
+    active_p50: float | None
+    active_p99: float | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
@@ -17,6 +18,15 @@ SKU = """
 select cluster, coalesce("user", '{nobody}'), t // 86400000 * 86400, '{sku}', sum({sku})::bigint,
   {quantity}, {cost}, 'EUR' from rows group by all
 """
+
+
+@pytest.fixture(autouse=True)
+def _compiled(both: Both) -> Iterator[None]:
+    """What Spark makes Java of has to compile: else it says so in a page, and goes on without."""
+    fallback = "spark.sql.codegen.fallback"
+    both.usage.spark.conf.set(fallback, "false")
+    yield
+    both.usage.spark.conf.unset(fallback)
 
 
 def lost(both: Both) -> DataFrame:

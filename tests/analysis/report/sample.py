@@ -115,6 +115,13 @@ def busy() -> ReportFindings:
                 top,
                 top * 1.25,
                 0.031 if top > 0.95 else 0.0,
+                *(
+                    (1.0, top * 0.55, top)
+                    if number < 3
+                    else (0.25, top * 0.9, top * 1.2)
+                    if number < 9
+                    else (0, None, None)
+                ),
             )
             for number, ((user, client_id), top) in enumerate(
                 zip(NAMES, (1.31, 0.99, 0.92, 0.78, 0.55, 0.31, 0.2, 0.11, 0.05, 0.0004), strict=True)
