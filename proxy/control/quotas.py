@@ -100,6 +100,7 @@ class QuotasInForce:
         """
         self._outage = outage
         if await self.load():
+            await self._static(outage)  # what is wrong with it is told now, and not when it is needed
             return True
         if not self._away or (static := await self._static(outage)) is None:
             return False

@@ -144,6 +144,17 @@ async def test_what_is_wrong_after_a_start_without_the_store_does_not_end_the_pr
     assert len(told) == 2
 
 
+async def test_what_is_wrong_with_the_stand_in_is_told_before_it_is_needed(tmp_path: Path) -> None:
+    (tmp_path / "quotas.yaml").write_text(OLD)
+    (tmp_path / "static.yaml").write_text("quotas: 5\n")
+    quotas = in_force(tmp_path / "quotas.yaml")
+    with capture_logs() as logs:
+        assert await quotas.start(Outage("static", FileStore(tmp_path / "static.yaml")))
+    [told] = [line for line in logs if line["log_level"] == "error"]
+    assert told["event"] == "quotas.static not loaded"
+    assert "static.yaml:1:9" in told["problem"]
+
+
 async def test_what_is_wrong_at_the_start_ends_it(tmp_path: Path) -> None:
     path = tmp_path / "quotas.yaml"
     path.write_text(OLD)
