@@ -14,7 +14,6 @@ from config.nodes import Mapping, Node, Scalar, Sequence
 from config.problems import ConfigError, InvalidValue, InvalidValues, Steps, field_path, suggestion
 from config.settings import Settings
 
-
 STATIC: Final[Steps] = ("quotas", "static")
 """Where the quota file stands that is no store, but stands in for one."""
 
