@@ -6,15 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from kafka.admin import ACL, ACLOperation, ACLPermissionType, KafkaAdminClient, ResourcePattern, ResourceType
 
 from tests.harness.admin import Entity
 from tests.harness.broker import BrokerListener
@@ -55,21 +47,21 @@ class Acls:
     """Who may do what with the cluster itself."""
 
     def __init__(self, cluster: KafkaCluster) -> None:
-        self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        self._admin: Any = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","))
 
-    def allow(self, operation: AclOperation) -> None:
-        binding = AclBinding(*self._about(operation))
-        for done in self._admin.create_acls([binding]).values():
-            done.result(TIMEOUT_S)
+    def allow(self, operation: ACLOperation) -> None:
+        self._admin.create_acls([self._about(operation)])
 
-    def withdraw(self, operation: AclOperation) -> None:
-        for done in self._admin.delete_acls([AclBindingFilter(*self._about(operation))]).values():
-            assert len(done.result(TIMEOUT_S)) == 1
+    def withdraw(self, operation: ACLOperation) -> None:
+        self._admin.delete_acls([self._about(operation)])
 
     @staticmethod
-    def _about(operation: AclOperation) -> tuple[Any, ...]:
-        cluster = (ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL)
-        return (*cluster, "User:proxy", "*", operation, AclPermissionType.ALLOW)
+    def _about(operation: ACLOperation) -> ACL:
+        cluster = ResourcePattern(ResourceType.CLUSTER, "kafka-cluster")
+        return ACL("User:proxy", "*", operation, ACLPermissionType.ALLOW, cluster)
+
+    def close(self) -> None:
+        self._admin.close()
 
 
 def test_not_allowed_is_never_no_quotas(guarded: KafkaCluster, tmp_path: Path) -> None:
@@ -83,7 +75,6 @@ def test_not_allowed_is_never_no_quotas(guarded: KafkaCluster, tmp_path: Path) -
     plain = {"cluster": {"bootstrap": guarded.bootstrap.split(",")}}
     topic = fresh_name("acl")
     guarded.create_topic(topic)
-    acls = Acls(guarded)
     sluice = SluiceProcess(guarded.bootstrap, guarded.node_ids, settings=settings, listeners={"ANY": plain})
     (address,) = sluice.listeners["ANY"].brokers.values()
 
@@ -100,7 +91,7 @@ def test_not_allowed_is_never_no_quotas(guarded: KafkaCluster, tmp_path: Path) -
         done = quotas(command, "-c", sluice.config_path, *arguments)
         return done.exit_code, done.output
 
-    with closing(sluice):
+    with closing(Acls(guarded)) as acls, closing(sluice):
         sluice.launch()
         wait_until(lambda: DENIED in sluice.get("/readyz")[1], "it says why", TIMEOUT_S)
         status, said = sluice.get("/readyz")
@@ -116,7 +107,7 @@ def test_not_allowed_is_never_no_quotas(guarded: KafkaCluster, tmp_path: Path) -
             assert DENIED in said
             assert "Quota configs" not in said
 
-        acls.allow(AclOperation.DESCRIBE_CONFIGS)
+        acls.allow(ACLOperation.DESCRIBE_CONFIGS)
         sluice.wait_ready()
         assert sluice.metrics().value("sluice_quotas_configured") == 1
         assert is_held()
@@ -125,7 +116,7 @@ def test_not_allowed_is_never_no_quotas(guarded: KafkaCluster, tmp_path: Path) -
         assert status == 1
         assert "let proxy alter the configuration of the cluster: kafka-acls --add --cluster --operation Alter" in said
 
-        acls.withdraw(AclOperation.DESCRIBE_CONFIGS)
+        acls.withdraw(ACLOperation.DESCRIBE_CONFIGS)
         wait_until(lambda: sluice.metrics().value("sluice_quota_staleness_seconds") > 0, "it is noticed", TIMEOUT_S)
         assert sluice.is_ready()
         assert sluice.metrics().value("sluice_quotas_configured") == 1
@@ -135,10 +126,10 @@ def test_not_allowed_is_never_no_quotas(guarded: KafkaCluster, tmp_path: Path) -
         assert DENIED in told["problem"]
         assert FIX in told["problem"]
 
-        acls.allow(AclOperation.DESCRIBE_CONFIGS)
+        acls.allow(ACLOperation.DESCRIBE_CONFIGS)
         wait_until(lambda: sluice.metrics().value("sluice_quota_staleness_seconds") == 0, "it may again", TIMEOUT_S)
         assert not sluice.metrics().samples("sluice_quota_reload_error_info")
-        acls.allow(AclOperation.ALTER_CONFIGS)
+        acls.allow(ACLOperation.ALTER_CONFIGS)
         assert ran("alter", "client-id=other", "producer_byte_rate=5")[0] == 0
         wait_until(lambda: sluice.metrics().value("sluice_quotas_configured") == 2, "what it has made", TIMEOUT_S)
         assert is_held()
