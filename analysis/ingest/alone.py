@@ -63,12 +63,19 @@ class Company:
 
 def _open(directory: str) -> int | None:
     """Open the lock of a directory, which is made; None: it is on no disk of this machine."""
-    split = urlsplit(directory)
-    if split.scheme not in {"", "file"}:
+    path = on_disk(directory)
+    if path is None:
         return None
-    path = Path(unquote(split.path) if split.scheme else directory)
     try:
         path.mkdir(parents=True, exist_ok=True)
         return os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise AnalysisError(f"{directory}: {str(error.strerror).lower()}: ingest must be able to write there") from None
+
+
+def on_disk(directory: str) -> Path | None:
+    """Return the path of a directory that is on a disk of this machine, by its path or URI."""
+    split = urlsplit(directory)
+    if split.scheme not in {"", "file"}:
+        return None
+    return Path(unquote(split.path) if split.scheme else directory)

@@ -22,6 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from analysis.errors import AnalysisError, RunError, cause, is_away
 from analysis.ingest import rejected
+from analysis.ingest.ended import java_ended
 from analysis.ingest.faults import MOST_AHEAD_MS, WRONG_CLOCK
 from analysis.ingest.known import Header, Hour, Key, KnownDocuments, duplicates
 from analysis.ingest.outage import Outage, Signals
@@ -236,6 +237,8 @@ def run(
                     ) from error
                 outage.wait(cause(error))
                 ingestion.begin()
+            except (Py4JError, ConnectionError):
+                raise java_ended(ingestion.spark, checkpoint) from None
             else:
                 return
 

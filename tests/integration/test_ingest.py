@@ -143,7 +143,7 @@ def test_killed_after_each_batch_nothing_is_lost_or_doubled(
     notes.mkdir()
     program = [sys.executable, str(Path(__file__).with_name("killed_ingest.py")), str(notes)]
     place = ["--warehouse", str(tmp_path / "warehouse"), "--bootstrap", cluster.bootstrap, "--topic", usage_topic]
-    options = [*place, "--once", "--source", "python", "--max-documents", "70", *LOCAL]
+    options = [*place, "--once", "--source", "python", "--max-documents", "90", *LOCAL]
     statuses: list[int] = []
     while not statuses or statuses[-1] == -signal.SIGKILL:
         status, output = run(f"ingest-{len(statuses)}", [*program, "ingest", *options], tmp_path, PYTHONPATH=str(ROOT))
