@@ -7,10 +7,10 @@ that is made anew begins at 0 again, and must not replace what another one wrote
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, fields
-from typing import Final
+from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark import StorageLevel
@@ -25,12 +25,14 @@ from analysis.ingest import rejected
 from analysis.ingest.ended import java_ended
 from analysis.ingest.faults import MOST_AHEAD_MS, WRONG_CLOCK
 from analysis.ingest.known import Header, Hour, Key, KnownDocuments, duplicates
+from analysis.ingest.numbers import Gaps
 from analysis.ingest.outage import Outage, Signals
 from analysis.ingest.publishing import Publication, remove_left
 from analysis.ingest.staging import FILE_ROWS, FILES, INPUT, STAGED, merge, staging
 from analysis.sources.place import where
 from analysis.spark.folder import Folder
 from analysis.table import warehouse as tables
+from quotas.names import OTHER
 
 _ROWS_AT_ONCE: Final = 4_000_000
 """Whose files the driver holds: some 60 MB."""
@@ -57,17 +59,30 @@ class Tally:
     rejected: int = 0
     wrong_clock: int = 0
     """Of the rejected."""
+    missing: int = 0
+    """By their numbers; below 0: came, after they had been told as missing."""
+    dropped: int = 0
+    """By how much the proxies' own counts of what they dropped have grown."""
+    rows_of_others: int = 0
+    """Of clients that records do not tell apart: beyond ``usage.max_clients``."""
 
-    def add(self, other: "Tally") -> None:
-        """Add another one's numbers."""
+    def add(self, other: "Tally", times: int = 1) -> None:
+        """Add another one's numbers; -1: take them away."""
         for each in fields(self):
-            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+            setattr(self, each.name, getattr(self, each.name) + times * getattr(other, each.name))
 
     def __str__(self) -> str:
-        others = (("duplicate", self.duplicates), ("late", self.late), ("rejected", self.rejected))
+        clocks = f" ({self.wrong_clock:,} of a wrong clock)" if self.wrong_clock else ""
+        others = (
+            ("duplicate", self.duplicates),
+            ("late", self.late),
+            (f"rejected{clocks}", self.rejected),
+            ("missing", max(self.missing, 0)),
+            ("that were missing", max(-self.missing, 0)),
+            ("dropped by proxies", self.dropped),
+            (f"row{'s' * (self.rows_of_others != 1)} of {OTHER}", self.rows_of_others),
+        )
         said = "".join(f", {number:,} {what}" for what, number in others if number)
-        if self.wrong_clock:
-            said += f" ({self.wrong_clock:,} of a wrong clock)"
         return f"{self.documents:,} documents, {self.rows:,} rows{said}"
 
 
@@ -95,6 +110,8 @@ class Ingestion:
         self._now_ms = now_ms
         self.spark = spark
         self._batch = ""
+        self._tally = Tally()
+        """What the last batch that was begun has come to."""
         with alone() as nobody_else:
             if nobody_else:
                 remove_left(self._usage)
@@ -103,14 +120,20 @@ class Ingestion:
     def begin(self) -> None:
         """Know nothing but what is stored: as a new process would, after a batch that was not committed."""
         self._known = KnownDocuments(self._stored)
+        self._gaps = Gaps(self._known.numbers)
         self._newest: Hour | None = None
 
     def publish(self, batch: DataFrame, number: int) -> None:
         """Store a batch: the function for ``foreachBatch``."""
         spark = batch.sparkSession
         self.spark = spark
-        self._batch = f"{spark.sparkContext.getLocalProperty('sql.streaming.queryId')}-{number}"
-        tally = self._publish(batch.withColumn("id", F.monotonically_increasing_id()).select(*INPUT.names))
+        before, self._batch = self._batch, f"{spark.sparkContext.getLocalProperty('sql.streaming.queryId')}-{number}"
+        if self._batch == before:  # it was published, and its end was not noted: brokers were away
+            self.total.add(self._tally, -1)
+        self._tally = Tally()
+        self._tally = tally = self._publish(
+            batch.withColumn("id", F.monotonically_increasing_id()).select(*INPUT.names)
+        )
         self.total.add(tally)
         self.tell(f"batch {number}: {tally}")
 
@@ -129,11 +152,20 @@ class Ingestion:
                 if found.rows.keys() != left:
                     raise AnalysisError("a batch that was read twice did not have the same documents both times")
                 self._store(staged, found)
+        missing, dropped = self._gaps.count(found.dropped)
         self._known.add(found.rows)
         self._newest = max([newest, *(header.hour for header in found.rows)])
         late = sum(header.hour < newest for header in found.rows)
         return Tally(
-            len(found.rows), sum(found.rows.values()), len(twice), late, found.rejected, wrong_clock=found.wrong_clock
+            documents=len(found.rows),
+            rows=sum(found.rows.values()),
+            duplicates=len(twice),
+            late=late,
+            rejected=found.rejected,
+            wrong_clock=found.wrong_clock,
+            missing=missing,
+            dropped=dropped,
+            rows_of_others=found.rows_of_others,
         )
 
     def _store(self, staged: DataFrame, found: "_Found") -> None:
@@ -181,21 +213,31 @@ class _Found:
     rejected: int
     wrong_clock: int
     files: int
+    dropped: dict[Header, int]
+    """What each of them says of how many its proxy had dropped."""
+    rows_of_others: int
 
     @classmethod
     def of(cls, staged: DataFrame) -> "_Found":
         """Have a batch decoded, which is STAGED, and look at all of it but texts and files."""
         wrong_clock = F.col("fault").startswith(WRONG_CLOCK).alias("wrong_clock")
-        wanted = staged.select("id", *Key._fields, "time_ms", "rows", wrong_clock)
-        columns = wanted.toArrow().sort_by("id").to_pylist()
-        documents = [each for each in columns if each["rows"] is not None]
-        rows = {
-            Header(each["id"], Key(each["instance"], each["boot"], each["seq"]), Hour.of(each["time_ms"])): each["rows"]
-            for each in documents
-        }
+        header = (*Key._fields, "time_ms", "rows", "dropped_documents", "rows_of_others")
+        columns = staged.select("id", *header, wrong_clock).toArrow().sort_by("id").to_pylist()
+        documents = {_header(each): each for each in columns if each["rows"] is not None}
         files = sum(each["id"] is None for each in columns)
-        rejected = len(columns) - len(documents) - files
-        return cls(rows, rejected, sum(bool(each["wrong_clock"]) for each in columns), files)
+        return cls(
+            rows={header: each["rows"] for header, each in documents.items()},
+            rejected=len(columns) - len(documents) - files,
+            wrong_clock=sum(bool(each["wrong_clock"]) for each in columns),
+            files=files,
+            dropped={header: each["dropped_documents"] for header, each in documents.items()},
+            rows_of_others=sum(each["rows_of_others"] for each in documents.values()),
+        )
+
+
+def _header(staged: Mapping[str, Any]) -> Header:
+    key = Key(staged["instance"], staged["boot"], staged["seq"])
+    return Header(staged["id"], key, Hour.of(staged["time_ms"]))
 
 
 @contextmanager
