@@ -3,13 +3,16 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import wraps
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import click
 
 from analysis.spark.session import SparkSettings
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+
+NOTHING: Final = "none"
+Against = tuple[datetime, datetime] | Literal["none"] | None
 
 _FORMS: Final = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S"]
 
@@ -38,6 +41,30 @@ def period_options(command: _Command) -> _Command:
         help="Begin, in UTC: 2026-01-31 or 2026-01-31T18:00.",
     )
     return first(last(command))
+
+
+def against_option(command: _Command) -> _Command:
+    """Add ``against``: a period, None for the one before, or NOTHING."""
+
+    def span(context: click.Context, parameter: click.Parameter, value: str | None) -> Against:
+        if value is None or value == NOTHING:
+            return NOTHING if value else None
+        first, dots, last = value.partition("..")
+        if not dots:
+            raise click.BadParameter(f"{value!r} is not FROM..TO: 2026-01-30..2026-01-31, or none")
+        begin, end = (
+            click.DateTime(_FORMS).convert(each, parameter, context).replace(tzinfo=UTC) for each in (first, last)
+        )
+        if begin >= end:
+            raise click.BadParameter(f"{value!r} ends before it begins")
+        return begin, end
+
+    return click.option(
+        "--against",
+        callback=span,
+        metavar="FROM..TO",
+        help="Compare with this period; `none`: with nothing. Without it, with the period before, of the same length.",
+    )(command)
 
 
 def spark_options(command: _Command) -> _Command:

@@ -31,6 +31,7 @@ _A_DAY: Final = timedelta(days=1)
     metavar="SECONDS",
     help="Throttles no longer apart than this are one episode: the window of enforcement, if not said.",
 )
+@options.against_option
 @options.spark_options
 def command(
     warehouse: str,
@@ -39,6 +40,7 @@ def command(
     out: str | None,
     rates: Path | None,
     gap_s: float | None,
+    against: options.Against,
     spark: SparkSettings,
 ) -> None:
     """Say who was throttled, how close the limits are, who is noisy, where it goes, and what it costs.
@@ -48,14 +50,18 @@ def command(
     """
     prices = _rates(rates)
     running = session.start("report", spark)
-    from analysis.report import job
+    from analysis.report import comparing, job
     from analysis.table import warehouse as stored
 
     if end is None and begin is None:
         end = stored.bounds(running, warehouse)[1]
     if begin is None and end is not None:
         begin = end - _A_DAY
-    wanted = job.ReportRequest(begin, end, out or warehouse, prices, None if gap_s is None else round(gap_s * 1000))
+    other = None
+    if against != options.NOTHING:
+        other = comparing.Against(lambda since, until: stored.usage(running, warehouse, since, until), against)
+    gap_ms = None if gap_s is None else round(gap_s * 1000)
+    wanted = job.ReportRequest(begin, end, out or warehouse, prices, gap_ms, other)
     made = job.run(stored.usage(running, warehouse, begin, end), wanted)
     click.echo(made.sentence)
     click.echo(made.html)
