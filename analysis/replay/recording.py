@@ -150,14 +150,26 @@ def cluster_and_instance(name: str) -> tuple[str, str]:
     return cluster, instance
 
 
-def read(usage: UsageRows, kinds: Iterable[QuotaKind] = KINDS) -> Recording:
-    """Look at all rows twice, cheaply. Raises AnalysisError where there are none, or nobody used anything."""
-    tasks = int(str(usage.spark.conf.get("spark.sql.shuffle.partitions")))
-    documents = Documents(tasks)
-    runs = exchange(usage, documents.columns, documents.sent, tasks).collect(documents.received).to_pylist()
+def circumstances_of(usage: UsageRows) -> Circumstances:
+    """Look at how all rows were recorded. Raises AnalysisError where there are none."""
+    documents = Documents(_tasks(usage))
+    runs = exchange(usage, documents.columns, documents.sent, documents.tasks).collect(documents.received).to_pylist()
     if not runs:
         raise AnalysisError(usage.nothing)
-    circumstances = _circumstances(runs)
+    return _circumstances(runs)
+
+
+def _tasks(usage: UsageRows) -> int:
+    return int(str(usage.spark.conf.get("spark.sql.shuffle.partitions")))
+
+
+def read(usage: UsageRows, kinds: Iterable[QuotaKind] = KINDS, circumstances: Circumstances | None = None) -> Recording:
+    """Look at all rows twice, cheaply. Raises AnalysisError where there are none, or nobody used anything.
+
+    ``circumstances``: those that ``usage`` was recorded in, where it is not all that was recorded then.
+    """
+    circumstances = circumstances or circumstances_of(usage)
+    tasks = _tasks(usage)
     wanted = tuple(kinds)
     identities = Identities(wanted, tasks, tuple(kind for kind in circumstances.capped if kind in wanted))
     found = exchange(usage, identities.columns, identities.sent, tasks).collect(identities.received)

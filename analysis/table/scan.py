@@ -4,9 +4,9 @@ Spark finds the files, reads them from wherever Hadoop reaches, and hands each t
 workers open by themselves. Rows that Spark itself decodes and hands over cost twenty times as much.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,6 +38,12 @@ class UsageRows:
     """Likewise, from it on."""
     nothing: str = "there are no usage records in the period"
     """What to say where no row is found."""
+    wanted: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """Of each column that is named, the values that rows must have one of."""
+
+    def only(self, **values: Sequence[Any]) -> "UsageRows":
+        """Return those of the rows that have one of the values in each of the columns."""
+        return replace(self, wanted={**self.wanted, **values})
 
     @property
     def spark(self) -> SparkSession:
@@ -45,7 +51,7 @@ class UsageRows:
 
     def scan(self, columns: Sequence[str], work: Work, schema: pa.Schema) -> DataFrame:
         """Return what ``work`` yields of the rows' ``columns`` (``schema.FILE``): the columns of ``schema``."""
-        opened = _Opened(tuple(columns), self.begin_us, self.end_us)
+        opened = _Opened(tuple(columns), self.begin_us, self.end_us, self.wanted)
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for table in work(opened.tables(batches)):
@@ -61,6 +67,7 @@ class _Opened:
     columns: tuple[str, ...]
     begin_us: int | None
     end_us: int | None
+    only: Mapping[str, Sequence[Any]]
 
     def tables(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         waiting: list[pa.Table] = []
@@ -81,7 +88,7 @@ class _Opened:
             for file in range(batch.num_rows):
                 path = batch.column(0)[file].as_py()
                 try:
-                    for table in decode(_content(batch, file), read):
+                    for table in decode(_content(batch, file), read, self.only):
                         yield self._within(table).select(self.columns)
                 except (pa.ArrowException, OSError) as error:
                     raise AnalysisError(f"{path}: {error}") from error
