@@ -38,6 +38,8 @@ def section(found: ReportFindings) -> str:
         f"name anybody; up to {LEVEL:g} are shown. <b>It says what coincides, not what causes it</b>: where to look "
         "first."
     )
+    if found.shadow:
+        says += " Mutes are those that would have been."
     legend = key(
         ("s0", "its own bytes per second"),
         ("stroke", "others' delay"),
