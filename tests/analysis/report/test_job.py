@@ -117,6 +117,7 @@ def test_the_command(spark: SparkSession, warehouse: str) -> None:
     assert html.parent.parent == Path(warehouse)
     assert "30</b> of 100 documents" in html.read_text(encoding="utf-8")
     assert "report: 1 of" in ran.stderr
+    assert "of 2026-02-28 00:00 to 2026-03-01 00:00 UTC nothing is stored" in html.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -126,6 +127,10 @@ def test_the_command(spark: SparkSession, warehouse: str) -> None:
         (["--from", "2026-03-01T12:30", "--to", "2026-03-01T12:40"], "no usage records from 2026-03-01 12:30 to"),
         (["--rates", "{tmp}/none.yaml"], "no such file"),
         (["--gap", "-1"], "--gap"),
+        (["--against", "2026-02-28"], "is not FROM..TO"),
+        (["--against", "2026-02-28..2026-02-27"], "ends before it begins"),
+        (["--against", "yesterday..2026-02-27"], "'yesterday' does not match the formats"),
+        (["--against", "2026-02-27..2026-02-28"], "--against: no usage records from 2026-02-27 00:00 to 2026-02-28"),
     ],
 )
 def test_what_the_user_got_wrong(
