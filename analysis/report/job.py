@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 from analysis.errors import AnalysisError
 from analysis.metrics.period import Period, look
 from analysis.metrics.rates import Rates
-from analysis.report import page, tables
+from analysis.report import episodes, page, tables
 from analysis.report.summary import summarize
 from analysis.report.tables import ReportChoices
 from analysis.spark.folder import Folder
@@ -59,6 +59,7 @@ def run(usage: UsageRows, wanted: ReportRequest) -> Made:
         found = summarize(made, period, choices, place)
         folder = Folder(usage.spark, place)
         folder.write("chargeback.csv", _csv(made["chargeback"]))
+        episodes.write(folder, made["episodes"])
         folder.write("report.html", page.render(found))
     return Made(unescape(re.sub("<[^>]*>", "", page.answer(found))), f"{place}/report.html")
 

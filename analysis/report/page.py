@@ -34,6 +34,7 @@ def render(found: ReportFindings) -> str:
         title,
         f"<header><p class=over>Sluice usage report &middot; {escape(title)}</p>{_headline(found)}</header>"
         f"<main>{_tiles(found)}{''.join(parts)}{_made(found)}</main>",
+        loads=True,
     )
 
 
