@@ -20,18 +20,18 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from analysis.errors import AnalysisError, RunError, cause
+from analysis.ingest import rejected
+from analysis.ingest.faults import MOST_AHEAD_MS, WRONG_CLOCK
 from analysis.ingest.known import Header, Hour, Key, KnownDocuments, duplicates
 from analysis.ingest.publishing import Publication, remove_left
 from analysis.ingest.staging import FILE_ROWS, FILES, INPUT, STAGED, merge, staging
-from analysis.sources.place import PLACE, where
+from analysis.sources.place import where
 from analysis.spark.folder import Folder
 from analysis.table import warehouse as tables
 
 _ROWS_AT_ONCE: Final = 4_000_000
 """Whose files the driver holds: some 60 MB."""
 _SHOWN_FAULTS: Final = 3
-_AHEAD_MS: Final = 86_400_000
-"""By how much clocks may differ. What is of a later time is refused: it would be the newest there is, for years."""
 _POLL_S: Final = 1
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -51,6 +51,8 @@ class Tally:
     late: int = 0
     """Documents of an hour before the newest one that an earlier batch stored; they are stored in their own hour."""
     rejected: int = 0
+    wrong_clock: int = 0
+    """Of the rejected."""
 
     def add(self, other: "Tally") -> None:
         """Add another one's numbers."""
@@ -60,6 +62,8 @@ class Tally:
     def __str__(self) -> str:
         others = (("duplicate", self.duplicates), ("late", self.late), ("rejected", self.rejected))
         said = "".join(f", {number:,} {what}" for what, number in others if number)
+        if self.wrong_clock:
+            said += f" ({self.wrong_clock:,} of a wrong clock)"
         return f"{self.documents:,} documents, {self.rows:,} rows{said}"
 
 
@@ -73,6 +77,7 @@ class Ingestion:
         self, spark: SparkSession, warehouse: str, tell: Callable[[str], None], now_ms: Callable[[], int] = _now_ms
     ) -> None:
         tables.create(spark, warehouse)
+        rejected.bring_up_to_date(spark, warehouse)
         self.total = Tally()
         self._warehouse = warehouse
         self._usage = Folder(spark, tables.path_of(warehouse, tables.USAGE))
@@ -89,13 +94,13 @@ class Ingestion:
         spark = batch.sparkSession
         self._spark = spark
         self._batch = f"{spark.sparkContext.getLocalProperty('sql.streaming.queryId')}-{number}"
-        tally = self._publish(batch.withColumn("id", F.monotonically_increasing_id()).select(*INPUT))
+        tally = self._publish(batch.withColumn("id", F.monotonically_increasing_id()).select(*INPUT.names))
         self.total.add(tally)
         self._tell(f"batch {number}: {tally}")
 
     def _publish(self, documents: DataFrame) -> Tally:
         newest = self._newest or self._newest_stored()
-        until_ms = self._now_ms() + _AHEAD_MS
+        until_ms = self._now_ms() + MOST_AHEAD_MS
         with _staged(documents, until_ms) as staged:
             found = _Found.of(staged)
             twice = duplicates(found.rows, self._known)
@@ -111,7 +116,9 @@ class Ingestion:
         self._known.add(found.rows)
         self._newest = max([newest, *(header.hour for header in found.rows)])
         late = sum(header.hour < newest for header in found.rows)
-        return Tally(len(found.rows), sum(found.rows.values()), len(twice), late, found.rejected)
+        return Tally(
+            len(found.rows), sum(found.rows.values()), len(twice), late, found.rejected, wrong_clock=found.wrong_clock
+        )
 
     def _store(self, staged: DataFrame, found: "_Found") -> None:
         """Publish the files, and keep aside what has a fault."""
@@ -127,13 +134,12 @@ class Ingestion:
                 publication.add(Hour(date.as_py(), hour.as_py()), content.as_py())
         publication.publish()
         if found.rejected:
-            self._reject(staged.where("fault IS NOT NULL").select("id", *PLACE, "fault", "value"))
+            self._reject(staged.where("fault IS NOT NULL").select("id", *rejected.COLUMNS))
 
-    def _reject(self, rejected: DataFrame) -> None:
+    def _reject(self, found: DataFrame) -> None:
         """Keep aside what has a fault, and say the first of it."""
-        place = f"{tables.path_of(self._warehouse, tables.REJECTED)}/batch={self._batch}"
-        rejected.drop("id").coalesce(1).write.mode("overwrite").option("compression", "zstd").parquet(place)
-        for each in rejected.drop("value").orderBy("id").limit(_SHOWN_FAULTS).collect():
+        rejected.store(found, self._warehouse, self._batch)
+        for each in found.drop("value").orderBy("id").limit(_SHOWN_FAULTS).collect():
             self._tell(f"rejected: {where(each)}: {each.fault}")
 
     def _newest_stored(self) -> Hour:
@@ -157,19 +163,23 @@ class _Found:
     rows: dict[Header, int]
     """Of each document without a fault, in the order in which they came."""
     rejected: int
+    wrong_clock: int
     files: int
 
     @classmethod
     def of(cls, staged: DataFrame) -> "_Found":
         """Have a batch decoded, which is STAGED, and look at all of it but texts and files."""
-        columns = staged.select("id", *Key._fields, "time_ms", "rows").toArrow().sort_by("id").to_pylist()
+        wrong_clock = F.col("fault").startswith(WRONG_CLOCK).alias("wrong_clock")
+        wanted = staged.select("id", *Key._fields, "time_ms", "rows", wrong_clock)
+        columns = wanted.toArrow().sort_by("id").to_pylist()
         documents = [each for each in columns if each["rows"] is not None]
         rows = {
             Header(each["id"], Key(each["instance"], each["boot"], each["seq"]), Hour.of(each["time_ms"])): each["rows"]
             for each in documents
         }
         files = sum(each["id"] is None for each in columns)
-        return cls(rows, len(columns) - len(documents) - files, files)
+        rejected = len(columns) - len(documents) - files
+        return cls(rows, rejected, sum(bool(each["wrong_clock"]) for each in columns), files)
 
 
 @contextmanager

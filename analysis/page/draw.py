@@ -105,6 +105,29 @@ def course(points: Sequence[tuple[int, float]], line: tuple[float, float] | None
     return _svg("course", 100, 40, f"{limit}{fit}{dots}")
 
 
+def event(above: Sequence[float], below: Sequence[float], expected: Sequence[float], begins: int) -> str:
+    """Draw two rows on one axis of steps: what one did, and below what others had of it beside what was ``expected``.
+
+    ``begins`` is the step at whose begin something begins. Each row has a scale of its own.
+    """
+    count = len(above)
+    top = max(above, default=0) or 1
+    roof = "".join(f"L{step} {_y(value, top, 40)}H{step + 1}" for step, value in enumerate(above))
+    most = max(*below, *expected, 0) or 1
+    lines = (
+        "M" + "L".join(f"{step} {50 + _y(value, most, 50)}H{step + 1}" for step, value in enumerate(values))
+        for values in (below, expected)
+    )
+    had, usual = lines
+    return _svg(
+        "event",
+        count,
+        100,
+        f'<path class="s0" d="M0 40{roof}V40Z"/><path class="begin" d="M{begins} 0V100"/>'
+        f'<path class="had" d="{had}"/><path class="limit" d="{usual}"/>',
+    )
+
+
 def round_up(value: float, base: int) -> float:
     """Return the next 1, 2, 3, 4, 5 or 8 times a power of ``base`` times a power of ten: where an axis may end."""
     if value <= 0:

@@ -145,9 +145,23 @@ class RateSeries:
 
 @dataclass(frozen=True, slots=True)
 class Victim:
+    """See ``analysis.metrics.evidence``."""
+
     user: str | None
     client_id: str | None
     delay_ms: int
+    shared: bool
+    """Whether the two are charged to a counter together."""
+
+
+@dataclass(frozen=True, slots=True)
+class AroundBurst:
+    """What happens so many seconds after a burst begins, on average; delays are those of each second."""
+
+    offset_s: int
+    bytes_per_s: float
+    others_ms: float
+    expected_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,15 +171,23 @@ class Neighbour:
     user: str
     client_id: str | None
     broker: int
+    measure: str
     score: float
+    low: float
+    high: float
+    p_adjusted: float
     coincidence: float
     expected: float
-    peaks: int
-    others_delay_in_peaks_ms: int
+    lag_s: int
+    bursts: int
+    others_in_peaks_ms: int
+    others_expected_ms: int
+    others_requests_in_peaks: int
     share_of_bytes: float
-    others_request_ms_in_peaks: float | None
-    others_request_ms_elsewhere: float | None
     victims: Sequence[Victim] = ()
+    around: Sequence[AroundBurst] = ()
+    together: Sequence[tuple[str | None, str | None]] = ()
+    """Clients that peak with it, and of which nothing else is to be said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +239,8 @@ class ReportFindings:
     talkers: Sequence[Talker] = ()
     series: Sequence[RateSeries] = ()
     neighbours: Sequence[Neighbour] = ()
+    compared: int = 0
+    """How many clients, each on a broker, peaked often enough to be held against others' delays."""
     trends: Sequence[Trend] = ()
     days: int = 0
     """Of the period that are long enough for a trend."""

@@ -5,7 +5,7 @@ from typing import Final
 
 from analysis.page import words
 from analysis.page.html import document
-from analysis.report import quotas, sections
+from analysis.report import neighbours, quotas, sections
 from analysis.report.findings import ReportFindings
 
 _DOCS: Final = "docs/analysis-report.md"
@@ -26,7 +26,7 @@ def render(found: ReportFindings) -> str:
         quotas.connections(found),
         sections.headroom(found),
         sections.talkers(found),
-        sections.neighbours(found),
+        neighbours.section(found),
         sections.trends(found),
         sections.charges(found),
     )

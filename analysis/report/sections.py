@@ -2,11 +2,10 @@
 
 from datetime import date
 
-from analysis.metrics.neighbours import MOMENT_S, PEAK_OVER_AVERAGE, PEAK_SHARE
 from analysis.metrics.trend import LEAST_DAYS
 from analysis.page import draw, words
 from analysis.page.html import Cell, empty, key, line, rule, section, table, whose
-from analysis.report.findings import Headroom, Neighbour, ReportFindings, Trend
+from analysis.report.findings import Headroom, ReportFindings, Trend
 
 _EPOCH = date(1970, 1, 1).toordinal()
 
@@ -153,41 +152,6 @@ def talkers(found: ReportFindings) -> str:
         f"<b>{words.count(found.totals.requests)}</b> requests. Bytes in and out per second, over all brokers."
     )
     return section("talkers", title, says, legend, plot, f"<h3>Top talkers</h3>{table(heads, rows)}")
-
-
-def neighbours(found: ReportFindings) -> str:
-    title = "Noisy neighbours"
-    if not found.totals.muted_ms:
-        return empty("neighbours", title, "Nobody was delayed in this period, so nobody's peaks can coincide with it.")
-    if not found.neighbours:
-        return empty("neighbours", title, "Others' delays did not coincide with anybody's peaks more than by chance.")
-    says = (
-        f"Whose peaks coincide with others' delays. A client peaks in {MOMENT_S} s in which it moves "
-        f"{PEAK_OVER_AVERAGE:g} times its own average, and {words.percent(PEAK_SHARE)} of its broker's bytes. The bar "
-        "is the share of others' delay that fell into its peaks; the mark is what chance would put there. It is where "
-        "to look first, not a proof."
-    )
-    return section("neighbours", title, says, f"<div class=cards>{''.join(map(_neighbour, found.neighbours))}</div>")
-
-
-def _neighbour(each: Neighbour) -> str:
-    slower = ""
-    inside, outside = each.others_request_ms_in_peaks, each.others_request_ms_elsewhere
-    if inside is not None and outside is not None:
-        slower = f" Others' requests took {inside:.1f} ms in its peaks, {outside:.1f} ms elsewhere."
-    victims = ", ".join(
-        f"{words.name(words.client(victim.user, victim.client_id), 30)} ({words.duration(victim.delay_ms / 1000)})"
-        for victim in each.victims
-    )
-    who = whose(words.client(each.user, each.client_id), f"broker {each.broker}")
-    delay = words.duration(each.others_delay_in_peaks_ms / 1000)
-    return (
-        f"<div class=card><div class=who>{who}</div>{draw.share_bar(each.coincidence, each.expected, 'warm')}"
-        f"<p><b>{words.percent(each.coincidence)}</b> of others' delay ({delay}) in its "
-        f"{words.counted(each.peaks, 'peak')}; by chance {words.percent(each.expected)}. "
-        f"It moves {words.percent(each.share_of_bytes)} of the bytes.{slower}</p>"
-        f"<p>Delayed then: {victims}.</p></div>"
-    )
 
 
 def trends(found: ReportFindings) -> str:

@@ -19,6 +19,8 @@ USAGE: Final = "usage"
 REJECTED: Final = "rejected"
 PARTITIONS: Final = ("date", "hour", "batch")
 LAYOUT_VERSION: Final = 1
+_REJECTED_VERSION: Final = 2
+"""Of rejected texts, which were strings in 1 and are bytes: no reader of usage minds."""
 _MARK: Final = "sluice-warehouse.json"
 _KEYS: Final = "instance string, boot string, seq long, batch string"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -36,7 +38,17 @@ def create(spark: SparkSession, warehouse: str) -> None:
     if folder.exists(_MARK):
         _check_version(folder, warehouse)
     else:
-        folder.write(_MARK, json.dumps({"version": LAYOUT_VERSION}) + "\n")
+        mark(folder)
+
+
+def mark(folder: Folder) -> None:
+    """Note that a warehouse has the present form."""
+    folder.write(_MARK, json.dumps({"version": LAYOUT_VERSION, "rejected": _REJECTED_VERSION}) + "\n")
+
+
+def has_old_rejected(folder: Folder) -> bool:
+    """Whether the texts that a warehouse has rejected are kept as strings."""
+    return bool(json.loads(folder.read(_MARK)).get("rejected", 1) < _REJECTED_VERSION)
 
 
 def usage(spark: SparkSession, warehouse: str, begin: datetime | None = None, end: datetime | None = None) -> UsageRows:

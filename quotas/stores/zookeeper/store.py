@@ -16,7 +16,7 @@ from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
 from quotas.stores.alteration import Alteration, Limits, Outcome
-from quotas.stores.base import ChangedMeanwhileError, Loaded, QuotaStore, UnreadableError
+from quotas.stores.base import ChangedMeanwhileError, Loaded, QuotaStore, Unread, UnreadableError
 from quotas.stores.zookeeper import tree
 from quotas.stores.zookeeper.client import REFUSED, WAIT_S, Connection, UnreachableError
 from quotas.stores.zookeeper.reading import AT_ONCE, Node, Reader, ReadError
@@ -38,6 +38,8 @@ class _Held:
     entity: Entity | None
     limits: Mapping[QuotaKind, float]
     problem: str = ""
+    unread: bool = False
+    """It is no quota, and these are of before."""
 
 
 class ZooKeeperStore(QuotaStore):
@@ -225,7 +227,7 @@ class ZooKeeperStore(QuotaStore):
         except tree.NodeError as error:
             limits = {} if before is None else dict(before.limits)
             became = "what it said before holds" if limits else "it is skipped"
-            held[path] = _Held(entity, limits, f"{error}; {became}")
+            held[path] = _Held(entity, limits, f"{error}; {became}", unread=True)
             return
         ignored = ", ".join(tree.strangers(entity, properties))
         if limits or ignored:
@@ -237,19 +239,22 @@ class ZooKeeperStore(QuotaStore):
         limits: dict[Entity, Mapping[QuotaKind, float]] = {}
         places: dict[Entity, int | str] = {}
         warnings = list(self._strange)
+        unread: list[Unread] = []
         digest = hashlib.sha256()
         for path in sorted(self._held):
             held = self._held[path]
-            problem = held.problem
+            problem, skipped = held.problem, held.unread
             if held.limits and held.entity is not None:
                 if held.entity in limits:
-                    problem = f"is for whom {places[held.entity]} is for, too; it is skipped"
+                    problem, skipped = f"is for whom {places[held.entity]} is for, too; it is skipped", True
                 else:
                     limits[held.entity], places[held.entity] = held.limits, path
                     digest.update(f"{path}={sorted(held.limits.items())}\n".encode())
             if problem:
                 warnings.append(self._problem(path, problem))
-        return Loaded(Policy(limits), digest.hexdigest(), self._source, places, warnings)
+            if skipped:
+                unread.append(Unread(warnings[-1], held.entity))
+        return Loaded(Policy(limits), digest.hexdigest(), self._source, places, warnings, unread)
 
     def _problem(self, path: str, message: str, hint: str = "") -> Problem:
         return Problem(self._source, 0, 0, path, message, hint)

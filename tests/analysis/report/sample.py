@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from analysis.report.findings import (
+    AroundBurst,
     Charge,
     Connected,
     Episode,
@@ -133,31 +134,27 @@ def busy() -> ReportFindings:
                 "analytics",
                 "spark-nightly",
                 1,
-                0.71,
-                0.79,
-                0.08,
-                691,
-                9_400_000,
-                0.34,
-                41.2,
-                8.7,
-                (Victim("alice", "orders-service", 6_200_000), Victim("bob", SCRIPT, 2_100_000)),
+                "muted_ms",
+                *(0.71, 0.62, 0.8, 0.0003, 0.79, 0.08),
+                *(10, 23, 9_400_000, 950_000, 40_000, 0.34),
+                victims=(
+                    Victim("alice", "orders-service", 6_200_000, shared=True),
+                    Victim("bob", SCRIPT, 2_100_000, shared=False),
+                ),
+                around=_around(4000),
+                together=[("bob", SCRIPT), (None, None)],
             ),
             Neighbour(
                 NAMES[3][0],
                 NAMES[3][1],
                 2,
-                0.12,
-                0.2,
-                0.08,
-                412,
-                1_400_000,
-                0.14,
-                None,
-                None,
-                (Victim("carol", "", 900_000),),
+                "request_time_ms",
+                *(0.12, 0.02, 0.22, 0.031, 0.2, 0.08),
+                *(0, 12, 1_400_000, 560_000, 34_000, 0.14),
+                around=_around(900),
             ),
         ],
+        compared=11,
         trends=[
             Trend(
                 "alice",
@@ -216,6 +213,15 @@ def quiet() -> ReportFindings:
         series=[RateSeries("alice / app", [110.0] * 60)],
         charges=[Charge("alice", 6000, 600, 120, None)],
     )
+
+
+def _around(most_ms: float) -> list[AroundBurst]:
+    return [
+        AroundBurst(
+            10 * step, 2e6 if 0 <= step < 9 else 9e4, most_ms * (0.9 if 1 <= step < 10 else 0.15), most_ms * 0.2
+        )
+        for step in range(-30, 60)
+    ]
 
 
 def _shares(number: int) -> list[float]:
