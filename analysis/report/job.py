@@ -13,7 +13,7 @@ from analysis.errors import AnalysisError
 from analysis.metrics.period import Period, look
 from analysis.metrics.rates import Rates
 from analysis.page import spreadsheet
-from analysis.report import comparing, missing, page, tables
+from analysis.report import comparing, episodes, missing, page, tables
 from analysis.report.comparing import Against
 from analysis.report.summary import summarize
 from analysis.report.tables import ReportChoices
@@ -64,6 +64,7 @@ def run(usage: UsageRows, wanted: ReportRequest) -> Made:
         found = replace(summarize(made, period, choices, place), comparison=compared)
         folder = Folder(usage.spark, place)
         folder.write("chargeback.csv", _csv(made["chargeback"]))
+        episodes.write(folder, made["episodes"])
         folder.write("report.html", page.render(found))
     answer = unescape(re.sub("<[^>]*>", "", page.answer(found)))
     return Made(" ".join(filter(None, (answer, missing.sentence(found.loss)))), f"{place}/report.html")

@@ -37,6 +37,7 @@ def render(found: ReportFindings) -> str:
         f"<header><p class=over>Sluice usage report &middot; {escape(title)}</p>"
         f"{_headline(found)}{missing.headline(found)}</header>"
         f"<main>{_tiles(found)}{''.join(parts)}{_made(found)}</main>",
+        loads=True,
     )
 
 
