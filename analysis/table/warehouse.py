@@ -8,12 +8,13 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.errors import AnalysisError
 from analysis.spark.folder import Folder
 from analysis.table.scan import UsageRows
+from analysis.table.swaps import listed, steadily
 
 USAGE: Final = "usage"
 REJECTED: Final = "rejected"
@@ -21,6 +22,8 @@ PARTITIONS: Final = ("date", "hour", "batch")
 LAYOUT_VERSION: Final = 1
 _MARK: Final = "sluice-warehouse.json"
 _KEYS: Final = "instance string, boot string, seq long, batch string"
+_PATH: Final = ("path",)
+_CONTENT: Final = ("path", "content")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MINUTES: Final = "%Y-%m-%d %H:%M"
 
@@ -39,6 +42,12 @@ def create(spark: SparkSession, warehouse: str) -> None:
         folder.write(_MARK, json.dumps({"version": LAYOUT_VERSION}) + "\n")
 
 
+def folders(spark: SparkSession, warehouse: str) -> tuple[Folder, Folder]:
+    """Return a warehouse and its usage table as folders. Raises AnalysisError where there is none, or nothing in it."""
+    _dates(spark, warehouse)
+    return Folder(spark, warehouse), Folder(spark, path_of(warehouse, USAGE))
+
+
 def usage(spark: SparkSession, warehouse: str, begin: datetime | None = None, end: datetime | None = None) -> UsageRows:
     """Return the rows whose intervals begin in [begin, end), both aware; None: no bound.
 
@@ -52,11 +61,18 @@ def usage(spark: SparkSession, warehouse: str, begin: datetime | None = None, en
     nothing = f"no usage records{_period(begin, end)}: {warehouse} has them{_period(*bounds(spark, warehouse))}"
     if wanted:
         table = path_of(warehouse, USAGE)
-        reader = spark.read.format("binaryFile").options(basePath=table, pathGlobFilter="*.parquet")
-        files = _of_hours(reader.load([f"{table}/{date}" for date in wanted]), begin, end)
+        folder = Folder(spark, table)
+
+        def load() -> DataFrame:
+            reader = spark.read.format("binaryFile").options(basePath=table, pathGlobFilter="*.parquet")
+            return reader.load([f"{table}/{date}" for date in wanted])
+
+        files = _of_hours(listed(folder, load), begin, end).select(*(_PATH if folder.is_on_disk else _CONTENT))
+        if folder.is_on_disk and str(spark.sparkContext.master).startswith("local"):
+            # Spark looks at each file whenever it is asked for its path, and fails where it is set aside since.
+            files = files.localCheckpoint()
         if not files.select("path").isEmpty():
-            columns = ("path",) if Folder(spark, table).is_on_disk else ("path", "content")
-            return UsageRows(files.select(*columns), _unix_us(begin), _unix_us(end), nothing)
+            return UsageRows(files, _unix_us(begin), _unix_us(end), nothing)
     raise AnalysisError(nothing)
 
 
@@ -77,13 +93,19 @@ def newest_hour(spark: SparkSession, warehouse: str, besides: str) -> datetime |
     return None
 
 
-def stored_hour(spark: SparkSession, warehouse: str, date: str, hour: int) -> DataFrame | None:
-    """Return instance, boot, seq and batch of what is stored of an hour (``date`` as YYYY-MM-DD); None: nothing is."""
+def stored_keys(spark: SparkSession, warehouse: str, date: str, hour: int, besides: str) -> list[Row]:
+    """Return (instance, boot, seq) of what batches other than ``besides`` stored of an hour (YYYY-MM-DD), each once."""
     table = path_of(warehouse, USAGE)
+    folder = Folder(spark, table)
     place = f"date={date}/hour={hour:02d}"
-    if not Folder(spark, table).exists(place):
-        return None
-    return spark.read.schema(_KEYS).option("basePath", table).parquet(f"{table}/{place}")
+
+    def read() -> list[Row]:
+        if not folder.exists(place):
+            return []
+        rows = spark.read.schema(_KEYS).option("basePath", table).parquet(f"{table}/{place}")
+        return rows.where(F.col("batch") != besides).drop("batch", "date", "hour").distinct().collect()
+
+    return steadily(folder, read)
 
 
 def _hours(folder: Folder, date: str) -> list[datetime]:
