@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -13,6 +13,9 @@ from config.forms import described_by
 from config.nodes import Mapping, Node, Scalar, Sequence
 from config.problems import ConfigError, InvalidValue, InvalidValues, Steps, field_path, suggestion
 from config.settings import Settings
+
+STATIC: Final[Steps] = ("quotas", "static")
+"""Where the quota file stands that is no store, but stands in for one."""
 
 
 def load_settings(path: Path) -> Settings:
@@ -39,7 +42,10 @@ def load_with_document(path: Path) -> tuple[Settings, Document]:
 
 
 def named_quota_files(path: Path) -> dict[Steps, Path]:
-    """Return the quota files that a configuration names, by the steps to where, also where something else is wrong."""
+    """Return the quota files that a configuration names, by the steps to where, also where something else is wrong.
+
+    The last may be that of ``STATIC``.
+    """
     try:
         root = read_document(path).root
     except ConfigError:
@@ -50,6 +56,7 @@ def named_quota_files(path: Path) -> dict[Steps, Path]:
     if isinstance(layers, Sequence):
         found |= {("quotas", "stores", index): layer for index, layer in enumerate(layers)}
     named = {(*steps, "path"): _below(node, "path") for steps, node in found.items()}
+    named[STATIC] = _below(quotas, "static")
     return {steps: path.parent / name for steps, name in named.items() if isinstance(name, Scalar)}
 
 

@@ -31,6 +31,12 @@ _A_DAY: Final = timedelta(days=1)
     metavar="SECONDS",
     help="Throttles no longer apart than this are one episode: the window of enforcement, if not said.",
 )
+@click.option(
+    "--client",
+    "client",
+    metavar="NAMES",
+    help="The page of one client instead: user=alice, client-id=web, user=alice,client-id=web or ip=10.0.0.5.",
+)
 @options.spark_options
 def command(
     warehouse: str,
@@ -39,6 +45,7 @@ def command(
     out: str | None,
     rates: Path | None,
     gap_s: float | None,
+    client: str | None,
     spark: SparkSettings,
 ) -> None:
     """Say who was throttled, how close the limits are, who is noisy, where it goes, and what it costs.
@@ -46,6 +53,12 @@ def command(
     Of the last 24 hours that are stored, if no period is given. Tables as Parquet, chargeback.csv, and report.html to
     look at.
     """
+    gap_ms = None if gap_s is None else round(gap_s * 1000)
+    if client is not None:
+        if rates is not None:
+            raise click.UsageError("--rates are for the report of all: the page of one client has no costs")
+        _one_client(client, warehouse, (begin, end), out, gap_ms, spark)
+        return
     prices = _rates(rates)
     running = session.start("report", spark)
     from analysis.report import job
@@ -55,8 +68,34 @@ def command(
         end = stored.bounds(running, warehouse)[1]
     if begin is None and end is not None:
         begin = end - _A_DAY
-    wanted = job.ReportRequest(begin, end, out or warehouse, prices, None if gap_s is None else round(gap_s * 1000))
+    wanted = job.ReportRequest(begin, end, out or warehouse, prices, gap_ms)
     made = job.run(stored.usage(running, warehouse, begin, end), wanted)
+    click.echo(made.sentence)
+    click.echo(made.html)
+
+
+def _one_client(
+    client: str,
+    warehouse: str,
+    period: tuple[datetime | None, datetime | None],
+    out: str | None,
+    gap_ms: int | None,
+    spark: SparkSettings,
+) -> None:
+    from analysis.client import asked
+
+    wanted = asked.parse(client)
+    running = session.start("client", spark)
+    from analysis.client import job
+    from analysis.table import warehouse as stored
+
+    first, last = stored.bounds(running, warehouse)
+    end = period[1] or last
+    begin = period[0] or (end - _A_DAY)
+    usage = stored.usage(running, warehouse, begin, end)
+    earlier = begin - (end - begin)
+    both = stored.usage(running, warehouse, earlier, end) if first < begin else None
+    made = job.run(usage, both, job.ClientRequest(wanted, begin, end, out or warehouse, gap_ms, first))
     click.echo(made.sentence)
     click.echo(made.html)
 

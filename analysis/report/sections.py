@@ -2,11 +2,10 @@
 
 from datetime import date
 
-from analysis.metrics.neighbours import MOMENT_S, PEAK_OVER_AVERAGE, PEAK_SHARE
 from analysis.metrics.trend import LEAST_DAYS
 from analysis.page import draw, words
 from analysis.page.html import Cell, empty, key, line, rule, section, table, whose
-from analysis.report.findings import Headroom, Neighbour, ReportFindings, Trend
+from analysis.report.findings import Headroom, ReportFindings, Trend
 
 _EPOCH = date(1970, 1, 1).toordinal()
 
@@ -80,8 +79,9 @@ def headroom(found: ReportFindings) -> str:
     which = "" if shown == found.totals.counters else f" The {shown} closest of {found.totals.counters:,} are shown."
     says = (
         f"<b>{found.totals.close:,}</b> of {words.counted(found.totals.counters, 'limit')} at 90 % or more in the p99. "
-        "Use over the window of enforcement, as a share of the limit; idle time counts as none. A limit is one "
-        f"counter, on one broker and one proxy instance.{which}"
+        "Use over the window of enforcement, as a share of the limit: of all time, where idle time counts as none, and "
+        "while active, of the intervals with any use alone. A limit is one counter, on one broker and one proxy "
+        f"instance.{which}"
     )
     legend = key(
         ("solid", "p50"), ("half", "p95"), ("tickmark", "p99, with a line to the maximum"), ("dash", "the limit")
@@ -92,6 +92,11 @@ def headroom(found: ReportFindings) -> str:
 def _use(each: Headroom, scale: float) -> str:
     where = f"{each.kind} on broker {each.broker}, {words.name(each.instance)}"
     over = f"; over it {words.percent(each.over)} of the time" if each.over else ""
+    if each.active < 1 and each.active_p50 is not None and each.active_p99 is not None:
+        over += (
+            f"; active {words.percent(each.active)} of the time, and then p50 {words.percent(each.active_p50)}, "
+            f"p99 {words.percent(each.active_p99)}"
+        )
     return line(
         whose(
             words.counter(each.unit_user, each.unit_client_id),
@@ -144,41 +149,6 @@ def talkers(found: ReportFindings) -> str:
         f"<b>{words.count(found.totals.requests)}</b> requests. Bytes in and out per second, over all brokers."
     )
     return section("talkers", title, says, legend, plot, f"<h3>Top talkers</h3>{table(heads, rows)}")
-
-
-def neighbours(found: ReportFindings) -> str:
-    title = "Noisy neighbours"
-    if not found.totals.muted_ms:
-        return empty("neighbours", title, "Nobody was delayed in this period, so nobody's peaks can coincide with it.")
-    if not found.neighbours:
-        return empty("neighbours", title, "Others' delays did not coincide with anybody's peaks more than by chance.")
-    says = (
-        f"Whose peaks coincide with others' delays. A client peaks in {MOMENT_S} s in which it moves "
-        f"{PEAK_OVER_AVERAGE:g} times its own average, and {words.percent(PEAK_SHARE)} of its broker's bytes. The bar "
-        "is the share of others' delay that fell into its peaks; the mark is what chance would put there. It is where "
-        "to look first, not a proof."
-    )
-    return section("neighbours", title, says, f"<div class=cards>{''.join(map(_neighbour, found.neighbours))}</div>")
-
-
-def _neighbour(each: Neighbour) -> str:
-    slower = ""
-    inside, outside = each.others_request_ms_in_peaks, each.others_request_ms_elsewhere
-    if inside is not None and outside is not None:
-        slower = f" Others' requests took {inside:.1f} ms in its peaks, {outside:.1f} ms elsewhere."
-    victims = ", ".join(
-        f"{words.name(words.client(victim.user, victim.client_id), 30)} ({words.duration(victim.delay_ms / 1000)})"
-        for victim in each.victims
-    )
-    who = whose(words.client(each.user, each.client_id), f"broker {each.broker}")
-    delay = words.duration(each.others_delay_in_peaks_ms / 1000)
-    return (
-        f"<div class=card><div class=who>{who}</div>{draw.share_bar(each.coincidence, each.expected, 'warm')}"
-        f"<p><b>{words.percent(each.coincidence)}</b> of others' delay ({delay}) in its "
-        f"{words.counted(each.peaks, 'peak')}; by chance {words.percent(each.expected)}. "
-        f"It moves {words.percent(each.share_of_bytes)} of the bytes.{slower}</p>"
-        f"<p>Delayed then: {victims}.</p></div>"
-    )
 
 
 def trends(found: ReportFindings) -> str:
@@ -241,4 +211,9 @@ def charges(found: ReportFindings) -> str:
     says = "By user and day, for a bill: chargeback.csv beside this file, with the column names of FOCUS."
     if not found.currency:
         says += " Bytes only: prices come with --rates."
+    if found.loss.missing:
+        says += (
+            f" <b>{words.percent(1 - found.loss.share)}</b> of the records of the period are known, and charged for; "
+            "x_ShareKnown in the file says it of each cluster and day."
+        )
     return section("chargeback", title, says, table(heads, rows))

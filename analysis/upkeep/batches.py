@@ -1,19 +1,32 @@
-"""Which batches of ingestion are over: their stream's checkpoint has them, so that no run replaces them any more.
+"""What the names of batches say: which are over, so that no run replaces them any more, and which came late.
 
 Spark commits a batch before it begins the next. So one that a later batch of its stream followed is committed; of the
 last one the checkpoint says it, if it is in the warehouse.
 """
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Final
+from uuid import uuid4
 
 from analysis.errors import AnalysisError
 from analysis.spark.folder import Folder
 
-COMPACTED: Final = "compacted-"
-"""How the names of batches begin that no ingestion wrote."""
+_COMPACTED: Final = re.compile(r"compacted-[0-9a-f]{12}-")
 _CHECKPOINTS: Final = "checkpoints"
+
+
+def compacted(batches: Iterable[str]) -> str:
+    """Return a new name for what is made of batches of one stream: it goes on to say which, and the first of them."""
+    stream, first = min(map(parts, batches))
+    return f"compacted-{uuid4().hex[:12]}-{stream}-{first}"
+
+
+def parts(name: str) -> tuple[str, int]:
+    """Return the stream and the number of a batch; of what is not named so, no stream."""
+    stream, _, number = _COMPACTED.sub("", name, count=1).rpartition("-")
+    return (stream, int(number)) if number.isdecimal() else ("", -1)
 
 
 def committed_of(warehouse: Folder) -> dict[str, int]:
@@ -30,28 +43,26 @@ def committed_of(warehouse: Folder) -> dict[str, int]:
     return found
 
 
-class Over:
-    """Tells batches that are over. ``seen``: names of batches in the table; the more, the more is known."""
+class Batches:
+    """What is known of all batches. ``seen``: hours (any that sort as time goes), with names of batches there."""
 
-    def __init__(self, committed: dict[str, int], seen: Iterable[str]) -> None:
+    def __init__(self, committed: dict[str, int], seen: Iterable[tuple[str, str]]) -> None:
         self._last = dict(committed)
-        known: dict[str, int] = {}
-        for name in seen:
-            stream, number = _parts(name)
-            if stream and stream not in committed:
-                known[stream] = max(known.get(stream, -1), number)
-        self._last |= {stream: number - 1 for stream, number in known.items()}
+        self._first: dict[str, dict[str, int]] = {}
+        """By stream and hour, the number of the batch that reached it."""
+        for hour, name in seen:
+            stream, number = parts(name)
+            if stream not in committed:
+                self._last[stream] = max(self._last.get(stream, -1), number - 1)
+            first = self._first.setdefault(stream, {})
+            first[hour] = min(first.get(hour, number), number)
 
-    def __contains__(self, name: str) -> bool:
-        if name.startswith(COMPACTED):
-            return True
-        stream, number = _parts(name)
-        return bool(stream) and number <= self._last.get(stream, -1)
+    def is_over(self, name: str) -> bool:
+        """Whether no run will replace it."""
+        stream, number = parts(name)
+        return bool(stream) and (bool(_COMPACTED.match(name)) or number <= self._last.get(stream, -1))
 
-
-def _parts(name: str) -> tuple[str, int]:
-    """Return the stream and the number of a batch; of what has another name, no stream."""
-    stream, _, number = name.rpartition("-")
-    if name.startswith(COMPACTED) or not number.isdecimal():
-        return "", -1
-    return stream, int(number)
+    def is_late(self, name: str, hour: str) -> bool:
+        """Whether a batch before it had reached a later hour."""
+        stream, number = parts(name)
+        return any(first < number for later, first in self._first.get(stream, {}).items() if later > hour)

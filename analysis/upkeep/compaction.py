@@ -1,8 +1,9 @@
 """Closed hours of the table in few large files, beside running ingestions and readers.
 
 An hour at a time: its batches that are over become files aside, which are read again and compared; then they take the
-batches' place (``aside``). The table knows a document by its key and its hour, whatever batch it is of: one that an
-ingestion reads again is found to be stored.
+batches' place (``aside``). Those of different streams stay apart, and those that came late from those that did not: it
+is by the names of batches that a report tells them. The table knows a document by its key and its hour, whatever batch
+it is of: one that an ingestion reads again is found to be stored.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,13 +13,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
-from uuid import uuid4
 
 from analysis.errors import RunError
 from analysis.spark.folder import Entry, Folder
 from analysis.table.swaps import Swap
 from analysis.upkeep.aside import Aside, recover, remove_aside
-from analysis.upkeep.batches import COMPACTED, Over, committed_of
+from analysis.upkeep.batches import Batches, committed_of, compacted, parts
 from analysis.upkeep.lock import Lock
 from analysis.upkeep.rewriting import columns_of, proof_of, rewrite
 
@@ -54,7 +54,7 @@ class Compacted:
 
 @dataclass(slots=True)
 class _Hour:
-    """An hour that is closed."""
+    """An hour that is closed, or some batches of one."""
 
     date: str
     hour: int
@@ -118,17 +118,22 @@ class Compaction:
         found.size_bytes += hour.size_bytes
 
     def _due(self) -> Iterator[_Hour]:
-        """Return closed hours that would have fewer files, the oldest first; of their batches, those that are due."""
+        """Return what of closed hours would have fewer files, the oldest first: batches that may become one."""
         hours = [_hours_of(self._usage, date) for date in self._usage.names("date=*")]
         closed = self._closed([hour for of_date in hours for hour in of_date])
-        recent = [batch for of_date in hours[-1:] for hour in of_date for batch in hour.batches]
-        seen = [*recent, *(batch for hour in closed for batch in hour.batches)]
-        over = Over(committed_of(self._warehouse), seen)
+        known = Batches(
+            committed_of(self._warehouse),
+            ((hour.place, batch) for of_date in hours for hour in of_date for batch in hour.batches),
+        )
         for hour in closed:
-            due = {name: files for name, files in hour.batches.items() if name in over and not self._is_large(files)}
-            wanted = _Hour(hour.date, hour.hour, due)
-            if len(wanted.files) > max(1, round(wanted.size_bytes / self._request.target_bytes)):
-                yield wanted
+            alike: dict[tuple[str, bool], _Hour] = {}
+            for name, files in hour.batches.items():
+                if known.is_over(name) and not self._is_large(files):
+                    key = parts(name)[0], known.is_late(name, hour.place)
+                    alike.setdefault(key, _Hour(hour.date, hour.hour)).batches[name] = files
+            for wanted in alike.values():
+                if len(wanted.files) > max(1, round(wanted.size_bytes / self._request.target_bytes)):
+                    yield wanted
 
     def _closed(self, hours: Sequence[_Hour]) -> list[_Hour]:
         """Leave out the newest hour, and those that ended not long enough ago."""
@@ -140,7 +145,7 @@ class Compaction:
         return sum(file.size_bytes for file in files) >= _LARGE * self._request.target_bytes * len(files)
 
     def _compact(self, hour: _Hour, found: Compacted, lock: Lock) -> None:
-        name = f"{COMPACTED}{uuid4().hex[:12]}"
+        name = compacted(hour.batches)
         made = Aside.being_made(name)
         written: list[str] = []
 

@@ -12,6 +12,7 @@ from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind, Whose, Written
 from quotas.policy import Policy
 from quotas.stores.alteration import Alteration, Altered, Limits, Outcome, Refusal, canonical_ip, check
+from quotas.stores.base import Unread
 
 _KINDS: Final = {whose: {kind.value: kind for kind in QuotaKind if kind.row.whose is whose} for whose in Whose}
 
@@ -24,43 +25,44 @@ class ClusterQuotas:
     version: str
     names: Mapping[Entity, tuple[Named, ...]]
     """Each entity as the brokers know it: a long name, or an address in another spelling."""
-    warnings: Sequence[Problem]
+    unread: Sequence[Unread]
+    """What is no quota of Sluice's."""
 
 
 def read(described: Sequence[Described], source: str) -> ClusterQuotas:
     """Return the quotas. What no quota of Sluice can be is left out, with a warning: it holds nobody here."""
     limits: dict[Entity, Mapping[QuotaKind, float]] = {}
     names: dict[Entity, tuple[Named, ...]] = {}
-    warnings: list[Problem] = []
+    unread: list[Unread] = []
     digest = hashlib.sha256()
     for each in sorted(described, key=_order):
         of_whom = ",".join(f"{kind}={'<default>' if name is None else name}" for kind, name in each.entity)
 
-        def doubt(message: str, of_whom: str = of_whom) -> None:
-            warnings.append(Problem(source, 0, 0, of_whom, f"{message}; it is skipped"))
+        def skip(message: str, whose: Entity | None = None, of_whom: str = of_whom) -> None:
+            unread.append(Unread(Problem(source, 0, 0, of_whom, f"{message}; it is skipped"), whose))
 
         digest.update(repr((sorted(each.entity, key=str), sorted(each.limits))).encode())
         try:
             entity = _entity(each.entity)
         except ValueError as error:
-            doubt(f"means nobody to Sluice: {error}")
+            skip(f"means nobody to Sluice: {error}")
             continue
         known = _KINDS[Whose.CLIENT if entity.ip is None else Whose.IP]
         found: dict[QuotaKind, float] = {}
         for name, limit in each.limits:
             kind = known.get(name)
             if kind is None:
-                doubt(f"{name} is no quota that Sluice knows")
+                skip(f"{name} is no quota that Sluice knows")
             elif math.isnan(limit) or limit < 0:
-                doubt(f"{name}: {limit} is no limit")
+                skip(f"{name}: {limit} is no limit", entity)
             else:
                 # A byte rate of 0 is what a broker's arithmetic makes of it: nobody is throttled.
                 found[kind] = math.inf if limit == 0 and kind.row.written is Written.BYTES else limit
         if entity in limits:
-            doubt("is for whom another one is for, too")
+            skip("is for whom another one is for, too", entity)
         elif found:
             limits[entity], names[entity] = found, each.entity
-    return ClusterQuotas(Policy(limits), digest.hexdigest(), names, warnings)
+    return ClusterQuotas(Policy(limits), digest.hexdigest(), names, unread)
 
 
 def entries(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from config.document import read_document
-from config.loader import load_with_document, named_quota_files
+from config.loader import STATIC, load_with_document, named_quota_files
 from config.problems import ConfigError, InvalidValue, Problem, Steps
 from config.settings import FileStore, Listener, Settings
 from proxy.checks import twice
@@ -93,9 +93,12 @@ def check(
         _check_quotas(report, quota_file, settings, client)
         return report
     named = named_quota_files(config_path)
+    static = named.pop(STATIC, None)
     alone = len(named) == 1 and (settings is None or len(settings.quotas.layers) == 1)
     for steps, file in named.items():
         _check_quotas(report, file, settings, client if alone else None, named_in=(config_path, steps))
+    if static is not None:
+        _read_quotas(report, static, settings, (config_path, STATIC))
     if settings is None or alone or report.problems:
         return report
     elsewhere = [store.type for store in settings.quotas.layers if not isinstance(store, FileStore)]
@@ -163,6 +166,20 @@ def _check_quotas(
     *,
     named_in: tuple[Path, Steps] | None = None,
 ) -> None:
+    loaded = _read_quotas(report, quota_file, settings, named_in)
+    if loaded is None:
+        return
+    caps = sum(entity.cap for entity in loaded.policy.limits)
+    report.caps += caps
+    report.quotas += len(loaded.policy.limits) - caps
+    if client is not None:
+        report.explained = explain(loaded.policy, client, None if settings is None else settings.quotas.exempt)
+
+
+def _read_quotas(
+    report: Report, quota_file: Path, settings: Settings | None, named_in: tuple[Path, Steps] | None
+) -> LoadedPolicy | None:
+    """Return what a quota file says; None where it is wrong. What is wrong or doubtful with it is in the report."""
     try:
         loaded = load_file(quota_file)
     except ConfigError as error:
@@ -170,16 +187,12 @@ def _check_quotas(
             report.problems.append(_at_its_name(*named_in, error.problems[0]))
         else:
             report.problems += error.problems
-        return
-    caps = sum(entity.cap for entity in loaded.policy.limits)
-    report.caps += caps
-    report.quotas += len(loaded.policy.limits) - caps
+        return None
     report.warnings += loaded.warnings
     report.warnings += _small_limits(quota_file, loaded)
     if settings is not None and not any(map(_knows_users, settings.listeners)):
         report.warnings += _quotas_of_nobody(quota_file, loaded)
-    if client is not None:
-        report.explained = explain(loaded.policy, client, None if settings is None else settings.quotas.exempt)
+    return loaded
 
 
 def _at_its_name(config_path: Path, steps: Steps, problem: Problem) -> Problem:

@@ -92,7 +92,8 @@ class ClusterStore(QuotaStore):
     def _load(self) -> Loaded:
         found = self._wait(self._loaded())
         places = {entity: entity.describe() for entity in found.policy.limits}
-        return Loaded(found.policy, found.version, self._source, places, found.warnings)
+        warnings = [each.problem for each in found.unread]
+        return Loaded(found.policy, found.version, self._source, places, warnings, found.unread)
 
     def _alter(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> Mapping[Entity, Outcome]:
         if len(wanted) > MOST_AT_ONCE:

@@ -81,6 +81,8 @@ class QuotasInForce:
         self.stand_in = ""
         """What is in force instead until it is: static, unlimited."""
         self._outage = Outage()
+        self._started = False
+        """What is wrong from now on is waited for."""
         self._away = False
         """The store did not answer when it was asked last."""
         self._in_use = asyncio.Lock()
@@ -98,9 +100,11 @@ class QuotasInForce:
         """
         self._outage = outage
         if await self.load():
+            await self._static(outage)  # what is wrong with it is told now, and not when it is needed
             return True
         if not self._away or (static := await self._static(outage)) is None:
             return False
+        self._started = True
         if outage.policy != "refuse":
             self.stand_in = outage.policy
             await self._take(static)
@@ -249,7 +253,7 @@ class QuotasInForce:
         """Return what goes on without a load."""
         if self.known:
             return "the old ones stay in force"
-        if not self._away:
+        if not (self._away or self._started):
             return "the proxy does not start without them"
         return _MEANWHILE[self._outage.policy]
 

@@ -2,12 +2,13 @@
 
 import getpass
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import click
 
+from config.problems import Problem
 from proxy.manage.grammar import Named
 from proxy.manage.wording import altered, completed, names
 from quotas.entities import Default, Entity
@@ -41,7 +42,13 @@ def require_set(loaded: Loaded, wanted: Wanted) -> None:
     there = {str(kind) for kind in loaded.policy.limits.get(wanted.entity, {})}
     if missing := [key for key, limit in wanted.limits.items() if limit is None and key not in there]:
         has = f"it has {', '.join(sorted(there))}" if there else "it has no quota"
+        has = "; ".join([*map(str, problems_of(loaded, [wanted.entity])), has])
         raise StoreError(f"Invalid config(s): {', '.join(missing)} (of {wanted.entity.describe()}: {has})")
+
+
+def problems_of(loaded: Loaded, entities: Collection[Entity]) -> list[Problem]:
+    """Return what keeps the limits of some of these entities from being known."""
+    return [each.problem for each in loaded.unread if each.entity in entities]
 
 
 def alter(store: QuotaStore, loaded: Loaded, wanted: Sequence[Wanted], *, dry_run: bool) -> list[Outcome]:

@@ -1,12 +1,12 @@
 """What it takes to bring quotas from somewhere else into a store."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from proxy.manage.altering import Wanted
 from proxy.manage.formats.rules import as_rules
 from proxy.manage.wording import terms_written
-from quotas.entities import Prefix
+from quotas.entities import Entity, Prefix
 from quotas.policy import Policy
 from quotas.stores.filters import is_of_kafka
 
@@ -16,14 +16,14 @@ class Import:
     """What is to be altered, and what cannot be, in words."""
 
     wanted: Sequence[Wanted]
-    left_out: Sequence[str]
+    left_out: list[str]
 
 
-def plan(coming: Policy, there: Policy, *, replace: bool) -> Import:
+def plan(coming: Policy, there: Policy, *, replace: bool, unread: Collection[Entity | None] = ()) -> Import:
     """Return what makes ``there`` hold what is ``coming``: besides what else it holds, or (``replace``) instead of it.
 
     Only limits can be altered. What is in the store and has more to it than that stays, and so does what a rule that
-    was left out is for.
+    was left out is for. What the source says of those in ``unread`` is not known whole: they keep what they have.
     """
     rules, left_out = as_rules(coming, ours=False, there=there)
     wanted: list[Wanted] = []
@@ -33,7 +33,7 @@ def plan(coming: Policy, there: Policy, *, replace: bool) -> Import:
             left_out.append(f"{entity.describe()}: Kafka has no prefixes of client-ids")
             continue
         limits: dict[str, float | None] = {str(k): v for k, v in rule.limits.items() if before.get(k) != v}
-        if replace:
+        if replace and entity not in unread:
             limits.update((str(kind), None) for kind in before if kind not in coming.limits[entity])
         if limits:
             wanted.append(Wanted(entity, limits))
@@ -41,6 +41,9 @@ def plan(coming: Policy, there: Policy, *, replace: bool) -> Import:
             left_out.append(f"{entity.describe()}: keeps {', '.join(terms_written(kept))} that it has in the store")
     for entity, limits_there in there.limits.items() if replace else ():
         if entity in coming.limits or not limits_there:
+            continue
+        if entity in unread:
+            left_out.append(f"{entity.describe()}: stays: what the source says of it could not be read")
             continue
         if is_of_kafka(entity):
             wanted.append(Wanted(entity, {str(kind): None for kind in limits_there}))

@@ -1,7 +1,7 @@
 """Quotas that somebody asks to see: which, and as text, as a table, or as data."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from proxy.manage.grammar import Asked, Named
@@ -9,8 +9,8 @@ from proxy.manage.wording import described, names, plain, shown, terms_described
 from quotas.entities import Default, Entity, Group, Name, Prefix
 from quotas.kinds import QuotaKind
 from quotas.numbers import java_double
-from quotas.policy import Terms
-from quotas.stores.base import Loaded
+from quotas.policy import Policy, Terms
+from quotas.stores.base import Loaded, Unread
 from quotas.stores.edit import number
 from quotas.stores.filters import Filter, Specified, is_of_kafka
 
@@ -50,6 +50,13 @@ def select(loaded: Loaded, asked: Asked) -> list[Listed]:
         for entity, limits in policy.limits.items()
         if entity in chosen and limits
     ]
+
+
+def unread_among(loaded: Loaded, asked: Asked) -> list[Unread]:
+    """Return what could not be read, and is or may be of what is asked for. Raises FilterError."""
+    whose = {each.entity: {QuotaKind.PRODUCER_BYTE_RATE: 1.0} for each in loaded.unread if each.entity is not None}
+    among = {each.entity for each in select(replace(loaded, policy=Policy(whose)), asked)}
+    return [each for each in loaded.unread if each.entity in among or not (asked.targets or each.entity)]
 
 
 def _matches(target: Mapping[str, Named], entity: Entity) -> bool:

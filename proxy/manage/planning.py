@@ -11,13 +11,14 @@ from config.document import read_text
 from config.problems import Problem
 from proxy.checks.explain import finite, written
 from proxy.manage import record
+from proxy.manage.altering import problems_of
 from proxy.manage.formats.known import FORMATS, read
 from proxy.manage.record import Record
 from proxy.manage.target import target_options
 from proxy.manage.threeway import Beyond, Difference, Fate, Plan, compare
 from quotas.entities import Entity
 from quotas.policy import Policy
-from quotas.stores.base import Loaded
+from quotas.stores.base import Loaded, StoreError
 from quotas.stores.file import load
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -136,7 +137,7 @@ def desired_options(command: _Command) -> _Command:
 def sides(desired_path: Path, name: str, last_path: Path | None, live: Loaded) -> Sides:
     """Read what is desired, with a warning of what is doubtful there, and what was applied last.
 
-    Raises ConfigError, RecordError, click.UsageError.
+    Raises ConfigError, click.UsageError, and StoreError: of the record, and where it is not known what is live.
     """
     if Path(live.source).exists() and desired_path.exists() and desired_path.samefile(live.source):
         raise click.UsageError(f"{desired_path} is the target itself: give the quotas that are to be made there")
@@ -148,6 +149,9 @@ def sides(desired_path: Path, name: str, last_path: Path | None, live: Loaded) -
         click.echo(f"warning: {warning}", err=True)
     places = {entity: f"{desired_path}:{line}" for entity, line in lines.items()}
     last = record.read(path, live.source)
+    ours = {*desired.limits, *(last.policy.limits if last.policy is not None else ())}
+    if unknown := problems_of(live, ours):
+        raise StoreError("\n".join(f"{problem}: mend that, or delete it, and try again" for problem in unknown))
     return Sides(desired, places, live, last, compare(desired, live.policy, last.policy))
 
 

@@ -44,6 +44,15 @@ class ChangedMeanwhileError(StoreError):
 
 
 @dataclass(frozen=True, slots=True)
+class Unread:
+    """What stands in a store and could not be taken. Never to be taken for "no quota"."""
+
+    problem: Problem
+    entity: Entity | None = None
+    """Whose limits are not known for that; None where it is nobody that quotas here could be for."""
+
+
+@dataclass(frozen=True, slots=True)
 class Loaded:
     """All that a store holds at one moment."""
 
@@ -56,6 +65,8 @@ class Loaded:
     """Where in the store each entity's quota stands: a line, a node."""
     warnings: Sequence[Problem] = ()
     """What is doubtful or not enforced."""
+    unread: Sequence[Unread] = ()
+    """What was skipped; its problems are among the warnings."""
 
     def where(self, entity: Entity, kind: QuotaKind | None = None) -> str:  # noqa: ARG002  all kinds stand together
         """Return where a quota stands, as ``quotas.yaml:12``."""

@@ -166,6 +166,7 @@ def _merged(parts: Sequence[Loaded]) -> Loaded:
         source,
         dict.fromkeys(limits, ""),
         [warning for part in parts for warning in part.warnings],
+        [unread for part in parts for unread in part.unread],
         parts,
     )
 

@@ -125,18 +125,23 @@ class SluiceProcess:
 
     def start(self) -> None:
         """Until /readyz answers 200; ProcessError with the end of its log when it does not."""
-        self._folder = Path(tempfile.mkdtemp(prefix="sluice-"))
         try:
-            self.write_quotas(self._quotas)
-            self.config_path.write_text(
-                yaml.dump(self._configuration(), Dumper=_Written, sort_keys=False), encoding="utf-8"
-            )
-            command = [_SLUICE, "run", "-c", str(self.config_path)]
-            self._program = Program("sluice", command, self._folder / "sluice.log")
-            self._program.wait_until(self.is_ready, "answer 200 of /readyz", READY_TIMEOUT_S)
+            self.launch()
+            self.wait_ready()
         except BaseException:
             self.close()
             raise
+
+    def launch(self) -> None:
+        """Start the process, which may have to wait for something before it serves."""
+        self._folder = Path(tempfile.mkdtemp(prefix="sluice-"))
+        self.write_quotas(self._quotas)
+        self.config_path.write_text(yaml.dump(self._configuration(), Dumper=_Written, sort_keys=False), "utf-8")
+        command = [_SLUICE, "run", "-c", str(self.config_path)]
+        self._program = Program("sluice", command, self._folder / "sluice.log")
+
+    def wait_ready(self) -> None:
+        self._running().wait_until(self.is_ready, "answer 200 of /readyz", READY_TIMEOUT_S)
 
     def stop(self, timeout_s: float = 40.0) -> int:
         """SIGTERM; the exit status. Files and log stay until `close`."""

@@ -2,6 +2,8 @@
 
 import json
 import logging
+import socket
+from contextlib import closing
 
 import pytest
 from kazoo.client import KazooClient
@@ -11,6 +13,7 @@ from tests.harness.load import Shape, produce_request, run_loads
 from tests.harness.measure import wait_until
 from tests.harness.process import ProcessError
 from tests.harness.sluice import SluiceProcess
+from tests.harness.wire import Address
 from tests.harness.zookeeper import ZooKeeper
 from tests.integration.conftest import fresh_name
 
@@ -24,6 +27,11 @@ def write(client: KazooClient, path: str, **quotas: str) -> None:
     client.set(f"/config/{path}", json.dumps({"version": 1, "config": quotas}).encode())
     notification = json.dumps({"version": 2, "entity_path": path}).encode()
     client.create("/config/changes/config_change_", notification, sequence=True)
+
+
+def takes_clients(address: Address) -> bool:
+    with socket.socket() as asking:
+        return asking.connect_ex((address.host, address.port)) == 0
 
 
 @pytest.mark.integration
@@ -40,7 +48,11 @@ def test_quotas_are_in_force_at_once_and_stay_while_zookeeper_is_away(cluster: K
         with pytest.raises(ProcessError, match="there is no tree of Kafka's"):
             sluice.start()
         client.ensure_path("/config/changes")
-        with SluiceProcess(cluster.bootstrap, cluster.node_ids, settings={"quotas": {"store": store}}) as sluice:
+        late = SluiceProcess(cluster.bootstrap, cluster.node_ids, settings={"quotas": {"store": store}})
+        with (
+            closing(late),
+            SluiceProcess(cluster.bootstrap, cluster.node_ids, settings={"quotas": {"store": store}}) as sluice,
+        ):
             assert sluice.metrics().value("sluice_quotas_configured") == 0
             write(client, "clients/app", producer_byte_rate=str(LIMIT))
             wait_until(lambda: sluice.metrics().value("sluice_quotas_configured") == 1, "the quota", timeout_s=10.0)
@@ -55,11 +67,16 @@ def test_quotas_are_in_force_at_once_and_stay_while_zookeeper_is_away(cluster: K
 
             assert is_held()
             zookeeper.crash()
+            late.launch()  # into the outage
             assert is_held()
             wait_until(
                 lambda: sluice.metrics().value("sluice_quota_staleness_seconds") > 0, "it is told", timeout_s=20.0
             )
+            wait_until(lambda: "quotas: zookeeper://" in late.get("/readyz")[1], "it says why", timeout_s=60.0)
+            assert not takes_clients(late.address), "who was not there before accepts nobody without quotas"
             zookeeper.start()
+            late.wait_ready()
+            assert late.metrics().value("sluice_quotas_configured") == 1
             wait_until(lambda: client.connected, "the test's own client is back", timeout_s=20.0)
             wait_until(
                 lambda: sluice.metrics().value("sluice_quota_staleness_seconds") == 0, "it is read", timeout_s=20.0

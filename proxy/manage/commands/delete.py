@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from proxy.manage.altering import Wanted, alter, report, require_of_kafka, require_set
+from proxy.manage.altering import Wanted, alter, problems_of, report, require_of_kafka, require_set
 from proxy.manage.asking import AskingCommand, entity_options, removal_option
 from proxy.manage.cli import EXIT_FAILED
 from proxy.manage.grammar import Asked
@@ -37,7 +37,8 @@ def command(asked: Asked, *, dry_run: bool, **target: Any) -> None:
             require_of_kafka(entity)
             there = loaded.policy.limits.get(entity)
             if not there:
-                raise StoreError(f"{entity.describe()} has no quota")
+                unread = [f"; {problem}" for problem in problems_of(loaded, [entity])]
+                raise StoreError(f"{entity.describe()} has no quota{''.join(unread)}")
             wanted.append(Wanted(entity, dict.fromkeys(asked.removed or map(str, there)), named))
             require_set(loaded, wanted[-1])
         made = report(wanted, alter(store, loaded, wanted, dry_run=dry_run), dry_run=dry_run)

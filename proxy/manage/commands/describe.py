@@ -1,13 +1,15 @@
 """``sluice quotas describe``: the quotas that are configured, in the words of kafka-configs."""
 
 import json
+import sys
 from typing import Any
 
 import click
 
 from proxy.manage.asking import AskingCommand, entity_options
+from proxy.manage.cli import EXIT_FAILED
 from proxy.manage.grammar import Asked
-from proxy.manage.listing import as_data, as_table, as_text, select
+from proxy.manage.listing import as_data, as_table, as_text, select, unread_among
 from proxy.manage.seen import seen
 from proxy.manage.target import target_options
 from quotas.stores.filters import FilterError
@@ -23,7 +25,8 @@ from quotas.stores.filters import FilterError
     default="text",
     help="text: as kafka-configs. The others also say where each quota stands.",
 )
-def command(asked: Asked, output: str, **target: Any) -> None:
+@click.option("--strict", is_flag=True, help=f"Exit {EXIT_FAILED} if something asked for could not be read.")
+def command(asked: Asked, output: str, *, strict: bool, **target: Any) -> None:
     """Show the quotas that are configured: all, or those of the entities that are named, and no others.
 
     \b
@@ -37,7 +40,7 @@ def command(asked: Asked, output: str, **target: Any) -> None:
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
     try:
-        listed = select(loaded, asked)
+        listed, unread = select(loaded, asked), unread_among(loaded, asked)
     except FilterError as error:
         raise click.UsageError(str(error)) from None
     if output == "json":
@@ -49,3 +52,6 @@ def command(asked: Asked, output: str, **target: Any) -> None:
     else:
         for line in as_table(listed) if output == "table" else as_text(listed):
             click.echo(line)
+    if strict and unread:
+        click.echo(f"error: not all of it could be read ({len(unread)} skipped)", err=True)
+        sys.exit(EXIT_FAILED)

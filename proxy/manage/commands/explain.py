@@ -43,6 +43,8 @@ def command(
         except ValueError:
             raise click.UsageError(f"--ip: {ip!r} is not an IP address; host names are not resolved") from None
     loaded, settings = seen(**target), settings_of(target)
+    for unread in loaded.unread:
+        click.echo(f"warning: {unread.problem}", err=True)
     explainer = Explainer(loaded.policy, None if settings is None else settings.exempt, loaded.where)
     explanation = explainer.explain(Client(user or ANONYMOUS, client_id or "", ip or ""))
     if output == "json":

@@ -21,9 +21,10 @@ from proxy.manage.target import target_options
     default="sluice",
     help="A quota file; a script of kafka-configs; KafkaUsers of Strimzi; what rpk imports; a .tf.json of Terraform.",
 )
-@click.option("--strict", is_flag=True, help="Print nothing if the format cannot say all of it.")
+@click.option("--strict", is_flag=True, help="Print nothing if not all of it can be read, or said in the format.")
 def command(name: str, *, strict: bool, **target: Any) -> None:
-    """Print all quotas, as a file that Sluice or another tool takes. What that cannot say is named on stderr.
+    """Print all quotas, as a file that Sluice or another tool takes. What that cannot say is named on stderr, and so is
+    what the store holds and nobody can read.
 
     \b
     sluice quotas export --zookeeper zk:2181 > quotas.yaml
@@ -37,7 +38,10 @@ def command(name: str, *, strict: bool, **target: Any) -> None:
     text, left_out = write(loaded.policy, name)
     for line in left_out:
         click.echo(f"left out: {line}", err=True)
-    if left_out and strict:
+    if strict and loaded.unread:
+        click.echo(f"error: not all of it could be read ({len(loaded.unread)} skipped)", err=True)
+    if strict and left_out:
         click.echo(f"error: {name} cannot say all of it ({len(left_out)} left out)", err=True)
+    if strict and (left_out or loaded.unread):
         sys.exit(EXIT_FAILED)
     click.echo(text, nl=False)

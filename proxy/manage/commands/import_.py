@@ -1,6 +1,7 @@
 """``sluice quotas import``: quotas of a file of any known format, or of another store, into a store."""
 
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +18,7 @@ from proxy.manage.seen import opened
 from proxy.manage.target import open_source, source_options, target_options
 from proxy.runtime.clock import now_ms
 from quotas.policy import Policy
-from quotas.stores.base import StoreError
+from quotas.stores.base import StoreError, Unread
 
 _STDIN: Final = "-"
 
@@ -42,17 +43,18 @@ def command(source: str | None, name: str | None, **options: Any) -> None:
     Exit status: 0 if all was taken, or nobody wanted it; 1 if anything was refused; 2 for a file that is wrong.
     """  # noqa: D301  \b is click's
     replace, strict, dry_run, yes = (options.pop(flag) for flag in ("replace", "strict", "dry_run", "yes"))
-    coming, is_said = _coming(source, name, options)
+    coming, is_said, unread = _coming(source, name, options)
     if replace and not (is_said or any(coming.limits.values())):
         fix = "write `quotas: []` into a quota file if that is meant"
         raise StoreError(f"the source has no quotas, and --replace would remove all: {fix}")
     with opened(**options) as (store, loaded):
-        found = plan(coming, loaded.policy, replace=replace)
-        for line in found.left_out:
+        found = plan(coming, loaded.policy, replace=replace, unread={each.entity for each in unread})
+        left_out = found.left_out + [f"{each.problem}: it stays" for each in loaded.unread if replace]
+        for line in left_out:
             click.echo(f"left out: {line}", err=True)
         outcomes = alter(store, loaded, found.wanted, dry_run=True)
         complete = report(found.wanted, outcomes, dry_run=True)
-        if strict and not (complete and not found.left_out):
+        if strict and (unread or left_out or not complete):
             click.echo("error: not all of it can be taken, and nothing has been changed", err=True)
             sys.exit(EXIT_FAILED)
         wanted = [each for each, outcome in zip(found.wanted, outcomes, strict=True) if outcome.altered]
@@ -69,10 +71,12 @@ def command(source: str | None, name: str | None, **options: Any) -> None:
         sys.exit(EXIT_FAILED)
 
 
-def _coming(source: str | None, name: str | None, options: dict[str, Any]) -> tuple[Policy, bool]:
+def _coming(source: str | None, name: str | None, options: dict[str, Any]) -> tuple[Policy, bool, Sequence[Unread]]:
     """Return the quotas of a file or a store; takes the options of the store out of ``options``. And whether they are
-    stated: a quota file without quotas says that there are none, any other source without may be the wrong one.
+    stated: a quota file without quotas says that there are none, any other source without may be the wrong one. And
+    what could not be read of a store.
     """
+    unread: Sequence[Unread] = ()
     other = open_source(options)
     if (source is None) == (other is None):
         raise click.UsageError("import what? Give a FILE, or one of --from-config, --from-file, ...")
@@ -81,7 +85,7 @@ def _coming(source: str | None, name: str | None, options: dict[str, Any]) -> tu
             raise click.UsageError("--format is of a FILE; a store has its own")
         with closing(other):
             loaded = other.load(now_ms())
-        policy, notes = loaded.policy, loaded.warnings
+        policy, notes, unread = loaded.policy, loaded.warnings, loaded.unread
     else:
         file = str(source) if source != _STDIN else "stdin"
         text = _stdin() if source == _STDIN else read_text(Path(str(source)))
@@ -89,7 +93,7 @@ def _coming(source: str | None, name: str | None, options: dict[str, Any]) -> tu
         policy, notes = read(file, text, name)
     for note in notes:
         click.echo(f"warning: {note}", err=True)
-    return policy, name is not None and FORMATS[name].is_ours
+    return policy, name is not None and FORMATS[name].is_ours, unread
 
 
 def _stdin() -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from analysis.errors import AnalysisError, RunError
+from analysis.metrics.loss import late_files
 from analysis.spark.folder import Folder
 from analysis.table import warehouse as tables
 from analysis.table.swaps import unfinished
@@ -60,13 +61,16 @@ def test_a_checkpoint_that_was_put_back_has_not_committed_what_follows(busy: Fil
     assert busy.compact().files == 2
 
 
-def test_what_came_late_joins_the_others(busy: Filled) -> None:
+def test_what_came_late_is_told_from_the_others(busy: Filled) -> None:
     busy.compact()
     late = document(99, [row("carol")], second=5)
     busy.publish(50, [late])
-    busy.publish(51, [DOCUMENTS[-1]])
+    busy.publish(52, [document(98, [row("carol")], second=6)])
+    busy.publish(53, [document(97, [row("dan")], second=9000)])
     assert busy.compact().files == 2
-    assert len(busy.files("date=2026-03-01/hour=12")) == 1
+    assert len(busy.files("date=2026-03-01/hour=12")) == 2
+    (late_file,) = late_files(tables.usage(busy.spark, busy.place))
+    assert f"-{STREAM}-50/" in late_file
     assert busy.keys().count(("edge-1", 99, "carol")) == 1
 
 

@@ -92,3 +92,32 @@ def test_a_rate_of_all_addresses_is_one_of_the_proxy_s_at_the_brokers(folder: Pa
     [_, warning] = check(folder, "{store: {type: cluster}}", rates).warnings
     assert "ip=<default>: connection_creation_rate of ip=<default> holds for the proxy's address" in str(warning)
     assert "set 2147483647 at the brokers" in str(warning)
+
+
+STATIC = "{store: {type: cluster}, when_unavailable: static, static: static.yaml}"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "sluice.yaml:4:68: quotas.static: static.yaml: no such file; write it, with `quotas: []`"),
+        ("quotas: 5\n", "static.yaml:1:9: quotas: must be a list"),
+        ("quotas: [{entity: {user: a}, produce: 5}]\n", "static.yaml:1:30: quotas[0].produce: unknown"),
+        ("quotas: [\n", "static.yaml:2:1: "),
+    ],
+)
+def test_what_is_wrong_with_the_file_that_stands_in_is_told(folder: Path, text: str | None, said: str) -> None:
+    if text is not None:
+        (folder / "static.yaml").write_text(text)
+    [problem] = check(folder, STATIC, load).problems
+    assert str(problem).replace(f"{folder}/", "").startswith(said)
+
+
+def test_the_file_that_stands_in_is_not_counted_and_explained_but_doubted(folder: Path) -> None:
+    (folder / "static.yaml").write_text("quotas: [{entity: {user: alice}, producer_byte_rate: 5}]\n")
+    found = check(folder, STATIC, client=ALICE)
+    assert found.lines("it")[-2].startswith("it: ok (quotas in cluster not looked at")
+    assert any("static.yaml:1" in str(warning) for warning in found.warnings)
+    found = check(folder, "{store: {path: base.yaml}, when_unavailable: static, static: static.yaml}", client=ALICE)
+    assert "it: ok (1 quota, 1 listener)" in found.lines("it")
+    assert "20000000 of user=alice" in found.explained[1]

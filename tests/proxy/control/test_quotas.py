@@ -7,14 +7,16 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from config.problems import Problem
 from proxy.control import quotas as control
-from proxy.control.quotas import QuotasInForce
+from proxy.control.quotas import Outage, QuotasInForce
 from proxy.runtime.clock import now_ms
 from quotas.engine import Engine
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, PolicyChange
 from quotas.stores.alteration import Alteration, Change, Outcome
+from quotas.stores.base import Loaded, UnreadableError
 from quotas.stores.file_store import FileStore
 
 pytestmark = pytest.mark.asyncio
@@ -26,13 +28,13 @@ quotas:
 """
 
 
-def in_force(path: Path, *, enabled: bool = True) -> QuotasInForce:
+def in_force(path: Path, *, enabled: bool = True, store: FileStore | None = None) -> QuotasInForce:
     engine = Engine(Policy())
 
     async def apply(policy: Policy) -> PolicyChange:
         return engine.apply(policy, now_ms())
 
-    return QuotasInForce(FileStore(path), apply, enabled=enabled)
+    return QuotasInForce(store or FileStore(path), apply, enabled=enabled)
 
 
 async def changes(folder: Path, old: str, new: str, *, enabled: bool = True) -> list[Any]:
@@ -121,3 +123,56 @@ async def test_how_stale_quotas_are(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert await quotas.load()
     assert quotas.staleness_s() == 0.0
     assert str(quotas.error) == "None"
+
+
+@pytest.mark.parametrize(
+    ("policy", "meanwhile"), [("refuse", "no client is accepted without them"), ("unlimited", "nobody is limited")]
+)
+async def test_what_is_wrong_after_a_start_without_the_store_does_not_end_the_proxy(
+    tmp_path: Path, policy: str, meanwhile: str
+) -> None:
+    """ZooKeeper comes, and its brokers have not made their tree yet."""
+    path = tmp_path / "quotas.yaml"
+    path.write_text(OLD)
+    quotas = in_force(path, store=_Scripted(path, away=[True, False, False]))
+    with capture_logs() as logs:
+        assert await quotas.start(Outage(policy))
+        assert not await quotas.load()
+        assert not await quotas.load()
+    told = [line["event"] for line in logs]
+    assert [meanwhile in event for event in told] == [True] * len(told)
+    assert len(told) == 2
+
+
+async def test_what_is_wrong_with_the_stand_in_is_told_before_it_is_needed(tmp_path: Path) -> None:
+    (tmp_path / "quotas.yaml").write_text(OLD)
+    (tmp_path / "static.yaml").write_text("quotas: 5\n")
+    quotas = in_force(tmp_path / "quotas.yaml")
+    with capture_logs() as logs:
+        assert await quotas.start(Outage("static", FileStore(tmp_path / "static.yaml")))
+    [told] = [line for line in logs if line["log_level"] == "error"]
+    assert told["event"] == "quotas.static not loaded"
+    assert "static.yaml:1:9" in told["problem"]
+
+
+async def test_what_is_wrong_at_the_start_ends_it(tmp_path: Path) -> None:
+    path = tmp_path / "quotas.yaml"
+    path.write_text(OLD)
+    quotas = in_force(path, store=_Scripted(path, away=[False]))
+    with capture_logs() as logs:
+        assert not await quotas.start(Outage("unlimited"))
+    assert [line["event"] for line in logs] == ["quotas not loaded, the proxy does not start without them"]
+
+
+class _Scripted(FileStore):
+    """Cannot be read so many times: away, or wrong."""
+
+    def __init__(self, path: Path, *, away: list[bool]) -> None:
+        super().__init__(path)
+        self._away = away
+
+    def load(self, now_ms: int) -> Loaded:
+        if not self._away:
+            return super().load(now_ms)
+        away = self._away.pop(0)
+        raise UnreadableError([Problem("store", 0, 0, "", "is away" if away else "is empty")], away=away)

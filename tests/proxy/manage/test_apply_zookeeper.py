@@ -56,6 +56,16 @@ def test_an_apply_a_conflict_and_a_roll_back(
     assert apply("--force") == 0
     assert live()[alice] == {RATE: 1024.0}
 
+    zookeeper.write("/config/users/alice%2F%C3%A4", b"not json")
+    for line in (["diff", desired], ["apply", desired, "--force"]):
+        done = quotas(*line, *target[: 2 if line[0] == "diff" else 3])
+        assert done.exit_code == 2
+        assert "/config/users/alice%2F%C3%A4: is not JSON; it is skipped: mend that" in done.output
+    done = quotas("export", *target[:2], "--strict")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert zookeeper.client.get(f"{CHROOT}/config/users/alice%2F%C3%A4")[0] == b"not json"
+    zookeeper.put({**eve, alice: {RATE: 1024.0}, app: {QuotaKind.REQUEST_PERCENTAGE: 12.5}})
+
     desired.write_text("quotas: []\n")
     assert apply() == 0
     assert live() == eve

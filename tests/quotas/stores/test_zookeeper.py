@@ -101,12 +101,14 @@ def test_a_broken_node_says_what_it_said_before(store: ZooKeeperHarness, broken:
         [warning] = loaded.warnings
         assert warning.path == "/config/users/alice"
         assert "what it said before holds" in warning.message
+        assert [(each.problem, each.entity) for each in loaded.unread] == [(warning, ALICE)]
     [outcome] = store.store.alter(Alteration([change(ALICE, {RATE: 5.0})], "test"))
     assert outcome.refused is not None
     assert outcome.refused.field == "/config/users/alice"
     store.write(path_of(ALICE), _node(producer_byte_rate="7"))
     assert store.noticed()
-    assert store.store.load(0).warnings == []
+    loaded = store.store.load(0)
+    assert (loaded.warnings, loaded.unread) == ([], [])
     assert store.load().limits[ALICE] == {RATE: 7.0}
 
 
