@@ -201,11 +201,7 @@ class Ingestion:
 
     def _stored(self, hour: Hour) -> Iterable[Key]:
         """Ask the table for the keys of an hour; but what this very batch left there is to be replaced."""
-        rows = tables.stored_hour(self.spark, self._warehouse, *hour)
-        if rows is None:
-            return ()
-        keys = rows.where(F.col("batch") != self._batch).select(*Key._fields).distinct()
-        return [Key(*key) for key in keys.collect()]
+        return [Key(*key) for key in tables.stored_keys(self.spark, self._warehouse, *hour, self._batch)]
 
 
 @dataclass(frozen=True, slots=True)
