@@ -108,7 +108,7 @@ def newest_end(spark: SparkSession, warehouse: str, now: datetime) -> datetime:
 def newest_hour(
     spark: SparkSession, warehouse: str, besides: str | None = None, until: datetime | None = None
 ) -> datetime | None:
-    """Return the begin of the last hour before ``until`` that a batch other than ``besides`` stored, if there is one."""
+    """Return the begin of the last hour before ``until`` that a batch other than ``besides`` stored, if any is."""
     folder = Folder(spark, path_of(warehouse, USAGE))
     for date in reversed(folder.names("date=*")):
         for hour in sorted(_hours(folder, date), reverse=True):
