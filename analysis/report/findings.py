@@ -29,6 +29,50 @@ class PeriodTotals:
 
 
 @dataclass(frozen=True, slots=True)
+class Missing:
+    """Documents of a part of the period (``step``), or of a proxy's boot in an hour of it; see ``metrics.loss``."""
+
+    begin: datetime | None
+    """None: of what does not say when."""
+    end: datetime | None
+    expected: int
+    missing: int
+    dropped: int = 0
+    late: int = 0
+    rejected: int = 0
+    wrong_clock: int = 0
+    cluster: str | None = None
+    instance: str | None = None
+
+    @property
+    def share(self) -> float:
+        return self.missing / self.expected if self.expected else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What is missing of the period, in all and where."""
+
+    expected: int = 0
+    missing: int = 0
+    dropped: int = 0
+    late: int = 0
+    rejected: int = 0
+    wrong_clock: int = 0
+    rows_of_others: int = 0
+    worst: Missing | None = None
+    """The hour with most that is missing."""
+    steps: Sequence[Missing] = ()
+    """The whole period, in steps of one length."""
+    places: Sequence[Missing] = ()
+    """Where anything is missing, late or rejected, most missing first."""
+
+    @property
+    def share(self) -> float:
+        return self.missing / self.expected if self.expected else 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Throttled:
     """A client that was throttled on a broker by a rule; ``shares`` is how much of each step, 0 to 1."""
 
@@ -124,6 +168,10 @@ class Headroom:
     p99: float
     max: float
     over: float
+    active: float
+    """Share of the intervals in which anything was used; the percentiles of these alone follow."""
+    active_p50: float | None
+    active_p99: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +358,7 @@ class ReportFindings:
     tables: str
     """Where all of it is."""
     totals: PeriodTotals = PeriodTotals()
+    loss: Loss = Loss()
     throttled: Sequence[Throttled] = ()
     episodes: Sequence[Episode] = ()
     rules: Sequence[OfRule] = ()

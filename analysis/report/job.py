@@ -1,7 +1,5 @@
 """The whole of it: from usage rows to a directory with tables, ``chargeback.csv`` and ``report.html``."""
 
-import csv
-import io
 import re
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -14,7 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 from analysis.errors import AnalysisError
 from analysis.metrics.period import Period, look
 from analysis.metrics.rates import Rates
-from analysis.report import comparing, page, tables
+from analysis.page import spreadsheet
+from analysis.report import comparing, episodes, missing, page, tables
 from analysis.report.comparing import Against
 from analysis.report.summary import summarize
 from analysis.report.tables import ReportChoices
@@ -23,7 +22,6 @@ from analysis.spark.progress import Progress
 from analysis.table.scan import UsageRows
 
 _ID: Final = "%Y%m%dT%H%M%SZ"
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +64,10 @@ def run(usage: UsageRows, wanted: ReportRequest) -> Made:
         found = replace(summarize(made, period, choices, place), comparison=compared)
         folder = Folder(usage.spark, place)
         folder.write("chargeback.csv", _csv(made["chargeback"]))
+        episodes.write(folder, made["episodes"])
         folder.write("report.html", page.render(found))
-    return Made(unescape(re.sub("<[^>]*>", "", page.answer(found))), f"{place}/report.html")
+    answer = unescape(re.sub("<[^>]*>", "", page.answer(found)))
+    return Made(" ".join(filter(None, (answer, missing.sentence(found.loss)))), f"{place}/report.html")
 
 
 def _gap_ms(period: Period, wanted: ReportRequest) -> int:
@@ -75,20 +75,11 @@ def _gap_ms(period: Period, wanted: ReportRequest) -> int:
 
 
 def _csv(chargeback: DataFrame) -> str:
-    text = io.StringIO()
-    lines = csv.writer(text)
-    lines.writerow(chargeback.columns)
     times = [name for name, type_ in chargeback.dtypes if type_ == "timestamp"]
     iso = chargeback.withColumns({name: _iso(name) for name in times})
-    for row in iso.orderBy("SubAccountId", "ResourceId", "ChargePeriodStart", "SkuId").toLocalIterator():
-        lines.writerow([_harmless(value) for value in row])
-    return text.getvalue()
+    lines = iso.orderBy("SubAccountId", "ResourceId", "ChargePeriodStart", "SkuId").toLocalIterator()
+    return spreadsheet.text(chargeback.columns, lines)
 
 
 def _iso(name: str) -> Column:
     return F.date_format(name, "yyyy-MM-dd'T'HH:mm:ss'Z'").alias(name)
-
-
-def _harmless(value: object) -> object:
-    """Keep names from being formulas: whoever opens a bill in a spreadsheet must not run what a client is called."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

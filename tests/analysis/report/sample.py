@@ -14,6 +14,8 @@ from analysis.report.findings import (
     Connected,
     Episode,
     Headroom,
+    Loss,
+    Missing,
     Neighbour,
     OfRule,
     PeriodTotals,
@@ -69,6 +71,7 @@ def busy() -> ReportFindings:
             counters=388,
             close=3,
         ),
+        loss=lost(),
         throttled=[
             Throttled(
                 user,
@@ -118,6 +121,13 @@ def busy() -> ReportFindings:
                 top,
                 top * 1.25,
                 0.031 if top > 0.95 else 0.0,
+                *(
+                    (1.0, top * 0.55, top)
+                    if number < 3
+                    else (0.25, top * 0.9, top * 1.2)
+                    if number < 9
+                    else (0, None, None)
+                ),
             )
             for number, ((user, client_id), top) in enumerate(
                 zip(NAMES, (1.31, 0.99, 0.92, 0.78, 0.55, 0.31, 0.2, 0.11, 0.05, 0.0004), strict=True)
@@ -223,6 +233,28 @@ def busy() -> ReportFindings:
                 ChangedQuota("mutation", "user=etl", None, None, 5.0, 5.0),
             ],
         ),
+    )
+
+
+def lost() -> Loss:
+    """Of two proxies one could not ship for some hours; and somebody wrote nonsense to the topic."""
+    hours = [BEGIN + timedelta(hours=number) for number in range(25)]
+    missing = [900 * (13 <= number < 17) + 50 * (number == 13) for number in range(24)]
+    steps = [Missing(hours[number], hours[number + 1], 7200, each) for number, each in enumerate(missing)]
+    places = [
+        Missing(each.begin, each.end, 3600, each.missing, 800, 3, 0, 0, "demo", "edge-1") for each in steps[13:17]
+    ]
+    return Loss(
+        expected=24 * 7200,
+        missing=sum(missing),
+        dropped=3200,
+        late=12,
+        rejected=5,
+        wrong_clock=2,
+        rows_of_others=7,
+        worst=steps[13],
+        steps=steps,
+        places=[*places, Missing(None, None, 0, 0, 0, 0, 5, 2, "demo", SCRIPT), Missing(None, None, 0, 0, 0, 0, 1)],
     )
 
 

@@ -5,7 +5,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from analysis.report.findings import Comparison, PeriodTotals, ReportFindings
+from analysis.report.findings import Comparison, Loss, Missing, PeriodTotals, ReportFindings
+from analysis.report.missing import sentence
 from analysis.report.page import answer, render
 from tests.analysis.report.sample import BEGIN, SCRIPT, busy, quiet
 
@@ -59,7 +60,7 @@ def test_a_page_is_well_formed_and_alone(found: ReportFindings) -> None:
 
 def test_every_section_is_there_and_an_empty_one_says_why(found: ReportFindings) -> None:
     html = render(found)
-    always = tuple(each for each in Reader(html).ids if each not in {"connections", "compared"})
+    always = tuple(each for each in Reader(html).ids if each not in {"connections", "loss", "compared"})
     assert always == SECTIONS, "these two are not always there"
     for section in re.findall(r"<section.*?</section>", html):
         assert ("<p class=none>" in section) != ("<p class=says>" in section or "<dl>" in section)
@@ -95,6 +96,41 @@ def test_the_answer(modes: list[str], throttled: int, clients: int, said: str) -
 
 def test_too_short_a_period_for_a_trend_is_said() -> None:
     assert "a trend needs 5 days, and this period has 0" in render(quiet())
+
+
+def test_what_is_missing_is_said_at_the_top_with_its_worst_hour() -> None:
+    html = render(busy())
+    top = html[: html.index("<main>")]
+    assert (
+        "<b>2.1 % of the records are missing, most of them of 2026-03-01 13:00 to 14:00 UTC: 13 % of that hour.</b>"
+        in top
+    )
+    assert top.count("<rect") == 4, "of 24 hours those with anything missing"
+    assert "13 % is missing, 950 of 7,200 documents" in top
+    section = html[html.index('<section id="loss">') :].split("</section>")[0]
+    for said in ("3,650</b> of 172,800 documents", "dropped <b>3,200</b>", "2 of them for a clock", "sluice:other"):
+        assert said in section
+    assert "<b>97.9 %</b> of the records of the period are known, and charged for" in html
+
+
+def test_nothing_is_said_where_nothing_is_missing() -> None:
+    html = render(quiet())
+    assert "class=lost" not in html
+    assert 'id="loss"' not in html
+    assert sentence(quiet().loss) == ""
+    assert "none missing" in html
+
+
+def test_documents_that_nobody_could_read_are_told_though_none_is_missing() -> None:
+    loss = Loss(expected=60, rejected=2, places=[Missing(None, None, 0, 0, rejected=2)])
+    html = render(dataclasses.replace(quiet(), loss=loss))
+    assert "class=lost" not in html
+    assert "<b>2</b> could not be read" in html
+
+
+def test_one_bad_hour_alone_is_not_told_twice() -> None:
+    hour = Missing(BEGIN, BEGIN, 100, 3)
+    assert sentence(Loss(expected=100, missing=3, worst=hour)) == "3.0 % of the records are missing."
 
 
 def test_the_period_before(found: ReportFindings) -> None:
