@@ -91,6 +91,12 @@ def read(text: bytes, until_ms: int = END_OF_TIME_MS) -> UsageDocument:
     return _decoded(_filled(found), until_ms, bools=False)
 
 
+def count_of(document: UsageDocument, column: str, text: str) -> int:
+    """Return how many rows have a text in a column."""
+    texts = document.texts.get(column)
+    return 0 if texts is None else pc.sum(pc.equal(texts, text)).as_py() or 0
+
+
 def check_size(size: int) -> None:
     """Raise UnreadableError for a text of more bytes than any document has: nobody need have read all of it."""
     if size > MOST_DOCUMENT_BYTES:

@@ -9,12 +9,13 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
-from analysis.ingest.documents import UnreadableError, UsageDocument, check_clock, check_size, read, table
+from analysis.ingest.documents import UnreadableError, UsageDocument, check_clock, check_size, count_of, read, table
 from analysis.ingest.faults import END_OF_TIME_MS
 from analysis.ingest.known import Hour
 from analysis.sources.place import KEPT_BYTES, PLACE, SOURCE
 from analysis.table.parquet import decode, encode
 from analysis.table.schema import COUNT, FILE, SMALL, TEXT
+from quotas.names import OTHER
 
 INPUT: Final = pa.schema([("id", COUNT), *SOURCE])
 STAGED: Final = pa.schema(
@@ -23,9 +24,11 @@ STAGED: Final = pa.schema(
         *(("fault", TEXT), ("topic", TEXT), ("partition", SMALL), ("offset", COUNT), ("file", TEXT), ("line", COUNT)),
         *(("size", COUNT), ("value", pa.binary())),
         *(("date", TEXT), ("hour", SMALL), ("content", pa.binary())),
+        *(("dropped_documents", COUNT), ("rows_of_others", COUNT)),
     ]
 )
 """Three kinds of rows: a document that is readable; one that has a fault, with its place and text; a file."""
+_OF_HEADER: Final = ("instance", "boot", "seq", "time_ms", "dropped_documents")
 FILES: Final = pa.schema([STAGED.field(name) for name in ("date", "hour", "content")])
 FILE_ROWS: Final = 500_000
 """A worker that has as many makes files of them and begins anew: what it holds stays at some 300 MB."""
@@ -61,8 +64,9 @@ def staging(dropped: Collection[int] = (), until_ms: int = END_OF_TIME_MS) -> Ca
                     kept = (batch.column("value")[at].as_py() or b"")[:KEPT_BYTES]
                     staged.append({"id": number, "fault": str(error), **place, "value": kept})
                     continue
-                header = {name: document.header[name] for name in ("instance", "boot", "seq", "time_ms")}
-                staged.append({"id": number, **header, "rows": document.num_rows})
+                header = {name: document.header[name] for name in _OF_HEADER}
+                others = count_of(document, "client_id", OTHER)
+                staged.append({"id": number, **header, "rows": document.num_rows, "rows_of_others": others})
                 yield from files.add(Hour.of(document.header["time_ms"]), document)
             yield pa.RecordBatch.from_pylist(staged, STAGED)
         yield from files.rest()

@@ -192,15 +192,11 @@ def read(usage: UsageRows, kinds: Iterable[QuotaKind] = KINDS, circumstances: Ci
 def _circumstances(found: Sequence[Mapping[str, Any]]) -> Circumstances:
     begin_ms_all = min(each["begin_ms"] for each in found)
     first_ms: dict[str, int] = {}
-    runs: dict[tuple[str, str, str], list[Mapping[str, int]]] = {}
     for each in found:
         name = place(each["cluster"], each["instance"])
         first_ms[name] = min(each["begin_ms"], first_ms.get(name, each["begin_ms"]))
-        runs.setdefault((each["cluster"], each["instance"], each["boot"]), []).append(each)
     windows = {(each["samples"], each["sample_ms"]) for each in found}
     last = max(found, key=lambda each: each["end_ms"])
-    numbers = sum(max(p["last"] for p in run) - min(p["first"] for p in run) + 1 for run in runs.values())
-    documents = sum(each["documents"] for each in found)
     return Circumstances(
         begin_ms=begin_ms_all,
         end_ms=max(each["end_ms"] for each in found),
@@ -212,8 +208,8 @@ def _circumstances(found: Sequence[Mapping[str, Any]]) -> Circumstances:
         untold=sum(each["untold"] for each in found),
         modes=tuple(sorted({each["mode"] for each in found})),
         interval_ms=sum(each["interval_ms"] for each in found) / sum(each["rows"] for each in found),
-        documents=documents,
-        missing_documents=numbers - documents,
+        documents=sum(each["documents"] for each in found),
+        missing_documents=sum(each["missing"] for each in found),
         capped=tuple(kind for kind in METERED if any(each[f"{kind}_capped"] for each in found)),
     )
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from analysis.page import words
 from analysis.page.html import document
-from analysis.report import neighbours, quotas, sections
+from analysis.report import comparison, missing, neighbours, quotas, sections
 from analysis.report.findings import ReportFindings
 
 _DOCS: Final = "docs/analysis-report.md"
@@ -22,6 +22,7 @@ def render(found: ReportFindings) -> str:
     title = f"{clusters}: {words.from_to(found.begin, found.end)} UTC"
     parts = (
         sections.throttled(found),
+        comparison.compared(found),
         quotas.kinds(found),
         quotas.connections(found),
         sections.headroom(found),
@@ -29,10 +30,12 @@ def render(found: ReportFindings) -> str:
         neighbours.section(found),
         sections.trends(found),
         sections.charges(found),
+        missing.missing(found),
     )
     return document(
         title,
-        f"<header><p class=over>Sluice usage report &middot; {escape(title)}</p>{_headline(found)}</header>"
+        f"<header><p class=over>Sluice usage report &middot; {escape(title)}</p>"
+        f"{_headline(found)}{missing.headline(found)}</header>"
         f"<main>{_tiles(found)}{''.join(parts)}{_made(found)}</main>",
         loads=True,
     )
@@ -98,8 +101,9 @@ def _tiles(found: ReportFindings) -> str:
 def _made(found: ReportFindings) -> str:
     rows = words.counted(found.totals.rows, "row")
     instances = words.counted(found.instances, "proxy instance")
+    lost = words.percent(found.loss.share) if found.loss.missing else "none"
     facts = {
-        "Records": f"{rows} of {instances}, {words.counted(found.brokers, 'broker')}",
+        "Records": f"{rows} of {instances}, {words.counted(found.brokers, 'broker')}; {lost} missing",
         "Plots": f"in steps of {words.duration(found.step_s)}, UTC",
         "Episodes": f"muted intervals, with gaps of up to {words.duration(found.gap_ms / 1000)} (--gap) joined",
         "Used / limit": _USED_OVER_LIMIT,

@@ -88,8 +88,9 @@ def headroom(found: ReportFindings) -> str:
     which = "" if shown == found.totals.counters else f" The {shown} closest of {found.totals.counters:,} are shown."
     says = (
         f"<b>{found.totals.close:,}</b> of {words.counted(found.totals.counters, 'limit')} at 90 % or more in the p99. "
-        "Use over the window of enforcement, as a share of the limit; idle time counts as none. A limit is one "
-        f"counter, on one broker and one proxy instance.{which}"
+        "Use over the window of enforcement, as a share of the limit: of all time, where idle time counts as none, and "
+        "while active, of the intervals with any use alone. A limit is one counter, on one broker and one proxy "
+        f"instance.{which}"
     )
     legend = key(
         ("solid", "p50"), ("half", "p95"), ("tickmark", "p99, with a line to the maximum"), ("dash", "the limit")
@@ -100,6 +101,11 @@ def headroom(found: ReportFindings) -> str:
 def _use(each: Headroom, scale: float) -> str:
     where = f"{each.kind} on broker {each.broker}, {words.name(each.instance)}"
     over = f"; over it {words.percent(each.over)} of the time" if each.over else ""
+    if each.active < 1 and each.active_p50 is not None and each.active_p99 is not None:
+        over += (
+            f"; active {words.percent(each.active)} of the time, and then p50 {words.percent(each.active_p50)}, "
+            f"p99 {words.percent(each.active_p99)}"
+        )
     return line(
         whose(
             words.counter(each.unit_user, each.unit_client_id),
@@ -214,4 +220,9 @@ def charges(found: ReportFindings) -> str:
     says = "By user and day, for a bill: chargeback.csv beside this file, with the column names of FOCUS."
     if not found.currency:
         says += " Bytes only: prices come with --rates."
+    if found.loss.missing:
+        says += (
+            f" <b>{words.percent(1 - found.loss.share)}</b> of the records of the period are known, and charged for; "
+            "x_ShareKnown in the file says it of each cluster and day."
+        )
     return section("chargeback", title, says, table(heads, rows))

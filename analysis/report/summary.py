@@ -16,7 +16,7 @@ from analysis.metrics.rates import RATED
 from analysis.metrics.sums import total
 from analysis.metrics.trend import days
 from analysis.page import words
-from analysis.report import coinciding
+from analysis.report import coinciding, missing
 from analysis.report.findings import (
     Charge,
     Connected,
@@ -63,6 +63,7 @@ def summarize(tables: Tables, period: Period, choices: ReportChoices, place: str
         brokers=period.brokers,
         tables=place,
         totals=_totals(tables, period),
+        loss=missing.summarize(tables["loss"], period),
         throttled=_throttled(tables["muted"], period),
         episodes=_episodes(tables["episodes"]),
         rules=_rules(tables),

@@ -17,6 +17,7 @@ from analysis.metrics import (
     episodes,
     evidence,
     headroom,
+    loss,
     moments,
     muted,
     neighbours,
@@ -54,6 +55,7 @@ class _MadeFrom:
 
 
 _TABLES: Final[Mapping[str, Callable[[_MadeFrom], DataFrame]]] = {
+    "loss": lambda of: loss.loss(of.usage, of.period),
     "clients": lambda of: clients.clients(of.usage, of.period.rows),
     "capped": lambda of: caps.capped(of.usage, of.period.capped),
     "counters": lambda of: headroom.counters(of.made["clients"], of.made["capped"]),
@@ -77,7 +79,7 @@ _TABLES: Final[Mapping[str, Callable[[_MadeFrom], DataFrame]]] = {
         evidence.counted(of.made["clients"], of.made["capped"]),
         of.period,
     ),
-    "chargeback": lambda of: chargeback.chargeback(of.made["clients"], of.choices.rates, of.period),
+    "chargeback": lambda of: chargeback.chargeback(of.made["clients"], of.choices.rates, of.period, of.made["loss"]),
 }
 """In the order in which they are made. ``candidates`` and ``moments`` are what neighbours are found from."""
 NAMES: Final = tuple(_TABLES)

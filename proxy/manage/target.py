@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from config.problems import InvalidValue
-from config.stores import FileStore, ZooKeeperStore
+from config.stores import FileStore
 from config.units import parse_reachable
 from proxy.brokers.connection import BrokerConnection
 from proxy.brokers.kept_connection import Access
@@ -16,6 +16,7 @@ from proxy.control.cluster_store import ClusterStore
 from proxy.control.stores import open_quotas, open_store
 from proxy.doctor.client import OF_CLIENT, Client, load_client
 from proxy.doctor.credentials import ClientConfigError
+from proxy.manage.zookeeper_client import open_zookeeper
 from proxy.runtime.clock import wall_s
 from quotas.stores.base import QuotaStore
 
@@ -42,6 +43,12 @@ def target_options(command: _Command) -> _Command:
                 "--zookeeper", metavar="HOST:PORT[/CHROOT]", help="Those in the ZooKeeper of brokers up to 3.9."
             ),
             click.option(
+                "--zookeeper-config",
+                metavar="FILE",
+                type=click.Path(path_type=Path),
+                help="How to connect there: zookeeper.ssl... as kafka-configs takes it; sasl.jaas.config to log in.",
+            ),
+            click.option(
                 "--bootstrap-server",
                 metavar="HOST:PORT",
                 help="Those of a running cluster, or of the proxy that answers there.",
@@ -63,6 +70,7 @@ def open_target(
     config_path: Path | None = None,
     quota_file: Path | None = None,
     zookeeper: str | None = None,
+    zookeeper_config: Path | None = None,
     bootstrap_server: str | None = None,
     command_config: Path | None = None,
 ) -> QuotaStore:
@@ -72,6 +80,8 @@ def open_target(
         raise click.UsageError("give one of --config, --file, --zookeeper and --bootstrap-server")
     if command_config is not None and bootstrap_server is None:
         raise click.UsageError("--command-config is for --bootstrap-server")
+    if zookeeper_config is not None and zookeeper is None:
+        raise click.UsageError("--zookeeper-config is for --zookeeper")
     if config_path is not None:
         from config.loader import load_with_document
 
@@ -80,7 +90,7 @@ def open_target(
         return open_store(FileStore(path=quota_file))
     if bootstrap_server is not None:
         return ClusterStore(_access(bootstrap_server, command_config), poll_ms=_POLL_MS)
-    return open_store(ZooKeeperStore(connect=str(zookeeper)))
+    return open_zookeeper(str(zookeeper), zookeeper_config)
 
 
 def _access(bootstrap_server: str, command_config: Path | None) -> Access:

@@ -23,6 +23,7 @@ from tests.harness.kafka import KafkaCluster
 from tests.harness.measure import wait_until
 from tests.harness.sluice import SluiceProcess
 from tests.harness.zookeeper import ZooKeeper
+from tests.proxy.manage.run import quotas
 from tests.quotas.stores.alter_contract import change
 
 pytestmark = [pytest.mark.integration, pytest.mark.matrix, pytest.mark.timeout(300)]
@@ -110,6 +111,36 @@ def test_both_read_what_the_other_has_written(guarded: Guarded, version: str) ->
             assert store.load(0).policy.limits == {}
     finally:
         store.close()
+
+
+def test_the_command_line_logs_in_as_kafka_configs_does(guarded: Guarded, tmp_path: Path) -> None:
+    """What it writes is protected as what brokers write, who is somebody else reads nothing, and the fix is told."""
+    other = tmp_path / "quotas.yaml"
+    other.write_text("quotas: []\n")
+
+    def where(user: str, password: str) -> tuple[object, ...]:
+        file = tmp_path / f"{user}-{password}.properties"
+        file.write_text(f'sasl.jaas.config={MODULE} username="{user}" password="{password}";\n')
+        return "--zookeeper", guarded.zookeeper.connect, "--zookeeper-config", file
+
+    own = where("broker", PASSWORDS["broker"])
+    assert quotas("alter", *own, "user=typed", "producer_byte_rate=5").exit_code == 0
+    assert guarded.acls("/config/users/typed") == [("sasl", "broker", 31)]
+    said = quotas("describe", *own, "user=typed").output
+    assert said == "Quota configs for user-principal 'typed' are producer_byte_rate=5.0\n"
+    source = ("--from-zookeeper", own[1], "--from-zookeeper-config", own[3])
+    assert quotas("import", *source, "--file", other, "--yes").exit_code == 0
+    assert "typed" in other.read_text()
+    for wrong, error in (
+        (where("other", PASSWORDS["other"]), "/config/users: may not be read; let the user of sasl.jaas.config of"),
+        (where("other", "canary"), "the login was refused: see sasl.jaas.config of --zookeeper-config, and"),
+        (own[:2], "/config/users: may not be read; let the user of sasl.jaas.config of --zookeeper-config"),
+    ):
+        done = quotas("describe", *wrong)
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert error in done.stderr
+        assert "canary" not in done.stderr
+    assert quotas("delete", *own, "user=typed").exit_code == 0
 
 
 def test_who_may_not_read_has_no_quotas_and_not_none(guarded: Guarded) -> None:

@@ -30,11 +30,13 @@ class UnreachableError(Exception):
 class Connection:
     """One client, connected when it is first needed, and from then on again whenever it was lost.
 
-    ``changed`` is called with every state (KazooState) that the connection comes to, on kazoo's thread.
+    ``changed`` is called with every state (KazooState) that the connection comes to, on kazoo's thread. Without a
+    ``password`` the file is read that the settings name.
     """
 
-    def __init__(self, settings: Settings, changed: Callable[[str], None]) -> None:
+    def __init__(self, settings: Settings, changed: Callable[[str], None], password: str | None = None) -> None:
         self._settings = settings
+        self._password = password
         self._changed = changed
         self._client: KazooClient | None = None
         self._up: Any = None
@@ -42,7 +44,7 @@ class Connection:
 
     def client(self) -> KazooClient:
         """Return the client, connected. Raises UnreachableError, and ConfigError for a file that is not to be read."""
-        if self._client is not None and self._client.client_state == KeeperState.AUTH_FAILED:
+        if self.is_refused():
             self.close()
         if self._client is None:
             client = self._new()
@@ -51,6 +53,10 @@ class Connection:
         if not self._up.wait(WAIT_S):
             raise UnreachableError(self._why(self._client))
         return self._client
+
+    def is_refused(self) -> bool:
+        """Whether the servers did not take the login; they may end the connection before they are asked anything."""
+        return self._client is not None and self._client.client_state == KeeperState.AUTH_FAILED
 
     def acl(self, path: str) -> list[ACL]:
         """Return who may do what with a node that is to be written (ZkData.defaultAcls)."""
@@ -70,7 +76,7 @@ class Connection:
         settings = self._settings
         options: dict[str, Any] = {}
         if settings.sasl is not None:
-            password = read_text(settings.sasl.password_file).rstrip("\r\n")
+            password = self._password or read_text(settings.sasl.password_file).rstrip("\r\n")
             options["sasl_options"] = {
                 "mechanism": "DIGEST-MD5",
                 "username": settings.sasl.username,

@@ -3,7 +3,8 @@
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
 
 from kazoo.client import KazooClient, KazooState
@@ -50,10 +51,16 @@ class ZooKeeperStore(QuotaStore):
     that is not a quota is reported, and what it said before holds.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self, settings: Settings, *, password: str | None = None, words: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """``password`` is that of the login where it stands in no file of its own; ``words``: what settings are called
+        where they are none of a configuration.
+        """
         super().__init__()
         self._source = f"zookeeper://{settings.connect}"
-        self._connection = Connection(settings, self._state_changed)
+        self._connection = Connection(settings, self._state_changed, password)
+        self._words = words
         self._held: dict[str, _Held] = {}
         """By path, of the nodes that hold quotas or are wrong."""
         self._strange: list[Problem] = []
@@ -257,7 +264,12 @@ class ZooKeeperStore(QuotaStore):
         return Loaded(Policy(limits), digest.hexdigest(), self._source, places, warnings, unread)
 
     def _problem(self, path: str, message: str, hint: str = "") -> Problem:
-        return Problem(self._source, 0, 0, path, message, hint)
+        return Problem(self._source, 0, 0, path, self._worded(message), self._worded(hint))
+
+    def _worded(self, text: str) -> str:
+        for setting, word in self._words.items():
+            text = text.replace(setting, word)
+        return text
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -265,7 +277,7 @@ class ZooKeeperStore(QuotaStore):
         try:
             yield
         except ConfigError as error:
-            raise UnreadableError(error.problems) from None
+            raise UnreadableError([replace(each, path=self._worded(each.path)) for each in error.problems]) from None
         except UnreachableError as error:
             raise UnreadableError([self._problem("", str(error))], away=True) from None
         except ReadError as error:
@@ -276,5 +288,6 @@ class ZooKeeperStore(QuotaStore):
         except AuthFailedError:
             raise UnreadableError([self._problem("", REFUSED)], away=True) from None
         except (KazooException, KazooTimeoutError) as error:
-            message = f"the connection failed while quotas were read: {type(error).__name__}"
-            raise UnreadableError([self._problem("", message)], away=True) from None
+            failed = f"the connection failed while quotas were read: {type(error).__name__}"
+            said = REFUSED if self._connection.is_refused() else failed
+            raise UnreadableError([self._problem("", said)], away=True) from None

@@ -105,6 +105,15 @@ def test_what_comes_late_lands_in_its_own_hour_and_is_counted(site: Site) -> Non
     assert [each["time"].hour for each in site.usage()].count(12) == 2
 
 
+def test_what_is_missing_is_told_across_runs(site: Site) -> None:
+    site.add("a", document(0, ROWS), document(3, [row("eve", "sluice:other")], dropped_documents=1))
+    found = site.ingest()
+    assert found == Tally(documents=2, rows=3, missing=2, dropped=1, rows_of_others=1)
+    assert str(found) == "2 documents, 3 rows, 2 missing, 1 dropped by proxies, 1 row of sluice:other"
+    site.add("b", document(2, ROWS), document(5, ROWS, second=HOUR_S))
+    assert site.ingest() == Tally(documents=2, rows=4, missing=0), "4 is, and 2 no more"
+
+
 def test_what_cannot_be_read_is_kept_aside_and_stops_nothing(site: Site) -> None:
     damaged = document(2, ROWS)
     damaged["rows"]["user"] = ["alice"]

@@ -80,11 +80,10 @@ def test_what_is_still_aside_is_not_read(spark: SparkSession, filled: str) -> No
 
 
 def test_the_keys_of_an_hour(spark: SparkSession, filled: str) -> None:
-    rows = tables.stored_hour(spark, filled, "2026-03-01", 13)
-    assert rows is not None
-    found = rows.select("instance", "boot", "seq", "batch").distinct().collect()
-    assert [tuple(each) for each in found] == [("edge-1", "boot-1", 1, "b-0")]
-    assert tables.stored_hour(spark, filled, "2026-03-01", 3) is None
+    found = tables.stored_keys(spark, filled, "2026-03-01", 13, "b-1")
+    assert [tuple(each) for each in found] == [("edge-1", "boot-1", 1)]
+    assert tables.stored_keys(spark, filled, "2026-03-01", 13, "b-0") == []
+    assert tables.stored_keys(spark, filled, "2026-03-01", 3, "b-1") == []
 
 
 def test_the_newest_hour_of_other_batches(spark: SparkSession, filled: str) -> None:

@@ -7,10 +7,15 @@ from pathlib import Path
 import click
 import pytest
 
+from config.stores import ZooKeeperTls
 from proxy.manage.cli import quotas
 from proxy.manage.linting import NAMES
+from proxy.manage.zookeeper_client import settings_of
 from tests.proxy.manage.page import PAGE, Shell, blocks, typed
 
+TARGETS = {
+    "config_path", "quota_file", "zookeeper", "zookeeper_config", "bootstrap_server", "command_config"
+}  # fmt: skip
 TEXT = PAGE.read_text(encoding="utf-8")
 
 
@@ -22,8 +27,17 @@ def test_its_commands_print_what_it_says(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_every_command_is_run_somewhere() -> None:
     kinds = {block.kind for block in blocks(TEXT)}
-    assert kinds == {"yaml", "console", "console broker", "console proxy"}
+    assert kinds == {"yaml", "console", "console broker", "console proxy", "properties"}
     assert all(block.file is not None for block in blocks(TEXT) if block.kind == "yaml")
+
+
+def test_the_file_for_zookeeper_says_what_it_is_said_to(tmp_path: Path) -> None:
+    [block] = [block for block in blocks(TEXT) if block.kind == "properties"]
+    (tmp_path / "zk.properties").write_text(block.text)
+    settings, password = settings_of("zk:2181", tmp_path / "zk.properties")
+    assert settings.tls == ZooKeeperTls(ca=Path("/etc/kafka/zookeeper-ca.pem"), certificate=Path("/etc/kafka/own.pem"))
+    assert settings.sasl is not None
+    assert (settings.sasl.username, password, settings.set_acl) == ("kafka", "...", True)
 
 
 def test_the_names_of_findings() -> None:
@@ -37,7 +51,7 @@ def test_the_options_of_targets() -> None:
         option
         for parameter in quotas.get_command(click.Context(quotas), "describe").params  # type: ignore[union-attr]  # it is there
         for option in parameter.opts
-        if parameter.name in {"config_path", "quota_file", "zookeeper", "bootstrap_server", "command_config"}
+        if parameter.name in TARGETS
     }
     assert {option for option in options if f"`{option}" not in TEXT and f" {option}" not in TEXT} == set()
 

@@ -16,6 +16,7 @@ from quotas.stores.zookeeper.store import ZooKeeperStore
 from tests.harness.certificates import STORE_PASSWORD, Authority, common_name
 from tests.harness.ports import LOOPBACK, free_port
 from tests.harness.zookeeper import ZooKeeper
+from tests.proxy.manage.run import quotas
 from tests.quotas.stores.zookeeper import QUIET
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
@@ -109,6 +110,30 @@ def test_with_a_client_certificate(strict: Secured, monkeypatch: pytest.MonkeyPa
             f"quotas.store.tls.certificate: {not_pem}",
         ),
     )
+
+
+def test_with_a_client_certificate_from_the_command_line(strict: Secured, tmp_path: Path) -> None:
+    """By the file that kafka-configs takes for --zk-tls-config-file, but for its stores, which are PEM."""
+    own = strict.own(strict.authority)
+    (tmp_path / "own.pem").write_bytes(own["certificate"].read_bytes() + own["key"].read_bytes())
+    file = tmp_path / "zk.properties"
+    file.write_text(
+        "zookeeper.clientCnxnSocket=org.apache.zookeeper.ClientCnxnSocketNetty\n"
+        "zookeeper.ssl.client.enable=true\n"
+        f"zookeeper.ssl.truststore.location={strict.authority.certificate}\n"
+        f"zookeeper.ssl.keystore.location={tmp_path}/own.pem\n"
+    )
+    there = ("--zookeeper", f"localhost:{strict.port}", "--zookeeper-config", file)
+    done = quotas("alter", *there, "user=alice", "producer_byte_rate=5")
+    assert (done.exit_code, done.output) == (0, "Completed updating config for user alice.\n")
+    done = quotas("describe", *there)
+    assert done.output == "Quota configs for user-principal 'alice' are producer_byte_rate=5.0\n"
+    here = tmp_path / "quotas.yaml"
+    here.write_text("quotas: []\n")
+    source = ("--from-zookeeper", there[1], "--from-zookeeper-config", file)
+    done = quotas("import", *source, "--yes", "--file", here)
+    assert (done.exit_code, "user: alice" in here.read_text()) == (0, True)
+    assert quotas("delete", *there, "user=alice").exit_code == 0
 
 
 @pytest.mark.matrix
