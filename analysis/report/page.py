@@ -5,7 +5,7 @@ from typing import Final
 
 from analysis.page import words
 from analysis.page.html import document
-from analysis.report import missing, neighbours, quotas, sections
+from analysis.report import comparison, missing, neighbours, quotas, sections
 from analysis.report.findings import ReportFindings
 
 _DOCS: Final = "docs/analysis-report.md"
@@ -22,6 +22,7 @@ def render(found: ReportFindings) -> str:
     title = f"{clusters}: {words.from_to(found.begin, found.end)} UTC"
     parts = (
         sections.throttled(found),
+        comparison.compared(found),
         quotas.kinds(found),
         quotas.connections(found),
         sections.headroom(found),
@@ -36,6 +37,7 @@ def render(found: ReportFindings) -> str:
         f"<header><p class=over>Sluice usage report &middot; {escape(title)}</p>"
         f"{_headline(found)}{missing.headline(found)}</header>"
         f"<main>{_tiles(found)}{''.join(parts)}{_made(found)}</main>",
+        loads=True,
     )
 
 
