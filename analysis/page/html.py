@@ -65,8 +65,11 @@ def key(*entries: tuple[str, str]) -> str:
     return f"<ul class=key>{marks}</ul>"
 
 
-def document(title: str, body: str) -> str:
-    """Return a whole page, with ``title`` as text and ``body`` as HTML; it asks for nothing from outside."""
+def document(title: str, body: str, *, is_local: bool = False) -> str:
+    """Return a whole page, with ``title`` as text and ``body`` as HTML; it asks for nothing from outside.
+
+    ``is_local``: its times are shown in the zone of the reader. They all have to be of ``words.when``, or ``between``.
+    """
     style, script = (
         files("analysis.page").joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
     )
@@ -75,9 +78,11 @@ def document(title: str, body: str) -> str:
     policy = (
         f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; base-uri 'none'"
     )
+    local = " data-local" if is_local else ""
     return (
         "<!doctype html><html lang=en><head><meta charset=utf-8>"
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name=viewport content="width=device-width, initial-scale=1"><link rel=icon href="data:,">'
-        f"<title>{escape(title)}</title><style>{style}</style></head><body>{body}<script>{script}</script></body></html>\n"
+        f"<title>{escape(title)}</title><style>{style}</style></head>"
+        f"<body{local}>{body}<script>{script}</script></body></html>\n"
     )
