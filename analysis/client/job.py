@@ -111,7 +111,7 @@ def _find(
     throttles.coalesce(1).write.mode("overwrite").parquet(f"{place}/episodes")
     shown = with_companions(members, asked, longest(throttles), charged, period.capped)
     step("who was busy meanwhile")
-    neighbours = busy(usage, held, asked, period)
+    neighbours = busy(usage, own, sums.sums(now=True, episodes=0).rows, held, asked, period)
     step("what if")
     replayed = scaled(members, chosen, circumstances, period.capped, shared=members is not own)
     step("the period before")

@@ -38,8 +38,9 @@ _COMPANY: Final = pa.schema(
 )
 _BUSY: Final = pa.schema(
     [
-        *(("user", TEXT), ("client_id", TEXT), ("broker", pa.int32()), ("delay_ms", COUNT), ("share", LIMIT)),
-        *(("expected", LIMIT), ("peaks", COUNT), ("share_of_bytes", LIMIT)),
+        *(("user", TEXT), ("client_id", TEXT), ("broker", pa.int32())),
+        *((name, LIMIT) for name in ("bytes_per_s_then", "bytes_per_s", "share_then")),
+        *(("peaks", COUNT), ("score", LIMIT), ("p", LIMIT), ("verdict", TEXT)),
     ]
 )
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")

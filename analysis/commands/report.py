@@ -36,6 +36,7 @@ _A_DAY: Final = timedelta(days=1)
     metavar="SECONDS",
     help="Throttles no longer apart than this are one episode: the window of enforcement, if not said.",
 )
+@options.against_option
 @click.option(
     "--client",
     "client",
@@ -50,6 +51,7 @@ def command(
     out: str | None,
     rates: Path | None,
     gap_s: float | None,
+    against: options.Against,
     client: str | None,
     spark: SparkSettings,
 ) -> None:
@@ -63,18 +65,23 @@ def command(
     if client is not None:
         if rates is not None:
             raise click.UsageError("--rates are for the report of all: the page of one client has no costs")
+        if against is not None:
+            raise click.UsageError("--against is for the report of all: the page of one client has the period before")
         _one_client(client, warehouse, (begin, end), out, gap_ms, spark)
         return
     prices = _rates(rates)
     running = session.start("report", spark)
-    from analysis.report import job
+    from analysis.report import comparing, job
     from analysis.table import warehouse as stored
 
     if end is None and begin is None:
         end = stored.bounds(running, warehouse)[1]
     if begin is None and end is not None:
         begin = end - _A_DAY
-    wanted = job.ReportRequest(begin, end, out or warehouse, prices, gap_ms)
+    other = None
+    if against != options.NOTHING:
+        other = comparing.Against(lambda since, until: stored.usage(running, warehouse, since, until), against)
+    wanted = job.ReportRequest(begin, end, out or warehouse, prices, gap_ms, other)
     made = job.run(stored.usage(running, warehouse, begin, end), wanted)
     click.echo(made.sentence)
     click.echo(made.html)

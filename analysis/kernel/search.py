@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from analysis.kernel.demand import Bools, Demand, surge_bytes
+from analysis.kernel.demand import Bools, Demand, Indices, surge_bytes
 from analysis.kernel.fluid import Bounds, replay
 from analysis.kernel.histogram import Floats
 from analysis.kernel.target import Target
@@ -35,27 +35,31 @@ def smallest(
         return found
     demand = demand.only(wanted)
 
-    def met(tried: Floats) -> Bools:
-        return target.met(replay(demand, tried, window, bounds=bounds), window)
+    def met(tried: Floats, units: Indices) -> Bools:
+        return target.met(replay(demand.only(units), tried, window, bounds=bounds), window)
 
     high = enough(surge_bytes(demand.sent_bytes, surge_window_s(window)), window)
     found[wanted] = least_that(met, total[wanted] / len(demand.sent_bytes), high)
     return found
 
 
-def least_that(met: Callable[[Floats], Bools], low: Floats, high: Floats) -> Floats:
+def least_that(met: Callable[[Floats, Indices], Bools], low: Floats, high: Floats) -> Floats:
     """Return the smallest quota [unit] between ``low`` and ``high`` that does, to 2 %, from above.
 
-    ``met`` says of quotas [scenario, unit], ``SCALES`` of them at once, which do; those of ``high`` are known to.
+    ``met`` says of quotas [scenario, one of some units], ``SCALES`` of them at once and ascending, which do, and from
+    which on all do: what it says of those below one that does not is not asked for. Those of ``high`` are known to.
+    What is found for a unit does not depend on which others there are.
     """
-    low = np.minimum(low, high)
+    low, high = np.minimum(low, high), high.copy()
     parts = np.arange(SCALES) / SCALES  # the low end itself may do, once
-    while (high > low * _RESOLUTION).any():
-        tried = low * (high / low) ** parts[:, None]
+    while len(units := np.flatnonzero(high > low * _RESOLUTION)):
+        lowest, highest = low[units], high[units]
+        tried = lowest * (highest / lowest) ** parts[:, None]
         # All from there on must meet it: a quota that is met by chance below one that is not is not trusted.
-        fails = SCALES - np.logical_and.accumulate(met(tried)[::-1]).sum(axis=0)
-        unit = np.arange(len(low))
-        low, high = np.concatenate((low[None], tried))[fails, unit], np.concatenate((tried, high[None]))[fails, unit]
+        fails = SCALES - np.logical_and.accumulate(met(tried, units)[::-1]).sum(axis=0)
+        unit = np.arange(len(units))
+        low[units] = np.concatenate((lowest[None], tried))[fails, unit]
+        high[units] = np.concatenate((tried, highest[None]))[fails, unit]
         parts = np.arange(1, SCALES + 1) / (SCALES + 1)
     return high
 

@@ -7,12 +7,14 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from analysis.kernel.cells import Cells
 from analysis.kernel.censoring import Answer
+from analysis.kernel.demand import Indices
 from analysis.kernel.histogram import Floats
 from analysis.kernel.refusals import Refusals, Rows, mutations
-from analysis.kernel.search import SCALES, enough, least_that, surge_window_s
-from analysis.kernel.series import Cells, Stretch
+from analysis.kernel.search import enough, least_that, surge_window_s
 from analysis.kernel.target import Measure, Target
+from analysis.kernel.trial import UNITS, Trial
 from analysis.replay.gathering import Gathered
 from quotas.rate import Window
 
@@ -33,11 +35,12 @@ class SearchWork:
         units = len(gathered.units)
         high = enough(recorded.high.surge_bytes(units, surge_window_s(self.window)), self.window)
         mean = recorded.low.sums(recorded.low.sent_bytes, units) / recorded.seconds
+        # Who used nothing needs nothing; beside huge values, the sums of others are lost, and say the same.
+        used = np.flatnonzero(high > 0)
         needed = np.zeros(units)
-        for chosen in (np.flatnonzero(~recorded.censored), np.flatnonzero(recorded.censored)):
-            # Who used nothing needs nothing; beside huge values, the sums of others are lost, and say the same.
-            for stretch in recorded.stretches(chosen[high[chosen] > 0], SCALES):
-                needed[stretch.units] = self._needed(stretch, mean[stretch.units], high[stretch.units])
+        for at in range(0, len(used), UNITS):
+            part = used[at : at + UNITS]
+            needed[part] = least_that(Trial(recorded, part, self.target, self.window).met, mean[part], high[part])
         window_s = self.window.keep_ms / 1000
         figures = (
             needed,
@@ -48,12 +51,6 @@ class SearchWork:
         )
         columns = [pa.array(gathered.units, pa.int32()), *(pa.array(each, pa.float64()) for each in figures)]
         yield pa.RecordBatch.from_arrays(columns, names=["unit", *FIGURES])
-
-    def _needed(self, stretch: Stretch, mean: Floats, high: Floats) -> Floats:
-        def met(tried: Floats) -> Any:
-            return self.target.met(stretch.replay(tried, self.window, high=True), self.window)
-
-        return least_that(met, mean, high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +71,7 @@ class BucketSearchWork:
         # In any time, a bucket lets through its burst and what comes meanwhile.
         surge = _surge(demand, self.window.keep_ms)
 
-        def met(tried: Floats) -> Any:
+        def met(tried: Floats, _: Indices) -> Any:
             found = [mutations(demand, float(limit), self.window, self.seconds * 1000) for limit in tried[:, 0]]
             return np.array([[self._met(each, active_s)] for each in found])
 

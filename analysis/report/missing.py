@@ -90,9 +90,10 @@ def headline(found: ReportFindings) -> str:
     begins = [each.begin for each in steps if each.begin is not None]
     strip = draw.strip([each.share for each in steps], begins, step_s, said)
     axis = draw.ticks(begins[0], begins[-1] + timedelta(seconds=step_s)) if begins else ""
+    legend = key(("heat", "part of the documents is missing &hellip; all"))
     return (
         f"<div class=lost><p><b>{sentence(loss)}</b> Whatever is counted below was at least that much; "
-        f"&ldquo;{TITLE}&rdquo; says where.</p>{key(('heat', 'part of the documents is missing &hellip; all'))}{strip}{axis}</div>"
+        f"&ldquo;{TITLE}&rdquo; says where.</p>{legend}{strip}{axis}</div>"
     )
 
 

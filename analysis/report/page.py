@@ -6,7 +6,7 @@ from typing import Final
 
 from analysis.page import words
 from analysis.page.html import document
-from analysis.report import missing, neighbours, quotas, sections
+from analysis.report import comparison, missing, neighbours, quotas, sections
 from analysis.report.findings import ReportFindings
 
 _DOCS: Final = "docs/analysis-report.md"
@@ -25,6 +25,7 @@ def render(found: ReportFindings) -> str:
     over = f"{escape(clusters)}: {words.between(found.begin, found.end)} {words.ZONE}"
     parts = (
         sections.throttled(found),
+        comparison.compared(found),
         quotas.kinds(found),
         quotas.connections(found),
         sections.headroom(found),
@@ -40,6 +41,7 @@ def render(found: ReportFindings) -> str:
         f"{_headline(found)}{missing.headline(found)}</header>"
         f"<main>{_tiles(found)}{''.join(parts)}{_made(found)}</main>",
         is_local=True,
+        loads=True,
     )
 
 

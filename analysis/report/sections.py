@@ -63,7 +63,16 @@ def _episodes(found: ReportFindings) -> str:
     )
     shown, all_of_them = len(found.episodes), found.totals.episodes
     which = "All episodes" if shown == all_of_them else f"The {shown} longest of {all_of_them:,} episodes"
-    return f"<h3>{which} (gaps up to {words.duration(found.gap_ms / 1000)} are joined)</h3>{table(heads, rows)}"
+    joined = f"gaps up to {words.duration(found.gap_ms / 1000)} are joined"
+    return f"<h3>{which} ({joined})</h3>{table(heads, rows)}{_search(found)}"
+
+
+def _search(found: ReportFindings) -> str:
+    """Where the script puts the search over all episodes; without it, it says where they are."""
+    if not found.totals.episodes:
+        return ""
+    total = words.counted(found.totals.episodes, "episode")
+    return f'<div class=search data-of="{total}"><p class=says>All {total} are in the table episodes.</p></div>'
 
 
 def _unless_enforced(mode: str) -> str:

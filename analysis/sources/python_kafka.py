@@ -13,13 +13,13 @@ from typing import Final, cast
 
 import pyarrow as pa
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, KafkaTimeoutError
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from analysis.errors import AnalysisError
+from analysis.errors import AnalysisError, AwayError
 from analysis.sources.batches import Stored
 from analysis.sources.connection import Connection
 from analysis.sources.fetching import Fetched
@@ -218,7 +218,10 @@ def _said(what: str) -> Iterator[None]:
     try:
         yield
     except KafkaError as error:
-        raise AnalysisError(f"{what}: {error}") from error
+        away = error.retriable or isinstance(error, KafkaTimeoutError) or type(error) is KafkaError
+        raise (AwayError if away else AnalysisError)(f"{what}: {error}") from error
+    except OSError as error:
+        raise AwayError(f"{what}: {error.strerror or error}") from error
 
 
 def _arrow(at: TopicPartition, records: Iterable[Stored]) -> Iterator[pa.RecordBatch]:

@@ -74,7 +74,7 @@ class _Opened:
     columns: tuple[str, ...]
     begin_us: int | None
     end_us: int | None
-    only: Mapping[str, Sequence[Any]]
+    only: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def tables(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         waiting: list[pa.Table] = []

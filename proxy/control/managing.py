@@ -40,6 +40,7 @@ from quotas.policy import Policy
 from quotas.stores.alteration import Alteration, Change, Outcome
 from quotas.stores.base import ChangedMeanwhileError, StoreError, UnwritableError
 from quotas.stores.filters import Filter, FilterError, Specified, UnknownTypeError, Wanted
+from quotas.stores.unlimited import as_described
 
 MOST_WAITING: Final = 16
 """Alters that wait for the store at once. The next ones are told to try again."""
@@ -188,7 +189,7 @@ def _select(configured: Policy, asked: Describing) -> DescribedAll:
         code = UNSUPPORTED_VERSION if isinstance(error, UnknownTypeError) else INVALID_REQUEST
         return DescribedAll((), code, str(error))
     found = (
-        Described(_named(entity), tuple((kind.value, float(limit)) for kind, limit in limits.items()))
+        Described(_named(entity), tuple((kind.value, as_described(kind, limit)) for kind, limit in limits.items()))
         for entity, limits in wanted.select(configured)
     )
     return DescribedAll(tuple(in_hash_order(found, len(configured.limits))))

@@ -17,7 +17,8 @@ from analysis.cli import analyze
 from analysis.ingest.documents import UnreadableError, read, table
 from analysis.ingest.faults import HEADER, bounds_of
 from analysis.ingest.job import Ingestion, Tally, run
-from analysis.kernel.series import Cells, Recorded, SeriesRows
+from analysis.kernel.cells import Cells, SeriesRows
+from analysis.kernel.series import Recorded
 from analysis.kernel.target import parse_target
 from analysis.metrics.clients import SUMS
 from analysis.metrics.headroom import CounterUse
