@@ -52,6 +52,25 @@ def test_of_other_stories_the_exception_is_told() -> None:
 
 
 @pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (
+            "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Timed out waiting for a node assignment."
+            " Call: describeTopics SQLSTATE: XXKST\n=== Streaming Query ===\n+- ~Relation[key#7]",
+            "Timed out waiting for a node assignment. Call: describeTopics",
+        ),
+        (
+            "[STREAM_FAILED] terminated with exception: Job aborted SQLSTATE: XXKST\nCaused by: a.SparkException: task\n"
+            "Caused by: org.apache.kafka.common.errors.TimeoutException: Timed out\n\tat a.b",
+            "org.apache.kafka.common.errors.TimeoutException: Timed out",
+        ),
+    ],
+)
+def test_of_what_java_raised_the_first_cause_is_told(told: str, said: str) -> None:
+    assert cause(RuntimeError(told)) == said
+
+
+@pytest.mark.parametrize(
     ("told", "away"),
     [
         ("analysis.errors.AwayError: topic t: KafkaConnectionError: Unable to bootstrap", True),
