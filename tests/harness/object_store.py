@@ -64,6 +64,7 @@ class ObjectStore:
             "spark.hadoop.fs.s3a.access.key": self.key,
             "spark.hadoop.fs.s3a.secret.key": self.key,
             "spark.hadoop.fs.s3a.path.style.access": "true",
+            "spark.hadoop.fs.s3a.connection.expect.continue": "false",  # whose answer by moto is not taken
         }
         return [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
 
