@@ -12,7 +12,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from analysis.ingest.faults import END_OF_TIME_MS, HEADER, MOST, bounds_of, fault, is_of, most_of, value_of
+from analysis.ingest.faults import (
+    END_OF_TIME_MS,
+    HEADER,
+    MOST,
+    MOST_AHEAD_MS,
+    MOST_OLD_MS,
+    WRONG_CLOCK,
+    bounds_of,
+    fault,
+    is_of,
+    moment,
+    most_of,
+    value_of,
+)
 from analysis.table.schema import (
     COLUMNS,
     FIELDS,
@@ -64,8 +77,7 @@ def read(text: bytes, until_ms: int = END_OF_TIME_MS) -> UsageDocument:
 
     ``until_ms``: from then on (Unix time) no interval can have begun.
     """
-    if len(text) > MOST_DOCUMENT_BYTES:
-        raise UnreadableError(f"has {len(text)} bytes, and may have {MOST_DOCUMENT_BYTES}")
+    check_size(len(text))
     try:
         found = orjson.loads(text)
     except orjson.JSONDecodeError:  # brackets in brackets, a thousand deep, are none either
@@ -77,6 +89,26 @@ def read(text: bytes, until_ms: int = END_OF_TIME_MS) -> UsageDocument:
     if said is not None:
         raise UnreadableError(said)
     return _decoded(_filled(found), until_ms, bools=False)
+
+
+def count_of(document: UsageDocument, column: str, text: str) -> int:
+    """Return how many rows have a text in a column."""
+    texts = document.texts.get(column)
+    return 0 if texts is None else pc.sum(pc.equal(texts, text)).as_py() or 0
+
+
+def check_size(size: int) -> None:
+    """Raise UnreadableError for a text of more bytes than any document has: nobody need have read all of it."""
+    if size > MOST_DOCUMENT_BYTES:
+        raise UnreadableError(f"has {size} bytes, and may have {MOST_DOCUMENT_BYTES}")
+
+
+def check_clock(time_ms: int, stamped_ms: int) -> None:
+    """Raise UnreadableError for an interval that began long before, or after, a broker took its document in."""
+    if not stamped_ms - MOST_OLD_MS <= time_ms <= stamped_ms + MOST_AHEAD_MS:
+        raise UnreadableError(
+            f"{WRONG_CLOCK}: time_ms is {time_ms} ({moment(time_ms)}), and a broker took it in at {moment(stamped_ms)}"
+        )
 
 
 def table(documents: Sequence[UsageDocument]) -> pa.Table:

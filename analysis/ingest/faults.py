@@ -1,6 +1,7 @@
 """What is wrong with a document that is not readable: value by value, slowly, and in words."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import pyarrow as pa
@@ -29,6 +30,12 @@ HEADER: Final = (*FIELDS, TIME_MS)
 """What a document has once."""
 END_OF_TIME_MS: Final = 253_402_300_800_000
 """The year 10000: dates of partitions have four digits."""
+WRONG_CLOCK: Final = "wrong clock"
+"""How a fault begins that says so."""
+MOST_AHEAD_MS: Final = 86_400_000
+"""By how much clocks may differ. What is of a later time is refused: it would be the newest there is, for years."""
+MOST_OLD_MS: Final = 30 * 86_400_000
+"""How long a document may have waited in a proxy before a broker took it in: buffers hold hours, not days."""
 MOST: Final = {COUNT: 2**63 - 1, SMALL: 2**31 - 1}
 """The largest number of a type; the smallest is one more below zero."""
 _NEEDED: Final = ("instance", "boot", "seq", "time_ms", "interval_ms", "rows")
@@ -132,14 +139,20 @@ def _fields_out_of_bounds(found: dict[str, Any], until_ms: int) -> Iterator[str]
             continue
         bounds = bounds_of(field, 0)
         if bounds is not None and not bounds[0] <= value <= bounds[1]:
-            yield f"{field.name} is {value}, and may be from {bounds[0]} to {bounds[1]}"
+            said = f"{field.name} is {value}, and may be from {bounds[0]} to {bounds[1]}"
+            yield f"{WRONG_CLOCK}: {said}" if field is TIME_MS else said
         if field.type == TEXT and _bytes_of(value) > MOST_LABEL_BYTES:
             yield f"{field.name} has {_bytes_of(value)} bytes, and may have {MOST_LABEL_BYTES}"
     if found["time_ms"] >= until_ms:
-        yield f"time_ms is {found['time_ms']}, more than a day ahead: whose clock is wrong?"
+        yield f"{WRONG_CLOCK}: time_ms is {found['time_ms']}, more than a day ahead ({moment(found['time_ms'])})"
     samples, sample_ms = (value_of(found, field) for field in HEADER if field.name in {"samples", "sample_ms"})
     if samples * sample_ms > MOST_WINDOW_MS:
         yield f"samples and sample_ms make a window of {samples * sample_ms} ms, and may make {MOST_WINDOW_MS}"
+
+
+def moment(time_ms: int) -> str:
+    """Return Unix time in words: to the second, in UTC."""
+    return f"{datetime.fromtimestamp(time_ms // 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def value_of(found: dict[str, Any], field: Column) -> Any:

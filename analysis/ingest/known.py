@@ -1,7 +1,7 @@
 """Which documents are stored already: what finds the ones that come twice."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
 from typing import Final, NamedTuple, Self
 
@@ -31,6 +31,11 @@ class Hour(NamedTuple):
         moment = datetime.fromtimestamp(time_ms // _HOUR_MS * 3600, UTC)
         return cls(f"{moment:%Y-%m-%d}", moment.hour)
 
+    def before(self) -> "Hour":
+        """Return the hour before it."""
+        begin = datetime.strptime(f"{self.date} {self.hour}", "%Y-%m-%d %H").replace(tzinfo=UTC)
+        return Hour.of(round(begin.timestamp() * 1000) - _HOUR_MS)
+
 
 class Header(NamedTuple):
     """Which document it is."""
@@ -51,6 +56,10 @@ class KnownDocuments:
     def has(self, header: Header) -> bool:
         """Whether the document is stored."""
         return header.key.seq in self._of(header.hour).get(header.key[:2], ())
+
+    def numbers(self, hour: Hour, boot: tuple[str, str]) -> Collection[int]:
+        """Return the numbers of a boot (instance and boot) that are stored of an hour."""
+        return self._of(hour).get(boot, ())
 
     def add(self, headers: Iterable[Header]) -> None:
         """Note documents that have been stored since."""

@@ -9,48 +9,31 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
-from analysis.ingest.documents import UnreadableError, read, table
+from analysis.ingest.documents import UnreadableError, UsageDocument, check_clock, check_size, count_of, read, table
 from analysis.ingest.faults import END_OF_TIME_MS
 from analysis.ingest.known import Hour
-from analysis.sources.place import PLACE
+from analysis.sources.place import KEPT_BYTES, PLACE, SOURCE
 from analysis.table.parquet import decode, encode
 from analysis.table.schema import COUNT, FILE, SMALL, TEXT
+from quotas.names import OTHER
 
-INPUT: Final = ("id", "value", "topic", "partition", "offset", "file")
+INPUT: Final = pa.schema([("id", COUNT), *SOURCE])
 STAGED: Final = pa.schema(
     [
         *(("id", COUNT), ("instance", TEXT), ("boot", TEXT), ("seq", COUNT), ("time_ms", COUNT), ("rows", COUNT)),
         *(("fault", TEXT), ("topic", TEXT), ("partition", SMALL), ("offset", COUNT), ("file", TEXT), ("line", COUNT)),
-        ("value", TEXT),
+        *(("size", COUNT), ("value", pa.binary())),
         *(("date", TEXT), ("hour", SMALL), ("content", pa.binary())),
+        *(("dropped_documents", COUNT), ("rows_of_others", COUNT)),
     ]
 )
 """Three kinds of rows: a document that is readable; one that has a fault, with its place and text; a file."""
+_OF_HEADER: Final = ("instance", "boot", "seq", "time_ms", "dropped_documents")
 FILES: Final = pa.schema([STAGED.field(name) for name in ("date", "hour", "content")])
 FILE_ROWS: Final = 500_000
 """A worker that has as many makes files of them and begins anew: what it holds stays at some 300 MB."""
 
 Batches = Iterator[pa.RecordBatch]
-
-
-class _Lines:
-    """Which line of its file a document is: those of a file come one after the other, and have numbers as they come."""
-
-    def __init__(self) -> None:
-        self._file: str | None = None
-        self._first: int | None = None
-
-    def come(self, number: int, file: str | None, offset: int | None) -> None:
-        """Note the next document: its id, and where in its file the block of lines begins that it was read with."""
-        if file != self._file:
-            self._file = file
-            self._first = number if offset == 0 else None  # before a later block, nobody has counted lines
-
-    def at(self, number: int) -> dict[str, int | None]:
-        """Return what else of its place is known: of a file's document the line, from 1, and no offset."""
-        if self._file is None:
-            return {}
-        return {"offset": None, "line": None if self._first is None else number - self._first + 1}
 
 
 class _Counted(Protocol):
@@ -69,28 +52,38 @@ def staging(dropped: Collection[int] = (), until_ms: int = END_OF_TIME_MS) -> Ca
 
     def stage(batches: Batches) -> Batches:
         files = _Files(table)
-        lines = _Lines()
         for batch in batches:
             staged: list[dict[str, Any]] = []
-            begins = zip(batch.column("file").to_pylist(), batch.column("offset").to_pylist(), strict=True)
-            for at, (number, begin) in enumerate(zip(batch.column("id").to_pylist(), begins, strict=True)):
-                lines.come(number, *begin)
+            for at, number in enumerate(batch.column("id").to_pylist()):
                 if number in dropped:
                     continue
-                text = batch.column("value")[at]
                 try:
-                    document = read(text.as_buffer().to_pybytes(), until_ms)
+                    document = _document(batch, at, until_ms)
                 except UnreadableError as error:
-                    place = {name: batch.column(name)[at].as_py() for name in PLACE if name != "line"}
-                    staged.append({"id": number, "fault": str(error), **place, **lines.at(number), "value": text})
+                    place = {name: batch.column(name)[at].as_py() for name in (*PLACE, "size")}
+                    kept = (batch.column("value")[at].as_py() or b"")[:KEPT_BYTES]
+                    staged.append({"id": number, "fault": str(error), **place, "value": kept})
                     continue
-                header = {name: document.header[name] for name in ("instance", "boot", "seq", "time_ms")}
-                staged.append({"id": number, **header, "rows": document.num_rows})
+                header = {name: document.header[name] for name in _OF_HEADER}
+                others = count_of(document, "client_id", OTHER)
+                staged.append({"id": number, **header, "rows": document.num_rows, "rows_of_others": others})
                 yield from files.add(Hour.of(document.header["time_ms"]), document)
             yield pa.RecordBatch.from_pylist(staged, STAGED)
         yield from files.rest()
 
     return stage
+
+
+def _document(batch: pa.RecordBatch, at: int, until_ms: int) -> UsageDocument:
+    """Return the document of a row of INPUT. Raises UnreadableError."""
+    if (fault := batch.column("fault")[at].as_py()) is not None:
+        raise UnreadableError(fault)
+    check_size(batch.column("size")[at].as_py())
+    value = batch.column("value")[at]
+    document = read(value.as_buffer().to_pybytes() if value.is_valid else b"", until_ms)
+    if (stamped_ms := batch.column("stamped_ms")[at].as_py()) is not None:
+        check_clock(document.header["time_ms"], stamped_ms)
+    return document
 
 
 def merge(batches: Batches) -> Batches:

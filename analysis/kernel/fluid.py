@@ -30,11 +30,11 @@ SLAB_S: Final = 64
 """Seconds that are measured together: long enough for NumPy, short enough for the cache."""
 LEAST_THROTTLE_S: Final = 1e-6
 LEAST_WAITING_BYTES: Final = 1.0
-_NEARLY: Final = 1 - 1e-9
+NEARLY: Final = 1 - 1e-9
 """Short of these a throttle, a backlog and what lacks to the peak are rounding errors of the curves."""
 _LONGEST_TAIL_S: Final = 7200
 """How far back a carry remembers when what waits has come: it is as wide as the block, and must not grow on."""
-_PIECES: Final = 16
+PIECES: Final = 16
 """Of a backlog that is left at the end, by which its delays are weighed."""
 
 
@@ -73,6 +73,25 @@ def replay(
 
 def _nothing(units: int, history: int, shape: tuple[int, int]) -> Carry:
     return Carry(np.zeros((0, units)), np.zeros(shape), np.zeros((history, *shape)), np.zeros(shape))
+
+
+class Pace:
+    """How much one second lets through at the most: the solution of the model's equation, column by column."""
+
+    def __init__(self, limit: Floats, peak: Floats, in_flight: Floats, window_s: float) -> None:
+        self._limit = limit
+        self._peak = peak
+        self._window_s = window_s
+        self._flight_s = in_flight / peak
+        self._double = 2 * in_flight
+        self._quadruple = 4 * in_flight / limit
+
+    def bytes_after(self, recent: Floats) -> Floats:
+        """Return the most bytes of a second before which, in the window, ``recent`` bytes were sent."""
+        wait_s = excess(recent / self._window_s, self._limit, self._window_s)
+        wait_s += self._flight_s
+        flow = self._double / (wait_s + np.sqrt(wait_s * wait_s + self._quadruple))
+        return np.minimum(flow, self._peak, out=flow)
 
 
 class Replay:
@@ -155,19 +174,14 @@ class Replay:
         whole = int(window_s)
         part = window_s - whole
         patience_s = self.bounds.patience_s
-        flight_s = self.in_flight / self.peak
-        double = 2 * self.in_flight
-        quadruple = 4 * self.in_flight / limit
+        pace = Pace(limit, self.peak, self.in_flight, window_s)
         with np.errstate(divide="ignore"):  # far below the quota: no bound but the peak
             for second in range(len(arrived) - 1):
                 point = self.history + 1 + second
                 past = sent[point - whole]
                 if part:
                     past = past - part * (past - sent[point - whole - 1])
-                wait_s = excess((sent[point - 1] - past) / window_s, limit, window_s)
-                wait_s += flight_s
-                flow = double / (wait_s + np.sqrt(wait_s * wait_s + quadruple))
-                np.minimum(flow, self.peak, out=flow)
+                flow = pace.bytes_after(sent[point - 1] - past)
                 np.minimum(flow, arrived[second + 1] - gone[second], out=flow)
                 np.add(sent[point - 1], flow, out=sent[point])
                 np.add(gone[second], flow, out=gone[second + 1])
@@ -184,7 +198,7 @@ class Replay:
         asked_s = self._asked_s(points, limit)
         late = waiting >= LEAST_WAITING_BYTES
         # At the peak rate nobody is held up: so leaves what waits when a limit has been raised.
-        held = late[1:] & (sent < _NEARLY * self.peak)
+        held = late[1:] & (sent < NEARLY * self.peak)
         throttled = self._throttled(start, held, asked_s, sent)
         active = throttled | late[:-1] | (arrived[1:] > arrived[:-1])
 
@@ -245,9 +259,9 @@ class Replay:
         gone = self.gone[0]
         waiting = self.arrived[-1, self.unit] - gone
         columns = np.flatnonzero(waiting >= LEAST_WAITING_BYTES)
-        piece = waiting[columns] / _PIECES
+        piece = waiting[columns] / PIECES
         self.let_out_bytes[columns] = waiting[columns]
-        for number in range(_PIECES):
+        for number in range(PIECES):
             ahead = (number + 0.5) * piece
             came = self.arrivals.point_of(columns, gone[columns] + ahead) - self.lead
             leaves = self.seconds + ahead / rate[columns]

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.metrics.period import Period
-from analysis.metrics.rates import RATED, Rates
+from analysis.metrics.rates import RATED, Rates, UnitPrice
 from analysis.metrics.sums import total
 
 SERVICE: Final = "Apache Kafka"
@@ -21,25 +21,31 @@ _SAID: Final = {
     "bytes_out": "Bytes received from brokers",
     "requests": "Requests to brokers",
 }
+_SKUS: Final = (
+    "SkuId string, ChargeDescription string, ConsumedUnit string, per double, PricingUnit string, ListUnitPrice double"
+)
 COLUMNS: Final = (
     *("BillingPeriodStart", "BillingPeriodEnd", "ChargePeriodStart", "ChargePeriodEnd", "ChargeCategory"),
     *("ChargeDescription", "ServiceName", "ServiceCategory", "ResourceId", "SubAccountId", "SubAccountName"),
     *("SkuId", "ConsumedQuantity", "ConsumedUnit", "PricingQuantity", "PricingUnit", "ListUnitPrice"),
-    *("BilledCost", "EffectiveCost", "BillingCurrency"),
+    *("BilledCost", "EffectiveCost", "BillingCurrency", "x_ShareKnown"),
 )
-"""ResourceId is the cluster, SubAccountId the user, SkuId what is charged for."""
+"""ResourceId is the cluster, SubAccountId the user, SkuId what is charged for. ``x_ShareKnown`` is not of FOCUS, which
+leaves such names to everybody: the share of the documents of that cluster and day that are not missing."""
 
 
-def chargeback(clients: DataFrame, rates: Rates, period: Period) -> DataFrame:
-    """Return COLUMNS; prices and costs are null where ``rates`` has none. Quantities add up to those of the rows."""
+def chargeback(clients: DataFrame, rates: Rates, period: Period, loss: DataFrame) -> DataFrame:
+    """Return COLUMNS; prices and costs are null where ``rates`` has none. Quantities add up to those of the rows.
+
+    ``loss`` is what ``metrics.loss`` returned: what is missing is in no quantity.
+    """
     used = clients.groupBy("cluster", "user", "date").agg(*(total(name).alias(name) for name in RATED))
     lines = used.unpivot(["cluster", "user", "date"], [*RATED], "SkuId", "ConsumedQuantity")
-    priced = lines.withColumns(
-        {
-            "per": _by_sku({sku: rate.per for sku, rate in rates.of.items()}).cast("double"),
-            "ListUnitPrice": _by_sku({sku: rate.price for sku, rate in rates.of.items()}).cast("double"),
-        }
-    )
+    # A table to join, and not conditions: Spark makes Java of these that does not compile.
+    skus = [(sku, _SAID[sku], rated.unit, *_priced(rates.of.get(sku))) for sku, rated in RATED.items()]
+    priced = lines.join(F.broadcast(clients.sparkSession.createDataFrame(skus, _SKUS)), "SkuId")
+    known = loss.groupBy("cluster", F.to_date("hour").alias("date")).agg(known_share().alias("x_ShareKnown"))
+    priced = priced.join(F.broadcast(known), ["cluster", "date"], "left")
     midnight = F.col("date").cast("timestamp")
     quantity = F.col("ConsumedQuantity") / F.col("per")
     cost = quantity * F.col("ListUnitPrice")
@@ -50,15 +56,12 @@ def chargeback(clients: DataFrame, rates: Rates, period: Period) -> DataFrame:
         "ChargePeriodStart": F.greatest(midnight, F.lit(period.begin)),
         "ChargePeriodEnd": F.least(F.date_add("date", 1).cast("timestamp"), F.lit(period.end)),
         "ChargeCategory": F.lit("Usage"),
-        "ChargeDescription": _by_sku(_SAID),
         "ServiceName": F.lit(SERVICE),
         "ServiceCategory": F.lit("Integration"),
         "ResourceId": F.col("cluster"),
         "SubAccountId": user,
         "SubAccountName": user,
-        "ConsumedUnit": _by_sku({sku: rated.unit for sku, rated in RATED.items()}),
         "PricingQuantity": quantity,
-        "PricingUnit": _by_sku({sku: rate.unit for sku, rate in rates.of.items()}).cast("string"),
         "BilledCost": cost,
         "EffectiveCost": cost,
         "BillingCurrency": F.lit(rates.currency).cast("string"),
@@ -66,8 +69,10 @@ def chargeback(clients: DataFrame, rates: Rates, period: Period) -> DataFrame:
     return priced.select(*(values[name].alias(name) if name in values else F.col(name) for name in COLUMNS))
 
 
-def _by_sku(values: dict[str, str] | dict[str, float] | dict[str, int]) -> Column:
-    chosen = F.lit(None)
-    for sku, value in values.items():
-        chosen = F.when(F.col("SkuId") == sku, F.lit(value)).otherwise(chosen)
-    return chosen
+def known_share() -> Column:
+    """Return the share of the documents of ``metrics.loss`` that are not missing; null where none was expected."""
+    return F.try_divide(total("documents"), total("expected"))
+
+
+def _priced(rate: UnitPrice | None) -> tuple[float | None, str | None, float | None]:
+    return (None, None, None) if rate is None else (float(rate.per), rate.unit, float(rate.price))

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 from analysis.metrics.counters import KINDS, NAMED_BY, USED, counter_by_kind, units
 from analysis.table import hashes
-from analysis.table.arrays import DAY_MS, summed, times_ms, with_columns
+from analysis.table.arrays import DAY_MS, ints, summed, times_ms, with_columns
 from analysis.table.exchange import exchange, packed, tasks_for
 from analysis.table.scan import UsageRows
 from analysis.table.schema import FILE
@@ -21,8 +21,10 @@ SUMS: Final = (
     *("bytes_in", "bytes_out", "requests", "request_time_ms", "connections_opened", "connections_refused"),
     *(name for kind in KINDS for name in (USED[kind], *(f"{kind}_{each}" for each in _THROTTLES))),
 )
+ACTIVE: Final = "active_ms"
+"""How long a client was in records: the sum of the intervals of its rows."""
 _APART: Final = (*CLIENT, "date")
-_HOW: Final = dict.fromkeys(SUMS, "sum")
+_HOW: Final = dict.fromkeys((*SUMS, ACTIVE), "sum")
 _ROWS_OF_ONE: Final = 10
 """At least, in a period that is worth several tasks: rows that are summed to one before they travel."""
 
@@ -37,19 +39,19 @@ _SCHEMA: Final = pa.schema(
         *(FILE.field(name) for name in CLIENT),
         ("date", pa.date32()),
         *((name, pa.int64() if name.endswith("counter") else pa.string()) for name in _COUNTED),
-        *((name, pa.int64()) for name in SUMS),
+        *((name, pa.int64()) for name in _HOW),
     ]
 )
 
 
 def clients(usage: UsageRows, rows: int) -> DataFrame:
-    """Return CLIENT, ``date``, SUMS, and of each kind the ``…_counter`` with ``…_unit_user`` and ``…_unit_client_id``.
+    """Return CLIENT, ``date``, SUMS, ACTIVE, and of each kind ``…_counter``, ``…_unit_user`` and ``…_unit_client_id``.
 
     Every byte of the rows is in one of them. A client whose rule changed has a row for each. ``rows`` is how many there
     are of usage, about.
     """
     tasks = tasks_for(rows // _ROWS_OF_ONE, usage.spark.sparkContext.defaultParallelism)
-    return exchange(usage, ("time", *CLIENT, *SUMS), _Sent(tasks), tasks).frame(_received, _SCHEMA)
+    return exchange(usage, ("time", "interval_ms", *CLIENT, *SUMS), _Sent(tasks), tasks).frame(_received, _SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,4 +75,6 @@ def _received(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _dated(table: pa.Table) -> pa.Table:
-    return with_columns(table, {"date": (times_ms(table) // DAY_MS).astype(np.int32)})
+    return with_columns(
+        table, {"date": (times_ms(table) // DAY_MS).astype(np.int32), ACTIVE: ints(table, "interval_ms")}
+    )

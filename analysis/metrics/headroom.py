@@ -3,7 +3,7 @@
 At the end of every interval the bytes of the window before it are divided by what the limit allows in such a window,
 for each counter: all clients that share it, on one broker and one proxy instance. An interval without use counts as
 0, recorded or not. Percentiles are over the intervals of the period: the least value that a share of them does not
-exceed.
+exceed. Those while active are over the intervals in which the counter was charged anything.
 
 - A window is taken in whole intervals: with intervals of 1 s and Kafka's 11 samples of 1 s it is 11 intervals, and
   with intervals longer than it, it is one of them.
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import reduce
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -26,12 +26,14 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 
 from analysis.metrics import caps
 from analysis.metrics.counters import COUNTER, KINDS, NAMED_BY, OF_WORD, PER_USED, USED, counter, counter_by_kind
+from analysis.metrics.groups import Groups, starts
 from analysis.metrics.period import Period
-from analysis.table.arrays import DAY_MS, MOST_SUM, Floats, Ints, floats, ints, times_ms
+from analysis.table.arrays import DAY_MS, MOST_SUM, Bools, Floats, Ints, floats, ints, times_ms
 from analysis.table.exchange import exchange, packed, tasks_for
 from analysis.table.scan import UsageRows
 
 PERCENTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+WHILE_ACTIVE: Final = {f"active_{name}": share for name, share in PERCENTILES.items()}
 COUNTED: Final = ("kind", "counter")
 _READ: Final = (
     *("time", "samples", "sample_ms", *NAMED_BY),
@@ -47,7 +49,7 @@ _ROWS: Final = pa.schema(
 _SCHEMA: Final = pa.schema(
     [
         *(("kind", pa.string()), ("counter", pa.int64()), ("date", pa.date32())),
-        *((name, pa.float64()) for name in (*PERCENTILES, "max", "over", "limit")),
+        *((name, pa.float64()) for name in (*PERCENTILES, "max", "over", "limit", "active", *WHILE_ACTIVE)),
     ]
 )
 
@@ -74,10 +76,11 @@ def counters(clients: DataFrame, capped: DataFrame | None = None) -> DataFrame:
 
 
 def headroom(usage: UsageRows, period: Period) -> DataFrame:
-    """Return COUNTED, ``date``, ``p50``, ``p95``, ``p99``, ``max``, ``over`` and ``limit``, of used over limit.
+    """Return COUNTED, ``date``, ``p50``, ``p95``, ``p99``, ``max``, ``over``, ``limit``, ``active`` and WHILE_ACTIVE.
 
-    A counter has a row for each date with use, and one without a date for the whole period. 1.0 is the quota. ``over``
-    is the share of intervals in which more was used than the limit allows; ``limit`` is the last one.
+    Of used over limit; 1.0 is the quota. A counter has a row for each date with use, and one without a date for the
+    whole period. ``over`` is the share of intervals in which more was used than the limit allows; ``limit`` is the last
+    one. ``active`` is the share of intervals in which anything was used, and WHILE_ACTIVE are over these; null: none.
     """
     tasks = tasks_for(period.rows, usage.spark.sparkContext.defaultParallelism)
     read = (*_READ, *(name for kind in period.capped for name in OF_WORD[kind].row.cap_columns[:2]))
@@ -107,11 +110,11 @@ class CounterUse:
         since_ms = time_ms - time_ms.min()
         order = np.argsort(code * (int(since_ms.max()) + 1) + since_ms)
         counter, time_ms = counter[order], time_ms[order]
-        starts = _starts(counter, time_ms)
-        limit = floats(rows, "limit")[order][starts]
-        rows_of_one = int(np.diff(starts, append=len(counter)).max(initial=1))
-        together = np.add.reduceat(np.minimum(bytes_[order], MOST_SUM // rows_of_one), starts)
-        return cls(kind, window_ms, counter[starts], time_ms[starts], limit, together)
+        first = starts(counter, time_ms)
+        limit = floats(rows, "limit")[order][first]
+        rows_of_one = int(np.diff(first, append=len(counter)).max(initial=1))
+        together = np.add.reduceat(np.minimum(bytes_[order], MOST_SUM // rows_of_one), first)
+        return cls(kind, window_ms, counter[first], time_ms[first], limit, together)
 
     @classmethod
     def parts(cls, rows: pa.Table) -> "Iterator[CounterUse]":
@@ -132,7 +135,7 @@ class CounterUse:
         span_ms = (whole - 1) * interval_ms + interval_ms // 2
         # One number for counter and time: from any time, those of the window before it stand together.
         since_ms = self.time_ms - self.time_ms.min()
-        firsts = _starts(self.counter)
+        firsts = starts(self.counter)
         group = np.repeat(np.arange(len(firsts)), np.diff(firsts, append=len(self.counter)))
         at = group * (int(since_ms.max()) + span_ms + 1) + since_ms
         before = np.searchsorted(at, at - span_ms)
@@ -183,19 +186,25 @@ class Readings:
     limit: Floats
     used: Floats
     """Over the limit: 1.0 is the quota."""
+    is_active: Bools
+    """Whether anything was charged in the interval itself."""
 
     @classmethod
     def of(cls, rows: pa.Table, interval_ms: int) -> "Readings":
         """Return what _ROWS of whole counters add up to."""
         parts = [
-            (np.full(len(each.counter), each.kind), each.counter, each.time_ms, each.limit, each.used(interval_ms))
+            (
+                np.full(len(each.counter), each.kind),
+                *(each.counter, each.time_ms, each.limit, each.used(interval_ms), each.bytes_ > 0),
+            )
             for each in CounterUse.parts(rows)
         ]
-        kind, counter, time_ms, limit, used = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        columns: list[Any] = [np.concatenate(each) for each in zip(*parts, strict=True)]
         if len(parts) > len(KINDS):  # several windows: a counter may be in two parts
+            _, counter, time_ms, *_ = columns
             order = np.lexsort((time_ms, counter))
-            kind, counter, time_ms, limit, used = (each[order] for each in (kind, counter, time_ms, limit, used))
-        return cls(kind, counter, time_ms, limit, used)
+            columns = [each[order] for each in columns]
+        return cls(*columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,13 +220,13 @@ class _Measure:
             rank = np.empty(len(used.used), dtype=np.int64)
             rank[np.argsort(used.used)] = np.arange(len(rank))
             day = used.time_ms // DAY_MS
-            groups = _Groups.of(used.used, rank, _starts(used.counter))
+            groups = Groups.of(used.used, used.is_active, rank, starts(used.counter))
             yield self._measured(used, groups, None)
             if day.min() != day.max():
-                groups = _Groups.of(used.used, rank, _starts(used.counter, day))
+                groups = Groups.of(used.used, used.is_active, rank, starts(used.counter, day))
             yield self._measured(used, groups, day[groups.first])
 
-    def _measured(self, used: Readings, groups: "_Groups", day: Ints | None) -> pa.Table:
+    def _measured(self, used: Readings, groups: Groups, day: Ints | None) -> pa.Table:
         """Return the figures of each group: a counter, on a ``day`` or (None) in all of the period."""
         first, last = groups.first, groups.first + groups.busy - 1
         total = np.maximum(self.period.intervals if day is None else self._intervals_on(day), groups.busy)
@@ -229,6 +238,8 @@ class _Measure:
             "max": groups.ranked[last],
             "over": np.add.reduceat((used.used > 1).astype(float), first) / total,
             "limit": used.limit[last] * np.array([*PER_USED.values()])[used.kind[first]],
+            "active": groups.active / total,
+            **{name: pa.array(groups.while_active(share), from_pandas=True) for name, share in WHILE_ACTIVE.items()},
         }
         return pa.table(columns)
 
@@ -239,39 +250,8 @@ class _Measure:
         return np.array([self.period.intervals_on(each) for each in dates])[number]
 
 
-@dataclass(frozen=True, slots=True)
-class _Groups:
-    """Values that stand together, [group] from ``first`` on so many."""
-
-    first: Ints
-    busy: Ints
-    ranked: Floats
-    """All values, those of a group still together, the least of them first."""
-
-    @classmethod
-    def of(cls, values: Floats, rank: Ints, first: Ints) -> "_Groups":
-        """``rank`` is that of each value among all of them."""
-        busy = np.diff(first, append=len(values))
-        group = np.repeat(np.arange(len(first)), busy)
-        return cls(first, busy, values[np.argsort(group * len(rank) + rank)])
-
-    def percentile(self, total: Ints | int, share: float) -> Floats:
-        """Return what ``share`` of ``total`` intervals does not exceed, the least such: idle ones are below others."""
-        place = np.ceil(total * share - (total - self.busy)).astype(np.int64) - 1
-        return np.where(place < 0, 0.0, self.ranked[self.first + np.maximum(place, 0)])
-
-
 def _apart(rows: pa.Table, name: str) -> Iterator[tuple[int, pa.Table]]:
     """Yield the rows of each value of a column; those of a single one, as most are, without a copy."""
     values = pc.unique(rows[name]).to_pylist()
     for value in values:
         yield value, rows if len(values) == 1 else rows.filter(pc.equal(rows[name], value))
-
-
-def _starts(*columns: Ints) -> Ints:
-    """Return where rows begin that are the same in all columns; those that are stand together."""
-    changes = np.zeros(len(columns[0]), dtype=bool)
-    changes[:1] = True
-    for column in columns:
-        changes[1:] |= column[1:] != column[:-1]
-    return np.flatnonzero(changes)

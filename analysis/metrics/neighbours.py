@@ -1,50 +1,57 @@
-"""Noisy neighbours: whose peaks on a broker coincide with others' delays.
+"""Noisy neighbours: whose peaks on a broker coincide with others' delays, more than chance would have it.
 
 Time is cut into moments of 10 s. A client *peaks* in a moment in which it moves at least twice its own average on
-that broker, and a tenth or more of all the broker's bytes. Others are *delayed* for as long as they are muted. Then
-
-    coincidence = others' delay in its peaks / others' delay in all moments
-    expected    = its peaks / all moments        what the coincidence would be if the two had nothing to do with it
-    score       = coincidence - expected         from -1 to 1; 0 is chance
+that broker, and 2 % or more of all the broker's bytes. Others are *delayed* for as long as they are muted, and by
+what their requests take. What is *usual* is, of each client that is active in a moment, its own mean in the period.
+Spark makes sums of moments; ``coincidence`` says what they are worth.
 
 What it does not say is that one caused the other: a quota mutes its own clients, whoever else is busy. It says with
-whom to begin when delays come in waves. Whether the broker itself became slow is in ``others_request_ms_in_peaks``,
-against ``others_request_ms_elsewhere``.
+whom to begin when delays come in waves.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
-from analysis.metrics.counters import KINDS
-from analysis.metrics.few import Few
+from analysis.metrics.broker_moments import CLIENT, MEASURES, MOMENT_S, PLACE, BrokerMoments, by_broker
+from analysis.metrics.coincidence import (
+    LEAST_BURSTS,
+    LEVEL,
+    Flags,
+    Others,
+    Weighed,
+    adjusted,
+    apart,
+    bursts,
+    later,
+    weigh,
+)
 from analysis.metrics.period import Period
 from analysis.metrics.sums import total
-from analysis.table.arrays import ints, summed, times_ms
-from analysis.table.scan import UsageRows
-from analysis.table.schema import FILE
+from analysis.table.schema import COUNT, FILE, LIMIT, TEXT
 
-MOMENT_S: Final = 10
-PEAK_OVER_AVERAGE: Final = 2.0
-PEAK_SHARE: Final = 0.1
 CANDIDATES: Final = 20
 """The clients of each broker that are looked at: those that move most."""
-PLACE: Final = ("cluster", "broker")
-CLIENT: Final = (*PLACE, "user", "client_id")
-_SUMS: Final = ("bytes", "delay_ms", "requests", "request_time_ms")
-_APART: Final = (*PLACE, "moment", "number")
-_MUTED: Final = tuple(f"{kind}_muted_ms" for kind in KINDS)
-_READ: Final = ("time", *CLIENT, "bytes_in", "bytes_out", *_MUTED, "requests", "request_time_ms")
-_SCHEMA: Final = pa.schema(
+COINCIDES: Final = "coincides"
+TOGETHER: Final = "together"
+"""It coincides, and says nothing more than a stronger one (``behind_…``) that it peaks together with."""
+CHANCE: Final = "chance"
+TOO_FEW: Final = "too few"
+"""Bursts, to say anything."""
+
+_FOUND: Final = pa.schema(
     [
-        *(FILE.field(name) for name in PLACE),
-        *((name, pa.int64()) for name in ("moment", "number", *_SUMS)),
+        *(FILE.field(name) for name in CLIENT),
+        *(("number", COUNT), ("measure", TEXT), ("verdict", TEXT)),
+        *((name, LIMIT) for name in ("score", "low", "high", "p", "p_adjusted", "coincidence", "expected")),
+        *((name, COUNT) for name in ("lag_s", "peaks", "bursts", "hours")),
+        *((name, COUNT) for name in ("others_in_peaks_ms", "others_expected_ms", "others_ms")),
+        *(("others_requests_in_peaks", COUNT), ("share_of_bytes", LIMIT)),
+        *(("behind_user", TEXT), ("behind_client_id", TEXT)),
     ]
 )
 
@@ -58,97 +65,96 @@ def candidates(clients: DataFrame) -> DataFrame:
     return ranked.where(F.col("number") <= CANDIDATES).drop("bytes")
 
 
-def moments(usage: UsageRows, clients: DataFrame) -> DataFrame:
-    """Return PLACE, ``moment`` (a number), the ``number`` of a candidate (null: all others), and their sums."""
-    few = Few.of(clients.select(*CLIENT, "number").toArrow(), CLIENT, "number")
-    return usage.scan(_READ, _Moments(few), _SCHEMA).groupBy(*_APART).agg(*(total(name).alias(name) for name in _SUMS))
+def neighbours(sums: DataFrame, chosen: DataFrame, period: Period) -> DataFrame:
+    """Return what is to be said of each candidate and measure (MEASURES): a verdict, and the numbers behind it.
+
+    ``sums`` is from ``moments``. CLIENT, ``number``, ``measure``, ``verdict``; ``score``, the part of others' delay
+    that is in its peaks beyond what is ``expected`` there (``coincidence`` - ``expected``), and its 95 % interval
+    ``low`` to ``high``; ``p``, and corrected for all candidates ``p_adjusted``; ``lag_s`` after a peak; how many
+    ``peaks``, ``bursts`` of them, and ``hours`` that could be compared; the sums. Others' sums are null where nothing
+    was compared.
+    """
+    names = {(each.cluster, each.broker, each.number): (each.user, each.client_id) for each in chosen.collect()}
+    found = [each for broker in by_broker(sums, period) for each in _candidates(broker, len(names) * len(MEASURES))]
+    _judge(found)
+    rows = [each.row(names) for each in found]
+    return sums.sparkSession.createDataFrame(pa.Table.from_pylist(rows, _FOUND))
 
 
-@dataclass(frozen=True, slots=True)
-class _Moments:
-    candidates: Few
+@dataclass(slots=True)
+class _Candidate:
+    """One of the clients that move most, by one measure."""
 
-    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        return summed(map(self._columns, tables), _APART, dict.fromkeys(_SUMS, "sum"))
+    place: tuple[str, int]
+    number: int
+    measure: str
+    share_of_bytes: float
+    peaks: int
+    bursts: int
+    tested: Weighed | None
+    requests_in_peaks: int = 0
+    """Of others."""
+    kept: tuple[Flags, Others] | None = None
+    """Only of one that may coincide: others need not stay in memory."""
+    p_adjusted: float | None = None
+    verdict: str = TOO_FEW
+    behind: "_Candidate | None" = None
 
-    def _columns(self, table: pa.Table) -> pa.Table:
-        number = self.candidates.of_rows(table)
-        columns = {
-            **{name: table[name] for name in PLACE},
-            "moment": times_ms(table) // (1000 * MOMENT_S),
-            "number": pa.array(number, mask=number < 0),
-            "bytes": ints(table, "bytes_in") + ints(table, "bytes_out"),
-            "delay_ms": reduce(add, (ints(table, name) for name in _MUTED)),
-            **{name: table[name] for name in ("requests", "request_time_ms")},
+    def row(self, names: dict[tuple[str, int, int], tuple[str, str | None]]) -> dict[str, Any]:
+        user, client_id = names[*self.place, self.number]
+        behind = (None, None) if self.behind is None else names[*self.place, self.behind.number]
+        same = ("number", "measure", "verdict", "p_adjusted", "peaks", "bursts", "share_of_bytes")
+        row = {
+            **dict(zip(CLIENT, (*self.place, user, client_id), strict=True)),
+            **{name: getattr(self, name) for name in same},
+            **dict(zip(("behind_user", "behind_client_id"), behind, strict=True)),
         }
-        return pa.table(columns)
+        if self.tested is None:
+            return row
+        found = self.tested
+        return row | {
+            **{name: getattr(found, name) for name in ("score", "low", "high", "p", "hours")},
+            "coincidence": found.in_peaks / found.delay,
+            "expected": found.expected / found.delay,
+            "lag_s": found.lag * MOMENT_S,
+            "others_in_peaks_ms": round(found.in_peaks),
+            "others_expected_ms": round(found.expected),
+            "others_ms": round(found.delay),
+            "others_requests_in_peaks": self.requests_in_peaks,
+        }
 
 
-def neighbours(sums: DataFrame, clients: DataFrame, period: Period) -> DataFrame:
-    """Return CLIENT with score, coincidence, expected, and the numbers behind them; ``sums`` is from ``moments``."""
-    marked = peaks(sums, period)
-    others = {name: F.col(f"all_{name}") - F.col(name) for name in _SUMS}
-    in_peak = F.col("peak")
-    score = marked.groupBy(*PLACE, "number").agg(
-        F.sum(in_peak.cast("int")).alias("peaks"),
-        total(F.when(in_peak, others["delay_ms"]).otherwise(0)).alias("others_delay_in_peaks_ms"),
-        total(F.when(in_peak, others["requests"]).otherwise(0)).alias("requests_in"),
-        total(F.when(in_peak, others["request_time_ms"]).otherwise(0)).alias("time_in"),
-        total("delay_ms").alias("own_delay_ms"),
-        total("bytes").alias("bytes"),
-        total("requests").alias("own_requests"),
-        total("request_time_ms").alias("own_time"),
-    )
-    whole = sums.groupBy(*PLACE).agg(*(total(name).alias(f"broker_{name}") for name in _SUMS))
-    joined = score.join(whole, [*PLACE])
-    others_delay = F.col("broker_delay_ms") - F.col("own_delay_ms")
-    coincidence = F.try_divide(F.col("others_delay_in_peaks_ms"), others_delay)
-    expected = F.col("peaks") / moments_of(period)
-    requests_elsewhere = F.col("broker_requests") - F.col("own_requests") - F.col("requests_in")
-    time_elsewhere = F.col("broker_request_time_ms") - F.col("own_time") - F.col("time_in")
-    return (
-        joined.where((F.col("peaks") > 0) & (others_delay > 0))
-        .join(F.broadcast(clients), [*PLACE, "number"])
-        .select(
-            *CLIENT,
-            (coincidence - expected).alias("score"),
-            coincidence.alias("coincidence"),
-            expected.alias("expected"),
-            "peaks",
-            "others_delay_in_peaks_ms",
-            others_delay.alias("others_delay_ms"),
-            F.try_divide(F.col("bytes"), F.col("broker_bytes")).alias("share_of_bytes"),
-            F.try_divide(F.col("time_in"), F.col("requests_in")).alias("others_request_ms_in_peaks"),
-            F.try_divide(time_elsewhere, requests_elsewhere).alias("others_request_ms_elsewhere"),
+def _candidates(broker: BrokerMoments, tests: int) -> Iterator[_Candidate]:
+    for number in sorted(broker.own):
+        peak = broker.peak(number)
+        count, begins = int(peak.sum()), len(bursts(peak))
+        share = float(broker.of(number, "bytes").sum() / max(broker.totals["bytes"].sum(), 1))
+        for measure in MEASURES if count else ():
+            others = broker.others(number, measure)
+            result = weigh(peak, others, tests) if begins >= LEAST_BURSTS else None
+            each = _Candidate(broker.place, number, measure, share, count, begins, result)
+            if result is not None:
+                then = later(peak, result.lag)
+                each.requests_in_peaks = round(float(broker.elsewhere(number, "requests")[then].sum()))
+                each.kept = (peak, others) if result.p <= LEVEL else None
+            yield each
+
+
+def _judge(found: list[_Candidate]) -> None:
+    """Correct for how many were looked at; and leave to the strongest what others only share with it."""
+    compared = [each for each in found if each.tested is not None]
+    for each, p in zip(compared, adjusted([one.tested.p for one in compared if one.tested]), strict=True):
+        each.p_adjusted = p
+        each.verdict = COINCIDES if p <= LEVEL and each.tested and each.tested.score > 0 else CHANCE
+    for place, measure in sorted({(each.place, each.measure) for each in compared}):
+        same = [each for each in compared if (each.place, each.measure, each.verdict) == (place, measure, COINCIDES)]
+        ranked = sorted(
+            ((each, each.tested, *each.kept) for each in same if each.tested and each.kept),
+            key=lambda known: -known[1].score,
         )
-    )
-
-
-def peaks(sums: DataFrame, period: Period) -> DataFrame:
-    """Return the moments of candidates, each with ``all_…`` of its broker, and whether it is a ``peak``."""
-    at_once = Window.partitionBy(*PLACE, "moment")
-    totals = sums.select("*", *(total(name, at_once).alias(f"all_{name}") for name in _SUMS))
-    average = total("bytes", Window.partitionBy(*PLACE, "number")) / moments_of(period)
-    loud = F.col("bytes") >= PEAK_OVER_AVERAGE * average
-    large = F.col("bytes") >= PEAK_SHARE * F.col("all_bytes")
-    candidates_alone = totals.where(F.col("number").isNotNull())
-    return candidates_alone.withColumn("peak", (F.col("bytes") > 0) & loud & large)
-
-
-def victims(muted: DataFrame, sums: DataFrame, clients: DataFrame, period: Period) -> DataFrame:
-    """Return CLIENT, ``victim_user``, ``victim_client_id`` and the ``delay_ms`` of each in the peaks of a CLIENT."""
-    moment = F.floor(F.col("begin_ms") / (1000 * MOMENT_S)).alias("moment")
-    delayed = muted.groupBy(
-        *PLACE, moment, F.col("user").alias("victim_user"), F.col("client_id").alias("victim_client_id")
-    ).agg(total("muted_ms").alias("delay_ms"))
-    of_whom = peaks(sums, period).where("peak").select(*PLACE, "moment", "number")
-    named = of_whom.join(F.broadcast(clients), [*PLACE, "number"]).drop("number")
-    itself = F.col("user").eqNullSafe(F.col("victim_user")) & F.col("client_id").eqNullSafe(F.col("victim_client_id"))
-    met = delayed.join(named, [*PLACE, "moment"]).where(~itself)
-    return met.groupBy(*CLIENT, "victim_user", "victim_client_id").agg(total("delay_ms").alias("delay_ms"))
-
-
-def moments_of(period: Period) -> int:
-    """Return how many moments the period touches."""
-    first = int(period.begin.timestamp() // MOMENT_S)
-    return max(-int(-period.end.timestamp() // MOMENT_S) - first, 1)
+        behind = apart(
+            [(peak, result.lag) for _, result, peak, _ in ranked], [others for *_, others in ranked], len(compared)
+        )
+        for (each, *_), stronger in zip(ranked, behind, strict=True):
+            if stronger is not None:
+                each.verdict, each.behind = TOGETHER, ranked[stronger][0]

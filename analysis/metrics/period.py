@@ -42,7 +42,11 @@ class Period:
     @property
     def step_s(self) -> int:
         """How much time a step of a plot stands for."""
-        return next((step for step in _STEPS_S if self.seconds <= step * MOST_STEPS), _STEPS_S[-1])
+        return self.step_of(1)
+
+    def step_of(self, least_s: int) -> int:
+        """Return the same, of ``least_s`` at least."""
+        return next((step for step in _STEPS_S if max(self.seconds / MOST_STEPS, least_s) <= step), _STEPS_S[-1])
 
     @property
     def intervals(self) -> int:
@@ -60,11 +64,12 @@ class Period:
         begin, end = max(midnight, self.begin), min(midnight + timedelta(days=1), self.end)
         return max(round((end - begin).total_seconds() * 1000 / self.interval_ms), 1)
 
-    def steps(self) -> list[datetime]:
-        """Return the begin of every step that the period touches."""
-        first = step_of(self.begin, self.step_s)
-        count = -(-(self.end - first) // timedelta(seconds=self.step_s))
-        return [first + timedelta(seconds=self.step_s * number) for number in range(count)]
+    def steps(self, step_s: int | None = None) -> list[datetime]:
+        """Return the begin of every step that the period touches, of ``step_s`` or of others than its own."""
+        length_s = step_s or self.step_s
+        first = step_of(self.begin, length_s)
+        count = -(-(self.end - first) // timedelta(seconds=length_s))
+        return [first + timedelta(seconds=length_s * number) for number in range(count)]
 
 
 def step_of(moment: datetime, step_s: int) -> datetime:

@@ -17,17 +17,23 @@ SERIES: Final = 8
 """Colours that are told apart."""
 
 
-def strip(shares: Sequence[float], steps: Sequence[datetime], step_s: int) -> str:
-    """Draw one row of a heat map: a cell for each step, darker with its share."""
+def strip(shares: Sequence[float], steps: Sequence[datetime], step_s: int, said: Sequence[str] = ()) -> str:
+    """Draw one row of a heat map: a cell for each step, darker with its share.
+
+    ``said`` is what each cell says of itself; else it is for how much of the time something was so.
+    """
     cells = []
     for number, (share, step) in enumerate(zip(shares, steps, strict=True)):
         if share > 0:
             level = sum(share > least for least in _HEAT) - 1
             when = words.from_to(step, step + timedelta(seconds=step_s))
-            said = f"{when}: {words.percent(share)} of the time, {words.duration(share * step_s)}"
+            share_of_time = f"{when}: {words.percent(share)} of the time, {words.duration(share * step_s)}"
+            tip = said[number] if said else share_of_time
             # A little wider than a step: no hairlines between cells.
-            cell = f'<rect class="h{level}" x="{number}" y="0" width="1.03" height="1">'
-            cells.append(f"{cell}<title>{escape(said)}</title></rect>")
+            begin_s = step.timestamp()
+            times = f'data-t="{begin_s:.0f}" data-end="{begin_s + step_s:.0f}"'
+            cell = f'<rect class="h{level}" x="{number}" y="0" width="1.03" height="1" {times}>'
+            cells.append(f"{cell}<title>{escape(tip)}</title></rect>")
     return _svg("strip", len(shares), 1, "".join(cells))
 
 
@@ -39,7 +45,8 @@ def ticks(begin: datetime, end: datetime) -> str:
         at = begin + length * part / TICKS
         few = " few" if part % 3 else ""
         marks.append(
-            f'<span class="tick{few}" style="left:{100 * part / TICKS:.2f}%">{words.moment(at, of=length)}</span>'
+            f'<span class="tick{few}" style="left:{100 * part / TICKS:.2f}%" data-t="{at.timestamp():.0f}" '
+            f"data-form={words.form(length)}>{words.moment(at, of=length)}</span>"
         )
     return f'<div class="axis" aria-hidden="true">{"".join(marks)}</div>'
 
@@ -103,6 +110,29 @@ def course(points: Sequence[tuple[int, float]], line: tuple[float, float] | None
         fit = f'<path class="fit" d="M4 {_y(line[0], scale, 40)}L96 {_y(line[1], scale, 40)}"/>'
     limit = f'<path class="limit" d="M0 {_y(1, scale, 40)}H100"/>'
     return _svg("course", 100, 40, f"{limit}{fit}{dots}")
+
+
+def event(above: Sequence[float], below: Sequence[float], expected: Sequence[float], begins: int) -> str:
+    """Draw two rows on one axis of steps: what one did, and below what others had of it beside what was ``expected``.
+
+    ``begins`` is the step at whose begin something begins. Each row has a scale of its own.
+    """
+    count = len(above)
+    top = max(above, default=0) or 1
+    roof = "".join(f"L{step} {_y(value, top, 40)}H{step + 1}" for step, value in enumerate(above))
+    most = max(*below, *expected, 0) or 1
+    lines = (
+        "M" + "L".join(f"{step} {50 + _y(value, most, 50)}H{step + 1}" for step, value in enumerate(values))
+        for values in (below, expected)
+    )
+    had, usual = lines
+    return _svg(
+        "event",
+        count,
+        100,
+        f'<path class="s0" d="M0 40{roof}V40Z"/><path class="begin" d="M{begins} 0V100"/>'
+        f'<path class="had" d="{had}"/><path class="limit" d="{usual}"/>',
+    )
 
 
 def round_up(value: float, base: int) -> float:

@@ -1,1 +1,1 @@
-"""The smallest quotas that meet a target: the job, and the quota file that it writes."""
+"""The smallest quotas that meet a target: whose they are, the job, and the quota file that it writes."""

@@ -11,10 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from analysis.kernel.cells import Cells, SeriesRows
 from analysis.kernel.demand import Indices
 from analysis.kernel.histogram import Floats
 from analysis.kernel.refusals import Rows
-from analysis.kernel.series import Cells, Recorded, SeriesRows
+from analysis.kernel.series import Recorded
 from analysis.kernel.units import COLUMNS
 from analysis.replay.recording import Recording
 from analysis.replay.sending import SENT_OF_REFUSING, Sender

@@ -5,7 +5,7 @@ Made where the rows are; what travels is a fraction of them (``analysis.table.ex
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import Any, Final
 
@@ -15,32 +15,18 @@ import pyarrow.compute as pc
 
 from analysis.kernel.demand import Bools
 from analysis.kernel.units import COLUMNS
-from analysis.replay.rows import IDENTITY, active, codes, enforced, identified, interval_ms, limits, numbered, used
+from analysis.replay.rows import IDENTITY, active, codes, enforced, identified, interval_ms, limits, used
 from analysis.table.arrays import added, folded, ints, times_ms, with_columns
+from analysis.table.documents import BOOT, SPAN, after_gaps, documents, of_rows, united
 from analysis.table.exchange import packed
 from analysis.table.hashes import of_columns
 from analysis.table.schema import TEXT
 from quotas.connections import OTHERS
 from quotas.kinds import METERED, QuotaKind
 
-_RUN: Final = (
-    "cluster",
-    "instance",
-    "boot",
-    "mode",
-    "samples",
-    "sample_ms",
-    "controller_samples",
-    "controller_sample_ms",
-)
-_SPAN: Final = {
-    "begin_ms": "min",
-    "end_ms": "max",
-    "interval_ms": "sum",
-    "rows": "sum",
-    "first": "min",
-    "last": "max",
-    **dict.fromkeys(("exempt_rows", "untold"), "sum"),
+_RUN: Final = (*BOOT, "mode", "samples", "sample_ms", "controller_samples", "controller_sample_ms")
+_SUMS: Final = {
+    **dict.fromkeys(("interval_ms", "rows", "exempt_rows", "untold"), "sum"),
     **{f"{kind}_capped": "max" for kind in METERED},
 }
 _ATTEMPTS: Final = QuotaKind.CONNECTION_CREATION_RATE.row.columns.used
@@ -66,25 +52,26 @@ class Documents:
     def sent(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Yield a line for all documents of a table whose numbers follow each other; one boot's go to one task."""
         for table in tables:
-            begins, interval, seq = times_ms(table), interval_ms(table), ints(table, "seq")
+            begins, interval = times_ms(table), interval_ms(table)
             values = {"begin_ms": begins, "end_ms": begins + interval, "interval_ms": interval}
             values |= {
                 "exempt_rows": np.asarray(table["exempt"].to_numpy(), dtype=np.int64),
                 "untold": np.where(_is_other(table), ints(table, _ATTEMPTS), 0),
                 **{
-                    f"{kind}_capped": np.full_like(seq, table[kind.row.cap_columns[0]].null_count < len(table))
+                    f"{kind}_capped": np.full_like(interval, table[kind.row.cap_columns[0]].null_count < len(table))
                     for kind in METERED
                 },
             }
-            rows = with_columns(table.select(_RUN), {**values, "rows": np.ones_like(seq), "first": seq, "last": seq})
-            lines = _united(added(with_columns(rows, {"seq": seq}), (*_RUN, "seq"), _SPAN))
+            values["rows"] = np.ones_like(interval)
+            lines = of_rows(with_columns(table.select([*_RUN, "seq"]), values), _RUN, _SUMS)
             yield from packed(lines, of_columns(lines, ("instance", "boot")) % self.tasks)
 
     def received(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """Yield a line for each way of recording, with how many ``documents`` there were of it."""
-        for lines in folded(tables, _united):
-            documents = ints(lines, "last") - ints(lines, "first") + 1
-            yield added(with_columns(lines, {"documents": documents}), _RUN, {**_SPAN, "documents": "sum"})
+        """Yield a line for each way of recording, with how many ``documents`` there were of it, and are ``missing``."""
+        for lines in folded(tables, partial(united, keys=_RUN, how=_SUMS)):
+            found = after_gaps(lines)
+            counted = with_columns(found, {"documents": documents(found)})
+            yield added(counted, _RUN, {**SPAN, **_SUMS, "documents": "sum", "missing": "sum"})
 
 
 def cap_columns(kind: QuotaKind) -> tuple[str, str, str]:
@@ -189,16 +176,3 @@ def _is_other(table: pa.Table) -> Bools:
     code, _ = codes(table.column("ip").combine_chunks())
     other = [each == OTHERS for each in table.column("ip").combine_chunks().dictionary.to_pylist()]
     return np.array([*other, False])[code]
-
-
-def _united(lines: pa.Table) -> pa.Table:
-    """Add up lines of _SPAN whose documents overlap, or follow each other: then no document is in two of them."""
-    run, _ = numbered(lines, _RUN)
-    order = np.lexsort((ints(lines, "first"), run))
-    lines, run = lines.take(pa.array(order)), run[order]
-    reached = ints(lines, "last").copy()
-    for each in np.split(reached, np.flatnonzero(np.diff(run)) + 1):
-        np.maximum.accumulate(each, out=each)
-    apart = (np.diff(run) != 0) | (ints(lines, "first")[1:] - 1 > reached[:-1])
-    pieces = with_columns(lines, {"piece": np.concatenate(([0], np.cumsum(apart)))})
-    return added(pieces, (*_RUN, "piece"), _SPAN).drop_columns("piece")

@@ -150,14 +150,26 @@ def cluster_and_instance(name: str) -> tuple[str, str]:
     return cluster, instance
 
 
-def read(usage: UsageRows, kinds: Iterable[QuotaKind] = KINDS) -> Recording:
-    """Look at all rows twice, cheaply. Raises AnalysisError where there are none, or nobody used anything."""
-    tasks = int(str(usage.spark.conf.get("spark.sql.shuffle.partitions")))
-    documents = Documents(tasks)
-    runs = exchange(usage, documents.columns, documents.sent, tasks).collect(documents.received).to_pylist()
+def circumstances_of(usage: UsageRows) -> Circumstances:
+    """Look at how all rows were recorded. Raises AnalysisError where there are none."""
+    documents = Documents(_tasks(usage))
+    runs = exchange(usage, documents.columns, documents.sent, documents.tasks).collect(documents.received).to_pylist()
     if not runs:
         raise AnalysisError(usage.nothing)
-    circumstances = _circumstances(runs)
+    return _circumstances(runs)
+
+
+def _tasks(usage: UsageRows) -> int:
+    return int(str(usage.spark.conf.get("spark.sql.shuffle.partitions")))
+
+
+def read(usage: UsageRows, kinds: Iterable[QuotaKind] = KINDS, circumstances: Circumstances | None = None) -> Recording:
+    """Look at all rows twice, cheaply. Raises AnalysisError where there are none, or nobody used anything.
+
+    ``circumstances``: those that ``usage`` was recorded in, where it is not all that was recorded then.
+    """
+    circumstances = circumstances or circumstances_of(usage)
+    tasks = _tasks(usage)
     wanted = tuple(kinds)
     identities = Identities(wanted, tasks, tuple(kind for kind in circumstances.capped if kind in wanted))
     found = exchange(usage, identities.columns, identities.sent, tasks).collect(identities.received)
@@ -180,15 +192,11 @@ def read(usage: UsageRows, kinds: Iterable[QuotaKind] = KINDS) -> Recording:
 def _circumstances(found: Sequence[Mapping[str, Any]]) -> Circumstances:
     begin_ms_all = min(each["begin_ms"] for each in found)
     first_ms: dict[str, int] = {}
-    runs: dict[tuple[str, str, str], list[Mapping[str, int]]] = {}
     for each in found:
         name = place(each["cluster"], each["instance"])
         first_ms[name] = min(each["begin_ms"], first_ms.get(name, each["begin_ms"]))
-        runs.setdefault((each["cluster"], each["instance"], each["boot"]), []).append(each)
     windows = {(each["samples"], each["sample_ms"]) for each in found}
     last = max(found, key=lambda each: each["end_ms"])
-    numbers = sum(max(p["last"] for p in run) - min(p["first"] for p in run) + 1 for run in runs.values())
-    documents = sum(each["documents"] for each in found)
     return Circumstances(
         begin_ms=begin_ms_all,
         end_ms=max(each["end_ms"] for each in found),
@@ -200,8 +208,8 @@ def _circumstances(found: Sequence[Mapping[str, Any]]) -> Circumstances:
         untold=sum(each["untold"] for each in found),
         modes=tuple(sorted({each["mode"] for each in found})),
         interval_ms=sum(each["interval_ms"] for each in found) / sum(each["rows"] for each in found),
-        documents=documents,
-        missing_documents=numbers - documents,
+        documents=sum(each["documents"] for each in found),
+        missing_documents=sum(each["missing"] for each in found),
         capped=tuple(kind for kind in METERED if any(each[f"{kind}_capped"] for each in found)),
     )
 

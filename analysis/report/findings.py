@@ -29,6 +29,50 @@ class PeriodTotals:
 
 
 @dataclass(frozen=True, slots=True)
+class Missing:
+    """Documents of a part of the period (``step``), or of a proxy's boot in an hour of it; see ``metrics.loss``."""
+
+    begin: datetime | None
+    """None: of what does not say when."""
+    end: datetime | None
+    expected: int
+    missing: int
+    dropped: int = 0
+    late: int = 0
+    rejected: int = 0
+    wrong_clock: int = 0
+    cluster: str | None = None
+    instance: str | None = None
+
+    @property
+    def share(self) -> float:
+        return self.missing / self.expected if self.expected else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What is missing of the period, in all and where."""
+
+    expected: int = 0
+    missing: int = 0
+    dropped: int = 0
+    late: int = 0
+    rejected: int = 0
+    wrong_clock: int = 0
+    rows_of_others: int = 0
+    worst: Missing | None = None
+    """The hour with most that is missing."""
+    steps: Sequence[Missing] = ()
+    """The whole period, in steps of one length."""
+    places: Sequence[Missing] = ()
+    """Where anything is missing, late or rejected, most missing first."""
+
+    @property
+    def share(self) -> float:
+        return self.missing / self.expected if self.expected else 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Throttled:
     """A client that was throttled on a broker by a rule; ``shares`` is how much of each step, 0 to 1."""
 
@@ -124,6 +168,10 @@ class Headroom:
     p99: float
     max: float
     over: float
+    active: float
+    """Share of the intervals in which anything was used; the percentiles of these alone follow."""
+    active_p50: float | None
+    active_p99: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +193,23 @@ class RateSeries:
 
 @dataclass(frozen=True, slots=True)
 class Victim:
+    """See ``analysis.metrics.evidence``."""
+
     user: str | None
     client_id: str | None
     delay_ms: int
+    shared: bool
+    """Whether the two are charged to a counter together."""
+
+
+@dataclass(frozen=True, slots=True)
+class AroundBurst:
+    """What happens so many seconds after a burst begins, on average; delays are those of each second."""
+
+    offset_s: int
+    bytes_per_s: float
+    others_ms: float
+    expected_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,15 +219,23 @@ class Neighbour:
     user: str
     client_id: str | None
     broker: int
+    measure: str
     score: float
+    low: float
+    high: float
+    p_adjusted: float
     coincidence: float
     expected: float
-    peaks: int
-    others_delay_in_peaks_ms: int
+    lag_s: int
+    bursts: int
+    others_in_peaks_ms: int
+    others_expected_ms: int
+    others_requests_in_peaks: int
     share_of_bytes: float
-    others_request_ms_in_peaks: float | None
-    others_request_ms_elsewhere: float | None
     victims: Sequence[Victim] = ()
+    around: Sequence[AroundBurst] = ()
+    together: Sequence[tuple[str | None, str | None]] = ()
+    """Clients that peak with it, and of which nothing else is to be said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +266,85 @@ class Charge:
 
 
 @dataclass(frozen=True, slots=True)
+class Sums:
+    """Of a period that is compared."""
+
+    clients: int = 0
+    throttled: int = 0
+    muted_ms: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    requests: int = 0
+    refused: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedClient:
+    """See ``analysis.metrics.comparison``."""
+
+    user: str
+    client_id: str | None
+    seen: str
+    bytes: int
+    bytes_before: int
+    muted_ms: int
+    muted_ms_before: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedLimit:
+    """Used over limit, of the proxy instance that has most of it."""
+
+    unit_user: str | None
+    unit_client_id: str | None
+    broker: int
+    kind: str
+    rule: str
+    limit: float
+    limit_before: float
+    p99: float
+    p99_before: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedQuota:
+    """The last limits of its counters; None where it was not in use."""
+
+    kind: str
+    rule: str
+    least_limit: float | None
+    most_limit: float | None
+    least_limit_before: float | None
+    most_limit_before: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The period against another, from ``begin`` to ``end``."""
+
+    begin: datetime
+    end: datetime
+    stored: bool = True
+    """Else nothing more is known."""
+    scale: float = 1.0
+    """How much longer this period is than the other."""
+    modes: Sequence[str] = ()
+    """Of the other."""
+    unrecorded_s: int = 0
+    unrecorded_before_s: int = 0
+    now: Sums = Sums()
+    before: Sums = Sums()
+    new: int = 0
+    new_clients: Sequence[tuple[str, str | None]] = ()
+    """Those that moved most."""
+    gone: int = 0
+    gone_clients: Sequence[tuple[str, str | None]] = ()
+    clients: Sequence[ChangedClient] = ()
+    limits: Sequence[ChangedLimit] = ()
+    quotas: Sequence[ChangedQuota] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ReportFindings:
     clusters: Sequence[str]
     begin: datetime
@@ -209,6 +358,7 @@ class ReportFindings:
     tables: str
     """Where all of it is."""
     totals: PeriodTotals = PeriodTotals()
+    loss: Loss = Loss()
     throttled: Sequence[Throttled] = ()
     episodes: Sequence[Episode] = ()
     rules: Sequence[OfRule] = ()
@@ -217,11 +367,14 @@ class ReportFindings:
     talkers: Sequence[Talker] = ()
     series: Sequence[RateSeries] = ()
     neighbours: Sequence[Neighbour] = ()
+    compared: int = 0
+    """How many clients, each on a broker, peaked often enough to be held against others' delays."""
     trends: Sequence[Trend] = ()
     days: int = 0
     """Of the period that are long enough for a trend."""
     charges: Sequence[Charge] = ()
     currency: str | None = None
+    comparison: Comparison | None = None
 
     @property
     def length(self) -> timedelta:

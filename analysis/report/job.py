@@ -1,9 +1,7 @@
 """The whole of it: from usage rows to a directory with tables, ``chargeback.csv`` and ``report.html``."""
 
-import csv
-import io
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from html import unescape
 from typing import Final
@@ -14,7 +12,9 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 from analysis.errors import AnalysisError
 from analysis.metrics.period import Period, look
 from analysis.metrics.rates import Rates
-from analysis.report import page, tables
+from analysis.page import spreadsheet
+from analysis.report import comparing, episodes, missing, page, tables
+from analysis.report.comparing import Against
 from analysis.report.summary import summarize
 from analysis.report.tables import ReportChoices
 from analysis.spark.folder import Folder
@@ -22,7 +22,6 @@ from analysis.spark.progress import Progress
 from analysis.table.scan import UsageRows
 
 _ID: Final = "%Y%m%dT%H%M%SZ"
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +33,8 @@ class ReportRequest:
     out: str
     rates: Rates
     gap_ms: int | None
+    against: Against | None = None
+    """What it is held against; None: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +47,27 @@ class Made:
 
 def run(usage: UsageRows, wanted: ReportRequest) -> Made:
     """Make the report of ``usage``. A second one of the same period takes the place of the first."""
-    with Progress(usage.spark, "report", steps=len(tables.NAMES) + 2) as progress:
+    with Progress(usage.spark, "report", steps=len(tables.NAMES) + 2 + (wanted.against is not None)) as progress:
         progress.step("looking at the period")
         period = look(usage)
         if period is None:
             raise AnalysisError(usage.nothing)
         choices = ReportChoices(_gap_ms(period, wanted), wanted.rates)
         begin, end = wanted.begin or period.begin, wanted.end or period.end
+        other = None if wanted.against is None else comparing.find(wanted.against, (begin, end))
         place = f"{wanted.out.rstrip('/')}/report={begin:{_ID}}-{end:{_ID}}"
         made = tables.make(usage, period, place, choices, progress.step)
+        if other is not None:
+            progress.step("against another period")
+        compared = None if other is None else comparing.make(usage, made, other, place)
         progress.step("drawing")
-        found = summarize(made, period, choices, place)
+        found = replace(summarize(made, period, choices, place), comparison=compared)
         folder = Folder(usage.spark, place)
         folder.write("chargeback.csv", _csv(made["chargeback"]))
+        episodes.write(folder, made["episodes"])
         folder.write("report.html", page.render(found))
-    return Made(unescape(re.sub("<[^>]*>", "", page.answer(found))), f"{place}/report.html")
+    answer = " ".join(filter(None, (page.answer(found), missing.sentence(found.loss))))
+    return Made(unescape(re.sub("<[^>]*>", "", answer)), f"{place}/report.html")
 
 
 def _gap_ms(period: Period, wanted: ReportRequest) -> int:
@@ -68,20 +75,11 @@ def _gap_ms(period: Period, wanted: ReportRequest) -> int:
 
 
 def _csv(chargeback: DataFrame) -> str:
-    text = io.StringIO()
-    lines = csv.writer(text)
-    lines.writerow(chargeback.columns)
     times = [name for name, type_ in chargeback.dtypes if type_ == "timestamp"]
     iso = chargeback.withColumns({name: _iso(name) for name in times})
-    for row in iso.orderBy("SubAccountId", "ResourceId", "ChargePeriodStart", "SkuId").toLocalIterator():
-        lines.writerow([_harmless(value) for value in row])
-    return text.getvalue()
+    lines = iso.orderBy("SubAccountId", "ResourceId", "ChargePeriodStart", "SkuId").toLocalIterator()
+    return spreadsheet.text(chargeback.columns, lines)
 
 
 def _iso(name: str) -> Column:
     return F.date_format(name, "yyyy-MM-dd'T'HH:mm:ss'Z'").alias(name)
-
-
-def _harmless(value: object) -> object:
-    """Keep names from being formulas: whoever opens a bill in a spreadsheet must not run what a client is called."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

@@ -2,11 +2,10 @@
 
 from datetime import date
 
-from analysis.metrics.neighbours import MOMENT_S, PEAK_OVER_AVERAGE, PEAK_SHARE
 from analysis.metrics.trend import LEAST_DAYS
 from analysis.page import draw, words
 from analysis.page.html import Cell, empty, key, line, rule, section, table, whose
-from analysis.report.findings import Headroom, Neighbour, ReportFindings, Trend
+from analysis.report.findings import Headroom, ReportFindings, Trend
 
 _EPOCH = date(1970, 1, 1).toordinal()
 
@@ -31,7 +30,8 @@ def throttled(found: ReportFindings) -> str:
     says = (
         f"<b>{words.counted(totals.throttled, 'client')}</b> of {totals.clients:,}, in "
         f"<b>{words.counted(totals.episodes, 'episode')}</b>. The darker, the larger the share of the time in which at "
-        "least one connection was muted. Worst first; times are UTC."
+        "least one connection was muted. Worst first; times are "
+        f"{words.ZONE}."
     )
     legend = key(("heat", "muted for part of the time &hellip; all of it"))
     return section("throttled", title, says, legend, f"<div class=rows>{''.join(rows)}{axis}</div>", _episodes(found))
@@ -43,7 +43,7 @@ def _episodes(found: ReportFindings) -> str:
         ("by which rule", "the quota that was exceeded"),
         ("limit", "the lowest that was in force, on one broker"),
         ("broker", "node id"),
-        ("from", "UTC"),
+        ("from", "when its first muted interval began"),
         ("lasted", "from its first muted interval to the end of its last"),
         ("muted", "time in which at least one connection was muted; instances of the proxy are added"),
         ("requests", "that were given a throttle time"),
@@ -54,7 +54,7 @@ def _episodes(found: ReportFindings) -> str:
             Cell(f"{rule(each.rule)} <small>{each.kind}{_unless_enforced(each.mode)}</small>"),
             Cell(words.limit(each.kind, each.limit) if each.limit else "&ndash;", each.limit or 0),
             Cell(str(each.broker), each.broker),
-            Cell(words.moment(each.begin), each.begin.timestamp()),
+            Cell(words.when(each.begin), each.begin.timestamp()),
             Cell(words.duration((each.end - each.begin).total_seconds()), (each.end - each.begin).total_seconds()),
             Cell(words.duration(each.muted_ms / 1000), each.muted_ms),
             Cell(words.count(each.throttled), each.throttled),
@@ -63,7 +63,16 @@ def _episodes(found: ReportFindings) -> str:
     )
     shown, all_of_them = len(found.episodes), found.totals.episodes
     which = "All episodes" if shown == all_of_them else f"The {shown} longest of {all_of_them:,} episodes"
-    return f"<h3>{which} (gaps up to {words.duration(found.gap_ms / 1000)} are joined)</h3>{table(heads, rows)}"
+    joined = f"gaps up to {words.duration(found.gap_ms / 1000)} are joined"
+    return f"<h3>{which} ({joined})</h3>{table(heads, rows)}{_search(found)}"
+
+
+def _search(found: ReportFindings) -> str:
+    """Where the script puts the search over all episodes; without it, it says where they are."""
+    if not found.totals.episodes:
+        return ""
+    total = words.counted(found.totals.episodes, "episode")
+    return f'<div class=search data-of="{total}"><p class=says>All {total} are in the table episodes.</p></div>'
 
 
 def _unless_enforced(mode: str) -> str:
@@ -80,8 +89,9 @@ def headroom(found: ReportFindings) -> str:
     which = "" if shown == found.totals.counters else f" The {shown} closest of {found.totals.counters:,} are shown."
     says = (
         f"<b>{found.totals.close:,}</b> of {words.counted(found.totals.counters, 'limit')} at 90 % or more in the p99. "
-        "Use over the window of enforcement, as a share of the limit; idle time counts as none. A limit is one "
-        f"counter, on one broker and one proxy instance.{which}"
+        "Use over the window of enforcement, as a share of the limit: of all time, where idle time counts as none, and "
+        "while active, of the intervals with any use alone. A limit is one counter, on one broker and one proxy "
+        f"instance.{which}"
     )
     legend = key(
         ("solid", "p50"), ("half", "p95"), ("tickmark", "p99, with a line to the maximum"), ("dash", "the limit")
@@ -92,6 +102,11 @@ def headroom(found: ReportFindings) -> str:
 def _use(each: Headroom, scale: float) -> str:
     where = f"{each.kind} on broker {each.broker}, {words.name(each.instance)}"
     over = f"; over it {words.percent(each.over)} of the time" if each.over else ""
+    if each.active < 1 and each.active_p50 is not None and each.active_p99 is not None:
+        over += (
+            f"; active {words.percent(each.active)} of the time, and then p50 {words.percent(each.active_p50)}, "
+            f"p99 {words.percent(each.active_p99)}"
+        )
     return line(
         whose(
             words.counter(each.unit_user, each.unit_client_id),
@@ -146,41 +161,6 @@ def talkers(found: ReportFindings) -> str:
     return section("talkers", title, says, legend, plot, f"<h3>Top talkers</h3>{table(heads, rows)}")
 
 
-def neighbours(found: ReportFindings) -> str:
-    title = "Noisy neighbours"
-    if not found.totals.muted_ms:
-        return empty("neighbours", title, "Nobody was delayed in this period, so nobody's peaks can coincide with it.")
-    if not found.neighbours:
-        return empty("neighbours", title, "Others' delays did not coincide with anybody's peaks more than by chance.")
-    says = (
-        f"Whose peaks coincide with others' delays. A client peaks in {MOMENT_S} s in which it moves "
-        f"{PEAK_OVER_AVERAGE:g} times its own average, and {words.percent(PEAK_SHARE)} of its broker's bytes. The bar "
-        "is the share of others' delay that fell into its peaks; the mark is what chance would put there. It is where "
-        "to look first, not a proof."
-    )
-    return section("neighbours", title, says, f"<div class=cards>{''.join(map(_neighbour, found.neighbours))}</div>")
-
-
-def _neighbour(each: Neighbour) -> str:
-    slower = ""
-    inside, outside = each.others_request_ms_in_peaks, each.others_request_ms_elsewhere
-    if inside is not None and outside is not None:
-        slower = f" Others' requests took {inside:.1f} ms in its peaks, {outside:.1f} ms elsewhere."
-    victims = ", ".join(
-        f"{words.name(words.client(victim.user, victim.client_id), 30)} ({words.duration(victim.delay_ms / 1000)})"
-        for victim in each.victims
-    )
-    who = whose(words.client(each.user, each.client_id), f"broker {each.broker}")
-    delay = words.duration(each.others_delay_in_peaks_ms / 1000)
-    return (
-        f"<div class=card><div class=who>{who}</div>{draw.share_bar(each.coincidence, each.expected, 'warm')}"
-        f"<p><b>{words.percent(each.coincidence)}</b> of others' delay ({delay}) in its "
-        f"{words.counted(each.peaks, 'peak')}; by chance {words.percent(each.expected)}. "
-        f"It moves {words.percent(each.share_of_bytes)} of the bytes.{slower}</p>"
-        f"<p>Delayed then: {victims}.</p></div>"
-    )
-
-
 def trends(found: ReportFindings) -> str:
     title = "Where it is heading"
     if found.days < LEAST_DAYS:
@@ -195,7 +175,8 @@ def trends(found: ReportFindings) -> str:
         "The daily p99 of used over limit, with a robust line through it (the median of the slopes between any two "
         "days), and when it meets the limit. Nearest first."
     )
-    return section("trend", title, says, f"<div class=cards>{''.join(map(_trend, found.trends))}</div>")
+    legend = key(("dotmark", "p99 of a day"), ("fitline", "the line through them"), ("dash", "the limit"))
+    return section("trend", title, says, legend, f"<div class=cards>{''.join(map(_trend, found.trends))}</div>")
 
 
 def _trend(each: Trend) -> str:
@@ -241,4 +222,9 @@ def charges(found: ReportFindings) -> str:
     says = "By user and day, for a bill: chargeback.csv beside this file, with the column names of FOCUS."
     if not found.currency:
         says += " Bytes only: prices come with --rates."
+    if found.loss.missing:
+        says += (
+            f" <b>{words.percent(1 - found.loss.share)}</b> of the records of the period are known, and charged for; "
+            "x_ShareKnown in the file says it of each cluster and day."
+        )
     return section("chargeback", title, says, table(heads, rows))

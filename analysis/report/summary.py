@@ -11,18 +11,17 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 from analysis.metrics import talkers
 from analysis.metrics.counters import KINDS
 from analysis.metrics.headroom import COUNTED
-from analysis.metrics.neighbours import CLIENT as NEIGHBOUR
 from analysis.metrics.period import Period
 from analysis.metrics.rates import RATED
 from analysis.metrics.sums import total
 from analysis.metrics.trend import days
 from analysis.page import words
+from analysis.report import coinciding, missing
 from analysis.report.findings import (
     Charge,
     Connected,
     Episode,
     Headroom,
-    Neighbour,
     OfRule,
     PeriodTotals,
     RateSeries,
@@ -31,7 +30,6 @@ from analysis.report.findings import (
     Throttled,
     Trend,
     UnderCap,
-    Victim,
 )
 from analysis.report.tables import ReportChoices
 
@@ -44,9 +42,6 @@ _CONNECTED: Final = 100
 _EPISODES: Final = 200
 _HEADROOM: Final = 30
 _TALKERS: Final = 100
-_NEIGHBOURS: Final = 9
-_LEAST_SCORE: Final = 0.05
-_VICTIMS: Final = 3
 _TRENDS: Final = 12
 _CHARGES: Final = 500
 _WHO: Final = ("user", "client_id", "broker", "kind", "rule")
@@ -68,6 +63,7 @@ def summarize(tables: Tables, period: Period, choices: ReportChoices, place: str
         brokers=period.brokers,
         tables=place,
         totals=_totals(tables, period),
+        loss=missing.summarize(tables["loss"], period),
         throttled=_throttled(tables["muted"], period),
         episodes=_episodes(tables["episodes"]),
         rules=_rules(tables),
@@ -75,7 +71,8 @@ def summarize(tables: Tables, period: Period, choices: ReportChoices, place: str
         headroom=_headroom(tables["headroom"]),
         talkers=_talkers(tables["talkers"]),
         series=_series(tables["over_time"], period),
-        neighbours=_neighbours(tables),
+        neighbours=coinciding.found(tables),
+        compared=coinciding.compared(tables),
         trends=_trends(tables, period),
         days=days(tables["headroom_days"], period).select("date").distinct().count(),
         charges=_charges(tables["chargeback"]),
@@ -195,27 +192,6 @@ def _series(over_time: DataFrame, period: Period) -> list[RateSeries]:
     others = layers.pop(talkers.OTHERS, [])
     named = [RateSeries(labels[place], layers[place]) for place in sorted(layers)]
     return [*named, RateSeries(None, others)] if named and any(others) else named
-
-
-def _neighbours(tables: Tables) -> list[Neighbour]:
-    loud = tables["neighbours"].where(F.col("score") >= _LEAST_SCORE)
-    found = loud.orderBy(F.desc("score"), *NEIGHBOUR).limit(_NEIGHBOURS)
-    names = [name for name in Neighbour.__slots__ if name != "victims"]
-    rows = found.collect()
-    victims = _victims(tables["victims"], rows)
-    return [Neighbour(**_of(row, *names), victims=victims[tuple(row[name] for name in NEIGHBOUR)]) for row in rows]
-
-
-def _victims(victims: DataFrame, neighbours: list[Row]) -> dict[tuple[Any, ...], list[Victim]]:
-    """Return those that were delayed longest, by NEIGHBOUR."""
-    of: dict[tuple[Any, ...], list[Victim]] = {tuple(row[name] for name in NEIGHBOUR): [] for row in neighbours}
-    most = Window.partitionBy(*NEIGHBOUR).orderBy(F.desc("delay_ms"), "victim_user", "victim_client_id")
-    ranked = victims.withColumn("place", F.row_number().over(most)).where(F.col("place") <= _VICTIMS)
-    for each in ranked.orderBy("place").collect():
-        whose = tuple(each[name] for name in NEIGHBOUR)
-        if whose in of:
-            of[whose].append(Victim(each.victim_user, each.victim_client_id, each.delay_ms))
-    return of
 
 
 def _trends(tables: Tables, period: Period) -> list[Trend]:

@@ -15,7 +15,10 @@ from analysis.metrics import (
     chargeback,
     clients,
     episodes,
+    evidence,
     headroom,
+    loss,
+    moments,
     muted,
     neighbours,
     rules,
@@ -52,6 +55,7 @@ class _MadeFrom:
 
 
 _TABLES: Final[Mapping[str, Callable[[_MadeFrom], DataFrame]]] = {
+    "loss": lambda of: loss.loss(of.usage, of.period),
     "clients": lambda of: clients.clients(of.usage, of.period.rows),
     "capped": lambda of: caps.capped(of.usage, of.period.capped),
     "counters": lambda of: headroom.counters(of.made["clients"], of.made["capped"]),
@@ -65,10 +69,17 @@ _TABLES: Final[Mapping[str, Callable[[_MadeFrom], DataFrame]]] = {
     "talkers": lambda of: talkers.talkers(of.made["clients"]),
     "over_time": lambda of: talkers.over_time(of.usage, of.made["talkers"], draw.SERIES, of.period.step_s),
     "candidates": lambda of: neighbours.candidates(of.made["clients"]),
-    "moments": lambda of: neighbours.moments(of.usage, of.made["candidates"]),
+    "moments": lambda of: moments.moments(of.usage, of.made["candidates"], of.made["clients"]),
     "neighbours": lambda of: neighbours.neighbours(of.made["moments"], of.made["candidates"], of.period),
-    "victims": lambda of: neighbours.victims(of.made["muted"], of.made["moments"], of.made["candidates"], of.period),
-    "chargeback": lambda of: chargeback.chargeback(of.made["clients"], of.choices.rates, of.period),
+    "evidence": lambda of: evidence.evidence(of.made["moments"], of.made["neighbours"], of.period),
+    "victims": lambda of: evidence.victims(
+        of.made["muted"],
+        of.made["moments"],
+        of.made["neighbours"],
+        evidence.counted(of.made["clients"], of.made["capped"]),
+        of.period,
+    ),
+    "chargeback": lambda of: chargeback.chargeback(of.made["clients"], of.choices.rates, of.period, of.made["loss"]),
 }
 """In the order in which they are made. ``candidates`` and ``moments`` are what neighbours are found from."""
 NAMES: Final = tuple(_TABLES)

@@ -2,13 +2,23 @@
 
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import Row
 
 PLACE: Final = ("topic", "partition", "offset", "file", "line")
-SOURCE: Final = "value string, topic string, partition int, offset long, file string"
-"""``value`` is the text of a document; ``file`` is null where it is of a topic, ``topic`` and ``partition`` else.
+KEPT_BYTES: Final = 2**16
+"""Of what is no document: the rest of it is let go."""
+SOURCE: Final = pa.schema(
+    [
+        *(("value", pa.binary()), ("size", pa.int64()), ("stamped_ms", pa.int64()), ("fault", pa.string())),
+        *(("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())),
+        *(("file", pa.string()), ("line", pa.int64())),
+    ]
+)
+"""``value`` is the text of a document, or the first KEPT_BYTES of one that is too large: ``size`` has its whole length.
 
-Of a file ``offset`` is where the block of lines begins that it was read with: from there ``line`` is counted.
+``fault``: why the source has no document there. ``stamped_ms``: when a broker took it in by its own clock, if that is
+known. Of a topic ``file`` and ``line`` (from 1) are null, of a file the others.
 """
 
 

@@ -6,34 +6,38 @@ imports this module in its Python workers. Offsets are {partition: offset}, with
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import pyarrow as pa
-from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
-from aiokafka.errors import KafkaError
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError, KafkaTimeoutError
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from analysis.errors import AnalysisError
+from analysis.errors import AnalysisError, AwayError
+from analysis.sources.batches import Stored
 from analysis.sources.connection import Connection
+from analysis.sources.fetching import Fetched
+from analysis.sources.place import SOURCE
+from analysis.table.schema import MOST_DOCUMENT_BYTES
 
 NAME: Final = "sluice_kafka"
-SCHEMA: Final = "value binary, topic string, partition int, offset long"
-_ARROW: Final = pa.schema(
-    [("value", pa.binary()), ("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())]
-)
+_COLUMNS: Final = ("value", "size", "stamped_ms", "fault", "topic", "partition", "offset")
+_ARROW: Final = pa.schema([SOURCE.field(name) for name in _COLUMNS])
 _DOCUMENTS_PER_TASK: Final = 250
 """A quarter of a million rows: below it, another task costs more than it brings."""
 _DOCUMENTS_PER_ARROW_BATCH: Final = 100
 """About 9 MB."""
-_FETCH_BYTES: Final = 8 * 2**20
-_POLL_MS: Final = 1000
-_SILENT_POLLS: Final = 60
-"""After which a partition that should have more is given up, for Spark to try again."""
+_BYTES_PER_ARROW_BATCH: Final = 2 * MOST_DOCUMENT_BYTES
+_REQUEST_MS: Final = 20_000
+_BOOTSTRAP: Final = "Unable to bootstrap"
+"""What aiokafka says of addresses at which nobody answers, and the addresses in a form of its own."""
 
 Offsets = dict[str, int]
 
@@ -61,12 +65,13 @@ class Topic:
 
     async def consumer(self) -> AIOKafkaConsumer:
         """Return a consumer of committed records that has no group and no partition yet, started. Raises KafkaError."""
+        logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # it logs what is raised as well
         consumer = AIOKafkaConsumer(
             **self.connection.for_aiokafka(),
             isolation_level="read_committed",
             enable_auto_commit=False,
             auto_offset_reset="none",
-            max_partition_fetch_bytes=_FETCH_BYTES,
+            request_timeout_ms=_REQUEST_MS,
         )
         try:
             await consumer.start()
@@ -93,9 +98,9 @@ class KafkaSource(DataSource):
         """Return what ``format`` takes."""
         return NAME
 
-    def schema(self) -> str:
-        """Return SCHEMA."""
-        return SCHEMA
+    def schema(self) -> StructType:
+        """Return those columns of ``place.SOURCE`` that a topic has."""
+        return from_arrow_schema(_ARROW)
 
     def streamReader(self, schema: StructType) -> "KafkaReader":  # noqa: ARG002, N802  Spark's face
         """Return the reader."""
@@ -142,7 +147,10 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with _said(f"topic {at.topic}, partition {at.partition}"), asyncio.Runner() as runner:
             consumer = runner.run(self._topic.consumer())
             try:
-                yield from _documents(runner, consumer, at, piece)
+                fetched = Fetched(consumer, at, piece.begin)
+                while fetched.position < piece.end:
+                    content = runner.run(fetched.next())
+                    yield from _arrow(at, fetched.records(content, piece.end))
             finally:
                 runner.run(consumer.stop())
 
@@ -214,38 +222,31 @@ def _said(what: str) -> Iterator[None]:
     try:
         yield
     except KafkaError as error:
-        raise AnalysisError(f"{what}: {error}") from error
+        away = error.retriable or isinstance(error, KafkaTimeoutError) or type(error) is KafkaError
+        said = "no broker answers" if _BOOTSTRAP in str(error) else str(error)
+        raise (AwayError if away else AnalysisError)(f"{what}: {said}") from error
+    except OSError as error:
+        raise AwayError(f"{what}: {error.strerror or error}") from error
 
 
-def _documents(
-    runner: asyncio.Runner, consumer: AIOKafkaConsumer, at: TopicPartition, piece: Piece
-) -> Iterator[pa.RecordBatch]:
-    """Yield what is between the offsets. Their records may be fewer: of transactions, or compacted."""
-    runner.run(_begin(consumer, at, piece.begin))
-    silent = 0
-    while runner.run(consumer.position(at)) < piece.end:
-        fetched = runner.run(consumer.getmany(at, timeout_ms=_POLL_MS, max_records=_DOCUMENTS_PER_ARROW_BATCH))
-        records = [record for record in fetched.get(at, ()) if record.offset < piece.end]
-        silent = 0 if fetched else silent + 1
-        if silent > _SILENT_POLLS:
-            raise AnalysisError(f"topic {at.topic}, partition {at.partition}: no answer for {_SILENT_POLLS} s")
-        if records:
-            yield _arrow(records)
+def _arrow(at: TopicPartition, records: Iterable[Stored]) -> Iterator[pa.RecordBatch]:
+    waiting: list[Stored] = []
+    held = 0
+    for record in records:
+        waiting.append(record)
+        held += len(record.value or b"")
+        if len(waiting) >= _DOCUMENTS_PER_ARROW_BATCH or held >= _BYTES_PER_ARROW_BATCH:
+            yield _batch(at, waiting)
+            waiting, held = [], 0
+    if waiting:
+        yield _batch(at, waiting)
 
 
-async def _begin(consumer: AIOKafkaConsumer, at: TopicPartition, offset: int) -> None:
-    """Read from there; not awaited, but aiokafka wants to be within its loop."""
-    consumer.assign([at])
-    consumer.seek(at, offset)
-
-
-def _arrow(records: Sequence[ConsumerRecord[Any, Any]]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict(
-        {
-            "value": [record.value for record in records],
-            "topic": [record.topic for record in records],
-            "partition": [record.partition for record in records],
-            "offset": [record.offset for record in records],
-        },
-        schema=_ARROW,
-    )
+def _batch(at: TopicPartition, records: Sequence[Stored]) -> pa.RecordBatch:
+    columns = {name: [getattr(record, name) for record in records] for name in _COLUMNS[:4]}
+    place = {
+        "topic": [at.topic] * len(records),
+        "partition": [at.partition] * len(records),
+        "offset": [record.offset for record in records],
+    }
+    return pa.RecordBatch.from_pydict({**columns, **place}, schema=_ARROW)

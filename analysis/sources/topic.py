@@ -1,12 +1,17 @@
 """Documents of a topic, by whichever source there is."""
 
 from enum import StrEnum
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.sources import jvm, python_kafka
+from analysis.sources.place import KEPT_BYTES
 from analysis.sources.python_kafka import Topic
+from analysis.table.schema import MOST_DOCUMENT_BYTES
+
+_LOG_APPEND_TIME: Final = 1
 
 
 class Source(StrEnum):
@@ -24,7 +29,7 @@ def stream(spark: SparkSession, topic: Topic, source: Source) -> tuple[DataFrame
     if connector is None or (source is Source.AUTO and connector.version is None):
         spark.dataSource.register(python_kafka.KafkaSource)
         read = spark.readStream.format(python_kafka.NAME).options(**topic.options()).load()
-        return _with_place(read), Source.PYTHON
+        return _whole(read), Source.PYTHON
     jvm.check(connector, spark.version)
     reader = (
         spark.readStream.format("kafka")
@@ -37,9 +42,24 @@ def stream(spark: SparkSession, topic: Topic, source: Source) -> tuple[DataFrame
             failOnDataLoss=str(not topic.accept_loss).lower(),
         )
     )
-    return _with_place(reader.option("kafka.isolation.level", "read_committed").load()), Source.JVM
+    reader = reader.options(**{"kafka.isolation.level": "read_committed", "kafka.max.poll.records": "1"})
+    return _whole(_of_connector(reader.load())), Source.JVM
 
 
-def _with_place(read: DataFrame) -> DataFrame:
-    text = F.coalesce(F.col("value").cast("string"), F.lit(""))
-    return read.select(text.alias("value"), "topic", "partition", "offset", F.lit(None).cast("string").alias("file"))
+def _of_connector(read: DataFrame) -> DataFrame:
+    """Return what the connector has of SOURCE; what is too large is cut before anybody else copies it."""
+    size = F.octet_length("value")
+    kept = F.when(size <= MOST_DOCUMENT_BYTES, F.col("value")).otherwise(F.substring("value", 1, KEPT_BYTES))
+    by_broker = F.when(F.col("timestampType") == _LOG_APPEND_TIME, F.expr("unix_millis(timestamp)"))
+    return read.select(
+        kept.alias("value"),
+        F.coalesce(size, F.lit(0)).cast("long").alias("size"),
+        by_broker.alias("stamped_ms"),
+        F.lit(None).cast("string").alias("fault"),
+        *("topic", "partition", "offset"),
+    )
+
+
+def _whole(read: DataFrame) -> DataFrame:
+    """Return all of SOURCE: of a topic, nothing is of a file."""
+    return read.withColumns({"file": F.lit(None).cast("string"), "line": F.lit(None).cast("long")})

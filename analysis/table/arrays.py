@@ -13,6 +13,7 @@ from analysis.table.parquet import grouped, joined
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 DAY_MS: Final = 86_400_000
 MOST_SUM: Final = 2**60

@@ -1,7 +1,8 @@
 """A file of usage rows, made and opened by Arrow: where rows are wanted as arrays, and not one by one."""
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import Final
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import reduce
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,10 +22,17 @@ def encode(rows: pa.Table) -> bytes:
     """
     rows = rows.drop_columns([name for name in OPTIONAL if name in rows.column_names and not _says(rows[name])])
     file = pa.BufferOutputStream()
-    # What the names are is the same in many rows; numbers seldom are, and trying costs more than it saves.
-    texts = [name for name in _TEXTS if name in rows.column_names]
-    pq.write_table(rows, file, compression="zstd", use_dictionary=texts, row_group_size=ROW_GROUP_ROWS)
+    with writer(file, rows.schema) as written:
+        written.write_table(rows, ROW_GROUP_ROWS)
     return bytes(file.getvalue())
+
+
+def writer(file: Any, schema: pa.Schema) -> pq.ParquetWriter:
+    """Return what writes a file as the table has it, into a path or a stream of Arrow's."""
+    # What the names are is the same in many rows; numbers seldom are, and trying costs more than it saves.
+    return pq.ParquetWriter(
+        file, schema, compression="zstd", use_dictionary=[name for name in _TEXTS if name in schema.names]
+    )
 
 
 def _says(column: pa.ChunkedArray) -> bool:
@@ -36,10 +44,14 @@ def _says(column: pa.ChunkedArray) -> bool:
     return True
 
 
-def decode(content: pa.Buffer, columns: Collection[str]) -> Iterator[pa.Table]:
+def decode(
+    content: pa.Buffer, columns: Collection[str], only: Mapping[str, Sequence[Any]] | None = None
+) -> Iterator[pa.Table]:
     """Return some columns of ``schema.FILE``, a row group at a time; texts are dictionaries.
 
     A column that a file has not is one that came later: it holds what it does in documents that have none of it.
+    ``only``: rows that have one of these values in each of these columns; of row groups without any, nothing else is
+    read.
     """
     reader = pa.BufferReader(content)
     metadata = pq.read_metadata(reader)
@@ -48,12 +60,36 @@ def decode(content: pa.Buffer, columns: Collection[str]) -> Iterator[pa.Table]:
     file = pq.ParquetFile(reader, metadata=metadata, read_dictionary=texts)
     wanted = pa.schema([_read(FILE.field(name)) for name in columns])
     for group in range(file.num_row_groups):
+        mask = None if not only else _mask(file, group, only)
+        if mask is not None and not pc.any(mask).as_py():
+            continue
         table = file.read_row_group(group, columns=there, use_threads=False)
+        if mask is not None:
+            table = table.filter(mask)
         for name in columns:
             if name not in there:
                 nothing = pa.repeat(pa.scalar(_MISSING[name], FILE.field(name).type), table.num_rows)
                 table = table.append_column(name, nothing)
         yield table.select(wanted.names).cast(wanted)
+
+
+def _mask(file: pq.ParquetFile, group: int, only: Mapping[str, Sequence[Any]]) -> pa.Array:
+    """Return which rows of a row group are wanted; of length 0 where its statistics, or a missing column, say none."""
+    names = file.metadata.schema.names
+    for name, values in only.items():
+        if name not in names:
+            return pa.array([], pa.bool_())
+        statistics = file.metadata.row_group(group).column(names.index(name)).statistics
+        if statistics is not None and statistics.has_min_max:
+            least, most = statistics.min, statistics.max
+            if not any(least <= value <= most for value in values):
+                return pa.array([], pa.bool_())
+    table = file.read_row_group(group, columns=[*only], use_threads=False)
+    parts = (
+        pc.is_in(table[name].cast(FILE.field(name).type), value_set=pa.array(values, FILE.field(name).type))
+        for name, values in only.items()
+    )
+    return reduce(pc.and_, parts).combine_chunks()
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:

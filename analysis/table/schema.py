@@ -149,6 +149,7 @@ FIELDS: Final = (
     Column("sample_ms", COUNT, missing=1000, least=1, most=3_600_000),
     Column("controller_samples", SMALL, missing=11, least=1, most=1000),
     Column("controller_sample_ms", COUNT, missing=1000, least=1, most=3_600_000),
+    Column("dropped_documents", COUNT, most=2**53),
 )
 """What a document says once and each of its rows has, besides TIME_MS; missing None: it must be there."""
 

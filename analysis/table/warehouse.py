@@ -5,24 +5,30 @@ is run again; ``analysis.ingest.job`` writes, all others read through ``usage``.
 """
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.errors import AnalysisError
 from analysis.spark.folder import Folder
 from analysis.table.scan import UsageRows
+from analysis.table.swaps import listed, steadily
 
 USAGE: Final = "usage"
 REJECTED: Final = "rejected"
 PARTITIONS: Final = ("date", "hour", "batch")
 LAYOUT_VERSION: Final = 1
+_REJECTED_VERSION: Final = 2
+"""Of rejected texts, which were strings in 1 and are bytes: no reader of usage minds."""
 _MARK: Final = "sluice-warehouse.json"
 _KEYS: Final = "instance string, boot string, seq long, batch string"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MINUTES: Final = "%Y-%m-%d %H:%M"
+_AROUND: Final = timedelta(hours=1)
+"""How much more than a period is there for what is seen only beside it (``UsageRows.around``)."""
 
 
 def path_of(warehouse: str, table: str) -> str:
@@ -36,7 +42,23 @@ def create(spark: SparkSession, warehouse: str) -> None:
     if folder.exists(_MARK):
         _check_version(folder, warehouse)
     else:
-        folder.write(_MARK, json.dumps({"version": LAYOUT_VERSION}) + "\n")
+        mark(folder)
+
+
+def mark(folder: Folder) -> None:
+    """Note that a warehouse has the present form."""
+    folder.write(_MARK, json.dumps({"version": LAYOUT_VERSION, "rejected": _REJECTED_VERSION}) + "\n")
+
+
+def has_old_rejected(folder: Folder) -> bool:
+    """Whether the texts that a warehouse has rejected are kept as strings."""
+    return bool(json.loads(folder.read(_MARK)).get("rejected", 1) < _REJECTED_VERSION)
+
+
+def folders(spark: SparkSession, warehouse: str) -> tuple[Folder, Folder]:
+    """Return a warehouse and its usage table as folders. Raises AnalysisError where there is none, or nothing in it."""
+    _dates(spark, warehouse)
+    return Folder(spark, warehouse), Folder(spark, path_of(warehouse, USAGE))
 
 
 def usage(spark: SparkSession, warehouse: str, begin: datetime | None = None, end: datetime | None = None) -> UsageRows:
@@ -46,18 +68,25 @@ def usage(spark: SparkSession, warehouse: str, begin: datetime | None = None, en
     of the files is in it, is for the first who reads them to say (``UsageRows.nothing``).
     """
     dates = _dates(spark, warehouse)
-    first = f"date={begin.astimezone(UTC):%Y-%m-%d}" if begin else dates[0]
-    last = f"date={end.astimezone(UTC):%Y-%m-%d}" if end else dates[-1]
-    wanted = [date for date in dates if first <= date <= last]
     nothing = f"no usage records{_period(begin, end)}: {warehouse} has them{_period(*bounds(spark, warehouse))}"
-    if wanted:
-        table = path_of(warehouse, USAGE)
-        reader = spark.read.format("binaryFile").options(basePath=table, pathGlobFilter="*.parquet")
-        files = _of_hours(reader.load([f"{table}/{date}" for date in wanted]), begin, end)
-        if not files.select("path").isEmpty():
-            columns = ("path",) if Folder(spark, table).is_on_disk else ("path", "content")
-            return UsageRows(files.select(*columns), _unix_us(begin), _unix_us(end), nothing)
-    raise AnalysisError(nothing)
+    found = _rows(spark, warehouse, dates, begin, end)
+    if found.files.select("path").isEmpty():
+        raise AnalysisError(nothing)
+
+    def around() -> UsageRows:
+        wider = _rows(spark, warehouse, dates, begin and _moved(begin, -_AROUND), end and _moved(end, _AROUND))
+        return replace(wider, rejected=rejected(spark, warehouse))
+
+    return replace(found, nothing=nothing, around=around)
+
+
+def rejected(spark: SparkSession, warehouse: str) -> DataFrame | None:
+    """Return ``fault``, ``value`` (binary) and ``rejected_at`` of what could not be read; None: nothing is there."""
+    table = path_of(warehouse, REJECTED)
+    if not Folder(spark, warehouse).names(f"{REJECTED}/batch=*/*.parquet"):
+        return None
+    found = spark.read.schema("fault string, value binary").parquet(table)
+    return found.select("fault", "value", F.col("_metadata.file_modification_time").alias("rejected_at"))
 
 
 def bounds(spark: SparkSession, warehouse: str) -> tuple[datetime, datetime]:
@@ -67,23 +96,42 @@ def bounds(spark: SparkSession, warehouse: str) -> tuple[datetime, datetime]:
     return min(_hours(folder, dates[0])), max(_hours(folder, dates[-1])) + timedelta(hours=1)
 
 
-def newest_hour(spark: SparkSession, warehouse: str, besides: str) -> datetime | None:
-    """Return the begin of the last hour that is stored, if any is, by batches other than ``besides``."""
+def newest_end(spark: SparkSession, warehouse: str, now: datetime) -> datetime:
+    """Return the end of the last stored hour that has begun; where none has, of the last. Raises AnalysisError.
+
+    Documents by a clock that is ahead must not decide which period is meant where none is said.
+    """
+    begun = newest_hour(spark, warehouse, until=now)
+    return bounds(spark, warehouse)[1] if begun is None else begun + timedelta(hours=1)
+
+
+def newest_hour(
+    spark: SparkSession, warehouse: str, besides: str | None = None, until: datetime | None = None
+) -> datetime | None:
+    """Return the begin of the last hour before ``until`` that a batch other than ``besides`` stored, if any is."""
     folder = Folder(spark, path_of(warehouse, USAGE))
     for date in reversed(folder.names("date=*")):
         for hour in sorted(_hours(folder, date), reverse=True):
+            if until is not None and hour >= until:
+                continue
             if set(folder.names(f"{date}/hour={hour:%H}/batch=*")) - {f"batch={besides}"}:
                 return hour
     return None
 
 
-def stored_hour(spark: SparkSession, warehouse: str, date: str, hour: int) -> DataFrame | None:
-    """Return instance, boot, seq and batch of what is stored of an hour (``date`` as YYYY-MM-DD); None: nothing is."""
+def stored_keys(spark: SparkSession, warehouse: str, date: str, hour: int, besides: str) -> list[Row]:
+    """Return (instance, boot, seq) of what batches other than ``besides`` stored of an hour (YYYY-MM-DD), each once."""
     table = path_of(warehouse, USAGE)
+    folder = Folder(spark, table)
     place = f"date={date}/hour={hour:02d}"
-    if not Folder(spark, table).exists(place):
-        return None
-    return spark.read.schema(_KEYS).option("basePath", table).parquet(f"{table}/{place}")
+
+    def read() -> list[Row]:
+        if not folder.exists(place):
+            return []
+        rows = spark.read.schema(_KEYS).option("basePath", table).parquet(f"{table}/{place}")
+        return rows.where(F.col("batch") != besides).drop("batch", "date", "hour").distinct().collect()
+
+    return steadily(folder, read)
 
 
 def _hours(folder: Folder, date: str) -> list[datetime]:
@@ -114,6 +162,41 @@ def _check_version(folder: Folder, warehouse: str) -> None:
             f"{warehouse} is a warehouse of version {version}, and this Sluice knows {LAYOUT_VERSION}: "
             "take the Sluice that wrote it, or a newer one"
         )
+
+
+def _rows(
+    spark: SparkSession, warehouse: str, dates: list[str], begin: datetime | None, end: datetime | None
+) -> UsageRows:
+    table = path_of(warehouse, USAGE)
+    folder = Folder(spark, table)
+
+    def load() -> DataFrame:
+        reader = spark.read.format("binaryFile").options(basePath=table, pathGlobFilter="*.parquet")
+        # Without a date there is no directory to list, and one of them at least has to be named.
+        return reader.load(_within(table, dates, begin, end) or [f"{table}/{dates[0]}"])
+
+    files = _of_hours(listed(folder, load), begin, end)
+    if not folder.is_on_disk:
+        return UsageRows(files.select("path", "content"), _unix_us(begin), _unix_us(end))
+    paths = files.select("path")
+    if str(spark.sparkContext.master).startswith("local"):
+        # Spark looks at each file whenever it is asked for its path, and fails where it is set aside since.
+        paths = paths.localCheckpoint()
+    return UsageRows(paths, _unix_us(begin), _unix_us(end))
+
+
+def _moved(moment: datetime, by: timedelta) -> datetime:
+    try:
+        return moment + by
+    except OverflowError:  # there is no farther
+        return moment
+
+
+def _within(table: str, dates: list[str], begin: datetime | None, end: datetime | None) -> list[str]:
+    """Return the directories of dates that a period touches."""
+    first = f"date={begin.astimezone(UTC):%Y-%m-%d}" if begin else dates[0]
+    last = f"date={end.astimezone(UTC):%Y-%m-%d}" if end else dates[-1]
+    return [f"{table}/{date}" for date in dates if first <= date <= last]
 
 
 def _of_hours(files: DataFrame, begin: datetime | None, end: datetime | None) -> DataFrame:

@@ -11,11 +11,13 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from analysis.kernel.cells import Cells
 from analysis.kernel.censoring import Answer, Known
 from analysis.kernel.demand import Bools, Indices
 from analysis.kernel.histogram import Floats
 from analysis.kernel.network import Network
-from analysis.kernel.series import Cells, Recorded
+from analysis.kernel.series import Recorded
+from analysis.kernel.stretch import stretch as stretch_of
 from analysis.kernel.units import Assignment
 from analysis.replay.gathering import Gathered, Throttles, Units
 from analysis.replay.recording import REFUSING, Recording
@@ -159,7 +161,7 @@ class CappedWork:
         together = _together(recorded, mine, local, len(units))
         network = Network(local, together.request_bytes, self.weight[gathered.units[mine]])
         limits = self.limits[:, units]
-        stretch = recorded.stretch(mine)
+        stretch = stretch_of(recorded, mine)
         low = stretch.replay(limits, self.window, network=network)
         high = stretch.replay(limits, self.window, high=True, network=network) if stretch.censored else low
         held_s = low.held_s if low.held_s is not None and low.held_s.any() else high.held_s

@@ -10,7 +10,7 @@ import pyarrow as pa
 from analysis.kernel.censoring import Answer, Known
 from analysis.kernel.demand import Bools, Indices
 from analysis.kernel.histogram import Floats
-from analysis.kernel.series import Stretch
+from analysis.kernel.stretch import Stretch, stretches
 from analysis.kernel.units import Assignment, Client, Unit, read_rule, recorded_unit
 from analysis.replay.gathering import Gathered, Units, gather, gather_refusing
 from analysis.replay.recording import REFUSING, Recording, cluster_and_instance
@@ -196,7 +196,7 @@ class ReplayWork:
         replayed = recorded.censored | (surge > limits.min(axis=0) * window_s)
         yield from self._untouched(gathered, np.flatnonzero(~replayed), of_before)
         for units in (np.flatnonzero(replayed & ~recorded.censored), np.flatnonzero(recorded.censored)):
-            for stretch in recorded.stretches(units, self._scenarios):
+            for stretch in stretches(recorded, units, self._scenarios):
                 yield batch(gathered.units[stretch.units], of_before[:, stretch.units], self._after(gathered, stretch))
 
     def _after(self, gathered: Gathered, stretch: Stretch) -> Floats:

@@ -1,13 +1,14 @@
 """Which quotas are looked at, whose clients they hold, and who is left out because something is not replayed."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from analysis.kernel.demand import Bools
 from analysis.kernel.units import Assignment, Client
+from analysis.replay import terms as replay_terms
 from analysis.replay.recording import REFUSING, Recording
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
@@ -36,29 +37,17 @@ class LeftOut:
     reason: str
 
 
-_REPLAYED: Final = frozenset(("shadow", "proposed", "shared"))
-"""Of ``Terms``: what is in shadow or proposed holds nobody, and is replayed as that."""
-
-
 def not_replayed(policy: Policy) -> dict[Entity, list[str]]:
-    """Return the quotas that say something which no replay takes into account, and what: words of quota files.
-
-    Whatever is new among the terms of rules is not replayed until somebody says here that it is.
-    """
+    """Return the quotas that say something which no replay takes into account, and what: words of quota files."""
     found: dict[Entity, list[str]] = {}
     for entity, limits in policy.limits.items():
         words = [kind.value for kind in limits if kind in REFUSING]
         if entity.cap and words:
             found[entity] = words
     for entity, terms in policy.terms.items():
-        if words := _words(terms):
+        if words := replay_terms.not_replayed(terms):
             found.setdefault(entity, []).extend(words)
     return found
-
-
-def _words(terms: Terms) -> list[str]:
-    differ = [each.name for each in fields(terms) if getattr(terms, each.name) != getattr(_PLAIN, each.name)]
-    return [name.removesuffix("_ms") for name in differ if name not in _REPLAYED]
 
 
 def assign(recording: Recording, scenario: Scenario, kind: QuotaKind) -> Assignment:
@@ -91,7 +80,7 @@ def _is_unknown(rule: Entity | None, scenario: Scenario, kind: QuotaKind) -> boo
     """Return whether a rule has, of a kind, what is not replayed."""
     if rule is None or rule not in scenario.unknown:
         return False
-    return not rule.cap or kind in REFUSING or bool(_words(scenario.policy.terms.get(rule, _PLAIN)))
+    return not rule.cap or kind in REFUSING or bool(replay_terms.not_replayed(scenario.policy.terms.get(rule, _PLAIN)))
 
 
 def left_out(recording: Recording, scenario: Scenario, kind: QuotaKind) -> Iterator[LeftOut]:

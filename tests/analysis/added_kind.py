@@ -9,14 +9,15 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from analysis.ingest import documents
-from analysis.kernel.search import parse_target
+from analysis.kernel.target import parse_target
 from analysis.metrics import headroom
 from analysis.metrics.clients import clients
 from analysis.metrics.muted import muted
 from analysis.metrics.period import look
 from analysis.metrics.rates import Rates
 from analysis.recommend import quota_file
-from analysis.recommend.job import Choices, recommend
+from analysis.recommend.choices import Choices
+from analysis.recommend.job import recommend
 from analysis.replay.recording import Recording, read
 from analysis.report import job as report
 from analysis.table.parquet import encode

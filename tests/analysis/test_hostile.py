@@ -17,11 +17,12 @@ from analysis.cli import analyze
 from analysis.ingest.documents import UnreadableError, read, table
 from analysis.ingest.faults import HEADER, bounds_of
 from analysis.ingest.job import Ingestion, Tally, run
-from analysis.kernel.search import parse_target
-from analysis.kernel.series import Cells, Recorded, SeriesRows
+from analysis.kernel.cells import Cells, SeriesRows
+from analysis.kernel.series import Recorded
+from analysis.kernel.target import parse_target
 from analysis.metrics.clients import SUMS
 from analysis.metrics.headroom import CounterUse
-from analysis.recommend.job import SearchWork
+from analysis.recommend.searching import SearchWork
 from analysis.replay.gathering import Gathered, Throttles
 from analysis.sources import files
 from analysis.table import arrays
@@ -226,7 +227,14 @@ def test_a_report_of_a_period_with_hostile_documents_is_made(spark: SparkSession
     for command in (
         ["report", "--out", str(tmp_path / "out")],
         ["whatif", "--quotas", str(quotas), "--json"],
-        ["recommend", "--target", "p99 throttle < 100 ms", "--out", str(tmp_path / "new.yaml")],
+        [
+            "recommend",
+            "--target",
+            "p99 throttle < 100 ms",
+            "--out",
+            str(tmp_path / "new.yaml"),
+            "--accept-low-confidence",
+        ],
     ):
         done = CliRunner().invoke(analyze, [command[0], "--warehouse", place, *command[1:]])
         assert done.exit_code == 0, (command, done.output, done.exception)

@@ -98,7 +98,9 @@ class Analyzed:
     def recommend(self, target: str) -> Path:
         """Return the quota file."""
         path = self.folder / "recommended.yaml"
-        self._analyze("recommend", "--per", "client-id", "--target", target, "--out", str(path))
+        self._analyze(
+            "recommend", "--per", "client-id", "--target", target, "--out", str(path), "--accept-low-confidence"
+        )
         return path
 
     def whatif(self, quotas: str, counters: Sequence[Counter]) -> Answer:

@@ -262,6 +262,7 @@ def largest(column: Column, interval_ms: int) -> float:
     if name in per_ms:
         return per_ms[name] * (interval_ms + 60_000)
     fixed = {"interval_ms": DAY_MS, "samples": 1000, "sample_ms": 3_600_000, "seq": 2**53, "connections": 10**8}
+    fixed |= {"dropped_documents": 2**53}
     fixed |= {"request_time_ms": 10**15, "throttle_ms": 10**15, "accept_wait_ms": 10**15, "time_ms": END_OF_TIME_MS - 1}
     return fixed.get(name, 2**31 - 1)
 

@@ -20,12 +20,11 @@ HOUR_S = 3600
 def batches(texts: Sequence[str], size: int = 3) -> Iterator[pa.RecordBatch]:
     """Documents of a topic, as Spark hands them over."""
     rows = [
-        {"id": number, "value": text, "topic": "t", "partition": 1, "offset": 10 + number, "file": None}
+        {"id": number, "value": text.encode(), "size": len(text), "topic": "t", "partition": 1, "offset": 10 + number}
         for number, text in enumerate(texts)
     ]
-    schema = pa.schema([STAGED.field(name) for name in staging.INPUT])
     for begin in range(0, len(rows), size):
-        yield pa.RecordBatch.from_pylist(rows[begin : begin + size], schema)
+        yield pa.RecordBatch.from_pylist(rows[begin : begin + size], staging.INPUT)
 
 
 def staged(found: Iterator[pa.RecordBatch]) -> list[dict[str, Any]]:
@@ -85,7 +84,7 @@ def test_what_cannot_be_read_keeps_its_place_and_its_text(documents: list[Docume
     texts = [json.dumps(documents[0]), "nonsense", "{}"]
     found = staged(staging.staging()(batches(texts)))
     told = [(each["id"], each["fault"], each["value"], each["offset"]) for each in found if each["fault"]]
-    assert told == [(1, "is not JSON", "nonsense", 11), (2, "has no v", "{}", 12)]
+    assert told == [(1, "is not JSON", b"nonsense", 11), (2, "has no v", b"{}", 12)]
     assert rows_in(files_of(found)) == in_order(stored(documents[:1]))
 
 

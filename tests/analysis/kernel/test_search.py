@@ -3,20 +3,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analysis.kernel.advice import Confidence, confidence, round_up, with_headroom, write_bytes
 from analysis.kernel.censoring import Answer
 from analysis.kernel.demand import Demand
 from analysis.kernel.fluid import replay
-from analysis.kernel.search import (
-    Confidence,
-    Measure,
-    Target,
-    confidence,
-    parse_target,
-    round_up,
-    smallest,
-    with_headroom,
-    write_bytes,
-)
+from analysis.kernel.search import smallest
+from analysis.kernel.target import Measure, Target, parse_target
 from config.problems import InvalidValue
 from config.units import parse_bytes
 from tests.analysis.workloads import SHAPES, recordings

@@ -5,11 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis.kernel.cells import Cells, SeriesRows
 from analysis.kernel.censoring import Answer, bounds
 from analysis.kernel.demand import Demand, by_unit, surge_bytes
 from analysis.kernel.fluid import replay
 from analysis.kernel.histogram import Floats
-from analysis.kernel.series import Cells, Recorded, SeriesRows
+from analysis.kernel.series import Recorded
+from analysis.kernel.stretch import stretches
 from quotas.rate import Window
 
 WINDOW = Window()
@@ -109,7 +111,7 @@ def test_pieces_of_a_period_are_the_period(seconds: int) -> None:
     limits = np.array([[0.3 * MB, 0.6 * MB, MB, 3 * MB, np.inf, 0.5 * MB], [0.2 * MB] * 6])
     whole = replay(demand_of(sent), limits, WINDOW)
     recorded = recorded_of(sent)
-    for stretch in recorded.stretches(np.arange(6), 2):
+    for stretch in stretches(recorded, np.arange(6), 2):
         pieces = stretch.replay(limits[:, stretch.units], WINDOW)
         for name in ("sent_bytes", "waiting_bytes", "throttled_s", "active_s", "episodes", "peak_waiting_bytes"):
             expected = getattr(whole, name)[:, stretch.units]
@@ -121,7 +123,7 @@ def test_pieces_of_a_period_are_the_period(seconds: int) -> None:
 
 def test_a_hopeless_backlog_does_not_grow_in_memory() -> None:
     sent = np.full((9000, 1), MB)
-    (stretch,) = recorded_of(sent).stretches(np.array([0]), 1)
+    (stretch,) = stretches(recorded_of(sent), np.array([0]), 1)
     outcome = stretch.replay(np.array([[0.1 * MB]]), WINDOW)
     assert len(outcome.carry.tail_bytes) <= 7200
     assert outcome.delay_s(0.99)[0, 0] > 7000
@@ -158,7 +160,7 @@ def test_years_in_which_nothing_was_sent_take_no_time() -> None:
     sent, muted_ms = np.tile(burst, 2), np.full(40, 500.0)
     found = SeriesRows(np.zeros(40, dtype=np.intp), second * 1000, np.full(40, 1000), sent, muted_ms)
     recorded = Recorded.of(Cells.of(found), np.zeros(1, dtype=np.intp), np.full(1, 400.0), seconds)
-    (stretch,) = recorded.stretches(np.arange(1), 1)
+    (stretch,) = stretches(recorded, np.arange(1), 1)
     for high in (False, True):
         outcome = stretch.replay(np.array([[MB]]), WINDOW, high=high)
         assert outcome.demand_bytes[0, 0] == pytest.approx(sent.sum())

@@ -38,7 +38,7 @@ def test_nobody(spark: SparkSession) -> None:
 
 def test_everything_that_adds_up_is_summed() -> None:
     stocks = {"connections", *(kind.row.columns.requests for kind in METERED)}  # a state; and what requests has already
-    stocks |= {name for kind in METERED for name in kind.row.shadow_columns}  # in a table of rules
+    stocks |= {name for kind in METERED for name in (*kind.row.shadow_columns, *kind.row.cap_columns)}  # of rules
     stocks |= {*addresses.SUMS, "connection_throttle_ms"}  # in one of addresses
     counts = {column.name for column in COLUMNS if column.missing == 0 and column.least == 0}
     assert counts - stocks == set(SUMS)

@@ -19,7 +19,7 @@ from tests.analysis.records import BEGIN, Document, document, row, tables, usage
 pytestmark = pytest.mark.spark
 
 NAMES = ("cluster", "instance", "broker", "kind", "rule", "unit_user", "unit_client_id")
-FIGURES = ("p50", "p95", "p99", "max", "over", "limit")
+FIGURES = ("p50", "p95", "p99", "max", "over", "limit", "active", "active_p50", "active_p95", "active_p99")
 MIDNIGHT = datetime(2026, 3, 2, tzinfo=UTC)
 # Who shares a counter is written down here by hand: the rule is not parsed.
 USED = """
@@ -37,18 +37,20 @@ of_counter as (
 used as (
   select x.*, (select sum(y.b) from of_counter y where (x.cluster, x.instance, x.broker, x.kind, x.rule)
       = (y.cluster, y.instance, y.broker, y.kind, y.rule) and x.u is not distinct from y.u
-      and x.c is not distinct from y.c and y.t <= x.t and y.t > x.t - x.w + 499) / (lim * w / 1000) as used
+      and x.c is not distinct from y.c and y.t <= x.t and y.t > x.t - x.w + 499) / (lim * w / 1000) as used,
+    x.b > 0 as busy
   from of_counter x)
 """
 # Idle intervals are made, not reckoned with: a row for each, with 0.
 PERCENTILES = """
 select cluster, instance, broker, kind, rule, u, c,
   quantile_disc(v, 0.5), quantile_disc(v, 0.95), quantile_disc(v, 0.99), max(v),
-  avg((v > 1)::int)::double, arg_max(lim, t)
+  avg((v > 1)::int)::double, arg_max(lim, t), avg(busy::int)::double,
+  quantile_disc(v, 0.5) filter (busy), quantile_disc(v, 0.95) filter (busy), quantile_disc(v, 0.99) filter (busy)
 from (
-  select cluster, instance, broker, kind, rule, u, c, used as v, lim, t from used
+  select cluster, instance, broker, kind, rule, u, c, used as v, lim, t, busy from used
   union all
-  select n.*, 0.0, null, null from (
+  select n.*, 0.0, null, null, false from (
     select cluster, instance, broker, kind, rule, u, c, greatest({intervals} - count(*), 0) as idle
     from used group by all
   ) n, lateral (select unnest(range(n.idle))) g(i))
@@ -125,6 +127,7 @@ def test_idle_intervals_count_as_nothing(spark: SparkSession) -> None:
     assert found.p50 == 0
     assert found.p95 == found.p99 == found.max == 11
     assert math.isclose(found.over, 0.39)  # in the first interval it was just 1
+    assert (found.active, found.active_p50, found.active_p99) == (0.4, 11, 11)
     assert (found.date, of_day.date) == (None, BEGIN.date())
     assert of_day.p99 == 11
 

@@ -1,5 +1,7 @@
 """Recommended quotas are enough, and hardly more than that; and nobody is dropped in silence."""
 
+import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,14 @@ from pyspark.sql import SparkSession
 from analysis.cli import analyze
 from analysis.commands.recommend import _write
 from analysis.errors import AnalysisError
+from analysis.kernel.advice import with_headroom
 from analysis.kernel.fluid import replay
-from analysis.kernel.search import parse_target, smallest, with_headroom
+from analysis.kernel.search import smallest
+from analysis.kernel.target import parse_target
 from analysis.recommend import quota_file
-from analysis.recommend.job import Choices, Need, Per, Recommendation, recommend
+from analysis.recommend.choices import Choices, Per
+from analysis.recommend.job import recommend
+from analysis.recommend.needs import Need, Recommendation
 from analysis.replay import recording
 from analysis.table import exchange
 from analysis.table.scan import UsageRows
@@ -94,7 +100,7 @@ def choices(target: str = THROTTLE, per: Per = Per.USER, **more: Any) -> Choices
 
 
 def named(found: Sequence[Recommendation]) -> dict[tuple[str, str], Recommendation]:
-    return {(each.user, each.client_id): each for each in found}
+    return {(str(each.user), str(each.client_id)): each for each in found}
 
 
 def the(found: Recommendation, kind: QuotaKind = PRODUCE) -> Need:
@@ -173,7 +179,11 @@ def test_the_command_writes_what_check_accepts(spark: SparkSession, warehouse: s
     store(usage_frame(spark, documents(LOADS)), warehouse)
     path = tmp_path / "made" / "quotas.yaml"
     ran = CliRunner().invoke(
-        analyze, ["recommend", "--warehouse", warehouse, "--target", THROTTLE, "--out", str(path), "--floor", "2kB"]
+        analyze,
+        [
+            *("recommend", "--warehouse", warehouse, "--target", THROTTLE, "--out", str(path), "--floor", "2kB"),
+            *("--per", "user", "--accept-low-confidence"),
+        ],
     )
     assert ran.exit_code == 0, ran.output
     assert f"quotas for 5 of 6, and 1 without one: the file says why: {path}" in ran.stderr
@@ -191,9 +201,64 @@ def test_the_command_writes_what_check_accepts(spark: SparkSession, warehouse: s
     assert again.exit_code == 0, again.output
 
 
+LIVE = """\
+# ours
+quotas:
+  - {entity: {user: alice}, producer_byte_rate: 2MB}   # since May
+  - {entity: {client-id: bursts}, producer_byte_rate: 9MB, burst: 2s}
+  - {entity: {client-id: {default: true}}, producer_byte_rate: 9MB}
+  - {entity: {user: nobody}, producer_byte_rate: 9MB}
+"""
+COMMAND = re.compile(r"^\S*sluice analyze (recommend .*?)(?:  +#.*)?$", re.MULTILINE)
+PAGES = [Path(__file__).parents[3] / name for name in ("README.md", "docs/analysis-whatif.md")]
+
+
+def test_no_command_of_the_pages_touches_what_is_live(
+    spark: SparkSession, warehouse: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store(usage_frame(spark, documents(LOADS)), warehouse)
+    monkeypatch.chdir(tmp_path)
+    live = tmp_path / "quotas.yaml"
+    live.write_text(LIVE)
+    (tmp_path / "sluice.yaml").write_text(
+        'cluster: {name: demo, bootstrap: ["127.0.0.1:19092"]}\n'
+        'listeners: [{name: P, bind: "127.0.0.1:9092", advertise: 127.0.0.1, brokers: {"0-9": "9100-9109"}}]\n'
+        "quotas: {store: {path: quotas.yaml}}\n"
+    )
+    first, *others = [shlex.split(found) for page in PAGES for found in COMMAND.findall(page.read_text())]
+    made = tmp_path / "recommended.yaml"
+    for command in (first, *others):
+        command[command.index("--warehouse") + 1] = warehouse
+        assert command[-2:] == ["--out", made.name]
+        assert {"--quotas", "--config"} & set(command)
+    # Five minutes are little.
+    ran = CliRunner().invoke(analyze, first)
+    assert ran.exit_code == 1, ran.output
+    assert live.read_text() == made.read_text() == LIVE
+    assert "! user=alice producer_byte_rate 2000000 → " in ran.stderr
+    assert "(left, recorded for 5 min alone: needs" in ran.stderr
+    assert "warning: 2 left out for low confidence: record for a week, or take it with" in ran.stderr
+    [proposing] = [command for command in others if "--propose" in command]
+    ran = CliRunner().invoke(analyze, [*proposing, "--force", "--accept-low-confidence"])
+    assert ran.exit_code == 0, ran.output
+    assert live.read_text() == LIVE
+    assert load(made).policy.limits == load(live).policy.limits
+    assert "~ user=alice producer_byte_rate 2000000 → proposed: " in ran.stderr
+    assert "x client-id=bursts producer_byte_rate 9000000: burst of it is not replayed" in ran.stderr
+    assert "? user=nobody producer_byte_rate 9000000: nobody used it" in ran.stderr
+    assert f"{live.name}: 2 to change, 1 unused, 1 left as they are" in ran.stderr
+    text = made.read_text().splitlines()
+    assert text[0] == "# ours"
+    assert re.fullmatch(r".*2MB, proposed: \{producer_byte_rate: \d+\}\}   # since May", text[2])
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["--target", THROTTLE, "--quotas", "q", "--config", "c"], "give either --quotas or --config"),
+        (["--target", THROTTLE, "--propose"], "--propose needs the present quotas"),
+        (["--target", THROTTLE, "--quotas", "q", "--per", "user"], "--per is for a new file"),
+        (["--target", THROTTLE, "--quotas", "nowhere.yaml"], "nowhere.yaml"),
         (["--target", "faster"], "is not a target; write it like"),
         (["--target", THROTTLE, "--floor", "none"], "--floor"),
         (["--target", THROTTLE, "--per", "ip"], "--per"),
@@ -222,3 +287,16 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     _write(path, "quotas: []\n# again\n")
     assert path.read_text() == "quotas: []\n# again\n"
     assert list(path.parent.iterdir()) == [path]
+    path.chmod(0o640)
+    _write(path, "quotas: []\r\n")
+    assert path.read_bytes() == b"quotas: []\r\n"
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_link_is_never_replaced(tmp_path: Path) -> None:
+    link = tmp_path / "quotas.yaml"
+    link.symlink_to("elsewhere.yaml")
+    arguments = ["recommend", "--warehouse", "none", "--target", THROTTLE, "--out", str(link), "--force"]
+    ran = CliRunner().invoke(analyze, arguments)
+    assert ran.exit_code == 2
+    assert "is a link, as Kubernetes mounts a ConfigMap" in ran.stderr

@@ -7,11 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis.kernel.advice import Confidence
 from analysis.kernel.censoring import Answer
-from analysis.kernel.search import Confidence, parse_target
+from analysis.kernel.target import parse_target
 from analysis.kernel.units import Unit
-from analysis.recommend.job import Choices, Need, Per, Recommendation
-from analysis.recommend.quota_file import quoted, write
+from analysis.recommend.choices import Choices, Per
+from analysis.recommend.needs import Need, Recommendation
+from analysis.recommend.quota_file import write
+from analysis.recommend.wording import quoted
 from analysis.replay.recording import Circumstances, place
 from config.document import read_document
 from quotas.entities import Entity

@@ -5,15 +5,23 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from analysis.report.findings import (
+    AroundBurst,
+    ChangedClient,
+    ChangedLimit,
+    ChangedQuota,
     Charge,
+    Comparison,
     Connected,
     Episode,
     Headroom,
+    Loss,
+    Missing,
     Neighbour,
     OfRule,
     PeriodTotals,
     RateSeries,
     ReportFindings,
+    Sums,
     Talker,
     Throttled,
     Trend,
@@ -63,6 +71,7 @@ def busy() -> ReportFindings:
             counters=388,
             close=3,
         ),
+        loss=lost(),
         throttled=[
             Throttled(
                 user,
@@ -112,6 +121,13 @@ def busy() -> ReportFindings:
                 top,
                 top * 1.25,
                 0.031 if top > 0.95 else 0.0,
+                *(
+                    (1.0, top * 0.55, top)
+                    if number < 3
+                    else (0.25, top * 0.9, top * 1.2)
+                    if number < 9
+                    else (0, None, None)
+                ),
             )
             for number, ((user, client_id), top) in enumerate(
                 zip(NAMES, (1.31, 0.99, 0.92, 0.78, 0.55, 0.31, 0.2, 0.11, 0.05, 0.0004), strict=True)
@@ -133,31 +149,27 @@ def busy() -> ReportFindings:
                 "analytics",
                 "spark-nightly",
                 1,
-                0.71,
-                0.79,
-                0.08,
-                691,
-                9_400_000,
-                0.34,
-                41.2,
-                8.7,
-                (Victim("alice", "orders-service", 6_200_000), Victim("bob", SCRIPT, 2_100_000)),
+                "muted_ms",
+                *(0.71, 0.62, 0.8, 0.0003, 0.79, 0.08),
+                *(10, 23, 9_400_000, 950_000, 40_000, 0.34),
+                victims=(
+                    Victim("alice", "orders-service", 6_200_000, shared=True),
+                    Victim("bob", SCRIPT, 2_100_000, shared=False),
+                ),
+                around=_around(4000),
+                together=[("bob", SCRIPT), (None, None)],
             ),
             Neighbour(
                 NAMES[3][0],
                 NAMES[3][1],
                 2,
-                0.12,
-                0.2,
-                0.08,
-                412,
-                1_400_000,
-                0.14,
-                None,
-                None,
-                (Victim("carol", "", 900_000),),
+                "request_time_ms",
+                *(0.12, 0.02, 0.22, 0.031, 0.2, 0.08),
+                *(0, 12, 1_400_000, 560_000, 34_000, 0.14),
+                around=_around(900),
             ),
         ],
+        compared=11,
         trends=[
             Trend(
                 "alice",
@@ -194,6 +206,55 @@ def busy() -> ReportFindings:
             for number, (user, _) in enumerate(NAMES)
         ],
         currency="EUR",
+        comparison=Comparison(
+            BEGIN - timedelta(days=2),
+            BEGIN,
+            scale=0.5,
+            modes=["shadow"],
+            unrecorded_s=0,
+            unrecorded_before_s=12_000,
+            now=Sums(214, 6, 31_840_000, 7 * 2**40, 11 * 2**40, 318_000_000, 17),
+            before=Sums(209, 9, 12_000_000, 3 * 2**40, 22 * 2**40, 636_000_000, 0),
+            new=7,
+            new_clients=NAMES[:3],
+            gone=2,
+            gone_clients=NAMES[4:6],
+            clients=[
+                ChangedClient(user, client_id, seen, 2**40, 0 if seen == "new" else 2**39, 900_000, 1_800_000)
+                for (user, client_id), seen in zip(NAMES[:4], ("new", "both", "both", "gone"), strict=True)
+            ],
+            limits=[
+                ChangedLimit("alice", None, 1, "produce", "user=alice", 1e7, 2e7, 1.31, 0.44),
+                ChangedLimit(None, SCRIPT, 2, "fetch", "client-id=<default>", 1e6, 1e6, 0.31, 0.9),
+            ],
+            quotas=[
+                ChangedQuota("produce", "user=alice", 1e7, 1e7, 2e7, 2e7),
+                ChangedQuota("fetch", f"client-id={SCRIPT}", 1e6, 2e6, None, None),
+                ChangedQuota("mutation", "user=etl", None, None, 5.0, 5.0),
+            ],
+        ),
+    )
+
+
+def lost() -> Loss:
+    """Of two proxies one could not ship for some hours; and somebody wrote nonsense to the topic."""
+    hours = [BEGIN + timedelta(hours=number) for number in range(25)]
+    missing = [900 * (13 <= number < 17) + 50 * (number == 13) for number in range(24)]
+    steps = [Missing(hours[number], hours[number + 1], 7200, each) for number, each in enumerate(missing)]
+    places = [
+        Missing(each.begin, each.end, 3600, each.missing, 800, 3, 0, 0, "demo", "edge-1") for each in steps[13:17]
+    ]
+    return Loss(
+        expected=24 * 7200,
+        missing=sum(missing),
+        dropped=3200,
+        late=12,
+        rejected=5,
+        wrong_clock=2,
+        rows_of_others=7,
+        worst=steps[13],
+        steps=steps,
+        places=[*places, Missing(None, None, 0, 0, 0, 0, 5, 2, "demo", SCRIPT), Missing(None, None, 0, 0, 0, 0, 1)],
     )
 
 
@@ -216,6 +277,15 @@ def quiet() -> ReportFindings:
         series=[RateSeries("alice / app", [110.0] * 60)],
         charges=[Charge("alice", 6000, 600, 120, None)],
     )
+
+
+def _around(most_ms: float) -> list[AroundBurst]:
+    return [
+        AroundBurst(
+            10 * step, 2e6 if 0 <= step < 9 else 9e4, most_ms * (0.9 if 1 <= step < 10 else 0.15), most_ms * 0.2
+        )
+        for step in range(-30, 60)
+    ]
 
 
 def _shares(number: int) -> list[float]:

@@ -99,3 +99,19 @@ def test_groups_by_texts_are_those_of_arrow() -> None:
     assert sorted(found, key=key) == sorted(
         ({"user": each["user"], "seq": each["seq"], "bytes_in_sum": 2 * each["bytes_in"]} for each in ROWS), key=key
     )
+
+
+def test_rows_of_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row groups without it are left out by their statistics; what else is in a group is not read without it."""
+    monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 4)
+    content = pa.py_buffer(encode(pa.Table.from_pylist([*stored(DOCUMENTS), *stored([LAST])], FILE)))
+    groups = list(decode(content, FILE.names, {"user": ["alice"]}))
+    assert [group.num_rows for group in groups] == [2, 2, 1]
+    found = in_order(row for table in groups for row in table.cast(FILE).to_pylist())
+    assert found == [row for row in ROWS if row["user"] == "alice"]
+    assert [table.num_rows for table in decode(content, ["seq"], {"user": ["zoe"], "broker": [1, 2]})] == [1]
+    assert list(decode(content, ["seq"], {"user": ["bob"]})) == [], "between alice and zoe"
+    assert list(decode(content, ["seq"], {"ip": ["10.0.0.1"]})) == [], "no row has an address"
+
+
+LAST = document(5, [row("zoe")])

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from analysis.kernel.search import parse_target
+from analysis.kernel.target import parse_target
 from analysis.recommend import quota_file
-from analysis.recommend.job import Choices, recommend
+from analysis.recommend.choices import Choices
+from analysis.recommend.job import recommend
 from analysis.replay.recording import read
 from analysis.whatif import comparison
 from analysis.whatif import page as comparison_page

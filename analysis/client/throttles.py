@@ -1,0 +1,162 @@
+"""When a client was throttled: its episodes, and who else was charged to the counter meanwhile."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+
+from analysis.client.asked import Asked
+from analysis.client.charged import charged, read
+from analysis.client.counters import Counter, kinds_of, own_rows
+from analysis.client.findings import Companion, OneEpisode
+from analysis.metrics.episodes import WHO
+from analysis.metrics.sums import total
+from analysis.table.arrays import Ints, added, ints, with_columns
+from analysis.table.parquet import plain
+from analysis.table.scan import UsageRows
+from analysis.table.schema import COUNT, FILE, LIMIT, TEXT
+
+MOST_EPISODES: Final = 500
+"""That are shown, and whose companions are looked for: the longest."""
+MOST_COMPANIONS: Final = 3
+_SAME: Final = ("cluster", "instance", "broker", "user", "client_id", "mode")
+_MUTED: Final = pa.schema(
+    [
+        *(FILE.field(name) for name in _SAME),
+        *(("kind", TEXT), ("begin_ms", COUNT), ("end_ms", COUNT), ("rule", TEXT)),
+        *((name, COUNT) for name in ("muted_ms", "throttled", "throttle_ms", "bytes")),
+        ("limit", LIMIT),
+    ]
+)
+_WITH: Final = pa.schema([("episode", COUNT), ("user", TEXT), ("client_id", TEXT), ("used", COUNT)])
+
+
+def muted(own: UsageRows, asked: Asked, capped: Sequence[str]) -> DataFrame:
+    """Return a row for each interval, kind and rule in which the client was muted: as ``metrics.muted``, of all kinds.
+
+    ``bytes`` is what was used as records count it, whatever the kind.
+    """
+    work = _Muted(kinds_of(asked), tuple(capped))
+    return own.scan(read(work.kinds, capped), work, _MUTED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Muted:
+    kinds: tuple[str, ...]
+    capped: tuple[str, ...]
+
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        for table in tables:
+            for kind, _, rows in charged(table, self.kinds, self.capped):
+                found = rows.filter(pc.greater(rows["muted_ms"], 0))
+                values = {
+                    "kind": pa.array([kind] * len(found), TEXT),
+                    "begin_ms": found["time_ms"],
+                    "end_ms": pc.add(found["time_ms"], found["interval_ms"]),
+                    "bytes": found["used"],
+                }
+                yield with_columns(found.drop_columns(["time_ms"]), values)
+
+
+def longest(episodes: DataFrame) -> list[OneEpisode]:
+    """Return the MOST_EPISODES of ``metrics.episodes`` that muted longest."""
+    rows = episodes.orderBy(F.desc("muted_ms"), "begin", *WHO).limit(MOST_EPISODES).collect()
+    return [
+        OneEpisode(
+            **{name: row[name] for name in ("user", "client_id", "broker", "kind", "rule", "mode")},
+            begin=row["begin"].astimezone(UTC),
+            end=row["end"].astimezone(UTC),
+            used=row["bytes"],
+            **{name: row[name] for name in ("muted_ms", "throttled", "limit")},
+        )
+        for row in rows
+    ]
+
+
+def with_companions(
+    members: UsageRows, asked: Asked, found: Sequence[OneEpisode], counters: Sequence[Counter], capped: Sequence[str]
+) -> list[OneEpisode]:
+    """Return the episodes with the others who were charged to the client's counter while they lasted."""
+    numbers = np.unique(np.array([each.counter for each in counters if not each.is_own(asked)], dtype=np.int64))
+    if not found or not len(numbers):
+        return list(found)
+    kinds = tuple(sorted({each.kind for each in found}))
+    work = _Company(asked, kinds, tuple(capped), numbers, _Spans.of_episodes(found))
+    parts = members.scan(read(kinds, capped), work, _WITH)
+    sums = parts.groupBy("episode", "user", "client_id").agg(total("used").alias("used"))
+    most = Window.partitionBy("episode").orderBy(F.desc("used"), "user", "client_id")
+    ranked = sums.withColumns(
+        {"place": F.row_number().over(most), "many": F.count(F.lit(1)).over(Window.partitionBy("episode"))}
+    )
+    of: dict[int, list[Mapping[str, Any]]] = {}
+    for row in ranked.where(F.col("place") <= MOST_COMPANIONS).orderBy("place").toArrow().to_pylist():
+        of.setdefault(row["episode"], []).append(row)
+    return [
+        replace(
+            each,
+            companions=tuple(Companion(row["user"], row["client_id"], row["used"]) for row in of.get(number, ())),
+            how_many_companions=of[number][0]["many"] if number in of else 0,
+        )
+        for number, each in enumerate(found)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Spans:
+    """Episodes by what they are of: those of one key do not overlap."""
+
+    of: Mapping[tuple[str, str | None, int], Sequence[tuple[Ints, Ints, Ints]]]
+    """By kind, rule and broker: begins, ends and numbers, of one client each."""
+
+    @classmethod
+    def of_episodes(cls, found: Sequence[OneEpisode]) -> "_Spans":
+        groups: dict[tuple[object, ...], list[tuple[int, int, int]]] = {}
+        for number, each in enumerate(found):
+            key = (each.kind, each.rule, each.broker, each.user, each.client_id, each.mode)
+            span = (round(each.begin.timestamp() * 1000), round(each.end.timestamp() * 1000), number)
+            groups.setdefault(key, []).append(span)
+        of: dict[tuple[Any, ...], list[tuple[Ints, Ints, Ints]]] = {}
+        for (kind, rule, broker, *_), spans in groups.items():
+            begins, ends, numbers = np.array(sorted(spans), dtype=np.int64).T
+            of.setdefault((kind, rule, broker), []).append((begins, ends, numbers))
+        return cls(of)
+
+
+@dataclass(frozen=True, slots=True)
+class _Company:
+    asked: Asked
+    kinds: tuple[str, ...]
+    capped: tuple[str, ...]
+    numbers: Ints
+    spans: _Spans
+
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        for table in tables:
+            mine = own_rows(table, self.asked)
+            for kind, _, rows in charged(table, self.kinds, self.capped):
+                others = np.isin(ints(rows, "counter"), self.numbers) & ~mine[ints(rows, "place")]
+                yield from self._within(kind, rows.filter(pa.array(others)))
+
+    def _within(self, kind: str, rows: pa.Table) -> Iterator[pa.Table]:
+        at, until = ints(rows, "time_ms"), ints(rows, "time_ms") + ints(rows, "interval_ms")
+        rules, brokers = rows["rule"].cast(TEXT), ints(rows, "broker")
+        names = plain(rows.select(["user", "client_id", "used"]))
+        for (of_kind, rule, broker), groups in self.spans.of.items():
+            if of_kind != kind or rule is None:
+                continue
+            same = pc.fill_null(pc.equal(rules, rule), False).to_numpy() & (brokers == broker)
+            for begins, ends, numbers in groups:
+                place = np.maximum(np.searchsorted(begins, until, side="left") - 1, 0)
+                chosen = same & (begins[place] < until) & (at < ends[place])
+                if chosen.any():
+                    found = names.filter(pa.array(chosen))
+                    values = {"episode": pa.array(numbers[place[chosen]])}
+                    yield added(
+                        with_columns(found, values).combine_chunks(), ("episode", "user", "client_id"), {"used": "sum"}
+                    )

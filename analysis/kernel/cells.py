@@ -1,0 +1,131 @@
+"""Rows of usage records as seconds of demand, sparse: what was used by the second, of whoever is counted together.
+
+NumPy alone, on arrays of rows.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from analysis.kernel.demand import Bools, Indices
+from analysis.kernel.histogram import Floats
+
+_GRAIN_MS: Final = 100
+"""What intervals are rounded to: their beginnings are off by some milliseconds, and are meant not to be."""
+_GRAINS: Final = 1000 // _GRAIN_MS
+_SPREAD_CELLS: Final = 2**22
+"""Of rows whose use is spread over the seconds of their intervals at once: some 300 MB."""
+_NOTHING: Final = np.zeros(0)
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesRows:
+    """Rows of usage records by series, in any order; all are arrays of one length."""
+
+    number: Indices
+    """Of whom: a series, or a unit."""
+    begin_ms: Indices
+    """Of the interval, since second 0. Not negative."""
+    interval_ms: Indices
+    sent_bytes: Floats
+    muted_ms: Floats
+    """How long it was held up: 0 where nothing was, in other modes than ``enforce``."""
+
+    def halves(self) -> tuple["SeriesRows", "SeriesRows"]:
+        """Return the first half of them and the second."""
+        columns = [getattr(self, name) for name in self.__slots__]
+        middle = len(self.number) // 2
+        first, second = ([column[half] for column in columns] for half in (slice(middle), slice(middle, None)))
+        return SeriesRows(*first), SeriesRows(*second)
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """What was used by the second: arrays of one length, each (number, second) once, and ascending."""
+
+    number: Indices
+    second: Indices
+    sent_bytes: Floats
+    muted_s: Floats
+
+    @classmethod
+    def of(cls, rows: SeriesRows) -> "Cells":
+        """Spread each row's use evenly over its interval, and add up what falls into the same second."""
+        begin = (rows.begin_ms + _GRAIN_MS // 2) // _GRAIN_MS
+        end = np.maximum((rows.begin_ms + rows.interval_ms + _GRAIN_MS // 2) // _GRAIN_MS, begin + 1)
+        first = begin // _GRAINS
+        pieces = (end - 1) // _GRAINS - first + 1
+        if pieces.sum() > _SPREAD_CELLS and len(pieces) > 1:
+            earlier, later = rows.halves()
+            return cls.of(earlier).plus(cls.of(later))
+        row = np.repeat(np.arange(len(pieces)), pieces)
+        second = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+        overlap = np.minimum(end[row], (second + 1) * _GRAINS) - np.maximum(begin[row], second * _GRAINS)
+        share = overlap / (end - begin)[row]
+        return cls._gathered(
+            rows.number[row],
+            second,
+            rows.sent_bytes[row] * share,
+            rows.muted_ms[row] * (share / 1000),
+        )
+
+    @classmethod
+    def none(cls) -> "Cells":
+        nobody = np.zeros(0, dtype=np.intp)
+        return cls(nobody, nobody, _NOTHING, _NOTHING)
+
+    @classmethod
+    def _gathered(cls, number: Indices, second: Indices, *values: Floats) -> "Cells":
+        if not len(number):
+            return cls.none()
+        span = int(second.max()) + 1
+        key = number * span + second
+        order = np.argsort(key, kind="stable")
+        key = key[order]
+        starts = np.flatnonzero(np.diff(key, prepend=-1))
+        sent, muted = (np.add.reduceat(value[order], starts) for value in values)
+        return cls(key[starts] // span, key[starts] % span, sent, np.minimum(muted, 1.0))
+
+    def plus(self, other: "Cells") -> "Cells":
+        """Return what both hold together."""
+        if not len(self.number):
+            return other
+        return self._gathered(
+            np.concatenate((self.number, other.number)),
+            np.concatenate((self.second, other.second)),
+            np.concatenate((self.sent_bytes, other.sent_bytes)),
+            np.concatenate((self.muted_s, other.muted_s)),
+        )
+
+    def where(self, chosen: Bools) -> "Cells":
+        """Return some of them."""
+        return Cells(
+            self.number[chosen],
+            self.second[chosen],
+            self.sent_bytes[chosen],
+            self.muted_s[chosen],
+        )
+
+    def renumbered(self, numbers: Indices) -> "Cells":
+        """Return them with ``numbers[number]``, which may be the same for several: these are added up."""
+        return self._gathered(numbers[self.number], self.second, self.sent_bytes, self.muted_s)
+
+    def starts(self, count: int) -> Indices:
+        """Return where the cells of each of ``count`` numbers begin, and where those of the last one end."""
+        return np.searchsorted(self.number, np.arange(count + 1))
+
+    def sums(self, values: Floats, count: int) -> Floats:
+        """Return the sums of ``values``, one for each cell, of each of ``count`` numbers."""
+        return np.asarray(np.bincount(self.number, values, count), dtype=float)
+
+    def surge_bytes(self, count: int, window_s: float) -> Floats:
+        """Return the most bytes of each number in any window, rounded up to whole seconds, sliding by seconds."""
+        most = np.zeros(count)
+        if len(self.number):
+            span = int(self.second.max()) + 1 + int(np.ceil(window_s))
+            key = self.number * span + self.second
+            total = np.concatenate(([0.0], np.cumsum(self.sent_bytes)))
+            since = np.maximum(key - int(np.ceil(window_s)) + 1, self.number * span)
+            np.maximum.at(most, self.number, total[1:] - total[np.searchsorted(key, since)])
+        return most

@@ -1,0 +1,80 @@
+"""What is to hold under a quota: a target, as somebody writes it, and where a replay meets it."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+
+from analysis.kernel import histogram
+from analysis.kernel.demand import Bools
+from analysis.kernel.outcome import Outcome
+from config.problems import InvalidValue
+from config.units import parse_duration_ms
+from quotas.rate import Window
+
+
+class Measure(StrEnum):
+    """What a target is about."""
+
+    THROTTLE = "throttle"
+    """The throttle times of requests."""
+    DELAY = "delay"
+    """How long bytes wait until they are sent."""
+    SHARE = "throttled share"
+    """How much of its active time a client is throttled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """``measure`` is below ``most`` (seconds, or a share), for times: of ``share`` of all bytes."""
+
+    measure: Measure
+    share: float
+    most: float
+
+    def met(self, outcome: Outcome, window: Window = Window()) -> Bools:  # noqa: B008  frozen
+        """Return where, [scenario, unit]; on the safe side of what the model blurs within one sample."""
+        if self.measure is Measure.SHARE:
+            return np.asarray(outcome.throttled_share < self.most)
+        if self.measure is Measure.DELAY:
+            return np.asarray(histogram.share_above(outcome.delays, self.most) <= 1 - self.share)
+        # Throttle times jump by one sample when a window begins anew; the model has their mean.
+        surely_s = max(self.most - window.size_ms / 1000, 0.0)
+        return np.asarray(histogram.share_above(outcome.throttles, surely_s) <= 1 - self.share)
+
+
+_FORM: Final = "write it like `p99 throttle < 100 ms`, `p95 delay < 2 s` or `throttled share < 0.1 %`"
+_TIME: Final = re.compile(r"(?:p([0-9]{1,2}(?:\.[0-9]+)?)|(max)) (throttle|delay) ?< ?(.+)")
+_SHARE: Final = re.compile(r"throttled share ?< ?(.+)")
+_NUMBER: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(%?)")
+
+
+def parse_target(text: str) -> Target:
+    """Return the target that ``text`` says. Raises InvalidValue with the fix."""
+    words = " ".join(text.split())
+    share = _SHARE.fullmatch(words)
+    if share:
+        return Target(Measure.SHARE, 1.0, _parse_share(share[1]))
+    time = _TIME.fullmatch(words)
+    if time is None:
+        raise InvalidValue(f"{text!r} is not a target", _FORM)
+    percent, _, measure, limit = time.groups()
+    wanted = 1.0 if percent is None else float(percent) / 100
+    if wanted == 0:
+        raise InvalidValue(f"p{percent} asks for nothing", _FORM)
+    most_s = parse_duration_ms(limit) / 1000
+    if most_s == 0:
+        raise InvalidValue("nothing is below 0 ms", "write `throttled share < 0.1 %` for hardly ever")
+    return Target(Measure(measure), wanted, most_s)
+
+
+def _parse_share(text: str) -> float:
+    number = _NUMBER.fullmatch(text)
+    if number is None:
+        raise InvalidValue(f"{text!r} is not a share", "write it like 0.1 % or 0.001")
+    share = float(number[1]) / (100 if number[2] else 1)
+    if not 0 < share <= 1:
+        raise InvalidValue(f"{text!r} is not a share", "a share is above 0 and at most 1, or 100 %")
+    return share

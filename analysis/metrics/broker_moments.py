@@ -1,0 +1,112 @@
+"""The moments of one broker as NumPy has them: who peaked in which, and what others were delayed in each."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+
+from analysis.metrics.coincidence import Flags, Others
+from analysis.metrics.period import Period
+from analysis.table.arrays import Floats, Ints, floats, ints
+
+MOMENT_S: Final = 10
+PEAK_OVER_AVERAGE: Final = 2.0
+PEAK_SHARE: Final = 0.02
+"""Of all bytes of the broker: a client that moves less is not what others wait for."""
+PLACE: Final = ("cluster", "broker")
+CLIENT: Final = (*PLACE, "user", "client_id")
+MEASURES: Final = {"muted_ms": ("delay_ms", "usual_delay_us"), "request_time_ms": ("request_time_ms", "usual_time_us")}
+"""How others may be delayed, by the column of records that says so: the sums of what was, and of what is usual."""
+SUMS: Final = ("bytes", "requests", *(name for names in MEASURES.values() for name in names))
+_BLOCK_MOMENTS: Final = 3600 // MOMENT_S
+_EVERYBODY_ELSE: Final = 0
+_MOST_ROWS: Final = 4_000_000
+"""Of moments, in the driver at a time: some 300 MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerMoments:
+    """All sums of one broker in a period."""
+
+    place: tuple[str, int]
+    """PLACE"""
+    first: int
+    """Number of its first moment, since 1970."""
+    count: int
+    totals: dict[str, Floats]
+    """By the names of SUMS, [moment]."""
+    own: dict[int, tuple[Ints, dict[str, Floats]]]
+    """By number of candidates: moments (from 0), and sums in these."""
+
+    def of(self, number: int, name: str) -> Floats:
+        """Return a sum of a candidate, [moment]."""
+        found = np.zeros(self.count)
+        at, sums = self.own[number]
+        found[at] = sums[name]
+        return found
+
+    def elsewhere(self, number: int, name: str) -> Floats:
+        """Return the sum of all but a candidate, [moment]."""
+        return np.maximum(self.totals[name] - self.of(number, name), 0)
+
+    def peak(self, number: int) -> Flags:
+        """Return in which moments a candidate moves far more than it does on average, and not too little."""
+        bytes_ = self.of(number, "bytes")
+        loud = bytes_ >= PEAK_OVER_AVERAGE * bytes_.mean()
+        return np.asarray((bytes_ > 0) & loud & (bytes_ >= PEAK_SHARE * self.totals["bytes"]), dtype=bool)
+
+    def others(self, number: int, measure: str) -> Others:
+        """Return how all but a candidate were delayed, by one of MEASURES."""
+        delay, usual = MEASURES[measure]
+        block = (self.first + np.arange(self.count)) // _BLOCK_MOMENTS
+        return Others(self.elsewhere(number, delay), self.elsewhere(number, usual), block)
+
+
+def moments_of(period: Period) -> int:
+    """Return how many moments the period touches."""
+    return max(-int(-period.end.timestamp() // MOMENT_S) - _first(period), 1)
+
+
+def by_broker(sums: DataFrame, period: Period) -> Iterator[BrokerMoments]:
+    """Yield the sums that ``moments.moments`` returned, of each broker in order."""
+    rows = sums.groupBy(*PLACE).agg(F.count(F.lit(1)).alias("rows")).orderBy(*PLACE).collect()
+    at_once = sum(each.rows for each in rows) <= _MOST_ROWS
+    everything = sums.toArrow() if at_once and rows else None
+    for place in [(each.cluster, each.broker) for each in rows]:
+        if everything is None:
+            table = sums.where((F.col("cluster") == place[0]) & (F.col("broker") == place[1])).toArrow()
+        else:
+            same = pc.and_(pc.equal(everything["cluster"], place[0]), pc.equal(everything["broker"], place[1]))
+            table = everything.filter(same)
+        yield _of_broker(place, table, period)
+
+
+def of_brokers(sums: DataFrame, places: Collection[tuple[str, int]], period: Period) -> Iterator[BrokerMoments]:
+    """Yield the same of some brokers."""
+    wanted = F.lit(False)
+    for cluster, broker in sorted(places):
+        wanted |= (F.col("cluster") == cluster) & (F.col("broker") == broker)
+    yield from by_broker(sums.where(wanted), period) if places else ()
+
+
+def _of_broker(place: tuple[str, int], table: pa.Table, period: Period) -> BrokerMoments:
+    first, count = _first(period), moments_of(period)
+    moment, number = ints(table, "moment") - first, ints(table, "number")
+    values = {name: floats(table, name) for name in SUMS}
+    totals = {name: np.bincount(moment, value, count).astype(float) for name, value in values.items()}
+    order = np.argsort(number, kind="stable")
+    numbers, starts = np.unique(number[order], return_index=True)
+    own = {}
+    for candidate, rows in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
+        if candidate != _EVERYBODY_ELSE:
+            own[candidate] = (moment[rows], {name: value[rows] for name, value in values.items()})
+    return BrokerMoments(place, first, count, totals, own)
+
+
+def _first(period: Period) -> int:
+    return int(period.begin.timestamp() // MOMENT_S)

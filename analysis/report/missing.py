@@ -1,0 +1,141 @@
+"""What is missing, on the page: found in the table ``loss``, said at the top, and shown by proxy and hour."""
+
+from datetime import UTC, datetime, timedelta
+from functools import reduce
+from operator import or_
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+
+from analysis.metrics.loss import HOUR_MS
+from analysis.metrics.period import Period
+from analysis.metrics.sums import total
+from analysis.page import draw, words
+from analysis.page.html import Cell, key, section, table
+from analysis.report.findings import Loss, Missing, ReportFindings
+
+TITLE: Final = "What is missing"
+_PLACES: Final = 200
+_HOUR_S: Final = HOUR_MS // 1000
+_TOLD: Final = ("missing", "dropped", "late", "rejected", "wrong_clock")
+_SUMS: Final = ("expected", *_TOLD)
+
+
+def summarize(loss: DataFrame, period: Period) -> Loss:
+    """Return what a page shows of the table."""
+    sums = [F.coalesce(total(name), F.lit(0)).alias(name) for name in (*_SUMS, "rows_of_others")]
+    [in_all] = loss.agg(*sums).collect()
+    if not any(in_all):
+        return Loss()
+    hours = loss.where("hour is not null").groupBy("hour").agg(*sums[:2]).orderBy("hour").collect()
+    of_hour = [Missing(*_hour(each.hour), expected=each.expected, missing=each.missing) for each in hours]
+    worst = max((each for each in of_hour if each.missing), key=lambda each: each.missing, default=None)
+    told = loss.where(reduce(or_, (F.col(name) > 0 for name in _TOLD)))
+    most = told.orderBy(*(F.desc(name) for name in _TOLD), "hour", "cluster", "instance", "boot").limit(_PLACES)
+    places = [
+        Missing(*_hour(each.hour), **{name: each[name] for name in (*_SUMS, "cluster", "instance")})
+        for each in most.collect()
+    ]
+    return Loss(**in_all.asDict(), worst=worst, steps=_steps(of_hour, period), places=places)
+
+
+def _steps(hours: list[Missing], period: Period) -> list[Missing]:
+    step_s = period.step_of(_HOUR_S)
+    sums: dict[datetime, list[int]] = {step: [0, 0] for step in period.steps(step_s)}
+    for each in hours:
+        if each.begin is not None:
+            found = sums.get(datetime.fromtimestamp(each.begin.timestamp() // step_s * step_s, UTC), [0, 0])
+            found[0] += each.expected
+            found[1] += each.missing
+    length = timedelta(seconds=step_s)
+    return [Missing(step, step + length, expected, missing) for step, (expected, missing) in sums.items()]
+
+
+def _hour(begin: Any) -> tuple[datetime | None, datetime | None]:
+    if begin is None:
+        return None, None
+    aware = begin.astimezone(UTC)
+    return aware, aware + timedelta(seconds=_HOUR_S)
+
+
+def sentence(loss: Loss) -> str:
+    """Return, as HTML, how much is missing, and when most of it; "" where nothing is."""
+    if not loss.missing:
+        return ""
+    said = f"{words.percent(loss.share)} of the records are missing"
+    if loss.worst is not None and loss.worst.share > loss.share:
+        said += f", most of them of {_when(loss.worst)} {words.ZONE}: {words.percent(loss.worst.share)} of that hour"
+    return f"{said}."
+
+
+def _when(each: Missing) -> str:
+    """Return its time as HTML."""
+    return "unknown time" if each.begin is None or each.end is None else words.between(each.begin, each.end)
+
+
+def headline(found: ReportFindings) -> str:
+    """Return what stands below the answer: nothing where everything is known."""
+    loss = found.loss
+    if not loss.missing:
+        return ""
+    steps = loss.steps
+    step_s = round((steps[0].end - steps[0].begin).total_seconds()) if steps and steps[0].begin and steps[0].end else 0
+    said = [
+        f"{words.from_to(each.begin, each.end)}: {words.percent(each.share)} is missing, {each.missing:,} of "
+        f"{each.expected:,} documents"
+        for each in steps
+        if each.begin is not None and each.end is not None
+    ]
+    begins = [each.begin for each in steps if each.begin is not None]
+    strip = draw.strip([each.share for each in steps], begins, step_s, said)
+    axis = draw.ticks(begins[0], begins[-1] + timedelta(seconds=step_s)) if begins else ""
+    legend = key(("heat", "part of the documents is missing &hellip; all"))
+    return (
+        f"<div class=lost><p><b>{sentence(loss)}</b> Whatever is counted below was at least that much; "
+        f"&ldquo;{TITLE}&rdquo; says where.</p>{legend}{strip}{axis}</div>"
+    )
+
+
+def missing(found: ReportFindings) -> str:
+    """Return the section, or nothing where nothing is missing, late, rejected or nameless."""
+    loss = found.loss
+    if not (loss.places or loss.rows_of_others):
+        return ""
+    of_all = words.counted(loss.expected, "document")
+    said = [f"<b>{loss.missing:,}</b> of {of_all} that proxies wrote are not stored: what they told is in no figure."]
+    if loss.dropped:
+        said.append(f"The proxies say that they dropped <b>{loss.dropped:,}</b>: a buffer was full (usage.buffer).")
+    if loss.rejected:
+        clocks = f", {loss.wrong_clock:,} of them for a clock that is wrong" if loss.wrong_clock else ""
+        said.append(f"<b>{loss.rejected:,}</b> could not be read{clocks}: they are in the table rejected.")
+    if loss.late:
+        said.append(
+            f"<b>{loss.late:,}</b> came after later hours had been stored: an earlier report did not have them."
+        )
+    if loss.rows_of_others:
+        said.append(
+            f"<b>{words.counted(loss.rows_of_others, 'row')}</b> of {found.totals.rows:,} are of clients beyond "
+            "usage.max_clients, as sluice:other: nobody knows which of them used what."
+        )
+    heads = [
+        ("hour", "in which they were written"),
+        ("proxy", "instance"),
+        ("missing", "of all documents that it wrote in that hour"),
+        ("documents", "that are missing"),
+        ("dropped", "by the proxy's own count, as it told in that hour"),
+        ("late", "stored after later hours"),
+        ("rejected", "could not be read; in missing, unless they came again"),
+        ("wrong clock", "of these, for a time that cannot be"),
+    ]
+    rows = (
+        (
+            Cell(_when(each), each.begin.timestamp() if each.begin else 0),
+            Cell(words.name(each.instance) if each.instance is not None else "unknown"),
+            Cell(words.percent(each.share), each.share),
+            *(Cell(f"{getattr(each, name):,}", getattr(each, name)) for name in _TOLD),
+        )
+        for each in loss.places
+    )
+    places = table(heads, rows) if loss.places else ""
+    return section("loss", TITLE, " ".join(said), places)

@@ -1,0 +1,209 @@
+"""The present quota file is left as its author wrote it, but for limits that are recommended."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from analysis.errors import AnalysisError
+from analysis.kernel.advice import Confidence
+from analysis.kernel.censoring import Answer
+from analysis.kernel.target import parse_target
+from analysis.kernel.units import Unit
+from analysis.recommend.choices import Choices
+from analysis.recommend.needs import Need, Recommendation
+from analysis.recommend.present import Fate, Present, lines, merged, quota_file_of, read, summary, verdicts
+from analysis.replay.recording import place
+from quotas.entities import Default, Group, Name, Prefix
+from quotas.kinds import QuotaKind
+from quotas.stores.file import load
+
+PRODUCE, FETCH = QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE
+EACH = Default.DEFAULT
+CHOICES = Choices(parse_target("p99 throttle < 100 ms"), None)
+TEXT = """\
+# ours; ask before you change it
+groups:
+  analytics: [alice, bob]
+caps:
+  - {entity: {user-group: analytics}, producer_byte_rate: 50MiB}
+quotas:
+  # the shop
+  - entity: {user: shop}
+    producer_byte_rate: 10MiB   # since May
+    consumer_byte_rate: 0x10
+  - {entity: {user-group: analytics}, consumer_byte_rate: 50MiB, max_delay: 5s}
+  - {entity: {client-id: {prefix: "team-a-"}}, producer_byte_rate: 20MiB, shared: false}
+  - {entity: {user: 'old', client-id: {default: true}}, producer_byte_rate: 1MB}
+  - entity:
+      user: {default: true}
+    producer_byte_rate: 5MB
+    proposed:
+      producer_byte_rate: 4MB
+  - {entity: {user: trial}, producer_byte_rate: 3MB, mode: shadow}
+  - {entity: {ip: 10.0.0.1}, connection_creation_rate: 7}
+  - {entity: {user: known}, producer_byte_rate: 3200000}
+""".replace("0x10", "16KiB")
+
+
+def need(quota: float = 3.2e6, kind: QuotaKind = PRODUCE, *, low_because: str = "") -> Need:
+    unit = Unit(place("demo", "edge-1"), 3, "", "")
+    trust = Confidence.LOW if low_because else Confidence.HIGH
+    found = Need(kind, quota, 2.7e6, unit, 2.5e6, 3e6, 0.9e6, "unlimited", trust, Answer.EXACT)
+    return replace(found, low_because=low_because)
+
+
+def of(user: Name, client_id: Name, *needs: Need, refused: str = "") -> Recommendation:
+    return Recommendation(user, client_id, needs, refused)
+
+
+FOUND = (
+    of("shop", "", need(), need(5e4, FETCH, low_because="recorded for 3 h alone")),
+    of(Group("analytics"), "", need(9e6, FETCH)),
+    of("", Prefix("team-a-"), need(7e6)),
+    of(EACH, "", need(6e6)),
+    of("trial", "", need(2e6)),
+    of("known", "", need(3.2e6)),
+    of("stranger", "", need()),
+)
+
+
+@pytest.fixture
+def present(tmp_path: Path) -> Present:
+    path = tmp_path / "quotas.yaml"
+    path.write_text(TEXT)
+    return read(path)
+
+
+def test_limits_are_changed_and_nothing_else(present: Present) -> None:
+    text = merged(present, verdicts(present.policy, FOUND, CHOICES, accept_low=False))
+    expected = TEXT.replace("10MiB   # since", "3200000   # since").replace("20MiB, shared", "7000000, shared")
+    expected = expected.replace("producer_byte_rate: 5MB\n", "producer_byte_rate: 6000000\n")
+    assert text == expected.replace("3MB, mode: shadow", "2000000, mode: shadow")
+    assert present.path.read_text() == TEXT
+
+
+def test_the_difference_says_what_and_why(present: Present) -> None:
+    found = verdicts(present.policy, FOUND, CHOICES, accept_low=False)
+    recorded = "recorded p99 2.5 MB/s, most 3 MB/s in a second and 900 kB/s over the window"
+    because = f"needs 2.7 MB/s (broker 3, edge-1); {recorded}; confidence"
+    low = f"left, recorded for 3 h alone: {because} low"
+    assert list(lines(found)) == [
+        f"~ user=shop producer_byte_rate 10485760 → 3200000 ({because} high)",
+        f"~ client-id-prefix=team-a- producer_byte_rate 20971520 → 7000000 ({because} high)",
+        f"~ user=<default> producer_byte_rate 5000000 → 6000000 ({because} high)",
+        f"~ user=trial producer_byte_rate 3000000 → 2000000 ({because} high)",
+        f"! user=shop consumer_byte_rate 16384 → 50000 ({low})",
+        "? user=old, client-id=<default> producer_byte_rate 1000000: nobody used it, and it is left as it is",
+        "x user-group=analytics consumer_byte_rate 52428800: max_delay of it is not replayed",
+        "x ip=10.0.0.1 connection_creation_rate 7: who is behind an address nobody knows: try it with whatif",
+    ]
+    assert summary(found, present.policy, {PRODUCE: 2, FETCH: 0}) == (
+        "4 to change, 1 as recommended, 1 left for low confidence, 1 unused, 2 left as they are, "
+        "1 cap left: none is recommended, 2 clients producing under no quota"
+    )
+
+
+def test_low_confidence_is_taken_where_one_says_so(present: Present) -> None:
+    found = verdicts(present.policy, FOUND, CHOICES, accept_low=True)
+    assert Fate.LOW not in {each.fate for each in found}
+    assert "consumer_byte_rate: 50000" in merged(present, found)
+
+
+def test_what_is_refused_is_left(present: Present) -> None:
+    few = [of("shop", "", need(), refused="too little data: used in 4 s")]
+    found = verdicts(present.policy, few, CHOICES, accept_low=True)
+    assert merged(present, found) == TEXT
+    assert "x user=shop producer_byte_rate 10485760: too little data: used in 4 s" in list(lines(found))
+
+
+def test_of_very_many_that_are_left_some_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "quotas.yaml"
+    path.write_text(
+        "quotas:\n" + "".join(f"- {{entity: {{user: u{n}}}, producer_byte_rate: 1MB}}\n" for n in range(50))
+    )
+    said = list(lines(verdicts(read(path).policy, (), CHOICES, accept_low=False)))
+    assert len(said) == 21
+    assert said[-1] == "? and 30 more unused"
+
+
+def test_a_proposal_stands_beside_the_limit(present: Present) -> None:
+    found = verdicts(present.policy, FOUND, CHOICES, accept_low=False)
+    text = merged(present, found, propose=True)
+    expected = TEXT.replace(
+        "    consumer_byte_rate: 16KiB\n",
+        "    consumer_byte_rate: 16KiB\n    proposed: {producer_byte_rate: 3200000}\n",
+    )
+    expected = expected.replace("shared: false}", "shared: false, proposed: {producer_byte_rate: 7000000}}")
+    expected = expected.replace(
+        "    proposed:\n      producer_byte_rate: 4MB\n", "    proposed: {producer_byte_rate: 6000000}\n"
+    )
+    assert text == expected.replace("3MB, mode: shadow", "2000000, mode: shadow"), (
+        "what holds nobody is on trial already"
+    )
+    assert "→ proposed: 3200000 (" in next(lines(found, propose=True))
+
+
+NEW = "{producer_byte_rate: 3200000}"
+IN_BRACES = "quotas:\n- {entity: {user: shop}, producer_byte_rate: 1, consumer_byte_rate: 2, proposed: "
+BY_LINES = "quotas:\n- producer_byte_rate: 1\n  entity:\n    user: shop\n"
+FORMS = (
+    (
+        '{"quotas":[{"entity": {"user":"shop"}, "producer_byte_rate":1}]}',
+        '{"quotas":[{"entity": {"user":"shop"}, "producer_byte_rate":1, "proposed": {"producer_byte_rate": 3200000}}]}',
+    ),
+    (
+        "quotas:\r\n- entity: {user: shop}\r\n  producer_byte_rate: 1MB\r\n",
+        f"quotas:\r\n- entity: {{user: shop}}\r\n  producer_byte_rate: 1MB\r\n  proposed: {NEW}\r\n",
+    ),
+    (
+        f"{IN_BRACES}{{consumer_byte_rate: 3}}}}\n",
+        f"{IN_BRACES}{{consumer_byte_rate: 3, producer_byte_rate: 3200000}}}}\n",
+    ),
+    (
+        f"{BY_LINES}  # theirs\n\n# the end\ncaps: []\n",
+        f"{BY_LINES}  proposed: {NEW}\n  # theirs\n\n# the end\ncaps: []\n",
+    ),
+)
+
+
+@pytest.mark.parametrize(("before", "after"), FORMS)
+def test_a_proposal_in_every_form_of_a_file(tmp_path: Path, before: str, after: str) -> None:
+    path = tmp_path / "quotas.yaml"
+    path.write_bytes(before.encode())
+    present = read(path)
+    text = merged(present, verdicts(present.policy, FOUND, CHOICES, accept_low=False), propose=True)
+    assert text == after
+
+
+def test_what_is_written_can_be_read_and_is_then_as_recommended(present: Present, tmp_path: Path) -> None:
+    path = tmp_path / "new.yaml"
+    path.write_text(merged(present, verdicts(present.policy, FOUND, CHOICES, accept_low=True)))
+    again = verdicts(load(path).policy, FOUND, CHOICES, accept_low=True)
+    assert {each.fate for each in again} == {Fate.SAME, Fate.UNUSED, Fate.LEFT}
+
+
+def test_a_file_that_changes_meanwhile_is_noticed(present: Present) -> None:
+    assert present.is_unchanged()
+    present.path.write_text(TEXT.replace("10MiB", "11MiB"))
+    assert not present.is_unchanged()
+    present.path.unlink()
+    assert not present.is_unchanged()
+
+
+CONFIG = (
+    'cluster: {{name: demo, bootstrap: ["127.0.0.1:19092"]}}\n'
+    'listeners: [{{name: P, bind: "127.0.0.1:9092", advertise: 127.0.0.1, brokers: {{"0-9": "9100-9109"}}}}]\n'
+    "quotas: {{store: {store}}}\n"
+)
+
+
+def test_a_configuration_names_the_file(tmp_path: Path) -> None:
+    config = tmp_path / "sluice.yaml"
+    config.write_text(CONFIG.format(store="{path: own.yaml}"))
+    assert quota_file_of(config) == tmp_path / "own.yaml"
+    config.write_text(CONFIG.format(store='{type: zookeeper, connect: "zk:2181"}'))
+    with pytest.raises(AnalysisError, match="not in one file: write them into one with `sluice quotas export"):
+        quota_file_of(config)
+    with pytest.raises(AnalysisError, match="nowhere"):
+        quota_file_of(tmp_path / "nowhere.yaml")
