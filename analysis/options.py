@@ -14,6 +14,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _FORM: Final = "2026-01-31, 2026-01-31T18:00 or 2026-01-31T18:00:00+02:00; without an offset it is UTC"
 NOTHING: Final = "none"
 Against = tuple[datetime, datetime] | Literal["none"] | None
+_UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def warehouse_option(command: _Command) -> _Command:
@@ -74,6 +75,32 @@ def spark_options(command: _Command) -> _Command:
     conf = click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
     master = click.option("--master", metavar="URL", help="As of spark-submit; without it all cores of this machine.")
     return master(conf(with_settings))  # type: ignore[return-value]  # the options are taken away again
+
+
+def seconds(_: click.Context, option: click.Parameter, value: str) -> int:
+    """Return how long a text like ``30m``, ``2h`` or ``90d`` says: a callback."""
+    number, unit = value[:-1], value[-1:]
+    if unit not in _UNITS_S or not number.isdecimal():
+        raise click.BadParameter(f"{value!r} is not a time like 30m, 2h or 90d", param=option)
+    return int(number) * _UNITS_S[unit]
+
+
+def grace_option(command: _Command) -> _Command:
+    """Add ``grace_s: int``, of what maintains a warehouse."""
+    return click.option(
+        "--grace",
+        "grace_s",
+        default="1h",
+        show_default=True,
+        callback=seconds,
+        metavar="TIME",
+        help="For so long files that went are kept aside, for who reads them now; a later run removes them.",
+    )(command)
+
+
+def dry_run_option(command: _Command) -> _Command:
+    """Add ``dry_run: bool``."""
+    return click.option("--dry-run", is_flag=True, help="Only say what would be done.")(command)
 
 
 def _setting(written: str) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """``sluice analyze report``."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -75,7 +75,7 @@ def command(
     from analysis.table import warehouse as stored
 
     if end is None and begin is None:
-        end = stored.bounds(running, warehouse)[1]
+        end = stored.newest_end(running, warehouse, datetime.now(UTC))
     if begin is None and end is not None:
         begin = end - _A_DAY
     other = None
@@ -102,8 +102,8 @@ def _one_client(
     from analysis.client import job
     from analysis.table import warehouse as stored
 
-    first, last = stored.bounds(running, warehouse)
-    end = period[1] or last
+    first, _ = stored.bounds(running, warehouse)
+    end = period[1] or stored.newest_end(running, warehouse, datetime.now(UTC))
     begin = period[0] or (end - _A_DAY)
     usage = stored.usage(running, warehouse, begin, end)
     earlier = begin - (end - begin)

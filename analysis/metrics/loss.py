@@ -43,7 +43,10 @@ _KEYS: Final = (*BOOT, "hour", "late")
 _SUMS: Final = {"dropped": "max", "dropped_before": "min", **dict.fromkeys(_COUNTED[4:], "sum")}
 _READ: Final = (*BOOT, "seq", "time", "interval_ms", "dropped_documents", "user", "client_id", "ip", PATH)
 _OF_HOUR: Final = pa.schema([*((name, TEXT) for name in (*BOOT,)), *((name, COUNT) for name in ("hour", *_COUNTED))])
-_BATCH: Final = re.compile(r"/date=(\d{4}-\d{2}-\d{2})/hour=(\d{2})/batch=([^/]*)-(\d{1,18})/")
+_BATCH: Final = re.compile(
+    r"/date=(\d{4}-\d{2}-\d{2})/hour=(\d{2})/batch=(?:compacted-[0-9a-f]{12}-)?([^/]*)-(\d{1,18})/"
+)
+"""What was compacted goes on to say of which checkpoint it is, and the first of its batches."""
 
 
 def loss(usage: UsageRows, period: Period) -> DataFrame:
