@@ -16,18 +16,58 @@ class RunError(AnalysisError):
     exit_status: ClassVar[int] = 1
 
 
-_RAISED: Final = re.compile(r"[\w.$]*(Error|Exception): .")
-_OURS: Final = f"{AnalysisError.__module__}.{AnalysisError.__name__}: "
+class AwayError(AnalysisError):
+    """Brokers do not answer, or not now: it may be tried again."""
+
+
+_RAISED: Final = re.compile(r"(?:Caused by: )?([\w.$]*(?:Error|Exception): .+)")
+_TERMINATED: Final = re.compile(r"terminated with exception: (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
+_OURS: Final = re.compile(rf"{re.escape(AnalysisError.__module__)}\.(AnalysisError|RunError|AwayError): ")
+_AWAY: Final = re.compile(
+    rf"{re.escape(AnalysisError.__module__)}\.AwayError: "
+    r"|org\.apache\.kafka\.common\.errors\.(Timeout|Disconnect|Network|Retriable|LeaderNotAvailable|BrokerNotAvailable"
+    r"|NotLeaderOrFollower|KafkaStorage)Exception|TimeoutException: Cannot fetch record"
+    r"|ConfigException: No resolvable bootstrap urls"
+)
+_SECOND: Final = re.compile(
+    r"CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming jobs detected|ConcurrentModificationException"
+)
+_OTHER_PYTHON: Final = re.compile(r"PYTHON_VERSION_MISMATCH\].*?version: ([\d.]+) than that in driver: ([\d.]+)")
+_NO_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+_NEEDED: Final = 'with numpy, orjson, pandas, pyarrow and aiokafka[zstd] (docs/analysis.md, "On a cluster")'
+
+
+def is_away(error: Exception) -> bool:
+    """Whether what failed is that brokers did not answer."""
+    return isinstance(error, AwayError) or _AWAY.search(str(error)) is not None
 
 
 def of_worker(error: Exception) -> str | None:
-    """Return what an AnalysisError said that a Python worker raised, and Spark told as part of a long story."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    return next((line.removeprefix(_OURS) for line in reversed(lines) if line.startswith(_OURS)), None)
+    """Return what an AnalysisError said that a Python worker raised, and Spark told as part of a long story.
+
+    Likewise of what Spark has words of its own for, and its reader can do something about.
+    """
+    told = str(error)
+    lines = [line.strip() for line in told.splitlines()]
+    if (ours := next((line for line in reversed(lines) if _OURS.match(line)), None)) is not None:
+        return _OURS.sub("", ours, count=1)
+    if found := _OTHER_PYTHON.search(told):
+        worker, driver = found.groups()
+        return (
+            f"workers run Python {worker}, and this program runs {driver}: "
+            f"set PYSPARK_PYTHON to a Python {driver} that each worker has, {_NEEDED}"
+        )
+    if found := _NO_MODULE.search(told):
+        return (
+            f"workers have no Python package {found[1]}: set PYSPARK_PYTHON to a Python that each worker has, {_NEEDED}"
+        )
+    if _SECOND.search(told):
+        return "another ingest has written to the same checkpoint meanwhile: only one may, and this one ends"
+    return None
 
 
 def cause(error: Exception) -> str:
     """Return the line of a long story that says why: the last of ours, or of any exception."""
     lines = [line.strip() for line in str(error).splitlines()]
-    raised = [line for line in lines if _RAISED.match(line)]
-    return of_worker(error) or (raised or lines)[-1]
+    raised = [found[1] for line in lines if (found := _RAISED.match(line))]
+    return of_worker(error) or (raised or _TERMINATED.findall(str(error)) or lines)[-1]

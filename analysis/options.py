@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import wraps
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import click
 
@@ -11,7 +11,10 @@ from analysis.spark.session import SparkSettings
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-_FORMS: Final = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S"]
+_FORM: Final = "2026-01-31, 2026-01-31T18:00 or 2026-01-31T18:00:00+02:00; without an offset it is UTC"
+NOTHING: Final = "none"
+Against = tuple[datetime, datetime] | Literal["none"] | None
+_UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def warehouse_option(command: _Command) -> _Command:
@@ -23,21 +26,43 @@ def warehouse_option(command: _Command) -> _Command:
 
 def period_options(command: _Command) -> _Command:
     """Add ``begin`` and ``end``, aware datetimes in UTC; each None where it is not given."""
-
-    def aware(_: click.Context, __: click.Parameter, value: datetime | None) -> datetime | None:
-        return value.replace(tzinfo=UTC) if value else None
-
-    form = click.DateTime(_FORMS)
-    last = click.option("--to", "end", type=form, callback=aware, metavar="TIME", help="End of the period, not in it.")
-    first = click.option(
-        "--from",
-        "begin",
-        type=form,
-        callback=aware,
-        metavar="TIME",
-        help="Begin, in UTC: 2026-01-31 or 2026-01-31T18:00.",
-    )
+    last = click.option("--to", "end", callback=_moment, metavar="TIME", help="End of the period, not in it.")
+    first = click.option("--from", "begin", callback=_moment, metavar="TIME", help=f"Begin of the period: {_FORM}.")
     return first(last(command))
+
+
+def _moment(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:
+    return None if value is None else _read_moment(value)
+
+
+def _read_moment(value: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(value.strip())
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise click.BadParameter(f"{value!r} is not a time: write {_FORM}") from None
+
+
+def against_option(command: _Command) -> _Command:
+    """Add ``against``: a period, None for the one before, or NOTHING."""
+
+    def span(_: click.Context, __: click.Parameter, value: str | None) -> Against:
+        if value is None or value == NOTHING:
+            return NOTHING if value else None
+        first, dots, last = value.partition("..")
+        if not dots:
+            raise click.BadParameter(f"{value!r} is not FROM..TO: 2026-01-30..2026-01-31, or none")
+        begin, end = _read_moment(first), _read_moment(last)
+        if begin >= end:
+            raise click.BadParameter(f"{value!r} ends before it begins")
+        return begin, end
+
+    return click.option(
+        "--against",
+        callback=span,
+        metavar="FROM..TO",
+        help="Compare with this period; `none`: with nothing. Without it, with the period before, of the same length.",
+    )(command)
 
 
 def spark_options(command: _Command) -> _Command:
@@ -50,6 +75,32 @@ def spark_options(command: _Command) -> _Command:
     conf = click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
     master = click.option("--master", metavar="URL", help="As of spark-submit; without it all cores of this machine.")
     return master(conf(with_settings))  # type: ignore[return-value]  # the options are taken away again
+
+
+def seconds(_: click.Context, option: click.Parameter, value: str) -> int:
+    """Return how long a text like ``30m``, ``2h`` or ``90d`` says: a callback."""
+    number, unit = value[:-1], value[-1:]
+    if unit not in _UNITS_S or not number.isdecimal():
+        raise click.BadParameter(f"{value!r} is not a time like 30m, 2h or 90d", param=option)
+    return int(number) * _UNITS_S[unit]
+
+
+def grace_option(command: _Command) -> _Command:
+    """Add ``grace_s: int``, of what maintains a warehouse."""
+    return click.option(
+        "--grace",
+        "grace_s",
+        default="1h",
+        show_default=True,
+        callback=seconds,
+        metavar="TIME",
+        help="For so long files that went are kept aside, for who reads them now; a later run removes them.",
+    )(command)
+
+
+def dry_run_option(command: _Command) -> _Command:
+    """Add ``dry_run: bool``."""
+    return click.option("--dry-run", is_flag=True, help="Only say what would be done.")(command)
 
 
 def _setting(written: str) -> tuple[str, str]:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from analysis.client.asked import Asked
 from analysis.client.counters import Counter, Panel
@@ -81,19 +80,24 @@ class OneEpisode:
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """Who peaked on a broker while the client was delayed there (``analysis.metrics.neighbours``)."""
+    """Who moved bytes on a broker while the client was delayed there."""
 
     user: str
     client_id: str | None
     broker: int
-    delay_ms: int
-    """Of the client, in its peaks."""
-    share: float
-    """Of all the client's delay on this broker."""
-    expected: float
-    """Its peaks as a share of all time: what chance would put there."""
+    bytes_per_s_then: float
+    """In the moments in which the client was delayed."""
+    bytes_per_s: float
+    """In all moments."""
+    share_then: float
+    """Of all bytes of the broker in those moments."""
     peaks: int
-    share_of_bytes: float | None
+    score: float | None
+    """The part of the client's delay that is in its peaks beyond what is expected there; None: it cannot be said."""
+    p: float | None
+    """How likely such a score is by chance, corrected for all that were looked at."""
+    verdict: str
+    """Of ``analysis.metrics.neighbours``: COINCIDES, CHANCE, TOO_FEW."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +147,6 @@ class ClientFindings:
         return set(self.facts.modes) <= {"shadow", "off"} and "shadow" in self.facts.modes
 
     def shared_by_others(self, panel: Panel) -> bool:
-        """Return whether others may be charged to the counters of a panel."""
-        return not all(each.is_own(self.asked) for each in panel.counters)
-
-
-Row = dict[str, Any]
+        """Return whether others were charged to the counters of a panel."""
+        course = self.courses[panel.number]
+        return bool(course.shared.sum() > course.mean.sum() * (1 + 1e-9))

@@ -1,57 +1,118 @@
-"""Who was busy on a client's brokers while it was delayed there, by ``analysis.metrics.neighbours``."""
+"""Who was busy on a client's brokers while it was delayed there: what ``analysis.metrics.coincidence`` says of others,
+of this one client alone.
+"""
 
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.client.asked import Asked
 from analysis.client.findings import Busy
-from analysis.metrics import neighbours
-from analysis.metrics.neighbours import CLIENT
+from analysis.metrics.broker_moments import CLIENT, MOMENT_S, PLACE, BrokerMoments, by_broker
+from analysis.metrics.clients import clients
+from analysis.metrics.coincidence import LEAST_BURSTS, LEVEL, Others, adjusted, bursts, weigh
+from analysis.metrics.moments import moments
+from analysis.metrics.neighbours import CHANCE, COINCIDES, TOO_FEW, candidates
 from analysis.metrics.period import Period
 from analysis.metrics.sums import total
-from analysis.table.arrays import summed
+from analysis.table.arrays import ints, summed
 from analysis.table.scan import UsageRows
 from analysis.table.schema import FILE
 
 MOST: Final = 12
 _MOVED: Final = ("bytes_in", "bytes_out")
 _SCHEMA: Final = pa.schema([*(FILE.field(name) for name in CLIENT), *((name, pa.int64()) for name in _MOVED)])
+_BLOCK: Final = 3600 // MOMENT_S
 
 
-def busy(usage: UsageRows, muted: DataFrame, asked: Asked, period: Period) -> list[Busy]:
-    """Return who peaked while the client was delayed, on brokers where it was; ``muted`` is the client's alone."""
-    places = muted.where(F.col("broker") >= 0).groupBy("cluster", "broker").agg(total("muted_ms").alias("muted_ms"))
-    delays = {(row["cluster"], row["broker"]): row["muted_ms"] for row in places.toArrow().to_pylist()}
+def busy(usage: UsageRows, own: UsageRows, rows: int, muted: DataFrame, asked: Asked, period: Period) -> list[Busy]:
+    """Return who moved most on the brokers of a client while it was delayed there, and whether that is by chance.
+
+    ``own`` are its ``rows``, ``muted`` those in which it was delayed.
+    """
+    delays = _delays(muted)
     if not delays:
         return []
     there = usage.only(broker=sorted({broker for _, broker in delays}))
-    moved = there.scan((*CLIENT, *_MOVED), _moved, _SCHEMA)
-    candidates = neighbours.candidates(moved).cache()
-    sums = neighbours.moments(there, candidates).cache()
+    chosen = candidates(there.scan((*CLIENT, *_MOVED), _moved, _SCHEMA)).cache()
     try:
-        delayed = neighbours.victims(muted, sums, candidates, period)
-        of_each = delayed.groupBy(*CLIENT).agg(total("delay_ms").alias("delay_ms"))
-        scores = neighbours.neighbours(sums, candidates, period).select(*CLIENT, "peaks", "expected", "share_of_bytes")
-        rows: list[dict[str, Any]] = of_each.join(scores, [*CLIENT]).toArrow().to_pylist()
-    finally:
+        names = {tuple(row[name] for name in (*PLACE, "number")): row for row in chosen.toArrow().to_pylist()}
+        # Usual is what is usual of the client itself: of others nothing is expected.
+        sums = moments(there, chosen, clients(own, rows)).cache()
+        found = []
+        for broker in by_broker(sums, period):
+            if broker.place in delays:
+                for each, number in _on(broker, delays[broker.place], len(names)):
+                    row = names[*broker.place, number]
+                    if not all((row[column] or "") == name for column, name in asked.names.items()):
+                        found.append(replace(each, user=row["user"], client_id=row["client_id"]))
         sums.unpersist()
-        candidates.unpersist()
-    found = [_busy(row, delays) for row in rows if not _is_same(row, asked)]
-    return sorted(found, key=lambda each: (each.expected - each.share, -each.delay_ms, each.user))[:MOST]
+    finally:
+        chosen.unpersist()
+    return _judged(found)[:MOST]
 
 
-def _busy(row: dict[str, Any], delays: dict[tuple[str, int], int]) -> Busy:
-    share = row["delay_ms"] / delays[row["cluster"], row["broker"]]
-    names = ("user", "client_id", "broker", "delay_ms", "expected", "peaks", "share_of_bytes")
-    return Busy(**{name: row[name] for name in names}, share=share)
+def _delays(muted: DataFrame) -> dict[tuple[str, int], dict[int, int]]:
+    """Return by place how long the client was delayed in each moment, by the number of the moment."""
+    moment = F.floor(F.col("begin_ms") / (1000 * MOMENT_S)).alias("moment")
+    sums = muted.where(F.col("broker") >= 0).groupBy(*PLACE, moment).agg(total("muted_ms").alias("delay_ms"))
+    table: pa.Table = sums.toArrow()
+    found: dict[tuple[str, int], dict[int, int]] = {}
+    for cluster, broker, at, delay in zip(
+        *(table[name].to_pylist() for name in PLACE), ints(table, "moment"), ints(table, "delay_ms"), strict=True
+    ):
+        found.setdefault((cluster, broker), {})[int(at)] = int(delay)
+    return found
 
 
-def _is_same(row: dict[str, Any], asked: Asked) -> bool:
-    return all((row[column] or "") == name for column, name in asked.names.items())
+def _on(broker: BrokerMoments, delays: Mapping[int, int], tests: int) -> Iterator[tuple[Busy, int]]:
+    """Yield what is to be said of each candidate on a broker, without its names."""
+    delay = np.zeros(broker.count)
+    delay[np.array(list(delays)) - broker.first] = list(delays.values())
+    block = (broker.first + np.arange(broker.count)) // _BLOCK
+    own = Others(delay, broker.totals["usual_delay_us"], block)
+    then = delay > 0
+    moved = max(float(broker.totals["bytes"][then].sum()), 1.0)
+    for number in sorted(broker.own):
+        bytes_, peak = broker.of(number, "bytes"), broker.peak(number)
+        if not bytes_[then].any():
+            continue
+        result = weigh(peak, own, tests) if len(bursts(peak)) >= LEAST_BURSTS else None
+        yield (
+            Busy(
+                user="",
+                client_id=None,
+                broker=broker.place[1],
+                bytes_per_s_then=float(bytes_[then].mean()) / MOMENT_S,
+                bytes_per_s=float(bytes_.mean()) / MOMENT_S,
+                share_then=float(bytes_[then].sum()) / moved,
+                peaks=int(peak.sum()),
+                score=None if result is None else result.score,
+                p=None if result is None else result.p,
+                verdict=TOO_FEW,
+            ),
+            number,
+        )
+
+
+def _judged(found: list[Busy]) -> list[Busy]:
+    """Return them with verdicts, corrected for how many were looked at: those that coincide, then the busiest."""
+    tested = [each for each in found if each.p is not None]
+    judged = [each for each in found if each.p is None]
+    for each, p in zip(tested, adjusted([each.p or 0.0 for each in tested]), strict=True):
+        verdict = COINCIDES if p <= LEVEL and (each.score or 0) > 0 else CHANCE
+        judged.append(replace(each, p=p, verdict=verdict))
+    return sorted(judged, key=_order)
+
+
+def _order(each: Busy) -> tuple[bool, float, float, str, int]:
+    coincides = each.verdict == COINCIDES
+    return not coincides, -(each.score or 0.0) if coincides else 0.0, -each.share_then, each.user, each.broker
 
 
 def _moved(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:

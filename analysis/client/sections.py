@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from analysis.client.findings import Busy, ClientFindings, OneEpisode, Sums
-from analysis.metrics.neighbours import MOMENT_S, PEAK_OVER_AVERAGE, PEAK_SHARE
-from analysis.page import draw, words
-from analysis.page.html import Cell, empty, rule, section, table, whose
+from analysis.metrics.broker_moments import MOMENT_S, PEAK_OVER_AVERAGE
+from analysis.metrics.neighbours import CHANCE, COINCIDES, TOO_FEW
+from analysis.page import words
+from analysis.page.html import Cell, empty, rule, section, table
 from quotas.kinds import BYTES, QuotaKind
 
 _KINDS = {kind.row.word: kind for kind in QuotaKind}
@@ -110,24 +111,41 @@ def neighbours(found: ClientFindings) -> str:
     if not found.sums.muted_ms:
         return empty("neighbours", title, "It was never throttled in this period.")
     if not found.busy:
-        return empty("neighbours", title, "Nobody else peaked on its brokers while it was throttled.")
+        return empty("neighbours", title, "Nobody else moved anything on its brokers while it was throttled.")
     says = (
-        f"Others on its brokers, in {MOMENT_S} s in which they moved {PEAK_OVER_AVERAGE:g} times their own average and "
-        f"{words.percent(PEAK_SHARE)} of the broker's bytes. The bar is the share of this client's throttled time that "
-        "fell into their peaks; the mark is what chance would put there. A quota throttles its own clients: where to "
-        "look first, not a proof."
+        f"Others on its brokers, of those that move most there, in the {MOMENT_S} s in which it was throttled. Whether "
+        "its throttled time is in their peaks more than chance would put it there, is held against what is usual of "
+        "the client in the same hour, and corrected for how many were looked at. It is where to look first: a quota "
+        "throttles its own clients, whoever else is busy."
     )
-    return section("neighbours", title, says, f"<div class=cards>{''.join(map(_busy, found.busy))}</div>")
+    heads = [
+        ("client", "user / client-id"),
+        ("broker", "node id"),
+        ("then", "bytes in and out per second, while this client was throttled"),
+        ("on average", "in all of the period"),
+        ("share then", "of all bytes of the broker, while this client was throttled"),
+        ("peaks", f"{MOMENT_S} s in which it moved {PEAK_OVER_AVERAGE:g} times its own average or more"),
+        ("in its peaks", "the part of the throttled time that is there beyond what is expected"),
+        ("what it is worth", ""),
+    ]
+    return section("neighbours", title, says, table(heads, map(_busy, found.busy)))
 
 
-def _busy(each: Busy) -> str:
-    moves = "" if each.share_of_bytes is None else f" It moves {words.percent(each.share_of_bytes)} of the bytes."
-    name = whose(words.client(each.user, each.client_id), f"broker {each.broker}")
+def _busy(each: Busy) -> Sequence[Cell]:
+    said = {
+        COINCIDES: "<b>coincides</b>: by chance in less than one such page of twenty",
+        CHANCE: "no more than by chance",
+        TOO_FEW: "it peaked too seldom to say",
+    }[each.verdict]
     return (
-        f"<div class=card><div class=who>{name}</div>"
-        f"{draw.share_bar(each.share, each.expected, 'warm')}"
-        f"<p><b>{words.percent(each.share)}</b> of the time throttled there ({words.duration(each.delay_ms / 1000)}) "
-        f"in its {words.counted(each.peaks, 'peak')}; by chance {words.percent(each.expected)}.{moves}</p></div>"
+        Cell(words.name(words.client(each.user, each.client_id))),
+        Cell(str(each.broker), each.broker),
+        Cell(words.rate(each.bytes_per_s_then), each.bytes_per_s_then),
+        Cell(words.rate(each.bytes_per_s), each.bytes_per_s),
+        Cell(words.percent(each.share_then), each.share_then),
+        Cell(f"{each.peaks:,}", each.peaks),
+        Cell("&ndash;" if each.score is None else f"{round(each.score * 100):+,} %", each.score or 0.0),
+        Cell(said),
     )
 
 

@@ -12,6 +12,7 @@ from analysis.spark.session import SparkSettings
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from analysis.ingest.outage import Outage, Signals
     from analysis.sources.connection import Connection
 
 _EVERY_S: Final = 60
@@ -84,34 +85,63 @@ def command(
         raise click.UsageError("give either --bootstrap, for a topic, or --files")
     if once and every_s is not None:
         raise click.UsageError("give either --once or --every")
+    from analysis.ingest.outage import Signals
+
+    signals, outage = Signals(), None
     if bootstrap is None:
         running = session.start("ingest", spark)
         stream, name = _of_files(running, str(files), max_documents)
     else:
-        from analysis.sources import preflight
         from analysis.sources.connection import Connection
 
         connection = Connection.load(bootstrap, kafka_config)
-        preflight.check(connection, topic, python=source == "python")
+        outage = _reached(connection, topic, signals, python=source == "python", waits=not once)
+        if signals.came:
+            return
         running = session.start("ingest", spark)
         stream, name = _of_topic(running, connection, topic, source, max_documents, accept_loss=accept_loss)
 
+    from analysis.ingest.alone import Company, held
     from analysis.ingest.job import Ingestion, run
 
-    ingestion = Ingestion(running, warehouse, _tell)
-    run(
-        stream,
-        ingestion,
-        checkpoint or f"{warehouse.rstrip('/')}/checkpoints/{name}",
-        None if once else every_s or _EVERY_S,
-    )
+    at = checkpoint or f"{warehouse.rstrip('/')}/checkpoints/{name}"
+    with held(at):
+        ingestion = Ingestion(running, warehouse, _tell, alone=Company(warehouse).alone)
+        run(stream, ingestion, at, None if once else every_s or _EVERY_S, outage, signals)
     click.echo(f"{warehouse}: {ingestion.total}")
+
+
+def _reached(connection: "Connection", topic: str, signals: "Signals", *, python: bool, waits: bool) -> "Outage | None":
+    """Ask the brokers, and return what waits for them; None: nothing does. Raises AnalysisError."""
+    from analysis.errors import AwayError
+    from analysis.ingest.outage import Outage
+    from analysis.sources import preflight
+
+    def probe() -> None:
+        preflight.check(connection, topic, python=python)
+
+    outage = Outage(signals, probe, _tell) if waits else None
+    try:
+        probe()
+    except AwayError as error:
+        if outage is None:
+            raise
+        with signals.heard():
+            outage.wait(str(error))
+        if not signals.came:
+            outage.over()
+    return outage
 
 
 def _of_files(running: "SparkSession", directory: str, documents: int) -> "tuple[DataFrame, str]":
     from analysis.sources import files
 
-    return files.stream(running, directory, documents), "files"
+    stream = files.stream(running, directory, documents)
+    for path in files.passed_over(running, directory):
+        _tell(
+            f"passed over: {path} is larger than {files.MOST_FILE_BYTES} bytes, the most of a file that is on no disk"
+        )
+    return stream, "files"
 
 
 def _of_topic(

@@ -6,24 +6,28 @@ read by an engine that knows nothing of Spark. The batch is named by the checkpo
 that is made anew begins at 0 again, and must not replace what another one wrote.
 """
 
-import signal
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from typing import Any, Final
 
+from py4j.protocol import Py4JError
 from pyspark import StorageLevel
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.query import StreamingQuery
 
-from analysis.errors import AnalysisError, RunError, cause
+from analysis.errors import AnalysisError, RunError, cause, is_away
 from analysis.ingest import rejected
+from analysis.ingest.ended import java_ended
 from analysis.ingest.faults import MOST_AHEAD_MS, WRONG_CLOCK
 from analysis.ingest.known import Header, Hour, Key, KnownDocuments, duplicates
 from analysis.ingest.numbers import Gaps
+from analysis.ingest.outage import Outage, Signals
 from analysis.ingest.publishing import Publication, remove_left
 from analysis.ingest.staging import FILE_ROWS, FILES, INPUT, STAGED, merge, staging
 from analysis.sources.place import where
@@ -35,7 +39,8 @@ _ROWS_AT_ONCE: Final = 4_000_000
 """Whose files the driver holds: some 60 MB."""
 _SHOWN_FAULTS: Final = 3
 _POLL_S: Final = 1
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_STOP: Final = "5s"
+"""How long Spark may take to end a query. What is under way then is done again by the next run."""
 
 
 def _now_ms() -> int:
@@ -62,10 +67,10 @@ class Tally:
     rows_of_others: int = 0
     """Of clients that records do not tell apart: beyond ``usage.max_clients``."""
 
-    def add(self, other: "Tally") -> None:
-        """Add another one's numbers."""
+    def add(self, other: "Tally", times: int = 1) -> None:
+        """Add another one's numbers; -1: take them away."""
         for each in fields(self):
-            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+            setattr(self, each.name, getattr(self, each.name) + times * getattr(other, each.name))
 
     def __str__(self) -> str:
         clocks = f" ({self.wrong_clock:,} of a wrong clock)" if self.wrong_clock else ""
@@ -85,34 +90,53 @@ class Tally:
 class Ingestion:
     """Publishes batches of documents (``sources.place``) into a warehouse; one at a time may write to a warehouse.
 
-    ``tell`` gets a line about each batch and about what was rejected; ``now_ms`` is the wall clock.
+    ``tell`` gets a line about each batch and about what was rejected; ``now_ms`` is the wall clock; ``alone`` says
+    whether nobody else writes to the warehouse now.
     """
 
     def __init__(
-        self, spark: SparkSession, warehouse: str, tell: Callable[[str], None], now_ms: Callable[[], int] = _now_ms
+        self,
+        spark: SparkSession,
+        warehouse: str,
+        tell: Callable[[str], None],
+        now_ms: Callable[[], int] = _now_ms,
+        alone: Callable[[], AbstractContextManager[bool]] = lambda: nullcontext(True),
     ) -> None:
         tables.create(spark, warehouse)
         rejected.bring_up_to_date(spark, warehouse)
         self.total = Tally()
         self._warehouse = warehouse
         self._usage = Folder(spark, tables.path_of(warehouse, tables.USAGE))
-        self._tell = tell
+        self.tell = tell
         self._now_ms = now_ms
+        self.spark = spark
+        self._batch = ""
+        self._tally = Tally()
+        """What the last batch that was begun has come to."""
+        with alone() as nobody_else:
+            if nobody_else:
+                remove_left(self._usage)
+        self.begin()
+
+    def begin(self) -> None:
+        """Know nothing but what is stored: as a new process would, after a batch that was not committed."""
         self._known = KnownDocuments(self._stored)
         self._gaps = Gaps(self._known.numbers)
-        self._spark = spark
-        self._batch = ""
         self._newest: Hour | None = None
-        remove_left(self._usage)
 
     def publish(self, batch: DataFrame, number: int) -> None:
         """Store a batch: the function for ``foreachBatch``."""
         spark = batch.sparkSession
-        self._spark = spark
-        self._batch = f"{spark.sparkContext.getLocalProperty('sql.streaming.queryId')}-{number}"
-        tally = self._publish(batch.withColumn("id", F.monotonically_increasing_id()).select(*INPUT.names))
+        self.spark = spark
+        before, self._batch = self._batch, f"{spark.sparkContext.getLocalProperty('sql.streaming.queryId')}-{number}"
+        if self._batch == before:  # it was published, and its end was not noted: brokers were away
+            self.total.add(self._tally, -1)
+        self._tally = Tally()
+        self._tally = tally = self._publish(
+            batch.withColumn("id", F.monotonically_increasing_id()).select(*INPUT.names)
+        )
         self.total.add(tally)
-        self._tell(f"batch {number}: {tally}")
+        self.tell(f"batch {number}: {tally}")
 
     def _publish(self, documents: DataFrame) -> Tally:
         newest = self._newest or self._newest_stored()
@@ -165,20 +189,19 @@ class Ingestion:
         """Keep aside what has a fault, and say the first of it."""
         rejected.store(found, self._warehouse, self._batch)
         for each in found.drop("value").orderBy("id").limit(_SHOWN_FAULTS).collect():
-            self._tell(f"rejected: {where(each)}: {each.fault}")
+            self.tell(f"rejected: {where(each)}: {each.fault}")
 
     def _newest_stored(self) -> Hour:
         """Ask the table for its newest hour, this very batch aside; where it has none, for one before all others."""
-        newest = tables.newest_hour(self._spark, self._warehouse, self._batch)
+        until = datetime.fromtimestamp(
+            (self._now_ms() + MOST_AHEAD_MS) / 1000, UTC
+        )  # what is beyond is of a wrong clock
+        newest = tables.newest_hour(self.spark, self._warehouse, besides=self._batch, until=until)
         return Hour(f"{newest:%Y-%m-%d}", newest.hour) if newest else Hour("", 0)
 
     def _stored(self, hour: Hour) -> Iterable[Key]:
         """Ask the table for the keys of an hour; but what this very batch left there is to be replaced."""
-        rows = tables.stored_hour(self._spark, self._warehouse, *hour)
-        if rows is None:
-            return ()
-        keys = rows.where(F.col("batch") != self._batch).select(*Key._fields).distinct()
-        return [Key(*key) for key in keys.collect()]
+        return [Key(*key) for key in tables.stored_keys(self.spark, self._warehouse, *hour, self._batch)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,22 +251,46 @@ def _staged(documents: DataFrame, until_ms: int, dropped: Collection[int] = ()) 
         staged.unpersist()
 
 
-def run(stream: DataFrame, ingestion: Ingestion, checkpoint: str, every_s: int | None) -> None:
+def run(
+    stream: DataFrame,
+    ingestion: Ingestion,
+    checkpoint: str,
+    every_s: int | None,
+    outage: Outage | None = None,
+    signals: Signals | None = None,
+) -> None:
     """Let the ingestion take in a stream until SIGTERM or SIGINT; None: what there is now. Raises RunError.
 
-    A batch that a signal interrupts is done again by the next run.
+    A batch that a signal interrupts is done again by the next run. With an ``outage`` brokers that are away are waited
+    for, and then the batch that they interrupted is done again.
     """
-    asked_to_end: list[int] = []
-    before = {each: signal.signal(each, lambda number, _: asked_to_end.append(number)) for each in _SIGNALS}
+    signals = signals or Signals()
+    ingestion.spark.conf.set("spark.sql.streaming.stopTimeout", _STOP)
     trigger = {"availableNow": True} if every_s is None else {"processingTime": f"{every_s} seconds"}
     writer = stream.writeStream.foreachBatch(ingestion.publish).option("checkpointLocation", checkpoint)
-    try:
-        query = writer.trigger(**trigger).start()
-        while not query.awaitTermination(_POLL_S):
-            if asked_to_end:
+    with signals.heard():
+        while not signals.came:
+            try:
+                _take_in(writer.trigger(**trigger).start(), outage, signals)
+            except StreamingQueryException as error:
+                if outage is None or not is_away(error):
+                    raise RunError(
+                        f"ingestion stopped: {cause(error)}; a next run goes on where this one was"
+                    ) from error
+                outage.wait(cause(error))
+                ingestion.begin()
+            except (Py4JError, ConnectionError):
+                raise java_ended(ingestion.spark, checkpoint) from None
+            else:
+                return
+
+
+def _take_in(query: StreamingQuery, outage: Outage | None, signals: Signals) -> None:
+    """Return when a query has ended, or a signal has come. Raises StreamingQueryException."""
+    while not query.awaitTermination(_POLL_S):
+        if signals.came:
+            with suppress(PySparkException, Py4JError):  # it does not end by itself within _STOP: this process does
                 query.stop()
-    except StreamingQueryException as error:
-        raise RunError(f"ingestion stopped: {cause(error)}; a next run goes on where this one was") from error
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+            return
+        if outage is not None and outage.lasts and query.lastProgress is not None:
+            outage.over()

@@ -43,8 +43,9 @@ _USUAL: Final = pa.schema([("client", pa.int64()), ("muted_us", pa.float64()), (
 def moments(usage: UsageRows, chosen: DataFrame, clients: DataFrame) -> DataFrame:
     """Return PLACE, ``moment`` (a number), the ``number`` of one of ``chosen`` (null: all others), and SUMS.
 
-    ``usual_delay_us`` is for how long those that were active would have been muted, each by its mean in the period
-    (``clients``), and ``usual_time_us`` what their requests would have taken.
+    What a row of a longer interval says is spread evenly over the moments of it. ``usual_delay_us`` is for how long
+    those that were active would have been muted, each by its mean in the period (``clients``), and ``usual_time_us``
+    what their requests would have taken.
     """
     few = Few.of(chosen.select(*CLIENT, "number").toArrow(), CLIENT, "number")
     scanned = usage.scan(_READ, _Moments(few, _Usual.of(clients)), _SCHEMA)
@@ -99,7 +100,7 @@ class _Moments:
     usual: _Usual
 
     def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        return summed(map(self._columns, tables), _APART, dict.fromkeys(SUMS, "sum"))
+        yield from map(spread, summed(map(self._columns, tables), (*_APART, "span"), dict.fromkeys(SUMS, "sum")))
 
     def _columns(self, table: pa.Table) -> pa.Table:
         number = self.candidates.of_rows(table)
@@ -108,6 +109,8 @@ class _Moments:
             **{name: table[name] for name in PLACE},
             "moment": times_ms(table) // (1000 * MOMENT_S),
             "number": pa.array(number, mask=number < 0),
+            # How many moments an interval is long.
+            "span": np.maximum((ints(table, "interval_ms") + 500 * MOMENT_S) // (1000 * MOMENT_S), 1),
             "bytes": ints(table, "bytes_in") + ints(table, "bytes_out"),
             "delay_ms": reduce(add, (ints(table, name) for name in _MUTED)),
             "usual_delay_us": _whole(ints(table, "interval_ms") * muted_us),
@@ -115,6 +118,21 @@ class _Moments:
             "usual_time_us": _whole(ints(table, "requests") * request_us),
         }
         return pa.table(columns)
+
+
+def spread(table: pa.Table) -> pa.Table:
+    """Return sums of moments of those of intervals that are ``span`` moments long: of each as much, but for rests."""
+    span = ints(table, "span")
+    if not (span > 1).any():
+        return table
+    row = np.repeat(np.arange(len(table)), span)
+    place = np.arange(len(row)) - np.repeat(np.cumsum(span) - span, span)
+    found = table.select([*PLACE, "number"]).take(pa.array(row))
+    found = found.append_column("moment", pa.array(ints(table, "moment")[row] + place))
+    for name in SUMS:
+        part, rest = np.divmod(ints(table, name), span)
+        found = found.append_column(name, pa.array(part[row] + (place < rest[row])))
+    return found
 
 
 def _whole(values: Floats) -> Ints:

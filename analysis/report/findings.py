@@ -266,6 +266,85 @@ class Charge:
 
 
 @dataclass(frozen=True, slots=True)
+class Sums:
+    """Of a period that is compared."""
+
+    clients: int = 0
+    throttled: int = 0
+    muted_ms: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    requests: int = 0
+    refused: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedClient:
+    """See ``analysis.metrics.comparison``."""
+
+    user: str
+    client_id: str | None
+    seen: str
+    bytes: int
+    bytes_before: int
+    muted_ms: int
+    muted_ms_before: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedLimit:
+    """Used over limit, of the proxy instance that has most of it."""
+
+    unit_user: str | None
+    unit_client_id: str | None
+    broker: int
+    kind: str
+    rule: str
+    limit: float
+    limit_before: float
+    p99: float
+    p99_before: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedQuota:
+    """The last limits of its counters; None where it was not in use."""
+
+    kind: str
+    rule: str
+    least_limit: float | None
+    most_limit: float | None
+    least_limit_before: float | None
+    most_limit_before: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The period against another, from ``begin`` to ``end``."""
+
+    begin: datetime
+    end: datetime
+    stored: bool = True
+    """Else nothing more is known."""
+    scale: float = 1.0
+    """How much longer this period is than the other."""
+    modes: Sequence[str] = ()
+    """Of the other."""
+    unrecorded_s: int = 0
+    unrecorded_before_s: int = 0
+    now: Sums = Sums()
+    before: Sums = Sums()
+    new: int = 0
+    new_clients: Sequence[tuple[str, str | None]] = ()
+    """Those that moved most."""
+    gone: int = 0
+    gone_clients: Sequence[tuple[str, str | None]] = ()
+    clients: Sequence[ChangedClient] = ()
+    limits: Sequence[ChangedLimit] = ()
+    quotas: Sequence[ChangedQuota] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ReportFindings:
     clusters: Sequence[str]
     begin: datetime
@@ -295,6 +374,7 @@ class ReportFindings:
     """Of the period that are long enough for a trend."""
     charges: Sequence[Charge] = ()
     currency: str | None = None
+    comparison: Comparison | None = None
 
     @property
     def length(self) -> timedelta:

@@ -1,7 +1,7 @@
 """The whole of it: from usage rows to a directory with tables, ``chargeback.csv`` and ``report.html``."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from html import unescape
 from typing import Final
@@ -13,7 +13,8 @@ from analysis.errors import AnalysisError
 from analysis.metrics.period import Period, look
 from analysis.metrics.rates import Rates
 from analysis.page import spreadsheet
-from analysis.report import missing, page, tables
+from analysis.report import comparing, episodes, missing, page, tables
+from analysis.report.comparing import Against
 from analysis.report.summary import summarize
 from analysis.report.tables import ReportChoices
 from analysis.spark.folder import Folder
@@ -32,6 +33,8 @@ class ReportRequest:
     out: str
     rates: Rates
     gap_ms: int | None
+    against: Against | None = None
+    """What it is held against; None: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +47,27 @@ class Made:
 
 def run(usage: UsageRows, wanted: ReportRequest) -> Made:
     """Make the report of ``usage``. A second one of the same period takes the place of the first."""
-    with Progress(usage.spark, "report", steps=len(tables.NAMES) + 2) as progress:
+    with Progress(usage.spark, "report", steps=len(tables.NAMES) + 2 + (wanted.against is not None)) as progress:
         progress.step("looking at the period")
         period = look(usage)
         if period is None:
             raise AnalysisError(usage.nothing)
         choices = ReportChoices(_gap_ms(period, wanted), wanted.rates)
         begin, end = wanted.begin or period.begin, wanted.end or period.end
+        other = None if wanted.against is None else comparing.find(wanted.against, (begin, end))
         place = f"{wanted.out.rstrip('/')}/report={begin:{_ID}}-{end:{_ID}}"
         made = tables.make(usage, period, place, choices, progress.step)
+        if other is not None:
+            progress.step("against another period")
+        compared = None if other is None else comparing.make(usage, made, other, place)
         progress.step("drawing")
-        found = summarize(made, period, choices, place)
+        found = replace(summarize(made, period, choices, place), comparison=compared)
         folder = Folder(usage.spark, place)
         folder.write("chargeback.csv", _csv(made["chargeback"]))
+        episodes.write(folder, made["episodes"])
         folder.write("report.html", page.render(found))
-    answer = unescape(re.sub("<[^>]*>", "", page.answer(found)))
-    return Made(" ".join(filter(None, (answer, missing.sentence(found.loss)))), f"{place}/report.html")
+    answer = " ".join(filter(None, (page.answer(found), missing.sentence(found.loss))))
+    return Made(unescape(re.sub("<[^>]*>", "", answer)), f"{place}/report.html")
 
 
 def _gap_ms(period: Period, wanted: ReportRequest) -> int:

@@ -33,10 +33,13 @@ def section(found: ReportFindings) -> str:
     says = (
         f"Whose peaks coincide with others' delays, of {of_how_many} that could be compared. A client peaks in "
         f"{MOMENT_S} s in which it moves {PEAK_OVER_AVERAGE:g} times its own average, and {words.percent(PEAK_SHARE)} "
-        "of its broker's bytes. Expected is what those that were active then are usually delayed, within the same "
-        f"hour. p is how often chance alone would name anybody; up to {LEVEL:g} are shown. "
-        "<b>It says what coincides, not what causes it</b>: where to look first."
+        "of its broker's bytes. The bar is the part of others' delay in its peaks; the mark is what was expected, by "
+        "what those that were active then are usually delayed, within the same hour. p is how often chance alone would "
+        f"name anybody; up to {LEVEL:g} are shown. <b>It says what coincides, not what causes it</b>: where to look "
+        "first."
     )
+    if found.shadow:
+        says += " Mutes are those that would have been."
     legend = key(
         ("s0", "its own bytes per second"),
         ("stroke", "others' delay"),
@@ -51,14 +54,14 @@ def _card(each: Neighbour) -> str:
         words.client(each.user, each.client_id),
         f"broker {each.broker}, {words.percent(each.share_of_bytes)} of its bytes",
     )
-    late = f", {each.lag_s} s after" if each.lag_s else ""
-    where = f"in its peaks{late}, in {words.counted(each.bursts, 'burst')}"
+    where = f"came {each.lag_s} s after its peaks" if each.lag_s else "was in its peaks"
     chance = "p &lt; 0.001" if each.p_adjusted < 0.001 else f"p = {each.p_adjusted:.3f}"
     bounds = f"{words.percent(max(each.low, 0))} to {words.percent(each.high)}"
     said = (
         f"<b>{words.percent(each.coincidence)}</b> of others' {_WHAT[each.measure]} "
-        f"({words.duration(each.others_in_peaks_ms / 1000)}) is {where}; {words.percent(each.expected)} was to be "
-        f"expected. {words.percent(each.score)} more, {bounds} (95 %), {chance}."
+        f"({words.duration(each.others_in_peaks_ms / 1000)}) {where}, in {words.counted(each.bursts, 'burst')}; "
+        f"{words.percent(each.expected)} was to be expected. {words.percent(each.score)} more, {bounds} (95 %), "
+        f"{chance}."
     )
     if each.measure == "request_time_ms" and each.others_requests_in_peaks:
         took, usual = (ms / each.others_requests_in_peaks for ms in (each.others_in_peaks_ms, each.others_expected_ms))

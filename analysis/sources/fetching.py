@@ -9,8 +9,9 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka import errors as kafka
 from aiokafka.protocol.fetch import FetchRequest
 
-from analysis.errors import AnalysisError
-from analysis.sources.batches import Batch, DamagedError, Stored, batches
+from analysis.errors import AwayError
+from analysis.sources.batches import Batch, Stored, batches
+from analysis.sources.unfolding import DamagedError
 
 _FETCH_BYTES: Final = 8 * 2**20
 _WAIT_MS: Final = 500
@@ -44,7 +45,10 @@ class Fetched:
         self._damaged = 0
 
     async def next(self) -> bytes:
-        """Return the batches that come next, as they are stored; b"": the broker cannot read them. Raises KafkaError, and AnalysisError for no answer."""
+        """Return the batches that come next, as they are stored; none: the broker cannot read them itself.
+
+        Raises KafkaError, and AwayError for no answer.
+        """
         await self._client.set_topics([self._at.topic])
         until_s = time.monotonic() + _PATIENCE_S  # noqa: TID251  of a program that waits, not of the proxy
         while time.monotonic() < until_s:  # noqa: TID251  as above
@@ -63,9 +67,7 @@ class Fetched:
                 if not error.retriable:
                     raise
                 await asyncio.sleep(_PAUSE_S)
-        raise AnalysisError(
-            f"topic {self._at.topic}, partition {self._at.partition}: no answer for {_PATIENCE_S:.0f} s"
-        )
+        raise AwayError(f"topic {self._at.topic}, partition {self._at.partition}: no answer for {_PATIENCE_S:.0f} s")
 
     def records(self, content: bytes, end: int) -> Iterator[Stored]:
         """Yield what is in fetched batches, up to an offset (not in it), and be behind it."""

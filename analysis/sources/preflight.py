@@ -14,8 +14,9 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka import errors as kafka
 from aiokafka.conn import create_conn
 
-from analysis.errors import AnalysisError
+from analysis.errors import AnalysisError, AwayError
 from analysis.sources.connection import Connection, Unsupported
+from analysis.sources.listener import protocol_of
 from analysis.sources.python_kafka import partitions_of
 
 TIMEOUT_S: Final = 5.0
@@ -24,6 +25,12 @@ _REFUSED_LOGIN: Final = (
     kafka.for_code(58),  # SASL_AUTHENTICATION_FAILED, with the broker's words
     kafka.IllegalSaslStateError,
 )
+_MEANING: Final = {
+    "PLAINTEXT": "no TLS, no login",
+    "SSL": "TLS, no login",
+    "SASL_PLAINTEXT": "a login, no TLS",
+    "SASL_SSL": "a login within TLS",
+}
 
 
 def check(connection: Connection, topic: str, *, python: bool) -> None:
@@ -42,6 +49,8 @@ class _Preflight:
         self._connection = connection
         self._topic = topic
         self._python = python
+        self._asked: tuple[str, int] | None = None
+        """Whom more was said to than that somebody listens there."""
         self._addresses = [_address(each) for each in connection.bootstrap.split(",") if each.strip()]
         if not self._addresses:
             raise AnalysisError("--bootstrap names no broker: give host:port, several with commas")
@@ -53,9 +62,24 @@ class _Preflight:
         except Unsupported:
             if self._python:
                 raise
+            self._asked = host, port
+            await self.difference()
             return
+        self._asked = host, port
         await self._log_in(host, port, options)
         await self._look_at_topic(options)
+
+    async def difference(self) -> None:
+        """Raise AnalysisError where a listener speaks otherwise than it was spoken to: that explains any failure."""
+        if self._asked is None:
+            return
+        spoken, found = self._connection.protocol, await protocol_of(*self._asked)
+        if found is not None and found != spoken:
+            host, port = self._asked
+            raise AnalysisError(
+                f"{host}:{port} is a {found} listener ({_MEANING[found]}), and security.protocol is {spoken} "
+                f"({_MEANING[spoken]}): set it to {found} in --kafka-config, or name a {spoken} listener in --bootstrap"
+            )
 
     async def _reachable(self) -> tuple[str, int]:
         """Return the first address that somebody listens at."""
@@ -71,7 +95,7 @@ class _Preflight:
             else:
                 writer.close()
                 return host, port
-        raise AnalysisError(f"no broker can be reached: {'; '.join(failures)}: check --bootstrap")
+        raise AwayError(f"no broker can be reached: {'; '.join(failures)}: check --bootstrap")
 
     async def _log_in(self, host: str, port: int, options: dict[str, Any]) -> None:
         at = f"{host}:{port}"
@@ -136,7 +160,11 @@ async def _within(preflight: _Preflight) -> None:
         async with asyncio.timeout(TIMEOUT_S):
             await preflight.run()
     except TimeoutError:
-        raise AnalysisError(f"no answer within {TIMEOUT_S:g} s: {preflight.step}") from None
+        await preflight.difference()
+        raise AwayError(f"no answer within {TIMEOUT_S:g} s: {preflight.step}") from None
+    except AnalysisError:
+        await preflight.difference()
+        raise
 
 
 def _address(written: str) -> tuple[str, int]:

@@ -6,6 +6,7 @@ imports this module in its Python workers. Offsets are {partition: offset}, with
 
 import asyncio
 import json
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,13 +14,13 @@ from typing import Final, cast
 
 import pyarrow as pa
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, KafkaTimeoutError
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from analysis.errors import AnalysisError
+from analysis.errors import AnalysisError, AwayError
 from analysis.sources.batches import Stored
 from analysis.sources.connection import Connection
 from analysis.sources.fetching import Fetched
@@ -35,6 +36,8 @@ _DOCUMENTS_PER_ARROW_BATCH: Final = 100
 """About 9 MB."""
 _BYTES_PER_ARROW_BATCH: Final = 2 * MOST_DOCUMENT_BYTES
 _REQUEST_MS: Final = 20_000
+_BOOTSTRAP: Final = "Unable to bootstrap"
+"""What aiokafka says of addresses at which nobody answers, and the addresses in a form of its own."""
 
 Offsets = dict[str, int]
 
@@ -62,6 +65,7 @@ class Topic:
 
     async def consumer(self) -> AIOKafkaConsumer:
         """Return a consumer of committed records that has no group and no partition yet, started. Raises KafkaError."""
+        logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # it logs what is raised as well
         consumer = AIOKafkaConsumer(
             **self.connection.for_aiokafka(),
             isolation_level="read_committed",
@@ -218,7 +222,11 @@ def _said(what: str) -> Iterator[None]:
     try:
         yield
     except KafkaError as error:
-        raise AnalysisError(f"{what}: {error}") from error
+        away = error.retriable or isinstance(error, KafkaTimeoutError) or type(error) is KafkaError
+        said = "no broker answers" if _BOOTSTRAP in str(error) else str(error)
+        raise (AwayError if away else AnalysisError)(f"{what}: {said}") from error
+    except OSError as error:
+        raise AwayError(f"{what}: {error.strerror or error}") from error
 
 
 def _arrow(at: TopicPartition, records: Iterable[Stored]) -> Iterator[pa.RecordBatch]:

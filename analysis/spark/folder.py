@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
@@ -9,6 +11,18 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from analysis.errors import AnalysisError
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file or a directory in a folder."""
+
+    path: str
+    """From the folder on."""
+    size_bytes: int
+    """0 of a directory."""
+    modified_s: float
+    """Unix time; of a directory on an object store, when it was asked for."""
 
 
 class Folder:
@@ -37,6 +51,18 @@ class Folder:
         with self._said():
             return sorted(status.getPath().getName() for status in self._files.globStatus(self._at(pattern)) or ())
 
+    def entries(self, pattern: str) -> list[Entry]:
+        """Return what is in it, by a glob, sorted by path."""
+        with self._said():
+            root = str(self._files.makeQualified(self._path).toUri().getPath()).rstrip("/")
+            found = self._files.globStatus(self._at(pattern)) or ()
+            return sorted((_entry(each, root) for each in found), key=lambda entry: entry.path)
+
+    def size_bytes(self, name: str) -> int:
+        """Return how much a directory, or a file, holds with all below it."""
+        with self._said():
+            return int(self._files.getContentSummary(self._at(name)).getLength())
+
     def read(self, name: str) -> str:
         """Return a small file's text."""
         with self._said():
@@ -48,11 +74,50 @@ class Folder:
 
     def write(self, name: str, content: str | bytes) -> None:
         """Write a file, over one that is there, with the directories that it is in; text as UTF-8."""
-        with self._said(), NamedTemporaryFile() as local:  # JVM and Python share a disk; through py4j it takes thrice
+        with NamedTemporaryFile() as local:  # JVM and Python share a disk; through py4j it takes thrice
             local.write(content.encode() if isinstance(content, str) else content)
             local.flush()
-            there = self._jvm.org.apache.hadoop.fs.Path("file", None, local.name)
-            self._files.copyFromLocalFile(False, True, there, self._at(name))
+            self.put(Path(local.name), name)
+
+    def create(self, name: str, content: str) -> bool:
+        """Write a small file that is not there yet, as one of several who want to; False where it is."""
+        if self.is_on_disk:  # not by Hadoop, which would leave a sum beside it that ``write`` does not renew
+            try:
+                with self.on_disk(name).open("x", encoding="utf-8") as file:
+                    file.write(content)
+            except FileExistsError:
+                return False
+            return True
+        with self._said():
+            if self._files.exists(self._at(name)):
+                return False
+            try:
+                stream = self._files.create(self._at(name), False)
+            except Py4JJavaError as error:
+                if "AlreadyExists" in str(error.java_exception.getClass().getSimpleName()):
+                    return False
+                raise
+            try:
+                stream.write(bytearray(content.encode()))
+            finally:
+                stream.close()
+            return True
+
+    def fetch(self, name: str, to: Path) -> None:
+        """Copy a file from it to this machine."""
+        with self._said():
+            here = self._jvm.org.apache.hadoop.fs.Path("file", None, str(to))
+            self._files.copyToLocalFile(False, self._at(name), here, True)
+
+    def put(self, content: Path, name: str) -> None:
+        """Copy a file of this machine to it, over one that is there, with the directories that it is in."""
+        with self._said():
+            here = self._jvm.org.apache.hadoop.fs.Path("file", None, str(content))
+            self._files.copyFromLocalFile(False, True, here, self._at(name))
+
+    def on_disk(self, name: str) -> Path:
+        """Return where a file is on this machine's disk, if the folder ``is_on_disk``."""
+        return Path(str(self._files.makeQualified(self._at(name)).toUri().getPath()))
 
     def move(self, name: str, to: str) -> None:
         """Give a directory in it another place, whose parents are made; what is there goes."""
@@ -80,3 +145,9 @@ class Folder:
                 error.java_exception.getMessage() or error.java_exception.getClass().getSimpleName()
             ).splitlines()
             raise AnalysisError(f"{self._uri}: {lines[0]}") from error
+
+
+def _entry(status: Any, root: str) -> Entry:
+    path = str(status.getPath().toUri().getPath()).removeprefix(f"{root}/")
+    size_bytes = 0 if status.isDirectory() else int(status.getLen())
+    return Entry(path, size_bytes, status.getModificationTime() / 1000)

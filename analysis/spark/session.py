@@ -138,6 +138,13 @@ def _quiet() -> None:
 
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.root.addFilter(_is_of_others)
+
+
+def _is_of_others(record: logging.LogRecord) -> bool:
+    """Whether a line to the root logger is of anybody but py4j, which has no better place for some."""
+    return record.module != "java_gateway"
 
 
 def _not_started(said: str) -> str:

@@ -22,10 +22,17 @@ def encode(rows: pa.Table) -> bytes:
     """
     rows = rows.drop_columns([name for name in OPTIONAL if name in rows.column_names and not _says(rows[name])])
     file = pa.BufferOutputStream()
-    # What the names are is the same in many rows; numbers seldom are, and trying costs more than it saves.
-    texts = [name for name in _TEXTS if name in rows.column_names]
-    pq.write_table(rows, file, compression="zstd", use_dictionary=texts, row_group_size=ROW_GROUP_ROWS)
+    with writer(file, rows.schema) as written:
+        written.write_table(rows, ROW_GROUP_ROWS)
     return bytes(file.getvalue())
+
+
+def writer(file: Any, schema: pa.Schema) -> pq.ParquetWriter:
+    """Return what writes a file as the table has it, into a path or a stream of Arrow's."""
+    # What the names are is the same in many rows; numbers seldom are, and trying costs more than it saves.
+    return pq.ParquetWriter(
+        file, schema, compression="zstd", use_dictionary=[name for name in _TEXTS if name in schema.names]
+    )
 
 
 def _says(column: pa.ChunkedArray) -> bool:

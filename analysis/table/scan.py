@@ -6,6 +6,7 @@ workers open by themselves. Rows that Spark itself decodes and hands over cost t
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from analysis.errors import AnalysisError
 from analysis.table.parquet import decode, joined
 from analysis.table.schema import TIME
+from analysis.table.swaps import set_aside
 
 _TABLE_ROWS: Final = 500_000
 """Of a table that a worker is given, about: some 100 MB, which it has twice while it puts one together."""
@@ -74,7 +76,7 @@ class _Opened:
     columns: tuple[str, ...]
     begin_us: int | None
     end_us: int | None
-    only: Mapping[str, Sequence[Any]]
+    only: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def tables(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         waiting: list[pa.Table] = []
@@ -116,5 +118,11 @@ def _placed(table: pa.Table, path: str) -> pa.Table:
 def _content(files: pa.RecordBatch, file: int) -> pa.Buffer:
     if files.num_columns > 1:
         return files.column(1)[file].as_buffer()
+    path = Path(files.column(0)[file].as_py().removeprefix(ON_DISK))
     # Mapped, so that of columns that are not read nothing is.
-    return pa.memory_map(files.column(0)[file].as_py().removeprefix(ON_DISK)).read_buffer()
+    try:
+        return pa.memory_map(str(path)).read_buffer()
+    except FileNotFoundError:
+        if (aside := set_aside(path)) is None:
+            raise
+        return pa.memory_map(str(aside)).read_buffer()

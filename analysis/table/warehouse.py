@@ -9,12 +9,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.errors import AnalysisError
 from analysis.spark.folder import Folder
 from analysis.table.scan import UsageRows
+from analysis.table.swaps import listed, steadily
 
 USAGE: Final = "usage"
 REJECTED: Final = "rejected"
@@ -54,6 +55,12 @@ def has_old_rejected(folder: Folder) -> bool:
     return bool(json.loads(folder.read(_MARK)).get("rejected", 1) < _REJECTED_VERSION)
 
 
+def folders(spark: SparkSession, warehouse: str) -> tuple[Folder, Folder]:
+    """Return a warehouse and its usage table as folders. Raises AnalysisError where there is none, or nothing in it."""
+    _dates(spark, warehouse)
+    return Folder(spark, warehouse), Folder(spark, path_of(warehouse, USAGE))
+
+
 def usage(spark: SparkSession, warehouse: str, begin: datetime | None = None, end: datetime | None = None) -> UsageRows:
     """Return the rows whose intervals begin in [begin, end), both aware; None: no bound.
 
@@ -89,23 +96,42 @@ def bounds(spark: SparkSession, warehouse: str) -> tuple[datetime, datetime]:
     return min(_hours(folder, dates[0])), max(_hours(folder, dates[-1])) + timedelta(hours=1)
 
 
-def newest_hour(spark: SparkSession, warehouse: str, besides: str) -> datetime | None:
-    """Return the begin of the last hour that is stored, if any is, by batches other than ``besides``."""
+def newest_end(spark: SparkSession, warehouse: str, now: datetime) -> datetime:
+    """Return the end of the last stored hour that has begun; where none has, of the last. Raises AnalysisError.
+
+    Documents by a clock that is ahead must not decide which period is meant where none is said.
+    """
+    begun = newest_hour(spark, warehouse, until=now)
+    return bounds(spark, warehouse)[1] if begun is None else begun + timedelta(hours=1)
+
+
+def newest_hour(
+    spark: SparkSession, warehouse: str, besides: str | None = None, until: datetime | None = None
+) -> datetime | None:
+    """Return the begin of the last hour before ``until`` that a batch other than ``besides`` stored, if any is."""
     folder = Folder(spark, path_of(warehouse, USAGE))
     for date in reversed(folder.names("date=*")):
         for hour in sorted(_hours(folder, date), reverse=True):
+            if until is not None and hour >= until:
+                continue
             if set(folder.names(f"{date}/hour={hour:%H}/batch=*")) - {f"batch={besides}"}:
                 return hour
     return None
 
 
-def stored_hour(spark: SparkSession, warehouse: str, date: str, hour: int) -> DataFrame | None:
-    """Return instance, boot, seq and batch of what is stored of an hour (``date`` as YYYY-MM-DD); None: nothing is."""
+def stored_keys(spark: SparkSession, warehouse: str, date: str, hour: int, besides: str) -> list[Row]:
+    """Return (instance, boot, seq) of what batches other than ``besides`` stored of an hour (YYYY-MM-DD), each once."""
     table = path_of(warehouse, USAGE)
+    folder = Folder(spark, table)
     place = f"date={date}/hour={hour:02d}"
-    if not Folder(spark, table).exists(place):
-        return None
-    return spark.read.schema(_KEYS).option("basePath", table).parquet(f"{table}/{place}")
+
+    def read() -> list[Row]:
+        if not folder.exists(place):
+            return []
+        rows = spark.read.schema(_KEYS).option("basePath", table).parquet(f"{table}/{place}")
+        return rows.where(F.col("batch") != besides).drop("batch", "date", "hour").distinct().collect()
+
+    return steadily(folder, read)
 
 
 def _hours(folder: Folder, date: str) -> list[datetime]:
@@ -142,12 +168,21 @@ def _rows(
     spark: SparkSession, warehouse: str, dates: list[str], begin: datetime | None, end: datetime | None
 ) -> UsageRows:
     table = path_of(warehouse, USAGE)
-    reader = spark.read.format("binaryFile").options(basePath=table, pathGlobFilter="*.parquet")
-    wanted = _within(table, dates, begin, end)
-    # Without a date there is no directory to list, and one of them at least has to be named.
-    files = _of_hours(reader.load(wanted or [f"{table}/{dates[0]}"]), begin, end)
-    columns = ("path",) if Folder(spark, table).is_on_disk else ("path", "content")
-    return UsageRows(files.select(*columns), _unix_us(begin), _unix_us(end))
+    folder = Folder(spark, table)
+
+    def load() -> DataFrame:
+        reader = spark.read.format("binaryFile").options(basePath=table, pathGlobFilter="*.parquet")
+        # Without a date there is no directory to list, and one of them at least has to be named.
+        return reader.load(_within(table, dates, begin, end) or [f"{table}/{dates[0]}"])
+
+    files = _of_hours(listed(folder, load), begin, end)
+    if not folder.is_on_disk:
+        return UsageRows(files.select("path", "content"), _unix_us(begin), _unix_us(end))
+    paths = files.select("path")
+    if str(spark.sparkContext.master).startswith("local"):
+        # Spark looks at each file whenever it is asked for its path, and fails where it is set aside since.
+        paths = paths.localCheckpoint()
+    return UsageRows(paths, _unix_us(begin), _unix_us(end))
 
 
 def _moved(moment: datetime, by: timedelta) -> datetime:

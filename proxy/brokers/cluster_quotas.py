@@ -9,10 +9,11 @@ from typing import Final
 from config.problems import Problem
 from protocol.client_quotas import Described, Entry, Named, Op, Result
 from quotas.entities import Default, Entity
-from quotas.kinds import QuotaKind, Whose, Written
+from quotas.kinds import QuotaKind, Whose
 from quotas.policy import Policy
 from quotas.stores.alteration import Alteration, Altered, Limits, Outcome, Refusal, canonical_ip, check
 from quotas.stores.base import Unread
+from quotas.stores.unlimited import of_zero
 
 _KINDS: Final = {whose: {kind.value: kind for kind in QuotaKind if kind.row.whose is whose} for whose in Whose}
 
@@ -56,8 +57,7 @@ def read(described: Sequence[Described], source: str) -> ClusterQuotas:
             elif math.isnan(limit) or limit < 0:
                 skip(f"{name}: {limit} is no limit", entity)
             else:
-                # A byte rate of 0 is what a broker's arithmetic makes of it: nobody is throttled.
-                found[kind] = math.inf if limit == 0 and kind.row.written is Written.BYTES else limit
+                found[kind] = of_zero(kind, limit)
         if entity in limits:
             skip("is for whom another one is for, too", entity)
         elif found:

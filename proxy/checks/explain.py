@@ -230,7 +230,7 @@ def explain(policy: Policy, client: Client, exempt: Exempt | None, where: Where 
 
 def written(limit: float) -> str:
     """Return a limit as quotas are written; of one that a quota file could not hold, what it is to a float."""
-    return number(limit) or f"{limit:.17g}"
+    return "no limit" if isinf(limit) else number(limit) or f"{limit:.17g}"
 
 
 def finite(limit: float | None) -> float | str | None:
@@ -241,7 +241,7 @@ def finite(limit: float | None) -> float | str | None:
 def amount(kind: QuotaKind, limit: float) -> str:
     """Return a limit with its unit, and in larger units where it is long."""
     if isinf(limit):
-        return "an infinite limit"  # what 0 bytes in ZooKeeper are to a broker
+        return "no limit"  # what 0 bytes in ZooKeeper are to a broker
     said = f"{written(limit)} {_UNITS[kind.row.unit]}"
     if kind.row.unit is BYTES and limit >= 1024:
         size, unit = limit, ""

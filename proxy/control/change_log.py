@@ -7,8 +7,10 @@ from typing import Any, Final
 
 from proxy.runtime.clock import wall_s
 from proxy.runtime.names import label
+from quotas.kinds import QuotaKind
 from quotas.numbers import java_double
 from quotas.stores.alteration import Alteration, Altered
+from quotas.stores.unlimited import as_described
 
 KEPT: Final = 100
 
@@ -39,8 +41,8 @@ class ChangeLog:
                 "store": self.store,
                 "quota": label(each.entity.describe()),
                 "kind": each.kind.value,
-                "old": _number(each.old),
-                "new": _number(each.new),
+                "old": shown(each.kind, each.old),
+                "new": shown(each.kind, each.new),
             }
             self._last.append(change)
 
@@ -56,6 +58,9 @@ class ChangeLog:
         return [*reversed(self._last)]
 
 
-def _number(limit: float | None) -> float | str | None:
-    """JSON has no infinity."""
+def shown(kind: QuotaKind, limit: float | None) -> float | str | None:
+    """Return a limit as brokers describe it, and as JSON has it, which knows no infinity."""
+    if limit is None:
+        return None
+    limit = as_described(kind, limit)
     return java_double(limit) if limit == float("inf") else limit

@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from config.problems import Problem
-from proxy.control.change_log import KEPT, ChangeLog
+from proxy.control.change_log import KEPT, ChangeLog, shown
 from proxy.runtime.clock import now_ms, wall_s
 from proxy.runtime.names import label
 from proxy.runtime.tasks import every
@@ -230,8 +230,8 @@ class QuotasInForce:
                 "quota changed",
                 quota=label(each.entity.describe()),
                 kind=each.kind.value,
-                old=each.old,
-                new=each.new,
+                old=shown(each.kind, each.old),
+                new=shown(each.kind, each.new),
                 store=self.changes.store,
                 **self.changes.origin(by),
             )

@@ -9,6 +9,7 @@ from proxy.manage.wording import terms_written
 from quotas.entities import Entity, Prefix
 from quotas.policy import Policy
 from quotas.stores.filters import is_of_kafka
+from quotas.stores.unlimited import taken_over
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,8 @@ def plan(coming: Policy, there: Policy, *, replace: bool, unread: Collection[Ent
     rules, left_out = as_rules(coming, ours=False, there=there)
     wanted: list[Wanted] = []
     for rule in rules:
-        entity, before = rule.entity, there.limits.get(rule.entity, {})
+        entity = rule.entity
+        before = {kind: taken_over(kind, limit) for kind, limit in there.limits.get(entity, {}).items()}
         if isinstance(entity.client_id, Prefix):
             left_out.append(f"{entity.describe()}: Kafka has no prefixes of client-ids")
             continue

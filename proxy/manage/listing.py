@@ -13,6 +13,7 @@ from quotas.policy import Policy, Terms
 from quotas.stores.base import Loaded, Unread
 from quotas.stores.edit import number
 from quotas.stores.filters import Filter, Specified, is_of_kafka
+from quotas.stores.unlimited import as_described
 
 _NO_TERMS: Final = Terms()
 _DIMENSIONS: Final = ("user", "client-id", "ip")
@@ -142,7 +143,7 @@ def as_data(loaded: Loaded, listed: Sequence[Listed]) -> dict[str, Any]:
 
 
 def _datum(each: Listed) -> dict[str, Any]:
-    limits = {str(kind): _number(float(limit)) for kind, limit in each.limits.items()}
+    limits = {str(kind): _number(as_described(kind, limit)) for kind, limit in each.limits.items()}
     datum = {"entity": entity_data(each.entity), "limits": limits, **terms_written(each.terms)}
     return {**datum, "where": each.where} if each.where else datum
 

@@ -15,6 +15,7 @@ from quotas.names import counted_as
 from quotas.policy import Policy, Terms
 from quotas.stores.edit import number
 from quotas.stores.filters import is_of_kafka
+from quotas.stores.unlimited import taken_over
 
 _PLAIN = Terms()
 
@@ -96,7 +97,7 @@ def _of_entity(
     if not is_of_kafka(entity):
         before = {}  # never was one applied
     for kind in dict.fromkeys([*wanted, *there, *before]):
-        want, have, had = (_float(limits.get(kind)) for limits in (wanted, there, before))
+        want, have, had = (_float(kind, limits.get(kind)) for limits in (wanted, there, before))
         if want == have:
             continue
         if want is None and had is None:
@@ -111,8 +112,8 @@ def _of_entity(
             yield Difference(entity, kind, fate, have, want, had)
 
 
-def _float(limit: float | None) -> float | None:
-    return None if limit is None else float(limit)
+def _float(kind: QuotaKind, limit: float | None) -> float | None:
+    return None if limit is None else taken_over(kind, limit)
 
 
 def _beyond(desired: Policy, live: Policy) -> Iterator[Beyond]:

@@ -11,6 +11,7 @@ from quotas.policy import Terms
 from quotas.stores.alteration import Altered
 from quotas.stores.edit import number
 from quotas.stores.filters import is_of_kafka
+from quotas.stores.unlimited import as_described
 
 _WHO: Final = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
 _ALTERED: Final = {"user": "user", "client-id": "client", "ip": "ip"}
@@ -41,7 +42,7 @@ def names(entity: Entity) -> dict[str, Name]:
 def described(entity: Entity, limits: Mapping[QuotaKind, float]) -> str:
     """Return the line that kafka-configs --describe prints, or one of Sluice's own."""
     order = _ALL if len(limits) == len(_ALL) else _FEW
-    pairs = ", ".join(f"{kind}={java_double(float(limits[kind]))}" for kind in order if kind in limits)
+    pairs = ", ".join(f"{kind}={java_double(as_described(kind, limits[kind]))}" for kind in order if kind in limits)
     whose = "Quota" if is_of_kafka(entity) else "Sluice cap" if entity.cap else "Sluice quota"
     return f"{whose} configs for {_who(entity)} are {pairs}"
 
@@ -85,7 +86,7 @@ def completed(entity: Entity) -> str:
 
 def altered(change: Altered) -> str:
     """Return a changed limit as a line: ``~ user=alice producer_byte_rate 1024 → 2048``."""
-    old, new = (None if limit is None else number(limit) or java_double(limit) for limit in (change.old, change.new))
+    old, new = (None if limit is None else _written(change.kind, limit) for limit in (change.old, change.new))
     whose = f"{change.entity.describe()} {change.kind}"
     if old is None:
         return f"+ {whose} {new}"
@@ -120,4 +121,9 @@ def plain(kind: QuotaKind, limit: float | None) -> str:
         for unit, size in _UNITS:
             if limit and limit < 2**63 and limit % size == 0:
                 return f"{limit / size:.0f}{unit}"
-    return number(float(limit)) or java_double(float(limit))
+    return _written(kind, limit)
+
+
+def _written(kind: QuotaKind, limit: float) -> str:
+    shown_limit = as_described(kind, limit)
+    return number(shown_limit) or java_double(shown_limit)

@@ -5,12 +5,15 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
 import yaml
 
+from analysis.commands import ingest
 from config.loader import load_settings
 from config.settings import Drain, UsageFiles
 from proxy.checks.report import Report, check
@@ -154,6 +157,44 @@ def test_the_unit_has_a_place_for_usage_files_and_an_end_of_every_stop() -> None
     assert {"MemoryMax", "StartLimitIntervalSec", "StartLimitBurst"} <= unit.keys()
 
 
+def ingest_options(words: Sequence[str]) -> dict[str, Any]:
+    """What `sluice analyze` makes of the words of a command line; it must be that of an ingest."""
+    assert list(words[:2]) == ["analyze", "ingest"]
+    return ingest.command.make_context("ingest", list(words[2:])).params
+
+
+def test_the_unit_of_ingestion_goes_on_and_is_started_again() -> None:
+    text = (DEPLOY / "sluice-ingest.service").read_text().replace("\\\n", " ")
+    unit = dict(re.findall(r"^(\w+)=(.*)$", text, flags=re.MULTILINE))
+    named = dict(re.findall(r"^Environment=(SLUICE_\w+)=(.*)$", text, flags=re.MULTILINE))
+    program, *words = re.sub(r"\$\{?(\w+)\}?", lambda found: named[found[1]], unit["ExecStart"]).split()
+    assert (program, words[0]) == ("/usr/bin/env", "sluice")
+    options = ingest_options(words[1:])
+    assert options["every_s"] == 60
+    assert not options["once"]
+    assert Path(options["warehouse"]).parent == Path("/var/lib") / unit["StateDirectory"]
+    assert unit["Restart"] == "on-failure"
+    assert "RestartPreventExitStatus" not in unit
+    assert {"MemoryMax", "StartLimitIntervalSec", "StartLimitBurst", "TimeoutStopSec"} <= unit.keys()
+
+
+def test_the_cron_job_of_ingestion_runs_one_at_a_time() -> None:
+    job = yaml.safe_load((DEPLOY / "sluice-ingest.yaml").read_text())
+    assert (job["apiVersion"], job["kind"]) == ("batch/v1", "CronJob")
+    assert job["spec"]["concurrencyPolicy"] == "Forbid"
+    assert job["spec"]["jobTemplate"]["spec"]["backoffLimit"] == 0
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert pod["restartPolicy"] == "Never"
+    [container] = pod["containers"]
+    options = ingest_options(container["args"])
+    assert options["once"]
+    places = {each["mountPath"]: each["name"] for each in container["volumeMounts"]}
+    assert options["warehouse"] in places
+    assert str(options["kafka_config"].parent) in places
+    assert set(places.values()) == {each["name"] for each in pod["volumes"]}
+    assert f"local[{container['resources']['limits']['cpu']}]" == options["master"]
+
+
 def test_alerts_use_metrics_that_exist() -> None:
     rules = (DEPLOY / "alerts.yml").read_text()
     exported = (ROOT / "proxy" / "admin" / "metrics.py").read_text()
@@ -162,8 +203,9 @@ def test_alerts_use_metrics_that_exist() -> None:
     assert [name for name in names if f'"{name}"' not in exported] == []
 
 
-def test_systemd_has_nothing_to_say_about_the_unit() -> None:
-    assert run(tool("systemd-analyze"), "verify", "deploy/sluice.service") == ""
+@pytest.mark.parametrize("unit", ["sluice.service", "sluice-ingest.service"])
+def test_systemd_has_nothing_to_say_about_the_unit(unit: str) -> None:
+    assert run(tool("systemd-analyze"), "verify", f"deploy/{unit}") == ""
 
 
 def test_hadolint_has_nothing_to_say_about_the_dockerfile() -> None:

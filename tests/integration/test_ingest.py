@@ -13,7 +13,8 @@ import orjson
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from tests.analysis.records import Document, document, row
+from analysis.sources.place import KEPT_BYTES
+from tests.analysis.records import Document, document, row, write_jsonl
 from tests.harness.jars import SPARK_KAFKA, jar_dir
 from tests.harness.kafka import KafkaCluster
 from tests.harness.process import Program
@@ -27,6 +28,9 @@ PARTITIONS: Final = 3
 INSTANCES: Final = 3
 DOCUMENTS: Final = 40
 """Of each instance."""
+LARGE: Final = 50_000_000
+ZEROS: Final = 16
+NO_TEXT: Final = b"\xff\xfe no UTF-8 \x00"
 ROWS: Final = [
     row(f"user-{number}", bytes_in=1_000 + number, produce_bytes=1_000, produce_requests=1) for number in range(20)
 ]
@@ -48,6 +52,7 @@ async def fill(bootstrap: str, topic: str) -> None:
                 for _ in range(2 if each["seq"] % 10 == 0 else 1):
                     await producer.send(topic, orjson.dumps(each), key=f"edge-{number}".encode())
         await producer.send_and_wait(topic, b"nonsense", partition=0)
+    await poison(bootstrap, topic)
     async with AIOKafkaProducer(**options, transactional_id=topic) as producer:
         for partition in range(PARTITIONS):
             await producer.begin_transaction()
@@ -56,10 +61,27 @@ async def fill(bootstrap: str, topic: str) -> None:
             await producer.abort_transaction()
 
 
+async def poison(bootstrap: str, topic: str) -> None:
+    """Write what is small on its way and large when it is read, what is large in any case, and what is of no time."""
+    large = {"max_request_size": LARGE + 2**16, "max_batch_size": LARGE + 2**16}
+    for codec, times in (("zstd", ZEROS), ("gzip", 1), ("lz4", 1), ("snappy", 1), (None, 1)):
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap, compression_type=codec, **large) as producer:
+            for _ in range(times):
+                await producer.send_and_wait(topic, bytes(LARGE), partition=0)
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+        await producer.send_and_wait(topic, NO_TEXT, partition=0)
+        for number, time_ms in enumerate((0, 4_070_908_800_000)):
+            of_no_time = {**document(number, ROWS), "instance": "lost", "time_ms": time_ms}
+            await producer.send_and_wait(topic, orjson.dumps(of_no_time), partition=0)
+        # Behind it all, so that it is seen that reading went on.
+        await producer.send_and_wait(topic, orjson.dumps({**documents("edge-0")[0], "seq": DOCUMENTS}), partition=0)
+
+
 @pytest.fixture(scope="module")
 def usage_topic(cluster: KafkaCluster) -> str:
     name = fresh_name("usage")
-    cluster.create_topic(name, partitions=PARTITIONS)
+    with cluster.admin() as admin:
+        admin.create_topic(name, partitions=PARTITIONS, replicas=1, configs={"max.message.bytes": str(LARGE + 2**16)})
     asyncio.run(fill(cluster.bootstrap, name))
     return name
 
@@ -85,13 +107,31 @@ def stored(warehouse: Path) -> dict[str, tuple[int, int, int]]:
 
 
 def expected() -> dict[str, tuple[int, int, int]]:
-    total = DOCUMENTS * sum(each["bytes_in"] for each in ROWS)
-    return {f"edge-{number}": (DOCUMENTS, DOCUMENTS * len(ROWS), total) for number in range(INSTANCES)}
+    """One more of the first instance stands behind the poison."""
+    total = sum(each["bytes_in"] for each in ROWS)
+    counts = [DOCUMENTS + (number == 0) for number in range(INSTANCES)]
+    return {f"edge-{number}": (each, each * len(ROWS), each * total) for number, each in enumerate(counts)}
 
 
+def check_rejected(warehouse: Path) -> None:
+    """Each has its place, its reason and, of its text, what is worth keeping: as DuckDB reads it."""
+    query = 'SELECT size, octet_length(value), fault, value FROM read_parquet(?) ORDER BY partition, "offset"'
+    found = duckdb.execute(query, [f"{warehouse}/rejected/*/*.parquet"]).fetchall()
+    assert found[0][3] == b"nonsense"
+    assert [(size, kept) for size, kept, *_ in found[1 : ZEROS + 5]] == [(LARGE, KEPT_BYTES)] * (ZEROS + 4)
+    assert {fault for _, _, fault, _ in found[1 : ZEROS + 5]} == {f"has {LARGE} bytes, and may have 8388608"}
+    no_text, past, future = found[ZEROS + 5 :]
+    assert no_text[2:] == ("is not JSON", NO_TEXT)
+    assert [each[2].partition(",")[0] for each in (past, future)] == [
+        "wrong clock: time_ms is 0",
+        "wrong clock: time_ms is 4070908800000",
+    ]
+
+
+_STORED: Final = INSTANCES * DOCUMENTS + 1
 SUM: Final = (
-    f"{INSTANCES * DOCUMENTS:,} documents, {INSTANCES * DOCUMENTS * len(ROWS):,} rows, "
-    f"{INSTANCES * DOCUMENTS // 10} duplicate, 1 rejected"
+    f"{_STORED:,} documents, {_STORED * len(ROWS):,} rows, "
+    f"{INSTANCES * DOCUMENTS // 10} duplicate, {ZEROS + 8} rejected (2 of a wrong clock)"
 )
 
 
@@ -103,7 +143,7 @@ def test_killed_after_each_batch_nothing_is_lost_or_doubled(
     notes.mkdir()
     program = [sys.executable, str(Path(__file__).with_name("killed_ingest.py")), str(notes)]
     place = ["--warehouse", str(tmp_path / "warehouse"), "--bootstrap", cluster.bootstrap, "--topic", usage_topic]
-    options = [*place, "--once", "--source", "python", "--max-documents", "70", *LOCAL]
+    options = [*place, "--once", "--source", "python", "--max-documents", "90", *LOCAL]
     statuses: list[int] = []
     while not statuses or statuses[-1] == -signal.SIGKILL:
         status, output = run(f"ingest-{len(statuses)}", [*program, "ingest", *options], tmp_path, PYTHONPATH=str(ROOT))
@@ -112,6 +152,7 @@ def test_killed_after_each_batch_nothing_is_lost_or_doubled(
     assert len(statuses) >= 3
     assert len(list(notes.iterdir())) == len(statuses) - 1
     assert stored(tmp_path / "warehouse") == expected()
+    check_rejected(tmp_path / "warehouse")
 
 
 @pytest.mark.matrix
@@ -124,6 +165,7 @@ def test_by_the_connector(cluster: KafkaCluster, usage_topic: str, tmp_path: Pat
     assert f"rejected: topic {usage_topic}, partition 0, offset " in output
     assert SUM in output
     assert stored(tmp_path / "warehouse") == expected()
+    check_rejected(tmp_path / "warehouse")
 
 
 @pytest.mark.matrix
@@ -174,3 +216,39 @@ class Submit:
         )
         assert status == 0, output
         return output
+
+
+ANOTHER: Final = """import collections, sys
+sys.version_info = collections.namedtuple("version_info", "major minor micro releaselevel serial")(3, 99, 0, "final", 0)
+"""
+
+
+@pytest.mark.matrix
+def test_workers_of_another_python_are_named(tmp_path: Path) -> None:
+    """As they would be where workers find another one in their path; and what is to be done about it."""
+    (tmp_path / "files").mkdir()
+    write_jsonl(tmp_path / "files" / "a.jsonl", [document(0, ROWS)])
+    (tmp_path / "sitecustomize.py").write_text(ANOTHER, encoding="utf-8")
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="{tmp_path}:$PYTHONPATH" exec {sys.executable} "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    status, output = run(
+        "another",
+        [
+            *(str(Path(sys.executable).parent / "spark-submit"), "--master", "local-cluster[1,1,1024]", *SMALL),
+            *("--conf", "spark.executor.memory=512m", "--conf", "spark.ui.enabled=false"),
+            *(str(ROOT / "analysis" / "__main__.py"), "ingest", "--once"),
+            *("--warehouse", str(tmp_path / "warehouse"), "--files", str(tmp_path / "files")),
+        ],
+        tmp_path,
+        PYSPARK_PYTHON=str(python),
+        PYSPARK_DRIVER_PYTHON=sys.executable,
+        SPARK_LOCAL_IP="127.0.0.1",
+        SPARK_WORKER_DIR=str(tmp_path / "work"),
+    )
+    assert status == 1, output
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    said = (
+        f"workers run Python 3.99, and this program runs {here}: set PYSPARK_PYTHON to a Python {here} that each worker"
+    )
+    assert said in [line for line in output.splitlines() if line.startswith("error: ")][-1]

@@ -10,6 +10,7 @@ import pytest
 from analysis.errors import AnalysisError
 from analysis.sources import preflight
 from analysis.sources.connection import Connection
+from tests.harness.broker import PLAIN
 from tests.harness.kafka import KafkaCluster
 from tests.harness.ports import free_port
 from tests.harness.secure import MTLS, SASL, SASL_TLS, SecureCluster
@@ -114,3 +115,18 @@ def test_an_authority_that_is_not_trusted(secure_cluster: SecureCluster, topic: 
     properties = {"security.protocol": "SSL", **trusted(secure_cluster.stranger_authority.certificate)}
     said = refusal(secure_cluster.cluster.bootstrap_of(MTLS), topic, properties)
     assert "see ssl.truststore.location" in said
+
+
+def test_a_listener_of_another_kind_is_named(secure_cluster: SecureCluster, topic: str) -> None:
+    """Whatever it is and whatever it is taken for: their names stand in the line, and that of the setting."""
+    brokers, known = secure_cluster.cluster, trusted(secure_cluster.authority.certificate)
+    kinds = {PLAIN: "PLAINTEXT", SASL: "SASL_PLAINTEXT", SASL_TLS: "SASL_SSL", MTLS: "SSL"}
+    for spoken in kinds.values():
+        with_login = login(USER, secure_cluster.passwords[USER]) if spoken.startswith("SASL") else {}
+        properties = with_login | known | {"security.protocol": spoken}
+        for name, found in kinds.items():
+            if found != spoken:
+                at = brokers.bootstrap_of(name)
+                said = refusal(at, topic, properties)
+                assert said.startswith(f"{at} is a {found} listener ("), said
+                assert f"and security.protocol is {spoken} (" in said

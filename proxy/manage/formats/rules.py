@@ -10,6 +10,7 @@ from quotas.kinds import QuotaKind
 from quotas.names import counted_as
 from quotas.policy import Policy, Terms
 from quotas.stores.alteration import Change, Refusal, check
+from quotas.stores.unlimited import taken_over
 
 _NO_TERMS: Final = Terms()
 
@@ -41,7 +42,8 @@ def as_rules(policy: Policy, *, ours: bool, there: Policy | None = None) -> tupl
         if why := "" if ours else _unsayable(entity, terms, kept=kept):
             left_out.append(f"{entity.describe()}: {why}")
             continue
-        taken, refused = (dict(limits), []) if ours else _taken(entity, limits)
+        held = {kind: taken_over(kind, limit) for kind, limit in limits.items()}
+        taken, refused = (held, []) if ours else _taken(entity, held)
         left_out += refused
         if taken:
             rules.append(Rule(entity, taken, terms))

@@ -16,6 +16,7 @@ from quotas.kinds import QuotaKind, Whose, Written
 from quotas.names import configured_as, counted_as, desanitise, sanitise
 from quotas.numbers import java_double
 from quotas.stores.alteration import canonical_ip
+from quotas.stores.unlimited import of_zero
 
 CONFIG: Final = "/config"
 CHANGES: Final = f"{CONFIG}/changes"
@@ -160,9 +161,7 @@ def _limit(kind: QuotaKind, text: str) -> float:
         raise NodeError(f"{kind}: {text[:40]!r} is too large: the most is {most}")
     if math.isnan(limit) or limit < 0:
         raise NodeError(f"{kind}: {text[:40]!r} is no limit")
-    if limit == 0 and kind.row.written is Written.BYTES:
-        return math.inf  # what a broker's arithmetic makes of it: nobody is throttled
-    return limit
+    return of_zero(kind, limit)
 
 
 # ------------------------------------------------------------------------------------------------- notifications

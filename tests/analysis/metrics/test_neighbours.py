@@ -2,14 +2,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from analysis.metrics.broker_moments import moments_of
+from analysis.metrics.broker_moments import SUMS, moments_of
 from analysis.metrics.caps import capped
 from analysis.metrics.clients import clients
 from analysis.metrics.evidence import AFTER_S, BEFORE_S, counted, evidence, victims
-from analysis.metrics.moments import moments
+from analysis.metrics.moments import moments, spread
 from analysis.metrics.muted import muted
 from analysis.metrics.neighbours import CANDIDATES, candidates, neighbours
 from analysis.metrics.period import Period, look
@@ -47,6 +48,21 @@ def test_sums_of_moments(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("bytes", "requests", "delay_ms", "usual_delay_us", "request_time_ms", "usual_time_us")
     answer = of_spark(found.select("cluster", "broker", "moment", "number", *names))
     same(answer, both.oracle(MOMENTS, count=3))
+
+
+def test_an_interval_of_a_minute_is_spread_over_its_moments() -> None:
+    sums = {name: [7, 60, 0] for name in SUMS}
+    table = pa.table(
+        {"cluster": ["c"] * 3, "broker": [1, 1, 2], "number": [3, None, 3], "moment": [10, 20, 30], "span": [3, 6, 1]}
+        | sums
+    )
+    found = spread(table).to_pylist()
+    assert [(each["broker"], each["number"], each["moment"], each["bytes"]) for each in found] == [
+        *((1, 3, 10, 3), (1, 3, 11, 2), (1, 3, 12, 2)),
+        *((1, None, moment, 10) for moment in range(20, 26)),
+        (2, 3, 30, 0),
+    ]
+    assert all(sum(each[name] for each in found) == 67 for name in SUMS)
 
 
 @dataclass(frozen=True)

@@ -51,9 +51,10 @@ class Page:
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
         await self.call("Emulation.setDeviceMetricsOverride", **metrics)
 
-    async def evaluate(self, expression: str) -> Any:
-        """Return the value of a JavaScript expression."""
-        answer = await self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+    async def evaluate(self, expression: str, *, wait: bool = False) -> Any:
+        """Return the value of a JavaScript expression; ``wait``: of the promise that it is."""
+        asked = {"expression": expression, "returnByValue": True, "awaitPromise": wait}
+        answer = await self.call("Runtime.evaluate", **asked)
         assert "exceptionDetails" not in answer["result"], answer
         return answer["result"]["result"].get("value")
 

@@ -6,7 +6,11 @@ from typing import Final
 
 from analysis.report.findings import (
     AroundBurst,
+    ChangedClient,
+    ChangedLimit,
+    ChangedQuota,
     Charge,
+    Comparison,
     Connected,
     Episode,
     Headroom,
@@ -17,6 +21,7 @@ from analysis.report.findings import (
     PeriodTotals,
     RateSeries,
     ReportFindings,
+    Sums,
     Talker,
     Throttled,
     Trend,
@@ -201,6 +206,33 @@ def busy() -> ReportFindings:
             for number, (user, _) in enumerate(NAMES)
         ],
         currency="EUR",
+        comparison=Comparison(
+            BEGIN - timedelta(days=2),
+            BEGIN,
+            scale=0.5,
+            modes=["shadow"],
+            unrecorded_s=0,
+            unrecorded_before_s=12_000,
+            now=Sums(214, 6, 31_840_000, 7 * 2**40, 11 * 2**40, 318_000_000, 17),
+            before=Sums(209, 9, 12_000_000, 3 * 2**40, 22 * 2**40, 636_000_000, 0),
+            new=7,
+            new_clients=NAMES[:3],
+            gone=2,
+            gone_clients=NAMES[4:6],
+            clients=[
+                ChangedClient(user, client_id, seen, 2**40, 0 if seen == "new" else 2**39, 900_000, 1_800_000)
+                for (user, client_id), seen in zip(NAMES[:4], ("new", "both", "both", "gone"), strict=True)
+            ],
+            limits=[
+                ChangedLimit("alice", None, 1, "produce", "user=alice", 1e7, 2e7, 1.31, 0.44),
+                ChangedLimit(None, SCRIPT, 2, "fetch", "client-id=<default>", 1e6, 1e6, 0.31, 0.9),
+            ],
+            quotas=[
+                ChangedQuota("produce", "user=alice", 1e7, 1e7, 2e7, 2e7),
+                ChangedQuota("fetch", f"client-id={SCRIPT}", 1e6, 2e6, None, None),
+                ChangedQuota("mutation", "user=etl", None, None, 5.0, 5.0),
+            ],
+        ),
     )
 
 

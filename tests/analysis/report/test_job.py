@@ -1,6 +1,7 @@
 """A report from rows to its directory, and its sums against those of the rows."""
 
 import csv
+import json
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
@@ -13,7 +14,7 @@ from pyspark.sql import SparkSession
 from analysis.cli import analyze
 from analysis.metrics.chargeback import COLUMNS
 from analysis.metrics.rates import load
-from analysis.report import job, tables
+from analysis.report import episodes, job, tables
 from analysis.report.findings import ReportFindings
 from analysis.report.job import Made, ReportRequest
 from analysis.report.summary import summarize
@@ -50,6 +51,7 @@ def test_everything_is_there(reported: Reported) -> None:
     assert {each.name for each in reported.place.iterdir() if not each.name.endswith(".crc")} == {
         *tables.NAMES,
         "chargeback.csv",
+        "search",
         "report.html",
     }
     assert reported.place.name.startswith("report=20260301T")
@@ -86,6 +88,29 @@ def test_times_are_utc(reported: Reported, both: Both) -> None:
     assert {str(each.begin.tzinfo) for each in reported.found.episodes} == {"UTC"}
 
 
+def test_all_episodes_can_be_searched(reported: Reported, both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pages have the same, whether the driver made them or Spark's workers."""
+    [(count, muted_ms)] = both.oracle(
+        "select count(*), sum(muted_ms)::bigint from read_parquet('{place}/episodes/*.parquet')", place=reported.place
+    )
+
+    def rows(made: dict[str, str]) -> list[list[object]]:
+        pages = len(json.loads(made["index"].removeprefix('sluiceFound("index",').removesuffix(");\n"))["pages"])
+        return [
+            row
+            for number in range(pages)
+            for row in json.loads(made[f"page-{number}"].partition(",")[2].removesuffix(");\n"))
+        ]
+
+    files = (reported.place / "search").glob("*.js")
+    written = rows({path.stem: path.read_text(encoding="utf-8") for path in files})
+    assert len(written) == count
+    assert sum(int(str(row[8])) for row in written) == muted_ms
+    monkeypatch.setattr(episodes, "_IN_THE_DRIVER", 10)
+    frame = both.usage.spark.read.parquet(str(reported.place / "episodes"))
+    assert rows(dict(episodes.files(episodes._pages_of(frame)))) == written
+
+
 def test_the_bill_adds_up_to_the_rows(reported: Reported, both: Both) -> None:
     with (reported.place / "chargeback.csv").open(encoding="utf-8", newline="") as file:
         lines = list(csv.DictReader(file))
@@ -117,6 +142,7 @@ def test_the_command(spark: SparkSession, warehouse: str) -> None:
     assert html.parent.parent == Path(warehouse)
     assert "30</b> of 100 documents" in html.read_text(encoding="utf-8")
     assert "report: 1 of" in ran.stderr
+    assert "of 2026-02-28 00:00 to 2026-03-01 00:00 UTC nothing is stored" in html.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -126,6 +152,10 @@ def test_the_command(spark: SparkSession, warehouse: str) -> None:
         (["--from", "2026-03-01T12:30", "--to", "2026-03-01T12:40"], "no usage records from 2026-03-01 12:30 to"),
         (["--rates", "{tmp}/none.yaml"], "no such file"),
         (["--gap", "-1"], "--gap"),
+        (["--against", "2026-02-28"], "is not FROM..TO"),
+        (["--against", "2026-02-28..2026-02-27"], "ends before it begins"),
+        (["--against", "yesterday..2026-02-27"], "'yesterday' is not a time"),
+        (["--against", "2026-02-27..2026-02-28"], "--against: no usage records from 2026-02-27 00:00 to 2026-02-28"),
     ],
 )
 def test_what_the_user_got_wrong(

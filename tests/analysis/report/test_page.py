@@ -1,10 +1,11 @@
 import dataclasses
 import re
+from datetime import timedelta
 from html.parser import HTMLParser
 
 import pytest
 
-from analysis.report.findings import Loss, Missing, PeriodTotals, ReportFindings
+from analysis.report.findings import Comparison, Loss, Missing, PeriodTotals, ReportFindings
 from analysis.report.missing import sentence
 from analysis.report.page import answer, render
 from tests.analysis.report.sample import BEGIN, SCRIPT, busy, quiet
@@ -59,7 +60,7 @@ def test_a_page_is_well_formed_and_alone(found: ReportFindings) -> None:
 
 def test_every_section_is_there_and_an_empty_one_says_why(found: ReportFindings) -> None:
     html = render(found)
-    always = tuple(each for each in Reader(html).ids if each not in {"connections", "loss"})
+    always = tuple(each for each in Reader(html).ids if each not in {"connections", "loss", "compared"})
     assert always == SECTIONS, "these two are not always there"
     for section in re.findall(r"<section.*?</section>", html):
         assert ("<p class=none>" in section) != ("<p class=says>" in section or "<dl>" in section)
@@ -100,10 +101,8 @@ def test_too_short_a_period_for_a_trend_is_said() -> None:
 def test_what_is_missing_is_said_at_the_top_with_its_worst_hour() -> None:
     html = render(busy())
     top = html[: html.index("<main>")]
-    assert (
-        "<b>2.1 % of the records are missing, most of them of 2026-03-01 13:00 to 14:00 UTC: 13 % of that hour.</b>"
-        in top
-    )
+    top = re.sub("</?span[^>]*>", "", top)
+    assert "<b>2.1 % of the records are missing; of 2026-03-01 13:00 to 14:00 UTC, the worst hour, 13 %.</b>" in top
     assert top.count("<rect") == 4, "of 24 hours those with anything missing"
     assert "13 % is missing, 950 of 7,200 documents" in top
     section = html[html.index('<section id="loss">') :].split("</section>")[0]
@@ -130,3 +129,45 @@ def test_documents_that_nobody_could_read_are_told_though_none_is_missing() -> N
 def test_one_bad_hour_alone_is_not_told_twice() -> None:
     hour = Missing(BEGIN, BEGIN, 100, 3)
     assert sentence(Loss(expected=100, missing=3, worst=hour)) == "3.0 % of the records are missing."
+
+
+def test_the_period_before(found: ReportFindings) -> None:
+    """There if it was wanted; it says what is not stored, where gaps are, and that lengths differ."""
+    assert ('<section id="compared">' in render(found)) is (found.comparison is not None)
+    html = render(busy())
+    said = html[html.index('<section id="compared">') :].split("</section>")[0]
+    for text in (
+        "Against the period before",
+        "That one is 2 d long: its sums are shown for the length of this one.",
+        "Mind the gaps: of that one nothing is recorded for 3 h 20 min",
+        "Its mode was shadow.",
+        "<b>7 clients</b> new: ",
+        " and 4 more.",
+        "5.31 &times;",
+        "-33 %",
+        "not in use",
+        "977 KiB/s to 1.9 MiB/s",
+        "+87",
+    ):
+        assert text in said, text
+    nothing = dataclasses.replace(quiet(), comparison=Comparison(BEGIN - timedelta(hours=1), BEGIN, stored=False))
+    assert "of 2026-02-28 23:00 to 2026-03-01 00:00 UTC nothing is stored" in render(nothing)
+
+
+def test_what_is_said_of_a_neighbour() -> None:
+    html = render(busy())
+    said = html[html.index('<section id="neighbours">') :].split("</section>")[0]
+    for text in (
+        "of 11 clients that could be compared",
+        "came 10 s after its peaks, in 23 bursts",
+        "p &lt; 0.001",
+        "not what causes it",
+        "on the same limit",
+        "Peaks together with",
+        "Others' requests took 41.2 ms then, for 16.5 ms expected.",
+    ):
+        assert text in said, text
+    assert said.count('<svg class="event"') == 2
+    assert said.count('class="had"') == said.count('class="begin"') == 2
+    nobody = render(dataclasses.replace(busy(), neighbours=[]))
+    assert "Nothing beyond chance: of 11 clients" in nobody

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.sources import batches as module
-from analysis.sources.batches import DamagedError, Stored, batches
+from analysis.sources.batches import Stored, batches
 from analysis.sources.place import KEPT_BYTES
+from analysis.sources.unfolding import DamagedError
 from analysis.table.schema import MOST_DOCUMENT_BYTES
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = CODECS = range(5)

@@ -49,3 +49,35 @@ def test_what_the_file_system_will_not_do_is_one_line(spark: SparkSession, tmp_p
         Folder(spark, "nowhere://x")
     with pytest.raises(AnalysisError, match=r"File .* does not exist"):
         Folder(spark, str(tmp_path)).read("not there")
+
+
+def test_what_is_in_it(spark: SparkSession, tmp_path: Path) -> None:
+    folder = Folder(spark, str(tmp_path))
+    folder.write("a/b/note", "grüße")
+    folder.write("a/c/note", "")
+    assert [(entry.path, entry.size_bytes) for entry in folder.entries("a/*/note")] == [
+        ("a/b/note", 7),
+        ("a/c/note", 0),
+    ]
+    (directory,) = folder.entries("a/b")
+    assert directory.size_bytes == 0
+    assert directory.modified_s == pytest.approx((tmp_path / "a" / "b").stat().st_mtime, abs=1)
+    assert folder.size_bytes("a") == 7
+    assert folder.on_disk("a/b/note").read_text(encoding="utf-8") == "grüße"
+
+
+def test_only_one_creates_a_file(spark: SparkSession, tmp_path: Path) -> None:
+    folder = Folder(spark, str(tmp_path))
+    assert folder.create("lock", "one")
+    assert not folder.create("lock", "two")
+    folder.write("lock", "three")
+    assert folder.read("lock") == "three"
+
+
+def test_files_go_and_come_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
+    folder = Folder(spark, str(tmp_path / "there"))
+    content = tmp_path / "content"
+    content.write_bytes(bytes(range(256)))
+    folder.put(content, "a/file")
+    folder.fetch("a/file", tmp_path / "back")
+    assert (tmp_path / "back").read_bytes() == content.read_bytes()

@@ -50,6 +50,14 @@ def test_the_table_gives_back_what_was_stored(spark: SparkSession, filled: str) 
     assert tables.bounds(spark, filled) == (BEGIN, BEGIN + timedelta(hours=HOURS))
 
 
+@pytest.mark.parametrize(("now", "hours"), [(0.5, 1), (1, 1), (1.5, 2), (100, HOURS), (-100, HOURS)])
+def test_hours_that_have_not_begun_do_not_decide_the_period(
+    spark: SparkSession, filled: str, now: float, hours: int
+) -> None:
+    """Unless there are no others."""
+    assert tables.newest_end(spark, filled, BEGIN + timedelta(hours=now)) == BEGIN + timedelta(hours=hours)
+
+
 def test_workers_open_themselves_what_is_on_a_disk(spark: SparkSession, tmp_path: Path) -> None:
     warehouse = str(tmp_path / "usage of ü#1%20?")
     store(usage_frame(spark, DOCUMENTS), warehouse)
@@ -80,11 +88,10 @@ def test_what_is_still_aside_is_not_read(spark: SparkSession, filled: str) -> No
 
 
 def test_the_keys_of_an_hour(spark: SparkSession, filled: str) -> None:
-    rows = tables.stored_hour(spark, filled, "2026-03-01", 13)
-    assert rows is not None
-    found = rows.select("instance", "boot", "seq", "batch").distinct().collect()
-    assert [tuple(each) for each in found] == [("edge-1", "boot-1", 1, "b-0")]
-    assert tables.stored_hour(spark, filled, "2026-03-01", 3) is None
+    found = tables.stored_keys(spark, filled, "2026-03-01", 13, "b-1")
+    assert [tuple(each) for each in found] == [("edge-1", "boot-1", 1)]
+    assert tables.stored_keys(spark, filled, "2026-03-01", 13, "b-0") == []
+    assert tables.stored_keys(spark, filled, "2026-03-01", 3, "b-1") == []
 
 
 def test_the_newest_hour_of_other_batches(spark: SparkSession, filled: str) -> None:

@@ -1,0 +1,63 @@
+"""``sluice analyze compact``."""
+
+import time
+
+import click
+
+from analysis import options
+from analysis.spark import session
+from analysis.spark.session import SparkSettings
+
+
+@click.command()
+@options.warehouse_option
+@click.option(
+    "--older-than",
+    "older_s",
+    default="2h",
+    show_default=True,
+    callback=options.seconds,
+    metavar="TIME",
+    help="Only hours that ended so long ago, and never the newest.",
+)
+@click.option(
+    "--target-mb",
+    type=click.IntRange(1, 1000),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="About how large files become; each must fit into a worker's memory.",
+)
+@options.grace_option
+@options.dry_run_option
+@options.spark_options
+def command(warehouse: str, older_s: int, target_mb: int, grace_s: int, spark: SparkSettings, *, dry_run: bool) -> None:
+    """Make few large files of the many small ones of closed hours.
+
+    Beside running ingestions and readers; it may be killed at any moment, and the next run goes on.
+    """
+    running = session.start("compact", spark)
+    from analysis.table import warehouse as stored
+    from analysis.upkeep.compaction import Compaction, CompactRequest
+
+    request = CompactRequest(older_s, target_mb * 1_000_000, grace_s, dry_run)
+    folders = stored.folders(running, warehouse)
+    found = Compaction(*folders, request, _tell, time.time).run()  # noqa: TID251  of a program that looks at dates
+    if not found.hours:
+        click.echo(f"{warehouse}: nothing to compact")
+    elif dry_run:
+        click.echo(f"{warehouse}: {found.hours:,} hours of {found.files:,} files, {found.size_bytes / 1e6:,.1f} MB")
+    else:
+        before, after = (
+            f"{found.files:,} files of {found.size_bytes / 1e6:,.1f} MB",
+            f"{found.bytes_made / 1e6:,.1f} MB",
+        )
+        click.echo(
+            f"{warehouse}: {found.hours:,} hours, {found.rows:,} rows: {before} became {found.files_made:,} of {after}"
+        )
+    if found.removed_bytes:
+        click.echo(f"{warehouse}: {found.removed_bytes / 1e6:,.1f} MB removed that were aside")
+
+
+def _tell(line: str) -> None:
+    click.echo(line, err=True)

@@ -1,0 +1,47 @@
+"""``sluice analyze expire``."""
+
+import time
+
+import click
+
+from analysis import options
+from analysis.spark import session
+from analysis.spark.session import SparkSettings
+
+
+@click.command()
+@options.warehouse_option
+@click.option(
+    "--keep",
+    "keep_s",
+    required=True,
+    callback=options.seconds,
+    metavar="TIME",
+    help="What ended longer ago goes: 90d, 12h.",
+)
+@options.grace_option
+@options.dry_run_option
+@options.spark_options
+def command(warehouse: str, keep_s: int, grace_s: int, spark: SparkSettings, *, dry_run: bool) -> None:
+    """Remove old hours, old rejected documents and old reports in the warehouse; never the newest hour.
+
+    The time is counted back from the newest hour stored, or from now if that is earlier.
+    """
+    running = session.start("expire", spark)
+    from analysis.table import warehouse as stored
+    from analysis.upkeep.expiry import ExpireRequest, Expiry
+
+    request = ExpireRequest(keep_s, grace_s, dry_run)
+    folders = stored.folders(running, warehouse)
+    found = Expiry(*folders, request, _tell, time.time).run()  # noqa: TID251  of a program that looks at dates
+    what = (
+        f"{found.hours:,} hours of {found.size_bytes / 1e6:,.1f} MB, {found.rejected:,} batches of rejected documents"
+    )
+    went = "would go" if dry_run else "went"
+    click.echo(f"{warehouse}: before {found.before:%Y-%m-%d %H:%M} UTC: {what} and {found.reports:,} reports {went}")
+    if found.removed_bytes:
+        click.echo(f"{warehouse}: {found.removed_bytes / 1e6:,.1f} MB removed that were aside")
+
+
+def _tell(line: str) -> None:
+    click.echo(line, err=True)

@@ -1,0 +1,135 @@
+"""Partitions that others take the place of: how a reader sees either the old ones or the new one, whenever it looks.
+
+``analysis.upkeep`` writes a swap down before it makes it, puts the new partition in place, which is what counts, and
+sets the old ones aside. So a reader that lists the table meanwhile, or after a kill, may find both. What is aside stays
+for a while below ``usage/.replaced``, for readers on a disk that had listed it before.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Final, Self, TypeVar
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+
+from analysis.errors import AnalysisError
+from analysis.spark.folder import Folder
+
+REPLACED: Final = ".replaced"
+"""In it is a folder for each run: partitions as they were in the table, and swaps."""
+_SWAPS: Final = f"{REPLACED}/*/*.swap"
+_DONE: Final = ".done"
+_TRIES: Final = 10
+_Found = TypeVar("_Found")
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """Batches of an hour, and the one that takes their place."""
+
+    date: str
+    """YYYY-MM-DD."""
+    hour: int
+    old: tuple[str, ...]
+    new: str
+    files: int
+    """So many has the new one: where renaming is copying, it may be found with fewer, and does not count yet."""
+
+    @property
+    def hour_place(self) -> str:
+        """The hour's directory in the table."""
+        return f"date={self.date}/hour={self.hour:02d}"
+
+    def place(self, batch: str) -> str:
+        """Return a batch's directory in the table."""
+        return f"{self.hour_place}/batch={batch}"
+
+    @property
+    def name(self) -> str:
+        """Of the file that it is written down in."""
+        return f"{self.new}.swap"
+
+    @property
+    def text(self) -> str:
+        """What is written down."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Return what ``text`` made a text of."""
+        found = json.loads(text)
+        return cls(found["date"], found["hour"], tuple(found["old"]), found["new"], found["files"])
+
+
+def unfinished(usage: Folder) -> dict[str, Swap]:
+    """Return swaps that were written down and whose old partitions are not all aside, by their files."""
+    done = {entry.path for entry in usage.entries(f"{_SWAPS}{_DONE}")}
+    found = (entry.path for entry in usage.entries(_SWAPS))
+    return {path: Swap.of(usage.read(path)) for path in found if f"{path}{_DONE}" not in done}
+
+
+def finish(usage: Folder, path: str) -> None:
+    """Note that the old partitions of a swap are aside."""
+    usage.write(f"{path}{_DONE}", "")
+
+
+def listed(usage: Folder, load: Callable[[], DataFrame]) -> DataFrame:
+    """Return the files that ``load`` finds, with ``date``, ``hour`` and ``batch``; not those that others replace."""
+
+    def consistent() -> DataFrame | None:
+        done = {entry.path for entry in usage.entries(f"{_SWAPS}{_DONE}")}
+        files = load()
+        # Those that were done before all files were listed left nothing to be found twice.
+        under_way = [entry.path for entry in usage.entries(_SWAPS) if f"{entry.path}{_DONE}" not in done]
+        return _without_old(files, [Swap.of(usage.read(path)) for path in under_way])
+
+    return steadily(usage, consistent)
+
+
+def steadily(usage: Folder, read: Callable[[], _Found | None]) -> _Found:
+    """Return what ``read`` does; once more where it returns None, or fails while the table was changed."""
+    for _ in range(_TRIES):
+        before = usage.names(_SWAPS)
+        try:
+            found = read()
+        except (AnalysisError, PySparkException, Py4JJavaError):
+            if usage.names(_SWAPS) == before:
+                raise
+        else:
+            if found is not None:
+                return found
+    raise AnalysisError("the table is being compacted faster than it can be read: try again when that is over")
+
+
+def set_aside(path: Path) -> Path | None:
+    """Return where a file of the table is that has gone since it was listed; None: it is not kept."""
+    if len(path.parents) < 4:
+        return None
+    usage = path.parents[3]
+    return next(usage.glob(f"{REPLACED}/*/{path.relative_to(usage)}"), None)
+
+
+def _without_old(files: DataFrame, swaps: Iterable[Swap]) -> DataFrame | None:
+    """Leave out what a swap replaces whose new partition is among the files; None: they were listed in between."""
+    hours = [(swap, _in_hour(swap)) for swap in swaps]
+    if not hours:
+        return files
+    concerned = files.where(reduce(Column.__or__, (hour for _, hour in hours))).select("date", "hour", "batch")
+    found = Counter((str(row.date), int(row.hour), str(row.batch)) for row in concerned.collect())
+    for swap, hour in hours:
+        there = {batch: found[key] for key in found for *at, batch in [key] if at == [swap.date, swap.hour]}
+        is_whole = there.get(swap.new) == swap.files
+        if there and not is_whole and not there.keys() >= set(swap.old):
+            return None
+        files = files.where(~(hour & F.col("batch").isin(*(swap.old if is_whole else [swap.new]))))
+    return files
+
+
+def _in_hour(swap: Swap) -> Column:
+    return (F.col("date").cast("string") == swap.date) & (F.col("hour") == swap.hour)

@@ -1,0 +1,116 @@
+"""What is older than it is to be kept goes: hours of the table, rejected documents, reports in the warehouse."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+from uuid import uuid4
+
+from analysis.spark.folder import Folder
+from analysis.upkeep.aside import Aside, recover, remove_aside
+from analysis.upkeep.lock import Lock
+
+_REJECTED: Final = "rejected/batch=*"
+_REPORTS: Final = "report=*"
+_REPORT_ENDS: Final = re.compile(r"report=\w+-(\d{8}T\d{6}Z)")
+_HOUR: Final = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireRequest:
+    """What is kept, and for how long what goes is still aside."""
+
+    keep_s: int
+    grace_s: int
+    dry_run: bool = False
+
+
+@dataclass(slots=True)
+class Expired:
+    """What a run came to."""
+
+    before: datetime
+    """What ended until then went."""
+    hours: int = 0
+    size_bytes: int = 0
+    """Of the hours."""
+    rejected: int = 0
+    """Batches of rejected documents."""
+    reports: int = 0
+    removed_bytes: int = 0
+    """Of files that were aside."""
+
+
+class Expiry:
+    """Of one warehouse. ``tell`` gets a line about all that goes; ``now_s`` is the wall clock."""
+
+    def __init__(
+        self,
+        warehouse: Folder,
+        usage: Folder,
+        request: ExpireRequest,
+        tell: Callable[[str], None],
+        now_s: Callable[[], float],
+    ) -> None:
+        self._warehouse = warehouse
+        self._usage = usage
+        self._request = request
+        self._tell = tell
+        self._now_s = now_s
+
+    def run(self) -> Expired:
+        """Remove what is due. Raises AnalysisError where another process is at it."""
+        if self._request.dry_run:
+            return self._run(None)
+        with Lock(self._usage, "expire", self._now_s) as lock:
+            recover(self._usage)
+            return self._run(lock)
+
+    def _run(self, lock: Lock | None) -> Expired:
+        hours = {each: self._usage.names(f"{each}/hour=*") for each in self._usage.names("date=*")}
+        stored = [(date, hour) for date, of_date in hours.items() for hour in of_date]
+        newest = max(stored, key=lambda each: _begin(*each), default=None)
+        now = datetime.fromtimestamp(self._now_s(), UTC)
+        # A clock that is wrong, or records that are of the future, must not make all the others old.
+        latest = now if newest is None else min(now, _begin(*newest) + _HOUR)
+        found = Expired(latest - timedelta(seconds=self._request.keep_s))
+        aside = Aside(self._usage, self._now_s(), f"expired-{uuid4().hex[:12]}")
+        for date, of_date in hours.items():
+            old = [hour for hour in of_date if (date, hour) != newest and _begin(date, hour) + _HOUR <= found.before]
+            for place in [date] if old and old == of_date else [f"{date}/{hour}" for hour in old]:
+                self._note(found, place, len(old) if place == date else 1)
+                if lock is not None:
+                    lock.keep()
+                    aside.take(place)
+        self._remove_others(found)
+        if not self._request.dry_run:
+            found.removed_bytes = remove_aside(self._usage, self._now_s() - self._request.grace_s)
+        return found
+
+    def _note(self, found: Expired, place: str, hours: int) -> None:
+        size_bytes = self._usage.size_bytes(place)
+        found.hours += hours
+        found.size_bytes += size_bytes
+        self._tell(f"{place}: {hours} {'hour' if hours == 1 else 'hours'}, {size_bytes / 1e6:,.1f} MB")
+
+    def _remove_others(self, found: Expired) -> None:
+        """Remove what nobody reads for long: at once."""
+        before_s = found.before.timestamp()
+        rejected = [each.path for each in self._warehouse.entries(_REJECTED) if each.modified_s < before_s]
+        reports = [name for name in self._warehouse.names(_REPORTS) if _is_until(name, found.before)]
+        found.rejected, found.reports = len(rejected), len(reports)
+        for place in [*rejected, *reports]:
+            self._tell(place)
+            if not self._request.dry_run:
+                self._warehouse.remove(place)
+
+
+def _begin(date: str, hour: str) -> datetime:
+    day = datetime.strptime(date, "date=%Y-%m-%d").replace(tzinfo=UTC)
+    return day + timedelta(hours=int(hour.removeprefix("hour=")))
+
+
+def _is_until(report: str, before: datetime) -> bool:
+    ends = _REPORT_ENDS.fullmatch(report)
+    return ends is not None and datetime.strptime(ends[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC) <= before

@@ -1,0 +1,89 @@
+"""Long stories of Spark's, and the line that is made of each."""
+
+import pytest
+
+from analysis.errors import AnalysisError, AwayError, cause, is_away, of_worker
+
+WORKER = """An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "/opt/worker.py", line 1, in main
+{}
+ SQLSTATE: 39000
+\tat org.apache.spark.api.python.BasePythonRunner.java:1"""
+MISMATCH = (
+    "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different "
+    "version: 3.12 than that in driver: 3.11, PySpark cannot run with different minor versions."
+)
+NEEDED = 'with numpy, orjson, pandas, pyarrow and aiokafka[zstd] (docs/analysis.md, "On a cluster")'
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ("analysis.errors.AnalysisError: topic t is gone", "topic t is gone"),
+        ("analysis.errors.AwayError: topic t: no answer", "topic t: no answer"),
+        (
+            MISMATCH,
+            (
+                "workers run Python 3.12, and this program runs 3.11: "
+                f"set PYSPARK_PYTHON to a Python 3.11 that each worker has, {NEEDED}"
+            ),
+        ),
+        (
+            "ModuleNotFoundError: No module named 'orjson'",
+            f"workers have no Python package orjson: set PYSPARK_PYTHON to a Python that each worker has, {NEEDED}",
+        ),
+        (
+            "org.apache.spark.SparkException: [CONCURRENT_STREAM_LOG_UPDATE] Multiple streaming jobs detected for 3.",
+            "another ingest has written to the same checkpoint meanwhile: only one may, and this one ends",
+        ),
+    ],
+)
+def test_the_line_that_is_made_of_a_long_story(told: str, said: str) -> None:
+    story = RuntimeError(WORKER.format(told))
+    assert of_worker(story) == said
+    assert cause(story) == said
+
+
+def test_of_other_stories_the_exception_is_told() -> None:
+    story = RuntimeError(WORKER.format("ValueError: no such thing"))
+    assert of_worker(story) is None
+    assert cause(story) == "ValueError: no such thing"
+
+
+TERMINATED = (
+    "[STREAM_FAILED] Query [id = 1] terminated with exception: Timed out. Call: describeTopics SQLSTATE: XXKST\n"
+)
+CAUSED = "Caused by: a.SparkException: task\nCaused by: org.apache.kafka.common.errors.TimeoutException: No\n\tat a.b"
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (f"{TERMINATED}=== Streaming Query ===\n+- ~Relation[key#7]", "Timed out. Call: describeTopics"),
+        (f"{TERMINATED}{CAUSED}", "org.apache.kafka.common.errors.TimeoutException: No"),
+    ],
+)
+def test_of_what_java_raised_the_first_cause_is_told(told: str, said: str) -> None:
+    assert cause(RuntimeError(told)) == said
+
+
+@pytest.mark.parametrize(
+    ("told", "away"),
+    [
+        ("analysis.errors.AwayError: topic t: KafkaConnectionError: Unable to bootstrap", True),
+        ("Caused by: org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment", True),
+        ("java.util.concurrent.TimeoutException: Cannot fetch record for offset 7 in 120000 milliseconds", True),
+        ("analysis.errors.AnalysisError: topic t, partition 0 has offsets 5 to 9, and 3 is next", False),
+        ("java.lang.IllegalStateException: Cannot fetch records in [3, 5) (GroupId: ...)", False),
+        ("org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized", False),
+        ("java.lang.OutOfMemoryError: Java heap space", False),
+    ],
+)
+def test_brokers_that_are_away_are_told_from_what_waiting_does_not_mend(told: str, *, away: bool) -> None:
+    assert is_away(RuntimeError(WORKER.format(told))) is away
+
+
+def test_what_was_not_told_by_spark() -> None:
+    assert is_away(AwayError("no broker can be reached"))
+    assert not is_away(AnalysisError("topic t is not there"))
