@@ -70,9 +70,10 @@ class Expiry:
     def _run(self, lock: Lock | None) -> Expired:
         hours = {each: self._usage.names(f"{each}/hour=*") for each in self._usage.names("date=*")}
         stored = [(date, hour) for date, of_date in hours.items() for hour in of_date]
-        newest = max(stored, key=lambda each: _begin(*each), default=None)
         now = datetime.fromtimestamp(self._now_s(), UTC)
         # A clock that is wrong, or records that are of the future, must not make all the others old.
+        begun = [each for each in stored if _begin(*each) <= now]
+        newest = max(begun or stored, key=lambda each: _begin(*each), default=None)
         latest = now if newest is None else min(now, _begin(*newest) + _HOUR)
         found = Expired(latest - timedelta(seconds=self._request.keep_s))
         aside = Aside(self._usage, self._now_s(), f"expired-{uuid4().hex[:12]}")

@@ -54,6 +54,8 @@ def test_the_newest_hour_stays(years: Filled) -> None:
 def test_records_of_the_future_make_nothing_old(years: Filled) -> None:
     years.publish(21, [document(999, [row("zoe")], second=70 * 365 * DAY_S)])
     assert years.expire(keep_s=10 * DAY_S).hours == 0
+    years.expire(keep_s=0)
+    assert hours(years) == ["date=2026-03-01/hour=14", "date=2096-02-12/hour=12"]
 
 
 def test_a_clock_that_is_fast_makes_nothing_old(years: Filled) -> None:
