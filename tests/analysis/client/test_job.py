@@ -21,7 +21,7 @@ from tests.analysis.records import BEGIN, document, row, usage, usage_frame
 from tests.analysis.report.test_page import Reader
 from tests.analysis.table.test_warehouse import store
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 FROM = 120
 """Seconds before which all is of the period before."""

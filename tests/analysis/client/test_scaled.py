@@ -17,7 +17,7 @@ from quotas.kinds import QuotaKind
 from quotas.policy import Policy
 from tests.analysis.records import document, row, usage
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 KIND = QuotaKind.PRODUCER_BYTE_RATE
 SECONDS = 60
