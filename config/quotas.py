@@ -1,12 +1,12 @@
 """The ``quotas`` section: where quotas come from and how they are enforced."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from config.forms import Count, FilePath, IpNetwork, Milliseconds, Name, Section
-from config.problems import InvalidValue, InvalidValues
+from config.problems import InvalidValue, InvalidValues, Steps
 from config.stores import FileStore, Store, of_known_type
 
 Mode = Literal["enforce", "shadow", "off"]
@@ -116,6 +116,11 @@ class Quotas(Section):
     def layers(self) -> tuple[Store, ...]:
         """Where quotas are kept, the uppermost first; the last is what others than people change."""
         return self.stores if self.store is None else (self.store,)
+
+    def stores_by_steps(self) -> Iterator[tuple[Steps, Store]]:
+        """Yield where quotas are kept, with the steps to the section that says so."""
+        for index, store in enumerate(self.layers):
+            yield (("quotas", "store") if self.store is not None else ("quotas", "stores", index)), store
 
     @field_validator("store", mode="before")
     @classmethod

@@ -8,6 +8,7 @@ import click
 
 from analysis import options
 from analysis.errors import AnalysisError
+from analysis.report import place
 from analysis.spark import session
 from analysis.spark.session import SparkSettings
 
@@ -20,7 +21,11 @@ _A_DAY: Final = timedelta(days=1)
 @click.command()
 @options.warehouse_option
 @options.period_options
-@click.option("--out", metavar="DIR", help="Where the report goes, as a directory report=<period>: the warehouse.")
+@click.option(
+    "--out",
+    metavar="DIR",
+    help="Where the report goes, as a directory report=<period>; if not said, beside the tables in the warehouse.",
+)
 @click.option(
     "--rates", type=click.Path(path_type=Path), metavar="FILE", help="What things cost (YAML); else bytes only."
 )
@@ -56,6 +61,7 @@ def command(
     look at.
     """
     gap_ms = None if gap_s is None else round(gap_s * 1000)
+    place.check(out or warehouse, warehouse)
     if client is not None:
         if rates is not None:
             raise click.UsageError("--rates are for the report of all: the page of one client has no costs")

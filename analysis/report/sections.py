@@ -30,7 +30,8 @@ def throttled(found: ReportFindings) -> str:
     says = (
         f"<b>{words.counted(totals.throttled, 'client')}</b> of {totals.clients:,}, in "
         f"<b>{words.counted(totals.episodes, 'episode')}</b>. The darker, the larger the share of the time in which at "
-        "least one connection was muted. Worst first; times are UTC."
+        "least one connection was muted. Worst first; times are "
+        f"{words.ZONE}."
     )
     legend = key(("heat", "muted for part of the time &hellip; all of it"))
     return section("throttled", title, says, legend, f"<div class=rows>{''.join(rows)}{axis}</div>", _episodes(found))
@@ -42,7 +43,7 @@ def _episodes(found: ReportFindings) -> str:
         ("by which rule", "the quota that was exceeded"),
         ("limit", "the lowest that was in force, on one broker"),
         ("broker", "node id"),
-        ("from", "UTC"),
+        ("from", "when its first muted interval began"),
         ("lasted", "from its first muted interval to the end of its last"),
         ("muted", "time in which at least one connection was muted; instances of the proxy are added"),
         ("requests", "that were given a throttle time"),
@@ -53,7 +54,7 @@ def _episodes(found: ReportFindings) -> str:
             Cell(f"{rule(each.rule)} <small>{each.kind}{_unless_enforced(each.mode)}</small>"),
             Cell(words.limit(each.kind, each.limit) if each.limit else "&ndash;", each.limit or 0),
             Cell(str(each.broker), each.broker),
-            Cell(words.moment(each.begin), each.begin.timestamp()),
+            Cell(words.when(each.begin), each.begin.timestamp()),
             Cell(words.duration((each.end - each.begin).total_seconds()), (each.end - each.begin).total_seconds()),
             Cell(words.duration(each.muted_ms / 1000), each.muted_ms),
             Cell(words.count(each.throttled), each.throttled),
@@ -99,7 +100,7 @@ def headroom(found: ReportFindings) -> str:
 
 
 def _use(each: Headroom, scale: float) -> str:
-    where = f"{each.kind} on broker {each.broker}, {words.name(each.instance)}"
+    where = f"{each.kind} {_on(each.broker)}, {words.name(each.instance)}"
     over = f"; over it {words.percent(each.over)} of the time" if each.over else ""
     if each.active < 1 and each.active_p50 is not None and each.active_p99 is not None:
         over += (
@@ -114,6 +115,10 @@ def _use(each: Headroom, scale: float) -> str:
         draw.bar(each.p50, each.p95, each.p99, each.max, scale),
         f"{words.percent(each.p99)}<small>p50 {words.percent(each.p50)}, max {words.percent(each.max)}</small>",
     )
+
+
+def _on(broker: int) -> str:
+    return f"on broker {broker}" if broker >= 0 else "on all brokers"
 
 
 def talkers(found: ReportFindings) -> str:
@@ -174,7 +179,8 @@ def trends(found: ReportFindings) -> str:
         "The daily p99 of used over limit, with a robust line through it (the median of the slopes between any two "
         "days), and when it meets the limit. Nearest first."
     )
-    return section("trend", title, says, f"<div class=cards>{''.join(map(_trend, found.trends))}</div>")
+    legend = key(("dotmark", "p99 of a day"), ("fitline", "the line through them"), ("dash", "the limit"))
+    return section("trend", title, says, legend, f"<div class=cards>{''.join(map(_trend, found.trends))}</div>")
 
 
 def _trend(each: Trend) -> str:
@@ -192,7 +198,7 @@ def _trend(each: Trend) -> str:
         "not enough data": f"not enough data: {words.counted(each.days, 'day')}",
     }[each.verdict]
     days = f"{date.fromordinal(first + _EPOCH):%b %d} to {date.fromordinal(last + _EPOCH):%b %d}"
-    where = f"{each.kind} on broker {each.broker}, {words.name(each.instance)}, by {rule(each.rule)}"
+    where = f"{each.kind} {_on(each.broker)}, {words.name(each.instance)}, by {rule(each.rule)}"
     return (
         f"<div class=card><div class=who>{whose(words.counter(each.unit_user, each.unit_client_id), where)}</div>{plot}"
         f'<p><span class="verdict {each.verdict.split()[0]}">{said}</span>; now {words.percent(each.now)}, '

@@ -1,6 +1,7 @@
 """Everything that a configuration names, one thing after the other."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
 
 import structlog
@@ -9,6 +10,7 @@ from config.document import Document
 from config.nodes import Mapping, Node, Sequence
 from config.problems import NO_VARIABLES, InvalidValue, Problem, Steps, holds_a_variable
 from config.settings import Admin, BrokerSasl, Exempt, Kerberos, Listener, Route, Settings
+from config.stores import ZooKeeperStore
 from proxy.brokers.login import LoginError, read_password
 from proxy.checks.findings import Finding, Findings, Severity
 from proxy.identity.kerberos import keytab
@@ -35,6 +37,9 @@ def look(settings: Settings, document: Document, now_s: float) -> list[Finding]:
     _look_at_route(found, ("cluster",), settings.cluster)
     for index, listener in enumerate(settings.listeners):
         _look_at_listener(found, ("listeners", index), listener, settings.cluster)
+    for steps, store in settings.quotas.stores_by_steps():
+        if isinstance(store, ZooKeeperStore):
+            _look_at_zookeeper(found, steps, store)
     _look_at_exempt(found, settings.quotas.exempt)
     _look_at_admins(found, settings.quotas.admins)
     _look_at_token(found, settings.admin)
@@ -129,16 +134,29 @@ def _look_at_route(found: Findings, at: Steps, route: Route) -> None:
         _look_at_login(found, (*at, "sasl"), route.sasl, encrypted=route.tls is not None)
 
 
+def _look_at_zookeeper(found: Findings, at: Steps, store: ZooKeeperStore) -> None:
+    if store.tls is not None:
+        from proxy.checks.tls import look_at_zookeeper_tls
+
+        look_at_zookeeper_tls(found, (*at, "tls"), store.tls)
+    if store.sasl is not None:
+        _look_at_password(found, (*at, "sasl", "password_file"), store.sasl.password_file)
+
+
 def _look_at_login(found: Findings, at: Steps, sasl: BrokerSasl, *, encrypted: bool) -> None:
-    with found.at(*at, "password_file"):
-        try:
-            read_password(sasl.password_file)
-        except LoginError as error:
-            raise InvalidValue(str(error).removeprefix("password_file ")) from None
-        found.secret((*at, "password_file"), sasl.password_file)
+    _look_at_password(found, (*at, "password_file"), sasl.password_file)
     if sasl.mechanism == "PLAIN" and not encrypted:
         message = "sends the password to the brokers in the clear"
         found.add(Severity.WARNING, (*at, "mechanism"), message, "add tls to the cluster, or use SCRAM")
+
+
+def _look_at_password(found: Findings, at: Steps, file: Path) -> None:
+    with found.at(*at):
+        try:
+            read_password(file)
+        except LoginError as error:
+            raise InvalidValue(str(error).removeprefix("password_file ")) from None
+        found.secret(at, file)
 
 
 def _look_at_kerberos(found: Findings, at: Steps, kerberos: Kerberos) -> None:

@@ -11,6 +11,7 @@ from cryptography.x509 import Certificate, ObjectIdentifier
 from config.brokers import node_id_of
 from config.problems import InvalidValue, Steps
 from config.settings import BrokerTls, ClientTls, Listener
+from config.stores import ZooKeeperTls
 from proxy.brokers.tls import broker_context
 from proxy.checks.findings import Findings, Severity
 from proxy.edge import certificates
@@ -41,6 +42,18 @@ def look_at_broker_tls(found: Findings, at: Steps, tls: BrokerTls) -> None:
     if tls.certificate is not None and tls.key is not None:
         _own_certificate(found, at, tls.certificate, tls.key, certificates.CLIENT)
     _context(found, at, lambda: broker_context(tls))
+
+
+def look_at_zookeeper_tls(found: Findings, at: Steps, tls: ZooKeeperTls) -> None:
+    """Look at what the servers of a ZooKeeper are verified by, and what they are shown."""
+    _authorities(found, (*at, "ca"), tls.ca)
+    if tls.certificate is not None and tls.key is not None:
+        _own_certificate(found, at, tls.certificate, tls.key, certificates.CLIENT)
+    elif tls.certificate is not None:  # with its key in one file
+        with found.at(*at, "certificate"):
+            _chain(found, (*at, "certificate"), certificates.read_certificates(tls.certificate), certificates.CLIENT)
+            certificates.read_key(tls.certificate)
+            found.secret((*at, "certificate"), tls.certificate)
 
 
 def _own_certificate(

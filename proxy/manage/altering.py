@@ -73,6 +73,16 @@ def alter(store: QuotaStore, loaded: Loaded, wanted: Sequence[Wanted], *, dry_ru
     return outcomes
 
 
+def carry_out(store: QuotaStore, loaded: Loaded, wanted: Sequence[Wanted], *, dry_run: bool) -> bool:
+    """Make the changes that somebody has typed, and print what became of them; return whether all were made. Raises
+    StoreError, before anything is changed where one of them cannot be.
+    """
+    for each in wanted:
+        require_of_kafka(each.entity)
+        require_set(loaded, each)
+    return report(wanted, alter(store, loaded, wanted, dry_run=dry_run), dry_run=dry_run)
+
+
 def report(wanted: Sequence[Wanted], outcomes: Sequence[Outcome], *, dry_run: bool) -> bool:
     """Print what became of each change, and return whether all were made (or could be).
 

@@ -1,13 +1,11 @@
 """The options of commands that say whom and which limits they are about, as ``grammar`` reads them."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
 
 import click
 
 from proxy.manage.grammar import read
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+from proxy.manage.options import Command, with_options
 
 
 class AskingCommand(click.Command):
@@ -29,9 +27,9 @@ class AskingCommand(click.Command):
         return rest
 
 
-def entity_options(command: _Command) -> _Command:
+def entity_options(command: Command) -> Command:
     """Give an AskingCommand what says whom it is about."""
-    return _with(
+    return with_options(
         command,
         click.argument("words", nargs=-1, metavar="[user=NAME] [client-id=NAME] [ip=ADDRESS] ...", expose_value=False),
         _option("--entity-type", "users, clients or ips; users and clients together are pairs.", metavar="TYPE"),
@@ -46,9 +44,9 @@ def entity_options(command: _Command) -> _Command:
     )
 
 
-def limit_options(command: _Command) -> _Command:
+def limit_options(command: Command) -> Command:
     """Give an AskingCommand what says which limits to set and to remove."""
-    return _with(
+    return with_options(
         command,
         _option("--add-config", "Limits to set: producer_byte_rate=1MiB,request_percentage=50.", metavar="K=V,..."),
         _option("--add-config-file", "A properties file of limits to set.", metavar="FILE"),
@@ -56,21 +54,15 @@ def limit_options(command: _Command) -> _Command:
     )
 
 
-def removal_option(command: _Command) -> _Command:
+def removal_option(command: Command) -> Command:
     """Give an AskingCommand what says which limits to remove."""
     return _option("--delete-config", "Limits to remove: producer_byte_rate,request_percentage.", metavar="K,...")(
         command
     )
 
 
-def _option(name: str, help_text: str, *more: str, metavar: str | None = None) -> Callable[[_Command], _Command]:
+def _option(name: str, help_text: str, *more: str, metavar: str | None = None) -> Callable[[Command], Command]:
     if metavar is None:
         return click.option(name, *more, count=True, metavar="", help=help_text, expose_value=False)
     parameter = name.removeprefix("--").replace("-", "_")
     return click.option(name, *more, parameter, multiple=True, metavar=metavar, help=help_text, expose_value=False)
-
-
-def _with(command: _Command, *options: Callable[[_Command], _Command]) -> _Command:
-    for option in reversed(options):
-        command = option(command)
-    return command

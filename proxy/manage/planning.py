@@ -1,9 +1,9 @@
 """What ``diff`` and ``apply`` have in common: the three sides read, and the plan in words."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import click
 
@@ -13,6 +13,7 @@ from proxy.checks.explain import finite, written
 from proxy.manage import record
 from proxy.manage.altering import problems_of
 from proxy.manage.formats.known import FORMATS, read
+from proxy.manage.options import Command, with_options
 from proxy.manage.record import Record
 from proxy.manage.target import target_options
 from proxy.manage.threeway import Beyond, Difference, Fate, Plan, compare
@@ -20,8 +21,6 @@ from quotas.entities import Entity
 from quotas.policy import Policy
 from quotas.stores.base import Loaded, StoreError
 from quotas.stores.file import load
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 EXIT_FAILED: Final = 2
 _MOST_FOREIGN: Final = 20
@@ -107,31 +106,28 @@ class Sides:
         return {"target": self.live.source, "differences": differences, "cannot_be_applied": beyond}
 
 
-def desired_options(command: _Command) -> _Command:
+def desired_options(command: Command) -> Command:
     """Give a command what says what is desired, and what was applied last."""
-    for option in reversed(
-        (
-            click.argument("desired", metavar="DESIRED", type=click.Path(path_type=Path)),
-            target_options,
-            click.option(
-                "-f",
-                "--format",
-                "name",
-                type=click.Choice(list(FORMATS)),
-                default="sluice",
-                help="Of DESIRED. Default: a quota file.",
-            ),
-            click.option(
-                "--last-applied",
-                metavar="FILE",
-                type=click.Path(path_type=Path),
-                help="What was applied last; apply writes it. Default: NAME.applied.yaml beside DESIRED.",
-            ),
-            click.option("--skip-extras", is_flag=True, help="Leave out what the target cannot take (x)."),
-        )
-    ):
-        command = option(command)
-    return command
+    return with_options(
+        command,
+        click.argument("desired", metavar="DESIRED", type=click.Path(path_type=Path)),
+        target_options,
+        click.option(
+            "-f",
+            "--format",
+            "name",
+            type=click.Choice(list(FORMATS)),
+            default="sluice",
+            help="Of DESIRED. Default: a quota file.",
+        ),
+        click.option(
+            "--last-applied",
+            metavar="FILE",
+            type=click.Path(path_type=Path),
+            help="What was applied last; apply writes it. Default: NAME.applied.yaml beside DESIRED.",
+        ),
+        click.option("--skip-extras", is_flag=True, help="Leave out what the target cannot take (x)."),
+    )
 
 
 def sides(desired_path: Path, name: str, last_path: Path | None, live: Loaded) -> Sides:

@@ -1,8 +1,7 @@
 """Which quotas a command is about: those of a configuration, a file, a ZooKeeper, or a running cluster or proxy."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
@@ -16,53 +15,48 @@ from proxy.control.cluster_store import ClusterStore
 from proxy.control.stores import open_quotas, open_store
 from proxy.doctor.client import OF_CLIENT, Client, load_client
 from proxy.doctor.credentials import ClientConfigError
+from proxy.manage.options import Command, with_options
 from proxy.manage.zookeeper_client import open_zookeeper
 from proxy.runtime.clock import wall_s
 from quotas.stores.base import QuotaStore
 
 _POLL_MS: Final = 5_000
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def target_options(command: _Command) -> _Command:
+def target_options(command: Command) -> Command:
     """Give a command the options that ``open_target`` takes: exactly one of them says which quotas it is about."""
-    for option in reversed(
-        (
-            click.option(
-                "-c",
-                "--config",
-                "config_path",
-                metavar="FILE",
-                type=click.Path(path_type=Path),
-                help="The quotas of the store that this configuration file (sluice.yaml) names.",
-            ),
-            click.option(
-                "--file", "quota_file", metavar="FILE", type=click.Path(path_type=Path), help="Those of a quota file."
-            ),
-            click.option(
-                "--zookeeper", metavar="HOST:PORT[/CHROOT]", help="Those in the ZooKeeper of brokers up to 3.9."
-            ),
-            click.option(
-                "--zookeeper-config",
-                metavar="FILE",
-                type=click.Path(path_type=Path),
-                help="How to connect there: zookeeper.ssl... as kafka-configs takes it; sasl.jaas.config to log in.",
-            ),
-            click.option(
-                "--bootstrap-server",
-                metavar="HOST:PORT",
-                help="Those of a running cluster, or of the proxy that answers there.",
-            ),
-            click.option(
-                "--command-config",
-                metavar="FILE",
-                type=click.Path(path_type=Path),
-                help="How to connect there, as Kafka's own tools take it: security.protocol, sasl.jaas.config ...",
-            ),
-        )
-    ):
-        command = option(command)
-    return command
+    return with_options(
+        command,
+        click.option(
+            "-c",
+            "--config",
+            "config_path",
+            metavar="FILE",
+            type=click.Path(path_type=Path),
+            help="The quotas of the store that this configuration file (sluice.yaml) names.",
+        ),
+        click.option(
+            "--file", "quota_file", metavar="FILE", type=click.Path(path_type=Path), help="Those of a quota file."
+        ),
+        click.option("--zookeeper", metavar="HOST:PORT[/CHROOT]", help="Those in the ZooKeeper of brokers up to 3.9."),
+        click.option(
+            "--zookeeper-config",
+            metavar="FILE",
+            type=click.Path(path_type=Path),
+            help="How to connect there: zookeeper.ssl... as kafka-configs takes it; sasl.jaas.config to log in.",
+        ),
+        click.option(
+            "--bootstrap-server",
+            metavar="HOST:PORT",
+            help="Those of a running cluster, or of the proxy that answers there.",
+        ),
+        click.option(
+            "--command-config",
+            metavar="FILE",
+            type=click.Path(path_type=Path),
+            help="How to connect there, as Kafka's own tools take it: security.protocol, sasl.jaas.config ...",
+        ),
+    )
 
 
 def open_target(
@@ -113,7 +107,7 @@ def _access(bootstrap_server: str, command_config: Path | None) -> Access:
     return Access(addresses, lambda: client.context, login, credentials.username, OF_CLIENT)
 
 
-def source_options(command: _Command) -> _Command:
+def source_options(command: Command) -> Command:
     """Give a command the options of a second store, to take quotas from: as ``target_options``, behind ``--from-``."""
     for option in reversed(_target.params):
         flag = next(each for each in option.opts if each.startswith("--"))

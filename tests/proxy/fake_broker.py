@@ -3,8 +3,9 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from struct import pack, unpack_from
+from typing import TypeVar
 
 from tests.proxy.playbook import frame
 
@@ -30,18 +31,22 @@ class FakeBroker:
                 size = int.from_bytes(await reader.readexactly(4), "big")
                 payload = await reader.readexactly(size)
                 self.requests.append(payload)
-                if self.silent:
-                    continue
-                api_key, _, correlation_id = unpack_from(">hhi", payload)
-                if api_key == 0 and not self.answers_produce:
-                    continue
-                writer.write(
-                    frame(pack(">i", correlation_id) + (self._metadata() if api_key == 3 else bytes(4 + self.padding)))
-                )
+                answer = self._answer(payload)
+                if answer is None:
+                    break
+                if not self.silent:
+                    writer.write(answer)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
             writer.close()
+
+    def _answer(self, payload: bytes) -> bytes | None:
+        """Return the answer to a request, of which the size is missing; None ends the connection."""
+        api_key, _, correlation_id = unpack_from(">hhi", payload)
+        if api_key == 0 and not self.answers_produce:
+            return b""
+        return frame(pack(">i", correlation_id) + (self._metadata() if api_key == 3 else bytes(4 + self.padding)))
 
     def _metadata(self) -> bytes:
         nodes = b"".join(
@@ -68,9 +73,15 @@ class FakeBroker:
         self.connections.clear()
 
 
+B = TypeVar("B", bound=FakeBroker)
+
+
+def fake_broker(port: int = 0) -> AbstractAsyncContextManager[FakeBroker]:
+    return serving(FakeBroker(), port)
+
+
 @asynccontextmanager
-async def fake_broker(port: int = 0) -> AsyncIterator[FakeBroker]:
-    broker = FakeBroker()
+async def serving(broker: B, port: int = 0) -> AsyncIterator[B]:
     server = await asyncio.start_server(broker.serve, "127.0.0.1", port)
     broker.port = server.sockets[0].getsockname()[1]
     try:

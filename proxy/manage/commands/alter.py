@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from proxy.manage.altering import Wanted, alter, report, require_of_kafka, require_set
+from proxy.manage.altering import Wanted, carry_out
 from proxy.manage.asking import AskingCommand, entity_options, limit_options
 from proxy.manage.cli import EXIT_FAILED
 from proxy.manage.grammar import Asked
@@ -36,9 +36,6 @@ def command(asked: Asked, *, dry_run: bool, **store_options: Any) -> None:
         raise click.UsageError(f"{min(both)} is to be set and to be removed; leave one of them out")
     wanted = [Wanted(entity, ops, target) for entity, target in zip(entities, asked.targets, strict=True)]
     with opened(**store_options) as (store, loaded):
-        for each in wanted:
-            require_of_kafka(each.entity)
-            require_set(loaded, each)
-        made = report(wanted, alter(store, loaded, wanted, dry_run=dry_run), dry_run=dry_run)
+        made = carry_out(store, loaded, wanted, dry_run=dry_run)
     if not made:
         sys.exit(EXIT_FAILED)

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from proxy.manage.altering import Wanted, alter, problems_of, report, require_of_kafka, require_set
+from proxy.manage.altering import Wanted, carry_out, problems_of, require_of_kafka
 from proxy.manage.asking import AskingCommand, entity_options, removal_option
 from proxy.manage.cli import EXIT_FAILED
 from proxy.manage.grammar import Asked
@@ -40,7 +40,6 @@ def command(asked: Asked, *, dry_run: bool, **target: Any) -> None:
                 unread = [f"; {problem}" for problem in problems_of(loaded, [entity])]
                 raise StoreError(f"{entity.describe()} has no quota{''.join(unread)}")
             wanted.append(Wanted(entity, dict.fromkeys(asked.removed or map(str, there)), named))
-            require_set(loaded, wanted[-1])
-        made = report(wanted, alter(store, loaded, wanted, dry_run=dry_run), dry_run=dry_run)
+        made = carry_out(store, loaded, wanted, dry_run=dry_run)
     if not made:
         sys.exit(EXIT_FAILED)

@@ -12,6 +12,7 @@ from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
 from quotas.stores.base import Loaded, UnreadableError
+from tests.proxy.checks.secure import AUTHORITY, NOW_S, secret
 
 RATE = QuotaKind.PRODUCER_BYTE_RATE
 ALICE = Client("alice")
@@ -121,3 +122,31 @@ def test_the_file_that_stands_in_is_not_counted_and_explained_but_doubted(folder
     found = check(folder, "{store: {path: base.yaml}, when_unavailable: static, static: static.yaml}", client=ALICE)
     assert "it: ok (1 quota, 1 listener)" in found.lines("it")
     assert "20000000 of user=alice" in found.explained[1]
+
+
+ZOOKEEPER = """{store: {type: zookeeper, connect: "zk:2181",
+  sasl: {username: u, password_file: zk.password},
+  tls: {ca: ca.pem, certificate: own.pem}}}"""
+
+
+def test_the_files_of_a_zookeeper_are_looked_at(folder: Path) -> None:
+    found = [str(each).replace(f"{folder}/", "") for each in check(folder, ZOOKEEPER).problems]
+    assert found == [
+        "sluice.yaml:5:38: quotas.store.sasl.password_file: zk.password: no such file or directory",
+        "sluice.yaml:6:13: quotas.store.tls.ca: ca.pem cannot be read: no such file or directory",
+        "sluice.yaml:6:34: quotas.store.tls.certificate: own.pem cannot be read: no such file or directory",
+    ]
+
+
+def test_nothing_is_wrong_with_them(folder: Path) -> None:
+    """The key in the file of its certificate, or in another one."""
+    AUTHORITY.cert_pem.write_to_path(str(folder / "ca.pem"))
+    own = AUTHORITY.issue_cert("sluice.example")
+    secret(folder / "zk.password", b"secret")
+    secret(folder / "own.pem", own.cert_chain_pems[0].bytes() + own.private_key_pem.bytes())
+    secret(folder / "own.key", own.private_key_pem.bytes())
+    for text in (ZOOKEEPER, ZOOKEEPER.replace("own.pem}", "own.pem, key: own.key}")):
+        (folder / "sluice.yaml").write_text(CONFIG.replace("{QUOTAS}", text))
+        found = report.check(folder / "sluice.yaml", NOW_S)
+        assert found.problems == []
+        assert [each for each in found.warnings if "quotas.store" in str(each)] == []

@@ -1,8 +1,8 @@
 """A stand-in for a broker that describes and alters quotas, and does what a real one does only now and then."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from struct import pack, unpack_from
 
 from protocol.client_quotas import (
@@ -17,7 +17,7 @@ from protocol.client_quotas import (
     read_altering,
 )
 from protocol.table import SPECS, key_version
-from tests.proxy.fake_broker import FakeBroker
+from tests.proxy.fake_broker import FakeBroker, serving
 from tests.proxy.playbook import frame
 
 API_VERSIONS, METADATA = 18, 3
@@ -55,23 +55,10 @@ class QuotaBroker(FakeBroker):
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.taken += 1
-        self.connections.append(writer)
-        try:
-            while True:
-                size = await reader.readexactly(4)
-                payload = await reader.readexactly(int.from_bytes(size, "big"))
-                answer = self._answer(size + payload)
-                if answer is None:
-                    break
-                if not self.silent:
-                    writer.write(answer)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.close()
+        await super().serve(reader, writer)
 
-    def _answer(self, request: bytes) -> bytes | None:
-        api_key, _, correlation_id = unpack_from(">hhi", request, 4)
+    def _answer(self, payload: bytes) -> bytes | None:
+        api_key, _, correlation_id = unpack_from(">hhi", payload)
         match api_key:
             case 18:
                 ranges = b"".join(pack(">hhh", key, 0, 1) for key in self.apis)
@@ -83,21 +70,9 @@ class QuotaBroker(FakeBroker):
                 message = "as asked for" if self.error else None
                 answer = DescribedAll(() if self.error else tuple(self.quotas), self.error, message)
                 return described_answer(DESCRIBE_V0, correlation_id, answer)
-        results = self.altering(read_altering(ALTER_V0, request))
+        results = self.altering(read_altering(ALTER_V0, pack(">i", len(payload)) + payload))
         return None if results is None else altered_answer(ALTER_V0, correlation_id, results)
 
 
-@asynccontextmanager
-async def quota_broker() -> AsyncIterator[QuotaBroker]:
-    broker = QuotaBroker()
-    server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
-    broker.port = server.sockets[0].getsockname()[1]
-    try:
-        yield broker
-    finally:
-        server.close()
-        for _ in range(5):  # who was accepted a moment ago comes to be served
-            await asyncio.sleep(0)
-        ended = broker.drop()
-        await server.wait_closed()
-        await asyncio.gather(*(writer.wait_closed() for writer in ended), return_exceptions=True)
+def quota_broker() -> AbstractAsyncContextManager[QuotaBroker]:
+    return serving(QuotaBroker())
