@@ -34,6 +34,7 @@ _SECOND: Final = re.compile(
 )
 _OTHER_PYTHON: Final = re.compile(r"PYTHON_VERSION_MISMATCH\].*?version: ([\d.]+) than that in driver: ([\d.]+)")
 _NO_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+_CORRUPT: Final = re.compile(r"Record batch for partition (\S+) at offset (\d+) is invalid, cause: (.+)")
 _NEEDED: Final = 'with numpy, orjson, pandas, pyarrow and aiokafka[zstd] (docs/analysis.md, "On a cluster")'
 
 
@@ -61,6 +62,8 @@ def of_worker(error: Exception) -> str | None:
         return (
             f"workers have no Python package {found[1]}: set PYSPARK_PYTHON to a Python that each worker has, {_NEEDED}"
         )
+    if found := _CORRUPT.search(told):
+        return f"partition {found[1]}, offset {found[2]}: {found[3]}: --source python rejects it and goes on"
     if _SECOND.search(told):
         return "another ingest has written to the same checkpoint meanwhile: only one may, and this one ends"
     return None

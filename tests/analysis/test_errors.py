@@ -34,6 +34,10 @@ NEEDED = 'with numpy, orjson, pandas, pyarrow and aiokafka[zstd] (docs/analysis.
             f"workers have no Python package orjson: set PYSPARK_PYTHON to a Python that each worker has, {NEEDED}",
         ),
         (
+            "org.apache.kafka.common.KafkaException: Record batch for partition t-0 at offset 2 is invalid, cause: CRC",
+            "partition t-0, offset 2: CRC: --source python rejects it and goes on",
+        ),
+        (
             "org.apache.spark.SparkException: [CONCURRENT_STREAM_LOG_UPDATE] Multiple streaming jobs detected for 3.",
             "another ingest has written to the same checkpoint meanwhile: only one may, and this one ends",
         ),

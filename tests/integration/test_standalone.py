@@ -28,7 +28,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
 def documented(cluster: Standalone, folder: Path) -> list[str]:
     """The arguments of the line in docs/analysis.md, with this cluster, a directory, and files for brokers."""
     text = (ROOT / "docs" / "analysis.md").read_text(encoding="utf-8")
-    (line,) = re.findall(r"Spark standalone:\n\n```sh\nspark-submit (.*?)```", text, re.DOTALL)
+    (line,) = re.findall(r"Spark standalone:\n\n```sh\n(?:PYSPARK_PYTHON=\S+ )?spark-submit (.*?)```", text, re.DOTALL)
     words = shlex.split(line.replace("\\\n", " "))
     ours = {
         "--master": cluster.url,
