@@ -113,7 +113,7 @@ def _find(
     step("who was busy meanwhile")
     neighbours = busy(usage, own, sums.sums(now=True, episodes=0).rows, held, asked, period)
     step("what if")
-    replayed = scaled(members, chosen, circumstances, period.capped, shared=members is not own)
+    replayed = scaled(members, chosen, circumstances, period.capped)
     step("the period before")
     return ClientFindings(
         asked=asked,

@@ -191,7 +191,7 @@ def what_if(found: ClientFindings) -> str:
         return empty("whatif", title, "Nothing limited it at the end of the period, so there is nothing to scale.")
     shared = (
         " Others share a counter with it: they are replayed too, and the throttled time is that of all who share it."
-        if found.scaled.shared
+        if any(found.shared_by_others(panel) for panel in found.panels if panel.number in found.courses)
         else ""
     )
     notes = "".join(f" {escape(words.plain(note))}." for note in found.scaled.notes)

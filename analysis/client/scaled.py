@@ -46,12 +46,10 @@ class Scaled:
 
     rows: Sequence[Mapping[str, Any]]
     notes: Sequence[str]
-    shared: bool
-    """Whether others were charged to any of these counters."""
 
 
 def scaled(
-    members: UsageRows, mine: Sequence[Panel], circumstances: Circumstances, capped: Sequence[str], *, shared: bool
+    members: UsageRows, mine: Sequence[Panel], circumstances: Circumstances, capped: Sequence[str]
 ) -> Scaled | None:
     """Replay the rows of all who are charged to the counters of a client; None where nothing limited it at the end."""
     kinds = sorted({panel.last.kind for panel in mine})
@@ -66,7 +64,7 @@ def scaled(
     found = whatif(recording, [Scenario(name, policy) for name, policy in zip(names, policies, strict=True)])
     rows = [{**row, "factor": names[row["scenario"]]} for row in found.units.to_pylist() if _is_one_of(row, mine, held)]
     notes = [f"{each.kind}: {each.reason}" for each in found.left_out if each.scenario == "1"]
-    return Scaled(rows, tuple(dict.fromkeys(notes)), shared)
+    return Scaled(rows, tuple(dict.fromkeys(notes)))
 
 
 def _held(mine: Sequence[Panel]) -> set[tuple[str, str]]:

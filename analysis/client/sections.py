@@ -144,7 +144,7 @@ def _busy(each: Busy) -> Sequence[Cell]:
         Cell(words.rate(each.bytes_per_s), each.bytes_per_s),
         Cell(words.percent(each.share_then), each.share_then),
         Cell(f"{each.peaks:,}", each.peaks),
-        Cell("&ndash;" if each.score is None else f"{each.score * 100:+.0f} %", each.score or 0.0),
+        Cell("&ndash;" if each.score is None else f"{round(each.score * 100):+,} %", each.score or 0.0),
         Cell(said),
     )
 

@@ -1,6 +1,6 @@
 """``sluice analyze report``."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -8,6 +8,7 @@ import click
 
 from analysis import options
 from analysis.errors import AnalysisError
+from analysis.report import place
 from analysis.spark import session
 from analysis.spark.session import SparkSettings
 
@@ -20,7 +21,11 @@ _A_DAY: Final = timedelta(days=1)
 @click.command()
 @options.warehouse_option
 @options.period_options
-@click.option("--out", metavar="DIR", help="Where the report goes, as a directory report=<period>: the warehouse.")
+@click.option(
+    "--out",
+    metavar="DIR",
+    help="Where the report goes, as a directory report=<period>; if not said, beside the tables in the warehouse.",
+)
 @click.option(
     "--rates", type=click.Path(path_type=Path), metavar="FILE", help="What things cost (YAML); else bytes only."
 )
@@ -56,6 +61,7 @@ def command(
     look at.
     """
     gap_ms = None if gap_s is None else round(gap_s * 1000)
+    place.check(out or warehouse, warehouse)
     if client is not None:
         if rates is not None:
             raise click.UsageError("--rates are for the report of all: the page of one client has no costs")
@@ -69,7 +75,7 @@ def command(
     from analysis.table import warehouse as stored
 
     if end is None and begin is None:
-        end = stored.bounds(running, warehouse)[1]
+        end = stored.newest_end(running, warehouse, datetime.now(UTC))
     if begin is None and end is not None:
         begin = end - _A_DAY
     other = None
@@ -96,8 +102,8 @@ def _one_client(
     from analysis.client import job
     from analysis.table import warehouse as stored
 
-    first, last = stored.bounds(running, warehouse)
-    end = period[1] or last
+    first, _ = stored.bounds(running, warehouse)
+    end = period[1] or stored.newest_end(running, warehouse, datetime.now(UTC))
     begin = period[0] or (end - _A_DAY)
     usage = stored.usage(running, warehouse, begin, end)
     earlier = begin - (end - begin)

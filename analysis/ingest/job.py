@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
@@ -192,7 +193,10 @@ class Ingestion:
 
     def _newest_stored(self) -> Hour:
         """Ask the table for its newest hour, this very batch aside; where it has none, for one before all others."""
-        newest = tables.newest_hour(self.spark, self._warehouse, self._batch)
+        until = datetime.fromtimestamp(
+            (self._now_ms() + MOST_AHEAD_MS) / 1000, UTC
+        )  # what is beyond is of a wrong clock
+        newest = tables.newest_hour(self.spark, self._warehouse, besides=self._batch, until=until)
         return Hour(f"{newest:%Y-%m-%d}", newest.hour) if newest else Hour("", 0)
 
     def _stored(self, hour: Hour) -> Iterable[Key]:

@@ -30,7 +30,9 @@ def strip(shares: Sequence[float], steps: Sequence[datetime], step_s: int, said:
             share_of_time = f"{when}: {words.percent(share)} of the time, {words.duration(share * step_s)}"
             tip = said[number] if said else share_of_time
             # A little wider than a step: no hairlines between cells.
-            cell = f'<rect class="h{level}" x="{number}" y="0" width="1.03" height="1">'
+            begin_s = step.timestamp()
+            times = f'data-t="{begin_s:.0f}" data-end="{begin_s + step_s:.0f}"'
+            cell = f'<rect class="h{level}" x="{number}" y="0" width="1.03" height="1" {times}>'
             cells.append(f"{cell}<title>{escape(tip)}</title></rect>")
     return _svg("strip", len(shares), 1, "".join(cells))
 
@@ -43,7 +45,8 @@ def ticks(begin: datetime, end: datetime) -> str:
         at = begin + length * part / TICKS
         few = " few" if part % 3 else ""
         marks.append(
-            f'<span class="tick{few}" style="left:{100 * part / TICKS:.2f}%">{words.moment(at, of=length)}</span>'
+            f'<span class="tick{few}" style="left:{100 * part / TICKS:.2f}%" data-t="{at.timestamp():.0f}" '
+            f"data-form={words.form(length)}>{words.moment(at, of=length)}</span>"
         )
     return f'<div class="axis" aria-hidden="true">{"".join(marks)}</div>'
 

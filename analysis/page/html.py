@@ -65,10 +65,11 @@ def key(*entries: tuple[str, str]) -> str:
     return f"<ul class=key>{marks}</ul>"
 
 
-def document(title: str, body: str, *, loads: bool = False) -> str:
+def document(title: str, body: str, *, loads: bool = False, is_local: bool = False) -> str:
     """Return a whole page, with ``title`` as text and ``body`` as HTML; it asks for nothing from outside.
 
     ``loads``: its script may load others, as it does from the folder ``search`` beside the page (decision 0030).
+    ``is_local``: its times are shown in the zone of the reader. They all have to be of ``words.when``, or ``between``.
     """
     style, script, search = (
         files("analysis.page").joinpath(name).read_text(encoding="utf-8")
@@ -82,9 +83,11 @@ def document(title: str, body: str, *, loads: bool = False) -> str:
         f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'{trusted}; img-src data:; "
         "base-uri 'none'"
     )
+    local = " data-local" if is_local else ""
     return (
         "<!doctype html><html lang=en><head><meta charset=utf-8>"
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name=viewport content="width=device-width, initial-scale=1"><link rel=icon href="data:,">'
-        f"<title>{escape(title)}</title><style>{style}</style></head><body>{body}<script>{script}</script></body></html>\n"
+        f"<title>{escape(title)}</title><style>{style}</style></head>"
+        f"<body{local}>{body}<script>{script}</script></body></html>\n"
     )

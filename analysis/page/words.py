@@ -9,6 +9,9 @@ from quotas.kinds import BYTES, QuotaKind
 _MOST_OF_A_NAME: Final = 44
 _BYTES: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _COUNTS: Final = ("", " k", " M", " G", " T")
+_FORMS: Final = {"full": "%Y-%m-%d %H:%M:%S", "day": "%b %d", "minute": "%H:%M", "second": "%H:%M:%S"}
+ZONE: Final = "<span class=zone>UTC</span>"
+"""The name of the zone that times are in: ``page.js`` puts in the reader's, where it shows that."""
 NOBODY: Final = "(nobody yet)"
 NO_CLIENT_ID: Final = "(no client-id)"
 _KINDS: Final = {name: kind for kind in QuotaKind for name in (kind.value, kind.row.word)}
@@ -101,13 +104,25 @@ def duration(seconds: float) -> str:
 
 def moment(time: datetime, *, of: timedelta | None = None) -> str:
     """Return a time in UTC; for a tick of a plot over ``of``, only the part that tells one from another."""
+    return f"{time:{_FORMS[form(of)]}}"
+
+
+def form(of: timedelta | None) -> str:
+    """Return how ``moment`` writes a time, by a name that ``page.js`` knows."""
     if of is None:
-        return f"{time:%Y-%m-%d %H:%M:%S}"
-    if of >= timedelta(days=3):
-        return f"{time:%b %d}"
-    if of >= timedelta(hours=1):
-        return f"{time:%H:%M}"
-    return f"{time:%H:%M:%S}"
+        return "full"
+    return "day" if of >= timedelta(days=3) else "minute" if of >= timedelta(hours=1) else "second"
+
+
+def when(time: datetime) -> str:
+    """Return ``moment`` as HTML that ``page.js`` shows in the zone of the reader."""
+    return f'<span class=when data-t="{time.timestamp():.0f}" data-form=full>{moment(time)}</span>'
+
+
+def between(begin: datetime, end: datetime) -> str:
+    """Return ``from_to`` likewise."""
+    times = f'data-t="{begin.timestamp():.0f}" data-end="{end.timestamp():.0f}"'
+    return f"<span {times}>{from_to(begin, end)}</span>"
 
 
 def from_to(begin: datetime, end: datetime) -> str:

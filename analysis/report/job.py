@@ -66,8 +66,8 @@ def run(usage: UsageRows, wanted: ReportRequest) -> Made:
         folder.write("chargeback.csv", _csv(made["chargeback"]))
         episodes.write(folder, made["episodes"])
         folder.write("report.html", page.render(found))
-    answer = unescape(re.sub("<[^>]*>", "", page.answer(found)))
-    return Made(" ".join(filter(None, (answer, missing.sentence(found.loss)))), f"{place}/report.html")
+    answer = " ".join(filter(None, (page.answer(found), missing.sentence(found.loss))))
+    return Made(unescape(re.sub("<[^>]*>", "", answer)), f"{place}/report.html")
 
 
 def _gap_ms(period: Period, wanted: ReportRequest) -> int:

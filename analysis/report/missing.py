@@ -12,7 +12,7 @@ from analysis.metrics.loss import HOUR_MS
 from analysis.metrics.period import Period
 from analysis.metrics.sums import total
 from analysis.page import draw, words
-from analysis.page.html import Cell, section, table
+from analysis.page.html import Cell, key, section, table
 from analysis.report.findings import Loss, Missing, ReportFindings
 
 TITLE: Final = "What is missing"
@@ -60,17 +60,18 @@ def _hour(begin: Any) -> tuple[datetime | None, datetime | None]:
 
 
 def sentence(loss: Loss) -> str:
-    """Return, as text, how much is missing, and when most of it; "" where nothing is."""
+    """Return, as HTML, how much is missing, and when most of it; "" where nothing is."""
     if not loss.missing:
         return ""
     said = f"{words.percent(loss.share)} of the records are missing"
     if loss.worst is not None and loss.worst.share > loss.share:
-        said += f", most of them of {_when(loss.worst)}: {words.percent(loss.worst.share)} of that hour"
+        said += f", most of them of {_when(loss.worst)} {words.ZONE}: {words.percent(loss.worst.share)} of that hour"
     return f"{said}."
 
 
 def _when(each: Missing) -> str:
-    return "unknown time" if each.begin is None or each.end is None else f"{words.from_to(each.begin, each.end)} UTC"
+    """Return its time as HTML."""
+    return "unknown time" if each.begin is None or each.end is None else words.between(each.begin, each.end)
 
 
 def headline(found: ReportFindings) -> str:
@@ -81,15 +82,18 @@ def headline(found: ReportFindings) -> str:
     steps = loss.steps
     step_s = round((steps[0].end - steps[0].begin).total_seconds()) if steps and steps[0].begin and steps[0].end else 0
     said = [
-        f"{_when(each)}: {words.percent(each.share)} is missing, {each.missing:,} of {each.expected:,} documents"
+        f"{words.from_to(each.begin, each.end)}: {words.percent(each.share)} is missing, {each.missing:,} of "
+        f"{each.expected:,} documents"
         for each in steps
+        if each.begin is not None and each.end is not None
     ]
     begins = [each.begin for each in steps if each.begin is not None]
     strip = draw.strip([each.share for each in steps], begins, step_s, said)
     axis = draw.ticks(begins[0], begins[-1] + timedelta(seconds=step_s)) if begins else ""
+    legend = key(("heat", "part of the documents is missing &hellip; all"))
     return (
         f"<div class=lost><p><b>{sentence(loss)}</b> Whatever is counted below was at least that much; "
-        f"&ldquo;{TITLE}&rdquo; says where.</p>{strip}{axis}</div>"
+        f"&ldquo;{TITLE}&rdquo; says where.</p>{legend}{strip}{axis}</div>"
     )
 
 

@@ -1,5 +1,6 @@
 """The page: an answer in a sentence, tiles, sections, and how it was made. One file, no request to anywhere."""
 
+from datetime import datetime, timedelta
 from html import escape
 from typing import Final
 
@@ -12,6 +13,7 @@ _DOCS: Final = "docs/analysis-report.md"
 _USED_OVER_LIMIT: Final = (
     "what was used in the window of enforcement before the end of each interval, over what the limit allows in it"
 )
+_OPTION: Final = "%Y-%m-%dT%H:%M:%S"
 _SOON: Final = 30
 """Days until a limit that are worth a word in the headline."""
 
@@ -20,6 +22,7 @@ def render(found: ReportFindings) -> str:
     """Return the HTML of a report."""
     clusters = ", ".join(words.plain(cluster) for cluster in found.clusters)
     title = f"{clusters}: {words.from_to(found.begin, found.end)} UTC"
+    over = f"{escape(clusters)}: {words.between(found.begin, found.end)} {words.ZONE}"
     parts = (
         sections.throttled(found),
         comparison.compared(found),
@@ -34,9 +37,10 @@ def render(found: ReportFindings) -> str:
     )
     return document(
         title,
-        f"<header><p class=over>Sluice usage report &middot; {escape(title)}</p>"
+        f"<header><p class=over>Sluice usage report &middot; {over}</p>"
         f"{_headline(found)}{missing.headline(found)}</header>"
         f"<main>{_tiles(found)}{''.join(parts)}{_made(found)}</main>",
+        is_local=True,
         loads=True,
     )
 
@@ -98,13 +102,19 @@ def _tiles(found: ReportFindings) -> str:
     return f"<ul class=tiles>{items}</ul>"
 
 
+def _up(moment: datetime) -> datetime:
+    """Return the next whole second."""
+    return moment + timedelta(microseconds=-moment.microsecond % 1_000_000)
+
+
 def _made(found: ReportFindings) -> str:
     rows = words.counted(found.totals.rows, "row")
     instances = words.counted(found.instances, "proxy instance")
     lost = words.percent(found.loss.share) if found.loss.missing else "none"
     facts = {
         "Records": f"{rows} of {instances}, {words.counted(found.brokers, 'broker')}; {lost} missing",
-        "Plots": f"in steps of {words.duration(found.step_s)}, UTC",
+        "Plots": f"in steps of {words.duration(found.step_s)}, {words.ZONE}",
+        "Again": f"sluice analyze report --from {found.begin:{_OPTION}} --to {_up(found.end):{_OPTION}}, in UTC",
         "Episodes": f"muted intervals, with gaps of up to {words.duration(found.gap_ms / 1000)} (--gap) joined",
         "Used / limit": _USED_OVER_LIMIT,
         "Tables": escape(words.plain(found.tables)),

@@ -30,7 +30,8 @@ def throttled(found: ReportFindings) -> str:
     says = (
         f"<b>{words.counted(totals.throttled, 'client')}</b> of {totals.clients:,}, in "
         f"<b>{words.counted(totals.episodes, 'episode')}</b>. The darker, the larger the share of the time in which at "
-        "least one connection was muted. Worst first; times are UTC."
+        "least one connection was muted. Worst first; times are "
+        f"{words.ZONE}."
     )
     legend = key(("heat", "muted for part of the time &hellip; all of it"))
     return section("throttled", title, says, legend, f"<div class=rows>{''.join(rows)}{axis}</div>", _episodes(found))
@@ -42,7 +43,7 @@ def _episodes(found: ReportFindings) -> str:
         ("by which rule", "the quota that was exceeded"),
         ("limit", "the lowest that was in force, on one broker"),
         ("broker", "node id"),
-        ("from", "UTC"),
+        ("from", "when its first muted interval began"),
         ("lasted", "from its first muted interval to the end of its last"),
         ("muted", "time in which at least one connection was muted; instances of the proxy are added"),
         ("requests", "that were given a throttle time"),
@@ -53,7 +54,7 @@ def _episodes(found: ReportFindings) -> str:
             Cell(f"{rule(each.rule)} <small>{each.kind}{_unless_enforced(each.mode)}</small>"),
             Cell(words.limit(each.kind, each.limit) if each.limit else "&ndash;", each.limit or 0),
             Cell(str(each.broker), each.broker),
-            Cell(words.moment(each.begin), each.begin.timestamp()),
+            Cell(words.when(each.begin), each.begin.timestamp()),
             Cell(words.duration((each.end - each.begin).total_seconds()), (each.end - each.begin).total_seconds()),
             Cell(words.duration(each.muted_ms / 1000), each.muted_ms),
             Cell(words.count(each.throttled), each.throttled),
@@ -174,7 +175,8 @@ def trends(found: ReportFindings) -> str:
         "The daily p99 of used over limit, with a robust line through it (the median of the slopes between any two "
         "days), and when it meets the limit. Nearest first."
     )
-    return section("trend", title, says, f"<div class=cards>{''.join(map(_trend, found.trends))}</div>")
+    legend = key(("dotmark", "p99 of a day"), ("fitline", "the line through them"), ("dash", "the limit"))
+    return section("trend", title, says, legend, f"<div class=cards>{''.join(map(_trend, found.trends))}</div>")
 
 
 def _trend(each: Trend) -> str:

@@ -6,6 +6,7 @@ imports this module in its Python workers. Offsets are {partition: offset}, with
 
 import asyncio
 import json
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ _DOCUMENTS_PER_ARROW_BATCH: Final = 100
 """About 9 MB."""
 _BYTES_PER_ARROW_BATCH: Final = 2 * MOST_DOCUMENT_BYTES
 _REQUEST_MS: Final = 20_000
+_BOOTSTRAP: Final = "Unable to bootstrap"
+"""What aiokafka says of addresses at which nobody answers, and the addresses in a form of its own."""
 
 Offsets = dict[str, int]
 
@@ -62,6 +65,7 @@ class Topic:
 
     async def consumer(self) -> AIOKafkaConsumer:
         """Return a consumer of committed records that has no group and no partition yet, started. Raises KafkaError."""
+        logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # it logs what is raised as well
         consumer = AIOKafkaConsumer(
             **self.connection.for_aiokafka(),
             isolation_level="read_committed",
@@ -219,7 +223,8 @@ def _said(what: str) -> Iterator[None]:
         yield
     except KafkaError as error:
         away = error.retriable or isinstance(error, KafkaTimeoutError) or type(error) is KafkaError
-        raise (AwayError if away else AnalysisError)(f"{what}: {error}") from error
+        said = "no broker answers" if _BOOTSTRAP in str(error) else str(error)
+        raise (AwayError if away else AnalysisError)(f"{what}: {said}") from error
     except OSError as error:
         raise AwayError(f"{what}: {error.strerror or error}") from error
 

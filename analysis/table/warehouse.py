@@ -96,11 +96,24 @@ def bounds(spark: SparkSession, warehouse: str) -> tuple[datetime, datetime]:
     return min(_hours(folder, dates[0])), max(_hours(folder, dates[-1])) + timedelta(hours=1)
 
 
-def newest_hour(spark: SparkSession, warehouse: str, besides: str) -> datetime | None:
-    """Return the begin of the last hour that is stored, if any is, by batches other than ``besides``."""
+def newest_end(spark: SparkSession, warehouse: str, now: datetime) -> datetime:
+    """Return the end of the last stored hour that has begun; where none has, of the last. Raises AnalysisError.
+
+    Documents by a clock that is ahead must not decide which period is meant where none is said.
+    """
+    begun = newest_hour(spark, warehouse, until=now)
+    return bounds(spark, warehouse)[1] if begun is None else begun + timedelta(hours=1)
+
+
+def newest_hour(
+    spark: SparkSession, warehouse: str, besides: str | None = None, until: datetime | None = None
+) -> datetime | None:
+    """Return the begin of the last hour before ``until`` that a batch other than ``besides`` stored, if any is."""
     folder = Folder(spark, path_of(warehouse, USAGE))
     for date in reversed(folder.names("date=*")):
         for hour in sorted(_hours(folder, date), reverse=True):
+            if until is not None and hour >= until:
+                continue
             if set(folder.names(f"{date}/hour={hour:%H}/batch=*")) - {f"batch={besides}"}:
                 return hour
     return None

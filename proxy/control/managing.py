@@ -31,7 +31,7 @@ from protocol.client_quotas import (
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD
 from protocol.table import SPECS, ApiSpec
-from proxy.control.hash_order import in_hash_order
+from proxy.control.hash_order import in_hash_order, names_in_hash_order, results_in_hash_order
 from proxy.control.quotas import QuotasInForce
 from proxy.runtime.names import label
 from quotas.entities import Default, Entity
@@ -139,7 +139,7 @@ class Managing:
             frozenset(entity.items()): _result(entity, outcome)
             for entity, outcome in zip(entities, outcomes, strict=True)
         }
-        return [*results.values()]
+        return results_in_hash_order([*results.values()])
 
     async def _made(self, alteration: Alteration) -> list[Outcome]:
         for _ in range(_ATTEMPTS - 1):
@@ -163,7 +163,7 @@ def _each(entries: Sequence[Entry], code: int, message: str) -> list[Result]:
 
 def _result(entity: Mapping[str, str | None], outcome: Outcome) -> Result:
     refused = outcome.refused
-    named = tuple(entity.items())
+    named = names_in_hash_order(entity.items())
     return Result(named) if refused is None else Result(named, INVALID_REQUEST, refused.kafka or str(refused))
 
 
@@ -215,4 +215,6 @@ def _components(components: Sequence[Component]) -> Iterator[tuple[str, Wanted]]
 
 def _named(entity: Entity) -> tuple[Named, ...]:
     names = (("user", entity.user), ("client-id", entity.client_id), ("ip", entity.ip))
-    return tuple((each, name if isinstance(name, str) else None) for each, name in names if name is not None)
+    return names_in_hash_order(
+        (each, name if isinstance(name, str) else None) for each, name in names if name is not None
+    )

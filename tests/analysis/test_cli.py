@@ -53,6 +53,22 @@ def test_a_wrong_command_line(tmp_path: Path, arguments: tuple[str, ...], said: 
     assert said in output
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("expire",), "Missing option '--keep'"),
+        (("expire", "--keep", "90"), "'90' is not a time like 30m, 2h or 90d"),
+        (("expire", "--keep", "d"), "'d' is not a time"),
+        (("compact", "--older-than", "-2h"), "'-2h' is not a time"),
+        (("compact", "--target-mb", "0"), "0 is not in the range"),
+    ],
+)
+def test_a_wrong_command_line_of_maintenance(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    status, output = run(*arguments, "--warehouse", str(tmp_path))
+    assert status == 2
+    assert said in output
+
+
 def test_a_quota_that_is_not_replayed_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "quotas.yaml"
     path.write_text(

@@ -70,6 +70,20 @@ SPARK_KAFKA: Final = JarSet(
     ),
     alone=True,
 )
+# What Spark 4.2 (Hadoop 3.5.0) needs for s3a://. With hadoop-aws users get the SDK as one bundle of 690 MB; these are
+# the parts of it that are used, 15 MB.
+HADOOP_S3: Final = JarSet(
+    "hadoop-aws-3.5.0",
+    (
+        "org.apache.hadoop:hadoop-aws:3.5.0",
+        "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
+    ),
+    alone=True,
+)
+AWS_SDK: Final = JarSet(
+    "aws-sdk-2.35.4",
+    tuple(f"software.amazon.awssdk:{module}:2.35.4" for module in ("s3", "s3-transfer-manager", "sts")),
+)
 DEMO_SETS: Final = (_broker(NEWEST_BROKER),)
 ALL_SETS: Final = (
     *map(_broker, BROKER_VERSIONS),
@@ -77,6 +91,8 @@ ALL_SETS: Final = (
     *map(_clients, CLIENT_VERSIONS),
     CLIENT_EXTRAS,
     SPARK_KAFKA,
+    HADOOP_S3,
+    AWS_SDK,
 )
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.harness import object_store
 from tests.harness.jars import ALL_SETS, DEMO_SETS, JarError, JarSet, cache_dir, fetch, missing
 
 OLDEST_JAVA: Final = 17  # Kafka 4 brokers start on nothing older
@@ -62,6 +63,7 @@ def main(arguments: list[str]) -> int:
         fetch_jars(sets)
         if programs is ALL_PROGRAMS:
             install_gssapi()
+            object_store.install()
     except (SetupError, JarError) as error:
         print(error, file=sys.stderr)
         return 2

@@ -14,7 +14,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 
 from analysis.sources.place import KEPT_BYTES
-from tests.analysis.records import Document, document, row
+from tests.analysis.records import Document, document, row, write_jsonl
 from tests.harness.jars import SPARK_KAFKA, jar_dir
 from tests.harness.kafka import KafkaCluster
 from tests.harness.process import Program
@@ -216,3 +216,39 @@ class Submit:
         )
         assert status == 0, output
         return output
+
+
+ANOTHER: Final = """import collections, sys
+sys.version_info = collections.namedtuple("version_info", "major minor micro releaselevel serial")(3, 99, 0, "final", 0)
+"""
+
+
+@pytest.mark.matrix
+def test_workers_of_another_python_are_named(tmp_path: Path) -> None:
+    """As they would be where workers find another one in their path; and what is to be done about it."""
+    (tmp_path / "files").mkdir()
+    write_jsonl(tmp_path / "files" / "a.jsonl", [document(0, ROWS)])
+    (tmp_path / "sitecustomize.py").write_text(ANOTHER, encoding="utf-8")
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="{tmp_path}:$PYTHONPATH" exec {sys.executable} "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    status, output = run(
+        "another",
+        [
+            *(str(Path(sys.executable).parent / "spark-submit"), "--master", "local-cluster[1,1,1024]", *SMALL),
+            *("--conf", "spark.executor.memory=512m", "--conf", "spark.ui.enabled=false"),
+            *(str(ROOT / "analysis" / "__main__.py"), "ingest", "--once"),
+            *("--warehouse", str(tmp_path / "warehouse"), "--files", str(tmp_path / "files")),
+        ],
+        tmp_path,
+        PYSPARK_PYTHON=str(python),
+        PYSPARK_DRIVER_PYTHON=sys.executable,
+        SPARK_LOCAL_IP="127.0.0.1",
+        SPARK_WORKER_DIR=str(tmp_path / "work"),
+    )
+    assert status == 1, output
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    said = (
+        f"workers run Python 3.99, and this program runs {here}: set PYSPARK_PYTHON to a Python {here} that each worker"
+    )
+    assert said in [line for line in output.splitlines() if line.startswith("error: ")][-1]

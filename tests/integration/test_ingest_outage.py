@@ -1,6 +1,7 @@
 """``sluice analyze ingest --every`` while brokers hang, crash and come back; its end, and a second one beside it."""
 
 import asyncio
+import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,10 +16,12 @@ from tests.analysis.records import document, row
 from tests.harness.jars import SPARK_KAFKA, jar_dir
 from tests.harness.kafka import KafkaCluster
 from tests.harness.process import Program
-from tests.integration.test_ingest import LOCAL, TIMEOUT_S, stored
+from tests.integration.test_ingest import TIMEOUT_S, stored
 
 pytestmark = [pytest.mark.matrix, pytest.mark.spark, pytest.mark.timeout(1500)]
 
+SESSION: Final = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")
+"""What is logged is as it is for everybody."""
 TOPIC: Final = "usage"
 ROWS: Final = [row("alice", bytes_in=1)]
 
@@ -44,11 +47,16 @@ class Ingest(Program):
     def __init__(self, name: str, broker: KafkaCluster, folder: Path, options: Sequence[str]) -> None:
         sluice = str(Path(sys.executable).parent / "sluice")
         place = ("--warehouse", str(folder / "warehouse"), "--bootstrap", broker.bootstrap, "--topic", TOPIC)
-        command = [sluice, "analyze", "ingest", *place, "--every", "1s", *LOCAL, *options]
+        command = [sluice, "analyze", "ingest", *place, "--every", "1s", *SESSION, *options]
         super().__init__(name, command, folder / f"{name}.log")
 
     def wait_for(self, said: str, times: int = 1) -> None:
         self.wait_until(lambda: self.output().count(said) >= times, f"{said!r}, {times} times", TIMEOUT_S)
+
+    def wait_for_documents(self, number: int) -> None:
+        """However many batches they come in."""
+        told = re.compile(r"^batch \d+: (\d+) documents", re.MULTILINE)
+        self.wait_until(lambda: sum(map(int, told.findall(self.output()))) >= number, f"{number} documents", TIMEOUT_S)
 
 
 def jars() -> tuple[str, ...]:
@@ -60,19 +68,19 @@ def jars() -> tuple[str, ...]:
 def test_brokers_that_are_away_are_waited_for(broker: KafkaCluster, tmp_path: Path, source: str) -> None:
     options = jars() if source == "jvm" else ("--source", "python")
     with (ingest := Ingest("ingest", broker, tmp_path, options)):
-        ingest.wait_for("10 documents")
+        ingest.wait_for_documents(10)
         broker.brokers[1].signal(signal.SIGSTOP)
         ingest.wait_for("brokers are away, waiting for them: ")
         broker.brokers[1].signal(signal.SIGCONT)
         ingest.wait_for("brokers answer again, after ")
         asyncio.run(send(broker.bootstrap, 10, 10))
-        ingest.wait_for("10 documents", 2)
+        ingest.wait_for_documents(20)
         broker.stop_broker(1, crash=True)
         ingest.wait_for("brokers are away, waiting for them: ", 2)
         broker.start_broker(1)
         ingest.wait_for("brokers answer again, after ", 2)
         asyncio.run(send(broker.bootstrap, 20, 10))
-        ingest.wait_for("10 documents", 3)
+        ingest.wait_for_documents(30)
         broker.stop_broker(1, crash=True)
         ingest.wait_for("brokers are away, waiting for them: ", 3)
         assert ingest.stop(60) == 0
@@ -84,7 +92,7 @@ def test_brokers_that_are_away_are_waited_for(broker: KafkaCluster, tmp_path: Pa
 def test_the_second_ends_and_says_so_and_a_kill_leaves_nothing_behind(broker: KafkaCluster, tmp_path: Path) -> None:
     options = ("--source", "python")
     with (first := Ingest("first", broker, tmp_path, options)):
-        first.wait_for("10 documents")
+        first.wait_for_documents(10)
         with (second := Ingest("second", broker, tmp_path, options)):
             assert second.wait(TIMEOUT_S) == 1
         assert f"error: another ingest (process {first.pid}) is at work on checkpoint " in second.output()
@@ -92,6 +100,6 @@ def test_the_second_ends_and_says_so_and_a_kill_leaves_nothing_behind(broker: Ka
         first.kill()
     asyncio.run(send(broker.bootstrap, 10, 10))
     with (third := Ingest("third", broker, tmp_path, options)):
-        third.wait_for("10 documents")
+        third.wait_for_documents(10)
         assert third.stop(60) == 0
     assert stored(tmp_path / "warehouse") == {"edge-1": (20, 20, 20)}

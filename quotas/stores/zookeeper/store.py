@@ -1,9 +1,9 @@
 """The ZooKeeper store: quotas read and written as Kafka's brokers do it up to 3.9 (ZkConfigManager, DynamicConfig)."""
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Final
 
@@ -20,27 +20,18 @@ from quotas.stores.alteration import Alteration, Limits, Outcome
 from quotas.stores.base import ChangedMeanwhileError, Loaded, QuotaStore, Unread, UnreadableError
 from quotas.stores.zookeeper import tree
 from quotas.stores.zookeeper.client import REFUSED, WAIT_S, Connection, UnreachableError
+from quotas.stores.zookeeper.held import Held, digest
 from quotas.stores.zookeeper.reading import AT_ONCE, Node, Reader, ReadError
 from quotas.stores.zookeeper.writing import Writer
 
 _ROOTS: Final = {"users", "clients", "ips"}
 _TOPS: Final = (tree.USERS, tree.CLIENTS, tree.IPS, tree.CHANGES)
+_PATH: Final = itemgetter(0)
 _MOST_STRANGE: Final = 20
 """Notifications that cannot be read, and are told of."""
 _MOST_SHOWN: Final = 100
 _LOOKS_UNTIL_AGAIN: Final = 24
 """After a load that failed: three seconds' worth of looks. What keeps quotas from being read may end without a word."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """The quotas of a node, and what is wrong with it."""
-
-    entity: Entity | None
-    limits: Mapping[QuotaKind, float]
-    problem: str = ""
-    unread: bool = False
-    """It is no quota, and these are of before."""
 
 
 class ZooKeeperStore(QuotaStore):
@@ -61,7 +52,7 @@ class ZooKeeperStore(QuotaStore):
         self._source = f"zookeeper://{settings.connect}"
         self._connection = Connection(settings, self._state_changed, password)
         self._words = words
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, Held] = {}
         """By path, of the nodes that hold quotas or are wrong."""
         self._strange: list[Problem] = []
         """What was wrong with notifications since everything was read."""
@@ -186,7 +177,7 @@ class ZooKeeperStore(QuotaStore):
                 paths[change.path] = None
         return [*paths]
 
-    def _all(self, reader: Reader) -> dict[str, _Held]:
+    def _all(self, reader: Reader) -> dict[str, Held]:
         (config,) = reader.nodes([tree.CONFIG])
         if config is None:
             raise UnreadableError(
@@ -198,7 +189,7 @@ class ZooKeeperStore(QuotaStore):
                     )
                 ]
             )
-        held: dict[str, _Held] = {}
+        held: dict[str, Held] = {}
         below = dict(zip(_TOPS, reader.children(_TOPS), strict=True))
         there = {top for top, names in below.items() if names is not None}
         if gone := self._tops - there:
@@ -220,7 +211,7 @@ class ZooKeeperStore(QuotaStore):
             self._hold(held, path, node)
         return held
 
-    def _hold(self, held: dict[str, _Held], path: str, node: Node | None) -> None:
+    def _hold(self, held: dict[str, Held], path: str, node: Node | None) -> None:
         """Take what a node says, or that it is not there; where it says nothing that can be taken, what it said."""
         before = self._held.get(path)
         held.pop(path, None)
@@ -234,11 +225,12 @@ class ZooKeeperStore(QuotaStore):
         except tree.NodeError as error:
             limits = {} if before is None else dict(before.limits)
             became = "what it said before holds" if limits else "it is skipped"
-            held[path] = _Held(entity, limits, f"{error}; {became}", unread=True)
+            held[path] = Held(entity, limits, f"{error}; {became}", True, digest(path, limits))
             return
         ignored = ", ".join(tree.strangers(entity, properties))
         if limits or ignored:
-            held[path] = _Held(entity, limits, f"is no quota and ignored: {ignored[:_MOST_SHOWN]}" if ignored else "")
+            problem = f"is no quota and ignored: {ignored[:_MOST_SHOWN]}" if ignored else ""
+            held[path] = Held(entity, limits, problem, False, digest(path, limits))
 
     # ------------------------------------------------------------------------------------------------- what is told
 
@@ -247,21 +239,22 @@ class ZooKeeperStore(QuotaStore):
         places: dict[Entity, int | str] = {}
         warnings = list(self._strange)
         unread: list[Unread] = []
-        digest = hashlib.sha256()
-        for path in sorted(self._held):
-            held = self._held[path]
+        version = 0
+        # Kept in order, so that there is next to nothing to sort after one change.
+        self._held = dict(sorted(self._held.items(), key=_PATH))
+        for path, held in self._held.items():
             problem, skipped = held.problem, held.unread
             if held.limits and held.entity is not None:
-                if held.entity in limits:
+                if limits.setdefault(held.entity, held.limits) is not held.limits:
                     problem, skipped = f"is for whom {places[held.entity]} is for, too; it is skipped", True
                 else:
-                    limits[held.entity], places[held.entity] = held.limits, path
-                    digest.update(f"{path}={sorted(held.limits.items())}\n".encode())
+                    places[held.entity] = path
+                    version += held.digest
             if problem:
                 warnings.append(self._problem(path, problem))
             if skipped:
                 unread.append(Unread(warnings[-1], held.entity))
-        return Loaded(Policy(limits), digest.hexdigest(), self._source, places, warnings, unread)
+        return Loaded(Policy(limits), f"{version:x}", self._source, places, warnings, unread)
 
     def _problem(self, path: str, message: str, hint: str = "") -> Problem:
         return Problem(self._source, 0, 0, path, self._worded(message), self._worded(hint))

@@ -1,9 +1,12 @@
 """Ingestion from files, by a real streaming query; from a topic it is tests/integration/test_ingest.py."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -12,8 +15,10 @@ from analysis.ingest import job
 from analysis.ingest.job import Ingestion, Tally, run
 from analysis.ingest.staging import staging
 from analysis.sources import files
+from analysis.sources.place import KEPT_BYTES
 from analysis.spark.folder import Folder
 from analysis.table import warehouse as tables
+from analysis.table.schema import MOST_DOCUMENT_BYTES
 from tests.analysis.records import BEGIN, Document, document, in_order, row, rows_of, stored, write_jsonl
 
 pytestmark = pytest.mark.spark
@@ -242,3 +247,48 @@ def test_files_that_are_not_complete_are_not_read(site: Site) -> None:
     (site.files / "edge-2").mkdir()
     site.add("edge-2/c", {**document(0, ROWS), "instance": "edge-2"})
     assert site.ingest().documents == 2
+
+
+def test_what_is_too_long_and_what_is_no_text_is_kept_as_bytes(site: Site) -> None:
+    """For DuckDB and Spark alike; and what stands behind it is taken in."""
+    no_text = b"\xff\xfe \x00"
+    lines = [b"x" * (MOST_DOCUMENT_BYTES + 5), no_text, b"", json.dumps(document(0, ROWS)).encode()]
+    (site.files / "a.jsonl").write_bytes(b"\n".join(lines))
+    of_no_time = [document(seq, ROWS, time_ms=time_ms) for seq, time_ms in enumerate((0, 4_070_908_800_000), 1)]
+    site.add("b", *of_no_time)
+    tally = site.ingest()
+    assert (tally.documents, tally.rejected, tally.wrong_clock) == (1, 5, 2)
+    assert str(tally).startswith("1 documents, 2 rows, 5 rejected (2 of a wrong clock)")
+    query = "SELECT line, size, value, fault FROM read_parquet(?) ORDER BY file, line"
+    found = duckdb.execute(query, [f"{site.warehouse}/rejected/*/*.parquet"]).fetchall()
+    long = len(lines[0])
+    assert [each[:3] for each in found[:3]] == [(1, long, lines[0][:KEPT_BYTES]), (2, 4, no_text), (3, 0, b"")]
+    assert found[0][3] == f"has {long} bytes, and may have {MOST_DOCUMENT_BYTES}"
+    assert [each[3].partition(",")[0] for each in found[3:]] == [
+        "wrong clock: time_ms is 0",
+        "wrong clock: time_ms is 4070908800000",
+    ]
+    assert no_text in [value for _, value, _ in site.rejected()]
+
+
+def test_texts_that_an_earlier_version_rejected_become_bytes(site: Site) -> None:
+    """Where its strings were no UTF-8, DuckDB could not read the table."""
+    site.add("a", "nonsense")
+    site.ingest()
+    mark = Path(site.warehouse) / "sluice-warehouse.json"
+    mark.write_text('{"version": 1}')
+    [folder] = (Path(site.warehouse) / "rejected").glob("batch=*")
+    for file in folder.iterdir():
+        file.unlink()
+    old = pa.table({"fault": ["is not JSON"], "file": ["a.jsonl"], "value": pa.array([b"\xff\xfe"]).view(pa.string())})
+    places = {"topic": pa.string(), "partition": pa.int32(), "offset": pa.int64(), "line": pa.int64()}
+    for name, kind in places.items():
+        old = old.append_column(name, pa.nulls(1, kind))
+    pq.write_table(old, folder / "part-0.parquet")
+    site.add("b", "nothing")
+    assert site.ingest().rejected == 1
+    assert [(name, value) for name, value, _ in site.rejected()] == [("a.jsonl", b"\xff\xfe"), ("b.jsonl", b"nothing")]
+    query = "SELECT value, size FROM read_parquet(?) ORDER BY size"
+    found = duckdb.execute(query, [f"{site.warehouse}/rejected/*/*.parquet"]).fetchall()
+    assert found == [(b"\xff\xfe", 2), (b"nothing", 7)]
+    assert json.loads(mark.read_text()) == {"version": 1, "rejected": 2}

@@ -30,11 +30,13 @@ def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return path
 
 
-def look(file: Path, *expressions: str, width: int = 1000, dark: bool = False) -> list[Any]:
+def look(file: Path, *expressions: str, width: int = 1000, dark: bool = False, zone: str = "") -> list[Any]:
     """Return what expressions are worth on the page; it must be content, and have asked for nothing but itself."""
 
     async def answers() -> list[Any]:
         async with browser.page() as page:
+            if zone:
+                await page.call("Emulation.setTimezoneOverride", timezoneId=zone)
             await page.open(file, width=width, dark=dark)
             found = [await page.evaluate(expression) for expression in expressions]
             assert page.complaints == []
@@ -73,6 +75,27 @@ def test_tables_sort_and_find(file: Path) -> None:
     assert muted == sorted(muted, reverse=True)
     assert [int(text) for text in upwards] == muted[::-1]
     assert only is True
+
+
+@pytest.mark.parametrize("file", ["busy"], indirect=True)
+def test_times_are_those_of_the_reader(file: Path) -> None:
+    over, zone, tip, first, title, last, command = look(
+        file,
+        "document.querySelector('.over').textContent",
+        "document.querySelector('#throttled .zone').textContent",
+        "[...document.querySelectorAll('.lost rect title')].at(0).textContent",
+        "document.querySelector('#throttled .when').textContent",
+        "document.querySelector('#throttled .when').title",
+        "[...document.querySelectorAll('#throttled .tick')].at(-1).textContent",
+        "document.querySelector('#made').textContent",
+        zone="Asia/Kolkata",
+    )
+    assert "2026-03-01 05:30 to 2026-03-02 05:30 Asia/Kolkata" in over.replace("Calcutta", "Kolkata")
+    assert zone in {"Asia/Kolkata", "Asia/Calcutta"}
+    assert tip == "2026-03-01 18:30 to 19:30: 13 % is missing, 950 of 7,200 documents (2026-03-01 13:00 to 14:00 UTC)"
+    assert (first, title) == ("2026-03-01 05:30:00", "2026-03-01 00:00:00 UTC")
+    assert last == "05:30"
+    assert "--from 2026-03-01T00:00:00 --to 2026-03-02T00:00:00, in UTC" in command
 
 
 FOUND = "[...document.querySelectorAll('.search tbody tr')].map(row => [...row.cells].map(cell => cell.textContent))"

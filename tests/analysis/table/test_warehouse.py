@@ -50,6 +50,14 @@ def test_the_table_gives_back_what_was_stored(spark: SparkSession, filled: str) 
     assert tables.bounds(spark, filled) == (BEGIN, BEGIN + timedelta(hours=HOURS))
 
 
+@pytest.mark.parametrize(("now", "hours"), [(0.5, 1), (1, 1), (1.5, 2), (100, HOURS), (-100, HOURS)])
+def test_hours_that_have_not_begun_do_not_decide_the_period(
+    spark: SparkSession, filled: str, now: float, hours: int
+) -> None:
+    """Unless there are no others."""
+    assert tables.newest_end(spark, filled, BEGIN + timedelta(hours=now)) == BEGIN + timedelta(hours=hours)
+
+
 def test_workers_open_themselves_what_is_on_a_disk(spark: SparkSession, tmp_path: Path) -> None:
     warehouse = str(tmp_path / "usage of ü#1%20?")
     store(usage_frame(spark, DOCUMENTS), warehouse)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from protocol.client_quotas import Described, Named
-from proxy.control.hash_order import _hash, in_hash_order
+from protocol.client_quotas import Described, Named, Result
+from proxy.control.hash_order import _hash, in_hash_order, names_in_hash_order, results_in_hash_order
 
 
 def test_hashes_of_java() -> None:
@@ -37,3 +37,14 @@ def test_order(expected: list[int]) -> None:
     numbers = {entity(number): number for number in range(max(expected) + 1)}
     described = [Described(each, ((str(number), 1.0),)) for each, number in numbers.items()]
     assert [int(each.limits[0][0]) for each in in_hash_order(described, len(described))] == expected
+
+
+def test_the_order_of_results_and_of_names() -> None:
+    """As a broker of 4.3 has answered one AlterClientQuotas, that asked in another order."""
+    alice, pair = (("user", "alice"),), (("client-id", None), ("user", "alice"))
+    app, everybody = (("client-id", "web"),), (("user", None),)
+    address, addresses = (("ip", "10.0.0.1"),), (("ip", None),)
+    asked = [alice, everybody, pair, app, address, addresses]
+    answered = [alice, addresses, pair, app, everybody, address]
+    assert [each.entity for each in results_in_hash_order([Result(each) for each in asked])] == answered
+    assert names_in_hash_order(reversed(pair)) == names_in_hash_order(pair) == pair

@@ -1,0 +1,72 @@
+"""A warehouse in S3: exactly once though killed, a report, a compaction. moto's server stands in for S3."""
+
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.fs as pafs
+import pytest
+
+from tests.analysis.records import document, row, write_jsonl
+from tests.harness.object_store import ObjectStore
+from tests.harness.process import Program
+
+pytestmark = [pytest.mark.spark, pytest.mark.matrix]
+
+ROOT: Final = Path(__file__).parents[2]
+DOCUMENTS: Final = 180
+"""One a minute: three hours."""
+WAREHOUSE: Final = f"s3a://{ObjectStore.bucket}/usage"
+LOCAL: Final = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    with ObjectStore(tmp_path_factory.mktemp("store")) as started:
+        yield started
+
+
+def stored(store: ObjectStore) -> tuple[int, int]:
+    """Rows and bytes in the table, as an engine finds them that knows nothing of Spark or of Sluice."""
+    files = pafs.S3FileSystem(
+        access_key=store.key, secret_key=store.key, endpoint_override=store.address, scheme="http", region="us-east-1"
+    )
+    table = ds.dataset(f"{store.bucket}/usage/usage", filesystem=files, format="parquet").to_table(["bytes_in"])
+    return len(table), pc.sum(table["bytes_in"]).as_py()
+
+
+def test_exactly_once_in_s3(store: ObjectStore, tmp_path: Path) -> None:
+    """Killed after each batch was published, and before it was committed."""
+    (tmp_path / "files").mkdir()
+    (tmp_path / "notes").mkdir()
+    for part in range(2):
+        seqs = range(part, DOCUMENTS, 2)
+        documents = [document(seq, [row("alice", bytes_in=seq), row("bob")], second=60 * seq) for seq in seqs]
+        write_jsonl(tmp_path / "files" / f"{part}.jsonl", documents)
+
+    def run(name: str, program: list[str]) -> tuple[int, str]:
+        command = [sys.executable, *program, *LOCAL, *store.conf]
+        with Program(name, command, tmp_path / f"{name}.log", environment={"PYTHONPATH": str(ROOT)}) as started:
+            status = started.wait(1200.0)
+        return status, started.output()
+
+    killed = [str(ROOT / "tests" / "integration" / "killed_ingest.py"), str(tmp_path / "notes"), "ingest"]
+    source = ["--warehouse", WAREHOUSE, "--files", str(tmp_path / "files"), "--once", "--max-documents", "1"]
+    statuses: list[int] = []
+    while not statuses or statuses[-1] == -signal.SIGKILL:
+        status, output = run(f"ingest-{len(statuses)}", [*killed, *source])
+        assert status in (0, -signal.SIGKILL), output
+        statuses.append(status)
+    assert len(statuses) >= 2
+    expected = (2 * DOCUMENTS, sum(range(DOCUMENTS)))
+    assert stored(store) == expected
+    for command in (["report", "--out", str(tmp_path / "out")], ["compact"]):
+        status, output = run(command[0], ["-m", "analysis", *command, "--warehouse", WAREHOUSE])
+        assert status == 0, output
+    (page,) = (tmp_path / "out").glob("report=*/report.html")
+    assert "alice" in page.read_text(encoding="utf-8")
+    assert stored(store) == expected
