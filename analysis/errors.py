@@ -20,7 +20,8 @@ class AwayError(AnalysisError):
     """Brokers do not answer, or not now: it may be tried again."""
 
 
-_RAISED: Final = re.compile(r"[\w.$]*(Error|Exception): .")
+_RAISED: Final = re.compile(r"(?:Caused by: )?([\w.$]*(?:Error|Exception): .+)")
+_TERMINATED: Final = re.compile(r"terminated with exception: (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
 _OURS: Final = re.compile(rf"{re.escape(AnalysisError.__module__)}\.(AnalysisError|RunError|AwayError): ")
 _AWAY: Final = re.compile(
     rf"{re.escape(AnalysisError.__module__)}\.AwayError: "
@@ -68,5 +69,5 @@ def of_worker(error: Exception) -> str | None:
 def cause(error: Exception) -> str:
     """Return the line of a long story that says why: the last of ours, or of any exception."""
     lines = [line.strip() for line in str(error).splitlines()]
-    raised = [line for line in lines if _RAISED.match(line)]
-    return of_worker(error) or (raised or lines)[-1]
+    raised = [found[1] for line in lines if (found := _RAISED.match(line))]
+    return of_worker(error) or (raised or _TERMINATED.findall(str(error)) or lines)[-1]

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analysis.metrics import caps
-from analysis.metrics.counters import NAMED_BY, OF_WORD, counter, units
+from analysis.metrics.counters import NAMED_BY, OF_WORD, WINDOWS, counter, units, window_ms
 from analysis.table import hashes
 from analysis.table.arrays import ints, times_ms, with_columns
 from analysis.table.schema import TEXT
@@ -17,7 +17,7 @@ from quotas.kinds import QuotaKind
 _CONNECTIONS: Final = QuotaKind.CONNECTION_CREATION_RATE.row
 CONNECTION: Final = _CONNECTIONS.word
 _SAME: Final = ("cluster", "instance", "broker", "user", "client_id", "ip", "mode", "rule")
-_TIMES: Final = ("interval_ms", "samples", "sample_ms")
+_TIMES: Final = ("interval_ms", *WINDOWS)
 FIGURES: Final = ("used", "requests", "throttled", "throttle_ms", "muted_ms")
 
 
@@ -79,7 +79,7 @@ def _rows(table: pa.Table, kind: str) -> pa.Table:
             **{name: rows[name] for name in _SAME},
             "time_ms": times_ms(table),
             "interval_ms": ints(table, "interval_ms"),
-            "window_ms": ints(table, "samples") * ints(table, "sample_ms"),
+            "window_ms": window_ms(table, kind),
             "counter": number,
             "unit_user": user,
             "unit_client_id": client_id,

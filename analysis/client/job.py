@@ -34,6 +34,8 @@ MOST_PANELS: Final = 64
 """Counters whose course is drawn or listed: those that held longest, then those that were used most."""
 _STEPS: Final = 8
 _ID: Final = "%Y%m%dT%H%M%SZ"
+_ALL: Final = 0.99
+"""Of a period, from which on it counts as recorded."""
 _MOST_NAMES: Final = 1000
 """That rows are looked up by; for more, all are read."""
 
@@ -109,9 +111,12 @@ def _find(
     stack.callback(throttles.unpersist)
     place = f"{wanted.out.rstrip('/')}/{asked.folder()}/report={wanted.begin:{_ID}}-{wanted.end:{_ID}}"
     throttles.coalesce(1).write.mode("overwrite").parquet(f"{place}/episodes")
-    shown = with_companions(members, asked, longest(throttles), charged, period.capped)
+    # Most clients are never throttled: of these nothing else is asked.
+    all_sums = sums.sums(now=True, episodes=0)
+    any_held = bool(all_sums.muted_ms)
+    shown = with_companions(members, asked, longest(throttles), charged, period.capped) if any_held else []
     step("who was busy meanwhile")
-    neighbours = busy(usage, own, sums.sums(now=True, episodes=0).rows, held, asked, period)
+    neighbours = busy(usage, own, all_sums.rows, held, asked, period) if any_held else []
     step("what if")
     replayed = scaled(members, chosen, circumstances, period.capped)
     step("the period before")
@@ -121,7 +126,7 @@ def _find(
         begin=wanted.begin,
         end=wanted.end,
         facts=sums.facts(),
-        sums=sums.sums(now=True, episodes=throttles.count()),
+        sums=replace(all_sums, episodes=throttles.count() if any_held else 0),
         before=_before(both, before, sums, wanted, period, gap_ms),
         counters=charged,
         panels=lines,
@@ -132,7 +137,7 @@ def _find(
         busy=neighbours,
         scaled=replayed,
         missing=(circumstances.missing_documents, circumstances.documents + circumstances.missing_documents),
-        notes=_notes(circumstances, sums),
+        notes=_notes(circumstances, sums, wanted),
         tables=place,
     )
 
@@ -191,7 +196,7 @@ def _before(
     note = ""
     if wanted.stored_since > begin:
         note = f"records begin at {words.moment(wanted.stored_since)}: it is shorter"
-    count = throttles.count() if sums.of(now=False) else 0
+    count = throttles.count() if any(sums.by_kind("muted_ms", now=False).values()) else 0
     return Before(
         begin,
         sums.sums(now=False, episodes=count),
@@ -201,9 +206,12 @@ def _before(
     )
 
 
-def _notes(circumstances: Circumstances, sums: Seen) -> list[str]:
+def _notes(circumstances: Circumstances, sums: Seen, wanted: ClientRequest) -> list[str]:
     facts = sums.facts()
     said = []
+    recorded = circumstances.end - circumstances.begin
+    if recorded < _ALL * (wanted.end - wanted.begin):
+        said.append(f"records are there {words.from_to(circumstances.begin, circumstances.end)} UTC alone")
     if circumstances.missing_documents:
         of = circumstances.documents + circumstances.missing_documents
         said.append(

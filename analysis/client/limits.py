@@ -64,10 +64,11 @@ def _kind(found: ClientFindings, kind: QuotaKind, mine: Sequence[Panel], of: int
     )
 
 
-def _where(panel: Panel) -> str:
+def _where(found: ClientFindings, panel: Panel) -> str:
     last = panel.last
     broker = f"broker {last.broker}, " if last.broker >= 0 else ""
-    return f"{broker}{words.name(last.instance)}"
+    cluster = f"{words.name(last.cluster)}, " if len(found.facts.clusters) > 1 else ""
+    return f"{cluster}{broker}{words.name(last.instance)}"
 
 
 def _held(found: ClientFindings, panel: Panel) -> str:
@@ -103,7 +104,7 @@ def _large(found: ClientFindings, panel: Panel) -> str:
     above = [limit for _, _, limit in course.changes if limit is not None and limit > top]
     beyond = f"; above the plot: {words.limit(panel.last.kind, max(above))}" if above else ""
     return (
-        f"<p>{_where(panel)}: {_held(found, panel)}; used {used(panel.last.kind, panel.used)}, throttled "
+        f"<p>{_where(found, panel)}: {_held(found, panel)}; used {used(panel.last.kind, panel.used)}, throttled "
         f"{words.duration(panel.muted_ms / 1000)}{beyond}</p>"
         f"<div class=plot>{plots.plot(course, limits, top, shared=shared)}{grid}</div>"
         f"{_strip(found, panel)}{draw.ticks(times[0], times[-1] + found.step)}"
@@ -126,7 +127,7 @@ def _small(found: ClientFindings, panel: Panel) -> str:
     limits = [limit for _, limit in held_at(found, course)]
     drawn = plots.plot(course, limits, _top(found, panel), shared=found.shared_by_others(panel), small=True)
     number = f"{used(panel.last.kind, panel.used)}<small>throttled {words.duration(panel.muted_ms / 1000)}</small>"
-    return line(f"{_where(panel)}<small>{_held(found, panel)}</small>", f"{drawn}{_strip(found, panel)}", number)
+    return line(f"{_where(found, panel)}<small>{_held(found, panel)}</small>", f"{drawn}{_strip(found, panel)}", number)
 
 
 def _changes(found: ClientFindings, mine: Sequence[Panel]) -> str:
@@ -143,7 +144,7 @@ def _changes(found: ClientFindings, mine: Sequence[Panel]) -> str:
     cells = (
         (
             Cell(words.moment(datetime.fromtimestamp(since_ms / 1000, UTC)), since_ms),
-            Cell(_where(panel)),
+            Cell(_where(found, panel)),
             Cell("none" if limit is None else words.limit(panel.last.kind, limit), limit or 0),
             Cell(rule(name or "")),
         )
@@ -179,7 +180,7 @@ def _full(found: ClientFindings, panel: Panel, scale: float) -> str:
             number = f"{words.percent(p99)}<small>p50 {words.percent(p50)}, max {words.percent(most)}</small>"
             over = f"; over it {words.percent(course.over)} of the time" if course.over else ""
             share = f" ({words.percent(course.active)} of it)" if said == "while active" else ""
-            rest = f"{panel.last.kind}, {_where(panel)}: {_held(found, panel)}{over}"
+            rest = f"{panel.last.kind}, {_where(found, panel)}: {_held(found, panel)}{over}"
             who = whose(f"{said}{share}", rest) if said == "while active" else whose(said, "")
             parts.append(line(who, draw.bar(p50, p95, p99, most, scale), number))
     return "".join(parts)

@@ -43,7 +43,7 @@ def busy(usage: UsageRows, own: UsageRows, rows: int, muted: DataFrame, asked: A
     try:
         names = {tuple(row[name] for name in (*PLACE, "number")): row for row in chosen.toArrow().to_pylist()}
         # Usual is what is usual of the client itself: of others nothing is expected.
-        sums = moments(there, chosen, clients(own, rows))
+        sums = moments(there, chosen, clients(own, rows)).cache()
         found = []
         for broker in by_broker(sums, period):
             if broker.place in delays:
@@ -51,6 +51,7 @@ def busy(usage: UsageRows, own: UsageRows, rows: int, muted: DataFrame, asked: A
                     row = names[*broker.place, number]
                     if not all((row[column] or "") == name for column, name in asked.names.items()):
                         found.append(replace(each, user=row["user"], client_id=row["client_id"]))
+        sums.unpersist()
     finally:
         chosen.unpersist()
     return _judged(found)[:MOST]

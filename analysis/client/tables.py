@@ -1,7 +1,5 @@
 """The tables beside the page: Parquet, complete as far as they say, and the course of each counter as ``usage.csv``."""
 
-import csv
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -12,6 +10,7 @@ import pyarrow as pa
 from analysis.client.courses import Course
 from analysis.client.findings import ClientFindings
 from analysis.metrics.headroom import PERCENTILES
+from analysis.page import spreadsheet
 from analysis.spark.folder import Folder
 from analysis.table.schema import COUNT, LIMIT, TEXT, TIME
 
@@ -43,7 +42,6 @@ _BUSY: Final = pa.schema(
         *(("peaks", COUNT), ("score", LIMIT), ("p", LIMIT), ("verdict", TEXT)),
     ]
 )
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write(folder: Folder, found: ClientFindings) -> None:
@@ -142,16 +140,5 @@ def _company(found: ClientFindings) -> Iterator[Mapping[str, Any]]:
 
 
 def _csv(points: Sequence[Mapping[str, Any]]) -> str:
-    text = io.StringIO()
-    lines = csv.writer(text)
-    lines.writerow(_POINTS.names)
-    for point in points:
-        lines.writerow([_cell(point[name]) for name in _POINTS.names])
-    return text.getvalue()
-
-
-def _cell(value: object) -> object:
-    """Keep names from being formulas of a spreadsheet."""
-    if isinstance(value, datetime):
-        return f"{value:%Y-%m-%dT%H:%M:%SZ}"
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    times = ({**point, "time": f"{point['time']:%Y-%m-%dT%H:%M:%SZ}"} for point in points)
+    return spreadsheet.text(_POINTS.names, ([point[name] for name in _POINTS.names] for point in times))

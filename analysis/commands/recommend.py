@@ -132,7 +132,7 @@ def command(
         choices, wanted = _whose(recorded, choices, present)
         found = recommend(recorded, choices, wanted)
     if present is None:
-        text, low = _new(found, choices, target, recorded, accept_low=accept_low, out=out)
+        text, low = _new(found, choices, target, recorded, wanted, accept_low=accept_low, out=out)
     else:
         text, low = _merged(present, found, choices, recorded, wanted, propose=propose, accept_low=accept_low)
     if out is None:
@@ -196,6 +196,7 @@ def _new(
     choices: "Choices",
     target: str,
     recorded: "Recording",
+    wanted: "Wanted",
     *,
     accept_low: bool,
     out: Path | None,
@@ -212,7 +213,8 @@ def _new(
     low = sum(need.confidence is Confidence.LOW for each in found if not each.refused for need in each.needs)
     if low and accept_low:
         click.echo(f"warning: {low} with low confidence: record for a week before you rely on the file", err=True)
-    return quota_file.write(every, choices, target, recorded.circumstances), 0 if accept_low else low
+    text = quota_file.write(every, choices, target, recorded.circumstances, wanted.outside())
+    return text, 0 if accept_low else low
 
 
 def _merged(
@@ -234,7 +236,7 @@ def _merged(
     for line in lines(of, propose=propose):
         click.echo(line, err=True)
     text = merged(present, of, propose=propose)
-    click.echo(f"{present.path}: {summary(of, present.policy, wanted.beyond)}", err=True)
+    click.echo(f"{present.path}: {summary(of, present.policy, wanted.outside())}", err=True)
     return text, sum(each.fate is Fate.LOW for each in of)
 
 

@@ -23,6 +23,7 @@ from analysis.kernel.demand import Arrivals, Bools, Demand, Indices, curve, gain
 from analysis.kernel.histogram import BINS, EDGES_S, Floats
 from analysis.kernel.limits import limits_of
 from analysis.kernel.outcome import Carry, Outcome, StepSeries, put, weighed
+from analysis.kernel.pace import Pace
 from quotas.rate import Window
 from quotas.throttle import excess
 
@@ -73,25 +74,6 @@ def replay(
 
 def _nothing(units: int, history: int, shape: tuple[int, int]) -> Carry:
     return Carry(np.zeros((0, units)), np.zeros(shape), np.zeros((history, *shape)), np.zeros(shape))
-
-
-class Pace:
-    """How much one second lets through at the most: the solution of the model's equation, column by column."""
-
-    def __init__(self, limit: Floats, peak: Floats, in_flight: Floats, window_s: float) -> None:
-        self._limit = limit
-        self._peak = peak
-        self._window_s = window_s
-        self._flight_s = in_flight / peak
-        self._double = 2 * in_flight
-        self._quadruple = 4 * in_flight / limit
-
-    def bytes_after(self, recent: Floats) -> Floats:
-        """Return the most bytes of a second before which, in the window, ``recent`` bytes were sent."""
-        wait_s = excess(recent / self._window_s, self._limit, self._window_s)
-        wait_s += self._flight_s
-        flow = self._double / (wait_s + np.sqrt(wait_s * wait_s + self._quadruple))
-        return np.minimum(flow, self._peak, out=flow)
 
 
 class Replay:

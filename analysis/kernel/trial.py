@@ -14,8 +14,9 @@ import numpy as np
 
 from analysis.kernel.cells import Cells
 from analysis.kernel.demand import Bools, Demand, Indices, curve, gain
-from analysis.kernel.fluid import LEAST_THROTTLE_S, LEAST_WAITING_BYTES, NEARLY, PIECES, SLAB_S, Pace
+from analysis.kernel.fluid import LEAST_THROTTLE_S, LEAST_WAITING_BYTES, NEARLY, PIECES, SLAB_S
 from analysis.kernel.histogram import EDGES_S, Floats
+from analysis.kernel.pace import Pace
 from analysis.kernel.series import Recorded
 from analysis.kernel.target import Measure, Target
 from quotas.rate import Window

@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 
 from analysis.kernel.units import read_rule
 from analysis.table import hashes
-from analysis.table.arrays import Ints
+from analysis.table.arrays import Ints, ints
 from analysis.table.schema import TEXT
 from quotas.entities import Group, Prefix
-from quotas.kinds import METERED
+from quotas.kinds import METERED, Law, QuotaKind
 
 OF_WORD: Final = {kind.row.word: kind for kind in METERED}
 KINDS: Final = tuple(OF_WORD)
@@ -21,11 +21,14 @@ USED: Final = {word: kind.row.columns.used for word, kind in OF_WORD.items()}
 """The column of what was charged."""
 PER_USED: Final = {word: kind.row.unit.per_used for word, kind in OF_WORD.items()}
 """How many units of the limit one of it is."""
+CONNECTIONS: Final = QuotaKind.CONNECTION_CREATION_RATE.row
+"""Of addresses, and not of clients: rows of their own."""
+WINDOWS: Final = ("samples", "sample_ms", "controller_samples", "controller_sample_ms")
 COUNTER: Final = ("cluster", "instance", "broker", "kind", "rule", "unit_user", "unit_client_id")
 """What tells one counter from another: quotas are enforced by each proxy instance by itself, on each broker by itself.
 
-``unit_user`` and ``unit_client_id`` are null where that part plays no role. What is counted for all brokers together
-has broker -1."""
+``unit_user`` and ``unit_client_id`` are null where that part plays no role; of a connection rate ``unit_user`` is
+``ip:`` and the address. What is counted for all brokers together has broker -1."""
 NAMED_BY: Final = ("cluster", "instance", "broker", "user", "client_id")
 """What else than its rule says which counter a row was measured by."""
 
@@ -53,6 +56,20 @@ def _counter(table: pa.Table, kind: str, names: Mapping[str, hashes.Hashes]) -> 
     parts.append(np.where(user, names["user"], hashes.NOTHING))
     parts.append(np.where(client_id, names["client_id"], hashes.NOTHING))
     return hashes.mixed(parts)
+
+
+def window_ms(table: pa.Table, kind: str) -> Ints:
+    """Return the window in which each row was held against a limit: token buckets have one of their own.
+
+    Needs WINDOWS.
+    """
+    whose = "controller_" if kind in OF_WORD and OF_WORD[kind].row.law is Law.TOKEN_BUCKET else ""
+    return ints(table, f"{whose}samples") * ints(table, f"{whose}sample_ms")
+
+
+def counter_of_address(table: pa.Table) -> Ints:
+    """Return the number of the counter of each row's address, of its connection rate. Needs ``ip`` and the rule."""
+    return hashes.of_columns(table, ("cluster", "instance", CONNECTIONS.columns.rule, "ip"))
 
 
 def units(table: pa.Table, kind: str) -> tuple[pa.Array, pa.Array]:

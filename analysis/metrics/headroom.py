@@ -9,6 +9,7 @@ exceed. Those while active are over the intervals in which the counter was charg
   with intervals longer than it, it is one of them.
 - Intervals of one instance begin together, within a tolerance of half an interval.
 - The first window of a period does not know what was before the period.
+- Of a connection rate, used are attempts to connect, those that were refused too: above 1 is what came.
 """
 
 from collections.abc import Iterator
@@ -25,7 +26,21 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.metrics import caps
-from analysis.metrics.counters import COUNTER, KINDS, NAMED_BY, OF_WORD, PER_USED, USED, counter, counter_by_kind
+from analysis.metrics.addresses import is_counted
+from analysis.metrics.counters import (
+    CONNECTIONS,
+    COUNTER,
+    KINDS,
+    NAMED_BY,
+    OF_WORD,
+    PER_USED,
+    USED,
+    WINDOWS,
+    counter,
+    counter_by_kind,
+    counter_of_address,
+    window_ms,
+)
 from analysis.metrics.groups import Groups, starts
 from analysis.metrics.period import Period
 from analysis.table.arrays import DAY_MS, MOST_SUM, Bools, Floats, Ints, floats, ints, times_ms
@@ -36,9 +51,13 @@ PERCENTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 WHILE_ACTIVE: Final = {f"active_{name}": share for name, share in PERCENTILES.items()}
 COUNTED: Final = ("kind", "counter")
 _READ: Final = (
-    *("time", "samples", "sample_ms", *NAMED_BY),
+    *("time", "ip", *WINDOWS, *NAMED_BY),
     *(name for kind in KINDS for name in (f"{kind}_rule", f"{kind}_limit", USED[kind])),
+    *(CONNECTIONS.columns.rule, CONNECTIONS.columns.limit, CONNECTIONS.columns.used),
 )
+_KINDS: Final = (*KINDS, CONNECTIONS.word)
+_PER_USED: Final = {**PER_USED, CONNECTIONS.word: CONNECTIONS.unit.per_used}
+_USED: Final = {**USED, CONNECTIONS.word: CONNECTIONS.columns.used}
 _ROWS: Final = pa.schema(
     [
         *(("kind", pa.int8()), ("window_ms", pa.int32()), ("counter", pa.int64()), ("time_ms", pa.int64())),
@@ -54,9 +73,9 @@ _SCHEMA: Final = pa.schema(
 )
 
 
-def counters(clients: DataFrame, capped: DataFrame | None = None) -> DataFrame:
-    """Return COUNTED and the names (COUNTER) of each counter; ``clients`` is what ``metrics.clients`` returned, and
-    ``capped`` what ``metrics.caps`` did.
+def counters(clients: DataFrame, capped: DataFrame | None = None, addresses: DataFrame | None = None) -> DataFrame:
+    """Return COUNTED and the names (COUNTER) of each counter; ``clients`` is what ``metrics.clients`` returned,
+    ``capped`` what ``metrics.caps`` did, and ``addresses`` what ``metrics.addresses`` did.
     """
     named = [
         clients.where(F.col(f"{kind}_rule").isNotNull()).select(
@@ -72,6 +91,16 @@ def counters(clients: DataFrame, capped: DataFrame | None = None) -> DataFrame:
         of_cluster = F.col("kind").isin([kind for kind in KINDS if OF_WORD[kind].row.of_cluster])
         broker = F.when(of_cluster, F.lit(-1)).otherwise(F.col("broker")).cast("int")
         named.append(capped.withColumn("broker", broker).select(*COUNTER, "counter"))
+    if addresses is not None:
+        of_address = {
+            "broker": F.lit(-1),
+            "kind": F.lit(CONNECTIONS.word),
+            "rule": F.col(CONNECTIONS.columns.rule),
+            "unit_user": F.concat(F.lit("ip:"), F.col("ip")),
+            "unit_client_id": F.lit(None).cast("string"),
+        }
+        counted = addresses.where(F.col("counter").isNotNull())
+        named.append(counted.select(*COUNTER[:2], *(of_address[name].alias(name) for name in COUNTER[2:]), "counter"))
     return reduce(DataFrame.unionByName, named).distinct()
 
 
@@ -95,7 +124,7 @@ class CounterUse:
     """
 
     kind: int
-    """In KINDS."""
+    """In _KINDS."""
     window_ms: int
     counter: Ints
     time_ms: Ints
@@ -120,8 +149,8 @@ class CounterUse:
     def parts(cls, rows: pa.Table) -> "Iterator[CounterUse]":
         """Add up _ROWS, of any kinds and windows."""
         for kind, of_kind in _apart(rows, "kind"):
-            for window_ms, of_both in _apart(of_kind, "window_ms"):
-                yield cls.of(kind, window_ms, of_both)
+            for window, of_both in _apart(of_kind, "window_ms"):
+                yield cls.of(kind, window, of_both)
 
     def rows(self) -> pa.Table:
         """Return them as _ROWS."""
@@ -161,15 +190,19 @@ class _Shared:
                 of_caps = caps.apart(table, kind)
                 if len(of_caps):
                     yield from self._sent(of_caps, kind, counter(of_caps, kind))
+            of_addresses = table.filter(pa.array(is_counted(table)))
+            if len(of_addresses):
+                of_addresses = of_addresses.combine_chunks()
+                yield from self._sent(of_addresses, CONNECTIONS.word, counter_of_address(of_addresses))
 
     def _sent(self, table: pa.Table, kind: str, numbers: Ints) -> Iterator[pa.Table]:
         columns = {
-            "kind": np.full(len(numbers), KINDS.index(kind)),
-            "window_ms": ints(table, "samples") * ints(table, "sample_ms"),
+            "kind": np.full(len(numbers), _KINDS.index(kind)),
+            "window_ms": window_ms(table, kind),
             "counter": numbers,
             "time_ms": times_ms(table),
-            "limit": pc.divide(table[f"{kind}_limit"], PER_USED[kind]),
-            "bytes": table[USED[kind]],
+            "limit": pc.divide(table[f"{kind}_limit"], _PER_USED[kind]),
+            "bytes": table[_USED[kind]],
         }
         limited = pc.and_(pc.greater(table[f"{kind}_limit"], 0), pc.is_valid(table[f"{kind}_rule"]))
         for counted in CounterUse.parts(pa.table(columns).filter(limited)):
@@ -200,7 +233,7 @@ class Readings:
             for each in CounterUse.parts(rows)
         ]
         columns: list[Any] = [np.concatenate(each) for each in zip(*parts, strict=True)]
-        if len(parts) > len(KINDS):  # several windows: a counter may be in two parts
+        if len(parts) > len(_KINDS):  # several windows: a counter may be in two parts
             _, counter, time_ms, *_ = columns
             order = np.lexsort((time_ms, counter))
             columns = [each[order] for each in columns]
@@ -231,13 +264,13 @@ class _Measure:
         first, last = groups.first, groups.first + groups.busy - 1
         total = np.maximum(self.period.intervals if day is None else self._intervals_on(day), groups.busy)
         columns = {
-            "kind": pa.DictionaryArray.from_arrays(pa.array(used.kind[first]), list(KINDS)),
+            "kind": pa.DictionaryArray.from_arrays(pa.array(used.kind[first]), list(_KINDS)),
             "counter": used.counter[first],
             "date": pa.nulls(len(first), pa.date32()) if day is None else pa.array(day.astype(np.int32), pa.date32()),
             **{name: groups.percentile(total, share) for name, share in PERCENTILES.items()},
             "max": groups.ranked[last],
             "over": np.add.reduceat((used.used > 1).astype(float), first) / total,
-            "limit": used.limit[last] * np.array([*PER_USED.values()])[used.kind[first]],
+            "limit": used.limit[last] * np.array([*_PER_USED.values()])[used.kind[first]],
             "active": groups.active / total,
             **{name: pa.array(groups.while_active(share), from_pandas=True) for name, share in WHILE_ACTIVE.items()},
         }

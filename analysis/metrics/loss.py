@@ -23,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 from analysis.metrics import unread
 from analysis.metrics.period import Period
 from analysis.metrics.sums import total
-from analysis.table.arrays import Ints, folded, ints, summed, times_ms, with_columns
+from analysis.table.arrays import Ints, folded, ints, is_one_of, summed, times_ms, with_columns
 from analysis.table.documents import BOOT, after_gaps, documents, of_rows, united
 from analysis.table.exchange import exchange, packed
 from analysis.table.hashes import of_columns
@@ -113,13 +113,13 @@ class _Documents:
             nobody = pc.and_(pc.is_null(table["user"]), pc.is_null(table["ip"]))
             values = {
                 "hour": np.where(is_inside, time_ms // HOUR_MS, _OUTSIDE),
-                "late": _is_one_of(table[PATH], self.late),
+                "late": is_one_of(table[PATH], self.late),
                 "begin_ms": time_ms,
                 "end_ms": time_ms + ints(table, "interval_ms"),
                 "dropped": table["dropped_documents"],
                 "dropped_before": table["dropped_documents"],
                 "rows": np.ones_like(time_ms),
-                "rows_of_others": _is_one_of(table["client_id"], {OTHER}),
+                "rows_of_others": is_one_of(table["client_id"], {OTHER}),
                 "rows_of_nobody": nobody.cast(pa.int64()),
             }
             lines = of_rows(with_columns(table.select([*BOOT, "seq"]), values), _KEYS, _SUMS)
@@ -186,10 +186,3 @@ def _grown(found: pa.Table) -> Ints:
         np.maximum.accumulate(each, out=each)
     before = np.where(is_first, ints(found, "dropped_before"), np.roll(dropped, 1))
     return np.maximum(dropped - before, 0)
-
-
-def _is_one_of(column: pa.ChunkedArray, names: set[str] | frozenset[str]) -> Ints:
-    """Return 1 for each row that has one of the names, 0 for others."""
-    texts = column.combine_chunks()
-    known = np.array([*(each in names for each in texts.dictionary.to_pylist()), False], dtype=np.int64)
-    return np.asarray(known[texts.indices.fill_null(len(known) - 1).to_numpy()])

@@ -112,8 +112,8 @@ def quota_file_of(config: Path) -> Path:
     if len(stores) == 1 and isinstance(stores[0], FileStore):
         return stores[0].path
     raise AnalysisError(
-        f"{config}: its quotas are not in one file: write them into one with `sluice quotas export -c {config} "
-        "-o quotas.yaml`, and give that as --quotas"
+        f"{config}: its quotas are not in one file: write them into one with `sluice quotas export -c {config} > "
+        "quotas.yaml`, and give that as --quotas"
     )
 
 
@@ -160,14 +160,13 @@ def lines(of: Sequence[Verdict], *, propose: bool = False) -> Iterator[str]:
             yield f"{fate} and {len(mine) - most} more {_SAID[fate]}"
 
 
-def summary(of: Sequence[Verdict], policy: Policy, beyond: Mapping[QuotaKind, int]) -> str:
+def summary(of: Sequence[Verdict], policy: Policy, outside: Sequence[str]) -> str:
     """Return what became of all limits, and who is under none, in one line."""
     numbers = [(sum(each.fate is fate for each in of), words) for fate, words in _SAID.items()]
     said = [f"{count} {words}" for count, words in numbers if count]
     if caps := sum(entity.cap for entity in policy.limits):
         said.append(f"{counted(caps, 'cap')} left: none is recommended")
-    said += [f"{counted(count, 'client')} {kind.row.doing} under no quota" for kind, count in beyond.items() if count]
-    return ", ".join(said) or "nothing to say"
+    return ", ".join([*said, *outside]) or "nothing to say"
 
 
 def merged(present: Present, of: Sequence[Verdict], *, propose: bool = False) -> str:

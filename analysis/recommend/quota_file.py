@@ -24,11 +24,19 @@ def trusted(found: Iterable[Recommendation]) -> Iterator[Recommendation]:
         yield replace(each, needs=low, refused=f"confidence low: {because}")
 
 
-def write(found: Sequence[Recommendation], choices: Choices, target: str, circumstances: Circumstances) -> str:
-    """Return the file; ``target`` as the operator wrote it."""
+def write(
+    found: Sequence[Recommendation],
+    choices: Choices,
+    target: str,
+    circumstances: Circumstances,
+    outside: Sequence[str] = (),
+) -> str:
+    """Return the file; ``target`` as the operator wrote it, ``outside`` who is in none of its quotas."""
     given = [each for each in found if not each.refused]
     refused = [each for each in found if each.refused]
-    lines = [*_head(found, choices, target, circumstances), ""]
+    lines = [*_head(found, choices, target, circumstances)]
+    lines += [f"# Left out: {each}; `--per` is for those." for each in outside]
+    lines += [""]
     lines += ["quotas:", *_quotas(given, choices)] if given else ["quotas: []"]
     if refused:
         lines += ["", "# Without a quota here:", *(f"# {line}" for line in _left_out(refused, choices))]

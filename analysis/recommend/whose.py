@@ -6,13 +6,15 @@ By the rules of the present quotas, asked as the proxy asks them; by the rules t
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import Final
 
 import numpy as np
 
 from analysis.errors import AnalysisError
 from analysis.kernel.demand import Indices
-from analysis.kernel.units import Assignment, Client, Unit, read_rule, recorded_unit
+from analysis.kernel.units import Assignment, Client, Rule, Unit, read_rule, recorded_unit
+from analysis.page.words import counted
 from analysis.recommend.choices import Choices, Per
 from analysis.replay.gathering import Units
 from analysis.replay.recording import Recording
@@ -52,6 +54,14 @@ class Wanted:
         kinds, counters, holders = zip(*numbers, strict=True) if numbers else ((), (), ())
         return cls(kinds, counters, holders, Units(unit_of, len(numbers)), beyond)
 
+    def outside(self) -> list[str]:
+        """Return in words who is in none."""
+        return [
+            f"{counted(count, 'client')} {kind.row.doing} under no quota"
+            for kind, count in self.beyond.items()
+            if count
+        ]
+
     def by_quota(self) -> tuple[Indices, int]:
         """Return [unit] a number for the quota, of one kind, that it is a counter of, and how many there are."""
         numbers: dict[tuple[QuotaKind, Holder], int] = {}
@@ -70,7 +80,8 @@ def by_name(recording: Recording, choices: Choices) -> Wanted:
         each = Assignment.each(clients, kind, user=of_user, client_id=of_client_id)
         for client, number in zip(clients, each.index.tolist(), strict=True):
             holder = (client.user if of_user else None, client.client_id if of_client_id else None)
-            yield (each.units[number], holder) if matches(per.of(client.user, client.client_id), choices) else None
+            is_one = not choices.entities or matches(per.of(client.user, client.client_id), choices)
+            yield (each.units[number], holder) if is_one else None
 
     wanted = _wanted(recording, assigned)
     if not wanted.counters:
@@ -133,21 +144,23 @@ def _active(recording: Recording, kind: QuotaKind) -> list[int]:
 def _as_recorded(client: Client, rule: str | None, kind: QuotaKind, choices: Choices) -> tuple[Unit, Holder] | None:
     if not rule:
         return None
+    named = _rule(rule)
+    unit = None if named is None else recorded_unit(client, named.entity, kind, shared=named.shared)
+    return None if unit is None or named is None else _of_rule(unit, named.entity, choices)
+
+
+@cache
+def _rule(text: str) -> Rule | None:
     try:
-        entity, shared = read_rule(rule)
+        return read_rule(text)
     except ValueError:  # of a later version
         return None
-    unit = recorded_unit(client, entity, kind, shared=shared)
-    return None if unit is None else _of_rule(unit, entity, choices)
 
 
 def _of_rule(unit: Unit, rule: Entity | None, choices: Choices) -> tuple[Unit, Holder] | None:
     """Leave out what is no one counter: the use of many client-ids that records have as one."""
-    if (
-        rule is None
-        or rule.cap
-        or not matches(rule.describe(), choices)
-        or (unit.client_id == OTHER and not unit.several)
-    ):
+    if rule is None or rule.cap or (unit.client_id == OTHER and not unit.several):
+        return None
+    if choices.entities and not matches(rule.describe(), choices):
         return None
     return unit, (rule.user, rule.client_id)

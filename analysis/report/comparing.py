@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.errors import AnalysisError
-from analysis.metrics import caps, clients, comparison, headroom, talkers
+from analysis.metrics import addresses, caps, clients, comparison, headroom, talkers
 from analysis.metrics.comparison import BEFORE, BOTH, GONE, NEW
 from analysis.metrics.counters import KINDS
 from analysis.metrics.headroom import COUNTED
@@ -101,7 +101,7 @@ def make(usage: UsageRows, made: dict[str, DataFrame], other: Other, place: str)
 def _tables(usage: UsageRows, period: Period) -> dict[str, DataFrame]:
     """Return what is compared, of the other period: ``talkers``, and the ``headroom`` of the whole of it."""
     sums = clients.clients(usage, period.rows).cache()
-    named = headroom.counters(sums, caps.capped(usage, period.capped))
+    named = headroom.counters(sums, caps.capped(usage, period.capped), addresses.addresses(usage))
     whole = headroom.headroom(usage, period).where("date is null").drop("date")
     return {"talkers": talkers.talkers(sums).cache(), "headroom": named.join(whole, [*COUNTED]).cache()}
 

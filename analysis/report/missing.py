@@ -60,12 +60,12 @@ def _hour(begin: Any) -> tuple[datetime | None, datetime | None]:
 
 
 def sentence(loss: Loss) -> str:
-    """Return, as HTML, how much is missing, and when most of it; "" where nothing is."""
+    """Return, as HTML, how much is missing, and of the worst hour; "" where nothing is."""
     if not loss.missing:
         return ""
     said = f"{words.percent(loss.share)} of the records are missing"
     if loss.worst is not None and loss.worst.share > loss.share:
-        said += f", most of them of {_when(loss.worst)} {words.ZONE}: {words.percent(loss.worst.share)} of that hour"
+        said += f"; of {_when(loss.worst)} {words.ZONE}, the worst hour, {words.percent(loss.worst.share)}"
     return f"{said}."
 
 

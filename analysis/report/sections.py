@@ -100,7 +100,7 @@ def headroom(found: ReportFindings) -> str:
 
 
 def _use(each: Headroom, scale: float) -> str:
-    where = f"{each.kind} on broker {each.broker}, {words.name(each.instance)}"
+    where = f"{each.kind} {_on(each.broker)}, {words.name(each.instance)}"
     over = f"; over it {words.percent(each.over)} of the time" if each.over else ""
     if each.active < 1 and each.active_p50 is not None and each.active_p99 is not None:
         over += (
@@ -115,6 +115,10 @@ def _use(each: Headroom, scale: float) -> str:
         draw.bar(each.p50, each.p95, each.p99, each.max, scale),
         f"{words.percent(each.p99)}<small>p50 {words.percent(each.p50)}, max {words.percent(each.max)}</small>",
     )
+
+
+def _on(broker: int) -> str:
+    return f"on broker {broker}" if broker >= 0 else "on all brokers"
 
 
 def talkers(found: ReportFindings) -> str:
@@ -194,7 +198,7 @@ def _trend(each: Trend) -> str:
         "not enough data": f"not enough data: {words.counted(each.days, 'day')}",
     }[each.verdict]
     days = f"{date.fromordinal(first + _EPOCH):%b %d} to {date.fromordinal(last + _EPOCH):%b %d}"
-    where = f"{each.kind} on broker {each.broker}, {words.name(each.instance)}, by {rule(each.rule)}"
+    where = f"{each.kind} {_on(each.broker)}, {words.name(each.instance)}, by {rule(each.rule)}"
     return (
         f"<div class=card><div class=who>{whose(words.counter(each.unit_user, each.unit_client_id), where)}</div>{plot}"
         f'<p><span class="verdict {each.verdict.split()[0]}">{said}</span>; now {words.percent(each.now)}, '

@@ -12,6 +12,8 @@ from analysis.sources.python_kafka import Topic
 from analysis.table.schema import MOST_DOCUMENT_BYTES
 
 _LOG_APPEND_TIME: Final = 1
+_PATIENCE: Final = {"kafka.request.timeout.ms": "15000", "kafka.default.api.timeout.ms": "20000"}
+"""Of Java's clients, which Spark has ask three times: by default, brokers are known to be away after three minutes."""
 
 
 class Source(StrEnum):
@@ -33,6 +35,7 @@ def stream(spark: SparkSession, topic: Topic, source: Source) -> tuple[DataFrame
     jvm.check(connector, spark.version)
     reader = (
         spark.readStream.format("kafka")
+        .options(**_PATIENCE)
         .options(**topic.connection.for_spark())
         .options(
             subscribe=topic.name,

@@ -1,6 +1,6 @@
 """Columns of Arrow tables as NumPy has them, and sums of them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -30,6 +30,13 @@ def ints(table: pa.Table, name: str) -> Ints:
 def floats(table: pa.Table, name: str) -> Floats:
     """Return a column of numbers; null is NaN."""
     return np.asarray(table[name].to_numpy(), dtype=float)
+
+
+def is_one_of(column: pa.ChunkedArray, names: Collection[str]) -> Ints:
+    """Return 1 for each row that has one of the names, 0 for others: of texts in a dictionary these are compared."""
+    texts = column.combine_chunks()
+    known = np.array([*(each in names for each in texts.dictionary.to_pylist()), False], dtype=np.int64)
+    return np.asarray(known[texts.indices.fill_null(len(known) - 1).to_numpy()])
 
 
 def times_ms(table: pa.Table) -> Ints:

@@ -51,6 +51,23 @@ def test_of_other_stories_the_exception_is_told() -> None:
     assert cause(story) == "ValueError: no such thing"
 
 
+TERMINATED = (
+    "[STREAM_FAILED] Query [id = 1] terminated with exception: Timed out. Call: describeTopics SQLSTATE: XXKST\n"
+)
+CAUSED = "Caused by: a.SparkException: task\nCaused by: org.apache.kafka.common.errors.TimeoutException: No\n\tat a.b"
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (f"{TERMINATED}=== Streaming Query ===\n+- ~Relation[key#7]", "Timed out. Call: describeTopics"),
+        (f"{TERMINATED}{CAUSED}", "org.apache.kafka.common.errors.TimeoutException: No"),
+    ],
+)
+def test_of_what_java_raised_the_first_cause_is_told(told: str, said: str) -> None:
+    assert cause(RuntimeError(told)) == said
+
+
 @pytest.mark.parametrize(
     ("told", "away"),
     [

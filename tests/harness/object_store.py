@@ -18,9 +18,9 @@ _INSTALL_S: Final = 600.0
 
 def install() -> None:
     """Put moto into the cache, if it is not there: ``make setup`` does."""
-    if _server().exists():
+    if _installed().exists():
         return
-    place = _server().parents[1]
+    place = _python().parents[1]
     subprocess.run([sys.executable, "-m", "venv", str(place)], check=True, timeout=_INSTALL_S)
     try:
         command = [str(place / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check", MOTO]
@@ -36,11 +36,12 @@ class ObjectStore:
     key: Final = "test"
 
     def __init__(self, folder: Path) -> None:
-        if not _server().exists():
+        if not _installed().exists():
             raise JarError(f"moto is not in {cache_dir()}: run `make setup`")
         self.address = f"{LOOPBACK}:{free_port()}"
         port = self.address.rpartition(":")[2]
-        self._server = Program("moto", [str(_server()), "-H", LOOPBACK, "-p", port], folder / "moto.log")
+        command = [str(_python()), str(Path(__file__).with_name("moto_server.py")), LOOPBACK, port]
+        self._server = Program("moto", command, folder / "moto.log")
 
     def __enter__(self) -> Self:
         try:
@@ -78,5 +79,10 @@ class ObjectStore:
             connection.close()
 
 
-def _server() -> Path:
-    return cache_dir() / "moto" / "bin" / "moto_server"
+def _python() -> Path:
+    return cache_dir() / "moto" / "bin" / "python"
+
+
+def _installed() -> Path:
+    """What is there when all of it is."""
+    return _python().with_name("moto_server")

@@ -9,10 +9,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+import pyspark
+
 from tests.harness.ports import LOOPBACK, free_port
 from tests.harness.process import Program
 
-BIN: Final = Path(sys.executable).parent
+SPARK_HOME: Final = Path(pyspark.__file__).parent
 _STARTED_S: Final = 300.0
 _SMALL: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
@@ -60,14 +62,27 @@ class Standalone:
     def submit(self, name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
         """Exit status and output of spark-submit."""
         with Program(
-            name, [str(BIN / "spark-submit"), *arguments], self._folder / f"{name}.log", environment=environment
+            name,
+            [str(SPARK_HOME / "bin" / "spark-submit"), *arguments],
+            self._folder / f"{name}.log",
+            environment={"SPARK_HOME": str(SPARK_HOME), **environment},
         ) as program:
             status = program.wait(1200.0)
         return status, program.output()
 
     def _start(self, name: str, main: str, *arguments: str) -> Program:
-        command = [str(BIN / "spark-class"), f"org.apache.spark.deploy.{main}", "--webui-port", str(free_port())]
-        environment = {"SPARK_LOCAL_IP": LOOPBACK, "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": _SMALL}
+        command = [
+            str(SPARK_HOME / "bin" / "spark-class"),
+            f"org.apache.spark.deploy.{main}",
+            "--webui-port",
+            str(free_port()),
+        ]
+        environment = {
+            "SPARK_HOME": str(SPARK_HOME),
+            "SPARK_LOCAL_IP": LOOPBACK,
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": _SMALL,
+        }
         program = Program(name, [*command, *arguments], self._folder / f"{name}.log", environment=environment)
         return self._running.enter_context(program)
 

@@ -58,7 +58,8 @@ def test_the_documented_line_by_a_master_and_two_workers(cluster: Standalone, tm
         write_jsonl(tmp_path / "files" / f"{part}.jsonl", documents)
     line = documented(cluster, tmp_path)
     at = line.index("ingest")
-    conf = ["--conf", "spark.executor.memory=512m", "--conf", "spark.ui.enabled=false"]
+    settings = {"spark.executor.memory": "512m", "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+    conf = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
     environment = {"PYSPARK_PYTHON": str(python_without_us(tmp_path)), "SPARK_LOCAL_IP": "127.0.0.1"}
 
     def submit(*command: str) -> str:

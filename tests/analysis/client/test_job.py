@@ -18,6 +18,7 @@ from analysis.metrics.period import look
 from tests.analysis.metrics.conftest import Both
 from tests.analysis.metrics.recorded import BEGINS_S, SECONDS
 from tests.analysis.records import BEGIN, document, row, usage, usage_frame
+from tests.analysis.report.test_page import Reader
 from tests.analysis.table.test_warehouse import store
 
 pytestmark = pytest.mark.spark
@@ -67,6 +68,12 @@ def test_the_page_says_how_long_and_is_harmless(paged: Paged) -> None:
     html = Path(paged.made.html).read_text(encoding="utf-8")
     assert paged.made.sentence.partition(" was throttled")[0] in html
     assert html.count("<script>") == 1
+    page = Reader(html)
+    assert page.open == []
+    assert page.links == ["data:,"]
+    sections = ("who", "limits", "headroom", "episodes", "neighbours", "whatif", "before", "made")
+    assert tuple(page.ids) == sections
+    assert "strict-dynamic" not in html, "it loads nothing"
     assert "<p class=says>2026-03-0" in html, "the period before"
 
 

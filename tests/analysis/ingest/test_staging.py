@@ -99,3 +99,27 @@ def test_documents_that_are_dropped_leave_nothing(documents: list[Document]) -> 
 def test_documents_without_rows_make_no_file() -> None:
     (found,) = staged(staging.staging()(batches([json.dumps(document(0, []))])))
     assert (found["seq"], found["rows"], found["content"]) == (0, 0, None)
+
+
+DAY_MS = 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("later_ms", "wrong"), [(0, False), (29 * DAY_MS, False), (31 * DAY_MS, True), (-2 * DAY_MS, True)]
+)
+def test_what_a_broker_stamped_at_quite_another_time_is_of_a_wrong_clock(later_ms: int, *, wrong: bool) -> None:
+    """A document that waited for weeks in a proxy, or that came before it was: neither can be."""
+    written = document(0, ROWS)
+    row_ = {"id": 0, "value": json.dumps(written).encode(), "size": 1, "stamped_ms": written["time_ms"] + later_ms}
+    [*found] = staged(staging.staging()(iter([pa.RecordBatch.from_pylist([row_], staging.INPUT)])))
+    faults = [each["fault"] for each in found if each["fault"]]
+    assert bool(faults) is wrong
+    assert all(
+        fault.startswith(f"wrong clock: time_ms is {written['time_ms']} (2026-03-01 12:00:00") for fault in faults
+    )
+
+
+def test_what_the_source_could_not_have_is_rejected_with_its_reason() -> None:
+    row_ = {"id": 0, "value": b"x" * 100_000, "size": 10**9, "fault": "is damaged", "topic": "t", "offset": 7}
+    (found,) = staged(staging.staging()(iter([pa.RecordBatch.from_pylist([row_], staging.INPUT)])))
+    assert (found["fault"], found["offset"], found["size"], len(found["value"])) == ("is damaged", 7, 10**9, 65536)

@@ -117,6 +117,24 @@ def test_steady_use_of_all_that_is_allowed_is_1_whatever_the_interval(interval_s
     assert sum(value == pytest.approx(1.0) for value in used) >= 50
 
 
+def test_partitions_are_held_against_the_bucket_s_own_window() -> None:
+    once = row(mutation_partitions=30, mutation_rule="user=alice", mutation_limit=1.0)
+    rest = row(mutation_rule="user=alice", mutation_limit=1.0)
+    documents = [
+        document(seq, [rest if seq else once], controller_samples=61, controller_sample_ms=1000) for seq in range(60)
+    ]
+    used = Readings.of(pa.concat_tables(_rows_of_counters(documents)), 1000).used
+    assert used == pytest.approx([30 / 61] * 60), "for a minute, and not for 11 s"
+
+
+def test_attempts_of_an_address_are_held_against_its_connection_rate() -> None:
+    came = {"connection_attempts": 10, "connection_rule": "ip=<default>", "connection_limit": 5.0}
+    at = [row(None, None, broker=-1, ip=ip, listener=on, **came) for ip in ("10.0.0.1", "other") for on in ("A", "B")]
+    used = Readings.of(pa.concat_tables(_rows_of_counters([document(seq, at) for seq in range(20)])), 1000)
+    assert len(set(used.counter.tolist())) == 1, "of both listeners together; of others nobody knows who is who"
+    assert max(used.used) == pytest.approx(4.0)
+
+
 def test_idle_intervals_count_as_nothing(spark: SparkSession) -> None:
     busy = row(produce_rule="user=alice", produce_limit=1.0, produce_bytes=11)
     marks = row("bob", fetch_bytes=1)

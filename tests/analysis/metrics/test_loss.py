@@ -201,10 +201,11 @@ def test_batches_that_came_after_later_hours(spark: SparkSession) -> None:
         "file:/w/usage/date=2026-03-02/hour=00/batch=a-11/p.parquet",
         "file:/w/usage/date=2026-03-01/hour=23/batch=a-12/p.parquet",
         "file:/w/usage/date=2026-03-01/hour=05/batch=b-0/p.parquet",
+        "file:/w/usage/date=2026-03-01/hour=12/batch=compacted-0123456789ab-a-12/p.parquet",
         "memory",
     ]
     late = late_files(UsageRows(spark.createDataFrame([(path, b"") for path in paths], FILES)))
-    assert late == {paths[3], paths[5]}
+    assert late == {paths[3], paths[5], paths[7]}
 
 
 @pytest.mark.spark

@@ -98,7 +98,7 @@ def test_the_difference_says_what_and_why(present: Present) -> None:
         "x user-group=analytics consumer_byte_rate 52428800: max_delay of it is not replayed",
         "x ip=10.0.0.1 connection_creation_rate 7: who is behind an address nobody knows: try it with whatif",
     ]
-    assert summary(found, present.policy, {PRODUCE: 2, FETCH: 0}) == (
+    assert summary(found, present.policy, ["2 clients producing under no quota"]) == (
         "4 to change, 1 as recommended, 1 left for low confidence, 1 unused, 2 left as they are, "
         "1 cap left: none is recommended, 2 clients producing under no quota"
     )

@@ -52,6 +52,7 @@ def test_four_client_ids_of_one_user_stay_four() -> None:
     assert holders(wanted) == [(None, name) for name in FOUR]
     assert holders(wanted, FETCH) == [None] * 4
     assert wanted.beyond == {PRODUCE: 0, FETCH: 4}
+    assert wanted.outside() == ["4 clients consuming under no quota"]
 
 
 def test_without_the_file_records_say_the_same() -> None:

@@ -80,9 +80,9 @@ def test_the_index_of_clients_says_where_and_how_much() -> None:
 
 
 def test_names_without_end_are_cut_and_pages_stay_small() -> None:
-    found = recorded(3000, rule="user=" + "x" * 100_000, client_id="\u202e" * 1000)
+    found = recorded(1500, rule="user=" + "x" * 10_000, client_id="\u202e" * 1000)
     made = written(found)
-    assert len(made["index"]["pages"]) > 2
+    assert len(made["index"]["pages"]) > 1, "by their size alone"
     row = made["page-0"][0]
     assert len(row[6]) == episodes._MOST_OF_A_NAME + 1
     assert row[3].startswith("\\u202e")

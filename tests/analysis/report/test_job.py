@@ -154,7 +154,7 @@ def test_the_command(spark: SparkSession, warehouse: str) -> None:
         (["--gap", "-1"], "--gap"),
         (["--against", "2026-02-28"], "is not FROM..TO"),
         (["--against", "2026-02-28..2026-02-27"], "ends before it begins"),
-        (["--against", "yesterday..2026-02-27"], "'yesterday' does not match the formats"),
+        (["--against", "yesterday..2026-02-27"], "'yesterday' is not a time"),
         (["--against", "2026-02-27..2026-02-28"], "--against: no usage records from 2026-02-27 00:00 to 2026-02-28"),
     ],
 )

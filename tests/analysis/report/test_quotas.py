@@ -114,8 +114,22 @@ def test_the_tables_and_the_page(spark: SparkSession, tmp_path: Path) -> None:
         ("produce", "group:evil", 1),
         ("mutation", "alice", -1),
         ("fetch", "group:tenant-a", 1),
+        ("connection", "ip:10.0.0.5", -1),
+        ("connection", "ip:10.0.0.6", -1),
     }
-    assert len(counters) == 3
+    assert len(counters) == 5
+    folder = Path(made.html).parent
+    of_tables = {
+        name: {each.kind for each in spark.read.parquet(f"{folder}/{name}").select("kind").distinct().collect()}
+        for name in ("rules", "capped", "muted", "episodes", "headroom")
+    }
+    assert of_tables == {
+        "rules": {"produce", "fetch", "mutation", "connection"},
+        "capped": {"fetch"},
+        "muted": {"produce", "fetch", "mutation"},
+        "episodes": {"produce", "fetch", "mutation"},
+        "headroom": {"produce", "fetch", "mutation", "connection"},
+    }, "docs/analysis-report.md, Which table has which kind"
 
 
 def test_where_nobody_has_a_quota_and_nothing_is_known_of_connections(spark: SparkSession, tmp_path: Path) -> None:

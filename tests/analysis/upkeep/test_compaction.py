@@ -47,12 +47,13 @@ def test_what_ended_too_lately_is_left(busy: Filled) -> None:
 
 def test_a_batch_that_may_come_again_is_left(filled: Filled) -> None:
     """It is the last of its stream, and no checkpoint in the warehouse says that it is committed."""
-    for number, each in enumerate([*DOCUMENTS, DOCUMENTS[0]]):
-        filled.publish(number, [{**each, "instance": f"edge-{number}"}])
-    filled.compact()
+    for number in range(3):
+        filled.publish(number, [{**DOCUMENTS[number], "instance": "edge-2"}], stream="other")
+    filled.publish(0, DOCUMENTS[4:])
+    assert filled.compact().files == 2
     assert len(filled.files("date=2026-03-01/hour=12")) == 2
-    filled.commit(len(DOCUMENTS))
-    assert filled.compact().hours == 1
+    filled.commit(2, stream="other")
+    assert filled.compact().files == 2
     assert len(filled.files("date=2026-03-01/hour=12")) == 1
 
 
