@@ -29,7 +29,9 @@ class ZooKeeperHarness(Harness):
         self.server = server
         self.chroot = chroot
         self.store = ZooKeeperStore(Settings(connect=f"{server.connect}{chroot}", session_timeout_ms=5_000))
-        self.client = KazooClient(hosts=server.connect, timeout=5.0, connection_retry={"max_tries": -1}, logger=QUIET)
+        # Back before its session ends, however long the server was away: kazoo waits twice as long each time.
+        retry = {"max_tries": -1, "max_delay": 0.5}
+        self.client = KazooClient(hosts=server.connect, timeout=5.0, connection_retry=retry, logger=QUIET)
         self.client.start()
         for top in (*TOPS, "changes"):
             self.client.ensure_path(f"{chroot}/config/{top}")
