@@ -215,7 +215,9 @@ def test_a_report_of_a_period_with_hostile_documents_is_made(spark: SparkSession
     ingestion = Ingestion(spark, place, told.append, lambda: BEGIN_MS + 3_600_000)
     run(files.stream(spark, str(folder), 1000), ingestion, str(tmp_path / "checkpoint"), None)
     rows = len(HONEST) + 3 * 1000 + 4
-    assert ingestion.total == Tally(documents=len(HONEST) + len(ACCEPTED), rows=rows, rejected=7)
+    assert ingestion.total == Tally(
+        documents=len(HONEST) + len(ACCEPTED), rows=rows, rejected=7, wrong_clock=1, missing=2**53 - 1
+    )
     rejected = [line for line in told if line.startswith("rejected")]
     assert [line.partition(": ")[2].rpartition("/")[2] for line in rejected] == [
         "edge.jsonl, line 121: interval_ms is 4611686018427387904, and may be from 1 to 86400000",
