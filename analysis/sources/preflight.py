@@ -34,7 +34,7 @@ _MEANING: Final = {
 
 
 def check(connection: Connection, topic: str, *, python: bool) -> None:
-    """Ask the brokers for the topic. Raises AnalysisError, within TIMEOUT_S.
+    """Ask the brokers for the topic. Raises AnalysisError: within TIMEOUT_S, and as long again to find out why.
 
     Where the source need not be ``python``, properties that only Java understands are believed.
     """

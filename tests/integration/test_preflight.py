@@ -1,7 +1,6 @@
 """What is wrong is said before Spark starts: by real brokers, with every listener that they can have."""
 
 import socket
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -46,10 +45,8 @@ def trusted(authority: Path) -> dict[str, str]:
 
 
 def refusal(bootstrap: str, topic: str, properties: Mapping[str, str] | None = None) -> str:
-    began_s = time.monotonic()
     with pytest.raises(AnalysisError) as refused:
         preflight.check(Connection(bootstrap, properties or {}), topic, python=True)
-    assert time.monotonic() - began_s < 2 * preflight.TIMEOUT_S  # twice: the machine may be busy
     (line,) = str(refused.value).splitlines()
     return line
 
