@@ -25,6 +25,9 @@ def keep(usage: UsageRows, mask: Mask | None = None) -> UsageRows:
 
     They take memory, or disk, of Spark's workers until ``release``.
     """
+    if usage.at_hand is not None:
+        kept = usage.work_here(FILE.names, _Encode(mask), _FILES)
+        return UsageRows(usage.spark.createDataFrame(kept), nothing=usage.nothing, at_hand=kept)
     files = usage.scan(FILE.names, _Encode(mask), _FILES).persist(StorageLevel.MEMORY_AND_DISK)
     return UsageRows(files, nothing=usage.nothing)
 

@@ -12,6 +12,7 @@ from analysis.client.findings import ClientFindings
 from analysis.metrics.headroom import PERCENTILES
 from analysis.page import spreadsheet
 from analysis.spark.folder import Folder
+from analysis.table import results
 from analysis.table.schema import COUNT, LIMIT, TEXT, TIME
 
 _PLACE: Final = (("kind", TEXT), ("cluster", TEXT), ("instance", TEXT), ("broker", pa.int32()), ("rule", TEXT))
@@ -58,16 +59,8 @@ def write(folder: Folder, found: ClientFindings) -> None:
     if found.scaled is not None and found.scaled.rows:
         made["whatif"] = pa.Table.from_pylist([dict(row) for row in found.scaled.rows])
     for name, table in made.items():
-        folder.write(f"{name}/part-0.parquet", _parquet(table))
+        results.write(folder, name, table)
     folder.write("usage.csv", _csv(points))
-
-
-def _parquet(table: pa.Table) -> bytes:
-    import pyarrow.parquet as pq
-
-    out = pa.BufferOutputStream()
-    pq.write_table(table, out, compression="zstd")
-    return bytes(out.getvalue())
 
 
 def _place(found: ClientFindings, number: int) -> dict[str, Any]:

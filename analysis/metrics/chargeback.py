@@ -7,12 +7,14 @@ data of one's own.
 
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.metrics.period import Period
 from analysis.metrics.rates import RATED, Rates, UnitPrice
 from analysis.metrics.sums import total
+from analysis.table.schema import TEXT
 
 SERVICE: Final = "Apache Kafka"
 NOBODY: Final = "(nobody: refused connections)"
@@ -21,8 +23,11 @@ _SAID: Final = {
     "bytes_out": "Bytes received from brokers",
     "requests": "Requests to brokers",
 }
-_SKUS: Final = (
-    "SkuId string, ChargeDescription string, ConsumedUnit string, per double, PricingUnit string, ListUnitPrice double"
+_SKUS: Final = pa.schema(
+    [
+        *((name, TEXT) for name in ("SkuId", "ChargeDescription", "ConsumedUnit")),
+        *(("per", pa.float64()), ("PricingUnit", TEXT), ("ListUnitPrice", pa.float64())),
+    ]
 )
 COLUMNS: Final = (
     *("BillingPeriodStart", "BillingPeriodEnd", "ChargePeriodStart", "ChargePeriodEnd", "ChargeCategory"),
@@ -43,7 +48,8 @@ def chargeback(clients: DataFrame, rates: Rates, period: Period, loss: DataFrame
     lines = used.unpivot(["cluster", "user", "date"], [*RATED], "SkuId", "ConsumedQuantity")
     # A table to join, and not conditions: Spark makes Java of these that does not compile.
     skus = [(sku, _SAID[sku], rated.unit, *_priced(rates.of.get(sku))) for sku, rated in RATED.items()]
-    priced = lines.join(F.broadcast(clients.sparkSession.createDataFrame(skus, _SKUS)), "SkuId")
+    prices = pa.Table.from_arrays([pa.array(each) for each in zip(*skus, strict=True)], schema=_SKUS)
+    priced = lines.join(F.broadcast(clients.sparkSession.createDataFrame(prices)), "SkuId")
     known = loss.groupBy("cluster", F.to_date("hour").alias("date")).agg(known_share().alias("x_ShareKnown"))
     priced = priced.join(F.broadcast(known), ["cluster", "date"], "left")
     midnight = F.col("date").cast("timestamp")

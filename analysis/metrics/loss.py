@@ -80,7 +80,8 @@ def share_missing() -> Column:
 def late_files(usage: UsageRows) -> frozenset[str]:
     """Return the files of batches that came after another one, of the same checkpoint, had reached a later hour."""
     batches: dict[str, list[tuple[int, str, str]]] = {}
-    for path in usage.files.select(PATH).toArrow()[PATH].to_pylist():
+    files = usage.files.select(PATH).toArrow() if usage.at_hand is None else usage.at_hand
+    for path in files[PATH].to_pylist():
         if found := _BATCH.search(path):
             date, hour, checkpoint, number = found.groups()
             batches.setdefault(checkpoint, []).append((int(number), f"{date} {hour}", path))

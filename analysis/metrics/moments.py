@@ -48,7 +48,7 @@ def moments(usage: UsageRows, chosen: DataFrame, clients: DataFrame) -> DataFram
     what their requests would have taken.
     """
     few = Few.of(chosen.select(*CLIENT, "number").toArrow(), CLIENT, "number")
-    scanned = usage.scan(_READ, _Moments(few, _Usual.of(clients)), _SCHEMA)
+    scanned = usage.scan(_READ, _Moments(few, _Usual.of(usage, clients)), _SCHEMA)
     return scanned.groupBy(*_APART).agg(*(total(name).alias(name) for name in SUMS))
 
 
@@ -64,7 +64,7 @@ class _Usual:
     """For each request."""
 
     @classmethod
-    def of(cls, clients: DataFrame) -> "_Usual":
+    def of(cls, usage: UsageRows, clients: DataFrame) -> "_Usual":
         muted = total(reduce(add, map(F.col, _MUTED)))
         means = clients.where(F.col("user").isNotNull()).groupBy(*CLIENT)
         usual = means.agg(
@@ -72,8 +72,7 @@ class _Usual:
             (1000 * F.try_divide(total("request_time_ms"), total("requests"))).alias("request_us"),
         ).na.fill(0.0)
         # Numbers for names are found where the names are: a hundred thousand of these would be much for the driver.
-        types = "client long, muted_us double, request_us double"
-        table: pa.Table = usual.mapInArrow(_numbered, types).toArrow()
+        table: pa.Table = usage.mapped(usual, _numbered, _USUAL).toArrow()
         order = np.argsort(ints(table, "client"))
         return cls(ints(table, "client")[order], floats(table, "muted_us")[order], floats(table, "request_us")[order])
 

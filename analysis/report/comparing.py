@@ -18,6 +18,7 @@ from analysis.metrics.headroom import COUNTED
 from analysis.metrics.period import Period, look
 from analysis.metrics.sums import total
 from analysis.report.findings import ChangedClient, ChangedLimit, ChangedQuota, Comparison, Sums
+from analysis.table.results import Results
 from analysis.table.scan import UsageRows
 
 NAMES: Final = ("compared_clients", "compared_limits", "compared_quotas")
@@ -68,8 +69,8 @@ def find(against: Against, now: Span) -> Other:
     return Other(now, span, usage, period)
 
 
-def make(usage: UsageRows, made: dict[str, DataFrame], other: Other, place: str) -> Comparison:
-    """Write the tables NAMES into ``place``, and return what a page shows of them; ``made`` are those of the report."""
+def make(usage: UsageRows, made: dict[str, DataFrame], other: Other, results: Results) -> Comparison:
+    """Keep the tables NAMES, and return what a page shows of them; ``made`` are those of the report."""
     if other.usage is None or other.period is None:
         return Comparison(*other.span, stored=False)
     before = _tables(other.usage, other.period)
@@ -78,10 +79,7 @@ def make(usage: UsageRows, made: dict[str, DataFrame], other: Other, place: str)
         "compared_limits": comparison.limits(made["headroom"], before["headroom"]),
         "compared_quotas": comparison.quotas(made["headroom"], before["headroom"]),
     }
-    tables = {}
-    for name, table in compared.items():
-        table.write.mode("overwrite").parquet(f"{place}/{name}")
-        tables[name] = usage.spark.read.schema(table.schema).parquet(f"{place}/{name}")
+    tables = {name: results.keep(name, table) for name, table in compared.items()}
     scale = _length(other.now) / _length(other.span)
     return Comparison(
         *other.span,

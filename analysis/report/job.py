@@ -19,6 +19,7 @@ from analysis.report.summary import summarize
 from analysis.report.tables import ReportChoices
 from analysis.spark.folder import Folder
 from analysis.spark.progress import Progress
+from analysis.table.results import Results
 from analysis.table.scan import UsageRows
 
 _ID: Final = "%Y%m%dT%H%M%SZ"
@@ -56,10 +57,11 @@ def run(usage: UsageRows, wanted: ReportRequest) -> Made:
         begin, end = wanted.begin or period.begin, wanted.end or period.end
         other = None if wanted.against is None else comparing.find(wanted.against, (begin, end))
         place = f"{wanted.out.rstrip('/')}/report={begin:{_ID}}-{end:{_ID}}"
-        made = tables.make(usage, period, place, choices, progress.step)
+        results = Results(usage.spark, place, are_small=usage.at_hand is not None)
+        made = tables.make(usage, period, results, choices, progress.step)
         if other is not None:
             progress.step("against another period")
-        compared = None if other is None else comparing.make(usage, made, other, place)
+        compared = None if other is None else comparing.make(usage, made, other, results)
         progress.step("drawing")
         found = replace(summarize(made, period, choices, place), comparison=compared)
         folder = Folder(usage.spark, place)

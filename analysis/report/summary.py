@@ -107,13 +107,13 @@ def _totals(tables: Tables, period: Period) -> PeriodTotals:
 def _throttled(muted: DataFrame, period: Period) -> list[Throttled]:
     """Return the clients that were muted longest, with the share of each step."""
     sum_ms = total("muted_ms").alias("muted_ms")
-    worst = muted.groupBy(*_WHO).agg(sum_ms).orderBy(F.desc("muted_ms"), *_WHO).limit(_THROTTLED).collect()
-    order = _numbered(period)
-    shares = {tuple(row[name] for name in _WHO): [0.0] * len(order) for row in worst}
-    if not worst:
+    found = muted.groupBy(*_WHO).agg(sum_ms).orderBy(F.desc("muted_ms"), *_WHO).limit(_THROTTLED).toArrow()
+    if not found.num_rows:
         return []
-    types = ", ".join(f"of_{name} {muted.schema[name].dataType.simpleString()}" for name in _WHO)
-    chosen = muted.sparkSession.createDataFrame([*shares], types)
+    order = _numbered(period)
+    worst = found.to_pylist()
+    shares = {tuple(row[name] for name in _WHO): [0.0] * len(order) for row in worst}
+    chosen = muted.sparkSession.createDataFrame(found.select(_WHO).rename_columns([f"of_{name}" for name in _WHO]))
     same = [F.col(name).eqNullSafe(F.col(f"of_{name}")) for name in _WHO]
     step = F.floor(F.col("begin_ms") / (1000 * period.step_s)) * period.step_s
     for cell in muted.join(F.broadcast(chosen), same).groupBy(*_WHO, step.alias("at")).agg(sum_ms).collect():
@@ -121,7 +121,7 @@ def _throttled(muted: DataFrame, period: Period) -> list[Throttled]:
         share = cell.muted_ms / 1000 / period.step_s
         shares[tuple(cell[name] for name in _WHO)][order[cell["at"]]] = min(share, 1.0)
     return [
-        Throttled(row.user, row.client_id, row.broker, row.kind, row.rule or "", row.muted_ms, series)
+        Throttled(**{**row, "rule": row["rule"] or ""}, shares=series)
         for row, series in zip(worst, shares.values(), strict=True)
     ]
 

@@ -1,7 +1,4 @@
-"""The tables of a report: computed one after the other, written as Parquet, and read again from there.
-
-Read again, because each is used more than once, and nothing that is drawn can then differ from what is kept.
-"""
+"""The tables of a report: made one after the other, of the rows and of those before it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,6 +26,7 @@ from analysis.metrics.headroom import COUNTED
 from analysis.metrics.period import Period
 from analysis.metrics.rates import Rates
 from analysis.page import draw
+from analysis.table.results import Results
 from analysis.table.scan import UsageRows
 
 
@@ -86,17 +84,11 @@ NAMES: Final = tuple(_TABLES)
 
 
 def make(
-    usage: UsageRows, period: Period, place: str, choices: ReportChoices, step: Callable[[str], None]
+    usage: UsageRows, period: Period, results: Results, choices: ReportChoices, step: Callable[[str], None]
 ) -> dict[str, DataFrame]:
-    """Write all tables into the directory or URI ``place``, over those that are there, and return them by name.
-
-    ``step`` is told the name of each before it is made.
-    """
+    """Keep all tables, and return them by name. ``step`` is told the name of each before it is made."""
     source = _MadeFrom(usage, period, choices, {})
     for name, table in _TABLES.items():
         step(name)
-        path = f"{place}/{name}"
-        made = table(source)
-        made.write.mode("overwrite").parquet(path)
-        source.made[name] = usage.spark.read.schema(made.schema).parquet(path)
+        source.made[name] = results.keep(name, table(source))
     return source.made

@@ -119,6 +119,10 @@ class Folder:
         """Return where a file is on this machine's disk, if the folder ``is_on_disk``."""
         return Path(str(self._files.makeQualified(self._at(name)).toUri().getPath()))
 
+    def uri_of(self, name: str) -> str:
+        """Return a file's whole path, with its file system, as Spark names it: nothing in it is encoded."""
+        return str(self._files.makeQualified(self._at(name)).toString())
+
     def move(self, name: str, to: str) -> None:
         """Give a directory in it another place, whose parents are made; what is there goes."""
         with self._said():

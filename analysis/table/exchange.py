@@ -4,7 +4,7 @@ Spark moves a few large binary values, as they are. Rows that it takes apart, an
 times as much.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from analysis.table.parquet import encoded, plain
-from analysis.table.scan import UsageRows, Work
+from analysis.table.scan import UsageRows, Work, made
 
 PACKED: Final = pa.schema([("task", pa.int32()), ("rows", pa.binary())])
 """``rows`` are an Arrow stream of a table, for ``task``."""
@@ -53,38 +53,48 @@ def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 class Exchange:
     """What reached ``tasks`` tasks, each all that was for it."""
 
-    sent: DataFrame
-    """PACKED."""
+    usage: UsageRows
+    columns: tuple[str, ...]
+    work: Work
+    """To PACKED."""
     tasks: int
 
-    def frame(self, work: Callable[[Iterator[pa.Table]], Iterator[pa.Table]], schema: pa.Schema) -> DataFrame:
+    def frame(self, work: Work, schema: pa.Schema) -> DataFrame:
         """Return what ``work`` yields of what a task has got: the columns of ``schema``, for SQL to go on with.
 
         ``work`` gets texts as dictionaries, as in ``scan``.
         """
+        if self.usage.at_hand is not None:
+            return self.usage.spark.createDataFrame(self._work_here(work, schema))
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for table in work(map(encoded, unpacked(batches))):
-                yield from table.select(schema.names).cast(schema).to_batches()
+            return made(work(map(encoded, unpacked(batches))), schema)
 
-        received = self.sent.repartitionById(self.tasks, F.col("task"))
-        return received.mapInArrow(run, from_arrow_schema(schema))
+        sent = self.usage.scan(self.columns, self.work, PACKED)
+        return sent.repartitionById(self.tasks, F.col("task")).mapInArrow(run, from_arrow_schema(schema))
 
-    def collect(self, work: Callable[[Iterator[pa.Table]], Iterator[pa.Table]]) -> pa.Table:
+    def collect(self, work: Work) -> pa.Table:
         """Return all that ``work`` yields of what a task has got; without a column where that is nothing."""
 
         def packing(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
             for table in work(tables):
                 yield _one(table, 0)
 
-        found: Any = self.frame(packing, PACKED).toArrow()
+        here = self.usage.at_hand is not None
+        found: Any = self._work_here(packing, PACKED) if here else self.frame(packing, PACKED).toArrow()
         tables = list(unpacked(iter(found.to_batches())))
         return pa.concat_tables(tables) if tables else pa.table({})
+
+    def _work_here(self, work: Work, schema: pa.Schema) -> pa.Table:
+        """Do the work of all tasks as one."""
+        sent = self.usage.work_here(self.columns, self.work, PACKED)
+        received = map(encoded, unpacked(iter(sent.to_batches())))
+        return pa.Table.from_batches(made(work(received), schema), schema)
 
 
 def exchange(usage: UsageRows, columns: Sequence[str], work: Work, tasks: int) -> Exchange:
     """Send what ``work`` makes of tables of rows, PACKED, to ``tasks`` tasks."""
-    return Exchange(usage.scan(columns, work, PACKED), tasks)
+    return Exchange(usage, tuple(columns), work, tasks)
 
 
 def _one(table: pa.Table, task: int) -> pa.Table:

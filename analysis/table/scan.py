@@ -5,16 +5,18 @@ workers open by themselves. Rows that Spark itself decodes and hands over cost t
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from analysis.errors import AnalysisError
+from analysis.errors import RunError
 from analysis.table.parquet import decode, joined
 from analysis.table.schema import TIME
 from analysis.table.swaps import set_aside
@@ -26,6 +28,7 @@ PATH: Final = "path"
 """A column that no file has: the file that a row is in."""
 ON_DISK: Final = "file:"
 
+Run = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 Work = Callable[[Iterator[pa.Table]], Iterator[pa.Table]]
 """What a worker does with tables of one chunk, texts as dictionaries; it may yield such, with columns in any order."""
 
@@ -49,6 +52,8 @@ class UsageRows:
     """What could not be read, of all time (``warehouse.rejected``); None: nothing, or nobody has asked."""
     wanted: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """Of each column that is named, the values that rows must have one of."""
+    at_hand: pa.Table | None = None
+    """``files``, brought here where they are few: then all work is done here, and no worker is started for it."""
 
     def only(self, **values: Sequence[Any]) -> "UsageRows":
         """Return those of the rows that have one of the values in each of the columns."""
@@ -60,13 +65,46 @@ class UsageRows:
 
     def scan(self, columns: Sequence[str], work: Work, schema: pa.Schema) -> DataFrame:
         """Return what ``work`` yields of the rows' ``columns`` (``schema.FILE``, PATH): the columns of ``schema``."""
-        opened = _Opened(tuple(columns), self.begin_us, self.end_us, self.wanted)
+        if self.at_hand is not None:
+            return self.spark.createDataFrame(self.work_here(columns, work, schema))
+        opened = self._opened(columns)
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for table in work(opened.tables(batches)):
-                yield from table.select(schema.names).cast(schema).to_batches()
+            return made(work(opened.tables(batches)), schema)
 
         return self.files.mapInArrow(run, from_arrow_schema(schema))
+
+    def work_here(self, columns: Sequence[str], work: Work, schema: pa.Schema) -> pa.Table:
+        """Return the same as ``scan``, of files that are ``at_hand``."""
+        files: pa.Table = self.at_hand
+        opened = self._opened(columns).tables(iter(files.to_batches()))
+        return pa.Table.from_batches(made(work(opened), schema), schema)
+
+    def mapped(self, table: DataFrame, run: Run, schema: pa.Schema) -> DataFrame:
+        """Return what ``run`` yields of a table that was made of the rows: here, where they are ``at_hand``."""
+        if self.at_hand is None:
+            return table.mapInArrow(run, from_arrow_schema(schema))
+        found: pa.Table = table.toArrow()
+        return self.spark.createDataFrame(pa.Table.from_batches(run(iter(found.to_batches())), schema))
+
+    def _opened(self, columns: Sequence[str]) -> "_Opened":
+        return _Opened(tuple(columns), self.begin_us, self.end_us, self.wanted)
+
+
+def rows_of(files: pa.Table) -> int:
+    """Return how many rows files have that are at hand, by what they say of themselves. Raises RunError."""
+    return sum(_rows(path, content) for path, content in _contents(iter(files.to_batches())))
+
+
+def _rows(path: str, content: pa.Buffer) -> int:
+    with _named(path):
+        return int(pq.read_metadata(pa.BufferReader(content)).num_rows)
+
+
+def made(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield what work yielded, as Spark takes it: the columns of ``schema``."""
+    for table in tables:
+        yield from table.select(schema.names).cast(schema).to_batches()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +131,10 @@ class _Opened:
 
     def _groups(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         read = [name for name in dict.fromkeys(("time", *self.columns)) if name != PATH]
-        for batch in batches:
-            for file in range(batch.num_rows):
-                path = batch.column(0)[file].as_py()
-                try:
-                    for table in decode(_content(batch, file), read, self.only):
-                        yield _placed(self._within(table), path).select(self.columns)
-                except (pa.ArrowException, OSError) as error:
-                    raise AnalysisError(f"{path}: {error}") from error
+        for path, content in _contents(batches):
+            with _named(path):
+                for table in decode(content, read, self.only):
+                    yield _placed(self._within(table), path).select(self.columns)
 
     def _within(self, table: pa.Table) -> pa.Table:
         if self.begin_us is not None:
@@ -113,6 +147,24 @@ class _Opened:
 def _placed(table: pa.Table, path: str) -> pa.Table:
     same = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), table.num_rows), [path])
     return table.append_column(PATH, same)
+
+
+def _contents(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, pa.Buffer]]:
+    for batch in batches:
+        for file in range(batch.num_rows):
+            path = batch.column(0)[file].as_py()
+            with _named(path):
+                content = _content(batch, file)
+            yield path, content
+
+
+@contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Have an error say which file it is about."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise RunError(f"{path}: {error}") from error
 
 
 def _content(files: pa.RecordBatch, file: int) -> pa.Buffer:

@@ -7,7 +7,7 @@ for a while below ``usage/.replaced``, for readers on a disk that had listed it 
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import reduce
 from pathlib import Path
@@ -27,6 +27,8 @@ _SWAPS: Final = f"{REPLACED}/*/*.swap"
 _DONE: Final = ".done"
 _TRIES: Final = 10
 _Found = TypeVar("_Found")
+WithoutOld = Callable[[_Found, Sequence["Swap"]], _Found | None]
+"""Leaves out of what was listed what swaps under way say (``replaced``); None: list it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +83,18 @@ def finish(usage: Folder, path: str) -> None:
 
 def listed(usage: Folder, load: Callable[[], DataFrame]) -> DataFrame:
     """Return the files that ``load`` finds, with ``date``, ``hour`` and ``batch``; not those that others replace."""
+    return consistently(usage, load, _without_old)
 
-    def consistent() -> DataFrame | None:
+
+def consistently(usage: Folder, load: Callable[[], _Found], without_old: WithoutOld[_Found]) -> _Found:
+    """Return what ``load`` lists, ``without_old`` what other partitions take the place of; once more where it must."""
+
+    def consistent() -> _Found | None:
         done = {entry.path for entry in usage.entries(f"{_SWAPS}{_DONE}")}
         files = load()
         # Those that were done before all files were listed left nothing to be found twice.
         under_way = [entry.path for entry in usage.entries(_SWAPS) if f"{entry.path}{_DONE}" not in done]
-        return _without_old(files, [Swap.of(usage.read(path)) for path in under_way])
+        return without_old(files, [Swap.of(usage.read(path)) for path in under_way])
 
     return steadily(usage, consistent)
 
@@ -115,8 +122,17 @@ def set_aside(path: Path) -> Path | None:
     return next(usage.glob(f"{REPLACED}/*/{path.relative_to(usage)}"), None)
 
 
-def _without_old(files: DataFrame, swaps: Iterable[Swap]) -> DataFrame | None:
-    """Leave out what a swap replaces whose new partition is among the files; None: they were listed in between."""
+def replaced(swap: Swap, files: Mapping[str, int]) -> Collection[str] | None:
+    """Return which batches of its hour do not count, by how many ``files`` each was found with; None: that says
+    nothing, for they were listed in between.
+    """
+    is_whole = files.get(swap.new) == swap.files
+    if files and not is_whole and not files.keys() >= set(swap.old):
+        return None
+    return swap.old if is_whole else [swap.new]
+
+
+def _without_old(files: DataFrame, swaps: Sequence[Swap]) -> DataFrame | None:
     hours = [(swap, _in_hour(swap)) for swap in swaps]
     if not hours:
         return files
@@ -124,10 +140,9 @@ def _without_old(files: DataFrame, swaps: Iterable[Swap]) -> DataFrame | None:
     found = Counter((str(row.date), int(row.hour), str(row.batch)) for row in concerned.collect())
     for swap, hour in hours:
         there = {batch: found[key] for key in found for *at, batch in [key] if at == [swap.date, swap.hour]}
-        is_whole = there.get(swap.new) == swap.files
-        if there and not is_whole and not there.keys() >= set(swap.old):
+        if (old := replaced(swap, there)) is None:
             return None
-        files = files.where(~(hour & F.col("batch").isin(*(swap.old if is_whole else [swap.new]))))
+        files = files.where(~(hour & F.col("batch").isin(*old)))
     return files
 
 

@@ -14,7 +14,9 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 
 from analysis.errors import AnalysisError
 from analysis.spark.folder import Folder
-from analysis.table.scan import UsageRows
+from analysis.spark.session import light
+from analysis.table import at_hand
+from analysis.table.scan import PATH, UsageRows
 from analysis.table.swaps import listed, steadily
 
 USAGE: Final = "usage"
@@ -70,12 +72,12 @@ def usage(spark: SparkSession, warehouse: str, begin: datetime | None = None, en
     dates = _dates(spark, warehouse)
     nothing = f"no usage records{_period(begin, end)}: {warehouse} has them{_period(*bounds(spark, warehouse))}"
     found = _rows(spark, warehouse, dates, begin, end)
-    if found.files.select("path").isEmpty():
+    if found is None:
         raise AnalysisError(nothing)
 
     def around() -> UsageRows:
         wider = _rows(spark, warehouse, dates, begin and _moved(begin, -_AROUND), end and _moved(end, _AROUND))
-        return replace(wider, rejected=rejected(spark, warehouse))
+        return replace(wider or found, rejected=rejected(spark, warehouse))
 
     return replace(found, nothing=nothing, around=around)
 
@@ -166,23 +168,27 @@ def _check_version(folder: Folder, warehouse: str) -> None:
 
 def _rows(
     spark: SparkSession, warehouse: str, dates: list[str], begin: datetime | None, end: datetime | None
-) -> UsageRows:
+) -> UsageRows | None:
     table = path_of(warehouse, USAGE)
     folder = Folder(spark, table)
 
     def load() -> DataFrame:
         reader = spark.read.format("binaryFile").options(basePath=table, pathGlobFilter="*.parquet")
         # Without a date there is no directory to list, and one of them at least has to be named.
-        return reader.load(_within(table, dates, begin, end) or [f"{table}/{dates[0]}"])
+        return reader.load([f"{table}/{date}" for date in _within(dates, begin, end) or dates[:1]])
 
+    times = (_unix_us(begin), _unix_us(end))
+    few = at_hand.files(folder, _within(dates, begin, end), begin, end)
+    if few is not None:
+        return UsageRows(light(spark).createDataFrame(few), *times, at_hand=few) if few.num_rows else None
     files = _of_hours(listed(folder, load), begin, end)
     if not folder.is_on_disk:
-        return UsageRows(files.select("path", "content"), _unix_us(begin), _unix_us(end))
-    paths = files.select("path")
+        return UsageRows(files.select(PATH, "content"), *times)
+    paths = files.select(PATH)
     if str(spark.sparkContext.master).startswith("local"):
         # Spark looks at each file whenever it is asked for its path, and fails where it is set aside since.
         paths = paths.localCheckpoint()
-    return UsageRows(paths, _unix_us(begin), _unix_us(end))
+    return UsageRows(paths, *times)
 
 
 def _moved(moment: datetime, by: timedelta) -> datetime:
@@ -192,11 +198,11 @@ def _moved(moment: datetime, by: timedelta) -> datetime:
         return moment
 
 
-def _within(table: str, dates: list[str], begin: datetime | None, end: datetime | None) -> list[str]:
+def _within(dates: list[str], begin: datetime | None, end: datetime | None) -> list[str]:
     """Return the directories of dates that a period touches."""
     first = f"date={begin.astimezone(UTC):%Y-%m-%d}" if begin else dates[0]
     last = f"date={end.astimezone(UTC):%Y-%m-%d}" if end else dates[-1]
-    return [f"{table}/{date}" for date in dates if first <= date <= last]
+    return [date for date in dates if first <= date <= last]
 
 
 def _of_hours(files: DataFrame, begin: datetime | None, end: datetime | None) -> DataFrame:

@@ -14,6 +14,7 @@ from analysis.metrics.talkers import CLIENT
 from analysis.report import comparing
 from analysis.report.comparing import Against, Span
 from analysis.report.findings import Comparison
+from analysis.table.results import Results
 from analysis.table.scan import UsageRows
 from tests.analysis.metrics.conftest import Both, of_spark, same
 
@@ -62,7 +63,7 @@ def halves(both: Both, tmp_path_factory: pytest.TempPathFactory) -> Halves:
     mine = comparing.find(Against(lambda *_: usage, now), now)
     assert mine.usage is not None
     assert mine.period is not None
-    found = comparing.make(usage, comparing._tables(mine.usage, mine.period), other, place)
+    found = comparing.make(usage, comparing._tables(mine.usage, mine.period), other, Results(usage.spark, place))
     tables = {name: both.usage.spark.read.parquet(f"{place}/{name}") for name in comparing.NAMES}
     return Halves(now, other.span, found, tables)
 
@@ -115,7 +116,9 @@ def test_a_period_that_is_not_stored(both: Both, tmp_path: Path) -> None:
 
     span = (both.period.begin - timedelta(days=9), both.period.begin - timedelta(days=8))
     other = comparing.find(Against(nothing), span)
-    assert comparing.make(both.usage, {}, other, str(tmp_path)) == Comparison(*other.span, stored=False)
+    assert comparing.make(both.usage, {}, other, Results(both.usage.spark, str(tmp_path))) == Comparison(
+        *other.span, stored=False
+    )
     with pytest.raises(AnalysisError, match=r"^--against: no usage records from then to now$"):
         comparing.find(Against(nothing, span), span)
     with pytest.raises(AnalysisError, match=r"^--against: there are no usage records in the period$"):

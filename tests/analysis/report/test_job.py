@@ -2,10 +2,14 @@
 
 import csv
 import json
-from dataclasses import dataclass
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -19,6 +23,7 @@ from analysis.report.findings import ReportFindings
 from analysis.report.job import Made, ReportRequest
 from analysis.report.summary import summarize
 from analysis.report.tables import ReportChoices
+from analysis.spark.session import light
 from tests.analysis.metrics.conftest import Both
 from tests.analysis.metrics.recorded import documents
 from tests.analysis.records import BEGIN, document, row, usage_frame
@@ -182,3 +187,44 @@ def test_a_damaged_file_is_named(spark: SparkSession, warehouse: str) -> None:
     assert ran.exit_code == 1
     assert f"error: file:{file}: " in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def _rows(spark: SparkSession, place: Path) -> list[list[Any]]:
+    return sorted(map(list, spark.read.parquet(str(place)).collect()), key=lambda row: list(map(str, row)))
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, list):
+        return isinstance(other, list) and len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)  # sums in another order
+    return bool(one == other)
+
+
+def _differing(spark: SparkSession, one: Path, other: Path, names: Sequence[str]) -> list[str]:
+    return [name for name in names if not _same(_rows(spark, one / name), _rows(spark, other / name))]
+
+
+@pytest.mark.timeout(600)
+def test_every_table_is_the_same_of_rows_at_hand(reported: Reported, both: Both, tmp_path: Path) -> None:
+    rates = tmp_path / "rates.yaml"
+    rates.write_text(RATES, encoding="utf-8")
+    files = both.usage.files.toArrow()
+    spark = light(both.usage.spark)
+    here = replace(both.usage, files=spark.createDataFrame(files), at_hand=files)
+    made = job.run(here, ReportRequest(None, None, str(tmp_path / "out"), load(rates), None))
+    place = Path(made.html).parent
+    assert made.sentence == reported.made.sentence
+    assert _differing(spark, place, reported.place, tables.NAMES) == []
+    for name in tables.NAMES:
+        schemas = {spark.read.parquet(str(each / name)).schema.simpleString() for each in (place, reported.place)}
+        assert len(schemas) == 1, name
+    lines = [(each / "chargeback.csv").read_text(encoding="utf-8").splitlines() for each in (place, reported.place)]
+    assert [line.split(",")[:12] for line in lines[0]] == [line.split(",")[:12] for line in lines[1]]
+    one, other = (
+        re.sub(r'data-v="[^"]*"', "", (each / "report.html").read_text(encoding="utf-8").replace(str(each), "")).split(
+            ">"
+        )
+        for each in (place, reported.place)
+    )
+    assert one == other

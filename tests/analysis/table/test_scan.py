@@ -63,5 +63,5 @@ def test_row_groups_are_joined_until_a_table_is_large(tables: pa.RecordBatch, mo
 
 def test_a_file_that_is_damaged_is_named(spark: SparkSession) -> None:
     files = spark.createDataFrame([("hdfs://nn/usage/part-1.parquet", b"PAR1 and nonsense")], FILES)
-    with pytest.raises(PySparkException, match=r"AnalysisError: hdfs://nn/usage/part-1\.parquet: "):
+    with pytest.raises(PySparkException, match=r"RunError: hdfs://nn/usage/part-1\.parquet: "):
         rows_of(UsageRows(files))

@@ -10,6 +10,7 @@ from analysis.errors import AnalysisError
 from analysis.ingest.known import Hour
 from analysis.ingest.publishing import Publication
 from analysis.spark.folder import Folder
+from analysis.table import at_hand
 from analysis.table import warehouse as tables
 from analysis.table.parquet import encode
 from analysis.table.scan import UsageRows
@@ -46,7 +47,6 @@ def opened(usage: UsageRows) -> list[str]:
 def test_the_table_gives_back_what_was_stored(spark: SparkSession, filled: str) -> None:
     usage = tables.usage(spark, filled)
     assert rows_of(usage) == in_order(stored(DOCUMENTS))
-    assert usage.spark is spark
     assert tables.bounds(spark, filled) == (BEGIN, BEGIN + timedelta(hours=HOURS))
 
 
@@ -58,11 +58,16 @@ def test_hours_that_have_not_begun_do_not_decide_the_period(
     assert tables.newest_end(spark, filled, BEGIN + timedelta(hours=now)) == BEGIN + timedelta(hours=hours)
 
 
-def test_workers_open_themselves_what_is_on_a_disk(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("few", [0, 10])
+def test_workers_open_themselves_what_is_on_a_disk(
+    spark: SparkSession, tmp_path: Path, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(at_hand, "FEW_FILES", few)
     warehouse = str(tmp_path / "usage of ü#1%20?")
     store(usage_frame(spark, DOCUMENTS), warehouse)
     usage = tables.usage(spark, warehouse)
     assert usage.files.columns == ["path"]
+    assert (usage.at_hand is None) == (few == 0)
     assert rows_of(usage) == in_order(stored(DOCUMENTS))
     sent = spark.read.format("binaryFile").load(f"{tmp_path}/*/usage/*/*/*").select("path", "content")
     assert rows_of(UsageRows(sent)) == in_order(stored(DOCUMENTS))
@@ -73,7 +78,11 @@ def test_the_end_is_not_in_the_period(spark: SparkSession, filled: str) -> None:
     assert {each["seq"] for each in rows_of(usage)} == {1}
 
 
-def test_other_hours_are_not_opened(spark: SparkSession, filled: str) -> None:
+@pytest.mark.parametrize("few", [0, 10])
+def test_other_hours_are_not_opened(
+    spark: SparkSession, filled: str, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(at_hand, "FEW_FILES", few)
     assert opened(tables.usage(spark, filled, BEGIN, BEGIN + timedelta(minutes=30))) == ["hour=12"]
     assert opened(tables.usage(spark, filled, BEGIN + timedelta(minutes=90))) == ["hour=13", "hour=14"]
 

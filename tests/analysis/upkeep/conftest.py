@@ -14,8 +14,10 @@ from pyspark.sql import SparkSession
 from analysis.ingest.known import Hour
 from analysis.ingest.publishing import Publication
 from analysis.spark.folder import Folder
+from analysis.table import at_hand
 from analysis.table import warehouse as tables
 from analysis.table.parquet import encode
+from analysis.table.scan import UsageRows
 from analysis.table.schema import FILE
 from analysis.upkeep.compaction import Compacted, Compaction, CompactRequest
 from analysis.upkeep.expiry import Expired, ExpireRequest, Expiry
@@ -60,6 +62,19 @@ class Filled:
         request = ExpireRequest(keep_s, grace_s, dry_run)
         return Expiry(self.warehouse, self.usage, request, self.told.append, lambda: self.now_s).run()
 
+    def read(self) -> tuple[UsageRows, UsageRows]:
+        """What our own readers find: one for which it is little, and one for which it is much."""
+        little = tables.usage(self.spark, self.place)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(at_hand, "FEW_FILES", 0)
+            return little, tables.usage(self.spark, self.place)
+
+    def paths(self) -> list[str]:
+        """The files that our own readers would open."""
+        little, much = (sorted(row.path for row in usage.files.collect()) for usage in self.read())
+        assert little == much
+        return little
+
     def rows(self) -> list[dict[str, Any]]:
         """All rows, as our own readers find them."""
         return rows_of(tables.usage(self.spark, self.place))
@@ -71,7 +86,7 @@ class Filled:
 
     def listed(self) -> list[tuple[Any, ...]]:
         """The same in the files that our own readers would open."""
-        paths = [row.path for row in tables.usage(self.spark, self.place).files.collect()]
+        paths = self.paths()
         query = "SELECT instance, seq, user FROM read_parquet(?) ORDER BY ALL"
         return duckdb.execute(query, [[path.removeprefix("file:") for path in paths]]).fetchall()
 
