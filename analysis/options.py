@@ -81,7 +81,7 @@ def seconds(_: click.Context, option: click.Parameter, value: str) -> int:
     """Return how long a text like ``30m``, ``2h`` or ``90d`` says: a callback."""
     number, unit = value[:-1], value[-1:]
     if unit not in _UNITS_S or not number.isdecimal():
-        raise click.BadParameter(f"{value!r} is not a time like 30m, 2h or 90d", param=option)
+        raise click.BadParameter(f"{value!r} is not a time like 10s, 5m, 2h or 90d", param=option)
     return int(number) * _UNITS_S[unit]
 
 

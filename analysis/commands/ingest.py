@@ -17,16 +17,14 @@ if TYPE_CHECKING:
 
 _EVERY_S: Final = 60
 _DOCUMENTS: Final = 10_000
-_UNITS_S: Final = {"s": 1, "m": 60, "h": 3600}
 
 
-def _seconds(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
+def _period_s(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
     if value is None:
         return None
-    number, unit = value[:-1], value[-1:]
-    if unit not in _UNITS_S or not number.isdigit() or int(number) == 0:
-        raise click.BadParameter(f"{value!r} is not a time like 10s, 5m or 1h")
-    return int(number) * _UNITS_S[unit]
+    if not (period_s := options.seconds(context, option, value)):
+        raise click.BadParameter("a batch needs some time: 10s, 5m, 1h", param=option)
+    return period_s
 
 
 @click.command()
@@ -49,7 +47,7 @@ def _seconds(_: click.Context, __: click.Parameter, value: str | None) -> int | 
 @click.option("--files", metavar="DIR", help="Read files of usage records (*.jsonl) instead of a topic.")
 @click.option("--once", is_flag=True, help="Take in what there is, and end.")
 @click.option(
-    "--every", "every_s", callback=_seconds, metavar="TIME", help="Go on, a batch every 10s, 5m, 1h; 1m if not said."
+    "--every", "every_s", callback=_period_s, metavar="TIME", help="Go on, a batch every 10s, 5m, 1h; 1m if not said."
 )
 @click.option("--checkpoint", metavar="DIR", help="Where progress is kept: in the warehouse, a place for each source.")
 @click.option(
