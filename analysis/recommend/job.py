@@ -5,7 +5,7 @@ import numpy as np
 from analysis.kernel.search import enough, surge_window_s
 from analysis.recommend.choices import Choices
 from analysis.recommend.needs import Recommendation, recommendations
-from analysis.recommend.searching import FIGURES, BucketSearchWork, SearchWork
+from analysis.recommend.searching import FIGURES, BucketSearchWork, ConnectionSearchWork, SearchWork
 from analysis.recommend.whose import Wanted, by_name
 from analysis.replay.gathering import gather, gather_refusing
 from analysis.replay.recording import REFUSING, Recording
@@ -29,12 +29,13 @@ def recommend(recording: Recording, choices: Choices, wanted: Wanted | None = No
     floor = np.array([choices.least(kind) for kind in wanted.kinds])
     searched = (total > 0) & (most >= least[of_quota]) & (most * (1 + choices.headroom) > floor)
     held_up = units.only(searched).of_kinds([kind for kind in units.unit_of if kind not in REFUSING])
-    refused = units.only(total > 0).of_kinds(REFUSING)
+    buckets, connections = (units.only(total > 0).of_kinds([kind]) for kind in REFUSING)
     controller, seconds = recording.circumstances.controller_window, recording.circumstances.seconds
     figures = np.zeros((len(FIGURES), units.units))
     for found in (
         gather(recording, held_up, SearchWork(window, choices.target)),
-        gather_refusing(recording, refused, BucketSearchWork(controller, choices.target, seconds)),
+        gather_refusing(recording, buckets, BucketSearchWork(controller, choices.target, seconds)),
+        gather_refusing(recording, connections, ConnectionSearchWork(window, choices.target, seconds)),
     ):
         if found.num_rows:
             figures[:, found["unit"].to_numpy()] = [found[name].to_numpy() for name in FIGURES]

@@ -65,11 +65,13 @@ class Recommendation:
     """"" where that part plays no role, or was never sent."""
     needs: tuple[Need, ...]
     refused: str = ""
+    ip: Name = ""
 
     @property
     def entity(self) -> Entity | None:
         """Return whom it is for, None where no quota can be for that."""
-        return Entity(self.user or None, self.client_id or None) if self.user or self.client_id else None
+        names = (self.user or None, self.client_id or None, self.ip or None)
+        return Entity(*names) if any(names) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +98,16 @@ def recommendations(recording: Recording, choices: Choices, wanted: Wanted, figu
         of.setdefault(holder, {}).setdefault(kind, []).append(number)
     hidden = any(client.client_id == OTHER for client in recording.clients)
     made = []
-    for (user, client_id), kinds in sorted(of.items(), key=lambda each: tuple(map(_order, each[0]))):
+    for (user, client_id, ip), kinds in sorted(of.items(), key=lambda each: tuple(map(_order, each[0]))):
         because = "" if client_id is None or not hidden else f"{OTHER} hides whose use some was (usage.max_clients)"
         needs = tuple(
             _need(choices, wanted, facts, recording.circumstances, numbers, because) for numbers in kinds.values()
         )
         active_s = max(float(facts.seconds[number]) for numbers in kinds.values() for number in numbers)
         made.append(
-            Recommendation(user or "", client_id or "", needs, _refused(choices.per, user, client_id, active_s))
+            Recommendation(
+                user or "", client_id or "", needs, _refused(choices.per, user, client_id, active_s), ip or ""
+            )
         )
     return made
 

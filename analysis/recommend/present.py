@@ -119,9 +119,11 @@ def quota_file_of(config: Path) -> Path:
 
 def verdicts(policy: Policy, found: Iterable[Recommendation], choices: Choices, *, accept_low: bool) -> list[Verdict]:
     """Return what becomes of each limit of the quotas, in the order of the file; caps have none."""
-    by_holder: dict[Holder, Recommendation] = {(each.user or None, each.client_id or None): each for each in found}
+    by_holder: dict[Holder, Recommendation] = {
+        (each.user or None, each.client_id or None, each.ip or None): each for each in found
+    }
     return [
-        _verdict(policy, entity, kind, by_holder.get((entity.user, entity.client_id)), accept_low=accept_low)
+        _verdict(policy, entity, kind, by_holder.get((entity.user, entity.client_id, entity.ip)), accept_low=accept_low)
         for entity, limits in policy.limits.items()
         if not entity.cap and matches(entity.describe(), choices)
         for kind in limits
@@ -132,8 +134,6 @@ def _verdict(
     policy: Policy, entity: Entity, kind: QuotaKind, found: Recommendation | None, *, accept_low: bool
 ) -> Verdict:
     before = float(policy.limits[entity][kind])
-    if entity.ip is not None:
-        return Verdict(entity, kind, before, Fate.LEFT, "who is behind an address nobody knows: try it with whatif")
     if words := not_replayed(policy.terms.get(entity, _PLAIN)):
         return Verdict(entity, kind, before, Fate.LEFT, f"{' and '.join(words)} of it is not replayed")
     need = next((each for each in found.needs if each.kind is kind), None) if found else None

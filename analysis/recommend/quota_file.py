@@ -52,17 +52,17 @@ def _head(
         f"# and {choices.headroom:.0%} more as headroom, rounded up to two digits; none is below "
         f"{write_bytes(choices.floor)} per second."
     )
+    entities = len({(each.user, each.client_id, each.ip) for each in found})
     yield (
         f"# Recorded from {circumstances.begin:%Y-%m-%d %H:%M:%S} to {circumstances.end:%Y-%m-%d %H:%M:%S} UTC, "
-        f"{len(circumstances.origins_ms)} proxy instance(s), {len({(each.user, each.client_id) for each in found})} "
-        "entities with use."
+        f"{len(circumstances.origins_ms)} proxy instance(s), {entities} entities with use."
     )
     yield "# A quota holds on each broker and each proxy by itself: it is sized for the one that needs most."
     for note in circumstances.notes():
         yield f"# Note: {plain(note)}."
     if circumstances.capped:
         yield "# Some were under caps, which hold besides these quotas: keep `caps` and `groups` of the present file."
-    if circumstances.addresses:
+    if circumstances.addresses and choices.per:
         yield "# connection_creation_rate is left out: its limits are for addresses (`whatif` knows them)."
     yield "# Try it before it is in force: sluice analyze whatif --quotas THIS_FILE --warehouse ..."
 
@@ -88,4 +88,4 @@ def _left_out(refused: Iterable[Recommendation], choices: Choices) -> Iterator[s
 
 
 def _entity(each: Recommendation, choices: Choices) -> str:
-    return entity(each.user, each.client_id, tuple(choices.per.value.split(",")) if choices.per else ())
+    return entity(each.user, each.client_id, tuple(choices.per.value.split(",")) if choices.per else (), each.ip)

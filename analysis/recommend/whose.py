@@ -23,8 +23,9 @@ from quotas.kinds import QuotaKind, Whose
 from quotas.names import OTHER
 from quotas.policy import Policy, Terms
 
-Holder = tuple[Name, Name]
-"""(user, client-id) that a quota is for; "" in the place of a name that was never sent, None where it plays no role."""
+Holder = tuple[Name, Name, Name]
+"""(user, client-id, address) that a quota is for; "" in the place of a name that was never sent, None where it plays no
+role."""
 
 _EACH_APART: Final = Terms(shared=False)
 
@@ -56,8 +57,9 @@ class Wanted:
 
     def outside(self) -> list[str]:
         """Return in words who is in none."""
+        named = {Whose.CLIENT: ("client", "clients"), Whose.IP: ("address", "addresses")}
         return [
-            f"{counted(count, 'client')} {kind.row.doing} under no quota"
+            f"{counted(count, *named[kind.row.whose])} {kind.row.doing} under no quota"
             for kind, count in self.beyond.items()
             if count
         ]
@@ -71,15 +73,21 @@ class Wanted:
 
 
 def by_name(recording: Recording, choices: Choices) -> Wanted:
-    """Return a counter for each user, client-id or pair. Raises AnalysisError where none is wanted."""
+    """Return a counter for each user, client-id or pair. Raises AnalysisError where none is wanted.
+
+    None for addresses: whoever wants a quota for some has one for them.
+    """
     per = choices.per or Per.USER
     of_user, of_client_id = per is not Per.CLIENT_ID, per is not Per.USER
 
     def assigned(kind: QuotaKind, chosen: Sequence[int]) -> Iterator[tuple[Unit, Holder] | None]:
         clients = [recording.clients[client] for client in chosen]
+        if kind.row.whose is Whose.IP:
+            yield from (None for _ in clients)
+            return
         each = Assignment.each(clients, kind, user=of_user, client_id=of_client_id)
         for client, number in zip(clients, each.index.tolist(), strict=True):
-            holder = (client.user if of_user else None, client.client_id if of_client_id else None)
+            holder = (client.user if of_user else None, client.client_id if of_client_id else None, None)
             is_one = not choices.entities or matches(per.of(client.user, client.client_id), choices)
             yield (each.units[number], holder) if is_one else None
 
@@ -130,10 +138,11 @@ def _wanted(
 ) -> Wanted:
     found = {}
     for kind in recording.used:
-        if kind.row.whose is Whose.CLIENT:
-            chosen = _active(recording, kind)
-            each = zip(chosen, assigned(kind, chosen), strict=True)
-            found[kind] = {client: mine for client, mine in each if mine is not None}
+        chosen = _active(recording, kind)
+        each = zip(chosen, assigned(kind, chosen), strict=True)
+        found[kind] = {client: mine for client, mine in each if mine is not None}
+        if kind.row.whose is Whose.IP and not found[kind]:
+            del found[kind]  # that addresses have no quota is the rule
     return Wanted.of(recording, found)
 
 
@@ -163,4 +172,4 @@ def _of_rule(unit: Unit, rule: Entity | None, choices: Choices) -> tuple[Unit, H
         return None
     if choices.entities and not matches(rule.describe(), choices):
         return None
-    return unit, (rule.user, rule.client_id)
+    return unit, (rule.user, rule.client_id, rule.ip)

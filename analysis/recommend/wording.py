@@ -27,7 +27,9 @@ def needs(need: Need) -> str:
         return "needs less than the least quota"
     rate = _rate if need.kind.row.unit is BYTES else partial(limit, need.kind)
     instance = plain(cluster_and_instance(need.unit.instance)[1])
-    where = instance if need.kind.row.of_cluster else f"broker {need.unit.broker}, {instance}"
+    where = instance if need.unit.broker < 0 else f"broker {need.unit.broker}, {instance}"
+    if need.unit.ip:
+        where = f"{plain(need.unit.ip)}, {instance}"
     return (
         f"needs {rate(need.needed)} ({where}); recorded "
         f"p99 {rate(need.p99)}, most {rate(need.most)} in a second and {rate(need.surge)} over the window"
@@ -48,9 +50,9 @@ def of_caps(need: Need) -> str:
     return f"; under {plain(', '.join(need.caps))} besides, which held nobody" if need.caps else ""
 
 
-def entity(user: Name, client_id: Name, dimensions: tuple[str, ...] = ()) -> str:
+def entity(user: Name, client_id: Name, dimensions: tuple[str, ...] = (), ip: Name = "") -> str:
     """Return whom a quota is for as a quota file has it; of ``dimensions`` an empty name is written too."""
-    parts = {"user": user, "client-id": client_id}
+    parts = {"user": user, "client-id": client_id, "ip": ip}
     return "{" + ", ".join(_part(part, name) for part, name in parts.items() if name or part in dimensions) + "}"
 
 

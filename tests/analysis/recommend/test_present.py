@@ -95,11 +95,11 @@ def test_the_difference_says_what_and_why(present: Present) -> None:
         f"~ user=trial producer_byte_rate 3000000 → 2000000 ({because} high)",
         f"! user=shop consumer_byte_rate 16384 → 50000 ({low})",
         "? user=old, client-id=<default> producer_byte_rate 1000000: nobody used it, and it is left as it is",
+        "? ip=10.0.0.1 connection_creation_rate 7: nobody used it, and it is left as it is",
         "x user-group=analytics consumer_byte_rate 52428800: max_delay of it is not replayed",
-        "x ip=10.0.0.1 connection_creation_rate 7: who is behind an address nobody knows: try it with whatif",
     ]
     assert summary(found, present.policy, ["2 clients producing under no quota"]) == (
-        "4 to change, 1 as recommended, 1 left for low confidence, 1 unused, 2 left as they are, "
+        "4 to change, 1 as recommended, 1 left for low confidence, 2 unused, 1 left as they are, "
         "1 cap left: none is recommended, 2 clients producing under no quota"
     )
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from analysis.kernel.target import parse_target
 from analysis.kernel.units import Client
 from analysis.recommend.choices import Choices
-from analysis.recommend.whose import Holder, Wanted, by_records, by_rules, were_under_rules
+from analysis.recommend.whose import Wanted, by_records, by_rules, were_under_rules
 from analysis.replay.recording import Circumstances, Recording, Used
 from analysis.table.scan import UsageRows
 from quotas.engine import Engine
-from quotas.entities import Default, Entity, Group, Prefix
+from quotas.entities import Default, Entity, Group, Name, Prefix
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
 from quotas.rate import Window
@@ -40,9 +40,9 @@ def client(user: str, client_id: str, broker: int = 1) -> Client:
     return Client("edge-1", broker, user, client_id)
 
 
-def holders(wanted: Wanted, kind: QuotaKind = PRODUCE) -> list[Holder | None]:
+def holders(wanted: Wanted, kind: QuotaKind = PRODUCE) -> list[tuple[Name, Name] | None]:
     """Of each client."""
-    return [None if unit < 0 else wanted.holders[unit] for unit in wanted.units.unit_of[kind].tolist()]
+    return [None if unit < 0 else wanted.holders[unit][:2] for unit in wanted.units.unit_of[kind].tolist()]
 
 
 def test_four_client_ids_of_one_user_stay_four() -> None:
@@ -85,7 +85,7 @@ def test_who_shares_a_counter_shares_the_need() -> None:
     assert units[0] == units[1]
     assert units[2] == units[3]
     assert units[4] != units[5]
-    assert wanted.holders[units[4]] == wanted.holders[units[5]] == (None, Prefix("job-"))
+    assert wanted.holders[units[4]] == wanted.holders[units[5]] == (None, Prefix("job-"), None)
     assert units[6] >= 0
     assert units[7:] == [-1, -1], "many client-ids as one, and who is under a cap alone"
     assert wanted.by_quota()[1] == 4

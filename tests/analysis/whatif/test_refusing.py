@@ -9,6 +9,7 @@ from analysis.kernel.target import parse_target
 from analysis.recommend import quota_file
 from analysis.recommend.choices import Choices
 from analysis.recommend.job import recommend
+from analysis.recommend.whose import by_records, by_rules
 from analysis.replay.recording import read
 from analysis.whatif import comparison
 from analysis.whatif import page as comparison_page
@@ -153,6 +154,50 @@ def test_the_smallest_bucket_that_meets_a_target(found: WhatIf) -> None:
     assert 4 <= need.needed <= 4.5, "40 each ten seconds"
     said = quota_file.write(list(recommended.values()), choices, "p99", found.recording.circumstances)
     assert "connection_creation_rate is left out: its limits are for addresses" in said
+
+
+@pytest.mark.parametrize(("target", "enough"), [("p99 throttle < 100 ms", True), ("throttled share < 20 %", False)])
+def test_the_smallest_rate_of_addresses_that_meets_a_target(found: WhatIf, target: str, enough: bool) -> None:
+    """Of those under a default, the one that needs most decides; what-if agrees that no, or hardly any, are refused."""
+    choices = Choices(parse_target(target), None)
+    present = Policy({Entity(ip=Default.DEFAULT): {CONNECTIONS: 3.0}, Entity(ip="10.0.0.6"): {CONNECTIONS: 20.0}})
+    needs = {
+        each.ip: need
+        for each in recommend(found.recording, choices, by_rules(found.recording, present, choices))
+        for need in each.needs
+        if each.ip
+    }
+    assert {need.kind for need in needs.values()} == {CONNECTIONS}
+    of_default, of_six = needs[Default.DEFAULT], needs["10.0.0.6"]
+    assert (of_default.unit.ip, of_six.unit.ip) == ("10.0.0.5", "10.0.0.6"), "neither others nor who is exempt"
+    assert (of_default.answer, of_six.answer) == ("exact", "interval")
+    assert of_six.low_because, "a minute was recorded"
+    for ip, need, attempts in (("10.0.0.5", of_default, 6), ("10.0.0.6", of_six, 9)):
+        assert need.needed <= attempts * 1.2
+        limits = {Entity(ip=ip): {CONNECTIONS: need.needed * 1.01}}
+        less = {Entity(ip=ip): {CONNECTIONS: need.needed * 0.8}}
+        tried = whatif(found.recording, [Scenario("needed", Policy(limits)), Scenario("less", Policy(less))])
+        refused = {
+            name: 1 - each["sent_bytes"] / each["recorded_bytes"]
+            for name in ("needed", "less")
+            for each in [unit(tried, name, CONNECTIONS, ip=ip)]
+        }
+        if ip == "10.0.0.5":
+            assert (refused["needed"] <= 0.01) == enough
+            assert refused["less"] > 0.01
+
+
+def test_rates_of_addresses_are_those_of_rules_that_there_are(found: WhatIf) -> None:
+    choices = Choices(parse_target("p99 throttle < 100 ms"), None)
+    wanted = by_records(found.recording, choices)
+    assert [each for each in wanted.holders if each[2]] == [(None, None, Default.DEFAULT)]
+    assert wanted.outside()[-1] == "1 address connecting under no quota"
+    nobody = by_rules(found.recording, Policy({Entity(user="eve"): {PRODUCE: 1e6}}), choices)
+    assert not [each for each in nobody.outside() if "address" in each]
+    written = quota_file.write(
+        recommend(found.recording, choices, wanted), choices, "p99", found.recording.circumstances
+    )
+    assert "{ip: {default: true}}" in written
 
 
 def test_text_and_page_name_the_address_and_what_it_was_doing(found: WhatIf) -> None:
