@@ -1,5 +1,6 @@
 """The Spark session: here on all cores where nobody says otherwise, and unchanged wherever spark-submit puts it."""
 
+import atexit
 import logging
 import os
 import shutil
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from analysis.errors import AnalysisError
-from analysis.spark import workers
+from analysis.spark import classes, workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +38,7 @@ _LIGHT: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _light: "dict[str, SparkSession]" = {}
 """By application."""
 
@@ -47,6 +49,8 @@ class SparkSettings:
 
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
+    java_cache: Path | None = None
+    """Where Java's classes are kept, on one machine; None: nowhere."""
 
 
 def start(name: str, settings: SparkSettings = SparkSettings()) -> "SparkSession":
@@ -60,12 +64,14 @@ def start(name: str, settings: SparkSettings = SparkSettings()) -> "SparkSession
     for key, value in conf.items():
         builder = builder.config(key, value)
     if "spark.master" in conf:
-        _need_java()
+        _java()
     try:
         session = builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise AnalysisError(_not_started(str(error))) from error
     _quiet()
+    if settings.java_cache is not None and "ArchiveClassesAtExit" in conf.get(_JAVA_OPTIONS, ""):
+        atexit.register(classes.finish, _archive(settings.java_cache), session.sparkContext._gateway.proc)  # type: ignore[union-attr]  # noqa: SLF001
     workers.equip(session)
     for key, value in _ALWAYS.items():
         session.conf.set(key, value)
@@ -110,6 +116,8 @@ def _defaults(settings: SparkSettings) -> dict[str, str]:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         defaults |= _local(os.cpu_count() or 1)
+        if settings.java_cache is not None:
+            defaults[_JAVA_OPTIONS] += f" {classes.option(_archive(settings.java_cache))}"
     return defaults
 
 
@@ -119,7 +127,7 @@ def _local(cores: int) -> dict[str, str]:
         "spark.driver.memory": f"{_heap_mib()}m",
         # Most of the work is Python's: below some 100 million rows Java's second compiler costs more than it brings.
         # G1's threads of its own, and its looks at classes as they come, cost a fifth of a short program.
-        "spark.driver.extraJavaOptions": (
+        _JAVA_OPTIONS: (
             "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC -XX:MetaspaceSize=256m "
             f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"
         ),
@@ -149,15 +157,23 @@ def _need_pyspark() -> None:
         )
 
 
-def _need_java() -> None:
+def _archive(folder: Path) -> Path:
+    return classes.archive(folder, _java())
+
+
+def _java() -> Path:
+    """Return the Java that Spark will run. Raises AnalysisError where there is none."""
     home = os.environ.get("JAVA_HOME")
     java = Path(home, "bin", "java") if home else None
     if java is not None and not java.exists():
         raise AnalysisError(f"JAVA_HOME is {home}, and there is no bin/java: set it to a Java {_OLDEST_JAVA} or newer")
-    if java is None and shutil.which("java") is None:
+    if java is None and (found := shutil.which("java")) is not None:
+        java = Path(found)
+    if java is None:
         raise AnalysisError(
             f"there is no Java: install {_OLDEST_JAVA} or newer (Debian: apt-get install openjdk-17-jre-headless)"
         )
+    return java
 
 
 def _quiet() -> None:
