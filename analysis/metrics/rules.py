@@ -73,8 +73,16 @@ class _Summed:
                 if word in OF_WORD:
                     limit, *figures = OF_WORD[word].row.shadow_columns
                     columns = {"used": _USED[word], **dict(zip(SUMS[1:], figures, strict=True))}
-                    in_shadow = table.filter(table[limit].is_valid())
+                    in_shadow = _only(table, columns, limit, *_ALWAYS).filter(pc.is_valid(pc.field(limit)))
                     yield from _of_kind(in_shadow, word, columns, limit, shadow=True)
+
+
+_ALWAYS: Final = ("exempt", "mode")
+
+
+def _only(table: pa.Table, columns: dict[str, str], *others: str) -> pa.Table:
+    """Leave out columns that would only be copied."""
+    return table.select([*dict.fromkeys((*columns.values(), *others))])
 
 
 def _of_kind(table: pa.Table, word: str, columns: dict[str, str], limit: str, *, shadow: bool) -> Iterator[pa.Table]:
@@ -82,7 +90,8 @@ def _of_kind(table: pa.Table, word: str, columns: dict[str, str], limit: str, *,
     if not len(table) or not any(pc.max(table[name]).as_py() for name in columns.values()):
         return
     says = reduce(or_, (ints(table, name) > 0 for name in columns.values()))
-    table = table.filter(pa.array(says)).combine_chunks()
+    rules = () if shadow else (f"{word}_rule",)
+    table = _only(table, columns, limit, *_ALWAYS, *rules).filter(pa.array(says)).combine_chunks()
     rule = pa.nulls(len(table), TEXT).dictionary_encode() if shadow else table[f"{word}_rule"]
     keys = {"rule": rule, "exempt": table["exempt"], "mode": table["mode"]}
     figures = {name: table[column] for name, column in columns.items()}

@@ -128,7 +128,7 @@ def _local(cores: int) -> dict[str, str]:
         # Most of the work is Python's: below some 100 million rows Java's second compiler costs more than it brings.
         # G1's threads of its own, and its looks at classes as they come, cost a fifth of a short program.
         _JAVA_OPTIONS: (
-            "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC -XX:MetaspaceSize=256m "
+            "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m "
             f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"
         ),
         # A task hands on the sums of every client that it met: many small ones would say the same again and again.

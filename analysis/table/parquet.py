@@ -11,6 +11,8 @@ import pyarrow.parquet as pq
 from analysis.table.schema import COLUMNS, FIELDS, FILE, OPTIONAL, TEXT
 
 ROW_GROUP_ROWS: Final = 1_000_000
+PART_ROWS: Final = 200_000
+"""Of a row group, at most at a time: columns that a file has not take memory in what is opened."""
 _TEXTS: Final = [field.name for field in FILE if field.type == TEXT]
 _MISSING: Final = {column.name: column.missing for column in (*FIELDS, *COLUMNS)}
 
@@ -47,7 +49,7 @@ def _says(column: pa.ChunkedArray) -> bool:
 def decode(
     content: pa.Buffer, columns: Collection[str], only: Mapping[str, Sequence[Any]] | None = None
 ) -> Iterator[pa.Table]:
-    """Return some columns of ``schema.FILE``, a row group at a time; texts are dictionaries.
+    """Yield some columns of ``schema.FILE``, a part of a row group at a time; texts are dictionaries.
 
     A column that a file has not is one that came later: it holds what it does in documents that have none of it.
     ``only``: rows that have one of these values in each of these columns; of row groups without any, nothing else is
@@ -63,14 +65,16 @@ def decode(
         mask = None if not only else _mask(file, group, only)
         if mask is not None and not pc.any(mask).as_py():
             continue
-        table = file.read_row_group(group, columns=there, use_threads=False)
+        rows = file.read_row_group(group, columns=there, use_threads=False)
         if mask is not None:
-            table = table.filter(mask)
-        for name in columns:
-            if name not in there:
-                nothing = pa.repeat(pa.scalar(_MISSING[name], FILE.field(name).type), table.num_rows)
-                table = table.append_column(name, nothing)
-        yield table.select(wanted.names).cast(wanted)
+            rows = rows.filter(mask)
+        for at in range(0, max(rows.num_rows, 1), PART_ROWS):
+            table = rows.slice(at, PART_ROWS)
+            for name in columns:
+                if name not in there:
+                    nothing = pa.repeat(pa.scalar(_MISSING[name], FILE.field(name).type), table.num_rows)
+                    table = table.append_column(name, nothing)
+            yield table.select(wanted.names).cast(wanted)
 
 
 def _mask(file: pq.ParquetFile, group: int, only: Mapping[str, Sequence[Any]]) -> pa.Array:

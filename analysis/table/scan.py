@@ -21,7 +21,7 @@ from analysis.table.parquet import decode, joined
 from analysis.table.schema import TIME
 from analysis.table.swaps import set_aside
 
-_TABLE_ROWS: Final = 500_000
+_TABLE_ROWS: Final = 200_000
 """Of a table that a worker is given, about: some 100 MB, which it has twice while it puts one together."""
 FILES: Final = "path string, content binary"
 PATH: Final = "path"
