@@ -6,8 +6,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from analysis.metrics.headroom import PERCENTILES, CounterUse
+from analysis.metrics.counter_use import CounterUse
+from analysis.metrics.headroom import PERCENTILES
 from analysis.metrics.period import Period
+from analysis.metrics.runs import codes, values_of
 from analysis.table.arrays import Floats, Ints, floats, ints
 
 MOST_CHANGES: Final = 500
@@ -111,7 +113,7 @@ class Line:
         charged_ = np.rint(self.all[order] / self.per_used).astype(np.int64)
         limit = self.limit[order] / self.per_used
         use = CounterUse(0, self.window_ms, self.counter[order], self.time_ms[order], limit, charged_)
-        used = use.used(period.interval_ms)
+        used = use.used(period.interval_ms_at(use.time_ms))
         total = max(period.intervals, len(used))
         mine = used[self.own[order] > 0]
         return {
@@ -126,7 +128,9 @@ def _percentiles(values: Floats, total: int) -> list[float]:
     """Return PERCENTILES and the most of so many values, of which those that are not there are 0."""
     ranked = np.sort(values)
     places = [int(np.ceil(total * share - (total - len(ranked)))) - 1 for share in PERCENTILES.values()]
-    return [*(0.0 if place < 0 else float(ranked[place]) for place in places), float(ranked[-1])]
+    most = float(ranked[-1])
+    ranked = values_of(codes(ranked))
+    return [*(0.0 if place < 0 else min(float(ranked[place]), most) for place in places), most]
 
 
 def _same(one: Floats, other: Floats) -> np.ndarray[Any, np.dtype[np.bool_]]:

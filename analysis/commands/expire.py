@@ -23,7 +23,7 @@ from analysis.spark.session import SparkSettings
 @options.dry_run_option
 @options.spark_options
 def command(warehouse: str, keep_s: int, grace_s: int, spark: SparkSettings, *, dry_run: bool) -> None:
-    """Remove old hours, old rejected documents and old reports in the warehouse; never the newest hour.
+    """Remove old hours, old rejected documents, old sums and old reports in the warehouse; never the newest hour.
 
     The time is counted back from the newest hour stored, or from now if that is earlier.
     """
@@ -35,7 +35,8 @@ def command(warehouse: str, keep_s: int, grace_s: int, spark: SparkSettings, *, 
     folders = stored.folders(running, warehouse)
     found = Expiry(*folders, request, _tell, time.time).run()  # noqa: TID251  of a program that looks at dates
     what = (
-        f"{found.hours:,} hours of {found.size_bytes / 1e6:,.1f} MB, {found.rejected:,} batches of rejected documents"
+        f"{found.hours:,} hours of {found.size_bytes / 1e6:,.1f} MB, {found.rejected:,} batches of rejected documents, "
+        f"{found.summaries:,} days of sums"
     )
     went = "would go" if dry_run else "went"
     click.echo(f"{warehouse}: before {found.before:%Y-%m-%d %H:%M} UTC: {what} and {found.reports:,} reports {went}")

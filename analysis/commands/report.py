@@ -82,7 +82,11 @@ def command(
     if against != options.NOTHING:
         other = comparing.Against(lambda since, until: stored.usage(running, warehouse, since, until), against)
     wanted = job.ReportRequest(begin, end, out or warehouse, prices, gap_ms, other)
-    made = job.run(stored.usage(running, warehouse, begin, end), wanted)
+    usage = stored.usage(running, warehouse, begin, end)
+    if usage.kept_days:
+        days = "day is" if len(usage.kept_days) == 1 else "days are"
+        click.echo(f"{len(usage.kept_days):,} {days} summed up already (summarize)", err=True)
+    made = job.run(usage, wanted)
     click.echo(made.sentence)
     click.echo(made.html)
 

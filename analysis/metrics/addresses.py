@@ -10,13 +10,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.metrics.counters import counter_of_address
+from analysis.metrics.period import Period
 from analysis.metrics.sums import total
-from analysis.table.arrays import Bools, added, is_one_of, with_columns
-from analysis.table.scan import UsageRows
+from analysis.table.arrays import Bools, is_one_of, summed, with_columns
+from analysis.table.parquet import plain
+from analysis.table.scan import OfDays, UsageRows
 from analysis.table.schema import COUNT, FILE, LIMIT
+from analysis.table.summaries import FILE as KEPT_FILE
+from analysis.table.summaries import files_of
 from quotas.connections import OTHERS
 from quotas.kinds import QuotaKind
 
+KEPT: Final = "addresses"
 _OF_KIND: Final = QuotaKind.CONNECTION_CREATION_RATE.row.columns
 _READ: Final = ("cluster", "instance", "listener", "ip", "exempt", "mode", _OF_KIND.rule)
 WHO: Final = (*_READ, "counter")
@@ -39,19 +44,28 @@ def addresses(usage: UsageRows) -> DataFrame:
 
     The address ``other`` is all that records do not tell apart. In mode ``shadow`` nobody was refused in truth.
     """
-    found = usage.scan((*_READ, *SUMS, _OF_KIND.limit), _summed, _SCHEMA)
+    found = usage.scan((*_READ, *SUMS, _OF_KIND.limit), _summed, _SCHEMA, OfDays(KEPT))
     sums = (total(name).alias(name) for name in SUMS)
     return found.groupBy(*WHO).agg(*sums, F.min(_OF_KIND.limit).alias(_OF_KIND.limit))
 
 
+def keep(usage: UsageRows, _: Period) -> DataFrame:
+    """Return what is kept of a day (``table.summaries``) as KEPT."""
+    return usage.scan((*_READ, *SUMS, _OF_KIND.limit), files_of(_summed, _SCHEMA), KEPT_FILE)
+
+
 def _summed(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    return summed(_parts(tables), WHO, _HOW)
+
+
+def _parts(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
     for table in tables:
         chosen = pc.or_(table["ip"].is_valid(), pc.greater(table["accept_waits"], 0))
         found = table.filter(chosen)
         if len(found):
             found = found.combine_chunks()
             counter = pa.array(counter_of_address(found), mask=~is_counted(found))
-            yield added(with_columns(found, {"counter": counter}), WHO, _HOW)
+            yield plain(with_columns(found, {"counter": counter}))
 
 
 def is_counted(table: pa.Table) -> Bools:

@@ -17,14 +17,17 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 from analysis.kernel.units import split_rules
 from analysis.metrics.counters import KINDS, NAMED_BY, OF_WORD, USED, counter, units
 from analysis.metrics.sums import total
-from analysis.table.arrays import Ints, added, ints, with_columns
+from analysis.table.arrays import Ints, added, ints, summed, with_columns
 from analysis.table.parquet import plain
-from analysis.table.scan import UsageRows
+from analysis.table.scan import OfDays, UsageRows
 from analysis.table.schema import COUNT, FILE, LIMIT, TEXT
+from analysis.table.summaries import FILE as KEPT_FILE
+from analysis.table.summaries import files_of
 from quotas.policy import MOST_CAPS
 
 NAMES: Final = {word: kind.row.cap_columns[0] for word, kind in OF_WORD.items()}
 """The column that names the caps of a row, by kind."""
+KEPT: Final = "caps"
 _FIGURES: Final = ("throttled", "throttle_ms", "muted_ms")
 _SUMS: Final = ("used", *_FIGURES)
 _WHO: Final = (*NAMED_BY, "mode", "kind", "rule", "counter", "unit_user", "unit_client_id")
@@ -52,11 +55,18 @@ def capped(usage: UsageRows, kinds: Collection[str] = KINDS) -> DataFrame:
     """
     if not kinds:
         return usage.spark.createDataFrame(_SCHEMA.empty_table())
-    found = usage.scan(
-        (*NAMED_BY, "mode", *(USED[kind] for kind in kinds), *read(kinds)), _Capped(tuple(kinds)), _SCHEMA
-    )
+    found = usage.scan(_read(kinds), _Capped(tuple(kinds)), _SCHEMA, OfDays(KEPT))
     ends = (F.min("least_limit").alias("least_limit"), F.max("most_limit").alias("most_limit"))
     return found.groupBy(*_WHO).agg(*(total(name).alias(name) for name in _SUMS), *ends)
+
+
+def keep(usage: UsageRows, kinds: Collection[str]) -> DataFrame:
+    """Return what is kept of a day (``table.summaries``) as KEPT; ``kinds`` are those that anybody has caps of."""
+    return usage.scan(_read(kinds), files_of(_Capped(tuple(kinds)), _SCHEMA), KEPT_FILE)
+
+
+def _read(kinds: Collection[str]) -> tuple[str, ...]:
+    return (*NAMED_BY, "mode", *(USED[kind] for kind in kinds), *read(kinds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +74,9 @@ class _Capped:
     kinds: tuple[str, ...]
 
     def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        return summed(self._parts(tables), _WHO, _HOW)
+
+    def _parts(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         for table in tables:
             for kind in self.kinds:
                 rows = apart(table, kind)

@@ -9,11 +9,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from analysis.metrics.counters import KINDS, NAMED_BY, USED, counter_by_kind, units
+from analysis.metrics.period import Period
 from analysis.table import hashes
 from analysis.table.arrays import DAY_MS, ints, summed, times_ms, with_columns
-from analysis.table.exchange import exchange, packed, tasks_for
-from analysis.table.scan import UsageRows
+from analysis.table.exchange import Exchange, exchange, packed, tasks_for
+from analysis.table.scan import OfDays, UsageRows
 from analysis.table.schema import FILE
+from analysis.table.summaries import FILE as KEPT_FILE
+from analysis.table.summaries import files_of
 
 CLIENT: Final = (*NAMED_BY, *(f"{kind}_rule" for kind in KINDS))
 _THROTTLES: Final = ("throttle_ms", "throttled", "muted_ms")
@@ -21,6 +24,7 @@ SUMS: Final = (
     *("bytes_in", "bytes_out", "requests", "request_time_ms", "connections_opened", "connections_refused"),
     *(name for kind in KINDS for name in (USED[kind], *(f"{kind}_{each}" for each in _THROTTLES))),
 )
+KEPT: Final = "clients"
 ACTIVE: Final = "active_ms"
 """How long a client was in records: the sum of the intervals of its rows."""
 _APART: Final = (*CLIENT, "date")
@@ -34,6 +38,9 @@ def _of_counter(kind: str) -> list[str]:
 
 
 _COUNTED: Final = [name for kind in KINDS for name in _of_counter(kind)]
+_KEPT: Final = pa.schema(
+    [*(FILE.field(name) for name in CLIENT), ("date", pa.date32()), *((name, pa.int64()) for name in _HOW)]
+)
 _SCHEMA: Final = pa.schema(
     [
         *(FILE.field(name) for name in CLIENT),
@@ -50,8 +57,18 @@ def clients(usage: UsageRows, rows: int) -> DataFrame:
     Every byte of the rows is in one of them. A client whose rule changed has a row for each. ``rows`` is how many there
     are of usage, about.
     """
+    return _exchanged(usage, rows).frame(_received, _SCHEMA)
+
+
+def keep(usage: UsageRows, period: Period) -> DataFrame:
+    """Return what is kept of a day (``table.summaries``) as KEPT."""
+    return _exchanged(usage, period.rows).frame(files_of(_summed, _KEPT), KEPT_FILE)
+
+
+def _exchanged(usage: UsageRows, rows: int) -> Exchange:
     tasks = tasks_for(rows // _ROWS_OF_ONE, usage.spark.sparkContext.defaultParallelism)
-    return exchange(usage, ("time", "interval_ms", *CLIENT, *SUMS), _Sent(tasks), tasks).frame(_received, _SCHEMA)
+    sent = _Sent(tasks)
+    return exchange(usage, ("time", "interval_ms", *CLIENT, *SUMS), sent, tasks, OfDays(KEPT, sent.packed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +78,19 @@ class _Sent:
     tasks: int
 
     def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        for sums in summed(map(_dated, tables), _APART, _HOW):
+        return self.packed(_summed(map(_dated, tables)))
+
+    def packed(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        for sums in tables:
             yield from packed(sums, hashes.of_columns(sums, ("user", "client_id")) % self.tasks)
 
 
+def _summed(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    return summed(tables, _APART, _HOW)
+
+
 def _received(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    for sums in summed(tables, _APART, _HOW):
+    for sums in _summed(tables):
         found = sums
         for kind, counter in counter_by_kind(sums).items():
             columns = (counter, *units(sums, kind))
@@ -76,5 +100,9 @@ def _received(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
 
 def _dated(table: pa.Table) -> pa.Table:
     return with_columns(
-        table, {"date": (times_ms(table) // DAY_MS).astype(np.int32), ACTIVE: ints(table, "interval_ms")}
+        table,
+        {
+            "date": pa.array((times_ms(table) // DAY_MS).astype(np.int32), pa.date32()),
+            ACTIVE: ints(table, "interval_ms"),
+        },
     )

@@ -13,14 +13,17 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
+from analysis.metrics.period import Period
 from analysis.metrics.talkers import CLIENT
 from analysis.table.arrays import Ints, ints, summed, times_ms
-from analysis.table.scan import UsageRows
+from analysis.table.scan import OfDays, UsageRows
+from analysis.table.summaries import FILE, files_of
 
 SUMS: Final = ("bytes_in", "bytes_out", "requests", "muted_ms")
 LIMIT: Final = ("cluster", "broker", "kind", "rule", "unit_user", "unit_client_id")
 """A limit on a broker, whichever proxy instances enforce it."""
 QUOTA: Final = ("cluster", "kind", "rule")
+KEPT: Final = "minutes"
 BOTH: Final = "both"
 NEW: Final = "new"
 GONE: Final = "gone"
@@ -62,8 +65,13 @@ def quotas(now: DataFrame, before: DataFrame) -> DataFrame:
 
 def unrecorded_s(usage: UsageRows, begin: datetime, end: datetime) -> int:
     """Return for how long nothing was recorded between two times, in gaps of some minutes each."""
-    table = usage.scan(("time", "interval_ms"), _minutes, _MINUTES).toArrow()
+    table = usage.scan(("time", "interval_ms"), _minutes, _MINUTES, OfDays(KEPT)).toArrow()
     return gaps_s(np.unique(ints(table, "minute")), begin, end)
+
+
+def keep(usage: UsageRows, _: Period) -> DataFrame:
+    """Return what is kept of a day (``table.summaries``) as KEPT."""
+    return usage.scan(("time", "interval_ms"), files_of(_minutes, _MINUTES), FILE)
 
 
 def gaps_s(minutes: Ints, begin: datetime, end: datetime) -> int:

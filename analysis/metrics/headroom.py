@@ -8,7 +8,8 @@ exceed. Those while active are over the intervals in which the counter was charg
 - A window is taken in whole intervals: with intervals of 1 s and Kafka's 11 samples of 1 s it is 11 intervals, and
   with intervals longer than it, it is one of them.
 - Intervals of one instance begin together, within a tolerance of half an interval.
-- The first window of a period does not know what was before the period.
+- Of the first windows of a period, the hour before it is known.
+- Percentiles are right to 0.2 % (``runs``).
 - Of a connection rate, used are attempts to connect, those that were refused too: above 1 is what came.
 """
 
@@ -16,61 +17,44 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import reduce
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
-from analysis.metrics import caps
-from analysis.metrics.addresses import is_counted
-from analysis.metrics.counters import (
-    CONNECTIONS,
-    COUNTER,
-    KINDS,
-    NAMED_BY,
-    OF_WORD,
-    PER_USED,
-    USED,
-    WINDOWS,
-    counter,
-    counter_by_kind,
-    counter_of_address,
-    window_ms,
-)
-from analysis.metrics.groups import Groups, starts
+from analysis.metrics import counter_use
+from analysis.metrics.counter_use import LIMIT_OF_USED, OF_KINDS, Readings, Shared
+from analysis.metrics.counters import CONNECTIONS, COUNTER, KINDS, OF_WORD
 from analysis.metrics.period import Period
-from analysis.table.arrays import DAY_MS, MOST_SUM, Bools, Floats, Ints, floats, ints, times_ms
-from analysis.table.exchange import exchange, packed, tasks_for
-from analysis.table.scan import UsageRows
+from analysis.metrics.runs import Runs, codes, starts
+from analysis.table.arrays import DAY_MS, Bools, Ints, floats, ints
+from analysis.table.exchange import Exchange, exchange, packed, tasks_for
+from analysis.table.parquet import plain
+from analysis.table.scan import OfDays, UsageRows
+from analysis.table.summaries import FILE, files_of
 
 PERCENTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 WHILE_ACTIVE: Final = {f"active_{name}": share for name, share in PERCENTILES.items()}
 COUNTED: Final = ("kind", "counter")
-_READ: Final = (
-    *("time", "ip", *WINDOWS, *NAMED_BY),
-    *(name for kind in KINDS for name in (f"{kind}_rule", f"{kind}_limit", USED[kind])),
-    *(CONNECTIONS.columns.rule, CONNECTIONS.columns.limit, CONNECTIONS.columns.used),
-)
-_KINDS: Final = (*KINDS, CONNECTIONS.word)
-_PER_USED: Final = {**PER_USED, CONNECTIONS.word: CONNECTIONS.unit.per_used}
-_USED: Final = {**USED, CONNECTIONS.word: CONNECTIONS.columns.used}
-_ROWS: Final = pa.schema(
-    [
-        *(("kind", pa.int8()), ("window_ms", pa.int32()), ("counter", pa.int64()), ("time_ms", pa.int64())),
-        *(("limit", pa.float64()), ("bytes", pa.int64())),
-    ]
-)
-"""Of counters, between tasks: what was used as its column counts it, and the limit likewise."""
+KEPT: Final = "readings"
 _SCHEMA: Final = pa.schema(
     [
         *(("kind", pa.string()), ("counter", pa.int64()), ("date", pa.date32())),
         *((name, pa.float64()) for name in (*PERCENTILES, "max", "over", "limit", "active", *WHILE_ACTIVE)),
     ]
 )
+_RUNS: Final = ("code", "busy", "active")
+_DAYS: Final = pa.schema(
+    [
+        *(("kind", pa.int8()), ("counter", pa.int64()), ("day", pa.int32())),
+        *(("limit", pa.float64()), ("max", pa.float64()), ("over", pa.int64())),
+        *((name, pa.list_(pa.int32())) for name in _RUNS),
+    ]
+)
+"""What is kept: a row for each counter and ``day`` (since 1970) with use. ``limit`` is the last one, as ROWS have it;
+``over`` in how many intervals more was used than it; and Runs of used over limit."""
 
 
 def counters(clients: DataFrame, capped: DataFrame | None = None, addresses: DataFrame | None = None) -> DataFrame:
@@ -111,168 +95,129 @@ def headroom(usage: UsageRows, period: Period) -> DataFrame:
     whole period. ``over`` is the share of intervals in which more was used than the limit allows; ``limit`` is the last
     one. ``active`` is the share of intervals in which anything was used, and WHILE_ACTIVE are over these; null: none.
     """
+    sent, days = _days(usage, period)
+    return sent.frame(_Measure(days, period), _SCHEMA)
+
+
+def keep(usage: UsageRows, period: Period) -> DataFrame:
+    """Return what is kept of a day (``table.summaries``) as KEPT."""
+    sent, days = _days(usage, period)
+    return sent.frame(files_of(days, _DAYS), FILE)
+
+
+def _days(usage: UsageRows, period: Period) -> "tuple[Exchange, _Days]":
     tasks = tasks_for(period.rows, usage.spark.sparkContext.defaultParallelism)
-    read = (*_READ, *(name for kind in period.capped for name in OF_WORD[kind].row.cap_columns[:2]))
-    return exchange(usage, read, _Shared(tasks, period.capped), tasks).frame(_Measure(period), _SCHEMA)
+    led_in = usage.led_in(period.longest_window_ms)
+    sent = exchange(
+        led_in,
+        counter_use.read(period.capped),
+        Shared(tasks, period.capped),
+        tasks,
+        OfDays(KEPT, _SentDays(tasks)),
+    )
+    return sent, _Days(period, usage.begin_us, usage.kept_days)
 
 
 @dataclass(frozen=True, slots=True)
-class CounterUse:
-    """What counters of one kind, and one window of enforcement, were charged: each time of each once.
-
-    Those of one counter stand together, by time.
-    """
-
-    kind: int
-    """In _KINDS."""
-    window_ms: int
-    counter: Ints
-    time_ms: Ints
-    limit: Floats
-    bytes_: Ints
-
-    @classmethod
-    def of(cls, kind: int, window_ms: int, rows: pa.Table) -> "CounterUse":
-        """Add up rows (_ROWS, but for kind and window): clients that share a counter stand in rows of one time."""
-        counter, time_ms, bytes_ = (ints(rows, name) for name in ("counter", "time_ms", "bytes"))
-        code, _ = pd.factorize(counter)
-        since_ms = time_ms - time_ms.min()
-        order = np.argsort(code * (int(since_ms.max()) + 1) + since_ms)
-        counter, time_ms = counter[order], time_ms[order]
-        first = starts(counter, time_ms)
-        limit = floats(rows, "limit")[order][first]
-        rows_of_one = int(np.diff(first, append=len(counter)).max(initial=1))
-        together = np.add.reduceat(np.minimum(bytes_[order], MOST_SUM // rows_of_one), first)
-        return cls(kind, window_ms, counter[first], time_ms[first], limit, together)
-
-    @classmethod
-    def parts(cls, rows: pa.Table) -> "Iterator[CounterUse]":
-        """Add up _ROWS, of any kinds and windows."""
-        for kind, of_kind in _apart(rows, "kind"):
-            for window, of_both in _apart(of_kind, "window_ms"):
-                yield cls.of(kind, window, of_both)
-
-    def rows(self) -> pa.Table:
-        """Return them as _ROWS."""
-        same = {"kind": np.full(len(self.counter), self.kind), "window_ms": np.full(len(self.counter), self.window_ms)}
-        each = {"counter": self.counter, "time_ms": self.time_ms, "limit": self.limit, "bytes": self.bytes_}
-        return pa.table(same | each).select(_ROWS.names).cast(_ROWS)
-
-    def used(self, interval_ms: int) -> Floats:
-        """Return used over limit at each time, over the window before it."""
-        whole = max(round(self.window_ms / interval_ms), 1)
-        span_ms = (whole - 1) * interval_ms + interval_ms // 2
-        # One number for counter and time: from any time, those of the window before it stand together.
-        since_ms = self.time_ms - self.time_ms.min()
-        firsts = starts(self.counter)
-        group = np.repeat(np.arange(len(firsts)), np.diff(firsts, append=len(self.counter)))
-        at = group * (int(since_ms.max()) + span_ms + 1) + since_ms
-        before = np.searchsorted(at, at - span_ms)
-        # Sums may begin anew at 2^63, and their differences are right: of a window that does not reach it by itself.
-        most = MOST_SUM // int((np.arange(len(at)) - before).max() + 1)
-        up_to = np.append(0, np.cumsum(np.minimum(self.bytes_, most)))
-        within = up_to[1:] - up_to[before]
-        return np.asarray(within / (self.limit * (whole * interval_ms / 1000)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Shared:
-    """Sends the rows of a counter to one task."""
+class _SentDays:
+    """Sends what is kept of a counter to the task of its rows."""
 
     tasks: int
-    capped: tuple[str, ...] = ()
 
     def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         for table in tables:
-            for kind, numbers in counter_by_kind(table).items():
-                yield from self._sent(table, kind, numbers)
-            for kind in self.capped:
-                of_caps = caps.apart(table, kind)
-                if len(of_caps):
-                    yield from self._sent(of_caps, kind, counter(of_caps, kind))
-            of_addresses = table.filter(pa.array(is_counted(table)))
-            if len(of_addresses):
-                of_addresses = of_addresses.combine_chunks()
-                yield from self._sent(of_addresses, CONNECTIONS.word, counter_of_address(of_addresses))
-
-    def _sent(self, table: pa.Table, kind: str, numbers: Ints) -> Iterator[pa.Table]:
-        columns = {
-            "kind": np.full(len(numbers), _KINDS.index(kind)),
-            "window_ms": window_ms(table, kind),
-            "counter": numbers,
-            "time_ms": times_ms(table),
-            "limit": pc.divide(table[f"{kind}_limit"], _PER_USED[kind]),
-            "bytes": table[_USED[kind]],
-        }
-        limited = pc.and_(pc.greater(table[f"{kind}_limit"], 0), pc.is_valid(table[f"{kind}_rule"]))
-        for counted in CounterUse.parts(pa.table(columns).filter(limited)):
-            yield from packed(counted.rows(), counted.counter % self.tasks)
+            yield from packed(table, ints(table, "counter") % self.tasks)
 
 
 @dataclass(frozen=True, slots=True)
-class Readings:
-    """Arrays of one length: counters at the ends of intervals, those of one together, by time."""
+class _Days:
+    """From ROWS of whole counters, and what is kept of them, to one table of _DAYS."""
 
-    kind: Ints
-    counter: Ints
-    time_ms: Ints
-    limit: Floats
-    used: Floats
-    """Over the limit: 1.0 is the quota."""
-    is_active: Bools
-    """Whether anything was charged in the interval itself."""
+    period: Period
+    begin_us: int | None
+    """Rows before it are here for the windows of those that follow."""
+    kept: tuple[int, ...]
+    """Days, of which rows are here for the same reason."""
 
-    @classmethod
-    def of(cls, rows: pa.Table, interval_ms: int) -> "Readings":
-        """Return what _ROWS of whole counters add up to."""
-        parts = [
-            (
-                np.full(len(each.counter), each.kind),
-                *(each.counter, each.time_ms, each.limit, each.used(interval_ms), each.bytes_ > 0),
-            )
-            for each in CounterUse.parts(rows)
-        ]
-        columns: list[Any] = [np.concatenate(each) for each in zip(*parts, strict=True)]
-        if len(parts) > len(_KINDS):  # several windows: a counter may be in two parts
-            _, counter, time_ms, *_ = columns
-            order = np.lexsort((time_ms, counter))
-            columns = [each[order] for each in columns]
-        return cls(*columns)
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        rows: list[pa.Table] = []
+        days: list[pa.Table] = []
+        for table in tables:
+            (days if "code" in table.column_names else rows).append(plain(table))
+        if rows:
+            used = Readings.of(pa.concat_tables(rows), self.period.interval_ms_at)
+            days.append(_of_days(used.only(self._is_meant(used.time_ms))))
+        if days:
+            yield pa.concat_tables([each.select(_DAYS.names).cast(_DAYS) for each in days])
+
+    def _is_meant(self, time_ms: Ints) -> Bools:
+        begins = 0 if self.begin_us is None else -(-self.begin_us // 1000)
+        return np.asarray((time_ms >= begins) & ~np.isin(time_ms // DAY_MS, np.array(self.kept, dtype=np.int64)))
+
+
+def _of_days(used: Readings) -> pa.Table:
+    day = used.time_ms // DAY_MS
+    first = starts(used.counter, day)
+    ends = np.append(first, len(day))[1:]
+    group = np.repeat(np.arange(len(first)), ends - first)
+    runs = Runs.of(group, codes(used.used), np.ones_like(day), used.is_active.astype(np.int64))
+    offsets = pa.array(np.append(runs.first, len(runs.code)), pa.int32())
+    lists = {
+        name: pa.ListArray.from_arrays(offsets, pa.array(each, pa.int32()))
+        for name, each in zip(_RUNS, (runs.code, runs.busy, runs.active), strict=True)
+    }
+    columns = {
+        "kind": used.kind[first],
+        "counter": used.counter[first],
+        "day": day[first],
+        "limit": used.limit[ends - 1],
+        "max": np.maximum.reduceat(used.used, first) if len(first) else used.used,
+        "over": np.add.reduceat((used.used > 1).astype(np.int64), first) if len(first) else first,
+        **lists,
+    }
+    return pa.table(columns)
 
 
 @dataclass(frozen=True, slots=True)
 class _Measure:
-    """What a task does with the rows of whole counters."""
+    """What a task does with whole counters."""
 
+    days: _Days
     period: Period
 
     def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        rows = list(tables)
-        if rows:
-            used = Readings.of(pa.concat_tables(rows), self.period.interval_ms)
-            rank = np.empty(len(used.used), dtype=np.int64)
-            rank[np.argsort(used.used)] = np.arange(len(rank))
-            day = used.time_ms // DAY_MS
-            groups = Groups.of(used.used, used.is_active, rank, starts(used.counter))
-            yield self._measured(used, groups, None)
-            if day.min() != day.max():
-                groups = Groups.of(used.used, used.is_active, rank, starts(used.counter, day))
-            yield self._measured(used, groups, day[groups.first])
+        for found in self.days(tables):
+            if len(found):
+                order = np.lexsort((ints(found, "day"), ints(found, "counter")))
+                table = found.take(pa.array(order))
+                yield self._measured(table, starts(ints(table, "counter")), None)
+                yield self._measured(table, np.arange(len(table)), ints(table, "day"))
 
-    def _measured(self, used: Readings, groups: Groups, day: Ints | None) -> pa.Table:
-        """Return the figures of each group: a counter, on a ``day`` or (None) in all of the period."""
-        first, last = groups.first, groups.first + groups.busy - 1
-        total = np.maximum(self.period.intervals if day is None else self._intervals_on(day), groups.busy)
+    def _measured(self, table: pa.Table, first: Ints, day: Ints | None) -> pa.Table:
+        """Return the figures of each group of rows, from ``first`` on: a counter, on a ``day`` or (None) on all."""
+        rows = np.diff(first, append=len(table))
+        group = np.repeat(np.arange(len(first)), rows)
+        last = first + rows - 1
+        code, busy, active = (table[name].combine_chunks() for name in _RUNS)
+        of_value = np.repeat(group, np.asarray(code.value_lengths()))
+        runs = Runs.of(of_value, *(each.flatten().to_numpy().astype(np.int64) for each in (code, busy, active)))
+        total = self.period.intervals if day is None else self._intervals_on(day)
+        total = np.maximum(total, runs.sums(runs.busy))
+        kind = ints(table, "kind")[first]
+        most = np.maximum.reduceat(floats(table, "max"), first)
         columns = {
-            "kind": pa.DictionaryArray.from_arrays(pa.array(used.kind[first]), list(_KINDS)),
-            "counter": used.counter[first],
+            "kind": pa.DictionaryArray.from_arrays(pa.array(kind), list(OF_KINDS)),
+            "counter": ints(table, "counter")[first],
             "date": pa.nulls(len(first), pa.date32()) if day is None else pa.array(day.astype(np.int32), pa.date32()),
-            **{name: groups.percentile(total, share) for name, share in PERCENTILES.items()},
-            "max": groups.ranked[last],
-            "over": np.add.reduceat((used.used > 1).astype(float), first) / total,
-            "limit": used.limit[last] * np.array([*_PER_USED.values()])[used.kind[first]],
-            "active": groups.active / total,
-            **{name: pa.array(groups.while_active(share), from_pandas=True) for name, share in WHILE_ACTIVE.items()},
+            **{name: np.minimum(runs.percentile(total, share), most) for name, share in PERCENTILES.items()},
+            "max": most,
+            "over": np.add.reduceat(ints(table, "over"), first) / total,
+            "limit": floats(table, "limit")[last] * LIMIT_OF_USED[kind],
+            "active": runs.sums(runs.active) / total,
+            **{
+                name: pa.array(np.minimum(runs.while_active(share), most), from_pandas=True)
+                for name, share in WHILE_ACTIVE.items()
+            },
         }
         return pa.table(columns)
 
@@ -281,10 +226,3 @@ class _Measure:
         days, number = np.unique(day, return_inverse=True)
         dates = [date(1970, 1, 1) + timedelta(days=each) for each in days.tolist()]
         return np.array([self.period.intervals_on(each) for each in dates])[number]
-
-
-def _apart(rows: pa.Table, name: str) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the rows of each value of a column; those of a single one, as most are, without a copy."""
-    values = pc.unique(rows[name]).to_pylist()
-    for value in values:
-        yield value, rows if len(values) == 1 else rows.filter(pc.equal(rows[name], value))

@@ -8,7 +8,6 @@ taken as even between the two. Nothing is expected of a proxy that was off, or t
 - After its last one nothing is known: what a proxy that was killed had not shipped has no number that anybody has seen.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -24,15 +23,19 @@ from analysis.metrics import unread
 from analysis.metrics.period import Period
 from analysis.metrics.sums import total
 from analysis.table.arrays import Ints, folded, ints, is_one_of, summed, times_ms, with_columns
-from analysis.table.documents import BOOT, after_gaps, documents, of_rows, united
+from analysis.table.documents import BOOT, SPAN, after_gaps, documents, of_rows, united
 from analysis.table.exchange import exchange, packed
 from analysis.table.hashes import of_columns
+from analysis.table.lateness import late_files
 from analysis.table.parquet import plain
-from analysis.table.scan import PATH, UsageRows
+from analysis.table.scan import PATH, OfDays, UsageRows
 from analysis.table.schema import COUNT, TEXT
+from analysis.table.summaries import FILE, files_of
 from quotas.names import OTHER
 
 HOUR_MS: Final = 3_600_000
+KEPT: Final = "documents"
+_END_OF_TIME_MS: Final = 253_402_300_800_000
 _OUTSIDE: Final = -1
 """The hour of what is beside the period: it says where gaps at its ends begin, or end."""
 _MOST_HOURS: Final = 31 * 24
@@ -42,11 +45,10 @@ FIGURES: Final = (*_COUNTED[:4], *unread.FIGURES, *_COUNTED[4:])
 _KEYS: Final = (*BOOT, "hour", "late")
 _SUMS: Final = {"dropped": "max", "dropped_before": "min", **dict.fromkeys(_COUNTED[4:], "sum")}
 _READ: Final = (*BOOT, "seq", "time", "interval_ms", "dropped_documents", "user", "client_id", "ip", PATH)
-_OF_HOUR: Final = pa.schema([*((name, TEXT) for name in (*BOOT,)), *((name, COUNT) for name in ("hour", *_COUNTED))])
-_BATCH: Final = re.compile(
-    r"/date=(\d{4}-\d{2}-\d{2})/hour=(\d{2})/batch=(?:compacted-[0-9a-f]{12}-)?([^/]*)-(\d{1,18})/"
+_LINES: Final = pa.schema(
+    [*((name, TEXT) for name in BOOT), *((name, COUNT) for name in ("hour", "late", *SPAN, *_SUMS))]
 )
-"""What was compacted goes on to say of which checkpoint it is, and the first of its batches."""
+_OF_HOUR: Final = pa.schema([*((name, TEXT) for name in (*BOOT,)), *((name, COUNT) for name in ("hour", *_COUNTED))])
 
 
 def loss(usage: UsageRows, period: Period) -> DataFrame:
@@ -61,8 +63,8 @@ def loss(usage: UsageRows, period: Period) -> DataFrame:
     around = usage.around() if usage.around else usage
     tasks = int(str(usage.spark.conf.get("spark.sql.shuffle.partitions")))
     begin_ms, end_ms = (round(each.timestamp() * 1000) for each in (period.begin, period.end))
-    work = _Documents(tasks, begin_ms, end_ms, late_files(around))
-    found = exchange(around, _READ, work.sent, tasks).collect(work.received)
+    work = _Documents(tasks, begin_ms, end_ms, late_files(around.paths()))
+    found = exchange(around, _READ, work.sent, tasks, OfDays(KEPT, work.packed)).collect(work.received)
     lines = usage.spark.createDataFrame(found if found.num_rows else _OF_HOUR.empty_table())
     lines = lines.unionByName(unread.unread(around.rejected, usage, period), allowMissingColumns=True)
     figures = (F.coalesce(total(name), F.lit(0)).alias(name) for name in FIGURES)
@@ -72,30 +74,16 @@ def loss(usage: UsageRows, period: Period) -> DataFrame:
     )
 
 
+def keep(usage: UsageRows, _: Period) -> DataFrame:
+    """Return what is kept of a day (``table.summaries``) as KEPT."""
+    around = usage.around() if usage.around else usage
+    work = _Documents(1, 0, _END_OF_TIME_MS, late_files(around.paths()))
+    return usage.scan(_READ, files_of(work.united, _LINES), FILE)
+
+
 def share_missing() -> Column:
     """Return the share of ``expected`` documents that is missing; 0 where none is expected."""
     return F.when(F.col("expected") > 0, F.col("missing") / F.col("expected")).otherwise(0.0)
-
-
-def late_files(usage: UsageRows) -> frozenset[str]:
-    """Return the files of batches that came after another one, of the same checkpoint, had reached a later hour."""
-    batches: dict[str, list[tuple[int, str, str]]] = {}
-    files = usage.files.select(PATH).toArrow() if usage.at_hand is None else usage.at_hand
-    for path in files[PATH].to_pylist():
-        if found := _BATCH.search(path):
-            date, hour, checkpoint, number = found.groups()
-            batches.setdefault(checkpoint, []).append((int(number), f"{date} {hour}", path))
-    late = []
-    for files in batches.values():
-        reached = before = ""
-        last = -1
-        for number, hour, path in sorted(files):
-            if number != last:
-                last, before = number, reached
-            reached = max(reached, hour)
-            if hour < before:
-                late.append(path)
-    return frozenset(late)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +96,17 @@ class _Documents:
     late: frozenset[str]
 
     def sent(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        return self.packed(self._lines(tables))
+
+    def packed(self, lines: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        for line in lines:
+            each = line.select(_LINES.names).cast(_LINES)
+            yield from packed(each, of_columns(each, BOOT) % self.tasks)
+
+    def united(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        return folded(self._lines(tables), partial(united, keys=_KEYS, how=_SUMS))
+
+    def _lines(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         for table in tables:
             time_ms = times_ms(table)
             is_inside = (time_ms >= self.begin_ms) & (time_ms < self.end_ms)
@@ -123,8 +122,7 @@ class _Documents:
                 "rows_of_others": is_one_of(table["client_id"], {OTHER}),
                 "rows_of_nobody": nobody.cast(pa.int64()),
             }
-            lines = of_rows(with_columns(table.select([*BOOT, "seq"]), values), _KEYS, _SUMS)
-            yield from packed(lines, of_columns(lines, BOOT) % self.tasks)
+            yield of_rows(with_columns(table.select([*BOOT, "seq"]), values), _KEYS, _SUMS)
 
     def received(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         for lines in folded(tables, partial(united, keys=_KEYS, how=_SUMS)):

@@ -10,11 +10,15 @@ from pyspark.sql import DataFrame
 
 from analysis.metrics import caps
 from analysis.metrics.counters import KINDS, OF_WORD, USED
+from analysis.metrics.period import Period
 from analysis.table.arrays import ints, times_ms
-from analysis.table.scan import UsageRows
+from analysis.table.scan import OfDays, UsageRows
 from analysis.table.schema import COUNT, FILE, LIMIT, TEXT
+from analysis.table.summaries import FILE as KEPT_FILE
+from analysis.table.summaries import files_of
 from quotas.kinds import BYTES
 
+KEPT: Final = "muted"
 _SAME: Final = ("cluster", "instance", "broker", "user", "client_id", "mode")
 _OF_KIND: Final = ("rule", "muted_ms", "throttled", "throttle_ms", "limit")
 _SCHEMA: Final = pa.schema(
@@ -39,7 +43,12 @@ def muted(usage: UsageRows, capped: Collection[str] = KINDS) -> DataFrame:
     the quota for the rest. ``capped`` are the kinds that anybody has caps of. In mode ``shadow`` they would have been
     muted. ``bytes`` is null where the kind charges something else.
     """
-    return usage.scan((*_READ, *caps.read(capped)), _Muted(tuple(capped)), _SCHEMA)
+    return usage.scan((*_READ, *caps.read(capped)), _Muted(tuple(capped)), _SCHEMA, OfDays(KEPT))
+
+
+def keep(usage: UsageRows, period: Period) -> DataFrame:
+    """Return what is kept of a day (``table.summaries``) as KEPT."""
+    return usage.scan((*_READ, *caps.read(period.capped)), files_of(_Muted(period.capped), _SCHEMA), KEPT_FILE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,8 @@ from analysis.metrics.period import Period
 from analysis.metrics.sums import total
 from analysis.table.schema import COUNT, FILE, LIMIT, TEXT
 
+DATES: Final = 7
+"""Of a longer period the last ones: sums of moments of a month would be as many as its rows."""
 CANDIDATES: Final = 20
 """The clients of each broker that are looked at: those that move most."""
 COINCIDES: Final = "coincides"

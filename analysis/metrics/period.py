@@ -1,16 +1,19 @@
 """What a period holds, found in one look at its rows; and how finely it is drawn."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
-from typing import Final
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from analysis.metrics import caps
-from analysis.table.arrays import ints, summed, times_ms
-from analysis.table.scan import UsageRows
+from analysis.table.arrays import DAY_MS, Ints, ints, summed, times_ms
+from analysis.table.scan import OfDays, UsageRows
+from analysis.table.summaries import FILE, files_of
 
 MOST_STEPS: Final = 180
 """Of a plot over time: more are not seen on a screen."""
@@ -34,6 +37,10 @@ class Period:
     brokers: int
     capped: tuple[str, ...] = ()
     """The quota kinds, by their words, of which anybody has caps."""
+    longest_window_ms: int = 0
+    """Of all windows of enforcement, those of token buckets too."""
+    of_dates: Mapping[date, int] = field(default_factory=dict)
+    """Of each date that has rows, ``interval_ms``: it may have been changed."""
 
     @property
     def seconds(self) -> float:
@@ -51,7 +58,20 @@ class Period:
     @property
     def intervals(self) -> int:
         """How many intervals it is long."""
-        return max(round(self.seconds * 1000 / self.interval_ms), 1)
+        return sum(map(self.intervals_on, self.dates()))
+
+    def interval_ms_at(self, times_ms: Ints) -> Ints:
+        """Return how long intervals were at some times (Unix time)."""
+        days, at = np.unique(times_ms // DAY_MS, return_inverse=True)
+        return np.array([self._interval_ms_on(_EPOCH + timedelta(days=day)) for day in days.tolist()], dtype=int)[at]
+
+    def _interval_ms_on(self, day: date) -> int:
+        return self.of_dates.get(day, self.interval_ms)
+
+    def last_dates(self, count: int) -> "Period":
+        """Return what of it is on its last dates."""
+        begin = datetime.combine(self.dates()[-count:][0], time(), UTC)
+        return replace(self, begin=begin) if begin > self.begin else self
 
     def dates(self) -> list[date]:
         """Return every date that it touches."""
@@ -62,7 +82,7 @@ class Period:
         """Return how many of its intervals are on a date."""
         midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
         begin, end = max(midnight, self.begin), min(midnight + timedelta(days=1), self.end)
-        return max(round((end - begin).total_seconds() * 1000 / self.interval_ms), 1)
+        return max(round((end - begin).total_seconds() * 1000 / self._interval_ms_on(day)), 1)
 
     def steps(self, step_s: int | None = None) -> list[datetime]:
         """Return the begin of every step that the period touches, of ``step_s`` or of others than its own."""
@@ -78,56 +98,68 @@ def step_of(moment: datetime, step_s: int) -> datetime:
 
 def look(usage: UsageRows) -> Period | None:
     """Return what is there; None if there is no row."""
-    found = usage.scan(_LOOKED_AT, _looked, _SEEN).toArrow().to_pylist()
+    found = usage.scan(_LOOKED_AT, _looked, _SEEN, OfDays(KEPT, _seen)).toArrow().to_pylist()
     if not found:
         return None
-    of_interval: dict[int, int] = {}
+    of_dates: dict[date, list[dict[str, Any]]] = {}
     for each in found:
-        of_interval[each["interval_ms"]] = of_interval.get(each["interval_ms"], 0) + each["rows"]
+        of_dates.setdefault(each["date"], []).append(each)
     return Period(
         begin=_moment(min(each["begin_ms"] for each in found)),
         end=_moment(max(each["end_ms"] for each in found)),
-        interval_ms=max(of_interval, key=lambda interval_ms: (of_interval[interval_ms], -interval_ms)),
+        interval_ms=_most(found),
         windows_ms=tuple(sorted({each["window_ms"] for each in found})),
         rows=sum(each["rows"] for each in found),
         modes=tuple(sorted({each["mode"] for each in found})),
         instances=len({each["instance"] for each in found}),
         brokers=len({each["broker"] for each in found if each["broker"] >= 0}),
         capped=tuple(kind for kind in caps.NAMES if any(each[f"{kind}_capped"] for each in found)),
+        longest_window_ms=max(max(each["window_ms"], each["controller_window_ms"]) for each in found),
+        of_dates={day: _most(of_date) for day, of_date in of_dates.items()},
     )
 
 
+def keep(usage: UsageRows, _: Period) -> DataFrame:
+    """Return what is kept of a day (``table.summaries``) as KEPT."""
+    return usage.scan(_LOOKED_AT, files_of(_looked, _SEEN), FILE)
+
+
+KEPT: Final = "period"
+_EPOCH: Final = date(1970, 1, 1)
 _LOOKED_AT: Final = (
-    *("time", "interval_ms", "samples", "sample_ms", "mode", "instance", "broker"),
-    *caps.NAMES.values(),
+    *("time", "interval_ms", "samples", "sample_ms", "controller_samples", "controller_sample_ms"),
+    *("mode", "instance", "broker", *caps.NAMES.values()),
 )
 _CAPPED: Final = tuple(f"{kind}_capped" for kind in caps.NAMES)
-_APART: Final = ("interval_ms", "window_ms", "mode", "instance", "broker")
+_APART: Final = ("date", "interval_ms", "window_ms", "controller_window_ms", "mode", "instance", "broker")
+_HOW: Final = {"rows": "sum", "begin_ms": "min", "end_ms": "max", **dict.fromkeys(_CAPPED, "max")}
 _SEEN: Final = pa.schema(
     {
-        "interval_ms": pa.int64(),
-        "window_ms": pa.int64(),
+        "date": pa.date32(),
+        **dict.fromkeys(("interval_ms", "window_ms", "controller_window_ms"), pa.int64()),
         "mode": pa.string(),
         "instance": pa.string(),
         "broker": pa.int32(),
-        "rows": pa.int64(),
-        "begin_ms": pa.int64(),
-        "end_ms": pa.int64(),
-        **dict.fromkeys(_CAPPED, pa.int64()),
+        **dict.fromkeys(_HOW, pa.int64()),
     }
 )
 
 
 def _looked(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    how = {"rows": "sum", "begin_ms": "min", "end_ms": "max", **dict.fromkeys(_CAPPED, "max")}
-    return summed(map(_columns, tables), _APART, how)
+    return _seen(map(_columns, tables))
+
+
+def _seen(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    return summed(tables, _APART, _HOW)
 
 
 def _columns(table: pa.Table) -> pa.Table:
     begin_ms, interval_ms = times_ms(table), ints(table, "interval_ms")
     columns = {
+        "date": pa.array((begin_ms // DAY_MS).astype(np.int32), pa.date32()),
         "interval_ms": np.maximum((interval_ms + 500) // 1000, 1) * 1000,
         "window_ms": ints(table, "samples") * ints(table, "sample_ms"),
+        "controller_window_ms": ints(table, "controller_samples") * ints(table, "controller_sample_ms"),
         **{name: table[name] for name in ("mode", "instance", "broker")},
         "begin_ms": begin_ms,
         "end_ms": begin_ms + interval_ms,
@@ -138,6 +170,14 @@ def _columns(table: pa.Table) -> pa.Table:
         },
     }
     return pa.table(columns)
+
+
+def _most(found: list[dict[str, Any]]) -> int:
+    """Return the interval that most rows have."""
+    rows: Counter[int] = Counter()
+    for each in found:
+        rows[each["interval_ms"]] += each["rows"]
+    return max(rows, key=lambda interval_ms: (rows[interval_ms], -interval_ms))
 
 
 def _moment(time_ms: int) -> datetime:

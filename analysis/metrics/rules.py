@@ -13,15 +13,18 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 
 from analysis.metrics import caps
 from analysis.metrics.counters import KINDS, OF_WORD, USED
+from analysis.metrics.period import Period
 from analysis.metrics.sums import total
-from analysis.table.arrays import added, ints, with_columns
+from analysis.table.arrays import added, ints, summed, with_columns
 from analysis.table.parquet import plain
-from analysis.table.scan import UsageRows
+from analysis.table.scan import OfDays, UsageRows
 from analysis.table.schema import COUNT, LIMIT, TEXT
+from analysis.table.summaries import FILE, files_of
 from quotas.kinds import QuotaKind
 
 APART: Final = ("kind", "rule", "exempt", "shadow", "mode")
 SUMS: Final = ("used", "throttled", "throttle_ms", "muted_ms")
+KEPT: Final = "rules"
 _CONNECTIONS: Final = QuotaKind.CONNECTION_CREATION_RATE.row
 _WORDS: Final = (*KINDS, _CONNECTIONS.word)
 _USED: Final = {**USED, _CONNECTIONS.word: _CONNECTIONS.columns.used}
@@ -47,12 +50,11 @@ def rules(usage: UsageRows, capped: DataFrame | None = None, kinds: Collection[s
     ``capped`` is what ``caps.capped`` returned of ``kinds``: caps have rows of their own, beside those of the quotas
     that won, and of what throttled each has its part alone.
 
-
     ``used`` is as records count it (bytes, microseconds of threads, partitions, attempts to connect). ``rule`` is null
     for what was under no limit, and for limits in ``shadow``, which records do not name. What is in ``shadow`` would
     have been throttled, and so would all in mode ``shadow``.
     """
-    found = usage.scan((*_READ, *caps.read(kinds)), _Summed(tuple(kinds)), _SCHEMA)
+    found = usage.scan((*_READ, *caps.read(kinds)), _Summed(tuple(kinds)), _SCHEMA, OfDays(KEPT))
     if capped is not None:
         of_caps = capped.withColumns(dict.fromkeys(("exempt", "shadow"), F.lit(False)))
         found = found.unionByName(of_caps.select(*_SCHEMA.names))
@@ -60,11 +62,20 @@ def rules(usage: UsageRows, capped: DataFrame | None = None, kinds: Collection[s
     return found.groupBy(*APART).agg(*(total(name).alias(name) for name in SUMS), *ends)
 
 
+def keep(usage: UsageRows, period: Period) -> DataFrame:
+    """Return what is kept of a day (``table.summaries``) as KEPT."""
+    read = (*_READ, *caps.read(period.capped))
+    return usage.scan(read, files_of(_Summed(period.capped), _SCHEMA), FILE)
+
+
 @dataclass(frozen=True, slots=True)
 class _Summed:
     capped: tuple[str, ...]
 
     def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        return summed(self._parts(tables), APART, _HOW)
+
+    def _parts(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         for table in tables:
             for word in _WORDS:
                 columns = {name: f"{word}_{name}" for name in SUMS[1:]}

@@ -10,16 +10,27 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 
 from analysis.metrics.clients import SUMS
 from analysis.metrics.few import Few
+from analysis.metrics.period import Period
 from analysis.metrics.sums import total
-from analysis.table.arrays import summed, times_ms
-from analysis.table.scan import UsageRows
+from analysis.table.arrays import Ints, ints, summed, times_ms, with_columns
+from analysis.table.scan import OfDays, UsageRows
+from analysis.table.schema import FILE
+from analysis.table.summaries import FILE as KEPT_FILE
+from analysis.table.summaries import files_of
 
 CLIENT: Final = ("cluster", "user", "client_id")
 """Of refused connections the names are null: nobody has said yet who it is."""
 OTHERS: Final = -1
+KEPT: Final = "hours"
 _MOVED: Final = ("bytes_in", "bytes_out")
 _APART: Final = ("place", "step_s")
 _SCHEMA: Final = pa.schema([(name, pa.int64()) for name in (*_APART, *_MOVED)])
+_HOUR_S: Final = 3600
+_OF_HOUR: Final = (*CLIENT, "hour_s")
+_HOURS: Final = pa.schema(
+    [*(FILE.field(name) for name in CLIENT), *((name, pa.int64()) for name in ("hour_s", *_MOVED))]
+)
+_HOW: Final = dict.fromkeys(_MOVED, "sum")
 
 
 def talkers(clients: DataFrame) -> DataFrame:
@@ -43,9 +54,23 @@ def over_time(usage: UsageRows, found: DataFrame, count: int, step_s: int) -> Da
     most = top(found, count).select(*CLIENT).toArrow()
     most = most.append_column("place", pa.array(range(most.num_rows), pa.int64()))
     steps = _Steps(Few.of(most, CLIENT, "place"), step_s)
-    parts = usage.scan(("time", *CLIENT, *_MOVED), steps, _SCHEMA)
-    summed = parts.groupBy(*_APART).agg(*(total(name).alias(name) for name in _MOVED))
-    return summed.join(F.broadcast(usage.spark.createDataFrame(most)), "place", "left")
+    hours = None if step_s % _HOUR_S else OfDays(KEPT, steps.of_hours)
+    parts = usage.scan(("time", *CLIENT, *_MOVED), steps, _SCHEMA, hours)
+    sums = parts.groupBy(*_APART).agg(*(total(name).alias(name) for name in _MOVED))
+    return sums.join(F.broadcast(usage.spark.createDataFrame(most)), "place", "left")
+
+
+def keep(usage: UsageRows, _: Period) -> DataFrame:
+    """Return what is kept of a day (``table.summaries``) as KEPT."""
+    return usage.scan(("time", *CLIENT, *_MOVED), files_of(_hours, _HOURS), KEPT_FILE)
+
+
+def _hours(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    return summed(map(_of_hour, tables), _OF_HOUR, _HOW)
+
+
+def _of_hour(table: pa.Table) -> pa.Table:
+    return with_columns(table.drop_columns("time"), {"hour_s": times_ms(table) // 1000 // _HOUR_S * _HOUR_S})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +79,12 @@ class _Steps:
     step_s: int
 
     def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        return summed(map(self._columns, tables), _APART, dict.fromkeys(_MOVED, "sum"))
+        return summed((self._columns(table, times_ms(table) // 1000) for table in tables), _APART, _HOW)
 
-    def _columns(self, table: pa.Table) -> pa.Table:
-        step_s = times_ms(table) // 1000 // self.step_s * self.step_s
+    def of_hours(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        return summed((self._columns(table, ints(table, "hour_s")) for table in tables), _APART, _HOW)
+
+    def _columns(self, table: pa.Table, time_s: Ints) -> pa.Table:
+        step_s = time_s // self.step_s * self.step_s
         columns = {"place": self.most.of_rows(table), "step_s": step_s, **{name: table[name] for name in _MOVED}}
         return pa.table(columns)

@@ -367,6 +367,8 @@ class ReportFindings:
     talkers: Sequence[Talker] = ()
     series: Sequence[RateSeries] = ()
     neighbours: Sequence[Neighbour] = ()
+    neighbours_since: datetime | None = None
+    """From when on they were looked for; None: from the begin."""
     compared: int = 0
     """How many clients, each on a broker, peaked often enough to be held against others' delays."""
     trends: Sequence[Trend] = ()

@@ -6,6 +6,7 @@ from typing import Final
 from analysis.metrics.broker_moments import MOMENT_S, PEAK_OVER_AVERAGE, PEAK_SHARE
 from analysis.metrics.coincidence import LEAST_BURSTS, LEVEL
 from analysis.metrics.evidence import AFTER_S, BEFORE_S
+from analysis.metrics.neighbours import DATES
 from analysis.page import draw, words
 from analysis.page.html import empty, key, whose
 from analysis.page.html import section as section_of
@@ -22,15 +23,15 @@ def section(found: ReportFindings) -> str:
             f"No client could be compared: none peaked {LEAST_BURSTS} times while others were there to be delayed, or "
             "nobody was delayed at all."
         )
-        return empty("neighbours", title, why)
+        return empty("neighbours", title, _since(found) + why)
     of_how_many = words.counted(found.compared, "client")
     if not found.neighbours:
         why = (
             f"Nothing beyond chance: of {of_how_many} that peaked often enough to be compared, nobody's peaks coincide "
             "with others' delays more than the hours and others' own activity explain."
         )
-        return empty("neighbours", title, why)
-    says = (
+        return empty("neighbours", title, _since(found) + why)
+    says = _since(found) + (
         f"Whose peaks coincide with others' delays, of {of_how_many} that could be compared. A client peaks in "
         f"{MOMENT_S} s in which it moves {PEAK_OVER_AVERAGE:g} times its own average, and {words.percent(PEAK_SHARE)} "
         "of its broker's bytes. The bar is the part of others' delay in its peaks; the mark is what was expected, by "
@@ -47,6 +48,11 @@ def section(found: ReportFindings) -> str:
     )
     cards = "".join(map(_card, found.neighbours))
     return section_of("neighbours", title, says, legend, f"<div class=cards>{cards}</div>")
+
+
+def _since(found: ReportFindings) -> str:
+    since = found.neighbours_since
+    return f"From {since:%Y-%m-%d} on, the last {DATES} days of the period. " if since and since > found.begin else ""
 
 
 def _card(each: Neighbour) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
-from analysis.metrics import talkers
+from analysis.metrics import neighbours, talkers
 from analysis.metrics.counters import KINDS
 from analysis.metrics.headroom import COUNTED
 from analysis.metrics.period import Period
@@ -72,6 +72,7 @@ def summarize(tables: Tables, period: Period, choices: ReportChoices, place: str
         talkers=_talkers(tables["talkers"]),
         series=_series(tables["over_time"], period),
         neighbours=coinciding.found(tables),
+        neighbours_since=period.last_dates(neighbours.DATES).begin,
         compared=coinciding.compared(tables),
         trends=_trends(tables, period),
         days=days(tables["headroom_days"], period).select("date").distinct().count(),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.metrics import (
     addresses,
@@ -47,9 +48,32 @@ class _MadeFrom:
     choices: ReportChoices
     made: dict[str, DataFrame]
 
+    @property
+    def recent(self) -> "_MadeFrom":
+        """The same of those dates that neighbours are looked for on."""
+        period = self.period.last_dates(neighbours.DATES)
+        if period == self.period:
+            return self
+        begin_ms = round(period.begin.timestamp() * 1000)
+        made = {
+            **self.made,
+            "clients": self.made["clients"].where(F.col("date") >= period.begin.date()),
+            "muted": self.made["muted"].where(F.col("begin_ms") >= begin_ms),
+        }
+        return _MadeFrom(self.usage.from_time(period.begin), period, self.choices, made)
+
     def named(self, counted: DataFrame) -> DataFrame:
         """Return a table of counters with their names."""
         return self.made["counters"].join(counted, [*COUNTED])
+
+
+def _moments(of: _MadeFrom) -> DataFrame:
+    return moments.moments(of.usage, of.made["candidates"], of.made["clients"])
+
+
+def _victims(of: _MadeFrom) -> DataFrame:
+    counted = evidence.counted(of.made["clients"], of.made["capped"])
+    return evidence.victims(of.made["muted"], of.made["moments"], of.made["neighbours"], counted, of.period)
 
 
 _TABLES: Final[Mapping[str, Callable[[_MadeFrom], DataFrame]]] = {
@@ -66,17 +90,11 @@ _TABLES: Final[Mapping[str, Callable[[_MadeFrom], DataFrame]]] = {
     "trend": lambda of: of.named(trend.trend(trend.days(of.made["headroom_days"], of.period))),
     "talkers": lambda of: talkers.talkers(of.made["clients"]),
     "over_time": lambda of: talkers.over_time(of.usage, of.made["talkers"], draw.SERIES, of.period.step_s),
-    "candidates": lambda of: neighbours.candidates(of.made["clients"]),
-    "moments": lambda of: moments.moments(of.usage, of.made["candidates"], of.made["clients"]),
-    "neighbours": lambda of: neighbours.neighbours(of.made["moments"], of.made["candidates"], of.period),
-    "evidence": lambda of: evidence.evidence(of.made["moments"], of.made["neighbours"], of.period),
-    "victims": lambda of: evidence.victims(
-        of.made["muted"],
-        of.made["moments"],
-        of.made["neighbours"],
-        evidence.counted(of.made["clients"], of.made["capped"]),
-        of.period,
-    ),
+    "candidates": lambda of: neighbours.candidates(of.recent.made["clients"]),
+    "moments": lambda of: _moments(of.recent),
+    "neighbours": lambda of: neighbours.neighbours(of.made["moments"], of.made["candidates"], of.recent.period),
+    "evidence": lambda of: evidence.evidence(of.made["moments"], of.made["neighbours"], of.recent.period),
+    "victims": lambda of: _victims(of.recent),
     "chargeback": lambda of: chargeback.chargeback(of.made["clients"], of.choices.rates, of.period, of.made["loss"]),
 }
 """In the order in which they are made. ``candidates`` and ``moments`` are what neighbours are found from."""

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from analysis.table.parquet import encoded, plain
-from analysis.table.scan import UsageRows, Work, made
+from analysis.table.scan import OfDays, UsageRows, Work, made
 
 PACKED: Final = pa.schema([("task", pa.int32()), ("rows", pa.binary())])
 """``rows`` are an Arrow stream of a table, for ``task``."""
@@ -58,6 +58,8 @@ class Exchange:
     work: Work
     """To PACKED."""
     tasks: int
+    of_days: OfDays | None = None
+    """What is kept of days, to PACKED."""
 
     def frame(self, work: Work, schema: pa.Schema) -> DataFrame:
         """Return what ``work`` yields of what a task has got: the columns of ``schema``, for SQL to go on with.
@@ -70,7 +72,7 @@ class Exchange:
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return made(work(map(encoded, unpacked(batches))), schema)
 
-        sent = self.usage.scan(self.columns, self.work, PACKED)
+        sent = self.usage.scan(self.columns, self.work, PACKED, self.of_days)
         return sent.repartitionById(self.tasks, F.col("task")).mapInArrow(run, from_arrow_schema(schema))
 
     def collect(self, work: Work) -> pa.Table:
@@ -92,9 +94,11 @@ class Exchange:
         return pa.Table.from_batches(made(work(received), schema), schema)
 
 
-def exchange(usage: UsageRows, columns: Sequence[str], work: Work, tasks: int) -> Exchange:
+def exchange(
+    usage: UsageRows, columns: Sequence[str], work: Work, tasks: int, of_days: OfDays | None = None
+) -> Exchange:
     """Send what ``work`` makes of tables of rows, PACKED, to ``tasks`` tasks."""
-    return Exchange(usage, tuple(columns), work, tasks)
+    return Exchange(usage, tuple(columns), work, tasks, of_days)
 
 
 def _one(table: pa.Table, task: int) -> pa.Table:

@@ -47,13 +47,16 @@ def _says(column: pa.ChunkedArray) -> bool:
 
 
 def decode(
-    content: pa.Buffer, columns: Collection[str], only: Mapping[str, Sequence[Any]] | None = None
+    content: pa.Buffer,
+    columns: Collection[str],
+    only: Mapping[str, Sequence[Any]] | None = None,
+    times_us: tuple[int | None, int | None] = (None, None),
 ) -> Iterator[pa.Table]:
     """Yield some columns of ``schema.FILE``, a part of a row group at a time; texts are dictionaries.
 
     A column that a file has not is one that came later: it holds what it does in documents that have none of it.
     ``only``: rows that have one of these values in each of these columns; of row groups without any, nothing else is
-    read.
+    read. Row groups of which no row's ``time`` is within ``times_us`` (Unix time, from and until) are passed over.
     """
     reader = pa.BufferReader(content)
     metadata = pq.read_metadata(reader)
@@ -62,6 +65,8 @@ def decode(
     file = pq.ParquetFile(reader, metadata=metadata, read_dictionary=texts)
     wanted = pa.schema([_read(FILE.field(name)) for name in columns])
     for group in range(file.num_row_groups):
+        if not _may_be_within(file, group, times_us):
+            continue
         mask = None if not only else _mask(file, group, only)
         if mask is not None and not pc.any(mask).as_py():
             continue
@@ -75,6 +80,16 @@ def decode(
                     nothing = pa.repeat(pa.scalar(_MISSING[name], FILE.field(name).type), table.num_rows)
                     table = table.append_column(name, nothing)
             yield table.select(wanted.names).cast(wanted)
+
+
+def _may_be_within(file: pq.ParquetFile, group: int, times_us: tuple[int | None, int | None]) -> bool:
+    since, until = times_us
+    if since is None and until is None:
+        return True
+    statistics = file.metadata.row_group(group).column(file.metadata.schema.names.index("time")).statistics
+    if statistics is None or not statistics.has_min_max:
+        return True
+    return (since is None or statistics.max_raw >= since) and (until is None or statistics.min_raw < until)
 
 
 def _mask(file: pq.ParquetFile, group: int, only: Mapping[str, Sequence[Any]]) -> pa.Array:

@@ -7,8 +7,9 @@ workers open by themselves. Rows that Spark itself decodes and hands over cost t
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from analysis.errors import RunError
+from analysis.table import summaries
 from analysis.table.parquet import decode, joined
 from analysis.table.schema import TIME
 from analysis.table.swaps import set_aside
@@ -31,6 +33,29 @@ ON_DISK: Final = "file:"
 Run = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 Work = Callable[[Iterator[pa.Table]], Iterator[pa.Table]]
 """What a worker does with tables of one chunk, texts as dictionaries; it may yield such, with columns in any order."""
+
+
+class OfDays(NamedTuple):
+    """What is kept of days under a name, and what makes of it the same as other work makes of the days' rows."""
+
+    name: str
+    work: Work = iter
+
+
+@dataclass(frozen=True, slots=True)
+class KeptDays:
+    """Days of which all is kept that a report needs (``summaries``)."""
+
+    days: tuple[int, ...]
+    """Since 1970, ascending."""
+    files: Callable[[str], DataFrame]
+    """Returns FILES of what is kept under a name."""
+    rest: DataFrame
+    """FILES of the rows of other days."""
+    rest_around: DataFrame
+    """The same, with an hour more at both ends of the period."""
+    rest_led_in: DataFrame
+    """The same, and an hour before each day that is not kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +73,10 @@ class UsageRows:
     around: "Callable[[], UsageRows] | None" = None
     """Returns the same with an hour more at both ends, for what is seen only beside what comes before or after; and
     with ``rejected``. None: these are all rows that there are."""
+    since: "Callable[[datetime], UsageRows] | None" = None
+    """Returns those from a time on. None: ``from_time`` leaves the others out as it reads them."""
+    kept: KeptDays | None = None
+    """Days that need not be read; None: none."""
     rejected: DataFrame | None = None
     """What could not be read, of all time (``warehouse.rejected``); None: nothing, or nobody has asked."""
     wanted: Mapping[str, Sequence[Any]] = field(default_factory=dict)
@@ -63,8 +92,35 @@ class UsageRows:
     def spark(self) -> SparkSession:
         return self.files.sparkSession
 
-    def scan(self, columns: Sequence[str], work: Work, schema: pa.Schema) -> DataFrame:
-        """Return what ``work`` yields of the rows' ``columns`` (``schema.FILE``, PATH): the columns of ``schema``."""
+    @property
+    def kept_days(self) -> tuple[int, ...]:
+        return () if self.kept is None else self.kept.days
+
+    def paths(self) -> list[str]:
+        """Return all files, those of days that are kept too."""
+        files = self.files.select(PATH).toArrow() if self.at_hand is None else self.at_hand
+        return [str(path) for path in files[PATH].to_pylist()]
+
+    def from_time(self, begin: datetime) -> "UsageRows":
+        """Return those of intervals that begin from a time on; all of them are read."""
+        if self.since is not None:
+            return self.since(begin)
+        return replace(self, begin_us=round(begin.timestamp() * 1_000_000), kept=None)
+
+    def led_in(self, by_ms: int) -> "UsageRows":
+        """Return these, and those of some time before; before days that are not kept, too."""
+        if self.kept is None and self.begin_us is None:
+            return self
+        wider = self if self.begin_us is None or self.around is None else self.around()
+        begin_us = None if self.begin_us is None else self.begin_us - 1000 * by_ms
+        kept = None if self.kept is None else replace(self.kept, rest=self.kept.rest_led_in)
+        return replace(wider, begin_us=begin_us, end_us=self.end_us, kept=kept)
+
+    def scan(self, columns: Sequence[str], work: Work, schema: pa.Schema, of_days: OfDays | None = None) -> DataFrame:
+        """Return what ``work`` yields of the rows' ``columns`` (``schema.FILE``, PATH): the columns of ``schema``.
+
+        ``of_days``: rows of days of which this is kept are not read; without it, all are.
+        """
         if self.at_hand is not None:
             return self.spark.createDataFrame(self.work_here(columns, work, schema))
         opened = self._opened(columns)
@@ -72,7 +128,14 @@ class UsageRows:
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return made(work(opened.tables(batches)), schema)
 
-        return self.files.mapInArrow(run, from_arrow_schema(schema))
+        if self.kept is None or of_days is None:
+            return self.files.mapInArrow(run, from_arrow_schema(schema))
+
+        def run_kept(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return made(of_days.work(_kept(batches)), schema)
+
+        known = self.kept.files(of_days.name).mapInArrow(run_kept, from_arrow_schema(schema))
+        return self.kept.rest.mapInArrow(run, from_arrow_schema(schema)).unionByName(known)
 
     def work_here(self, columns: Sequence[str], work: Work, schema: pa.Schema) -> pa.Table:
         """Return the same as ``scan``, of files that are ``at_hand``."""
@@ -99,6 +162,12 @@ def rows_of(files: pa.Table) -> int:
 def _rows(path: str, content: pa.Buffer) -> int:
     with _named(path):
         return int(pq.read_metadata(pa.BufferReader(content)).num_rows)
+
+
+def _kept(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    for path, content in _contents(batches):
+        with _named(path):
+            yield from summaries.opened(content)
 
 
 def made(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -133,7 +202,7 @@ class _Opened:
         read = [name for name in dict.fromkeys(("time", *self.columns)) if name != PATH]
         for path, content in _contents(batches):
             with _named(path):
-                for table in decode(content, read, self.only):
+                for table in decode(content, read, self.only, (self.begin_us, self.end_us)):
                     yield _placed(self._within(table), path).select(self.columns)
 
     def _within(self, table: pa.Table) -> pa.Table:

@@ -7,6 +7,7 @@ is run again; ``analysis.ingest.job`` writes, all others read through ``usage``.
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Final
 
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -16,6 +17,7 @@ from analysis.errors import AnalysisError
 from analysis.spark.folder import Folder
 from analysis.spark.session import light
 from analysis.table import at_hand
+from analysis.table.listing import Files, unix_us
 from analysis.table.scan import PATH, UsageRows
 from analysis.table.swaps import listed, steadily
 
@@ -27,7 +29,6 @@ _REJECTED_VERSION: Final = 2
 """Of rejected texts, which were strings in 1 and are bytes: no reader of usage minds."""
 _MARK: Final = "sluice-warehouse.json"
 _KEYS: Final = "instance string, boot string, seq long, batch string"
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MINUTES: Final = "%Y-%m-%d %H:%M"
 _AROUND: Final = timedelta(hours=1)
 """How much more than a period is there for what is seen only beside it (``UsageRows.around``)."""
@@ -63,21 +64,30 @@ def folders(spark: SparkSession, warehouse: str) -> tuple[Folder, Folder]:
     return Folder(spark, warehouse), Folder(spark, path_of(warehouse, USAGE))
 
 
-def usage(spark: SparkSession, warehouse: str, begin: datetime | None = None, end: datetime | None = None) -> UsageRows:
+def usage(
+    spark: SparkSession,
+    warehouse: str,
+    begin: datetime | None = None,
+    end: datetime | None = None,
+    *,
+    with_summaries: bool = True,
+) -> UsageRows:
     """Return the rows whose intervals begin in [begin, end), both aware; None: no bound.
 
     Raises AnalysisError where there is no warehouse, one of a version not known, or no file for the period; that no row
-    of the files is in it, is for the first who reads them to say (``UsageRows.nothing``).
+    of the files is in it, is for the first who reads them to say (``UsageRows.nothing``). ``with_summaries``: days of
+    which tables are kept are so (``UsageRows.kept``).
     """
     dates = _dates(spark, warehouse)
     nothing = f"no usage records{_period(begin, end)}: {warehouse} has them{_period(*bounds(spark, warehouse))}"
-    found = _rows(spark, warehouse, dates, begin, end)
+    found = _rows(spark, warehouse, dates, begin, end, with_summaries=with_summaries)
     if found is None:
         raise AnalysisError(nothing)
 
+    @cache
     def around() -> UsageRows:
-        wider = _rows(spark, warehouse, dates, begin and _moved(begin, -_AROUND), end and _moved(end, _AROUND))
-        return replace(wider or found, rejected=rejected(spark, warehouse))
+        wider = found.around() if found.around else found
+        return replace(wider, rejected=rejected(spark, warehouse))
 
     return replace(found, nothing=nothing, around=around)
 
@@ -166,29 +176,58 @@ def _check_version(folder: Folder, warehouse: str) -> None:
         )
 
 
+def files(spark: SparkSession, warehouse: str, begin: datetime | None, end: datetime | None) -> Files:
+    """Return the files of a period, and of an hour before and after. Raises AnalysisError as ``usage``."""
+    return _listed(spark, path_of(warehouse, USAGE), _dates(spark, warehouse), begin, end)
+
+
 def _rows(
-    spark: SparkSession, warehouse: str, dates: list[str], begin: datetime | None, end: datetime | None
+    spark: SparkSession,
+    warehouse: str,
+    dates: list[str],
+    begin: datetime | None,
+    end: datetime | None,
+    *,
+    with_summaries: bool,
 ) -> UsageRows | None:
+    """Return the rows of a period; None if it has no file."""
     table = path_of(warehouse, USAGE)
+    few = at_hand.files(Folder(spark, table), _within(dates, begin, end), begin, end)
+    if few is not None:
+        found = UsageRows(light(spark).createDataFrame(few), unix_us(begin), unix_us(end), at_hand=few)
+
+        def around() -> UsageRows:
+            return _rows(spark, warehouse, dates, *_around(begin, end), with_summaries=False) or found
+
+        return replace(found, around=around) if few.num_rows else None
+    known = _listed(spark, table, dates, begin, end)
+    kept = known.kept(Folder(spark, warehouse), begin, end) if with_summaries else None
+    wider = known.rows(known.begin, known.end)
+    if kept is not None:
+        wider = replace(wider, kept=replace(kept, rest=kept.rest_around))
+    return replace(known.rows(begin, end), kept=kept, around=lambda: wider)
+
+
+def _listed(spark: SparkSession, table: str, dates: list[str], begin: datetime | None, end: datetime | None) -> Files:
     folder = Folder(spark, table)
+    since, until = _around(begin, end)
 
     def load() -> DataFrame:
         reader = spark.read.format("binaryFile").options(basePath=table, pathGlobFilter="*.parquet")
         # Without a date there is no directory to list, and one of them at least has to be named.
-        return reader.load([f"{table}/{date}" for date in _within(dates, begin, end) or dates[:1]])
+        return reader.load([f"{table}/{date}" for date in _within(dates, since, until) or dates[:1]])
 
-    times = (_unix_us(begin), _unix_us(end))
-    few = at_hand.files(folder, _within(dates, begin, end), begin, end)
-    if few is not None:
-        return UsageRows(light(spark).createDataFrame(few), *times, at_hand=few) if few.num_rows else None
-    files = _of_hours(listed(folder, load), begin, end)
-    if not folder.is_on_disk:
-        return UsageRows(files.select(PATH, "content"), *times)
-    paths = files.select(PATH)
-    if str(spark.sparkContext.master).startswith("local"):
-        # Spark looks at each file whenever it is asked for its path, and fails where it is set aside since.
-        paths = paths.localCheckpoint()
-    return UsageRows(paths, *times)
+    found = listed(folder, load)
+    if folder.is_on_disk:
+        found = found.select(PATH, "length", "date", "hour")
+        if str(spark.sparkContext.master).startswith("local"):
+            # Spark looks at each file whenever it is asked for its path, and fails where it is set aside since.
+            found = found.localCheckpoint()
+    return Files(found, since, until)
+
+
+def _around(begin: datetime | None, end: datetime | None) -> tuple[datetime | None, datetime | None]:
+    return begin and _moved(begin, -_AROUND), end and _moved(end, _AROUND)
 
 
 def _moved(moment: datetime, by: timedelta) -> datetime:
@@ -203,20 +242,6 @@ def _within(dates: list[str], begin: datetime | None, end: datetime | None) -> l
     first = f"date={begin.astimezone(UTC):%Y-%m-%d}" if begin else dates[0]
     last = f"date={end.astimezone(UTC):%Y-%m-%d}" if end else dates[-1]
     return [date for date in dates if first <= date <= last]
-
-
-def _of_hours(files: DataFrame, begin: datetime | None, end: datetime | None) -> DataFrame:
-    """Leave out hours outside of the period, by partition columns alone: they are never opened."""
-    hour = F.format_string("%s %02d", F.col("date").cast("string"), F.col("hour"))
-    if begin is not None:
-        files = files.where(hour >= f"{begin.astimezone(UTC):%Y-%m-%d %H}")
-    if end is not None:
-        files = files.where(hour <= f"{end.astimezone(UTC):%Y-%m-%d %H}")
-    return files
-
-
-def _unix_us(moment: datetime | None) -> int | None:
-    return None if moment is None else (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def _period(begin: datetime | None, end: datetime | None) -> str:

@@ -8,10 +8,12 @@ from typing import Final
 from uuid import uuid4
 
 from analysis.spark.folder import Folder
+from analysis.table.summaries import SUMMARIES
 from analysis.upkeep.aside import Aside, recover, remove_aside
 from analysis.upkeep.lock import Lock
 
 _REJECTED: Final = "rejected/batch=*"
+_SUMMARIES: Final = f"{SUMMARIES}/date=*"
 _REPORTS: Final = "report=*"
 _REPORT_ENDS: Final = re.compile(r"report=\w+-(\d{8}T\d{6}Z)")
 _HOUR: Final = timedelta(hours=1)
@@ -38,6 +40,8 @@ class Expired:
     rejected: int = 0
     """Batches of rejected documents."""
     reports: int = 0
+    summaries: int = 0
+    """Days that were summed up."""
     removed_bytes: int = 0
     """Of files that were aside."""
 
@@ -100,8 +104,10 @@ class Expiry:
         before_s = found.before.timestamp()
         rejected = [each.path for each in self._warehouse.entries(_REJECTED) if each.modified_s < before_s]
         reports = [name for name in self._warehouse.names(_REPORTS) if _is_until(name, found.before)]
-        found.rejected, found.reports = len(rejected), len(reports)
-        for place in [*rejected, *reports]:
+        days = [name for name in self._warehouse.names(_SUMMARIES) if _begin(name, "hour=24") <= found.before]
+        summed_up = [f"{SUMMARIES}/{name}" for name in days]
+        found.rejected, found.reports, found.summaries = len(rejected), len(reports), len(summed_up)
+        for place in [*rejected, *reports, *summed_up]:
             self._tell(place)
             if not self._request.dry_run:
                 self._warehouse.remove(place)

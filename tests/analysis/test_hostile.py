@@ -21,7 +21,7 @@ from analysis.kernel.cells import Cells, SeriesRows
 from analysis.kernel.series import Recorded
 from analysis.kernel.target import parse_target
 from analysis.metrics.clients import SUMS
-from analysis.metrics.headroom import CounterUse
+from analysis.metrics.counter_use import CounterUse
 from analysis.recommend.searching import SearchWork
 from analysis.replay.gathering import Gathered, Throttles
 from analysis.sources import files

@@ -67,13 +67,13 @@ def in_order(answer: Answer) -> Answer:
     return sorted(answer, key=lambda row: tuple((value is not None, str(value)) for value in row))
 
 
-def same(found: Answer, expected: Answer) -> None:
+def same(found: Answer, expected: Answer, rel: float = 1e-9) -> None:
     """Compare; floats may differ in the last digits, because sums are taken in another order."""
     assert len(found) == len(expected), (len(found), len(expected))
     for one, other in zip(found, expected, strict=True):
         assert len(one) == len(other)
         for a, b in zip(one, other, strict=True):
             if isinstance(a, float) and isinstance(b, float):
-                assert a == pytest.approx(b, rel=1e-9, abs=1e-12), (one, other)
+                assert a == pytest.approx(b, rel=rel, abs=1e-12), (one, other)
             else:
                 assert a == b, (one, other)

@@ -10,13 +10,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from analysis.metrics.loss import _Documents, late_files, loss
+from analysis.metrics.loss import _Documents, loss
 from analysis.metrics.period import Period
 from analysis.table.arrays import times_ms, with_columns
 from analysis.table.documents import SPAN, after_gaps, documents, of_rows
 from analysis.table.exchange import unpacked
+from analysis.table.lateness import late_files
 from analysis.table.parquet import encoded
-from analysis.table.scan import FILES, PATH, UsageRows
+from analysis.table.scan import PATH, UsageRows
 from tests.analysis.records import BEGIN_MS, Document, document, row, tables, usage
 
 HOUR_S = 3600
@@ -192,7 +193,7 @@ def test_lines_of_documents() -> None:
 
 
 @pytest.mark.spark
-def test_batches_that_came_after_later_hours(spark: SparkSession) -> None:
+def test_batches_that_came_after_later_hours() -> None:
     paths = [
         "file:/w/usage/date=2026-03-01/hour=12/batch=a-0/p.parquet",
         "file:/w/usage/date=2026-03-01/hour=13/batch=a-1/p.parquet",
@@ -204,7 +205,7 @@ def test_batches_that_came_after_later_hours(spark: SparkSession) -> None:
         "file:/w/usage/date=2026-03-01/hour=12/batch=compacted-0123456789ab-a-12/p.parquet",
         "memory",
     ]
-    late = late_files(UsageRows(spark.createDataFrame([(path, b"") for path in paths], FILES)))
+    late = late_files(paths)
     assert late == {paths[3], paths[5], paths[7]}
 
 

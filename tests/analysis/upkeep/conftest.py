@@ -41,10 +41,20 @@ class Filled:
         self.told: list[str] = []
 
     def publish(self, number: int, documents: Iterable[Document], stream: str = STREAM) -> None:
-        """Store documents as a batch."""
+        """Store documents as a batch: a file for each."""
         publication = Publication(self.usage, f"{stream}-{number}")
         for each in documents:
             publication.add(Hour.of(each["time_ms"]), encode(pa.Table.from_pylist(stored([each]), FILE)))
+        publication.publish()
+
+    def publish_hours(self, number: int, documents: Iterable[Document]) -> None:
+        """Store documents as a batch: a file for each hour."""
+        publication = Publication(self.usage, f"{STREAM}-{number}")
+        hours: dict[Hour, list[Document]] = {}
+        for each in documents:
+            hours.setdefault(Hour.of(each["time_ms"]), []).append(each)
+        for hour, of_hour in hours.items():
+            publication.add(hour, encode(pa.Table.from_pylist(stored(of_hour), FILE)))
         publication.publish()
 
     def commit(self, number: int, stream: str = STREAM, name: str = "files") -> None:

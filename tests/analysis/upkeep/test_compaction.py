@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from analysis.errors import AnalysisError, RunError
-from analysis.metrics.loss import late_files
 from analysis.spark.folder import Folder
 from analysis.table import warehouse as tables
+from analysis.table.lateness import late_files
 from analysis.table.swaps import unfinished
 from analysis.upkeep import compaction
 from analysis.upkeep.proof import Proof
@@ -70,7 +70,7 @@ def test_what_came_late_is_told_from_the_others(busy: Filled) -> None:
     busy.publish(53, [document(97, [row("dan")], second=9000)])
     assert busy.compact().files == 2
     assert len(busy.files("date=2026-03-01/hour=12")) == 2
-    (late_file,) = late_files(tables.usage(busy.spark, busy.place))
+    (late_file,) = late_files(tables.usage(busy.spark, busy.place).paths())
     assert f"-{STREAM}-50/" in late_file
     assert busy.keys().count(("edge-1", 99, "carol")) == 1
 
