@@ -91,7 +91,8 @@ def _touched(table: pa.Table) -> pa.Table:
     begin_ms = times_ms(table)
     first = begin_ms // _MINUTE_MS
     count = np.maximum((begin_ms + ints(table, "interval_ms") - 1) // _MINUTE_MS - first, 0) + 1
-    apart = np.unique(np.stack([first, count]), axis=1).T
+    most = int(count.max(initial=1)) + 1
+    apart = (divmod(both, most) for both in np.unique(first * most + count).tolist())
     minutes = np.concatenate([np.arange(at, at + many) for at, many in apart] or [np.zeros(0, dtype=np.int64)])
     return pa.table({"minute": minutes, "rows": np.ones_like(minutes)})
 

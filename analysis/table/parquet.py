@@ -86,8 +86,11 @@ def _may_be_within(file: pq.ParquetFile, group: int, times_us: tuple[int | None,
     since, until = times_us
     if since is None and until is None:
         return True
-    statistics = file.metadata.row_group(group).column(file.metadata.schema.names.index("time")).statistics
-    if statistics is None or not statistics.has_min_max:
+    number = file.metadata.schema.names.index("time")
+    statistics = file.metadata.row_group(group).column(number).statistics
+    # Files of others may have other units, or none of that.
+    is_known = "microseconds" in str(file.metadata.schema.column(number).logical_type)
+    if statistics is None or not statistics.has_min_max or not is_known:
         return True
     return (since is None or statistics.max_raw >= since) and (until is None or statistics.min_raw < until)
 

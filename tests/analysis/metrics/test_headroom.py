@@ -1,5 +1,6 @@
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -18,7 +19,7 @@ from analysis.table.exchange import unpacked
 from analysis.table.schema import FILE
 from quotas.entities import Default, Entity
 from tests.analysis.metrics.conftest import Both, of_spark, same
-from tests.analysis.records import BEGIN, Document, document, row, tables, usage
+from tests.analysis.records import BEGIN, BEGIN_MS, Document, document, row, tables, usage
 
 pytestmark = pytest.mark.spark
 
@@ -179,3 +180,39 @@ def _rows_of_counters(documents: list[Document]) -> list[pa.Table]:
 
 def intervals_of(interval_ms: int) -> Callable[[Ints], Ints]:
     return lambda time_ms: np.full_like(time_ms, interval_ms)
+
+
+def test_the_hour_before_the_period_is_known(spark: SparkSession) -> None:
+    """A burst that began before the period is in the first windows, and not in its figures otherwise."""
+    documents = [
+        document(seq, [row(produce_rule="user=alice", produce_limit=1.0, produce_bytes=110 if seq < 10 else 11)])
+        for seq in range(60)
+    ]
+    everything = usage(spark, documents)
+    later = replace(everything, begin_us=(BEGIN_MS + 10_000) * 1000, around=lambda: everything)
+    period = look(later)
+    assert period is not None
+    whole, of_day = headroom(later, period).orderBy(F.col("date").isNotNull()).collect()
+    assert whole.max == of_day.max == pytest.approx((10 * 110 + 11) / 11)
+    assert whole.p50 == 11
+    alone = headroom(replace(later, around=None), period).where("date is null").collect()
+    assert alone == [whole], "its files have them in any case"
+
+
+def test_an_interval_that_was_changed_is_that_of_its_date(spark: SparkSession) -> None:
+    """With the interval of most rows, 30 s on the second date would be held against a window of 11 s."""
+    limited: dict[str, Any] = {"produce_rule": "user=alice", "produce_limit": 1.0}
+    noon = 12 * 3600
+    first = [document(seq, [row(produce_bytes=1, **limited)]) for seq in range(200)]
+    second = [
+        document(200 + seq, [row(produce_bytes=30, **limited)], second=noon + 30 * seq, interval_ms=30_000)
+        for seq in range(20)
+    ]
+    rows = usage(spark, first, second)
+    period = look(rows)
+    assert period is not None
+    assert period.interval_ms == 1000
+    assert period.intervals == noon + 20
+    found = {each.date: each for each in headroom(rows, period).where("date is not null").collect()}
+    assert [each.max for each in found.values()] == pytest.approx([1.0, 1.0])
+    assert found[MIDNIGHT.date()].active == 1.0

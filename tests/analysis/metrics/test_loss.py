@@ -241,3 +241,18 @@ def test_the_table(spark: SparkSession) -> None:
     assert first.share_missing == 0.4
     assert (found["new", None].instance, found["new", None].wrong_clock) == ("edge-9", 1)
     assert (found[None, None].rejected, found[None, None].wrong_clock, found[None, None].expected) == (2, 0, 0)
+
+
+def test_what_is_late_is_the_same_whatever_else_is_looked_at() -> None:
+    """Of a date, and of the hour after it: a batch of the evening came after midnight had been reached."""
+    paths = [
+        "file:/w/usage/date=2026-03-01/hour=22/batch=a-0/p.parquet",
+        "file:/w/usage/date=2026-03-02/hour=00/batch=a-1/p.parquet",
+        "file:/w/usage/date=2026-03-01/hour=23/batch=a-2/p.parquet",
+        "file:/w/usage/date=2026-03-02/hour=05/batch=a-3/p.parquet",
+        "file:/w/usage/date=2026-03-02/hour=04/batch=a-4/p.parquet",
+    ]
+    assert late_files(paths) == {paths[2], paths[4]}
+    assert late_files(paths[:3]) == {paths[2]}
+    assert late_files(paths[3:]) == {paths[4]}
+    assert late_files([paths[0], paths[2], paths[3]]) == frozenset(), "five hours after the date nothing is known"

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from analysis.table import parquet
 from analysis.table.parquet import decode, encode, grouped, joined
 from analysis.table.schema import COLUMNS, FILE, TEXT
-from tests.analysis.records import document, in_order, row, stored, usage_frame
+from tests.analysis.records import BEGIN_MS, document, in_order, row, stored, usage_frame
 
 DOCUMENTS = [
     document(seq, [row("alice", bytes_in=seq, produce_limit=10.5, produce_rule="user=alice"), row(None, None)])
@@ -49,6 +49,29 @@ def test_some_columns_a_row_group_at_a_time(monkeypatch: pytest.MonkeyPatch) -> 
     assert [group.num_rows for group in groups] == [4, 4, 2]
     assert groups[0].schema.names == ["user", "bytes_in"]
     assert groups[0].schema.field("user").type == pa.dictionary(pa.int32(), TEXT)
+
+
+def test_row_groups_of_other_times_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 4)
+    content = pa.py_buffer(encode(pa.Table.from_pylist(ROWS, FILE)))
+    begin_us = BEGIN_MS * 1000
+
+    def rows(since_us: int | None, until_us: int | None) -> list[int]:
+        return [len(group) for group in decode(content, ["user"], times_us=(since_us, until_us))]
+
+    assert rows(None, None) == rows(begin_us, None) == rows(begin_us + 1_000_000, begin_us + 10**10) == [4, 4, 2]
+    assert rows(begin_us + 1_000_001, None) == [4, 2], "the first has the seconds 0 and 1"
+    assert rows(None, begin_us + 2_000_000) == [4]
+    assert rows(begin_us + 5_000_000, None) == rows(None, begin_us) == []
+
+
+def test_times_of_others_are_not_mistaken() -> None:
+    out = pa.BufferOutputStream()
+    rows = pa.Table.from_pylist(ROWS, FILE)
+    pq.write_table(rows.set_column(0, "time", rows["time"].cast(pa.timestamp("ns", tz="UTC"))), out)
+    for content in (out.getvalue(), file(use_deprecated_int96_timestamps=True), file(coerce_timestamps="ms")):
+        first_two = decode(content, ["user"], times_us=(BEGIN_MS * 1000, (BEGIN_MS + 2000) * 1000))
+        assert sum(map(len, first_two)) == len(ROWS), "it is for others to leave out rows"
 
 
 def test_a_column_that_came_later_is_what_a_missing_one_is() -> None:
