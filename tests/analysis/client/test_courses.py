@@ -77,9 +77,9 @@ def test_what_others_used_of_the_counter_is_beside_it() -> None:
     found = drawn([document(at, each) for at, each in enumerate(rows)], period(3))
     assert found.mean.tolist() == [100, 0, 100]
     assert found.shared.tolist() == [800, 900, 100], "also while it was idle"
-    assert found.full[3] == pytest.approx(1800 / 11_000)
+    assert found.full[3] == pytest.approx(1800 / 11_000), "the most is exact, percentiles are rounded"
     assert found.full_while_active[3] == pytest.approx(1800 / 11_000)
-    assert found.full_while_active[0] == pytest.approx(800 / 11_000)
+    assert found.full_while_active[0] == pytest.approx(800 / 11_000, rel=0.002)
 
 
 def test_a_limit_that_goes_to_and_fro() -> None:
