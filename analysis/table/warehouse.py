@@ -17,7 +17,7 @@ from analysis.spark.folder import Folder
 from analysis.spark.session import light
 from analysis.table import at_hand
 from analysis.table.scan import PATH, UsageRows
-from analysis.table.swaps import listed, steadily
+from analysis.table.swaps import Swap, listed, steadily
 
 USAGE: Final = "usage"
 REJECTED: Final = "rejected"
@@ -29,6 +29,7 @@ _MARK: Final = "sluice-warehouse.json"
 _KEYS: Final = "instance string, boot string, seq long, batch string"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MINUTES: Final = "%Y-%m-%d %H:%M"
+_HOURS: Final = "%Y-%m-%d %H"
 _AROUND: Final = timedelta(hours=1)
 """How much more than a period is there for what is seen only beside it (``UsageRows.around``)."""
 
@@ -172,23 +173,30 @@ def _rows(
     table = path_of(warehouse, USAGE)
     folder = Folder(spark, table)
 
+    within = _within(dates, begin, end)
+    first, last = (None if each is None else f"{each.astimezone(UTC):{_HOURS}}" for each in (begin, end))
+
     def load() -> DataFrame:
         reader = spark.read.format("binaryFile").options(basePath=table, pathGlobFilter="*.parquet")
         # Without a date there is no directory to list, and one of them at least has to be named.
-        return reader.load([f"{table}/{date}" for date in _within(dates, begin, end) or dates[:1]])
+        found = reader.load([f"{table}/{date}" for date in within or dates[:1]])
+        files = _of_hours(found, first, last)
+        if not folder.is_on_disk:
+            return files
+        paths = files.select(PATH, *PARTITIONS)
+        # Spark looks at each file whenever it is asked for its path, and fails where it is set aside since.
+        return paths.localCheckpoint() if str(spark.sparkContext.master).startswith("local") else paths
+
+    def is_meant(swap: Swap) -> bool:
+        hour = f"{swap.date} {swap.hour:02}"
+        return (first is None or hour >= first) and (last is None or hour <= last)
 
     times = (_unix_us(begin), _unix_us(end))
-    few = at_hand.files(folder, _within(dates, begin, end), begin, end)
+    few = at_hand.files(folder, within, begin, end)
     if few is not None:
         return UsageRows(light(spark).createDataFrame(few), *times, at_hand=few) if few.num_rows else None
-    files = _of_hours(listed(folder, load), begin, end)
-    if not folder.is_on_disk:
-        return UsageRows(files.select(PATH, "content"), *times)
-    paths = files.select(PATH)
-    if str(spark.sparkContext.master).startswith("local"):
-        # Spark looks at each file whenever it is asked for its path, and fails where it is set aside since.
-        paths = paths.localCheckpoint()
-    return UsageRows(paths, *times)
+    files = listed(folder, load, is_meant)
+    return UsageRows(files.select(PATH) if folder.is_on_disk else files.select(PATH, "content"), *times)
 
 
 def _moved(moment: datetime, by: timedelta) -> datetime:
@@ -205,13 +213,13 @@ def _within(dates: list[str], begin: datetime | None, end: datetime | None) -> l
     return [date for date in dates if first <= date <= last]
 
 
-def _of_hours(files: DataFrame, begin: datetime | None, end: datetime | None) -> DataFrame:
+def _of_hours(files: DataFrame, first: str | None, last: str | None) -> DataFrame:
     """Leave out hours outside of the period, by partition columns alone: they are never opened."""
     hour = F.format_string("%s %02d", F.col("date").cast("string"), F.col("hour"))
-    if begin is not None:
-        files = files.where(hour >= f"{begin.astimezone(UTC):%Y-%m-%d %H}")
-    if end is not None:
-        files = files.where(hour <= f"{end.astimezone(UTC):%Y-%m-%d %H}")
+    if first is not None:
+        files = files.where(hour >= first)
+    if last is not None:
+        files = files.where(hour <= last)
     return files
 
 
