@@ -83,12 +83,13 @@ class Steps:
                 is_over = False
             made = self._store.let_through(None)
             assert is_over or made == step, (step, made)
-            found = self.listed(one)
+            found = self.listed(one.paths())
             assert found == sorted(set(found)), step
             assert set(kept) <= set(found) <= set(keys), step
             one.now_s += LATE_S
             work(one)
-            assert self.listed(one) == kept, step
+            files = tables.usage(self.spark, one.place).files.select("path").collect()
+            assert self.listed([each.path for each in files]) == kept, step
             assert unfinished(one.usage) == {}, step
             assert one.usage.names(".compacting*") == one.usage.names(".upkeep*") == [], step
             if is_over:
@@ -96,10 +97,10 @@ class Steps:
                 return one
         raise AssertionError
 
-    def listed(self, one: Filled) -> Keys:
-        """What rows there are in the files that our own readers would open."""
+    def listed(self, paths: list[str]) -> Keys:
+        """What rows there are in files that our own readers would open."""
         found: Keys = []
-        for path in one.paths():
+        for path in paths:
             table = pq.read_table(path.removeprefix("s3a://"), filesystem=self._files)
             found += [(each["instance"], each["seq"], each["user"]) for each in table.to_pylist()]
         return sorted(found)
