@@ -36,7 +36,11 @@ def files(usage: Folder, dates: Sequence[str], begin: datetime | None, end: date
     meant = [hour for hour in hours if hour >= first and (not last or hour <= last)]
     if len(meant) > FEW_FILES:
         return None
-    found = consistently(usage, lambda: _listed(usage, meant), _without_old)
+
+    def without_old(found: _Listed, swaps: Sequence[Swap]) -> _Listed | None:
+        return _without_old(found, [swap for swap in swaps if swap.hour_place in meant])
+
+    found = consistently(usage, lambda: _listed(usage, meant), without_old)
     if not found.are_few:
         return None
     paths = [usage.uri_of(entry.path) for entry in found.entries]
@@ -64,6 +68,8 @@ def _listed(usage: Folder, hours: Sequence[str]) -> _Listed:
 
 
 def _without_old(listed: _Listed, swaps: Sequence[Swap]) -> _Listed | None:
+    if not listed.are_few:
+        return listed
     entries = listed.entries
     for swap in swaps:
         there = Counter(batch for entry in entries for hour, batch in [_place(entry)] if hour == swap.hour_place)

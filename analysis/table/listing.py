@@ -28,7 +28,7 @@ class Files:
 
     def rows(self, begin: datetime | None, end: datetime | None) -> UsageRows:
         """Return the rows of a period, which is no longer than this."""
-        files = self._opened(_of_hours(self.listed, begin, end))
+        files = self._opened(of_hours(self.listed, begin, end))
 
         def since(moment: datetime) -> UsageRows:
             return self.rows(moment, end)
@@ -38,7 +38,7 @@ class Files:
     def all(self) -> list[Listed]:
         """Return what there is, without contents."""
         chosen = self.listed.select(PATH, "length", F.col("date").cast("string"), F.col("hour").cast("int"))
-        return [Listed(*row.values()) for row in _of_hours(chosen, self.begin, self.end).toArrow().to_pylist()]
+        return [Listed(*row.values()) for row in of_hours(chosen, self.begin, self.end).toArrow().to_pylist()]
 
     def kept(self, warehouse: Folder, begin: datetime | None, end: datetime | None) -> KeptDays | None:
         """Return the days of a period that need not be read (``summaries``); None where there are none."""
@@ -60,11 +60,11 @@ class Files:
         others = ~day.isin(*places)
         before_others = [each for each in places if _after(each) not in places]
         led_in = others | (day.isin(*before_others) & (F.col("hour") == 23)) if before_others else others
-        wider = _of_hours(self.listed, self.begin, self.end)
+        wider = of_hours(self.listed, self.begin, self.end)
         return KeptDays(
             tuple(map(summaries.day_of, places)),
             files,
-            rest=self._opened(_of_hours(self.listed.where(others), begin, end)),
+            rest=self._opened(of_hours(self.listed.where(others), begin, end)),
             rest_around=self._opened(wider.where(others)),
             rest_led_in=self._opened(wider.where(led_in)),
         )
@@ -88,11 +88,22 @@ def _after(day: str) -> str:
     return str(date.fromisoformat(day) + timedelta(days=1))
 
 
-def _of_hours(files: DataFrame, begin: datetime | None, end: datetime | None) -> DataFrame:
+def of_hours(files: DataFrame, begin: datetime | None, end: datetime | None) -> DataFrame:
     """Leave out hours outside of the period, by partition columns alone: they are never opened."""
     hour = F.format_string("%s %02d", F.col("date").cast("string"), F.col("hour"))
-    if begin is not None:
-        files = files.where(hour >= f"{begin.astimezone(UTC):%Y-%m-%d %H}")
-    if end is not None:
-        files = files.where(hour <= f"{end.astimezone(UTC):%Y-%m-%d %H}")
+    first, last = _hours(begin, end)
+    if first is not None:
+        files = files.where(hour >= first)
+    if last is not None:
+        files = files.where(hour <= last)
     return files
+
+
+def is_within(hour: str, begin: datetime | None, end: datetime | None) -> bool:
+    """Whether ``of_hours`` leaves in an hour (YYYY-MM-DD HH)."""
+    first, last = _hours(begin, end)
+    return (first is None or hour >= first) and (last is None or hour <= last)
+
+
+def _hours(begin: datetime | None, end: datetime | None) -> list[str | None]:
+    return [None if each is None else f"{each.astimezone(UTC):%Y-%m-%d %H}" for each in (begin, end)]

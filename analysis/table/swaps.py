@@ -6,6 +6,7 @@ for a while below ``usage/.replaced``, for readers on a disk that had listed it 
 """
 
 import json
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -26,6 +27,7 @@ REPLACED: Final = ".replaced"
 _SWAPS: Final = f"{REPLACED}/*/*.swap"
 _DONE: Final = ".done"
 _TRIES: Final = 10
+_PAUSE_S: Final = 0.5
 _Found = TypeVar("_Found")
 WithoutOld = Callable[[_Found, Sequence["Swap"]], _Found | None]
 """Leaves out of what was listed what swaps under way say (``replaced``); None: list it again."""
@@ -38,10 +40,11 @@ class Swap:
     date: str
     """YYYY-MM-DD."""
     hour: int
-    old: tuple[str, ...]
+    old: Mapping[str, int]
+    """With how many files each has."""
     new: str
     files: int
-    """So many has the new one: where renaming is copying, it may be found with fewer, and does not count yet."""
+    """So many has the new one: where renaming is copying, any of them may be found with fewer, and does not count."""
 
     @property
     def hour_place(self) -> str:
@@ -66,14 +69,13 @@ class Swap:
     def of(cls, text: str) -> Self:
         """Return what ``text`` made a text of."""
         found = json.loads(text)
-        return cls(found["date"], found["hour"], tuple(found["old"]), found["new"], found["files"])
+        return cls(**found)
 
 
 def unfinished(usage: Folder) -> dict[str, Swap]:
     """Return swaps that were written down and whose old partitions are not all aside, by their files."""
-    done = {entry.path for entry in usage.entries(f"{_SWAPS}{_DONE}")}
-    found = (entry.path for entry in usage.entries(_SWAPS))
-    return {path: Swap.of(usage.read(path)) for path in found if f"{path}{_DONE}" not in done}
+    written = _written(usage)
+    return {path: Swap.of(usage.read(path)) for path in _under_way(written, written)}
 
 
 def finish(usage: Folder, path: str) -> None:
@@ -81,19 +83,26 @@ def finish(usage: Folder, path: str) -> None:
     usage.write(f"{path}{_DONE}", "")
 
 
-def listed(usage: Folder, load: Callable[[], DataFrame]) -> DataFrame:
-    """Return the files that ``load`` finds, with ``date``, ``hour`` and ``batch``; not those that others replace."""
-    return consistently(usage, load, _without_old)
+def listed(usage: Folder, load: Callable[[], DataFrame], is_meant: Callable[[Swap], bool]) -> DataFrame:
+    """Return the files that ``load`` finds, with ``date``, ``hour`` and ``batch``; not those that others replace.
+
+    ``is_meant``: whether ``load`` lists the hour of a swap.
+    """
+
+    def without_old(files: DataFrame, swaps: Sequence[Swap]) -> DataFrame | None:
+        return _without_old(files, list(filter(is_meant, swaps)))
+
+    return consistently(usage, load, without_old)
 
 
 def consistently(usage: Folder, load: Callable[[], _Found], without_old: WithoutOld[_Found]) -> _Found:
     """Return what ``load`` lists, ``without_old`` what other partitions take the place of; once more where it must."""
 
     def consistent() -> _Found | None:
-        done = {entry.path for entry in usage.entries(f"{_SWAPS}{_DONE}")}
+        before = _written(usage)
         files = load()
         # Those that were done before all files were listed left nothing to be found twice.
-        under_way = [entry.path for entry in usage.entries(_SWAPS) if f"{entry.path}{_DONE}" not in done]
+        under_way = _under_way(_written(usage), before)
         return without_old(files, [Swap.of(usage.read(path)) for path in under_way])
 
     return steadily(usage, consistent)
@@ -102,12 +111,13 @@ def consistently(usage: Folder, load: Callable[[], _Found], without_old: Without
 def steadily(usage: Folder, read: Callable[[], _Found | None]) -> _Found:
     """Return what ``read`` does; once more where it returns None, or fails while the table was changed."""
     for _ in range(_TRIES):
-        before = usage.names(_SWAPS)
+        before = _state(usage)
         try:
             found = read()
         except (AnalysisError, PySparkException, Py4JJavaError):
-            if usage.names(_SWAPS) == before:
+            if _state(usage) == before:
                 raise
+            time.sleep(_PAUSE_S)  # what has begun to be set aside is soon aside
         else:
             if found is not None:
                 return found
@@ -123,13 +133,34 @@ def set_aside(path: Path) -> Path | None:
 
 
 def replaced(swap: Swap, files: Mapping[str, int]) -> Collection[str] | None:
-    """Return which batches of its hour do not count, by how many ``files`` each was found with; None: that says
-    nothing, for they were listed in between.
+    """Return which batches of its hour, which was listed, do not count, by how many ``files`` each was found with.
+
+    None: that says nothing, for they were listed in between.
     """
-    is_whole = files.get(swap.new) == swap.files
-    if files and not is_whole and not files.keys() >= set(swap.old):
-        return None
-    return swap.old if is_whole else [swap.new]
+    if files.get(swap.new) == swap.files:
+        return swap.old.keys()
+    if all(files.get(batch) == number for batch, number in swap.old.items()):
+        return [swap.new]
+    return None
+
+
+def _written(usage: Folder) -> set[str]:
+    return {entry.path for entry in usage.entries(f"{_SWAPS}*")}
+
+
+def _under_way(written: Collection[str], before: Collection[str]) -> list[str]:
+    """Return the files of swaps of which it was not noted before that they are done."""
+    return sorted(path for path in written if path.endswith(".swap") and f"{path}{_DONE}" not in before)
+
+
+def _state(usage: Folder) -> tuple[set[str], dict[str, list[str]]]:
+    """Return what changes with each change of the table: swaps, and what is aside of those under way."""
+    written = _written(usage)
+    aside = {}
+    for path in _under_way(written, written):
+        place = path.rpartition("/")[0]
+        aside[path] = [entry.path for entry in usage.entries(f"{place}/date=*/hour=*/batch=*")]
+    return written, aside
 
 
 def _without_old(files: DataFrame, swaps: Sequence[Swap]) -> DataFrame | None:

@@ -17,9 +17,9 @@ from analysis.errors import AnalysisError
 from analysis.spark.folder import Folder
 from analysis.spark.session import light
 from analysis.table import at_hand
-from analysis.table.listing import Files, unix_us
+from analysis.table.listing import Files, is_within, of_hours, unix_us
 from analysis.table.scan import PATH, UsageRows
-from analysis.table.swaps import listed, steadily
+from analysis.table.swaps import Swap, listed, steadily
 
 USAGE: Final = "usage"
 REJECTED: Final = "rejected"
@@ -211,19 +211,22 @@ def _rows(
 def _listed(spark: SparkSession, table: str, dates: list[str], begin: datetime | None, end: datetime | None) -> Files:
     folder = Folder(spark, table)
     since, until = _around(begin, end)
+    within = _within(dates, since, until)
 
     def load() -> DataFrame:
         reader = spark.read.format("binaryFile").options(basePath=table, pathGlobFilter="*.parquet")
         # Without a date there is no directory to list, and one of them at least has to be named.
-        return reader.load([f"{table}/{date}" for date in _within(dates, since, until) or dates[:1]])
+        files = of_hours(reader.load([f"{table}/{date}" for date in within or dates[:1]]), since, until)
+        if not folder.is_on_disk:
+            return files
+        paths = files.select(PATH, "length", *PARTITIONS)
+        # Spark looks at each file whenever it is asked for its path, and fails where it is set aside since.
+        return paths.localCheckpoint() if str(spark.sparkContext.master).startswith("local") else paths
 
-    found = listed(folder, load)
-    if folder.is_on_disk:
-        found = found.select(PATH, "length", "date", "hour")
-        if str(spark.sparkContext.master).startswith("local"):
-            # Spark looks at each file whenever it is asked for its path, and fails where it is set aside since.
-            found = found.localCheckpoint()
-    return Files(found, since, until)
+    def is_meant(swap: Swap) -> bool:
+        return is_within(f"{swap.date} {swap.hour:02}", since, until)
+
+    return Files(listed(folder, load, is_meant), since, until)
 
 
 def _around(begin: datetime | None, end: datetime | None) -> tuple[datetime | None, datetime | None]:

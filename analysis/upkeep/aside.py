@@ -55,6 +55,9 @@ def remove_aside(usage: Folder, before_s: float) -> int:
         at_s, _, _ = name.partition("-")
         if at_s.isdecimal() and int(at_s) <= before_s:
             removed_bytes += usage.size_bytes(f"{REPLACED}/{name}")
+            # First: a kill that left one of them without its note that it is done would have it under way again.
+            for swap in usage.names(f"{REPLACED}/{name}/*.swap"):
+                usage.remove(f"{REPLACED}/{name}/{swap}")
             usage.remove(f"{REPLACED}/{name}")
     return removed_bytes
 

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from analysis.errors import RunError
@@ -21,6 +20,7 @@ from analysis.upkeep.aside import Aside, recover, remove_aside
 from analysis.upkeep.batches import Batches, committed_of, compacted, parts
 from analysis.upkeep.lock import Lock
 from analysis.upkeep.rewriting import columns_of, proof_of, rewrite
+from analysis.upkeep.room import remove_left, room
 
 _LARGE: Final = 0.5
 """Of the target: a batch whose files have as much is left as it is."""
@@ -100,6 +100,7 @@ class Compaction:
             return found
         with Lock(self._usage, "compact", self._now_s) as lock:
             recover(self._usage)
+            remove_left()
             due = list(self._due())
             for number, hour in enumerate(due, 1):
                 self._note(found, hour)
@@ -167,7 +168,8 @@ class Compaction:
         there = next((each.batches for each in now if each.hour == hour.hour), {})
         if any(there.get(batch) != files for batch, files in hour.batches.items()):
             raise RunError(f"{hour.place} was changed by another program meanwhile; nothing was changed here")
-        swap = Swap(hour.date, hour.hour, tuple(hour.batches), name, len(written))
+        old = {batch: len(files) for batch, files in hour.batches.items()}
+        swap = Swap(hour.date, hour.hour, old, name, len(written))
         Aside(self._usage, self._now_s(), name).swap(swap, made)
         found.files_made += len(written)
         found.rows += before.rows
@@ -178,8 +180,8 @@ class Compaction:
         if self._usage.is_on_disk:
             yield [self._usage.on_disk(file) for file in files]
             return
-        with TemporaryDirectory(prefix="sluice-compact-") as folder:
-            here = [Path(folder, f"{number}.parquet") for number in range(len(files))]
+        with room() as folder:
+            here = [folder / f"{number}.parquet" for number in range(len(files))]
             for file, copy in zip(files, here, strict=True):
                 self._usage.fetch(file, copy)
             yield here

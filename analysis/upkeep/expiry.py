@@ -102,7 +102,7 @@ class Expiry:
     def _remove_others(self, found: Expired) -> None:
         """Remove what nobody reads for long: at once."""
         before_s = found.before.timestamp()
-        rejected = [each.path for each in self._warehouse.entries(_REJECTED) if each.modified_s < before_s]
+        rejected = [path for path, modified_s in self._rejected().items() if modified_s < before_s]
         reports = [name for name in self._warehouse.names(_REPORTS) if _is_until(name, found.before)]
         days = [name for name in self._warehouse.names(_SUMMARIES) if _begin(name, "hour=24") <= found.before]
         summed_up = [f"{SUMMARIES}/{name}" for name in days]
@@ -111,6 +111,14 @@ class Expiry:
             self._tell(place)
             if not self._request.dry_run:
                 self._warehouse.remove(place)
+
+    def _rejected(self) -> dict[str, float]:
+        """Return when batches were written: by their files, for on an object store a directory is always new."""
+        found = {each.path: each.modified_s for each in self._warehouse.entries(_REJECTED)}
+        files: dict[str, list[float]] = {}
+        for each in self._warehouse.entries(f"{_REJECTED}/*"):
+            files.setdefault(each.path.rpartition("/")[0], []).append(each.modified_s)
+        return found | {place: max(times) for place, times in files.items()}
 
 
 def _begin(date: str, hour: str) -> datetime:

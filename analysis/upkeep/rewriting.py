@@ -5,7 +5,6 @@ Within a row group, what a client did lies together.
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 import numpy as np
@@ -16,6 +15,7 @@ from analysis.errors import AnalysisError
 from analysis.table.parquet import decode, joined, writer
 from analysis.table.schema import FILE
 from analysis.upkeep.proof import Proof
+from analysis.upkeep.room import room
 
 _GROUP_ROWS: Final = 500_000
 """Of a row group, about: some 200 MB while it is put in order."""
@@ -42,8 +42,8 @@ def rewrite(files: Iterable[Path], columns: list[str], target_bytes: int, done: 
     Returns what the rows that were read come to.
     """
     proof = Proof()
-    with TemporaryDirectory(prefix="sluice-compact-") as folder:
-        file = Path(folder, "rows.parquet")
+    with room() as folder:
+        file = folder / "rows.parquet"
         out: pq.ParquetWriter | None = None
         for table in _groups(files, columns):
             proof += Proof.of(table)

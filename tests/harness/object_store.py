@@ -57,8 +57,13 @@ class ObjectStore:
     @property
     def conf(self) -> list[str]:
         """What ``sluice analyze`` needs to reach it."""
+        return [word for name, value in self.settings.items() for word in ("--conf", f"{name}={value}")]
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The same for a session of Spark."""
         jars = [jar for one in (HADOOP_S3, AWS_SDK) for jar in sorted(jar_dir(one.name).glob("*.jar"))]
-        settings = {
+        return {
             "spark.jars": ",".join(map(str, jars)),
             "spark.hadoop.fs.s3a.endpoint": f"http://{self.address}",
             "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
@@ -66,7 +71,19 @@ class ObjectStore:
             "spark.hadoop.fs.s3a.secret.key": self.key,
             "spark.hadoop.fs.s3a.path.style.access": "true",
         }
-        return [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+
+    def let_through(self, changes: int | None) -> int:
+        """Refuse what would change an object when so many have been, until it is asked again; None: never.
+
+        Returns how many there were since it was asked before. To a program this is its own end: what it still does
+        changes nothing.
+        """
+        connection = HTTPConnection(self.address, timeout=10)
+        try:
+            connection.request("PUT", "/-/changes" if changes is None else f"/-/changes?left={changes}")
+            return int(connection.getresponse().read())
+        finally:
+            connection.close()
 
     def _made(self) -> bool:
         connection = HTTPConnection(self.address, timeout=10)

@@ -1,4 +1,4 @@
-"""A warehouse in S3: exactly once though killed, a report, a compaction. moto's server stands in for S3."""
+"""A warehouse in S3: exactly once though killed, a report, its maintenance. moto's server stands in for S3."""
 
 import signal
 import sys
@@ -70,3 +70,10 @@ def test_exactly_once_in_s3(store: ObjectStore, tmp_path: Path) -> None:
     (page,) = (tmp_path / "out").glob("report=*/report.html")
     assert "alice" in page.read_text(encoding="utf-8")
     assert stored(store) == expected
+
+
+@pytest.mark.timeout(1200)
+def test_maintenance_that_ends_at_any_object(tmp_path: Path) -> None:
+    program = [sys.executable, str(ROOT / "tests" / "integration" / "stepped_upkeep.py"), str(tmp_path)]
+    with Program("steps", program, tmp_path / "steps.log", environment={"PYTHONPATH": str(ROOT)}) as started:
+        assert started.wait(1200.0) == 0, started.tail()

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -72,12 +72,12 @@ class Filled:
         request = ExpireRequest(keep_s, grace_s, dry_run)
         return Expiry(self.warehouse, self.usage, request, self.told.append, lambda: self.now_s).run()
 
-    def read(self) -> tuple[UsageRows, UsageRows]:
+    def read(self, begin: datetime | None = None) -> tuple[UsageRows, UsageRows]:
         """What our own readers find: one for which it is little, and one for which it is much."""
-        little = tables.usage(self.spark, self.place)
+        little = tables.usage(self.spark, self.place, begin)
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(at_hand, "FEW_FILES", 0)
-            return little, tables.usage(self.spark, self.place)
+            return little, tables.usage(self.spark, self.place, begin)
 
     def paths(self) -> list[str]:
         """The files that our own readers would open."""

@@ -78,7 +78,7 @@ def test_reports_and_rejected_documents_go_by_their_age(years: Filled) -> None:
         years.warehouse.write(f"{name}/report.html", name)
     for name, at in (("b-0", BEGIN - timedelta(days=30)), ("b-1", BEGIN)):
         years.warehouse.write(f"rejected/batch={name}/part.parquet", name)
-        os.utime(Path(years.place, "rejected", f"batch={name}"), (at.timestamp(), at.timestamp()))
+        os.utime(Path(years.place, "rejected", f"batch={name}", "part.parquet"), (at.timestamp(), at.timestamp()))
     found = years.expire(keep_s=10 * DAY_S)
     assert (found.hours, found.rejected, found.reports) == (0, 1, 1)
     assert years.warehouse.names("report=*") == ["report=20260228T000000Z-20260301T130000Z"]

@@ -1,0 +1,122 @@
+"""What readers find of a table that changes while they list it: a listing is no moment."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from analysis.errors import AnalysisError
+from analysis.spark.folder import Entry, Folder
+from analysis.table import warehouse as tables
+from analysis.table.swaps import Swap, replaced, steadily, unfinished
+from analysis.upkeep.aside import recover
+from tests.analysis.records import BEGIN, rows_of
+from tests.analysis.upkeep.conftest import DOCUMENTS, Filled
+from tests.analysis.upkeep.test_compaction import dying
+
+SWAP = Swap("2026-03-01", 12, {"a": 1, "b": 2}, "new", 2)
+
+
+def test_a_swap_that_was_listed_in_between_says_nothing() -> None:
+    """Where renaming is copying, object by object; and where all that was there had gone when its turn came."""
+    for files in ({}, {"a": 1}, {"a": 1, "b": 1}, {"b": 2, "new": 1}, {"new": 1}, {"a": 1, "b": 1, "new": 1}):
+        assert replaced(SWAP, files) is None, files
+    for files in ({"a": 1, "b": 2}, {"a": 1, "b": 2, "new": 1}):
+        assert replaced(SWAP, files) == ["new"], files
+    for files in ({"new": 2}, {"a": 1, "b": 1, "new": 2}, {"a": 1, "b": 2, "new": 2}):
+        assert set(replaced(SWAP, files) or ()) == {"a", "b"}, files
+
+
+def test_a_swap_is_read_as_it_was_written() -> None:
+    assert Swap.of(SWAP.text) == SWAP
+
+
+@pytest.fixture
+def half(busy: Filled, monkeypatch: pytest.MonkeyPatch) -> Filled:
+    """Killed when some partitions of the first hour were aside."""
+    with monkeypatch.context() as patched:
+        dying(patched, 8)
+        with pytest.raises(KeyboardInterrupt):
+            busy.compact()
+    Path(busy.place, "usage", ".upkeep-lock").unlink()
+    (swap,) = unfinished(busy.usage).values()
+    assert 0 < len(busy.usage.names(f".replaced/*/{swap.hour_place}/batch=*")) < len(swap.old)
+    return busy
+
+
+@pytest.mark.spark
+def test_what_fails_while_partitions_are_set_aside_is_read_again(half: Filled) -> None:
+    """No swap is new meanwhile, nor is one done: the old partitions of one go, and a listing fails where one went."""
+    found = []
+
+    def read() -> str:
+        found.append(len(unfinished(half.usage)))
+        if len(found) == 1:
+            recover(half.usage)
+            raise AnalysisError("there is no such file")
+        return "rows"
+
+    assert steadily(half.usage, read) == "rows"
+    assert found == [1, 0]
+
+
+@pytest.mark.spark
+def test_what_fails_while_nothing_changes_fails(half: Filled) -> None:
+    tries: list[None] = []
+
+    def read() -> None:
+        tries.append(None)
+        raise AnalysisError("no disk")
+
+    with pytest.raises(AnalysisError, match="no disk"):
+        steadily(half.usage, read)
+    assert len(tries) == 1
+
+
+@pytest.mark.spark
+def test_an_hour_that_is_swapped_while_it_is_listed_is_not_missed(
+    busy: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new partition came after its directory was read, and the old ones went before they were."""
+    rows, real = busy.rows(), Folder.entries
+    late: list[str] = []
+
+    def entries(folder: Folder, pattern: str) -> list[Entry]:
+        found = real(folder, pattern)
+        if "hour=12/batch=" in pattern and not late:
+            late.append(pattern)
+            busy.compact()
+            return [each for each in found if folder.exists(each.path)]
+        return found
+
+    monkeypatch.setattr(Folder, "entries", entries)
+    assert rows_of(tables.usage(busy.spark, busy.place)) == rows
+    assert late
+
+
+@pytest.mark.spark
+def test_of_a_period_beside_a_swap_under_way(half: Filled) -> None:
+    """Its hour is not listed, which says nothing of it."""
+    after = BEGIN + timedelta(hours=1)
+    for usage in half.read(after):
+        assert {each["seq"] for each in rows_of(usage)} == {each["seq"] for each in DOCUMENTS[4:]}
+
+
+@pytest.mark.spark
+def test_removal_that_is_cut_off_brings_no_swap_back(busy: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory goes file by file, in any order. What the swap had made may have been replaced since."""
+    busy.compact()
+    remove = Folder.remove
+
+    def cut_off(folder: Folder, name: str) -> None:
+        if name.startswith(".replaced/") and name.count("/") == 1:
+            for done in folder.names(f"{name}/*.done"):
+                remove(folder, f"{name}/{done}")
+            raise KeyboardInterrupt
+        remove(folder, name)
+
+    monkeypatch.setattr(Folder, "remove", cut_off)
+    busy.now_s += 86_400
+    with pytest.raises(KeyboardInterrupt):
+        busy.compact()
+    assert unfinished(busy.usage) == {}
