@@ -23,8 +23,8 @@ from analysis.table.parquet import decode, joined
 from analysis.table.schema import TIME
 from analysis.table.swaps import set_aside
 
-_TABLE_ROWS: Final = 200_000
-"""Of a table that a worker is given, about: some 100 MB, which it has twice while it puts one together."""
+_TABLE_ROWS: Final = 100_000
+"""Of a table that a worker is given, about: some 50 MB, which it has twice while it puts one together."""
 FILES: Final = "path string, content binary"
 PATH: Final = "path"
 """A column that no file has: the file that a row is in."""
@@ -85,8 +85,8 @@ class UsageRows:
     """``files``, brought here where they are few: then all work is done here, and no worker is started for it."""
 
     def only(self, **values: Sequence[Any]) -> "UsageRows":
-        """Return those of the rows that have one of the values in each of the columns."""
-        return replace(self, wanted={**self.wanted, **values})
+        """Return those of the rows that have one of the values in each of the columns; what is kept is of all rows."""
+        return replace(self, wanted={**self.wanted, **values}, kept=None)
 
     @property
     def spark(self) -> SparkSession:
@@ -114,7 +114,7 @@ class UsageRows:
         wider = self if self.begin_us is None or self.around is None else self.around()
         begin_us = None if self.begin_us is None else self.begin_us - 1000 * by_ms
         kept = None if self.kept is None else replace(self.kept, rest=self.kept.rest_led_in)
-        return replace(wider, begin_us=begin_us, end_us=self.end_us, kept=kept)
+        return replace(wider, begin_us=begin_us, end_us=self.end_us, wanted=self.wanted, kept=kept)
 
     def scan(self, columns: Sequence[str], work: Work, schema: pa.Schema, of_days: OfDays | None = None) -> DataFrame:
         """Return what ``work`` yields of the rows' ``columns`` (``schema.FILE``, PATH): the columns of ``schema``.

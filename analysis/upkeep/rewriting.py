@@ -1,6 +1,6 @@
-"""Files of rows made fewer and larger, a row group at a time: in the driver, because its disk is the only one there is.
+"""Files of rows made fewer and larger, half a million rows at a time: in the driver, which has the only disk there is.
 
-Within a row group, what a client did lies together.
+Within these, what a client did lies together.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from analysis.errors import AnalysisError
-from analysis.table.parquet import decode, joined, writer
+from analysis.table.parquet import ROW_GROUP_ROWS, decode, joined, writer
 from analysis.table.schema import FILE
 from analysis.upkeep.proof import Proof
 from analysis.upkeep.room import room
 
 _GROUP_ROWS: Final = 500_000
-"""Of a row group, about: some 200 MB while it is put in order."""
+"""At a time, about: some 200 MB while they are put in order."""
 _FIRST: Final = ("user", "client_id", "broker")
 
 
@@ -48,7 +48,7 @@ def rewrite(files: Iterable[Path], columns: list[str], target_bytes: int, done: 
         for table in _groups(files, columns):
             proof += Proof.of(table)
             out = out or writer(str(file), table.schema)
-            out.write_table(_by_client(table), _GROUP_ROWS)
+            out.write_table(_by_client(table), ROW_GROUP_ROWS)
             if file.stat().st_size >= target_bytes:
                 out.close()
                 out = None
