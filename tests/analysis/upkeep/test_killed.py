@@ -96,11 +96,14 @@ def with_java(program: Program) -> None:
     program.signal(signal.SIGKILL)
 
 
-def test_killed_at_its_work_each_row_is_found_once_and_the_next_run_goes_on(hours: Filled, tmp_path: Path) -> None:
+@pytest.mark.parametrize("moments", [["written down"], pytest.param([*MOMENTS], marks=pytest.mark.matrix)])
+def test_killed_at_its_work_each_row_is_found_once_and_the_next_run_goes_on(
+    hours: Filled, tmp_path: Path, moments: list[str]
+) -> None:
     keys, rows = hours.keys(), hours.rows()
     command = Command(hours.place, tmp_path)
-    for number, (moment, pattern) in enumerate(MOMENTS.items()):
-        command.is_killed(pattern, alone if number % 2 else with_java)
+    for number, moment in enumerate(moments):
+        command.is_killed(MOMENTS[moment], alone if number % 2 else with_java)
         assert hours.listed() == keys, moment
         assert hours.usage.exists(".upkeep-lock"), moment
     assert hours.rows() == rows

@@ -165,10 +165,13 @@ def usage(filled: Filled, begin: datetime | None, end: datetime | None, *, summe
 
 
 def report(filled: Filled, out: Path, begin: datetime | None, end: datetime | None, *, summed_up: bool) -> Path:
-    """Make a report, against the day before its period."""
-    other = Against(lambda since, until: usage(filled, since, until, summed_up=summed_up))
-    request = ReportRequest(begin, end, str(out), Rates(), None, other)
-    return Path(job.run(usage(filled, begin, end, summed_up=summed_up), request).html).parent
+    """Make a report, against the time before its period: of sums, or of rows, in the driver."""
+
+    def found(since: datetime | None, until: datetime | None) -> UsageRows:
+        return usage(filled, since, until) if summed_up else stored.usage(filled.spark, filled.place, since, until)
+
+    request = ReportRequest(begin, end, str(out), Rates(), None, Against(found))
+    return Path(job.run(found(begin, end), request).html).parent
 
 
 def _rows_of(spark: SparkSession, place: Path) -> list[list[Any]]:
