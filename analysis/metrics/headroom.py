@@ -190,8 +190,13 @@ class _Measure:
             if len(found):
                 order = np.lexsort((ints(found, "day"), ints(found, "counter")))
                 table = found.take(pa.array(order))
-                yield self._measured(table, starts(ints(table, "counter")), None)
-                yield self._measured(table, np.arange(len(table)), ints(table, "day"))
+                of_days = self._measured(table, np.arange(len(table)), ints(table, "day"))
+                yield of_days
+                if len(self.period.dates()) == 1:
+                    no_date = pa.nulls(len(of_days), pa.date32())
+                    yield of_days.set_column(of_days.schema.get_field_index("date"), "date", no_date)
+                else:
+                    yield self._measured(table, starts(ints(table, "counter")), None)
 
     def _measured(self, table: pa.Table, first: Ints, day: Ints | None) -> pa.Table:
         """Return the figures of each group of rows, from ``first`` on: a counter, on a ``day`` or (None) on all."""

@@ -44,7 +44,7 @@ class Runs:
     @classmethod
     def of(cls, group: Ints, code: Ints, busy: Ints, active: Ints) -> "Runs":
         """Add up arrays of one length; ``group`` are numbers from 0 on, none left out."""
-        order = np.argsort(group << _CODES | code, kind="stable")
+        order = np.argsort(group << _CODES | code)
         group, code = group[order], code[order]
         first = starts(group, code)
         counts = (np.add.reduceat(each[order], first) if len(first) else each[:0] for each in (busy, active))
