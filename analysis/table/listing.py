@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 from analysis.spark.folder import Folder
 from analysis.table import summaries
 from analysis.table.scan import PATH, KeptDays, UsageRows
-from analysis.table.summaries import Listed
+from analysis.table.summaries import SUMMARIES, Listed
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PATHS: Final = pa.schema([(PATH, pa.string())])
@@ -50,11 +50,12 @@ class Files:
         places = {day: summaries.place_of(day, digest) for day, digest in digests.items() if (day, digest) in made}
         if not places:
             return None
-        spark = self.listed.sparkSession
+        spark, wanted = self.listed.sparkSession, set(places.values())
 
         def files(name: str) -> DataFrame:
-            entries = [each for place in places.values() for each in warehouse.entries(f"{place}/{name}/*.parquet")]
-            return _files(spark, warehouse, [warehouse.uri_of(entry.path) for entry in entries])
+            entries = warehouse.entries(f"{SUMMARIES}/date=*/*/{name}/*.parquet")
+            paths = [each.path for each in entries if each.path.rsplit("/", 2)[0] in wanted]
+            return _files(spark, warehouse, list(map(warehouse.uri_of, paths)))
 
         day = F.col("date").cast("string")
         others = ~day.isin(*places)

@@ -2,14 +2,11 @@
 
 import csv
 import json
-import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -27,6 +24,7 @@ from analysis.spark.session import light
 from tests.analysis.metrics.conftest import Both
 from tests.analysis.metrics.recorded import documents
 from tests.analysis.records import BEGIN, document, row, usage_frame
+from tests.analysis.report.tables import differing
 from tests.analysis.table.test_warehouse import store
 
 pytestmark = pytest.mark.spark
@@ -189,22 +187,6 @@ def test_a_damaged_file_is_named(spark: SparkSession, warehouse: str) -> None:
     assert "Traceback" not in ran.stderr
 
 
-def _rows(spark: SparkSession, place: Path) -> list[list[Any]]:
-    return sorted(map(list, spark.read.parquet(str(place)).collect()), key=lambda row: list(map(str, row)))
-
-
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, list):
-        return isinstance(other, list) and len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, float) and isinstance(other, float):
-        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)  # sums in another order
-    return bool(one == other)
-
-
-def _differing(spark: SparkSession, one: Path, other: Path, names: Sequence[str]) -> list[str]:
-    return [name for name in names if not _same(_rows(spark, one / name), _rows(spark, other / name))]
-
-
 @pytest.mark.timeout(600)
 def test_every_table_is_the_same_of_rows_at_hand(reported: Reported, both: Both, tmp_path: Path) -> None:
     rates = tmp_path / "rates.yaml"
@@ -215,7 +197,7 @@ def test_every_table_is_the_same_of_rows_at_hand(reported: Reported, both: Both,
     made = job.run(here, ReportRequest(None, None, str(tmp_path / "out"), load(rates), None))
     place = Path(made.html).parent
     assert made.sentence == reported.made.sentence
-    assert _differing(spark, place, reported.place, tables.NAMES) == []
+    assert differing(spark, place, reported.place, tables.NAMES) == []
     for name in tables.NAMES:
         schemas = {spark.read.parquet(str(each / name)).schema.simpleString() for each in (place, reported.place)}
         assert len(schemas) == 1, name

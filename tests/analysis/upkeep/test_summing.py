@@ -1,12 +1,11 @@
 """Days that are summed up: a report says the same of them as of their rows, and does not read these."""
 
 import json
-import math
 import random
 import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -33,6 +32,7 @@ from analysis.table.summaries import MADE, SUMMARIES, day_of
 from analysis.upkeep import summing
 from analysis.upkeep.summing import SummedUp, SummingUp, SumUpRequest
 from tests.analysis.records import BEGIN, Document, document, row
+from tests.analysis.report.tables import differing
 from tests.analysis.upkeep.conftest import GRACE_S, Filled
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -172,22 +172,6 @@ def report(filled: Filled, out: Path, begin: datetime | None, end: datetime | No
 
     request = ReportRequest(begin, end, str(out), Rates(), None, Against(found))
     return Path(job.run(found(begin, end), request).html).parent
-
-
-def _rows_of(spark: SparkSession, place: Path) -> list[list[Any]]:
-    return sorted(map(list, spark.read.parquet(str(place)).collect()), key=lambda row: list(map(str, row)))
-
-
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, list):
-        return isinstance(other, list) and len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, float) and isinstance(other, float):
-        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)  # sums in another order
-    return bool(one == other)
-
-
-def differing(spark: SparkSession, one: Path, other: Path, names: Sequence[str]) -> list[str]:
-    return [name for name in names if not _same(_rows_of(spark, one / name), _rows_of(spark, other / name))]
 
 
 def test_a_report_says_the_same_of_days_that_are_summed_up(sums: Filled, tmp_path: Path) -> None:
