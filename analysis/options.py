@@ -109,6 +109,19 @@ def grace_option(command: _Command) -> _Command:
     )(command)
 
 
+def older_option(of_what: str) -> Callable[[_Command], _Command]:
+    """Add ``older_s: int``: only those that ended so long ago."""
+    return click.option(
+        "--older-than",
+        "older_s",
+        default="2h",
+        show_default=True,
+        callback=seconds,
+        metavar="TIME",
+        help=of_what,
+    )
+
+
 def dry_run_option(command: _Command) -> _Command:
     """Add ``dry_run: bool``."""
     return click.option("--dry-run", is_flag=True, help="Only say what would be done.")(command)

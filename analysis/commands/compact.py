@@ -11,15 +11,7 @@ from analysis.spark.session import SparkSettings
 
 @click.command()
 @options.warehouse_option
-@click.option(
-    "--older-than",
-    "older_s",
-    default="2h",
-    show_default=True,
-    callback=options.seconds,
-    metavar="TIME",
-    help="Only hours that ended so long ago, and never the newest.",
-)
+@options.older_option("Only hours that ended so long ago, and never the newest.")
 @click.option(
     "--target-mb",
     type=click.IntRange(1, 1000),

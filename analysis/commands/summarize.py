@@ -11,15 +11,7 @@ from analysis.spark.session import SparkSettings
 
 @click.command()
 @options.warehouse_option
-@click.option(
-    "--older-than",
-    "older_s",
-    default="2h",
-    show_default=True,
-    callback=options.seconds,
-    metavar="TIME",
-    help="Only days that ended so long ago (UTC).",
-)
+@options.older_option("Only days that ended so long ago (UTC).")
 @options.grace_option
 @options.dry_run_option
 @options.spark_options
