@@ -12,6 +12,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, Final, Self
 
+from tests.harness.listening import stop_listening
 from tests.harness.wire import Address
 
 CHUNK_BYTES: Final = 1 << 16
@@ -91,13 +92,11 @@ class Gate:
     async def _stop_listening(self) -> None:
         self._audible.clear()
         if self._server is not None:
-            self._server.close()
+            await stop_listening(self._server)
             self._server = None
-            await asyncio.sleep(0)  # in the loop's next turn its socket is closed
 
     async def _shut(self) -> None:
         await self._stop_listening()
-        await asyncio.sleep(0)  # who was accepted a moment ago becomes a relay
         while self._relays:
             for relay in self._relays:
                 relay.cancel()

@@ -23,6 +23,7 @@ from typing import Final, Self
 import psutil
 
 from tests.harness.broker import Endpoint, Node
+from tests.harness.listening import stop_listening
 from tests.harness.wire import Address
 
 CHUNK_BYTES: Final = 1 << 18
@@ -76,8 +77,7 @@ class ConnectionWatch:
 
     async def _close(self) -> None:
         for server in self._servers:
-            server.close()
-        await asyncio.sleep(SETTLING_S)  # who was accepted a moment ago becomes a relay
+            await stop_listening(server)
         while self._relays:
             for relay, writer in self._relays.items():
                 relay.cancel()
