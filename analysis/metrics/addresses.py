@@ -10,14 +10,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.metrics.counters import counter_of_address
-from analysis.metrics.period import Period
 from analysis.metrics.sums import total
 from analysis.table.arrays import Bools, is_one_of, summed, with_columns
 from analysis.table.parquet import plain
+from analysis.table.reading import Keeping, adding
 from analysis.table.scan import OfDays, UsageRows
 from analysis.table.schema import COUNT, FILE, LIMIT
-from analysis.table.summaries import FILE as KEPT_FILE
-from analysis.table.summaries import files_of
 from quotas.connections import OTHERS
 from quotas.kinds import QuotaKind
 
@@ -49,9 +47,9 @@ def addresses(usage: UsageRows) -> DataFrame:
     return found.groupBy(*WHO).agg(*sums, F.min(_OF_KIND.limit).alias(_OF_KIND.limit))
 
 
-def keep(usage: UsageRows, _: Period) -> DataFrame:
-    """Return what is kept of a day (``table.summaries``) as KEPT."""
-    return usage.scan((*_READ, *SUMS, _OF_KIND.limit), files_of(_summed, _SCHEMA), KEPT_FILE)
+def keeping() -> Keeping:
+    """Return what is kept of rows as KEPT."""
+    return Keeping(KEPT, (*_READ, *SUMS, _OF_KIND.limit), _summed, _SCHEMA, adding(WHO, _HOW))
 
 
 def _summed(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:

@@ -19,10 +19,9 @@ from analysis.metrics.counters import KINDS, NAMED_BY, OF_WORD, USED, counter, u
 from analysis.metrics.sums import total
 from analysis.table.arrays import Ints, added, ints, summed, with_columns
 from analysis.table.parquet import plain
+from analysis.table.reading import Keeping, adding
 from analysis.table.scan import OfDays, UsageRows
 from analysis.table.schema import COUNT, FILE, LIMIT, TEXT
-from analysis.table.summaries import FILE as KEPT_FILE
-from analysis.table.summaries import files_of
 from quotas.policy import MOST_CAPS
 
 NAMES: Final = {word: kind.row.cap_columns[0] for word, kind in OF_WORD.items()}
@@ -60,9 +59,9 @@ def capped(usage: UsageRows, kinds: Collection[str] = KINDS) -> DataFrame:
     return found.groupBy(*_WHO).agg(*(total(name).alias(name) for name in _SUMS), *ends)
 
 
-def keep(usage: UsageRows, kinds: Collection[str]) -> DataFrame:
-    """Return what is kept of a day (``table.summaries``) as KEPT; ``kinds`` are those that anybody has caps of."""
-    return usage.scan(_read(kinds), files_of(_Capped(tuple(kinds)), _SCHEMA), KEPT_FILE)
+def keeping(kinds: Collection[str]) -> Keeping:
+    """Return what is kept of rows as KEPT; ``kinds`` are those that anybody has caps of."""
+    return Keeping(KEPT, _read(kinds), _Capped(tuple(kinds)).parts, _SCHEMA, adding(_WHO, _HOW))
 
 
 def _read(kinds: Collection[str]) -> tuple[str, ...]:
@@ -74,9 +73,9 @@ class _Capped:
     kinds: tuple[str, ...]
 
     def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        return summed(self._parts(tables), _WHO, _HOW)
+        return summed(self.parts(tables), _WHO, _HOW)
 
-    def _parts(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    def parts(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         for table in tables:
             for kind in self.kinds:
                 rows = apart(table, kind)

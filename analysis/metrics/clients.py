@@ -9,14 +9,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from analysis.metrics.counters import KINDS, NAMED_BY, USED, counter_by_kind, units
-from analysis.metrics.period import Period
 from analysis.table import hashes
-from analysis.table.arrays import DAY_MS, ints, summed, times_ms, with_columns
-from analysis.table.exchange import Exchange, exchange, packed, tasks_for
+from analysis.table.arrays import DAY_MS, Ints, added, folded, ints, summed, times_ms, with_columns
+from analysis.table.exchange import exchange, packed, tasks_for
+from analysis.table.reading import Keeping, adding
 from analysis.table.scan import OfDays, UsageRows
 from analysis.table.schema import FILE
-from analysis.table.summaries import FILE as KEPT_FILE
-from analysis.table.summaries import files_of
 
 CLIENT: Final = (*NAMED_BY, *(f"{kind}_rule" for kind in KINDS))
 _THROTTLES: Final = ("throttle_ms", "throttled", "muted_ms")
@@ -27,6 +25,7 @@ SUMS: Final = (
 KEPT: Final = "clients"
 ACTIVE: Final = "active_ms"
 """How long a client was in records: the sum of the intervals of its rows."""
+_READ: Final = ("time", "interval_ms", *CLIENT, *SUMS)
 _APART: Final = (*CLIENT, "date")
 _HOW: Final = dict.fromkeys((*SUMS, ACTIVE), "sum")
 _ROWS_OF_ONE: Final = 10
@@ -57,18 +56,14 @@ def clients(usage: UsageRows, rows: int) -> DataFrame:
     Every byte of the rows is in one of them. A client whose rule changed has a row for each. ``rows`` is how many there
     are of usage, about.
     """
-    return _exchanged(usage, rows).frame(_received, _SCHEMA)
-
-
-def keep(usage: UsageRows, period: Period) -> DataFrame:
-    """Return what is kept of a day (``table.summaries``) as KEPT."""
-    return _exchanged(usage, period.rows).frame(files_of(_summed, _KEPT), KEPT_FILE)
-
-
-def _exchanged(usage: UsageRows, rows: int) -> Exchange:
     tasks = tasks_for(rows // _ROWS_OF_ONE, usage.spark.sparkContext.defaultParallelism)
     sent = _Sent(tasks)
-    return exchange(usage, ("time", "interval_ms", *CLIENT, *SUMS), sent, tasks, OfDays(KEPT, sent.packed))
+    return exchange(usage, _READ, sent, tasks, OfDays(KEPT, sent.packed)).frame(_received, _SCHEMA)
+
+
+def keeping() -> Keeping:
+    """Return what is kept of rows as KEPT."""
+    return Keeping(KEPT, _READ, _parts, _KEPT, adding(_APART, _HOW), _of_client)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +73,23 @@ class _Sent:
     tasks: int
 
     def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        return self.packed(_summed(map(_dated, tables)))
+        return self.packed(folded(_parts(tables), adding(_APART, _HOW)))
 
     def packed(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         for sums in tables:
-            yield from packed(sums, hashes.of_columns(sums, ("user", "client_id")) % self.tasks)
+            yield from packed(sums, _of_client(sums) % self.tasks)
 
 
-def _summed(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    return summed(tables, _APART, _HOW)
+def _of_client(sums: pa.Table) -> Ints:
+    return hashes.of_columns(sums, ("user", "client_id"))
+
+
+def _parts(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    return (added(_dated(table), _APART, _HOW) for table in tables)
 
 
 def _received(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    for sums in _summed(tables):
+    for sums in summed(tables, _APART, _HOW):
         found = sums
         for kind, counter in counter_by_kind(sums).items():
             columns = (counter, *units(sums, kind))

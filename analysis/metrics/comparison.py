@@ -13,11 +13,10 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
-from analysis.metrics.period import Period
 from analysis.metrics.talkers import CLIENT
 from analysis.table.arrays import Ints, ints, summed, times_ms
+from analysis.table.reading import Keeping, adding
 from analysis.table.scan import OfDays, UsageRows
-from analysis.table.summaries import FILE, files_of
 
 SUMS: Final = ("bytes_in", "bytes_out", "requests", "muted_ms")
 LIMIT: Final = ("cluster", "broker", "kind", "rule", "unit_user", "unit_client_id")
@@ -69,9 +68,9 @@ def unrecorded_s(usage: UsageRows, begin: datetime, end: datetime) -> int:
     return gaps_s(np.unique(ints(table, "minute")), begin, end)
 
 
-def keep(usage: UsageRows, _: Period) -> DataFrame:
-    """Return what is kept of a day (``table.summaries``) as KEPT."""
-    return usage.scan(("time", "interval_ms"), files_of(_minutes, _MINUTES), FILE)
+def keeping() -> Keeping:
+    """Return what is kept of rows as KEPT."""
+    return Keeping(KEPT, ("time", "interval_ms"), _minutes, _MINUTES, adding(("minute",), {"rows": "sum"}))
 
 
 def gaps_s(minutes: Ints, begin: datetime, end: datetime) -> int:

@@ -119,30 +119,42 @@ class Shared:
     capped: tuple[str, ...] = ()
 
     def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        for table in tables:
-            for kind, numbers in counter_by_kind(table).items():
-                yield from self._sent(table, kind, numbers)
-            for kind in self.capped:
-                of_caps = caps.apart(table, kind)
-                if len(of_caps):
-                    yield from self._sent(of_caps, kind, counter(of_caps, kind))
-            of_addresses = table.filter(pa.array(is_counted(table)))
-            if len(of_addresses):
-                of_addresses = of_addresses.combine_chunks()
-                yield from self._sent(of_addresses, CONNECTIONS.word, counter_of_address(of_addresses))
+        for rows in used(tables, self.capped):
+            yield from packed(rows, of_counter(rows) % self.tasks)
 
-    def _sent(self, table: pa.Table, kind: str, numbers: Ints) -> Iterator[pa.Table]:
-        columns = {
-            "kind": np.full(len(numbers), OF_KINDS.index(kind)),
-            "window_ms": window_ms(table, kind),
-            "counter": numbers,
-            "time_ms": times_ms(table),
-            "limit": pc.divide(table[f"{kind}_limit"], _PER_USED[kind]),
-            "bytes": table[_USED[kind]],
-        }
-        limited = pc.and_(pc.greater(table[f"{kind}_limit"], 0), pc.is_valid(table[f"{kind}_rule"]))
-        for counted in CounterUse.parts(pa.table(columns).filter(limited)):
-            yield from packed(counted.rows(), counted.counter % self.tasks)
+
+def of_counter(rows: pa.Table) -> Ints:
+    """Return what is the same for all ROWS of a counter."""
+    return ints(rows, "counter")
+
+
+def used(tables: Iterator[pa.Table], capped: tuple[str, ...]) -> Iterator[pa.Table]:
+    """Yield what counters were charged in each table (``read``), as ROWS."""
+    for table in tables:
+        for kind, numbers in counter_by_kind(table).items():
+            yield from _used(table, kind, numbers)
+        for kind in capped:
+            of_caps = caps.apart(table, kind)
+            if len(of_caps):
+                yield from _used(of_caps, kind, counter(of_caps, kind))
+        of_addresses = table.filter(pa.array(is_counted(table)))
+        if len(of_addresses):
+            of_addresses = of_addresses.combine_chunks()
+            yield from _used(of_addresses, CONNECTIONS.word, counter_of_address(of_addresses))
+
+
+def _used(table: pa.Table, kind: str, numbers: Ints) -> Iterator[pa.Table]:
+    columns = {
+        "kind": np.full(len(numbers), OF_KINDS.index(kind)),
+        "window_ms": window_ms(table, kind),
+        "counter": numbers,
+        "time_ms": times_ms(table),
+        "limit": pc.divide(table[f"{kind}_limit"], _PER_USED[kind]),
+        "bytes": table[_USED[kind]],
+    }
+    limited = pc.and_(pc.greater(table[f"{kind}_limit"], 0), pc.is_valid(table[f"{kind}_rule"]))
+    for counted in CounterUse.parts(pa.table(columns).filter(limited)):
+        yield counted.rows()
 
 
 @dataclass(frozen=True, slots=True)

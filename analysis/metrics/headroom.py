@@ -16,7 +16,7 @@ exceed. Those while active are over the intervals in which the counter was charg
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
-from functools import reduce
+from functools import partial, reduce
 from typing import Final
 
 import numpy as np
@@ -30,10 +30,10 @@ from analysis.metrics.counters import CONNECTIONS, COUNTER, KINDS, OF_WORD
 from analysis.metrics.period import Period
 from analysis.metrics.runs import Runs, codes, starts
 from analysis.table.arrays import DAY_MS, Bools, Ints, floats, ints
-from analysis.table.exchange import Exchange, exchange, packed, tasks_for
+from analysis.table.exchange import exchange, packed, tasks_for
 from analysis.table.parquet import plain
+from analysis.table.reading import Keeping, Rows
 from analysis.table.scan import OfDays, UsageRows
-from analysis.table.summaries import FILE, files_of
 
 PERCENTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 WHILE_ACTIVE: Final = {f"active_{name}": share for name, share in PERCENTILES.items()}
@@ -88,6 +88,18 @@ def counters(clients: DataFrame, capped: DataFrame | None = None, addresses: Dat
     return reduce(DataFrame.unionByName, named).distinct()
 
 
+def keeping(usage: UsageRows, period: Period) -> Keeping:
+    """Return what is kept of rows as KEPT."""
+    days = _Days(period, usage.begin_us, usage.kept_days)
+    used = partial(counter_use.used, capped=period.capped)
+    return Keeping(
+        *(KEPT, counter_use.read(period.capped), used, _DAYS),
+        of_task=counter_use.of_counter,
+        finish=days,
+        rows=Rows.LED_IN,
+    )
+
+
 def headroom(usage: UsageRows, period: Period) -> DataFrame:
     """Return COUNTED, ``date``, ``p50``, ``p95``, ``p99``, ``max``, ``over``, ``limit``, ``active`` and WHILE_ACTIVE.
 
@@ -95,17 +107,6 @@ def headroom(usage: UsageRows, period: Period) -> DataFrame:
     whole period. ``over`` is the share of intervals in which more was used than the limit allows; ``limit`` is the last
     one. ``active`` is the share of intervals in which anything was used, and WHILE_ACTIVE are over these; null: none.
     """
-    sent, days = _days(usage, period)
-    return sent.frame(_Measure(days, period), _SCHEMA)
-
-
-def keep(usage: UsageRows, period: Period) -> DataFrame:
-    """Return what is kept of a day (``table.summaries``) as KEPT."""
-    sent, days = _days(usage, period)
-    return sent.frame(files_of(days, _DAYS), FILE)
-
-
-def _days(usage: UsageRows, period: Period) -> "tuple[Exchange, _Days]":
     tasks = tasks_for(period.rows, usage.spark.sparkContext.defaultParallelism)
     led_in = usage.led_in(period.longest_window_ms)
     sent = exchange(
@@ -115,7 +116,8 @@ def _days(usage: UsageRows, period: Period) -> "tuple[Exchange, _Days]":
         tasks,
         OfDays(KEPT, _SentDays(tasks)),
     )
-    return sent, _Days(period, usage.begin_us, usage.kept_days)
+    days = _Days(period, usage.begin_us, usage.kept_days)
+    return sent.frame(_Measure(days, period), _SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)

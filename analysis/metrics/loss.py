@@ -28,9 +28,9 @@ from analysis.table.exchange import exchange, packed
 from analysis.table.hashes import of_columns
 from analysis.table.lateness import late_files
 from analysis.table.parquet import plain
+from analysis.table.reading import Keeping, Rows
 from analysis.table.scan import PATH, OfDays, UsageRows
 from analysis.table.schema import COUNT, TEXT
-from analysis.table.summaries import FILE, files_of
 from quotas.names import OTHER
 
 HOUR_MS: Final = 3_600_000
@@ -62,9 +62,9 @@ def loss(usage: UsageRows, period: Period) -> DataFrame:
     """
     around = usage.around() if usage.around else usage
     tasks = int(str(usage.spark.conf.get("spark.sql.shuffle.partitions")))
-    begin_ms, end_ms = (round(each.timestamp() * 1000) for each in (period.begin, period.end))
-    work = _Documents(tasks, begin_ms, end_ms, late_files(around.paths()))
-    found = exchange(around, _READ, work.sent, tasks, OfDays(KEPT, work.packed)).collect(work.received)
+    work = _documents(usage, period)
+    sent = _Sent(work, tasks)
+    found = exchange(around, _READ, sent, tasks, OfDays(KEPT, sent.packed)).collect(work.received)
     lines = usage.spark.createDataFrame(found if found.num_rows else _OF_HOUR.empty_table())
     lines = lines.unionByName(unread.unread(around.rejected, usage, period), allowMissingColumns=True)
     figures = (F.coalesce(total(name), F.lit(0)).alias(name) for name in FIGURES)
@@ -74,11 +74,20 @@ def loss(usage: UsageRows, period: Period) -> DataFrame:
     )
 
 
-def keep(usage: UsageRows, _: Period) -> DataFrame:
-    """Return what is kept of a day (``table.summaries``) as KEPT."""
+def keeping(usage: UsageRows, period: Period | None = None) -> Keeping:
+    """Return what is kept of rows as KEPT: of days, or as ``loss`` needs it of a ``period``."""
+    work = _documents(usage, period)
+    rows = Rows.MEANT if period is None else Rows.AROUND
+    add = partial(united, keys=_KEYS, how=_SUMS)
+    return Keeping(KEPT, _READ, work.lines, _LINES, add, _of_boot, rows=rows)
+
+
+def _documents(usage: UsageRows, period: Period | None) -> "_Documents":
     around = usage.around() if usage.around else usage
-    work = _Documents(1, 0, _END_OF_TIME_MS, late_files(around.paths()))
-    return usage.scan(_READ, files_of(work.united, _LINES), FILE)
+    span_ms = (0, _END_OF_TIME_MS)
+    if period is not None:
+        span_ms = (round(period.begin.timestamp() * 1000), round(period.end.timestamp() * 1000))
+    return _Documents(*span_ms, late_files(around.paths()))
 
 
 def share_missing() -> Column:
@@ -87,26 +96,34 @@ def share_missing() -> Column:
 
 
 @dataclass(frozen=True, slots=True)
-class _Documents:
-    """From tables to one line for each boot and hour, with _COUNTED; those of a boot go to one task."""
+class _Sent:
+    """Sends the lines of a boot to one task."""
 
+    documents: "_Documents"
     tasks: int
-    begin_ms: int
-    end_ms: int
-    late: frozenset[str]
 
-    def sent(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        return self.packed(self._lines(tables))
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        return self.packed(self.documents.lines(tables))
 
     def packed(self, lines: Iterator[pa.Table]) -> Iterator[pa.Table]:
         for line in lines:
             each = line.select(_LINES.names).cast(_LINES)
-            yield from packed(each, of_columns(each, BOOT) % self.tasks)
+            yield from packed(each, _of_boot(each) % self.tasks)
 
-    def united(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        return folded(self._lines(tables), partial(united, keys=_KEYS, how=_SUMS))
 
-    def _lines(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def _of_boot(lines: pa.Table) -> Ints:
+    return of_columns(lines, BOOT)
+
+
+@dataclass(frozen=True, slots=True)
+class _Documents:
+    """From tables to one line for each boot and hour, with _COUNTED."""
+
+    begin_ms: int
+    end_ms: int
+    late: frozenset[str]
+
+    def lines(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         for table in tables:
             time_ms = times_ms(table)
             is_inside = (time_ms >= self.begin_ms) & (time_ms < self.end_ms)

@@ -10,12 +10,10 @@ from pyspark.sql import DataFrame
 
 from analysis.metrics import caps
 from analysis.metrics.counters import KINDS, OF_WORD, USED
-from analysis.metrics.period import Period
-from analysis.table.arrays import ints, times_ms
+from analysis.table.arrays import Ints, ints, times_ms
+from analysis.table.reading import Keeping
 from analysis.table.scan import OfDays, UsageRows
 from analysis.table.schema import COUNT, FILE, LIMIT, TEXT
-from analysis.table.summaries import FILE as KEPT_FILE
-from analysis.table.summaries import files_of
 from quotas.kinds import BYTES
 
 KEPT: Final = "muted"
@@ -33,6 +31,7 @@ _READ: Final = (
     *("time", "interval_ms", *_SAME),
     *(name for kind in KINDS for name in (USED[kind], *(f"{kind}_{each}" for each in _OF_KIND))),
 )
+_MINUTE_MS: Final = 60_000
 _OF_BYTES: Final = {word for word, kind in OF_WORD.items() if kind.row.unit is BYTES}
 
 
@@ -46,9 +45,13 @@ def muted(usage: UsageRows, capped: Collection[str] = KINDS) -> DataFrame:
     return usage.scan((*_READ, *caps.read(capped)), _Muted(tuple(capped)), _SCHEMA, OfDays(KEPT))
 
 
-def keep(usage: UsageRows, period: Period) -> DataFrame:
-    """Return what is kept of a day (``table.summaries``) as KEPT."""
-    return usage.scan((*_READ, *caps.read(period.capped)), files_of(_Muted(period.capped), _SCHEMA), KEPT_FILE)
+def keeping(capped: Collection[str]) -> Keeping:
+    """Return what is kept of rows as KEPT; ``capped`` as ``muted`` has it."""
+    return Keeping(KEPT, (*_READ, *caps.read(capped)), _Muted(tuple(capped)), _SCHEMA, of_task=_minute)
+
+
+def _minute(found: pa.Table) -> Ints:
+    return ints(found, "begin_ms") // _MINUTE_MS
 
 
 @dataclass(frozen=True, slots=True)

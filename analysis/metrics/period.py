@@ -8,12 +8,11 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from analysis.metrics import caps
 from analysis.table.arrays import DAY_MS, Ints, ints, summed, times_ms
+from analysis.table.reading import Keeping, adding
 from analysis.table.scan import OfDays, UsageRows
-from analysis.table.summaries import FILE, files_of
 
 MOST_STEPS: Final = 180
 """Of a plot over time: more are not seen on a screen."""
@@ -119,9 +118,9 @@ def look(usage: UsageRows) -> Period | None:
     )
 
 
-def keep(usage: UsageRows, _: Period) -> DataFrame:
-    """Return what is kept of a day (``table.summaries``) as KEPT."""
-    return usage.scan(_LOOKED_AT, files_of(_looked, _SEEN), FILE)
+def keeping() -> Keeping:
+    """Return what is kept of rows as KEPT."""
+    return Keeping(KEPT, _LOOKED_AT, _looked, _SEEN, adding(_APART, _HOW))
 
 
 KEPT: Final = "period"

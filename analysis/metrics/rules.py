@@ -13,13 +13,12 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 
 from analysis.metrics import caps
 from analysis.metrics.counters import KINDS, OF_WORD, USED
-from analysis.metrics.period import Period
 from analysis.metrics.sums import total
 from analysis.table.arrays import added, ints, summed, with_columns
 from analysis.table.parquet import plain
+from analysis.table.reading import Keeping, adding
 from analysis.table.scan import OfDays, UsageRows
 from analysis.table.schema import COUNT, LIMIT, TEXT
-from analysis.table.summaries import FILE, files_of
 from quotas.kinds import QuotaKind
 
 APART: Final = ("kind", "rule", "exempt", "shadow", "mode")
@@ -62,10 +61,10 @@ def rules(usage: UsageRows, capped: DataFrame | None = None, kinds: Collection[s
     return found.groupBy(*APART).agg(*(total(name).alias(name) for name in SUMS), *ends)
 
 
-def keep(usage: UsageRows, period: Period) -> DataFrame:
-    """Return what is kept of a day (``table.summaries``) as KEPT."""
-    read = (*_READ, *caps.read(period.capped))
-    return usage.scan(read, files_of(_Summed(period.capped), _SCHEMA), FILE)
+def keeping(kinds: Collection[str]) -> Keeping:
+    """Return what is kept of rows as KEPT; ``kinds`` are those that anybody has caps of."""
+    read = (*_READ, *caps.read(kinds))
+    return Keeping(KEPT, read, _Summed(tuple(kinds)).parts, _SCHEMA, adding(APART, _HOW))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +72,9 @@ class _Summed:
     capped: tuple[str, ...]
 
     def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        return summed(self._parts(tables), APART, _HOW)
+        return summed(self.parts(tables), APART, _HOW)
 
-    def _parts(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    def parts(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         for table in tables:
             for word in _WORDS:
                 columns = {name: f"{word}_{name}" for name in SUMS[1:]}

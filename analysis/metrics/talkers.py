@@ -10,13 +10,12 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 
 from analysis.metrics.clients import SUMS
 from analysis.metrics.few import Few
-from analysis.metrics.period import Period
 from analysis.metrics.sums import total
-from analysis.table.arrays import Ints, ints, summed, times_ms, with_columns
+from analysis.table import hashes
+from analysis.table.arrays import Ints, added, ints, summed, times_ms, with_columns
+from analysis.table.reading import Keeping, adding
 from analysis.table.scan import OfDays, UsageRows
 from analysis.table.schema import FILE
-from analysis.table.summaries import FILE as KEPT_FILE
-from analysis.table.summaries import files_of
 
 CLIENT: Final = ("cluster", "user", "client_id")
 """Of refused connections the names are null: nobody has said yet who it is."""
@@ -54,19 +53,28 @@ def over_time(usage: UsageRows, found: DataFrame, count: int, step_s: int) -> Da
     most = top(found, count).select(*CLIENT).toArrow()
     most = most.append_column("place", pa.array(range(most.num_rows), pa.int64()))
     steps = _Steps(Few.of(most, CLIENT, "place"), step_s)
-    hours = None if step_s % _HOUR_S else OfDays(KEPT, steps.of_hours)
+    hours = OfDays(KEPT, steps.of_hours) if are_of_hours(step_s) else None
     parts = usage.scan(("time", *CLIENT, *_MOVED), steps, _SCHEMA, hours)
     sums = parts.groupBy(*_APART).agg(*(total(name).alias(name) for name in _MOVED))
     return sums.join(F.broadcast(usage.spark.createDataFrame(most)), "place", "left")
 
 
-def keep(usage: UsageRows, _: Period) -> DataFrame:
-    """Return what is kept of a day (``table.summaries``) as KEPT."""
-    return usage.scan(("time", *CLIENT, *_MOVED), files_of(_hours, _HOURS), KEPT_FILE)
+def are_of_hours(step_s: int) -> bool:
+    """Whether ``over_time`` can make such steps of what is kept."""
+    return step_s % _HOUR_S == 0
+
+
+def keeping() -> Keeping:
+    """Return what is kept of rows as KEPT."""
+    return Keeping(KEPT, ("time", *CLIENT, *_MOVED), _hours, _HOURS, adding(_OF_HOUR, _HOW), _of_client)
 
 
 def _hours(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    return summed(map(_of_hour, tables), _OF_HOUR, _HOW)
+    return (added(_of_hour(table), _OF_HOUR, _HOW) for table in tables)
+
+
+def _of_client(hours: pa.Table) -> Ints:
+    return hashes.of_columns(hours, CLIENT)
 
 
 def _of_hour(table: pa.Table) -> pa.Table:

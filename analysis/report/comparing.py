@@ -11,13 +11,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.errors import AnalysisError
-from analysis.metrics import addresses, caps, clients, comparison, headroom, talkers
+from analysis.metrics import addresses, caps, clients, comparison, headroom, keepings, talkers
 from analysis.metrics.comparison import BEFORE, BOTH, GONE, NEW
 from analysis.metrics.counters import KINDS
 from analysis.metrics.headroom import COUNTED
 from analysis.metrics.period import Period, look
 from analysis.metrics.sums import total
 from analysis.report.findings import ChangedClient, ChangedLimit, ChangedQuota, Comparison, Sums
+from analysis.table.reading import read_once
 from analysis.table.results import Results
 from analysis.table.scan import UsageRows
 
@@ -73,27 +74,30 @@ def make(usage: UsageRows, made: dict[str, DataFrame], other: Other, results: Re
     """Keep the tables NAMES, and return what a page shows of them; ``made`` are those of the report."""
     if other.usage is None or other.period is None:
         return Comparison(*other.span, stored=False)
-    before = _tables(other.usage, other.period)
-    compared = {
-        "compared_clients": comparison.clients(made["talkers"], before["talkers"], _muted()),
-        "compared_limits": comparison.limits(made["headroom"], before["headroom"]),
-        "compared_quotas": comparison.quotas(made["headroom"], before["headroom"]),
-    }
-    tables = {name: results.keep(name, table) for name, table in compared.items()}
-    scale = _length(other.now) / _length(other.span)
-    return Comparison(
-        *other.span,
-        scale=scale,
-        modes=other.period.modes,
-        unrecorded_s=comparison.unrecorded_s(usage, *other.now),
-        unrecorded_before_s=comparison.unrecorded_s(other.usage, *other.span),
-        now=_sums(made["talkers"]),
-        before=_sums(before["talkers"]),
-        **_came_and_went(tables["compared_clients"]),
-        clients=_clients(tables["compared_clients"], scale),
-        limits=_limits(tables["compared_limits"]),
-        quotas=_quotas(tables["compared_quotas"]),
-    )
+    period = other.period
+    kept = keepings.of_other(other.usage, period)
+    with read_once(other.usage, kept, period.rows, period.longest_window_ms) as theirs:
+        before = _tables(theirs, period)
+        compared = {
+            "compared_clients": comparison.clients(made["talkers"], before["talkers"], _muted()),
+            "compared_limits": comparison.limits(made["headroom"], before["headroom"]),
+            "compared_quotas": comparison.quotas(made["headroom"], before["headroom"]),
+        }
+        tables = {name: results.keep(name, table) for name, table in compared.items()}
+        scale = _length(other.now) / _length(other.span)
+        return Comparison(
+            *other.span,
+            scale=scale,
+            modes=period.modes,
+            unrecorded_s=comparison.unrecorded_s(usage, *other.now),
+            unrecorded_before_s=comparison.unrecorded_s(theirs, *other.span),
+            now=_sums(made["talkers"]),
+            before=_sums(before["talkers"]),
+            **_came_and_went(tables["compared_clients"]),
+            clients=_clients(tables["compared_clients"], scale),
+            limits=_limits(tables["compared_limits"]),
+            quotas=_quotas(tables["compared_quotas"]),
+        )
 
 
 def _tables(usage: UsageRows, period: Period) -> dict[str, DataFrame]:

@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.errors import AnalysisError
+from analysis.metrics import keepings
 from analysis.metrics.period import Period, look
 from analysis.metrics.rates import Rates
 from analysis.page import spreadsheet
@@ -19,6 +20,7 @@ from analysis.report.summary import summarize
 from analysis.report.tables import ReportChoices
 from analysis.spark.folder import Folder
 from analysis.spark.progress import Progress
+from analysis.table.reading import read_once
 from analysis.table.results import Results
 from analysis.table.scan import UsageRows
 
@@ -48,7 +50,7 @@ class Made:
 
 def run(usage: UsageRows, wanted: ReportRequest) -> Made:
     """Make the report of ``usage``. A second one of the same period takes the place of the first."""
-    with Progress(usage.spark, "report", steps=len(tables.NAMES) + 2 + (wanted.against is not None)) as progress:
+    with Progress(usage.spark, "report", steps=len(tables.NAMES) + 3 + (wanted.against is not None)) as progress:
         progress.step("looking at the period")
         period = look(usage)
         if period is None:
@@ -58,10 +60,13 @@ def run(usage: UsageRows, wanted: ReportRequest) -> Made:
         other = None if wanted.against is None else comparing.find(wanted.against, (begin, end))
         place = f"{wanted.out.rstrip('/')}/report={begin:{_ID}}-{end:{_ID}}"
         results = Results(usage.spark, place, are_small=usage.at_hand is not None)
-        made = tables.make(usage, period, results, choices, progress.step)
-        if other is not None:
-            progress.step("against another period")
-        compared = None if other is None else comparing.make(usage, made, other, results)
+        progress.step("reading")
+        kept = keepings.of_report(usage, period, is_compared=other is not None)
+        with read_once(usage, kept, period.rows, period.longest_window_ms) as known:
+            made = tables.make(known, period, results, choices, progress.step)
+            if other is not None:
+                progress.step("against another period")
+            compared = None if other is None else comparing.make(known, made, other, results)
         progress.step("drawing")
         found = replace(summarize(made, period, choices, place), comparison=compared)
         folder = Folder(usage.spark, place)

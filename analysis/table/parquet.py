@@ -12,7 +12,7 @@ from analysis.table.schema import COLUMNS, FIELDS, FILE, OPTIONAL, TEXT
 
 ROW_GROUP_ROWS: Final = 131_072
 """What is read at a time: half a million take 130 MB more of each worker, and a file is 1 to 4 % smaller."""
-PART_ROWS: Final = 100_000
+PART_ROWS: Final = 50_000
 """Of a row group, at most at a time: columns that a file has not take memory in what is opened."""
 _TEXTS: Final = [field.name for field in FILE if field.type == TEXT]
 _MISSING: Final = {column.name: column.missing for column in (*FIELDS, *COLUMNS)}

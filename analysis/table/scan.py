@@ -23,8 +23,8 @@ from analysis.table.parquet import decode, joined
 from analysis.table.schema import TIME
 from analysis.table.swaps import set_aside
 
-_TABLE_ROWS: Final = 100_000
-"""Of a table that a worker is given, about: some 50 MB, which it has twice while it puts one together."""
+_TABLE_ROWS: Final = 50_000
+"""Of a table that a worker is given, about: some 30 MB, which it has twice while it puts one together."""
 FILES: Final = "path string, content binary"
 PATH: Final = "path"
 """A column that no file has: the file that a row is in."""
@@ -49,12 +49,12 @@ class KeptDays:
     days: tuple[int, ...]
     """Since 1970, ascending."""
     files: Callable[[str], DataFrame]
-    """Returns FILES of what is kept under a name."""
-    rest: DataFrame
-    """FILES of the rows of other days."""
-    rest_around: DataFrame
+    """Returns FILES of what is kept under a name; without ``content`` (null) where workers can open ``path``."""
+    rest: DataFrame | None = None
+    """FILES of the rows of other days; None: all is kept of these, too."""
+    rest_around: DataFrame | None = None
     """The same, with an hour more at both ends of the period."""
-    rest_led_in: DataFrame
+    rest_led_in: DataFrame | None = None
     """The same, and an hour before each day that is not kept."""
 
 
@@ -135,6 +135,8 @@ class UsageRows:
             return made(of_days.work(_kept(batches)), schema)
 
         known = self.kept.files(of_days.name).mapInArrow(run_kept, from_arrow_schema(schema))
+        if self.kept.rest is None:
+            return known
         return self.kept.rest.mapInArrow(run, from_arrow_schema(schema)).unionByName(known)
 
     def work_here(self, columns: Sequence[str], work: Work, schema: pa.Schema) -> pa.Table:
@@ -237,7 +239,7 @@ def _named(path: str) -> Iterator[None]:
 
 
 def _content(files: pa.RecordBatch, file: int) -> pa.Buffer:
-    if files.num_columns > 1:
+    if files.num_columns > 1 and files.column(1)[file].is_valid:
         return files.column(1)[file].as_buffer()
     path = Path(files.column(0)[file].as_py().removeprefix(ON_DISK))
     # Mapped, so that of columns that are not read nothing is.

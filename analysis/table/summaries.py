@@ -6,7 +6,7 @@ from its rows again. ``upkeep.summing`` makes them; ``metrics`` say what they ke
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
@@ -16,16 +16,13 @@ import pyarrow.parquet as pq
 
 from analysis.spark.folder import Folder
 from analysis.table.lateness import late_files
-from analysis.table.parquet import encoded, plain
+from analysis.table.parquet import encoded
 from quotas.kinds import QuotaKind
 
 SUMMARIES: Final = "summaries"
 MADE: Final = "made.json"
-FILE: Final = pa.schema([("content", pa.binary())])
-"""Files of a table, as workers make them."""
 VERSION: Final = 1
 """Of what is kept; another one with every change of what ``metrics`` keep, and of how it is reckoned."""
-FILE_ROWS: Final = 200_000
 _KINDS: Final = tuple(kind.row.word for kind in QuotaKind)
 _DAY: Final = timedelta(days=1)
 _EPOCH: Final = date(1970, 1, 1)
@@ -91,36 +88,8 @@ def place_of(day: str, digest: str) -> str:
     return f"{SUMMARIES}/date={day}/{digest}"
 
 
-def files_of(work: Callable[[Iterator[pa.Table]], Iterator[pa.Table]], schema: pa.Schema) -> "_Files":
-    """Return work whose result is FILE: files of what ``work`` yields, the columns of ``schema``."""
-    return _Files(work, schema)
-
-
-@dataclass(frozen=True, slots=True)
-class _Files:
-    work: Callable[[Iterator[pa.Table]], Iterator[pa.Table]]
-    schema: pa.Schema
-
-    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        waiting: list[pa.Table] = []
-        for table in self.work(tables):
-            if len(table):
-                waiting.append(plain(table.select(self.schema.names)).cast(self.schema))
-            if sum(map(len, waiting)) >= FILE_ROWS:
-                yield _file(waiting)
-                waiting = []
-        if waiting:
-            yield _file(waiting)
-
-
-def _file(tables: Sequence[pa.Table]) -> pa.Table:
-    stream = pa.BufferOutputStream()
-    pq.write_table(pa.concat_tables(tables), stream, compression="zstd", row_group_size=FILE_ROWS)
-    return pa.table([pa.array([stream.getvalue().to_pybytes()], pa.binary())], schema=FILE)
-
-
 def opened(content: pa.Buffer) -> Iterator[pa.Table]:
-    """Yield the tables of a file of ``files_of``: texts as dictionaries, as those of rows are."""
+    """Yield the tables of a file of what is kept: texts as dictionaries, as those of rows are."""
     file = pq.ParquetFile(pa.BufferReader(content))
     for group in range(file.num_row_groups):
         yield encoded(file.read_row_group(group, use_threads=False))

@@ -5,33 +5,19 @@ as soon as ``made.json`` is there. Killed at any moment, it goes on with the day
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from analysis.metrics import addresses, caps, clients, comparison, headroom, loss, muted, period, rules, talkers
-from analysis.metrics.period import Period
-from analysis.table import summaries
+from analysis.metrics import keepings, period
+from analysis.table import reading, summaries
 from analysis.table import warehouse as stored
-from analysis.table.scan import UsageRows
 from analysis.table.summaries import MADE, SUMMARIES
 from analysis.upkeep.lock import Lock
 
-_KEPT: Final[Mapping[str, Callable[[UsageRows, Period], DataFrame]]] = {
-    period.KEPT: period.keep,
-    loss.KEPT: loss.keep,
-    clients.KEPT: clients.keep,
-    caps.KEPT: lambda usage, found: caps.keep(usage, found.capped),
-    addresses.KEPT: addresses.keep,
-    rules.KEPT: rules.keep,
-    muted.KEPT: muted.keep,
-    headroom.KEPT: headroom.keep,
-    talkers.KEPT: talkers.keep,
-    comparison.KEPT: comparison.keep,
-}
 _BEING_MADE: Final = f"{SUMMARIES}/.being-made"
 _DAY: Final = timedelta(days=1)
 
@@ -116,9 +102,8 @@ class SummingUp:
         if of_day is None:
             self._tell(f"{said}: no rows")
             return
-        for name, keep in _KEPT.items():
-            lock.keep()
-            self._write(name, keep(usage, of_day))
+        kept = keepings.of_day(usage, of_day)
+        self._write(reading.files_of(usage, kept, of_day.rows, of_day.longest_window_ms), lock)
         if self._digests(begin, end).get(day) != digest:
             found.changed.append(day)
             self._warehouse.remove(_BEING_MADE)
@@ -134,11 +119,12 @@ class SummingUp:
         found.size_bytes += size_bytes
         self._tell(f"{said}: {of_day.rows:,} rows, {size_bytes / 1e6:,.1f} MB")
 
-    def _write(self, name: str, files: DataFrame) -> None:
+    def _write(self, files: DataFrame, lock: Lock) -> None:
         # All tasks at once, as they are; and then one file after the other into the driver.
         made = files.localCheckpoint()
         for number, row in enumerate(made.toLocalIterator()):
-            self._warehouse.write(f"{_BEING_MADE}/{name}/part-{number:05}.parquet", bytes(row.content))
+            lock.keep()
+            self._warehouse.write(f"{_BEING_MADE}/{row.name}/part-{number:05}.parquet", bytes(row.content))
 
     def _remove_old(self, found: SummedUp) -> None:
         digests = self._digests(None, datetime.fromtimestamp(self._now_s(), UTC))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from analysis.metrics.loss import _Documents, loss
+from analysis.metrics.loss import _Documents, _Sent, loss
 from analysis.metrics.period import Period
 from analysis.table.arrays import times_ms, with_columns
 from analysis.table.documents import SPAN, after_gaps, documents, of_rows
@@ -28,14 +28,14 @@ def hours_of(
     written: Iterable[Document], *, begin_s: float = 0, end_s: float = 1e6, parts: int = 1, late: Sequence[int] = ()
 ) -> dict[tuple[str, int | None], dict[str, int]]:
     """What the tasks make of documents in so many files: of each boot and hour after BEGIN all that is not 0."""
-    work = _Documents(2, BEGIN_MS + int(begin_s * 1000), BEGIN_MS + int(end_s * 1000), frozenset([LATE]))
+    work = _Documents(BEGIN_MS + int(begin_s * 1000), BEGIN_MS + int(end_s * 1000), frozenset([LATE]))
     everything = list(written)
     sent = []
     for part in range(parts):
         for table in tables([name for name in READ if name != PATH], everything[part::parts]):
             paths = [LATE if each in late else "x" for each in table["seq"].to_pylist()]
             with_path = table.append_column(PATH, pa.array(paths).dictionary_encode())
-            sent += list(work.sent(iter([with_path])))
+            sent += list(_Sent(work, 2)(iter([with_path])))
     found: dict[tuple[str, int | None], dict[str, int]] = {}
     for task in range(2):
         mine = [batch for piece in sent if piece["task"][0].as_py() == task for batch in piece.to_batches()]

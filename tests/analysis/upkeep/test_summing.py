@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Row, SparkSession
 
 from analysis.cli import analyze
+from analysis.metrics import keepings
 from analysis.metrics.clients import CLIENT, clients
 from analysis.metrics.period import Period
 from analysis.metrics.rates import Rates
@@ -27,9 +28,9 @@ from analysis.spark.folder import Folder
 from analysis.spark.session import light
 from analysis.table import at_hand
 from analysis.table import warehouse as stored
+from analysis.table.reading import Keeping
 from analysis.table.scan import UsageRows
 from analysis.table.summaries import MADE, SUMMARIES, day_of
-from analysis.upkeep import summing
 from analysis.upkeep.summing import SummedUp, SummingUp, SumUpRequest
 from tests.analysis.records import BEGIN, Document, document, row
 from tests.analysis.report.tables import differing
@@ -257,14 +258,14 @@ def test_a_day_that_an_ingestion_changes_meanwhile_is_left_to_the_next_run(
     sums: Filled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forget(sums, "2026-03-02")
-    keep = summing._KEPT["clients"]
+    of_day = keepings.of_day
 
-    def changed(found: UsageRows, period: Period) -> DataFrame:
+    def changed(found: UsageRows, period: Period) -> list[Keeping]:
         sums.publish(101, [document(902, [row("late")], second=DAY_S, boot="boot-2")])
-        return keep(found, period)
+        return of_day(found, period)
 
     with monkeypatch.context() as patched:
-        patched.setitem(summing._KEPT, "clients", changed)
+        patched.setattr(keepings, "of_day", changed)
         found = sum_up(sums)
     assert (found.changed, found.days) == (["2026-03-02"], 0)
     assert sum_up(sums).days == 1
