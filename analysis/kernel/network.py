@@ -4,7 +4,17 @@ What of a flow passes is charged to all its counters in the same moment, and goe
 (docs/decisions/0022). So in each second every counter lets pass what Kafka's law (``fluid``) makes of all that was
 charged to it; what more is wanted of it is divided as its line does, in turns: each flow that wants no more than its
 share has all it wants, the others have the same by their ``weight``. The quota comes first, then the caps from the
-narrowest to the widest. tests/reference/request_level.py has every request of the same.
+narrowest to the widest.
+
+Who is held by a narrower counter as well has fewer turns in the line: Kafka's window frees a sample at once, which goes
+in a moment, to those who are there. Where the narrower one tells X' and this one X < X', one request of u bytes comes
+through the narrower one at a time, X' after the one before, and goes when the o bytes of all others in the line have
+gone, u in each X. So while the others go round once, of it go
+
+    u o / (o + (X' / X - 1) u)
+
+bytes, and not its ``weight``. tests/reference/together.py has every request of the same, and is what the model is held
+to (tests/analysis/kernel/test_network_agreement.py).
 """
 
 from dataclasses import dataclass
@@ -81,6 +91,11 @@ class Coupled(Replay):
         self._weight = np.tile(network.weight, scenarios)
         request = np.append(np.tile(network.request_bytes, scenarios), 1.0)
         self._in_flight = _IN_FLIGHT * np.maximum(request, 1)
+        # [level, flow]: its part of one request, and what goes of all others while the line goes round once.
+        round_ = self._together(self._weight)
+        one = np.divide(request, round_, out=np.ones(len(request)), where=round_ > request)
+        self._one = self._weight * one[self._levels]
+        self._others = round_[self._levels] - self._weight
         self._all_peak = np.maximum(self._together(self.peak), 1)
         recent = self.before.recent_bytes[:, self.scenario, self.unit]
         self._charged = np.empty((self.history + 1 + SLAB_S, len(self._limits)))
@@ -108,27 +123,52 @@ class Coupled(Replay):
 
     def _advance(self, first: int, arrived: Floats, limit: Floats) -> None:  # noqa: ARG002  the counters' own hold
         charged, window_s = self._charged, self.window_s
-        whole = int(window_s)
-        part = window_s - whole
         flight_s = self._in_flight / self._all_peak
         double, quadruple = 2 * self._in_flight, 4 * self._in_flight / self._limits
+        past = self._past(self.history)
         with np.errstate(divide="ignore"):  # far below the quota: no bound but the peak
             for second in range(len(arrived) - 1):
                 point = self.history + 1 + second
-                past = charged[point - whole]
-                if part:
-                    past = past - part * (past - charged[point - whole - 1])
+                told_s = excess((charged[point - 1] - past) / window_s, self._limits, window_s)
+                past = self._past(point)
                 wait_s = excess((charged[point - 1] - past) / window_s, self._limits, window_s)
                 wait_s += flight_s
                 room = double / (wait_s + np.sqrt(wait_s * wait_s + quadruple))
                 flow = np.minimum(self.peak, arrived[second + 1] - self.gone[second])
-                for counter in self._levels:
-                    flow = self._shared(flow, counter, room)
+                narrower_s, one = np.zeros(len(flow)), self._weight
+                for level, counter in enumerate(self._levels):
+                    mine_s = told_s[counter]
+                    flow = self._shared(flow, counter, room, self._turns(level, mine_s, narrower_s, one))
+                    one = np.where(mine_s > narrower_s, self._one[level], one)
+                    np.maximum(narrower_s, mine_s, out=narrower_s)
                 np.add(self.sent[point - 1], flow, out=self.sent[point])
                 np.add(self.gone[second], flow, out=self.gone[second + 1])
                 np.add(charged[point - 1], self._together(flow), out=charged[point])
 
-    def _shared(self, wanted: Floats, counter: Indices, room: Floats) -> Floats:
+    def _past(self, point: int) -> Floats:
+        """Return [counter] what had been charged when the window before a point began."""
+        whole = int(self.window_s)
+        past = self._charged[point - whole]
+        if part := self.window_s - whole:
+            past = past - part * (past - self._charged[point - whole - 1])
+        return np.asarray(past)
+
+    def _turns(self, level: int, mine_s: Floats, narrower_s: Floats, one: Floats) -> Floats:
+        """Return [flow] what goes of each while the line of its counter, which tells ``mine_s``, goes round once.
+
+        ``narrower_s`` is the most that any narrower one tells, ``one`` the part of the flow in one request of that one.
+        """
+        late = np.flatnonzero((mine_s > 0) & (narrower_s > mine_s))
+        if not len(late):
+            return self._weight
+        turns = self._weight.copy()
+        one = one[late]
+        others = np.maximum(self._others[level, late], one)
+        turns[late] = one * others / (others + (narrower_s[late] / mine_s[late] - 1) * one)
+        return turns
+
+    @staticmethod
+    def _shared(wanted: Floats, counter: Indices, room: Floats, turns: Floats) -> Floats:
         """Return what passes of what is ``wanted`` of the counters of one level, each of which has ``room``."""
         count = len(room)
         over = np.bincount(counter, wanted, count) > room
@@ -139,14 +179,14 @@ class Coupled(Replay):
         left = room.copy()
         share = np.zeros(count)
         for _ in range(_TURNS):
-            weight = np.bincount(counter[free], self._weight[free], count)
+            weight = np.bincount(counter[free], turns[free], count)
             share = np.divide(left, weight, out=np.zeros(count), where=weight > 0)
-            content = free & (wanted <= share[counter] * self._weight)
+            content = free & (wanted <= share[counter] * turns)
             if not content.any():
                 break
             left -= np.bincount(counter[content], wanted[content], count)
             free &= ~content
-        return np.where(free, np.minimum(wanted, np.maximum(share[counter] * self._weight, 0)), wanted)
+        return np.where(free, np.minimum(wanted, np.maximum(share[counter] * turns, 0)), wanted)
 
     def _asked_s(self, points: Floats, limit: Floats) -> Floats:  # noqa: ARG002  the counters' own hold
         gained = gain(self._charged[: len(points)], self.window_s)[self.history + 1 :]

@@ -7,7 +7,7 @@ the wire that the connections share.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from quotas.rate import Rate, Window
@@ -19,6 +19,11 @@ class Shape:
 
     request_bytes: int
     peak_bytes_per_s: float
+
+    @property
+    def transfer_s(self) -> float:
+        """How long one request is on the wire."""
+        return self.request_bytes / self.peak_bytes_per_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,43 +60,55 @@ def run(
     """Let ``demand_bytes`` (by second, falling due evenly within it) pass as ``shape`` says, under ``limit``."""
     demand = list(demand_bytes)
     seconds = len(demand)
-    rate = Rate(window, limit)
-    debt = _Debt(limit, window)
-    due_s = _due(demand, shape.request_bytes)
-    transfer_s = shape.request_bytes / shape.peak_bytes_per_s
-    wire_s = over_s = 0.0
+    counter = Counter(limit, window)
+    due = due_s(demand, shape.request_bytes)
+    wire_s = 0.0
     served = [0.0] * seconds
     requests = [0] * seconds
     throttles_s: list[float] = []
     waits_s: list[float] = []
     sent_s: list[float] = []
     held: list[tuple[float, float]] = []
-    for at_s in due_s:
+    for at_s in due:
         joins_s = max(at_s, wire_s)
-        now_s = max(joins_s, over_s)
+        now_s = max(joins_s, counter.over_s)
         if now_s > joins_s:
             held.append((joins_s, now_s))
         if now_s >= seconds:
             break
-        throttle_ms = rate.charge(shape.request_bytes, int(now_s * 1000))
-        wire_s = now_s + transfer_s
-        over_s = max(over_s, now_s + throttle_ms / 1000, now_s + debt.spend(shape.request_bytes, now_s))
-        if throttle_ms:
-            held.append((now_s, over_s))
+        throttle_s = counter.charge(shape.request_bytes, now_s)
+        wire_s = now_s + shape.transfer_s
+        if throttle_s:
+            held.append((now_s, counter.over_s))
         served[int(now_s)] += shape.request_bytes
         requests[int(now_s)] += 1
-        throttles_s.append(throttle_ms / 1000)
+        throttles_s.append(throttle_s)
         waits_s.append(now_s - at_s)
         sent_s.append(now_s)
     return Run(
         served,
         requests,
-        _union(held, seconds),
+        covered_s(held, seconds),
         throttles_s,
         waits_s,
-        _most_waiting(due_s, sent_s) * shape.request_bytes,
-        (len(due_s) - len(sent_s)) * shape.request_bytes,
+        _most_waiting(due, sent_s) * shape.request_bytes,
+        (len(due) - len(sent_s)) * shape.request_bytes,
     )
+
+
+class Counter:
+    """What one counter has been charged, and when what it owes is over."""
+
+    def __init__(self, limit: float | None, window: Window) -> None:
+        self.over_s = 0.0
+        self._rate = Rate(window, limit)
+        self._debt = _Debt(limit, window)
+
+    def charge(self, size: int, now_s: float) -> float:
+        """Return the throttle time that Kafka asks for."""
+        throttle_s = self._rate.charge(size, int(now_s * 1000)) / 1000
+        self.over_s = max(self.over_s, now_s + throttle_s, now_s + self._debt.spend(size, now_s))
+        return throttle_s
 
 
 class _Debt:
@@ -104,12 +121,14 @@ class _Debt:
 
     def spend(self, size: int, now_s: float) -> float:
         """Return for how long a window's worth is exceeded."""
+        if self._limit == math.inf:
+            return -math.inf
         self._bytes = max(self._bytes - self._limit * (now_s - self._at_s), 0) + size
         self._at_s = now_s
         return self._bytes / self._limit - self._window_s
 
 
-def _due(demand: list[float], request_bytes: int) -> list[float]:
+def due_s(demand: Sequence[float], request_bytes: int) -> list[float]:
     """Return when each request falls due: when its last byte would have, were the demand a stream."""
     due: list[float] = []
     rest = 0.0
@@ -123,7 +142,7 @@ def _due(demand: list[float], request_bytes: int) -> list[float]:
     return due
 
 
-def _union(spans: list[tuple[float, float]], seconds: int) -> list[float]:
+def covered_s(spans: Iterable[tuple[float, float]], seconds: int) -> list[float]:
     """Return how much of each second is covered by spans, which are in the order of their beginnings."""
     covered = [0.0] * seconds
     until = 0.0
