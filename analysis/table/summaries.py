@@ -91,6 +91,12 @@ def place_of(day: str, digest: str) -> str:
     return f"{SUMMARIES}/date={day}/{digest}"
 
 
+def remove(warehouse: Folder, place: str) -> None:
+    """Remove a summary: first what makes it count, for a kill may leave any part of the rest."""
+    warehouse.remove(f"{place}/{MADE}")
+    warehouse.remove(place)
+
+
 def files_of(work: Callable[[Iterator[pa.Table]], Iterator[pa.Table]], schema: pa.Schema) -> "_Files":
     """Return work whose result is FILE: files of what ``work`` yields, the columns of ``schema``."""
     return _Files(work, schema)

@@ -5,6 +5,7 @@ as soon as ``made.json`` is there. Killed at any moment, it goes on with the day
 """
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -20,7 +21,7 @@ from analysis.table.scan import UsageRows
 from analysis.table.summaries import MADE, SUMMARIES
 from analysis.upkeep.lock import Lock
 
-_KEPT: Final[Mapping[str, Callable[[UsageRows, Period], DataFrame]]] = {
+KEPT: Final[Mapping[str, Callable[[UsageRows, Period], DataFrame]]] = {
     period.KEPT: period.keep,
     loss.KEPT: loss.keep,
     clients.KEPT: clients.keep,
@@ -116,7 +117,7 @@ class SummingUp:
         if of_day is None:
             self._tell(f"{said}: no rows")
             return
-        for name, keep in _KEPT.items():
+        for name, keep in KEPT.items():
             lock.keep()
             self._write(name, keep(usage, of_day))
         if self._digests(begin, end).get(day) != digest:
@@ -141,10 +142,17 @@ class SummingUp:
             self._warehouse.write(f"{_BEING_MADE}/{name}/part-{number:05}.parquet", bytes(row.content))
 
     def _remove_old(self, found: SummedUp) -> None:
+        """Remove what counts no more, when reports that had begun with it are over; at once what never counted."""
         digests = self._digests(None, datetime.fromtimestamp(self._now_s(), UTC))
         before_s = self._now_s() - self._request.grace_s
-        for entry in self._warehouse.entries(f"{SUMMARIES}/date=*/*/{MADE}"):
-            _, day, digest, _ = entry.path.split("/")
-            if digests.get(day.removeprefix("date=")) != digest and entry.modified_s <= before_s:
-                self._warehouse.remove(f"{SUMMARIES}/{day}/{digest}")
+        made = self._warehouse.entries(f"{SUMMARIES}/date=*/*/{MADE}")
+        since_s = {entry.path.rpartition("/")[0]: entry.modified_s for entry in made}
+        for entry in self._warehouse.entries(f"{SUMMARIES}/date=*/*"):
+            if entry.path in since_s:
+                day = entry.path.split("/")[1].removeprefix("date=")
+                counts = summaries.place_of(day, digests[day]) if day in digests else None
+                replaced_s = since_s[entry.path] if counts is None else since_s.get(counts, math.inf)
+                if entry.path == counts or replaced_s > before_s:
+                    continue
                 found.removed += 1
+            summaries.remove(self._warehouse, entry.path)
