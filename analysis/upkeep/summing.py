@@ -118,7 +118,7 @@ class SummingUp:
             self._tell(f"{said}: no rows")
             return
         for name, keep in KEPT.items():
-            lock.keep()
+            lock.check()
             self._write(name, keep(usage, of_day))
         if self._digests(begin, end).get(day) != digest:
             found.changed.append(day)

@@ -4,13 +4,16 @@ of its own, because a session of Spark that knows S3 cannot be had beside anothe
 
 import sys
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from threading import Barrier
 
 from click.testing import CliRunner
 
 from analysis.cli import analyze
 from analysis.spark import session
+from analysis.spark.folder import Folder
 from analysis.spark.session import SparkSettings, light
 from analysis.table.summaries import day_of
 from tests.analysis.records import Document, document, row, write_jsonl
@@ -58,6 +61,22 @@ def check(place: str, folder: Path, *, reports: bool) -> None:
     assert of_clients(again) == of_clients(changed)
 
 
+def check_one_creates(place: str) -> None:
+    """Of several who begin to write a file in one moment."""
+    folder = Folder(session.start("s3"), place)
+    for each in range(5):
+        begin = Barrier(4)
+
+        def create(who: int, name: str = f"made-{each}", begin: Barrier = begin) -> bool:
+            begin.wait()
+            return folder.create(name, f"{who}")
+
+        with ThreadPoolExecutor(4) as pool:
+            made = list(pool.map(create, range(4)))
+        assert made.count(True) == 1, made
+        assert folder.read(f"made-{each}") == f"{made.index(True)}"
+
+
 if __name__ == "__main__":
     folder, *reports = sys.argv[1:]
     with ObjectStore(Path(folder)) as store:
@@ -65,4 +84,5 @@ if __name__ == "__main__":
         spark = session.start("s3", SparkSettings("local[2]", store.settings | settings))
         spark.sparkContext.setLogLevel("ERROR")
         check(f"s3a://{store.bucket}/usage", Path(folder), reports=reports == ["reports"])
+        check_one_creates(f"s3a://{store.bucket}/locks")
         spark.stop()

@@ -1,7 +1,6 @@
 """What readers find of a table that changes while they list it: a listing is no moment."""
 
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,7 @@ from analysis.table.swaps import Swap, replaced, steadily, unfinished
 from analysis.upkeep.aside import recover
 from tests.analysis.records import BEGIN, rows_of
 from tests.analysis.upkeep.conftest import DOCUMENTS, Filled
-from tests.analysis.upkeep.test_compaction import dying
+from tests.analysis.upkeep.test_compaction import dying, forget_lock
 
 SWAP = Swap("2026-03-01", 12, {"a": 1, "b": 2}, "new", 2)
 
@@ -38,7 +37,7 @@ def half(busy: Filled, monkeypatch: pytest.MonkeyPatch) -> Filled:
         dying(patched, 8)
         with pytest.raises(KeyboardInterrupt):
             busy.compact()
-    Path(busy.place, "usage", ".upkeep-lock").unlink()
+    forget_lock(busy)
     (swap,) = unfinished(busy.usage).values()
     assert 0 < len(busy.usage.names(f".replaced/*/{swap.hour_place}/batch=*")) < len(swap.old)
     return busy

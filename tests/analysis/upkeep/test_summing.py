@@ -239,7 +239,7 @@ def test_the_command(sums: Filled) -> None:
     assert ran.exit_code == 0, ran.output
     assert re.fullmatch(rf"{sums.place}: 1 day, [\d,]+ rows: [\d.]+ MB of sums; 4 were there\n", ran.stdout)
     assert "1 of 1, 2026-03-05: " in ran.stderr
-    sums.usage.write(".upkeep-lock", json.dumps({"what": "compact", "host": "elsewhere", "renewed_s": time.time()}))
+    sums.usage.write(".upkeep-lock-9", json.dumps({"what": "compact", "host": "elsewhere", "renewed_s": time.time()}))
     ran = CliRunner().invoke(analyze, ["summarize", "--warehouse", sums.place])
     assert ran.exit_code == 2
     assert "error: compact (process None on elsewhere) is at work on this warehouse" in ran.stderr
