@@ -4,6 +4,7 @@ import json
 from datetime import timedelta
 
 import pytest
+from pyspark.sql import DataFrame, DataFrameReader
 
 from analysis.errors import AnalysisError
 from analysis.spark.folder import Entry, Folder
@@ -94,6 +95,29 @@ def test_of_an_earlier_version_that_was_ended_before_it_says_what_to_do(busy: Fi
     busy.compact()
     assert busy.rows() == in_order(stored(DOCUMENTS))
     assert len(busy.files("date=2026-03-01/hour=12")) == 1
+
+
+@pytest.mark.spark
+def test_keys_of_an_hour_that_is_swapped_while_it_is_listed_are_not_missed(
+    filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In pages, as an object store lists: the new one came on a page that was read, the old ones were on the next."""
+    first, second = "1" + STREAM[1:], "f" + STREAM[1:]
+    filled.publish(0, DOCUMENTS[:1], first)
+    for number in (1, 2, 3):
+        filled.publish(number, [DOCUMENTS[number]], second)
+    for stream in (first, second):
+        filled.publish(4, [{**DOCUMENTS[4], "instance": stream}], stream)
+    parquet = DataFrameReader.parquet
+
+    def crossed(reader: DataFrameReader, place: str) -> DataFrame:
+        monkeypatch.setattr(DataFrameReader, "parquet", parquet)
+        assert filled.compact().hours == 1
+        return parquet(reader, f"{place}/batch={first}-0")
+
+    monkeypatch.setattr(DataFrameReader, "parquet", crossed)
+    keys = tables.stored_keys(filled.spark, filled.place, "2026-03-01", 12, "another-0")
+    assert sorted(key.seq for key in keys) == [0, 1, 2, 3]
 
 
 @pytest.mark.spark
