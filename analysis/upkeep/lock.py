@@ -66,9 +66,9 @@ class Lock:
 
     def check(self) -> None:
         """Raise RunError where another process has taken it over."""
-        last = self._files()[-1]
-        if last.path != self._name:
-            holder = _said(self._said_in(last))
+        last = self._files()[-1:]
+        if [file.path for file in last] != [self._name]:
+            holder = _said(self._said_in(last[0]) if last else {})
             raise RunError(f"{holder} has taken over, because this was held up for {_STALE_S // 60} minutes")
 
     def _renew(self) -> None:
