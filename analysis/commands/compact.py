@@ -6,6 +6,7 @@ import click
 
 from analysis import options
 from analysis.spark import session
+from analysis.spark.progress import to_stderr
 from analysis.spark.session import SparkSettings
 
 
@@ -34,7 +35,7 @@ def command(warehouse: str, older_s: int, target_mb: int, grace_s: int, spark: S
 
     request = CompactRequest(older_s, target_mb * 1_000_000, grace_s, dry_run)
     folders = stored.folders(running, warehouse)
-    found = Compaction(*folders, request, _tell, time.time).run()  # noqa: TID251  of a program that looks at dates
+    found = Compaction(*folders, request, to_stderr, time.time).run()  # noqa: TID251  of a program that looks at dates
     if not found.hours:
         click.echo(f"{warehouse}: nothing to compact")
     elif dry_run:
@@ -49,7 +50,3 @@ def command(warehouse: str, older_s: int, target_mb: int, grace_s: int, spark: S
         )
     if found.removed_bytes:
         click.echo(f"{warehouse}: {found.removed_bytes / 1e6:,.1f} MB removed that were aside")
-
-
-def _tell(line: str) -> None:
-    click.echo(line, err=True)

@@ -6,6 +6,7 @@ import click
 
 from analysis import options
 from analysis.spark import session
+from analysis.spark.progress import to_stderr
 from analysis.spark.session import SparkSettings
 
 
@@ -33,7 +34,7 @@ def command(warehouse: str, keep_s: int, grace_s: int, spark: SparkSettings, *, 
 
     request = ExpireRequest(keep_s, grace_s, dry_run)
     folders = stored.folders(running, warehouse)
-    found = Expiry(*folders, request, _tell, time.time).run()  # noqa: TID251  of a program that looks at dates
+    found = Expiry(*folders, request, to_stderr, time.time).run()  # noqa: TID251  of a program that looks at dates
     what = (
         f"{found.hours:,} hours of {found.size_bytes / 1e6:,.1f} MB, {found.rejected:,} batches of rejected documents, "
         f"{found.summaries:,} days of sums"
@@ -42,7 +43,3 @@ def command(warehouse: str, keep_s: int, grace_s: int, spark: SparkSettings, *, 
     click.echo(f"{warehouse}: before {found.before:%Y-%m-%d %H:%M} UTC: {what} and {found.reports:,} reports {went}")
     if found.removed_bytes:
         click.echo(f"{warehouse}: {found.removed_bytes / 1e6:,.1f} MB removed that were aside")
-
-
-def _tell(line: str) -> None:
-    click.echo(line, err=True)

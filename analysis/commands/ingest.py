@@ -7,6 +7,7 @@ import click
 
 from analysis import options
 from analysis.spark import session
+from analysis.spark.progress import to_stderr
 from analysis.spark.session import SparkSettings
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def command(
 
     at = checkpoint or f"{warehouse.rstrip('/')}/checkpoints/{name}"
     with held(at):
-        ingestion = Ingestion(running, warehouse, _tell, alone=Company(warehouse).alone)
+        ingestion = Ingestion(running, warehouse, to_stderr, alone=Company(warehouse).alone)
         run(stream, ingestion, at, None if once else every_s or _EVERY_S, outage, signals)
     click.echo(f"{warehouse}: {ingestion.total}")
 
@@ -118,7 +119,7 @@ def _reached(connection: "Connection", topic: str, signals: "Signals", *, python
     def probe() -> None:
         preflight.check(connection, topic, python=python)
 
-    outage = Outage(signals, probe, _tell) if waits else None
+    outage = Outage(signals, probe, to_stderr) if waits else None
     try:
         probe()
     except AwayError as error:
@@ -136,7 +137,7 @@ def _of_files(running: "SparkSession", directory: str, documents: int) -> "tuple
 
     stream = files.stream(running, directory, documents)
     for path in files.passed_over(running, directory):
-        _tell(
+        to_stderr(
             f"passed over: {path} is larger than {files.MOST_FILE_BYTES} bytes, the most of a file that is on no disk"
         )
     return stream, "files"
@@ -149,9 +150,5 @@ def _of_topic(
     from analysis.sources.topic import Source, stream
 
     found, reader = stream(running, Topic(topic, connection, documents, accept_loss), Source(source))
-    _tell(f"reading topic {topic} through {'Python' if reader is Source.PYTHON else 'the JVM connector'}")
+    to_stderr(f"reading topic {topic} through {'Python' if reader is Source.PYTHON else 'the JVM connector'}")
     return found, f"{reader}-{topic}"
-
-
-def _tell(line: str) -> None:
-    click.echo(line, err=True)

@@ -6,6 +6,7 @@ import click
 
 from analysis import options
 from analysis.spark import session
+from analysis.spark.progress import to_stderr
 from analysis.spark.session import SparkSettings
 
 
@@ -25,7 +26,7 @@ def command(warehouse: str, older_s: int, grace_s: int, spark: SparkSettings, *,
     from analysis.upkeep.summing import SummingUp, SumUpRequest
 
     request = SumUpRequest(older_s, grace_s, dry_run)
-    found = SummingUp(running, warehouse, request, _tell, time.time).run()  # noqa: TID251  it looks at dates
+    found = SummingUp(running, warehouse, request, to_stderr, time.time).run()  # noqa: TID251  it looks at dates
     days = "day" if found.days == 1 else "days"
     there = f"; {found.there:,} were there" if found.there else ""
     if dry_run:
@@ -37,7 +38,3 @@ def command(warehouse: str, older_s: int, grace_s: int, spark: SparkSettings, *,
         click.echo(f"{warehouse}: nothing to sum up{there}")
     if found.removed:
         click.echo(f"{warehouse}: {found.removed:,} removed that were not of their day any more")
-
-
-def _tell(line: str) -> None:
-    click.echo(line, err=True)

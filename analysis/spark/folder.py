@@ -5,12 +5,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any
+from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from analysis.errors import AnalysisError
+
+_IF_ABSENT: Final = "fs.option.create.conditional.overwrite"
+"""Of object stores, which make a file when it is closed: all others look when it is opened (Hadoop's createFile)."""
+_IS_THERE: Final = ("FileAlreadyExistsException", "RemoteFileChangedException")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,10 @@ class Folder:
             self.put(Path(local.name), name)
 
     def create(self, name: str, content: str) -> bool:
-        """Write a small file that is not there yet, as one of several who want to; False where it is."""
+        """Write a small file that is not there yet; False where it is. Of several who want to, one does.
+
+        In S3 that needs a store that knows ``If-None-Match``, and ``fs.s3a.create.conditional.enabled`` as it is.
+        """
         if self.is_on_disk:  # not by Hadoop, which would leave a sum beside it that ``write`` does not renew
             try:
                 with self.on_disk(name).open("x", encoding="utf-8") as file:
@@ -89,19 +96,23 @@ class Folder:
                 return False
             return True
         with self._said():
-            if self._files.exists(self._at(name)):
-                return False
             try:
-                stream = self._files.create(self._at(name), False)
+                stream = self._new(self._at(name))
+                try:
+                    stream.write(bytearray(content.encode()))
+                finally:
+                    stream.close()
             except Py4JJavaError as error:
-                if "AlreadyExists" in str(error.java_exception.getClass().getSimpleName()):
+                if str(error.java_exception.getClass().getSimpleName()) in _IS_THERE:
                     return False
                 raise
-            try:
-                stream.write(bytearray(content.encode()))
-            finally:
-                stream.close()
             return True
+
+    def _new(self, path: Any) -> Any:
+        """Return a stream that makes a file, if there is none."""
+        if self._files.hasPathCapability(path, _IF_ABSENT):
+            return self._files.createFile(path).recursive().must(_IF_ABSENT, "true").build()
+        return self._files.create(path, False)
 
     def fetch(self, name: str, to: Path) -> None:
         """Copy a file from it to this machine."""

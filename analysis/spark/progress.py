@@ -9,22 +9,27 @@ import time
 from collections.abc import Callable
 from threading import Event, Thread
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import click
-from pyspark.sql import SparkSession
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _EVERY_S: Final = 5.0
 
 
-def _to_stderr(line: str) -> None:
+def to_stderr(line: str) -> None:
+    """Say a line beside what a command found, which goes to stdout."""
     click.echo(line, err=True)
 
 
 class Progress:
     """Tells of steps as they begin, and every few seconds how far the one under way is."""
 
-    def __init__(self, spark: SparkSession, what: str, *, steps: int, tell: Callable[[str], None] = _to_stderr) -> None:
+    def __init__(
+        self, spark: "SparkSession", what: str, *, steps: int, tell: Callable[[str], None] = to_stderr
+    ) -> None:
         self._context: Any = spark.sparkContext
         self._what = what
         self._steps = steps

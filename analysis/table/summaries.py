@@ -88,6 +88,12 @@ def place_of(day: str, digest: str) -> str:
     return f"{SUMMARIES}/date={day}/{digest}"
 
 
+def remove(warehouse: Folder, place: str) -> None:
+    """Remove a summary: first what makes it count, for a kill may leave any part of the rest."""
+    warehouse.remove(f"{place}/{MADE}")
+    warehouse.remove(place)
+
+
 def opened(content: pa.Buffer) -> Iterator[pa.Table]:
     """Yield the tables of a file of what is kept: texts as dictionaries, as those of rows are."""
     file = pq.ParquetFile(pa.BufferReader(content))

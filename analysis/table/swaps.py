@@ -26,6 +26,8 @@ REPLACED: Final = ".replaced"
 """In it is a folder for each run: partitions as they were in the table, and swaps."""
 _SWAPS: Final = f"{REPLACED}/*/*.swap"
 _DONE: Final = ".done"
+_NOT_COUNTED: Final = 0
+"""Of old partitions in swaps of earlier versions. None is found with as many, so none is taken for whole."""
 _TRIES: Final = 10
 _PAUSE_S: Final = 0.5
 _Found = TypeVar("_Found")
@@ -69,6 +71,8 @@ class Swap:
     def of(cls, text: str) -> Self:
         """Return what ``text`` made a text of."""
         found = json.loads(text)
+        if isinstance(found["old"], list):
+            found["old"] = dict.fromkeys(found["old"], _NOT_COUNTED)
         return cls(**found)
 
 
@@ -102,8 +106,17 @@ def consistently(usage: Folder, load: Callable[[], _Found], without_old: Without
         before = _written(usage)
         files = load()
         # Those that were done before all files were listed left nothing to be found twice.
-        under_way = _under_way(_written(usage), before)
-        return without_old(files, [Swap.of(usage.read(path)) for path in under_way])
+        swaps = {path: Swap.of(usage.read(path)) for path in _under_way(_written(usage), before)}
+        found = without_old(files, list(swaps.values()))
+        if found is None:
+            for path, swap in swaps.items():
+                if _NOT_COUNTED in swap.old.values():
+                    raise AnalysisError(
+                        f"{usage.uri_of(path)}: an earlier version of Sluice was ended while it compacted "
+                        f"{swap.hour_place}, and which of its files count is not known: run `sluice analyze compact`, "
+                        "which puts it right"
+                    )
+        return found
 
     return steadily(usage, consistent)
 

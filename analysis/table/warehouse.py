@@ -5,9 +5,12 @@ is run again; ``analysis.ingest.job`` writes, all others read through ``usage``.
 """
 
 import json
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from pathlib import PurePath
 from typing import Final
 
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -19,7 +22,7 @@ from analysis.spark.session import light
 from analysis.table import at_hand
 from analysis.table.listing import Files, is_within, of_hours, unix_us
 from analysis.table.scan import PATH, UsageRows
-from analysis.table.swaps import Swap, listed, steadily
+from analysis.table.swaps import Swap, consistently, listed, replaced
 
 USAGE: Final = "usage"
 REJECTED: Final = "rejected"
@@ -29,6 +32,8 @@ _REJECTED_VERSION: Final = 2
 """Of rejected texts, which were strings in 1 and are bytes: no reader of usage minds."""
 _MARK: Final = "sluice-warehouse.json"
 _KEYS: Final = "instance string, boot string, seq long, batch string"
+_Keys = tuple[list[Row], Counter[str]]
+"""And the batches of the files that were listed."""
 _MINUTES: Final = "%Y-%m-%d %H:%M"
 _AROUND: Final = timedelta(hours=1)
 """How much more than a period is there for what is seen only beside it (``UsageRows.around``)."""
@@ -137,13 +142,20 @@ def stored_keys(spark: SparkSession, warehouse: str, date: str, hour: int, besid
     folder = Folder(spark, table)
     place = f"date={date}/hour={hour:02d}"
 
-    def read() -> list[Row]:
+    def load() -> _Keys:
         if not folder.exists(place):
-            return []
+            return [], Counter()
         rows = spark.read.schema(_KEYS).option("basePath", table).parquet(f"{table}/{place}")
-        return rows.where(F.col("batch") != besides).drop("batch", "date", "hour").distinct().collect()
+        keys = rows.where(F.col("batch") != besides).drop("batch", "date", "hour").distinct().collect()
+        return keys, Counter(PurePath(file).parent.name.removeprefix("batch=") for file in rows.inputFiles())
 
-    return steadily(folder, read)
+    def unless_between(found: _Keys, swaps: Sequence[Swap]) -> _Keys | None:
+        """Old and new files may both be there, for a key is found once; neither, where a listing has several pages."""
+        of_hour = (swap for swap in swaps if swap.hour_place == place)
+        return None if any(replaced(swap, found[1]) is None for swap in of_hour) else found
+
+    keys, _ = consistently(folder, load, unless_between)
+    return keys
 
 
 def _hours(folder: Folder, date: str) -> list[datetime]:

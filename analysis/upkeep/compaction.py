@@ -151,7 +151,7 @@ class Compaction:
         written: list[str] = []
 
         def keep(file: Path) -> None:
-            lock.keep()
+            lock.check()
             written.append(f"{made}/part-{len(written):05}.parquet")
             found.bytes_made += file.stat().st_size
             self._usage.put(file, written[-1])
@@ -161,7 +161,7 @@ class Compaction:
             before = rewrite(files, columns, self._request.target_bytes, keep)
         with self._local(written) as files:
             after = proof_of(files, columns)
-        lock.keep()
+        lock.check()
         if after != before:
             raise RunError(f"{hour.place}: {before} became {after}; nothing was changed")
         now = _hours_of(self._usage, f"date={hour.date}")

@@ -86,7 +86,7 @@ class Expiry:
             for place in [date] if old and old == of_date else [f"{date}/{hour}" for hour in old]:
                 self._note(found, place, len(old) if place == date else 1)
                 if lock is not None:
-                    lock.keep()
+                    lock.check()
                     aside.take(place)
         self._remove_others(found)
         if not self._request.dry_run:

@@ -5,6 +5,7 @@ as soon as ``made.json`` is there. Killed at any moment, it goes on with the day
 """
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -123,14 +124,21 @@ class SummingUp:
         # All tasks at once, as they are; and then one file after the other into the driver.
         made = files.localCheckpoint()
         for number, row in enumerate(made.toLocalIterator()):
-            lock.keep()
+            lock.check()
             self._warehouse.write(f"{_BEING_MADE}/{row.name}/part-{number:05}.parquet", bytes(row.content))
 
     def _remove_old(self, found: SummedUp) -> None:
+        """Remove what counts no more, when reports that had begun with it are over; at once what never counted."""
         digests = self._digests(None, datetime.fromtimestamp(self._now_s(), UTC))
         before_s = self._now_s() - self._request.grace_s
-        for entry in self._warehouse.entries(f"{SUMMARIES}/date=*/*/{MADE}"):
-            _, day, digest, _ = entry.path.split("/")
-            if digests.get(day.removeprefix("date=")) != digest and entry.modified_s <= before_s:
-                self._warehouse.remove(f"{SUMMARIES}/{day}/{digest}")
+        made = self._warehouse.entries(f"{SUMMARIES}/date=*/*/{MADE}")
+        since_s = {entry.path.rpartition("/")[0]: entry.modified_s for entry in made}
+        for entry in self._warehouse.entries(f"{SUMMARIES}/date=*/*"):
+            if entry.path in since_s:
+                day = entry.path.split("/")[1].removeprefix("date=")
+                counts = summaries.place_of(day, digests[day]) if day in digests else None
+                replaced_s = since_s[entry.path] if counts is None else since_s.get(counts, math.inf)
+                if entry.path == counts or replaced_s > before_s:
+                    continue
                 found.removed += 1
+            summaries.remove(self._warehouse, entry.path)

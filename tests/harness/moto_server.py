@@ -23,6 +23,7 @@ class Changes:
     def __init__(self, app: Callable[..., Iterable[bytes]]) -> None:
         self._app = app
         self._lock = Lock()
+        self._one_by_one = Lock()
         self._seen = 0
         self._left: int | None = None
 
@@ -35,6 +36,9 @@ class Changes:
             environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
             start_response("403 Forbidden", [("Content-Type", "application/xml")])
             return [REFUSED]
+        if "HTTP_IF_NONE_MATCH" in environ:  # moto looks, and then writes
+            with self._one_by_one:
+                return self._app(environ, start_response)
         return self._app(environ, start_response)
 
     def _limited(self, left: list[str] | None) -> int:

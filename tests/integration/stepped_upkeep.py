@@ -1,13 +1,16 @@
-"""``compact`` and ``expire`` in S3, ended after each change of an object: ``stepped_upkeep.py FOLDER``, in a process of
-its own, because a session of Spark that knows S3 cannot be had beside another one.
+"""``compact``, ``expire`` and ``summarize`` in S3, ended after each change of an object: ``stepped_upkeep.py FOLDER
+[summarize]``, in a process of its own, because a session of Spark that knows S3 cannot be had beside another one.
 
 A rename is there a copy and a removal of each object. The store refuses whatever follows a change, which leaves what a
 kill would; then readers look, and the next run puts it right.
 """
 
+import json
 import sys
 import time
 from collections.abc import Callable, Collection
+from datetime import UTC, datetime, timedelta
+from io import BytesIO
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -16,18 +19,22 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from analysis.errors import AnalysisError, RunError
+from analysis.metrics import keepings
+from analysis.metrics.period import look
 from analysis.spark import session
 from analysis.spark.session import SparkSettings
 from analysis.table import warehouse as tables
+from analysis.table.scan import UsageRows
 from analysis.table.swaps import unfinished
-from tests.analysis.records import BEGIN, document, in_order, row, rows_of, stored
-from tests.analysis.upkeep.conftest import GRACE_S, Filled
+from analysis.upkeep import lock
+from tests.analysis.records import BEGIN, Document, document, in_order, row, rows_of, stored
+from tests.analysis.upkeep.conftest import GRACE_S, STREAM, Filled
+from tests.analysis.upkeep.days import DAY_S, MIDNIGHT, recorded, sum_up, usage
 from tests.harness.object_store import ObjectStore
 
 LATE_S: Final = 700
 """After so long a lock is of nobody."""
 HOUR_S: Final = 3600
-DAY_S: Final = 86_400
 DOCUMENTS: Final = [
     document(seq, [row("alice", bytes_in=seq), row("bob")], second=second)
     for seq, second in enumerate((1, 2, 3, 4, HOUR_S))
@@ -91,11 +98,29 @@ class Steps:
             files = tables.usage(self.spark, one.place).files.select("path").collect()
             assert self.listed([each.path for each in files]) == kept, step
             assert unfinished(one.usage) == {}, step
-            assert one.usage.names(".compacting*") == one.usage.names(".upkeep*") == [], step
+            assert one.usage.names(".compacting*") == [], step
+            assert [json.loads(one.usage.read(name))["over"] for name in one.usage.names(".upkeep*")] == [True], step
             if is_over:
                 print(f"{name}: {step} steps", flush=True)
                 return one
         raise AssertionError
+
+    def cut_off(self, name: str, one: Filled, check: Callable[[int], None]) -> None:
+        """Sum up with one change more each time, beginning with what the time before has left."""
+        for step in count():
+            self._store.let_through(step)
+            try:
+                sum_up(one)
+                is_over = True
+            except (AnalysisError, RunError):
+                is_over = False
+            made = self._store.let_through(None)
+            assert is_over or made == step, (step, made)
+            check(step)
+            if is_over:
+                print(f"{name}: {step} steps", flush=True)
+                return
+            one.now_s += LATE_S
 
     def listed(self, paths: list[str]) -> Keys:
         """What rows there are in files that our own readers would open."""
@@ -145,10 +170,67 @@ def rejected(steps: Steps) -> None:
     assert one.warehouse.names("rejected/*") == []
 
 
+def summarize(steps: Steps, folder: Path) -> None:
+    """Sums count as a whole, or not at all; those of a day that was changed go, of which nothing counts either."""
+    begin, end = MIDNIGHT + timedelta(days=1), MIDNIGHT + timedelta(days=2)
+    documents = [each for each in recorded() if begin <= _time(each) < end]
+    late = document(9000, [row("late")], second=DAY_S)
+    lake, here = steps.at("days"), Filled(steps.spark, str(folder / "days"))
+    expected: list[dict[str, list[str]]] = []
+    for of_batch in (documents, [late]):
+        here.publish_hours(len(expected), of_batch)
+        sum_up(here)
+        expected.append(kept(usage(here, begin, end)))
+    assert expected[0] != expected[1]
+
+    lake.publish_hours(0, documents)
+
+    def check_first(step: int) -> None:
+        assert kept(usage(lake, begin, end)) in ({}, expected[0]), step
+
+    steps.cut_off("summarize", lake, check_first)
+    assert kept(usage(lake, begin, end)) == expected[0]
+    lake.publish_hours(1, [late])
+    assert sum_up(lake).days == 1
+    lake.now_s = time.time() + DAY_S
+    (batch,) = (each.path for each in lake.usage.entries(f"date=*/hour=*/batch={STREAM}-1"))
+
+    def check_second(step: int) -> None:
+        assert kept(usage(lake, begin, end)) == expected[1], step
+        lake.usage.move(batch, ".gone")  # as it is for a moment while it is published again
+        assert kept(usage(lake, begin, end)) in ({}, expected[0]), step
+        lake.usage.move(".gone", batch)
+
+    steps.cut_off("sums removed", lake, check_second)
+    assert len(lake.warehouse.names("summaries/date=*/*")) == 1
+
+
+def _time(each: Document) -> datetime:
+    return datetime.fromtimestamp(each["time_ms"] / 1000, UTC)
+
+
+def kept(found: UsageRows) -> dict[str, list[str]]:
+    """What there is of days that are summed up, by table."""
+    if found.kept is None:
+        return {}
+    tables = {}
+    whole = look(found)
+    assert whole is not None
+    for name in (each.name for each in keepings.of_day(found, whole)):
+        files = (each.asDict() for each in found.kept.files(name).collect())
+        contents = (each.get("content") or Path(each["path"].removeprefix("file:")).read_bytes() for each in files)
+        tables[name] = sorted(str(row) for content in contents for row in pq.read_table(BytesIO(content)).to_pylist())
+    return tables
+
+
 if __name__ == "__main__":
     with ObjectStore(Path(sys.argv[1])) as store:
+        setattr(lock, "_SETTLED_S", 0.0)  # noqa: B010  of which there is one here
         steps = Steps(store, Path(sys.argv[1]))
-        expire(steps)
-        rejected(steps)
-        compact(steps)
+        if sys.argv[2:] == ["summarize"]:
+            summarize(steps, Path(sys.argv[1]))
+        else:
+            expire(steps)
+            rejected(steps)
+            compact(steps)
         steps.spark.stop()

@@ -15,7 +15,7 @@ from tests.analysis.records import document, row, write_jsonl
 from tests.harness.object_store import ObjectStore
 from tests.harness.process import Program
 
-pytestmark = [pytest.mark.spark, pytest.mark.matrix]
+pytestmark = pytest.mark.spark
 
 ROOT: Final = Path(__file__).parents[2]
 DOCUMENTS: Final = 180
@@ -39,6 +39,7 @@ def stored(store: ObjectStore) -> tuple[int, int]:
     return len(table), pc.sum(table["bytes_in"]).as_py()
 
 
+@pytest.mark.matrix
 def test_exactly_once_in_s3(store: ObjectStore, tmp_path: Path) -> None:
     """Killed after each batch was published, and before it was committed."""
     (tmp_path / "files").mkdir()
@@ -72,8 +73,21 @@ def test_exactly_once_in_s3(store: ObjectStore, tmp_path: Path) -> None:
     assert stored(store) == expected
 
 
-@pytest.mark.timeout(1200)
-def test_maintenance_that_ends_at_any_object(tmp_path: Path) -> None:
-    program = [sys.executable, str(ROOT / "tests" / "integration" / "stepped_upkeep.py"), str(tmp_path)]
-    with Program("steps", program, tmp_path / "steps.log", environment={"PYTHONPATH": str(ROOT)}) as started:
+def runs(program: str, folder: Path, *arguments: str) -> None:
+    """A program of this directory, to its end."""
+    command = [sys.executable, str(ROOT / "tests" / "integration" / program), str(folder), *arguments]
+    with Program("program", command, folder / "log", environment={"PYTHONPATH": str(ROOT)}) as started:
         assert started.wait(1200.0) == 0, started.tail()
+
+
+@pytest.mark.matrix
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("what", [[], ["summarize"]])
+def test_maintenance_that_ends_at_any_object(tmp_path: Path, what: list[str]) -> None:
+    runs("stepped_upkeep.py", tmp_path, *what)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("what", [[], pytest.param(["reports"], marks=pytest.mark.matrix)])
+def test_days_are_summed_up(tmp_path: Path, what: list[str]) -> None:
+    runs("summed_in_s3.py", tmp_path, *what)

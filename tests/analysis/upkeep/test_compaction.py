@@ -11,11 +11,12 @@ from analysis.spark.folder import Folder
 from analysis.table import warehouse as tables
 from analysis.table.lateness import late_files
 from analysis.table.swaps import unfinished
-from analysis.upkeep import compaction
+from analysis.upkeep import compaction, lock
 from analysis.upkeep.proof import Proof
 from analysis.upkeep.rewriting import proof_of
 from tests.analysis.records import document, in_order, row, rows_of, stored
 from tests.analysis.upkeep.conftest import DOCUMENTS, GRACE_S, STREAM, Filled
+from tests.analysis.upkeep.test_lock import until_renewed
 
 pytestmark = pytest.mark.spark
 
@@ -128,6 +129,12 @@ def dying(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
         monkeypatch.setattr(Folder, name, changing(getattr(Folder, name)))
 
 
+def forget_lock(one: Filled) -> None:
+    """Its process would be no more."""
+    for name in one.usage.names(".upkeep*"):
+        one.usage.remove(name)
+
+
 def test_killed_at_any_step_no_row_is_lost_or_doubled(
     filled: Filled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,7 +153,7 @@ def test_killed_at_any_step_no_row_is_lost_or_doubled(
                 killed = False
             except KeyboardInterrupt:
                 pass
-        (place / "usage" / ".upkeep-lock").unlink(missing_ok=True)  # its process would be no more
+        forget_lock(one)
         assert set(one.keys()) == set(keys), step
         if unfinished(one.usage):
             assert one.listed() == keys, step
@@ -175,13 +182,33 @@ def test_the_table_is_listed_while_it_is_compacted(busy: Filled, monkeypatch: py
 
     def looked_at(folder: Folder, name: str, to: str) -> None:
         move(folder, name, to)
-        if not name.startswith(".upkeep"):
-            found.append(sum("hour=12" in path for path in busy.paths()))
+        found.append(sum("hour=12" in path for path in busy.paths()))
 
     monkeypatch.setattr(Folder, "move", looked_at)
     busy.compact()
     assert set(found) == {4, 1}
     assert len(found) == 12
+
+
+def test_it_is_at_work_however_long_an_hour_takes_to_be_set_aside(
+    busy: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where renaming is copying."""
+    move, refused = Folder.move, []
+
+    def slow(folder: Folder, name: str, to: str) -> None:
+        if name.startswith("date="):
+            busy.now_s += 10_000
+            until_renewed(folder, busy.now_s)
+            with pytest.raises(AnalysisError, match="is at work"):
+                busy.expire(keep_s=0)
+            refused.append(name)
+        move(folder, name, to)
+
+    monkeypatch.setattr(lock, "_RENEWED_S", 0.01)
+    monkeypatch.setattr(Folder, "move", slow)
+    busy.compact()
+    assert len(refused) == 8
 
 
 def test_a_document_that_comes_again_after_compaction_is_known(busy: Filled) -> None:

@@ -5,17 +5,23 @@ import os
 import socket
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from analysis.errors import AnalysisError, RunError
 from analysis.spark.folder import Folder
+from analysis.upkeep import lock
 from analysis.upkeep.lock import Lock
 
 pytestmark = pytest.mark.spark
 
-NAME = ".upkeep-lock"
+NAME = ".upkeep-lock-7"
+NEXT = ".upkeep-lock-8"
 
 
 class Clock:
@@ -44,21 +50,33 @@ def gone() -> int:
     return process.pid
 
 
+def said(folder: Folder, name: str) -> dict[str, Any]:
+    found = json.loads(folder.read(name))
+    assert isinstance(found, dict)
+    return found
+
+
 def test_the_second_one_says_who_is_first(folder: Folder) -> None:
     with Lock(folder, "compact", Clock()):
-        said = rf"^compact \(process {os.getpid()} on {socket.gethostname()}\) is at work on this warehouse.*try again"
-        with pytest.raises(AnalysisError, match=said), Lock(folder, "expire", Clock()):
+        first = rf"^compact \(process {os.getpid()} on {socket.gethostname()}\) is at work on this warehouse.*try again"
+        with pytest.raises(AnalysisError, match=first), Lock(folder, "expire", Clock()):
             pass
-        assert folder.exists(NAME)
-    assert not folder.exists(NAME)
+    with Lock(folder, "expire", Clock()):
+        pass
+
+
+def test_the_last_one_says_that_it_is_over(folder: Folder) -> None:
+    held(folder, host="elsewhere", pid=1, renewed_s=0)
+    with Lock(folder, "compact", Clock()):
+        assert not said(folder, NEXT)["over"]
+    assert folder.names(".upkeep*") == [NEXT]
+    assert said(folder, NEXT)["over"]
 
 
 def test_of_a_process_that_is_no_more_it_is_taken_over(folder: Folder) -> None:
     held(folder, host=socket.gethostname(), pid=gone(), renewed_s=1000)
     with Lock(folder, "compact", Clock()):
-        pass
-    assert folder.names("*") == ["there"]
-    assert folder.names(".*") == []
+        assert folder.names(".upkeep*") == [NEXT]
 
 
 def test_of_another_machine_when_it_was_not_renewed_for_long(folder: Folder) -> None:
@@ -72,27 +90,96 @@ def test_of_another_machine_when_it_was_not_renewed_for_long(folder: Folder) -> 
         pass
 
 
-def test_one_that_was_cut_off_in_writing_it_holds_nothing(folder: Folder) -> None:
+def test_one_that_is_just_being_written_is_as_old_as_its_file(folder: Folder) -> None:
+    """Or was cut off in it."""
+    clock = Clock()
+    clock.now_s = time.time()
     folder.write(NAME, '{"id": ')
-    with Lock(folder, "compact", Clock()):
+    with pytest.raises(AnalysisError, match="another program"), Lock(folder, "compact", clock):
+        pass
+    clock.now_s += 700
+    with Lock(folder, "compact", clock):
         pass
 
 
 def test_who_was_held_up_for_too_long_stops(folder: Folder) -> None:
     clock = Clock()
-    with Lock(folder, "compact", clock) as lock:
-        clock.now_s += 20
-        lock.keep()
+    with Lock(folder, "compact", clock) as taken:
+        taken.check()
         held(folder, host="elsewhere", pid=7, renewed_s=1000)
-        clock.now_s += 20
         with pytest.raises(RunError, match=r"process 7 on elsewhere\) has taken over"):
-            lock.keep()
-    assert folder.exists(NAME)
+            taken.check()
+    assert said(folder, NAME)["id"] == "another"
 
 
-def test_it_is_renewed_while_the_work_goes_on(folder: Folder) -> None:
+@pytest.mark.parametrize("others", [1, 2, 3])
+def test_others_that_were_faster_have_it(folder: Folder, monkeypatch: pytest.MonkeyPatch, others: int) -> None:
+    """One after the other, since this one has seen that nobody has it any more."""
+    held(folder, host="elsewhere", pid=1, renewed_s=0)
+    read = Folder.read
+    faster: list[Lock] = []
+
+    def late(read_from: Folder, name: str) -> str:
+        text = read(read_from, name)
+        if not faster:
+            faster.extend(Lock(folder, "expire", Clock()) for _ in range(others))
+            for each in faster[:-1]:
+                with each:
+                    pass
+            faster[-1].__enter__()
+        return text
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Folder, "read", late)
+        with pytest.raises(AnalysisError, match=r"expire .* was faster"), Lock(folder, "compact", Clock()):
+            pass
+    faster[-1].check()
+    faster[-1].__exit__(None, None, None)
+
+
+def test_two_that_begin_at_once_where_the_second_writes_over_the_first(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a store takes a condition, and does not hold to it: both look once more when both have written."""
+    both = Barrier(2, timeout=60)
+
+    def create(written: Folder, name: str, content: str) -> bool:
+        both.wait()
+        written.write(name, content)
+        return True
+
+    def settled(_: float) -> None:
+        both.wait()
+
+    def hold(wanted: Lock) -> bool:
+        try:
+            with wanted:
+                both.wait()
+        except AnalysisError:
+            both.wait()
+            return False
+        return True
+
+    monkeypatch.setattr(Folder, "create", create)
+    monkeypatch.setattr(Folder, "is_on_disk", False)
+    monkeypatch.setattr(time, "sleep", settled)
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(hold, [Lock(folder, "x", Clock()) for _ in range(2)]))
+    assert sorted(found) == [False, True]
+
+
+def until_renewed(folder: Folder, now_s: float) -> None:
+    deadline = time.monotonic() + 60
+    while folder.read(folder.names(".upkeep*")[-1]).find(f'"renewed_s": {now_s}') < 0:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_it_is_renewed_while_a_single_step_lasts(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "_RENEWED_S", 0.01)
     clock = Clock()
-    with Lock(folder, "compact", clock) as lock:
-        clock.now_s += 31
-        lock.keep()
-        assert json.loads(folder.read(NAME))["renewed_s"] == 1031
+    with Lock(folder, "compact", clock):
+        clock.now_s += 10_000
+        until_renewed(folder, clock.now_s)
+        with pytest.raises(AnalysisError, match="is at work"), Lock(folder, "expire", clock):
+            pass

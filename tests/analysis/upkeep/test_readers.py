@@ -1,18 +1,19 @@
 """What readers find of a table that changes while they list it: a listing is no moment."""
 
+import json
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
+from pyspark.sql import DataFrame, DataFrameReader
 
 from analysis.errors import AnalysisError
 from analysis.spark.folder import Entry, Folder
 from analysis.table import warehouse as tables
 from analysis.table.swaps import Swap, replaced, steadily, unfinished
 from analysis.upkeep.aside import recover
-from tests.analysis.records import BEGIN, rows_of
-from tests.analysis.upkeep.conftest import DOCUMENTS, Filled
-from tests.analysis.upkeep.test_compaction import dying
+from tests.analysis.records import BEGIN, in_order, rows_of, stored
+from tests.analysis.upkeep.conftest import DOCUMENTS, STREAM, Filled
+from tests.analysis.upkeep.test_compaction import dying, forget_lock
 
 SWAP = Swap("2026-03-01", 12, {"a": 1, "b": 2}, "new", 2)
 
@@ -31,6 +32,18 @@ def test_a_swap_is_read_as_it_was_written() -> None:
     assert Swap.of(SWAP.text) == SWAP
 
 
+def without_counts(swap: Swap) -> str:
+    """As it was written before the files of old partitions were counted."""
+    return json.dumps({**json.loads(swap.text), "old": list(swap.old)})
+
+
+def test_a_swap_without_counts_says_nothing_until_the_new_partition_is_whole() -> None:
+    """What is there of the old ones may be a part: rows are lost by it where renaming is copying."""
+    swap = Swap.of(without_counts(SWAP))
+    assert replaced(swap, {"a": 1, "b": 2}) is replaced(swap, {"a": 1, "b": 2, "new": 1}) is None
+    assert set(replaced(swap, {"a": 1, "new": 2}) or ()) == {"a", "b"}
+
+
 @pytest.fixture
 def half(busy: Filled, monkeypatch: pytest.MonkeyPatch) -> Filled:
     """Killed when some partitions of the first hour were aside."""
@@ -38,7 +51,7 @@ def half(busy: Filled, monkeypatch: pytest.MonkeyPatch) -> Filled:
         dying(patched, 8)
         with pytest.raises(KeyboardInterrupt):
             busy.compact()
-    Path(busy.place, "usage", ".upkeep-lock").unlink()
+    forget_lock(busy)
     (swap,) = unfinished(busy.usage).values()
     assert 0 < len(busy.usage.names(f".replaced/*/{swap.hour_place}/batch=*")) < len(swap.old)
     return busy
@@ -58,6 +71,53 @@ def test_what_fails_while_partitions_are_set_aside_is_read_again(half: Filled) -
 
     assert steadily(half.usage, read) == "rows"
     assert found == [1, 0]
+
+
+@pytest.mark.spark
+def test_of_an_earlier_version_that_was_ended_when_the_new_partition_was_there(half: Filled) -> None:
+    ((path, swap),) = unfinished(half.usage).items()
+    half.usage.write(path, without_counts(swap))
+    assert half.rows() == in_order(stored(DOCUMENTS))
+    half.compact()
+    assert half.rows() == in_order(stored(DOCUMENTS))
+    assert unfinished(half.usage) == {}
+
+
+@pytest.mark.spark
+def test_of_an_earlier_version_that_was_ended_before_it_says_what_to_do(busy: Filled) -> None:
+    batches = dict.fromkeys((f"{STREAM}-{number}" for number in range(4)), 1)
+    swap = Swap("2026-03-01", 12, batches, f"compacted-0123456789ab-{STREAM}-0", 1)
+    busy.usage.write(f".replaced/1-{swap.new}/{swap.name}", without_counts(swap))
+    with pytest.raises(AnalysisError, match=rf"/usage/.*/{swap.name}: .*hour=12.* run `sluice analyze compact`"):
+        busy.rows()
+    for usage in busy.read(BEGIN + timedelta(hours=2)):
+        assert rows_of(usage) == in_order(stored(DOCUMENTS[8:]))
+    busy.compact()
+    assert busy.rows() == in_order(stored(DOCUMENTS))
+    assert len(busy.files("date=2026-03-01/hour=12")) == 1
+
+
+@pytest.mark.spark
+def test_keys_of_an_hour_that_is_swapped_while_it_is_listed_are_not_missed(
+    filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In pages, as an object store lists: the new one came on a page that was read, the old ones were on the next."""
+    first, second = "1" + STREAM[1:], "f" + STREAM[1:]
+    filled.publish(0, DOCUMENTS[:1], first)
+    for number in (1, 2, 3):
+        filled.publish(number, [DOCUMENTS[number]], second)
+    for stream in (first, second):
+        filled.publish(4, [{**DOCUMENTS[4], "instance": stream}], stream)
+    parquet = DataFrameReader.parquet
+
+    def crossed(reader: DataFrameReader, place: str) -> DataFrame:
+        monkeypatch.setattr(DataFrameReader, "parquet", parquet)
+        assert filled.compact().hours == 1
+        return parquet(reader, f"{place}/batch={first}-0")
+
+    monkeypatch.setattr(DataFrameReader, "parquet", crossed)
+    keys = tables.stored_keys(filled.spark, filled.place, "2026-03-01", 12, "another-0")
+    assert sorted(key.seq for key in keys) == [0, 1, 2, 3]
 
 
 @pytest.mark.spark

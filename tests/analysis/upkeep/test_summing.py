@@ -1,103 +1,43 @@
 """Days that are summed up: a report says the same of them as of their rows, and does not read these."""
 
 import json
-import random
+import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from pyspark.errors import PySparkException
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 
 from analysis.cli import analyze
 from analysis.metrics import keepings
-from analysis.metrics.clients import CLIENT, clients
 from analysis.metrics.period import Period
-from analysis.metrics.rates import Rates
-from analysis.report import job, tables
-from analysis.report.comparing import NAMES, Against
-from analysis.report.job import ReportRequest
 from analysis.spark.folder import Folder
 from analysis.spark.session import light
-from analysis.table import at_hand
-from analysis.table import warehouse as stored
 from analysis.table.reading import Keeping
 from analysis.table.scan import UsageRows
 from analysis.table.summaries import MADE, SUMMARIES, day_of
-from analysis.upkeep.summing import SummedUp, SummingUp, SumUpRequest
-from tests.analysis.records import BEGIN, Document, document, row
-from tests.analysis.report.tables import differing
+from tests.analysis.records import Document, document, row
 from tests.analysis.upkeep.conftest import GRACE_S, Filled
+from tests.analysis.upkeep.days import (
+    DATES,
+    DAY_S,
+    MIDNIGHT,
+    NOW,
+    assert_alike,
+    by_workers,
+    of_clients,
+    recorded,
+    report,
+    sum_up,
+    usage,
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
-
-MIDNIGHT = BEGIN.replace(hour=0)
-DAY_S = 86_400
-DAYS = 4
-DATES = DAYS + 1
-"""From noon to noon, and a minute more."""
-NOW = MIDNIGHT + timedelta(days=DAYS + 2)
-
-
-def recorded(seed: int = 3) -> Iterator[Document]:
-    """Some minutes around noon and around each midnight, with all that does not stop at one.
-
-    A burst that a window has half of; a gap of hours; a mute that goes on; an interval, and a limit, that change; caps;
-    addresses; documents that were dropped.
-    """
-    chance = random.Random(seed)
-    for instance in ("edge-1", "edge-2"):
-        seq = 0
-        for day in range(DAYS):
-            for begins_s in (day * DAY_S, day * DAY_S + DAY_S // 2 - 60):
-                interval_s = 1 if day < 2 else 5
-                seq += 3  # what was between, for half a day, did not arrive
-                for second in range(0, 120, interval_s):
-                    seq += 1 if chance.random() < 0.95 else chance.randrange(2, 4)
-                    yield document(
-                        seq,
-                        list(_rows(chance, day, second, interval_s)),
-                        second=begins_s + second,
-                        interval_ms=1000 * interval_s,
-                        instance=instance,
-                        samples=11 if day < 3 else 31,
-                        dropped_documents=seq // 100,
-                    )
-
-
-def _rows(chance: random.Random, day: int, second: int, interval_s: int) -> Iterator[dict[str, Any]]:
-    loud = 50 <= second < 70
-    for user, rule, limit in (
-        ("alice", "user=alice", 1000.0 * (1 + day // 2)),
-        ("bob", "user=<default>", 500.0),
-        ("dave", None, None),
-    ):
-        if chance.random() < 0.7:
-            bytes_ = chance.randrange(2000) * interval_s * (5 if loud else 1)
-            muted_ms = 400 * interval_s if loud and rule else 0
-            caps = {"produce_caps": "client-id=app", "produce_cap_limits": "4000.0"} if day == 1 else {}
-            yield row(
-                user,
-                chance.choice(("app", "web")),
-                bytes_in=bytes_,
-                requests=3,
-                request_time_ms=chance.randrange(9),
-                produce_bytes=bytes_,
-                produce_rule=rule,
-                produce_limit=limit,
-                produce_throttled=muted_ms // 100,
-                produce_throttle_ms=muted_ms,
-                produce_muted_ms=muted_ms,
-                **caps,
-            )
-    yield row(None, None, broker=-1, ip="10.0.0.1", connection_attempts=3, connection_rule="ip=<default>")
 
 
 @pytest.fixture(scope="module")
@@ -137,11 +77,6 @@ def _copied(place: Path, spark: SparkSession, warehouse: str) -> Filled:
     return filled
 
 
-def sum_up(filled: Filled, *, older_s: int = 7200, dry_run: bool = False) -> SummedUp:
-    request = SumUpRequest(older_s, GRACE_S, dry_run)
-    return SummingUp(filled.spark, filled.place, request, filled.told.append, lambda: filled.now_s).run()
-
-
 def forget(filled: Filled, day: str) -> None:
     """Have a day not summed up."""
     shutil.rmtree(Path(filled.place, SUMMARIES, f"date={day}"))
@@ -150,29 +85,6 @@ def forget(filled: Filled, day: str) -> None:
 def made(filled: Filled) -> list[str]:
     root = Path(filled.place, SUMMARIES)
     return sorted(str(each.parent.relative_to(root)) for each in root.glob(f"*/*/{MADE}"))
-
-
-@contextmanager
-def by_workers() -> Iterator[None]:
-    """Have what is little read like what is much."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(at_hand, "FEW_FILES", 0)
-        yield
-
-
-def usage(filled: Filled, begin: datetime | None, end: datetime | None, *, summed_up: bool = True) -> UsageRows:
-    with by_workers():
-        return stored.usage(filled.spark, filled.place, begin, end, with_summaries=summed_up)
-
-
-def report(filled: Filled, out: Path, begin: datetime | None, end: datetime | None, *, summed_up: bool) -> Path:
-    """Make a report, against the time before its period: of sums, or of rows, in the driver."""
-
-    def found(since: datetime | None, until: datetime | None) -> UsageRows:
-        return usage(filled, since, until) if summed_up else stored.usage(filled.spark, filled.place, since, until)
-
-    request = ReportRequest(begin, end, str(out), Rates(), None, Against(found))
-    return Path(job.run(found(begin, end), request).html).parent
 
 
 def test_a_report_says_the_same_of_days_that_are_summed_up(sums: Filled, tmp_path: Path) -> None:
@@ -185,27 +97,19 @@ def test_a_report_says_the_same_of_days_that_are_summed_up(sums: Filled, tmp_pat
     of_rows, of_sums = (
         report(sums, tmp_path / name, begin, end, summed_up=name == "sums") for name in ("rows", "sums")
     )
-    assert differing(sums.spark, of_sums, of_rows, [*tables.NAMES, *NAMES]) == []
-    pages = [(each / "report.html").read_text(encoding="utf-8").replace(str(each), "") for each in (of_rows, of_sums)]
-    assert pages[0] == pages[1]
-    csv = [(each / "chargeback.csv").read_text(encoding="utf-8") for each in (of_rows, of_sums)]
-    assert csv[0] == csv[1]
+    assert_alike(sums.spark, of_rows, of_sums)
 
 
 def test_rows_of_days_that_are_summed_up_are_not_read(sums: Filled) -> None:
     begin, end = MIDNIGHT + timedelta(days=1), MIDNIGHT + timedelta(days=3)
-    expected = _sums(usage(sums, begin, end, summed_up=False))
+    expected = of_clients(usage(sums, begin, end, summed_up=False))
     for file in Path(sums.place).glob("usage/date=2026-03-02/*/*/*.parquet"):
         file.write_bytes(b"x" * file.stat().st_size)
     found = usage(sums, begin, end)
     assert found.kept_days == tuple(map(day_of, ("2026-03-02", "2026-03-03")))
-    assert _sums(found) == expected
+    assert of_clients(found) == expected
     with pytest.raises(PySparkException):
-        _sums(usage(sums, begin, end, summed_up=False))
-
-
-def _sums(found: UsageRows) -> list[Row]:
-    return clients(found, 1000).orderBy("date", *CLIENT).collect()
+        of_clients(usage(sums, begin, end, summed_up=False))
 
 
 def test_a_day_that_changes_is_read_from_its_rows_until_it_is_summed_up_again(sums: Filled) -> None:
@@ -215,7 +119,7 @@ def test_a_day_that_changes_is_read_from_its_rows_until_it_is_summed_up_again(su
     whole = usage(sums, MIDNIGHT, None)
     assert day_of("2026-03-02") not in whole.kept_days
     assert day_of("2026-03-03") in whole.kept_days
-    assert {each.user for each in clients(whole, 1000).select("user").distinct().collect()} >= {"late", "alice"}
+    assert {each.user for each in of_clients(whole)} >= {"late", "alice"}
     found = sum_up(sums)
     assert (found.days, found.there, found.removed) == (1, DATES - 1, 0), "a report may still read what there was"
     assert set(before) < set(made(sums))
@@ -223,6 +127,51 @@ def test_a_day_that_changes_is_read_from_its_rows_until_it_is_summed_up_again(su
     assert sum_up(sums).removed == 1
     assert len(made(sums)) == DATES
     assert {each.partition("/")[0] for each in made(sums)} == {each.partition("/")[0] for each in before}
+
+
+def test_sums_that_a_report_may_be_reading_stay(sums: Filled) -> None:
+    """However old they are: it had begun before their day was summed up again."""
+    for each in Path(sums.place).rglob(MADE):
+        os.utime(each, (1, 1))
+    sums.publish(99, [document(900, [row("late")], second=DAY_S, boot="boot-2")])
+    sums.now_s = time.time()
+    assert (sum_up(sums).removed, len(made(sums))) == (0, DATES + 1)
+    sums.now_s += 2 * GRACE_S
+    assert (sum_up(sums).removed, len(made(sums))) == (1, DATES)
+
+
+def test_what_never_counted_goes_when_its_day_is_another_one(sums: Filled) -> None:
+    """Left by a kill, where renaming is copying."""
+    left = Path(sums.place, SUMMARIES, "date=2026-03-02", "0123456789abcdef", "clients")
+    left.mkdir(parents=True)
+    (left / "part-00000.parquet").touch()
+    assert sum_up(sums).removed == 0
+    assert not left.parent.exists()
+
+
+def test_a_removal_that_is_cut_off_leaves_no_part_of_sums(sums: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory goes file by file, in any order; and then the day is as it was, as its last batch is gone for a
+    moment while it is published again.
+    """
+    (before,) = (each for each in made(sums) if each.startswith("date=2026-03-02"))
+    sums.publish(99, [document(900, [row("late")], second=DAY_S, boot="boot-2")])
+    sum_up(sums)
+    sums.now_s = time.time() + 2 * GRACE_S
+    remove = Folder.remove
+
+    def cut_off(folder: Folder, name: str) -> None:
+        if name.endswith(before):
+            remove(folder, f"{name}/clients")
+            raise KeyboardInterrupt
+        remove(folder, name)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Folder, "remove", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            sum_up(sums)
+    (batch,) = Path(sums.place, "usage").glob("date=2026-03-02/hour=*/batch=*-99")
+    shutil.rmtree(batch)
+    assert day_of("2026-03-02") not in usage(sums, MIDNIGHT, None).kept_days
 
 
 def test_days_that_are_compacted_are_summed_up_again(sums: Filled) -> None:
@@ -291,7 +240,7 @@ def test_the_command(sums: Filled) -> None:
     assert ran.exit_code == 0, ran.output
     assert re.fullmatch(rf"{sums.place}: 1 day, [\d,]+ rows: [\d.]+ MB of sums; 4 were there\n", ran.stdout)
     assert "1 of 1, 2026-03-05: " in ran.stderr
-    sums.usage.write(".upkeep-lock", json.dumps({"what": "compact", "host": "elsewhere", "renewed_s": time.time()}))
+    sums.usage.write(".upkeep-lock-9", json.dumps({"what": "compact", "host": "elsewhere", "renewed_s": time.time()}))
     ran = CliRunner().invoke(analyze, ["summarize", "--warehouse", sums.place])
     assert ran.exit_code == 2
     assert "error: compact (process None on elsewhere) is at work on this warehouse" in ran.stderr
