@@ -11,11 +11,12 @@ import duckdb
 import numpy as np
 
 from analysis.kernel.histogram import Floats
+from tests.harness.jars import java_cache
 from tests.integration.demanded import QUOTA_OF
 from tests.integration.recorded import Counter
 
 _TIMEOUT_S: Final = 200.0
-_SMALL: Final = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")
+_SMALL: Final = ("--master", "local[2]", "--conf", "spark.driver.memory=1g", *java_cache())
 _COUNTERS: Final = """
     SELECT client_id, broker, kind, throttled_s, throttled_least_s, throttled_most_s, sent_bytes, verdict
     FROM read_parquet(?)

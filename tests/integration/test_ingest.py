@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaProducer
 
 from analysis.sources.place import KEPT_BYTES
 from tests.analysis.records import Document, document, row, write_jsonl
-from tests.harness.jars import SPARK_KAFKA, jar_dir
+from tests.harness.jars import SPARK_KAFKA, jar_dir, java_cache
 from tests.harness.kafka import KafkaCluster
 from tests.harness.process import Program
 from tests.integration.conftest import fresh_name
@@ -35,7 +35,7 @@ ROWS: Final = [
     row(f"user-{number}", bytes_in=1_000 + number, produce_bytes=1_000, produce_requests=1) for number in range(20)
 ]
 SMALL: Final = ("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-LOCAL: Final = ("--master", "local[2]", "--conf", "spark.driver.memory=1g", *SMALL)
+LOCAL: Final = ("--master", "local[2]", "--conf", "spark.driver.memory=1g", *java_cache())
 
 
 def documents(instance: str) -> list[Document]:

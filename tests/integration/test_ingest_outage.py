@@ -13,14 +13,14 @@ import pytest
 from aiokafka import AIOKafkaProducer
 
 from tests.analysis.records import document, row
-from tests.harness.jars import SPARK_KAFKA, jar_dir
+from tests.harness.jars import SPARK_KAFKA, jar_dir, java_cache
 from tests.harness.kafka import KafkaCluster
 from tests.harness.process import Program
 from tests.integration.test_ingest import TIMEOUT_S, stored
 
 pytestmark = [pytest.mark.matrix, pytest.mark.spark, pytest.mark.timeout(1500)]
 
-SESSION: Final = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")
+SESSION: Final = ("--master", "local[2]", "--conf", "spark.driver.memory=1g", *java_cache())
 """What is logged is as it is for everybody."""
 TOPIC: Final = "usage"
 ROWS: Final = [row("alice", bytes_in=1)]

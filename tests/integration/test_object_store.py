@@ -88,6 +88,7 @@ def test_maintenance_that_ends_at_any_object(tmp_path: Path, what: list[str]) ->
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("what", [[], pytest.param(["reports"], marks=pytest.mark.matrix)])
+@pytest.mark.matrix
+@pytest.mark.parametrize("what", [[], ["reports"]])
 def test_days_are_summed_up(tmp_path: Path, what: list[str]) -> None:
     runs("summed_in_s3.py", tmp_path, *what)

@@ -53,6 +53,7 @@ def test_it_is_for_the_jvm_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 @pytest.mark.spark
+@pytest.mark.matrix
 @pytest.mark.timeout(300)
 def test_two_runs(tmp_path: Path) -> None:
     """They end with an error after the start: what matters here is the start."""

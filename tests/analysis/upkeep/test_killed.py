@@ -16,6 +16,7 @@ import pytest
 from analysis.table.swaps import unfinished
 from tests.analysis.records import document, row
 from tests.analysis.upkeep.conftest import GRACE_S, Filled
+from tests.harness.jars import java_cache
 from tests.harness.process import Program
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -53,6 +54,7 @@ class Command:
         sluice = str(Path(sys.executable).parent / "sluice")
         # Spark's own files lie where the test's do: a kill leaves them.
         local = ["--master", "local[1]", "--conf", "spark.driver.memory=1g", "--conf", f"spark.local.dir={folder}"]
+        local += java_cache()
         self._command = [sluice, "analyze", "compact", "--warehouse", place, *local]
 
     def start(self) -> Program:
