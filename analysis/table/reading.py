@@ -70,7 +70,7 @@ def read_once(usage: UsageRows, keepings: Sequence[Keeping], rows: int, lead_ms:
     if usage.at_hand is not None:
         yield usage
         return
-    found = files_of(usage, keepings, rows, lead_ms).persist(StorageLevel.MEMORY_AND_DISK)
+    found = files_of(usage, keepings, rows, lead_ms).persist(StorageLevel.DISK_ONLY)
     try:
         found.count()
         stored, names = usage.kept, {each.name for each in keepings}
