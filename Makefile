@@ -3,8 +3,14 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PACKAGES := proxy protocol quotas config analysis tests bench deploy
-# One that hangs ends its worker process and is named: a signal would not get into uvloop.
-UNIT := -m 'not integration and not matrix and not spark' --timeout-method=thread
+# Else each process that a test starts compiles our modules, and pytest rewrites all of its own.
+unexport PYTHONDONTWRITEBYTECODE
+UNIT_MARKS := not integration and not matrix and not spark
+# One that hangs ends its worker process and is named: a signal would not get into uvloop, a thread for each is dear.
+UNIT_OPTIONS := --ignore=tests/integration --timeout=0 -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
+UNIT := $(UNIT_OPTIONS) -m '$(UNIT_MARKS)'
+UNIT_SHORT := $(UNIT_OPTIONS) -m '$(UNIT_MARKS) and not long'
+UNIT_LONG := $(UNIT_OPTIONS) -m '$(UNIT_MARKS) and long'
 COMPILED := $(VENV)-compiled
 SOURCES := $(shell find analysis config protocol proxy quotas deploy/launcher -name '*.py')
 OF_ANALYSIS := tests/analysis tests/bench
@@ -12,7 +18,7 @@ OF_COMPILED := config conformance deploy/test_compiled.py protocol proxy quotas 
 PYTHONS := 3.12 3.13
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-compiled coverage test-analysis test-pythons test-integration test-integration-compiled \
+.PHONY: help setup demo test test-unit test-long test-compiled coverage test-analysis test-pythons test-integration test-integration-compiled \
 	test-all lint format bench bench-analysis table dist wheel docs clean
 
 help:  ## this list
@@ -40,8 +46,11 @@ format: $(VENV)/.installed  ## rewrite the sources in the house format
 	$(BIN)/ruff check --fix-only $(PACKAGES)
 	$(BIN)/ruff format $(PACKAGES)
 
-test-unit: $(VENV)/.installed  ## the tests of the proxy that need no broker (a minute on two cores)
-	$(BIN)/pytest -n auto $(UNIT) $(OF_ANALYSIS:%=--ignore=%)
+test-unit: $(VENV)/.installed  ## the tests of the proxy that need no broker, but the long ones (a minute on two cores)
+	$(BIN)/pytest -n auto $(UNIT_SHORT) $(OF_ANALYSIS:%=--ignore=%)
+
+test-long: $(VENV)/.installed  ## the long ones: fuzzing, properties, many clients, whole processes
+	$(BIN)/pytest -n auto $(UNIT_LONG) $(OF_ANALYSIS:%=--ignore=%)
 
 # The wheel alone; the libraries are those of $(VENV).
 $(COMPILED)/.installed: $(VENV)/.installed deploy/hatch_build.py $(SOURCES)
@@ -52,7 +61,7 @@ $(COMPILED)/.installed: $(VENV)/.installed deploy/hatch_build.py $(SOURCES)
 	$(BIN)/pip --python $(COMPILED) install --quiet --disable-pip-version-check --no-deps build/compiled/*.whl
 	@touch $@
 
-test-compiled: setup $(COMPILED)/.installed  ## test-unit again, with the hot modules compiled (a minute more for that)
+test-compiled: setup $(COMPILED)/.installed  ## both again, with the hot modules compiled (a minute more for that)
 	SLUICE_EXPECT_COMPILED=1 $(COMPILED)/bin/python -m pytest -n auto $(UNIT) $(OF_COMPILED:%=tests/%)
 
 coverage: $(VENV)/.installed  ## what the unit tests do not reach (measuring it takes as long again as the tests)
@@ -76,7 +85,7 @@ test-pythons:  ## test-unit on the other versions of Python that pyproject.toml 
 		else echo "no python$$version here"; fi; \
 	done
 
-test: setup lint test-unit test-compiled test-analysis test-integration  ## everything
+test: setup lint test-unit test-long test-compiled test-analysis test-integration  ## everything
 
 test-all: test test-pythons test-integration-compiled  ## and other examples of the unit tests, and the whole matrix of clients, brokers and long runs
 	$(BIN)/pytest -n auto $(UNIT) --hypothesis-profile=explore

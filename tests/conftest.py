@@ -1,7 +1,7 @@
 """For all tests: Hypothesis judges what the code does, not how fast a busy machine did it.
 
 ``fixed`` tries the same examples each time, so that a test that fails says something of the change before it.
-``explore`` (``make test-all``) tries others each time, and ten times as many.
+``explore`` (``make test-all``) tries others each time, and 25 times as many.
 
 ``make test-compiled`` sets SLUICE_EXPECT_COMPILED: then it is the installed wheel that is tested, and not the sources.
 """
@@ -11,10 +11,12 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.harness.examples import FEW, MANY
+
 _UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 
-settings.register_profile("fixed", _UNTIMED, derandomize=True)
-settings.register_profile("explore", _UNTIMED, max_examples=1000)
+settings.register_profile("fixed", _UNTIMED, derandomize=True, max_examples=FEW)
+settings.register_profile("explore", _UNTIMED, max_examples=MANY)
 settings.load_profile("fixed")
 
 COMPILED = bool(os.environ.get("SLUICE_EXPECT_COMPILED"))

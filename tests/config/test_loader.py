@@ -273,6 +273,7 @@ def places(node: Any) -> list[tuple[str | int, ...]]:
     return [()] + [(step, *below) for step, child in children for below in places(child)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("steps", places(TREE)[1:], ids=str)
 def test_whatever_stands_in_a_place_is_taken_or_refused_there(file: Path, steps: tuple[str | int, ...]) -> None:
     for wrong in ("", {}, [], None, "x", [None], {"x": None}, "\0", "9" * 30):

@@ -53,6 +53,7 @@ def test_what_mypyc_would_make_something_else_of_is_found(source: str, said: str
     assert [line[: len(said)] for line in found] == ([said] if said else [])
 
 
+@pytest.mark.long
 def test_the_sources_have_none_of_it() -> None:
     paths = modules(ROOT, settings(ROOT))
     assert [line for path in paths for line in pitfalls(path, (ROOT / path).read_text(encoding="utf-8"))] == []

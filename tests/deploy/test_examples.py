@@ -44,6 +44,7 @@ def test_the_configuration_passes_check() -> None:
     assert output == "deploy/sluice.yaml: ok (4 quotas, 1 listener)\n"
 
 
+@pytest.mark.long
 def test_the_quota_files_pass_check_by_themselves() -> None:
     for name, count in (("quotas.yaml", 4), ("secure/quotas.yaml", 6)):
         assert (

@@ -51,6 +51,7 @@ except Interrupted:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("program", "expected"),
     [(IN_A_DESTRUCTOR, ["interrupted"]), (WHILE_THINGS_ARE_PUT_AWAY, ["put away", "interrupted"])],

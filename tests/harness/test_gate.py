@@ -31,6 +31,7 @@ def echo() -> Iterator[Address]:
         server.shutdown(socket.SHUT_RDWR)
 
 
+@pytest.mark.long
 def test_what_is_blocked_arrives_when_it_opens(echo: Address) -> None:
     at = (LOOPBACK, free_port())
     with Gate(Address(*at), echo) as gate:

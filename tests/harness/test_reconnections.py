@@ -37,6 +37,7 @@ def count_held(watched: Reconnections, at_least: int) -> Callable[[], bool]:
     return lambda: watched.held()[SELF] >= at_least
 
 
+@pytest.mark.long
 def test_connection_to_where_one_ended_is_seen(server: socket.socket, watched: Reconnections) -> None:
     before = watched.held()[SELF]
     with connect(server):
@@ -46,6 +47,7 @@ def test_connection_to_where_one_ended_is_seen(server: socket.socket, watched: R
         until(lambda: watched.seen() == {SELF: [server.getsockname()[1]]})
 
 
+@pytest.mark.long
 def test_second_connection_is_none(server: socket.socket, watched: Reconnections) -> None:
     before = watched.held()[SELF]
     with connect(server):

@@ -3,32 +3,34 @@
 from copy import deepcopy
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.locator import locate, response_body_offset, rewrite
 from protocol.overlay import API_VERSIONS
 from protocol.table import ABSENT, ApiSpec
+from tests.harness.examples import examples
 from tests.protocol.encode import encode_frame
 from tests.protocol.messages import responses
 from tests.protocol.oracles import KafkaPython, Kio, Members, Oracle, known_to
 
 ADDRESSES = {0: (b"proxy-0.example", 9000), 1: (b"p", 1), 2: ("ü".encode() * 100, 65535), 3: (b"x" * 127, 0)}
-EXAMPLES = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 ORACLES = [pytest.param(KafkaPython(), id="kafka-python"), pytest.param(Kio(), id="kio")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("oracle", ORACLES)
-@EXAMPLES
+@examples(2)
 @given(data=st.data())
 def test_throttle(oracle: Oracle, data: st.DataObject) -> None:
     specs = known_to(oracle, lambda spec: spec.throttle_offset != ABSENT)
     check(oracle, data.draw(st.sampled_from(specs)), data)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("oracle", ORACLES)
-@EXAMPLES
+@examples(2)
 @given(data=st.data())
 def test_addresses(oracle: Oracle, data: st.DataObject) -> None:
     check(oracle, data.draw(st.sampled_from(known_to(oracle, lambda spec: spec.endpoints))), data)

@@ -10,6 +10,7 @@ from tests.protocol.fuzz import ALL_SPECS, fuzz, read_anything
 INPUTS = 3000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(2))
 def test_mutated_vectors(seed: int) -> None:
     assert fuzz(random.Random(seed), lambda count: count < INPUTS) == INPUTS

@@ -181,6 +181,7 @@ def test_throttle_position_in_a_stream(spec: ApiSpec) -> None:
                 throttle_position(spec, data, start, length)
 
 
+@pytest.mark.long
 def test_large_metadata() -> None:
     brokers = [broker(node_id, f"broker-{node_id}.internal") for node_id in range(100)]
     partition = {"leader_id": 1, "replica_nodes": [1, 2, 3], "isr_nodes": [1, 2, 3]}

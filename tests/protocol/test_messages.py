@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.admin import client_quotas as theirs
 
@@ -40,7 +40,6 @@ from tests.protocol.messages import requests, responses
 
 KEYS = (DESCRIBE, ALTER)
 ALL = [spec for spec in SPECS.values() if spec.api_key in KEYS]
-EXAMPLES = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 CODECS = {
     DESCRIBE: (theirs.DescribeClientQuotasRequest, theirs.DescribeClientQuotasResponse),
     ALTER: (theirs.AlterClientQuotasRequest, theirs.AlterClientQuotasResponse),
@@ -62,7 +61,6 @@ def without_tags(values: Any) -> Any:
     return [without_tags(value) for value in values] if isinstance(values, list) else values
 
 
-@EXAMPLES
 @given(data=st.data(), spec=st.sampled_from(ALL), request=st.booleans())
 def test_what_is_read_is_what_was_written(data: st.DataObject, spec: ApiSpec, request: bool) -> None:
     layout = spec.request_layout if request else spec.response_layout
@@ -76,7 +74,6 @@ def test_what_is_read_is_what_was_written(data: st.DataObject, spec: ApiSpec, re
     assert theirs_.to_dict(json=False) == without_tags(values)
 
 
-@EXAMPLES
 @given(data=st.data(), spec=st.sampled_from(ALL))
 def test_a_message_that_was_cut_is_refused(data: st.DataObject, spec: ApiSpec) -> None:
     body = write_message(spec.request_layout, data.draw(requests(spec)))

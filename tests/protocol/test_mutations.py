@@ -5,7 +5,7 @@ from struct import unpack_from
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.admin import topics as theirs
 
@@ -17,6 +17,7 @@ from protocol.mutation_answers import MESSAGE, read_outcomes, refusal, with_refu
 from protocol.mutations import MOST_ENTRIES, MOST_TOPICS, Entries, Entry, is_strict, read_entries, without
 from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from protocol.table import SPECS, ApiSpec, key_version
+from tests.harness.examples import examples
 from tests.protocol.encode import encode_frame, encode_request
 from tests.protocol.messages import requests, responses
 
@@ -28,7 +29,6 @@ OF_KEY = {
     DELETE_TOPICS: (theirs.DeleteTopicsRequest, theirs.DeleteTopicsResponse),
     CREATE_PARTITIONS: (theirs.CreatePartitionsRequest, theirs.CreatePartitionsResponse),
 }
-EXAMPLES = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def spec_of(key: int, version: int) -> ApiSpec:
@@ -64,7 +64,8 @@ def test_which_versions_may_be_refused() -> None:
     assert all(spec.flexible and spec.throttle_offset == 0 for spec in STRICT)
 
 
-@EXAMPLES
+@pytest.mark.long
+@examples(2)
 @given(data=st.data())
 def test_any_request_is_read_and_any_part_of_it_is_cut_out(data: st.DataObject) -> None:
     spec = data.draw(st.sampled_from(ALL))
@@ -94,7 +95,7 @@ def entry_of(name: bytes, topic_id: bytes = NO_ID, *, has_name: bool = True) -> 
     return Entry(0, 0, (name, topic_id), has_name, 0)
 
 
-@EXAMPLES
+@examples(2)
 @given(data=st.data())
 def test_refused_topics_are_added_to_any_answer(data: st.DataObject) -> None:
     spec = data.draw(st.sampled_from(STRICT))
@@ -129,7 +130,7 @@ def test_a_request_of_which_nothing_is_left_is_answered_whole(spec: ApiSpec) -> 
         assert [(each["num_partitions"], each["configs"]) for each in listed(said)] == [(-1, [])] * 2
 
 
-@EXAMPLES
+@examples(2)
 @given(data=st.data())
 def test_what_became_of_topics_is_read_from_any_answer(data: st.DataObject) -> None:
     spec = data.draw(st.sampled_from(ALL))
@@ -142,7 +143,8 @@ def test_what_became_of_topics_is_read_from_any_answer(data: st.DataObject) -> N
         assert [outcome.partitions for outcome in outcomes] == [each["num_partitions"] for each in topics]
 
 
-@EXAMPLES
+@pytest.mark.long
+@examples(2)
 @given(data=st.data())
 def test_no_part_of_a_message_is_taken_for_the_whole(data: st.DataObject) -> None:
     spec = data.draw(st.sampled_from(ALL))
@@ -154,7 +156,7 @@ def test_no_part_of_a_message_is_taken_for_the_whole(data: st.DataObject) -> Non
         read_entries(spec, frame[:cut], body)
 
 
-@EXAMPLES
+@examples(2)
 @given(data=st.data(), junk=st.binary(max_size=200))
 def test_nonsense_raises_nothing_but_a_protocol_error(data: st.DataObject, junk: bytes) -> None:
     spec = data.draw(st.sampled_from(ALL))

@@ -76,6 +76,7 @@ def test_a_response_of_very_many_partitions_is_walked_through() -> None:
     assert not taught(frame).recognises(frame, 0, size_of(frame))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spec", PRODUCES, ids=repr)
 @given(data=st.data())
 def test_what_is_recognised_names_no_broker(spec: ApiSpec, data: st.DataObject) -> None:

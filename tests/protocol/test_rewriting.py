@@ -29,6 +29,7 @@ def rewriting_of(spec: ApiSpec, frame: bytes, size: int, throttle_ms: int | None
     return Rewriting(spec, frame, size, throttle_ms, lambda endpoint: ADDRESSES.get(endpoint.node_id))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spec", WITH_ADDRESSES, ids=repr)
 @pytest.mark.parametrize("count", [1, 3000])
 @pytest.mark.parametrize("throttle_ms", [None, 3, 700])

@@ -1,7 +1,7 @@
 """The proxy's own question about topics, by other people's codecs and by the layouts of the table."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.metadata import MetadataRequest
 
@@ -9,6 +9,7 @@ from protocol.errors import ProtocolError
 from protocol.fields import NO_ID
 from protocol.headers import request_body_offset
 from protocol.topic_partitions import read_partitions, which_partitions
+from tests.harness.examples import examples
 from tests.protocol.encode import encode_frame
 from tests.protocol.messages import responses
 
@@ -29,7 +30,8 @@ def test_the_question_creates_nothing(request_: object) -> None:
         assert [topic.topic_id.bytes for topic in asked.topics] == [b"i" * 16, b"j" * 16]
 
 
-@settings(max_examples=100, deadline=None)
+@pytest.mark.long
+@examples(2)
 @given(data=st.data(), by_id=st.booleans())
 def test_the_answer_says_how_many(data: st.DataObject, by_id: bool) -> None:
     request = BY_ID if by_id else BY_NAME

@@ -1,6 +1,7 @@
 """A session between two fake wires under a fake clock, and frames to feed it: no loop, no socket, no waiting."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from struct import pack, unpack_from
 from types import MappingProxyType
 
@@ -11,7 +12,7 @@ from proxy.identity.mechanisms.known import Mechanisms
 from proxy.identity.sasl import SaslRules
 from proxy.session.local_answers import Answerer
 from proxy.session.rules import Rules
-from proxy.session.serving import serve
+from proxy.session.serving import Served, serve
 from proxy.session.session import Session
 from proxy.session.throttling import Throttling, Timer
 from proxy.usage.accounts import Accounts
@@ -109,6 +110,15 @@ class FakeLoop:
         self.now_ms = end_ms
 
 
+@cache
+def _served(
+    response: str, answered: frozenset[int], fetch_max_version: int | None, share_groups: bool
+) -> tuple[dict[int, tuple[int, int]], dict[int, Served], dict[int, Served]]:
+    """Return tables that many plays share, with their counts of requests: to make them takes longer than most plays."""
+    limits = advertised_limits(fetch_max_version=fetch_max_version, share_groups=share_groups)
+    return limits, serve(limits, response, answered=answered), serve(limits, response, authenticated=False)
+
+
 class Play:
     """One session, connected unless said otherwise, and everything around it."""
 
@@ -142,7 +152,7 @@ class Play:
         self.rejected: list[tuple[str, ProtocolError]] = []
         self.told: list[int] = []
         self.closed = 0
-        limits = advertised_limits(fetch_max_version=fetch_max_version, share_groups=share_groups)
+        limits, served, served_before = _served(response, frozenset(answerers), fetch_max_version, share_groups)
         self.throttling = Throttling(
             mode=mode,
             window_ms=1000,
@@ -155,8 +165,8 @@ class Play:
         self.rules = Rules(
             engine=self.engine,
             throttling=self.throttling,
-            served=serve(limits, response, answered=answerers),
-            served_before_authentication=serve(limits, response, authenticated=False),
+            served=served,
+            served_before_authentication=served_before,
             advertised=limits,
             request_limit=1_000_000,
             unauthenticated_request_limit=1000,

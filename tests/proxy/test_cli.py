@@ -49,6 +49,7 @@ def test_the_version_is_answered_without_loading_anything() -> None:
     assert done.stdout == "sluice 0.1.0 (pure Python)\n"  # of the sources, whatever else is tested
 
 
+@pytest.mark.long
 def test_a_proxy_without_tls_login_and_topic_loads_no_libraries_for_them() -> None:
     """They are 9 MB and more of each idle proxy."""
     code = "import sys; from proxy import app; from proxy.checks import configuration; from proxy.runtime import logs\n"

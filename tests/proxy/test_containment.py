@@ -179,6 +179,7 @@ async def answers(port: int) -> bool:
     return False
 
 
+@pytest.mark.long
 async def test_every_job_goes_on_after_its_fault(tmp_path: Path, pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "AFTER_FAULT_S", 0.01)
     monkeypatch.setattr(worker, "_TIDY_EVERY_S", 0.02)
@@ -216,6 +217,7 @@ ENDS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("where", ENDS)
 async def test_it_ends_well_whatever_fails_at_the_end(
     tmp_path: Path, pki: Pki, monkeypatch: pytest.MonkeyPatch, where: str

@@ -112,6 +112,7 @@ async def test_brokers_that_are_too_old_are_a_wrong_configuration(tmp_path: Path
                 assert await started.task == 2
 
 
+@pytest.mark.long
 async def test_later_the_last_good_quotas_stay_and_clients_notice_nothing(tmp_path: Path) -> None:
     with capture_logs() as logs:
         async with program(tmp_path, error=0) as (broker, started):

@@ -162,6 +162,7 @@ async def scene(monkeypatch: pytest.MonkeyPatch, pki: Pki, *wheres: str) -> Asyn
             await until(lambda: proxy.listener.sessions == there and proxy.stats.sessions.total() == 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("where", SCENES)
 async def test_a_fault_of_one_is_nobody_else_s(monkeypatch: pytest.MonkeyPatch, pki: Pki, where: str) -> None:
     brings_its_own = where == "ask a broker"

@@ -139,6 +139,7 @@ async def test_not_ready_where_no_broker_has_a_port(tmp_path: Path) -> None:
             assert "sluice_ready 0.0" in (await program.get("/metrics"))[1]
 
 
+@pytest.mark.long
 async def test_readiness_is_a_metric(tmp_path: Path) -> None:
     async with fake_broker() as one:
         one.brokers = {1: ("127.0.0.1", one.port)}
@@ -151,6 +152,7 @@ async def test_readiness_is_a_metric(tmp_path: Path) -> None:
             assert 'sluice_broker_reachable{broker="1"} 1.0' in metrics, port
 
 
+@pytest.mark.long
 async def test_an_edit_is_in_force_and_a_broken_one_leaves_the_old_limits(tmp_path: Path) -> None:
     async with running(tmp_path, None) as program:
         await program.until("/metrics", "sluice_quotas_configured 1.0")
@@ -188,6 +190,7 @@ async def test_sighup_says_what_of_the_settings_waits_for_a_restart(tmp_path: Pa
         assert program.app._settings.drain.delay_s == 0
 
 
+@pytest.mark.long
 async def test_certificates_are_loaded_again_on_change_and_on_sighup(tmp_path: Path, pki: Pki) -> None:
     reloads = 'sluice_certificate_reloads_total{listener="PLAIN",outcome='
     async with running(tmp_path, None, more=", tls: {certificate: tls.crt, key: tls.key}") as program:
@@ -316,6 +319,7 @@ async def test_a_taken_admin_port_ends_with_1(tmp_path: Path) -> None:
             assert await second.task == 1
 
 
+@pytest.mark.long
 async def test_the_mode_is_turned_by_the_file_by_signals_and_over_the_admin_port(tmp_path: Path) -> None:
     """And each usage record says the mode that was in force while it was counted."""
     (tmp_path / "token").write_text("0123456789abcdef")

@@ -123,6 +123,7 @@ async def test_a_program_whose_worker_could_be_another_process(tmp_path: Path, m
     assert {"Settings", "Policy", "PolicyChange", "WorkerSnapshot", "Drained", "dict", "list"} <= CROSSED
 
 
+@pytest.mark.long
 async def test_an_edited_quota_of_an_address_is_in_force_and_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,6 +154,7 @@ async def test_an_edited_quota_of_an_address_is_in_force_and_shown(
                 each.close()
 
 
+@pytest.mark.long
 async def test_requests_are_timed_while_a_quota_asks_for_it_and_go_by_without_one_again(tmp_path: Path) -> None:
     """Also those of a connection that was there before."""
     percentage = "quotas:\n  - {entity: {client-id: a}, request_percentage: 1}\n"

@@ -57,6 +57,7 @@ def checked(kind: str, folder: Path, checks: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.uncompiled("a copy of the sources is changed")
 @pytest.mark.parametrize("kind", CHANGES, indirect=True)
 def test_the_quota_file_the_counters_usage_records_and_metrics_have_it(kind: str, tmp_path: Path) -> None:

@@ -198,6 +198,7 @@ def many(number: int) -> Iterator[str]:
     return (address for _, address in zip(range(number), addresses, strict=False))
 
 
+@pytest.mark.long
 @pytest.mark.uncompiled("constants are replaced")
 def test_a_million_addresses_take_bounded_memory_and_the_first_ones_keep_their_own(
     monkeypatch: pytest.MonkeyPatch,

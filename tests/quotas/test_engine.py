@@ -156,6 +156,7 @@ def test_use_elsewhere_is_added_to_counters_old_and_new() -> None:
 
 
 class TestExpiry:
+    @pytest.mark.long
     def test_a_counter_goes_when_its_last_event_has_left_the_window(self) -> None:
         engine = Engine(produce({EVERYBODY: 1000}))
         for number in range(1000):
@@ -298,6 +299,7 @@ entities = st.builds(Entity, parts.filter(bool), parts) | st.builds(Entity, part
 policies = st.dictionaries(entities, st.integers(1, 9).map(float), max_size=6)
 
 
+@pytest.mark.long
 @given(st.lists(st.tuples(policies, st.one_of(st.just(""), names), st.one_of(st.just(""), names)), max_size=8))
 def test_every_counter_follows_every_policy(history: list[tuple[dict[Entity, float], str, str]]) -> None:
     engine = Engine(Policy())

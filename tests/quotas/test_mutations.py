@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quotas.counted import CLUSTER
@@ -135,7 +135,6 @@ def test_who_waits_as_told_is_not_refused_again(limit: float, spent: int, late_m
     assert Ruling(bucket, strict=True).accepts(1, late_ms + told_ms)
 
 
-@settings(deadline=None)
 @given(
     limit=st.floats(0.1, 1000),
     steps=st.lists(st.tuples(st.integers(0, 30_000), st.booleans(), st.lists(st.integers(1, 500), max_size=5))),

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.kernel.advice import Confidence, confidence, round_up, with_headroom, write_bytes
@@ -12,6 +12,7 @@ from analysis.kernel.target import Measure, Target, parse_target
 from config.problems import InvalidValue
 from config.units import parse_bytes
 from tests.analysis.workloads import SHAPES, recordings
+from tests.harness.examples import examples
 from tests.reference.request_level import Run
 
 
@@ -80,7 +81,7 @@ def test_recommended_quotas_meet_their_target_request_by_request(text: str) -> N
             assert not met(target, recording.again(0.7 * quota))
 
 
-@settings(max_examples=20)
+@examples(0.5)
 @given(st.integers(0, 2**32), st.sampled_from(["p99 throttle < 2 s", "p90 delay < 5 s", "throttled share < 5 %"]))
 def test_the_smallest_quota_meets_the_target_in_the_model(seed: int, text: str) -> None:
     rng = np.random.default_rng(seed)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.kernel.demand import surge_bytes
@@ -14,6 +14,7 @@ from analysis.kernel.target import Target, parse_target
 from analysis.kernel.trial import Trial
 from quotas.rate import Window
 from tests.analysis.kernel.test_series import demand_of, recorded_of
+from tests.harness.examples import examples
 
 TARGETS = (
     "p99 throttle < 100 ms",
@@ -53,7 +54,7 @@ def agreed(sent: Floats, target: Target, window: Window, tried: Floats) -> None:
     assert trial.met(tried[:, some], some).tolist() == from_there_on[:, some].tolist(), "others change nothing"
 
 
-@settings(max_examples=150, deadline=None)
+@examples(4)
 @given(
     st.integers(0, 2**32),
     st.sampled_from([1, 11, SLAB_S - 1, SLAB_S, SLAB_S + 1, 5 * SLAB_S + 7]),

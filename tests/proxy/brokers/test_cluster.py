@@ -165,6 +165,7 @@ async def test_a_client_certificate_is_shown_where_it_is_demanded(certificates: 
         assert "a client certificate" in without or "set tls.certificate" in without
 
 
+@pytest.mark.long
 async def test_changed_tls_files_are_followed(certificates: Certificates) -> None:
     good = certificates.ca.read_bytes()
     trustme.CA().cert_pem.write_to_path(certificates.ca)

@@ -59,6 +59,7 @@ async def test_each_quota_that_changed_is_told_with_what_it_was_and_is(tmp_path:
     ]
 
 
+@pytest.mark.long
 async def test_a_great_many_are_a_bounded_number_of_lines_and_names_are_cut(tmp_path: Path) -> None:
     name = "n" * 10_000
     many = "".join(f"  - {{entity: {{client-id: {name}{n}}}, producer_byte_rate: 5MiB}}\n" for n in range(500))

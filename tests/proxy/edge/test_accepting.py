@@ -137,6 +137,7 @@ async def test_a_pause_that_ends_after_close_changes_nothing(monkeypatch: pytest
     waiting.close()
 
 
+@pytest.mark.long
 async def test_one_that_has_to_wait_is_handed_on_first_and_nobody_overtakes_it_at_another_port() -> None:
     taken = Taken(delays_ms=[0, 500, 0, 50])
     any_broker, broker_7 = free_ports(2)

@@ -114,6 +114,7 @@ async def test_sasl_has_the_same_deadline() -> None:
             assert proxy.listener._deadlines == {}
 
 
+@pytest.mark.long
 async def test_who_is_authenticated_or_gone_has_no_deadline_any_more() -> None:
     async with fake_broker() as one:
         one.padding = 2  # as an empty ApiVersions answer has
@@ -129,6 +130,7 @@ async def test_who_is_authenticated_or_gone_has_no_deadline_any_more() -> None:
             assert proxy.listener._deadlines == {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", [b"", list_offsets(1)[:13]], ids=["silence", "half a head"])
 @pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "TLS"])
 async def test_a_first_request_has_the_same_deadline(pki: Pki, first: bytes, encrypted: bool) -> None:

@@ -14,6 +14,7 @@ from config.listener import ProxyProtocol
 from protocol.errors import ProtocolError
 from proxy.edge.arrivals import LeftEarly, read_header
 from proxy.edge.proxy_protocol import V2_SIGNATURE
+from tests.harness.examples import examples
 from tests.proxy.fake_broker import fake_broker
 from tests.proxy.front import TIMEOUT_S, Front, client, front
 from tests.proxy.pki import Pki
@@ -136,7 +137,7 @@ async def test_a_health_check_is_no_error(pki: Pki, options: dict[str, object]) 
         assert [line for line in logs if line["log_level"] in ("warning", "error")] == []
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from([V1, V2, V6, LOCAL, UNKNOWN]), st.lists(st.integers(0, 60), max_size=5), st.binary(max_size=100))
 async def test_the_header_is_read_exactly_however_it_is_cut(header: bytes, cuts: list[int], behind: bytes) -> None:
     near, far = socket.socketpair()
@@ -158,7 +159,7 @@ async def test_the_header_is_read_exactly_however_it_is_cut(header: bytes, cuts:
         far.close()
 
 
-@settings(max_examples=150)
+@examples(2)
 @given(st.sampled_from([b"", b"PROXY ", b"PROXY TCP4 ", V2_SIGNATURE, V2[:14]]), st.binary(max_size=60))
 async def test_any_bytes_are_a_header_or_refused(beginning: bytes, rest: bytes) -> None:
     near, far = socket.socketpair()

@@ -228,6 +228,7 @@ def fill(proxy: Front, number: int = 99) -> None:
         proxy.gate.delay_ms("PLAIN")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("limit", ["listener_rate", "connection_rate"])
 async def test_beyond_the_rate_one_waits_and_the_rest_stays_in_the_backlog(limit: str) -> None:
     async with serving(**{limit: 10}) as (_, proxy), client(proxy.port_1) as before:

@@ -172,6 +172,7 @@ async def test_who_closes_and_does_not_read_is_cut_off(
         await look_until_over(proxy)
 
 
+@pytest.mark.long
 async def test_who_half_closes_and_reads_gets_every_answer(pki: Pki) -> None:
     async with served(pki, encrypted=False) as (proxy, broker, client, session):
         await block(proxy, broker, client, session)

@@ -41,6 +41,7 @@ def there() -> dict[str, int]:
     return {kind.__name__: counted[kind] for kind in KINDS}
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("collected_by_nobody")
 @pytest.mark.parametrize("by", ["client", "broker"])
 async def test_connections_that_are_over_need_no_collector(by: str) -> None:

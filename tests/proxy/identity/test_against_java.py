@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from config.problems import InvalidValue
@@ -18,13 +18,14 @@ from proxy.identity.java.replacement import found
 from proxy.identity.kerberos import name as kerberos_name
 from proxy.identity.mapping_rule import NoMatchingRule
 from tests.harness.clients.java import OPTIONS
+from tests.harness.examples import examples
 from tests.harness.jars import NEWEST_BROKER, classpath
 from tests.proxy.identity.certificates import attribute, certificate, name, tlv
 
 pytestmark = pytest.mark.integration
 
 SOURCE = Path(__file__).with_name("Names.java")
-many = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+many = examples(10)
 
 
 class Java:

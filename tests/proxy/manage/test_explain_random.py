@@ -148,6 +148,7 @@ def run(policies: int, seed: int) -> int:
     return cases
 
 
+@pytest.mark.long
 def test_it_is_what_the_engine_does_and_the_page_says() -> None:
     assert run(policies=20, seed=1) == 5000
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from config.problems import ConfigError
@@ -86,7 +86,6 @@ def policies(draw: st.DrawFn, *, ours: bool) -> Policy:
     return Policy(limits, {entity: of for entity, of in terms.items() if of != Terms()}, groups)
 
 
-@settings(max_examples=40)
 @given(policies(ours=True))
 def test_a_quota_file_says_everything(policy: Policy) -> None:
     text, left_out = write(policy, "sluice")
@@ -94,8 +93,8 @@ def test_a_quota_file_says_everything(policy: Policy) -> None:
     assert read("quotas.yaml", text, None)[0] == policy
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in FORMATS if name != "sluice"])
-@settings(max_examples=40)
 @given(data=st.data())
 def test_other_formats_say_what_they_can_and_name_the_rest(name: str, data: st.DataObject) -> None:
     policy = data.draw(policies(ours=data.draw(st.booleans())))
@@ -111,8 +110,8 @@ def test_other_formats_say_what_they_can_and_name_the_rest(name: str, data: st.D
             assert any(line.startswith(entity.describe()) and (":" in line) for line in left_out), (entity, kind)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["kafka-configs", "rpk", "terraform"])
-@settings(max_examples=40)
 @given(policies(ours=False))
 def test_what_kafka_has_is_said_but_for_what_the_format_is_known_not_to_say(name: str, policy: Policy) -> None:
     def is_said(entity: Entity) -> bool:
@@ -310,7 +309,6 @@ def test_what_is_no_format_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-@settings(max_examples=40)
 @given(text=st.text(max_size=200))
 def test_any_text_is_read_or_refused(name: str, text: str) -> None:
     try:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from proxy.manage.importing import plan
 from quotas.entities import Default, Entity, Group, Prefix
@@ -185,7 +185,6 @@ def as_altered(there: Policy, coming: Policy, *, replace: bool) -> dict[Entity, 
     return {entity: of for entity, of in limits.items() if of}
 
 
-@settings(max_examples=40)
 @given(policies(ours=False), policies(ours=False))
 def test_a_store_of_kafkas_own_quotas_ends_with_what_was_imported(there: Policy, coming: Policy) -> None:
     wanted = {entity: {str(k): float(v) for k, v in of.items()} for entity, of in coming.limits.items()}
@@ -195,7 +194,6 @@ def test_a_store_of_kafkas_own_quotas_ends_with_what_was_imported(there: Policy,
     assert as_altered(there, coming, replace=False) == merged
 
 
-@settings(max_examples=40)
 @given(policies(ours=True), policies(ours=True))
 def test_no_import_makes_a_rule_in_shadow_hold_clients_and_all_else_is_named(there: Policy, coming: Policy) -> None:
     planned = plan(coming, there, replace=True)
@@ -210,7 +208,6 @@ def test_no_import_makes_a_rule_in_shadow_hold_clients_and_all_else_is_named(the
             assert any(line.startswith(f"{entity.describe()}:") for line in planned.left_out)
 
 
-@settings(max_examples=40)
 @given(policies(ours=True))
 def test_what_is_there_already_is_nobodys_business(policy: Policy) -> None:
     planned = plan(policy, policy, replace=True)

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.manage.formats.shell import UnendedError, commands
@@ -16,7 +16,6 @@ def words(text: str) -> list[list[str]]:
     return [[word.text for word in command.words] for command in commands(text)]
 
 
-@settings(max_examples=50)
 @given(st.lists(st.lists(st.text(max_size=10), min_size=1, max_size=4), max_size=3))
 def test_what_is_quoted_is_read_as_it_was(lines: list[list[str]]) -> None:
     assert words("\n".join(map(shlex.join, lines))) == lines
@@ -75,7 +74,6 @@ def test_a_quote_that_does_not_end_is_an_error_with_its_line(text: str) -> None:
     assert raised.value.line == 2
 
 
-@settings(max_examples=50)
 @given(st.text("ab'\"\\ \n;&|<>()$#`2", max_size=30))
 def test_any_text_is_words_or_does_not_end(text: str) -> None:
     try:

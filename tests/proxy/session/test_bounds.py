@@ -269,6 +269,7 @@ class TestByteByByte:
         assert self.drip(play.from_client, whole) == whole
         assert read <= 16  # twice as much each time
 
+    @pytest.mark.long
     def test_what_is_held_takes_no_more_than_it_is(self) -> None:
         play = Play(authenticated=False)
         play.rules.unauthenticated_request_limit = play.session.requests.splitter.limit = 10**6

@@ -1,13 +1,14 @@
 """Caps beside quotas: both charged, the stricter holds, and everybody gets on."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.session.request_prefix import NONE
 from quotas.entities import Default, Entity, Prefix
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
+from tests.harness.examples import examples
 from tests.proxy.playbook import Play, produce, produce_answer, throttle_of
 from tests.proxy.session.tenants import (
     KIND,
@@ -100,7 +101,7 @@ _ENTITIES = st.sampled_from(
 )
 
 
-@settings(max_examples=12, deadline=None)
+@examples(0.3)
 @given(
     st.dictionaries(_ENTITIES, st.sampled_from((4_000.0, 10_000.0)), min_size=1, max_size=4),
     st.lists(st.tuples(_USERS, _CLIENT_IDS, st.sampled_from((500, 3_000))), min_size=2, max_size=6),

@@ -23,6 +23,7 @@ def shape(kind: object, connections: int, part: float, batch: float = 0.02) -> S
     return Shape(which, connections, int(part * ALLOWANCE), LIMIT, int(batch * ALLOWANCE))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", [0.02, 0.13, 0.52, 1.0])
 @pytest.mark.parametrize("connections", [1, 3, 8])
 @pytest.mark.parametrize("obeys", [True, False], ids=["obeys", "does not"])

@@ -118,6 +118,7 @@ def summed(counts: Counter[object]) -> Counter[object]:
     return total
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("max_entities", [0, 3, 100])
 def test_a_day_of_random_pauses(seed: int, max_entities: int) -> None:
@@ -128,6 +129,7 @@ def test_a_day_of_random_pauses(seed: int, max_entities: int) -> None:
     assert all(key[0] == OTHER for key in shown if isinstance(key, tuple)) or max_entities
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_by_name_where_all_have_places_and_room(seed: int) -> None:
     chance = random.Random(seed)
@@ -188,6 +190,7 @@ def test_what_is_given_back_makes_no_series_go_backwards() -> None:
     assert list(shown.total.values()) == [bound.recorded_total]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("max_entities", "most"), [(0, 100), (3, 5), (100, 100)])
 def test_the_traffic_of_clients_with_and_without_records(seed: int, max_entities: int, most: int) -> None:

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from struct import unpack_from
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.errors import ProtocolError
 from proxy.session.session import Session
 from proxy.session.states import THROTTLED
 from proxy.usage.accounts import Accounts
+from tests.harness.examples import examples
 from tests.proxy.playbook import (
     CONSUMER,
     KIB,
@@ -204,7 +205,8 @@ class World:
         assert sum(self.play.meters[key].connections for key in self.play.meters) == 0
 
 
-@settings(max_examples=300)
+@pytest.mark.long
+@examples(4)
 @given(steps=STEPS)
 def test_whatever_they_do(steps: list[tuple[str, int, int]]) -> None:
     world = World(authenticated=True)
@@ -213,7 +215,7 @@ def test_whatever_they_do(steps: list[tuple[str, int, int]]) -> None:
     world.end()
 
 
-@settings(max_examples=100)
+@examples(2)
 @given(steps=STEPS)
 def test_nobody_is_charged_before_authentication(steps: list[tuple[str, int, int]]) -> None:
     world = World(authenticated=False)

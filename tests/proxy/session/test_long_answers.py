@@ -6,13 +6,14 @@ from struct import pack
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.compile import SLICE_BYTES
 from protocol.errors import Cause
 from protocol.locator import read_throttle, rewrite
 from protocol.table import SPECS, ApiSpec, key_version
+from tests.harness.examples import examples
 from tests.protocol.encode import encode_frame
 from tests.proxy.playbook import ADDRESSES, KIB, PRODUCER, Play, frame, list_offsets, list_offsets_answer, request
 
@@ -123,6 +124,7 @@ class TestSlices:
 
 
 class TestMetadata:
+    @pytest.mark.long
     @pytest.mark.parametrize("spec", [METADATA_V1, METADATA_V12], ids=repr)
     def test_is_forwarded_as_it_comes_behind_its_last_broker(self, spec: ApiSpec) -> None:
         """It may be longer than what is gathered, and almost nothing of it is held."""
@@ -213,7 +215,7 @@ HOSTS = st.text("abc.-", min_size=5, max_size=30).map(lambda text: f"secret{text
 ENDPOINTS = st.tuples(st.sampled_from((-(2**31), -1, 0, 1, 2, 3, 77, 2**31 - 1)), HOSTS)
 
 
-@settings(max_examples=150)
+@examples(2)
 @given(
     spec=st.sampled_from(WITH_ADDRESSES),
     endpoints=st.lists(ENDPOINTS, min_size=1, max_size=12),

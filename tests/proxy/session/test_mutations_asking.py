@@ -165,6 +165,7 @@ class TestAsking:
         assert play.broker.take() == delete(1, "a")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("limit", [0.1, 5.0, 100.0])
 @pytest.mark.parametrize("version", [CREATE, OLD_CREATE])
 def test_twenty_greedy_connections_get_no_more_than_the_quota(limit: float, version: int) -> None:

@@ -2,10 +2,12 @@
 
 from struct import unpack_from
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.table import SPECS
+from tests.harness.examples import examples
 from tests.proxy.playbook import Play, list_offsets, list_offsets_answer, produce, produce_answer
 from tests.proxy.session.mutating import (
     BURST,
@@ -69,7 +71,8 @@ def pieces(data: st.DataObject, whole: bytes) -> list[bytes]:
     return [whole[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.long
+@examples(2)
 @given(data=st.data(), sent=_SENT, mode=st.sampled_from(["enforce", "shadow", "off"]))
 def test_each_is_answered_once_in_order_and_truly(data: st.DataObject, sent: list[Sent], mode: str) -> None:
     play = play_with(partitions=Known(PRESENT), mode=mode)

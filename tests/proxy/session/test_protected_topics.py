@@ -41,6 +41,7 @@ def test_a_produce_to_it_closes_the_pair_and_is_no_request_at_the_broker(version
         assert (play.session.closed, play.client.closed, play.broker.closed) == (True, True, True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("version", [2, 3, 8, 9, MOST_VERSION])
 def test_wherever_it_is_cut_the_broker_never_has_all_of_it(version: int) -> None:
     data = heartbeat(1) + produce_to(2, "other", TOPIC, version=version)

@@ -87,6 +87,7 @@ class TestWhatIsShown:
             figures.append((charged(play), recorded_us(play), throttled(play)[0]))
         assert figures[0] == pytest.approx(figures[1])
 
+    @pytest.mark.long
     def test_twenty_connections_in_shadow_go_on_and_what_they_would_wait_is_counted(self) -> None:
         play = request_quota(2.0, mode="shadow")
         ends = drive(play, connections=20, seconds=5)

@@ -149,6 +149,7 @@ WAYS: dict[str, Callable[[], Storm]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
 def test_no_way_around_it(way: str) -> None:
     """The work that the broker does is no more than 1.15 times the quota, and the first burst not much more than ten
@@ -184,5 +185,6 @@ class TestCoordination:
                 answer = b"\0\0\0\2" + bytes(6) + b"\xff\xff\0\0\0\1\0\1h\0\0\0\1"
                 member.session.answers.feed(frame(answer), play.loop.now_ms)
 
+    @pytest.mark.long
     def test_a_storm_of_heartbeats_gets_what_the_quota_allows(self) -> None:
         assert storm(60, lambda _: heartbeat, lambda _: heartbeat_answer, 5).ratio <= 1.15

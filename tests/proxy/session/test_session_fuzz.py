@@ -66,6 +66,7 @@ def chunks(random: Random, stream: bytes) -> list[bytes]:
     return [stream[start:stop] for start, stop in pairwise(cuts)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("fetch_max_version", [15, None])
 def test_any_bytes(seed: int, fetch_max_version: int | None) -> None:
@@ -124,6 +125,7 @@ GREEDY = [
 """What a stranger may send as often as it likes."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("authenticated", [True, False])
 def test_a_greedy_client_that_reads_nothing(seed: int, authenticated: bool) -> None:
@@ -151,6 +153,7 @@ def test_a_greedy_client_that_reads_nothing(seed: int, authenticated: bool) -> N
         assert bool(play.rejected) == play.session.closed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_any_login(seed: int) -> None:
     """Conversations of SASL, raw ones too, with damage in either direction: nobody is known whom no success named."""

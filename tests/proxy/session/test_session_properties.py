@@ -7,11 +7,12 @@ read from; Hypothesis chooses everything else. In the end every answer must have
 from struct import unpack_from
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.errors import Cause
 from quotas.kinds import QuotaKind
+from tests.harness.examples import examples
 from tests.proxy.playbook import (
     Play,
     authenticate,
@@ -159,7 +160,8 @@ class World:
         pytest.fail(f"stalled: reasons {self.play.session.requests.reasons:b}, {len(self.to_send)} requests unsent")
 
 
-@settings(max_examples=600)
+@pytest.mark.long
+@examples(5)
 @given(
     kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=8),
     rounds=st.lists(ROUNDS, min_size=5, max_size=30),

@@ -65,6 +65,7 @@ def send(play: Play, kind: QuotaKind, number: int, size: int) -> None:
     play.session.requests.feed(request, play.loop.now_ms)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [PRODUCER, CONSUMER])
 @pytest.mark.parametrize("part", [1.3, 0.95, 0.7, 0.4])
 @pytest.mark.parametrize("size", [500, 5000])

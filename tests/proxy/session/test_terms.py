@@ -185,6 +185,7 @@ def crowd(terms: Terms | None, *, connections: int, limit: float, mode: str = "e
     return Figures(throttle_ms / 1000, muted_ms / seconds / 1000)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", [1.2, 0.9, 0.6])
 @pytest.mark.parametrize("connections", [1, 20])
 def test_the_figures_are_those_of_enforcement_with_one_client_and_twenty(part: float, connections: int) -> None:

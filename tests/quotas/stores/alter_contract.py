@@ -222,11 +222,8 @@ class AlterContract:
         assert store.content() == before
 
     # Several stores take this test over, each with its own harness, which begins anew with each example.
-    @settings(
-        max_examples=60,
-        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors],
-        deadline=None,
-    )
+    @pytest.mark.long
+    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors])
     @given(st.lists(st.lists(_changes(), min_size=1, max_size=5), min_size=1, max_size=4))
     def test_what_was_altered_is_what_is_loaded(
         self, store: Harness, rounds: list[list[tuple[Entity, dict[QuotaKind, float | None]]]]

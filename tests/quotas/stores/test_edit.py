@@ -4,7 +4,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quotas.entities import Default, Entity
@@ -12,6 +12,7 @@ from quotas.kinds import QuotaKind
 from quotas.stores.alteration import Alteration, Change, Outcome
 from quotas.stores.file import parse
 from quotas.stores.file_store import FileStore
+from tests.harness.examples import examples
 from tests.quotas.stores.alter_contract import change
 
 RATE, CONSUMER, PERCENTAGE = (
@@ -222,7 +223,8 @@ def _files(draw: st.DrawFn) -> str:
     return text + draw(_LINES)
 
 
-@settings(max_examples=400, deadline=None)
+@pytest.mark.long
+@examples(4)
 @given(_files(), st.data())
 def test_whatever_the_file_looks_like(tmp_path_factory: pytest.TempPathFactory, text: str, data: st.DataObject) -> None:
     path = tmp_path_factory.mktemp("edit") / "quotas.yaml"
