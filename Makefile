@@ -49,7 +49,7 @@ format: $(VENV)/.installed  ## rewrite the sources in the house format
 test-unit: $(VENV)/.installed  ## the tests of the proxy that need no broker, but the long ones (a minute on two cores)
 	$(BIN)/pytest -n auto $(UNIT_SHORT) $(OF_ANALYSIS:%=--ignore=%)
 
-test-long: $(VENV)/.installed  ## the long ones: fuzzing, properties, many clients, whole processes
+test-long: $(VENV)/.installed  ## the long ones: fuzzing, properties, many clients, whole processes (a minute and a half)
 	$(BIN)/pytest -n auto $(UNIT_LONG) $(OF_ANALYSIS:%=--ignore=%)
 
 # The wheel alone; the libraries are those of $(VENV).

@@ -5,7 +5,6 @@ pyproject.toml says which modules: the table of the hook.
 """
 
 import ast
-import os
 import shutil
 import subprocess
 import sys
@@ -166,6 +165,7 @@ def _names(nodes: Iterable[ast.AST]) -> Iterator[ast.Name]:
 
 def _compile(paths: Sequence[str]) -> None:
     from mypyc.build import mypycify
+    from pybind11.setup_helpers import ParallelCompile
     from setuptools import setup
 
     extensions: list[Any] = mypycify(
@@ -174,8 +174,8 @@ def _compile(paths: Sequence[str]) -> None:
     if sys.platform == "linux":  # a call of another module is a call, and goes by no table: 4 to 8 % of a request
         for each in extensions:
             each.extra_link_args = [*each.extra_link_args, "-Wl,-Bsymbolic"]
-    parallel = f"--parallel={os.cpu_count() or 1}"
-    setup(name=LIBRARY, packages=[], ext_modules=extensions, script_args=["-q", "build_ext", "--inplace", parallel])
+    with ParallelCompile():  # setuptools does so with libraries, and all files but a few are those of one
+        setup(name=LIBRARY, packages=[], ext_modules=extensions, script_args=["-q", "build_ext", "--inplace"])
 
 
 if __name__ == "__main__":
