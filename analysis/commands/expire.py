@@ -24,17 +24,21 @@ from analysis.spark.session import SparkSettings
 @options.dry_run_option
 @options.spark_options
 def command(warehouse: str, keep_s: int, grace_s: int, spark: SparkSettings, *, dry_run: bool) -> None:
-    """Remove old hours, old rejected documents, old sums and old reports in the warehouse; never the newest hour.
+    """Remove old hours, old rejected documents, old sums, and old reports beside the warehouse; never the newest hour.
 
     The time is counted back from the newest hour stored, or from now if that is earlier.
     """
     running = session.start("expire", spark)
+    from analysis.report import place
+    from analysis.spark.folder import Folder
     from analysis.table import warehouse as stored
     from analysis.upkeep.expiry import ExpireRequest, Expiry
 
     request = ExpireRequest(keep_s, grace_s, dry_run)
-    folders = stored.folders(running, warehouse)
-    found = Expiry(*folders, request, to_stderr, time.time).run()  # noqa: TID251  of a program that looks at dates
+    whole, usage = stored.folders(running, warehouse)
+    beside = place.beside(warehouse)
+    reports = [whole] if beside is None else [whole, Folder(running, beside)]
+    found = Expiry(whole, usage, reports, request, to_stderr, time.time).run()  # noqa: TID251  who looks at dates
     what = (
         f"{found.hours:,} hours of {found.size_bytes / 1e6:,.1f} MB, {found.rejected:,} batches of rejected documents, "
         f"{found.summaries:,} days of sums"

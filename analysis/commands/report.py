@@ -24,7 +24,7 @@ _A_DAY: Final = timedelta(days=1)
 @click.option(
     "--out",
     metavar="DIR",
-    help="Where the report goes, as a directory report=<period>; if not said, beside the tables in the warehouse.",
+    help="Where the report goes, as a directory report=<period>; if not said, DIR-reports, beside the warehouse.",
 )
 @click.option(
     "--rates", type=click.Path(path_type=Path), metavar="FILE", help="What things cost (YAML); else bytes only."
@@ -61,7 +61,7 @@ def command(
     look at.
     """
     gap_ms = None if gap_s is None else round(gap_s * 1000)
-    place.check(out or warehouse, warehouse)
+    out = place.chosen(out, warehouse)
     if client is not None:
         if rates is not None:
             raise click.UsageError("--rates are for the report of all: the page of one client has no costs")
@@ -81,7 +81,7 @@ def command(
     other = None
     if against != options.NOTHING:
         other = comparing.Against(lambda since, until: stored.usage(running, warehouse, since, until), against)
-    wanted = job.ReportRequest(begin, end, out or warehouse, prices, gap_ms, other)
+    wanted = job.ReportRequest(begin, end, out, prices, gap_ms, other)
     usage = stored.usage(running, warehouse, begin, end)
     if usage.kept_days:
         days = "day is" if len(usage.kept_days) == 1 else "days are"
@@ -95,7 +95,7 @@ def _one_client(
     client: str,
     warehouse: str,
     period: tuple[datetime | None, datetime | None],
-    out: str | None,
+    out: str,
     gap_ms: int | None,
     spark: SparkSettings,
 ) -> None:
@@ -112,7 +112,7 @@ def _one_client(
     usage = stored.usage(running, warehouse, begin, end)
     earlier = begin - (end - begin)
     both = stored.usage(running, warehouse, earlier, end) if first < begin else None
-    made = job.run(usage, both, job.ClientRequest(wanted, begin, end, out or warehouse, gap_ms, first))
+    made = job.run(usage, both, job.ClientRequest(wanted, begin, end, out, gap_ms, first))
     click.echo(made.sentence)
     click.echo(made.html)
 

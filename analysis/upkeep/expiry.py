@@ -1,7 +1,7 @@
-"""What is older than it is to be kept goes: hours of the table, rejected documents, reports in the warehouse."""
+"""What is older than it is to be kept goes: hours of the table, rejected documents, reports beside the warehouse."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -14,7 +14,7 @@ from analysis.upkeep.lock import Lock
 
 _REJECTED: Final = "rejected/batch=*"
 _SUMMARIES: Final = f"{SUMMARIES}/date=*"
-_REPORTS: Final = "report=*"
+_REPORTS: Final = ("report=*", "client=*/report=*")
 _REPORT_ENDS: Final = re.compile(r"report=\w+-(\d{8}T\d{6}Z)")
 _HOUR: Final = timedelta(hours=1)
 
@@ -47,18 +47,23 @@ class Expired:
 
 
 class Expiry:
-    """Of one warehouse. ``tell`` gets a line about all that goes; ``now_s`` is the wall clock."""
+    """Of one warehouse. ``tell`` gets a line about all that goes; ``now_s`` is the wall clock.
+
+    ``reports`` are the folders where reports go if nobody says where, and where earlier versions put them.
+    """
 
     def __init__(
         self,
         warehouse: Folder,
         usage: Folder,
+        reports: Sequence[Folder],
         request: ExpireRequest,
         tell: Callable[[str], None],
         now_s: Callable[[], float],
     ) -> None:
         self._warehouse = warehouse
         self._usage = usage
+        self._reports = reports
         self._request = request
         self._tell = tell
         self._now_s = now_s
@@ -103,14 +108,20 @@ class Expiry:
         """Remove what nobody reads for long: at once."""
         before_s = found.before.timestamp()
         rejected = [path for path, modified_s in self._rejected().items() if modified_s < before_s]
-        reports = [name for name in self._warehouse.names(_REPORTS) if _is_until(name, found.before)]
+        reports = [each for each in self._all_reports() if _is_until(each[1], found.before)]
         days = [name for name in self._warehouse.names(_SUMMARIES) if _begin(name, "hour=24") <= found.before]
         summed_up = [f"{SUMMARIES}/{name}" for name in days]
         found.rejected, found.reports, found.summaries = len(rejected), len(reports), len(summed_up)
-        for place in [*rejected, *reports, *summed_up]:
+        for folder, place in [*((self._warehouse, place) for place in (*rejected, *summed_up)), *reports]:
             self._tell(place)
             if not self._request.dry_run:
-                self._warehouse.remove(place)
+                folder.remove(place)
+                client, inside, _ = place.rpartition("/")
+                if client.startswith("client=") and inside and not folder.names(f"{client}/*"):
+                    folder.remove(client)  # whose name says who it was
+
+    def _all_reports(self) -> list[tuple[Folder, str]]:
+        return [(folder, each.path) for folder in self._reports for place in _REPORTS for each in folder.entries(place)]
 
     def _rejected(self) -> dict[str, float]:
         """Return when batches were written: by their files, for on an object store a directory is always new."""
@@ -127,5 +138,5 @@ def _begin(date: str, hour: str) -> datetime:
 
 
 def _is_until(report: str, before: datetime) -> bool:
-    ends = _REPORT_ENDS.fullmatch(report)
+    ends = _REPORT_ENDS.fullmatch(report.rpartition("/")[2])
     return ends is not None and datetime.strptime(ends[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC) <= before

@@ -42,7 +42,7 @@ def in_second(second: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def place(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A warehouse, with the episodes of a report in it."""
+    """A warehouse, with the episodes of a report beside it."""
     place = tmp_path_factory.mktemp("examples") / "usage"
     tables.create(spark, str(place))
     publication = Publication(Folder(spark, tables.path_of(str(place), tables.USAGE)), "stream-0")
@@ -50,13 +50,13 @@ def place(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
     publication.add(Hour.of(seconds[0]["time_ms"]), encode(pa.Table.from_pylist(stored(seconds), FILE)))
     publication.publish()
     found = episodes(muted(tables.usage(spark, str(place))), GAP_MS)
-    found.coalesce(1).write.parquet(str(place / "report=20260301T120000Z-20260301T120100Z" / "episodes"))
+    found.coalesce(1).write.parquet(f"{place}-reports/report=20260301T120000Z-20260301T120100Z/episodes")
     return place
 
 
 def statements(place: Path) -> dict[str, tuple[str, ...]]:
     """The blocks of SQL, each with its engines."""
-    text = (DOCS / "analysis-sql.md").read_text(encoding="utf-8").replace("'usage/", f"'{place}/")
+    text = (DOCS / "analysis-sql.md").read_text(encoding="utf-8").replace("'usage", f"'{place}")
     blocks = re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
     engines = {"-- DuckDB": ("duckdb",), "-- Spark SQL": ("spark",)}
     return {block: engines.get(block.splitlines()[0], ("duckdb", "spark")) for block in blocks}

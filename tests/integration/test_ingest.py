@@ -144,9 +144,10 @@ def test_killed_after_each_batch_nothing_is_lost_or_doubled(
     program = [sys.executable, str(Path(__file__).with_name("killed_ingest.py")), str(notes)]
     place = ["--warehouse", str(tmp_path / "warehouse"), "--bootstrap", cluster.bootstrap, "--topic", usage_topic]
     options = [*place, "--once", "--source", "python", "--max-documents", "90", *LOCAL]
+    environment = {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": str(bare_python(tmp_path))}
     statuses: list[int] = []
     while not statuses or statuses[-1] == -signal.SIGKILL:
-        status, output = run(f"ingest-{len(statuses)}", [*program, "ingest", *options], tmp_path, PYTHONPATH=str(ROOT))
+        status, output = run(f"ingest-{len(statuses)}", [*program, "ingest", *options], tmp_path, **environment)
         assert status in (0, -signal.SIGKILL), output
         statuses.append(status)
     assert len(statuses) >= 3
@@ -187,17 +188,23 @@ def test_on_a_cluster(cluster: KafkaCluster, usage_topic: str, tmp_path: Path) -
     assert duckdb.execute(query, [f"{out}/whatif/*.parquet"]).fetchall() == [("user-1",)]
 
 
+def bare_python(folder: Path) -> Path:
+    """A Python that knows what is installed, and not that this package is: neither by its install nor by its folder."""
+    python = folder / "python"
+    libraries = sysconfig.get_path("purelib")
+    python.write_text(
+        f'#!/bin/sh\nPYTHONPATH="{libraries}" PYTHONSAFEPATH=1 exec {sys.executable} -S "$@"\n', encoding="utf-8"
+    )
+    python.chmod(0o755)
+    return python
+
+
 class Submit:
     """spark-submit to a cluster of this machine: workers know what is installed, and not that this package is."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._python = folder / "python"  # without the path of an editable install
-        libraries = sysconfig.get_path("purelib")
-        self._python.write_text(
-            f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{libraries}" exec {sys.executable} -S "$@"\n', encoding="utf-8"
-        )
-        self._python.chmod(0o755)
+        self._python = bare_python(folder)
 
     def __call__(self, command: str, *arguments: str) -> str:
         """What the command printed, to stdout and stderr."""

@@ -142,7 +142,7 @@ def test_the_command(spark: SparkSession, warehouse: str) -> None:
     assert ran.exit_code == 0, ran.output
     assert ran.stdout.splitlines()[-2].endswith(". 30 % of the records are missing.")
     html = Path(ran.stdout.splitlines()[-1])
-    assert html.parent.parent == Path(warehouse)
+    assert html.parent.parent == Path(f"{warehouse}-reports"), "whoever reads the warehouse finds tables alone"
     assert "30</b> of 100 documents" in html.read_text(encoding="utf-8")
     assert "report: 1 of" in ran.stderr
     assert "of 2026-02-28 00:00 to 2026-03-01 00:00 UTC nothing is stored" in html.read_text(encoding="utf-8")

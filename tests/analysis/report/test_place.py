@@ -5,7 +5,7 @@ from click.testing import CliRunner
 
 from analysis.cli import analyze
 from analysis.errors import AnalysisError
-from analysis.report.place import check
+from analysis.report.place import beside, chosen
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from analysis.report.place import check
 )
 def test_a_table_is_no_place_for_a_report(out: str, warehouse: str) -> None:
     with pytest.raises(AnalysisError, match="name another directory"):
-        check(out, warehouse)
+        chosen(out, warehouse)
 
 
 @pytest.mark.parametrize(
@@ -41,17 +41,47 @@ def test_a_table_is_no_place_for_a_report(out: str, warehouse: str) -> None:
     ],
 )
 def test_other_places_are(out: str, warehouse: str) -> None:
-    check(out, warehouse)
+    assert chosen(out, warehouse) == out
 
 
 def test_links_are_followed(tmp_path: Path) -> None:
     (tmp_path / "w" / "usage").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "w" / "usage")
     with pytest.raises(AnalysisError):
-        check(str(tmp_path / "link" / "reports"), str(tmp_path / "w"))
+        chosen(str(tmp_path / "link" / "reports"), str(tmp_path / "w"))
 
 
 def test_the_command_says_so_before_anything_is_read() -> None:
     ran = CliRunner().invoke(analyze, ["report", "--warehouse", "/nowhere", "--out", "/nowhere/usage/reports"])
     assert ran.exit_code == 2
     assert "is in usage/ of the warehouse" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("warehouse", "reports"),
+    [
+        ("usage", "usage-reports"),
+        ("/srv/usage/", "/srv/usage-reports"),
+        ("file:///srv/usage", "file:///srv/usage-reports"),
+        ("s3a://bucket/usage/", "s3a://bucket/usage-reports"),
+        ("hdfs:///sluice", "hdfs:///sluice-reports"),
+        ("s3a://bucket", None),
+        ("s3a://bucket/", None),
+        ("hdfs:///", None),
+        ("/", None),
+    ],
+)
+def test_where_nobody_says_it_is_beside_the_warehouse(warehouse: str, reports: str | None) -> None:
+    assert beside(warehouse) == reports
+    if reports is None:
+        with pytest.raises(AnalysisError, match=f"--out: say where the report goes.*beside {warehouse}"):
+            chosen(None, warehouse)
+    else:
+        assert chosen(None, warehouse) == reports
+
+
+def test_here_is_a_folder_that_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "w" / "in").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "w" / "in")
+    assert beside(".") == f"{tmp_path}/w/in-reports"
+    assert beside("../../w/..") == f"{tmp_path}-reports"

@@ -37,6 +37,7 @@ class Filled:
         tables.create(spark, place)
         self.usage = Folder(spark, tables.path_of(place, tables.USAGE))
         self.warehouse = Folder(spark, place)
+        self.reports = Folder(spark, f"{place}-reports")
         self.now_s = LATER.timestamp()
         self.told: list[str] = []
 
@@ -70,7 +71,8 @@ class Filled:
 
     def expire(self, *, keep_s: int, grace_s: int = GRACE_S, dry_run: bool = False) -> Expired:
         request = ExpireRequest(keep_s, grace_s, dry_run)
-        return Expiry(self.warehouse, self.usage, request, self.told.append, lambda: self.now_s).run()
+        reports = [self.warehouse, self.reports]
+        return Expiry(self.warehouse, self.usage, reports, request, self.told.append, lambda: self.now_s).run()
 
     def read(self, begin: datetime | None = None) -> tuple[UsageRows, UsageRows]:
         """What our own readers find: one for which it is little, and one for which it is much."""

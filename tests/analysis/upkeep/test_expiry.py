@@ -85,6 +85,18 @@ def test_reports_and_rejected_documents_go_by_their_age(years: Filled) -> None:
     assert years.warehouse.names("rejected/*") == ["batch=b-1"]
 
 
+def test_reports_beside_the_warehouse_go_too_and_pages_of_clients_with_their_names(years: Filled) -> None:
+    old, young = "report=20260101T000000Z-20260102T000000Z", "report=20260228T000000Z-20260301T130000Z"
+    for name in (old, young, f"client=user-alice-1/{old}", f"client=user-bob-2/{old}", f"client=user-bob-2/{young}"):
+        years.reports.write(f"{name}/report.html", name)
+    years.reports.write("notes.txt", "somebody's own")
+    assert years.expire(keep_s=10 * DAY_S, dry_run=True).reports == 3
+    assert years.reports.exists(f"client=user-alice-1/{old}")
+    assert years.expire(keep_s=10 * DAY_S).reports == 3
+    assert years.reports.names("*") == ["client=user-bob-2", "notes.txt", young]
+    assert years.reports.names("client=user-bob-2/*") == [young]
+
+
 def test_what_was_aside_of_a_killed_compaction_is_put_right_first(years: Filled) -> None:
     """An expiry that follows it knows whose rows are whose."""
     years.compact()
