@@ -3,20 +3,20 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.client.asked import Asked, counter_is_own
 from analysis.client.charged import CONNECTION, FIGURES, charged, read
 from analysis.kernel.units import read_rule
 from analysis.metrics.counters import KINDS
-from analysis.metrics.sums import total
-from analysis.table.arrays import Ints, added, ints, with_columns
+from analysis.table.arrays import Ints, added, ints, ranked, with_columns
+from analysis.table.exchange import collected
 from analysis.table.parquet import plain
+from analysis.table.reading import adding
 from analysis.table.scan import UsageRows
 from analysis.table.schema import COUNT, LIMIT, TEXT
 
@@ -98,12 +98,8 @@ def kinds_of(asked: Asked) -> tuple[str, ...]:
 def counters(own: UsageRows, asked: Asked, capped: Sequence[str]) -> list[Counter]:
     """Return all counters that ``own`` rows were charged to."""
     work = _Charged(kinds_of(asked), tuple(capped))
-    found = own.scan(read(work.kinds, capped), work, _SCHEMA)
-    sums = {**{name: total(name) for name in FIGURES}, "first_ms": F.min("first_ms"), "last_ms": F.max("last_ms")}
-    sums |= {"least": F.min("least"), "most": F.max("most")}
-    frame = found.groupBy(*_APART).agg(*(column.alias(name) for name, column in sums.items()))
-    rows: list[dict[str, Any]] = frame.orderBy(*_APART).toArrow().to_pylist()
-    return [Counter(**row) for row in rows]
+    found = collected(own, read(work.kinds, capped), work, _SCHEMA, adding(_APART, _HOW))
+    return [Counter(**row) for row in ranked(found, (), _APART).to_pylist()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.client.findings import Facts, Sums
 from analysis.metrics.counters import KINDS, OF_WORD, USED
-from analysis.metrics.sums import total
 from analysis.table.arrays import ints, summed, times_ms
+from analysis.table.exchange import collected
+from analysis.table.reading import adding
 from analysis.table.scan import UsageRows
 from analysis.table.schema import COUNT, FILE
 from quotas.kinds import QuotaKind
@@ -97,12 +97,8 @@ def seen(own: UsageRows, begin_ms: int) -> Seen:
             *(kind.row.shadow_columns[0] for kind in OF_WORD.values()),
         ]
     )
-    found = own.scan(tuple(columns), _Added(begin_ms), _SCHEMA)
-    ends = {name: F.min(name) if how == "min" else F.max(name) for name, how in _HOW.items() if how != "sum"}
-    sums = {name: total(name) for name in _MADE}
-    frame = found.groupBy(*_WHO).agg(*(column.alias(name) for name, column in {**sums, **ends}.items()))
-    rows: list[Row] = frame.toArrow().to_pylist()
-    return Seen(rows)
+    found = collected(own, tuple(columns), _Added(begin_ms), _SCHEMA, adding(_WHO, _HOW))
+    return Seen(found.to_pylist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +135,9 @@ def _moment(time_ms: int) -> datetime:
 def names_of_others(usage: UsageRows, columns: tuple[str, ...]) -> dict[str, set[str]]:
     """Return all names that rows have in some columns."""
     schema = pa.schema([("column", pa.string()), ("name", pa.string())])
-    found = usage.scan(columns, _Names(columns), schema).distinct().toArrow().to_pylist()
+    found = collected(usage, columns, _Names(columns), schema, adding(schema.names, {}))
     names: dict[str, set[str]] = {column: set() for column in columns}
-    for row in found:
+    for row in found.to_pylist():
         names[row["column"]].add(row["name"])
     return names
 

@@ -28,6 +28,7 @@ from analysis.page import words
 from analysis.replay.recording import Circumstances, circumstances_of
 from analysis.spark.folder import Folder
 from analysis.spark.progress import Progress
+from analysis.table import results
 from analysis.table.scan import UsageRows
 
 MOST_PANELS: Final = 64
@@ -105,12 +106,10 @@ def _find(
     drawn = courses(members, asked, chosen, period)
     step("when it was throttled")
     gap_ms = max(period.windows_ms) if wanted.gap_ms is None else wanted.gap_ms
-    held = muted(own, asked, period.capped).cache()
-    stack.callback(held.unpersist)
-    throttles = episodes(held, gap_ms).cache()
-    stack.callback(throttles.unpersist)
+    held = muted(own, asked, period.capped)
+    throttles = episodes(held, gap_ms)
     place = f"{wanted.out.rstrip('/')}/{asked.folder()}/report={wanted.begin:{_ID}}-{wanted.end:{_ID}}"
-    throttles.coalesce(1).write.mode("overwrite").parquet(f"{place}/episodes")
+    results.write(Folder(usage.spark, place), "episodes", throttles)
     # Most clients are never throttled: of these nothing else is asked.
     all_sums = sums.sums(now=True, episodes=0)
     any_held = bool(all_sums.muted_ms)
@@ -126,7 +125,7 @@ def _find(
         begin=wanted.begin,
         end=wanted.end,
         facts=sums.facts(),
-        sums=replace(all_sums, episodes=throttles.count() if any_held else 0),
+        sums=replace(all_sums, episodes=len(throttles) if any_held else 0),
         before=_before(both, before, sums, wanted, period, gap_ms),
         counters=charged,
         panels=lines,
@@ -196,7 +195,7 @@ def _before(
     note = ""
     if wanted.stored_since > begin:
         note = f"records begin at {words.moment(wanted.stored_since)}: it is shorter"
-    count = throttles.count() if any(sums.by_kind("muted_ms", now=False).values()) else 0
+    count = len(throttles) if any(sums.by_kind("muted_ms", now=False).values()) else 0
     return Before(
         begin,
         sums.sums(now=False, episodes=count),

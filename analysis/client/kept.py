@@ -27,14 +27,15 @@ def keep(usage: UsageRows, mask: Mask | None = None) -> UsageRows:
     """
     if usage.at_hand is not None:
         kept = usage.work_here(FILE.names, _Encode(mask), _FILES)
-        return UsageRows(usage.spark.createDataFrame(kept), nothing=usage.nothing, at_hand=kept)
+        return UsageRows(None, nothing=usage.nothing, at_hand=kept, session=usage.spark)
     files = usage.scan(FILE.names, _Encode(mask), _FILES).persist(StorageLevel.MEMORY_AND_DISK)
     return UsageRows(files, nothing=usage.nothing)
 
 
 def release(usage: UsageRows) -> None:
     """Give back what kept rows take."""
-    usage.files.unpersist()
+    if usage.files is not None:
+        usage.files.unpersist()
 
 
 @dataclass(frozen=True, slots=True)

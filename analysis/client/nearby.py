@@ -8,8 +8,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+import pyarrow.compute as pc
 
 from analysis.client.asked import Asked
 from analysis.client.findings import Busy
@@ -19,18 +18,21 @@ from analysis.metrics.coincidence import LEAST_BURSTS, LEVEL, Others, adjusted, 
 from analysis.metrics.moments import moments
 from analysis.metrics.neighbours import CHANCE, COINCIDES, TOO_FEW, candidates
 from analysis.metrics.period import Period
-from analysis.metrics.sums import total
-from analysis.table.arrays import ints, summed
+from analysis.table.arrays import added, ints, summed, with_columns
+from analysis.table.exchange import collected
+from analysis.table.parts import Parts
+from analysis.table.reading import adding
 from analysis.table.scan import UsageRows
 from analysis.table.schema import FILE
 
 MOST: Final = 12
 _MOVED: Final = ("bytes_in", "bytes_out")
 _SCHEMA: Final = pa.schema([*(FILE.field(name) for name in CLIENT), *((name, pa.int64()) for name in _MOVED)])
+_HOW: Final = dict.fromkeys(_MOVED, "sum")
 _BLOCK: Final = 3600 // MOMENT_S
 
 
-def busy(usage: UsageRows, own: UsageRows, rows: int, muted: DataFrame, asked: Asked, period: Period) -> list[Busy]:
+def busy(usage: UsageRows, own: UsageRows, rows: int, muted: pa.Table, asked: Asked, period: Period) -> list[Busy]:
     """Return who moved most on the brokers of a client while it was delayed there, and whether that is by chance.
 
     ``own`` are its ``rows``, ``muted`` those in which it was delayed.
@@ -39,32 +41,28 @@ def busy(usage: UsageRows, own: UsageRows, rows: int, muted: DataFrame, asked: A
     if not delays:
         return []
     there = usage.only(broker=sorted({broker for _, broker in delays}))
-    chosen = candidates(there.scan((*CLIENT, *_MOVED), _moved, _SCHEMA)).cache()
-    try:
-        names = {tuple(row[name] for name in (*PLACE, "number")): row for row in chosen.toArrow().to_pylist()}
-        # Usual is what is usual of the client itself: of others nothing is expected.
-        sums = moments(there, chosen, clients(own, rows)).cache()
-        found = []
-        for broker in by_broker(sums, period):
-            if broker.place in delays:
-                for each, number in _on(broker, delays[broker.place], len(names)):
-                    row = names[*broker.place, number]
-                    if not all((row[column] or "") == name for column, name in asked.names.items()):
-                        found.append(replace(each, user=row["user"], client_id=row["client_id"]))
-        sums.unpersist()
-    finally:
-        chosen.unpersist()
+    moved = collected(there, (*CLIENT, *_MOVED), _moved, _SCHEMA, adding(CLIENT, _HOW))
+    chosen = candidates(Parts.of(moved))
+    names = {tuple(row[name] for name in (*PLACE, "number")): row for row in chosen.to_pylist()}
+    # Usual is what is usual of the client itself: of others nothing is expected.
+    sums = moments(there, chosen, clients(own, rows), period.rows)
+    found = []
+    for broker in by_broker(sums, period, delays):
+        for each, number in _on(broker, delays[broker.place], len(names)):
+            row = names[*broker.place, number]
+            if not all((row[column] or "") == name for column, name in asked.names.items()):
+                found.append(replace(each, user=row["user"], client_id=row["client_id"]))
     return _judged(found)[:MOST]
 
 
-def _delays(muted: DataFrame) -> dict[tuple[str, int], dict[int, int]]:
+def _delays(muted: pa.Table) -> dict[tuple[str, int], dict[int, int]]:
     """Return by place how long the client was delayed in each moment, by the number of the moment."""
-    moment = F.floor(F.col("begin_ms") / (1000 * MOMENT_S)).alias("moment")
-    sums = muted.where(F.col("broker") >= 0).groupBy(*PLACE, moment).agg(total("muted_ms").alias("delay_ms"))
-    table: pa.Table = sums.toArrow()
+    there = muted.filter(pc.greater_equal(muted["broker"], 0))
+    moment = {"moment": ints(there, "begin_ms") // (1000 * MOMENT_S)}
+    table = added(with_columns(there, moment), (*PLACE, "moment"), {"muted_ms": "sum"})
     found: dict[tuple[str, int], dict[int, int]] = {}
     for cluster, broker, at, delay in zip(
-        *(table[name].to_pylist() for name in PLACE), ints(table, "moment"), ints(table, "delay_ms"), strict=True
+        *(table[name].to_pylist() for name in PLACE), ints(table, "moment"), ints(table, "muted_ms"), strict=True
     ):
         found.setdefault((cluster, broker), {})[int(at)] = int(delay)
     return found
@@ -116,4 +114,4 @@ def _order(each: Busy) -> tuple[bool, float, float, str, int]:
 
 
 def _moved(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    return summed(tables, CLIENT, dict.fromkeys(_MOVED, "sum"))
+    return summed(tables, CLIENT, _HOW)

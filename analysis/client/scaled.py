@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.client.charged import charged, read
 from analysis.client.counters import Panel
@@ -19,6 +18,7 @@ from analysis.kernel.units import Rule, read_rule
 from analysis.replay.recording import Circumstances, Recording
 from analysis.replay.recording import read as read_recording
 from analysis.table.arrays import with_columns
+from analysis.table.exchange import collected
 from analysis.table.parquet import plain
 from analysis.table.scan import UsageRows
 from analysis.table.schema import COUNT, LIMIT, TEXT
@@ -87,10 +87,9 @@ class _Last:
 
 def _last(members: UsageRows, kinds: Sequence[str], capped: Sequence[str]) -> _Last:
     work = _Rules(tuple(kinds), tuple(capped))
-    found = members.scan(read(kinds, capped), work, _SCHEMA)
-    rows = found.groupBy(*_WHO).agg(F.max_by("limit", "time_ms").alias("limit"), F.max("time_ms").alias("time_ms"))
+    found = collected(members, read(kinds, capped), work, _SCHEMA, _newest)
     by_client: dict[tuple[object, ...], list[dict[str, Any]]] = {}
-    for row in rows.toArrow().to_pylist():
+    for row in found.to_pylist():
         who = tuple(row[name] for name in ("kind", *_WHO[2:-1]))
         by_client.setdefault(who, []).append(row)
     limits: dict[tuple[str, str], tuple[int, float]] = {}
@@ -125,10 +124,12 @@ class _Rules:
         for table in tables:
             for kind, cap, rows in charged(table, self.kinds, self.capped):
                 values = {"kind": pa.array([kind] * len(rows), TEXT), "cap": pa.array([cap] * len(rows))}
-                by_time = with_columns(plain(rows), values).sort_by("time_ms")
-                newest = by_time.group_by(list(_WHO), use_threads=False)
-                found = newest.aggregate([("time_ms", "last"), ("limit", "last")])
-                yield found.rename_columns([*_WHO, "time_ms", "limit"])
+                yield _newest(with_columns(plain(rows), values))
+
+
+def _newest(rows: pa.Table) -> pa.Table:
+    newest = rows.sort_by("time_ms").group_by(list(_WHO), use_threads=False)
+    return newest.aggregate([("time_ms", "last"), ("limit", "last")]).rename_columns([*_WHO, "time_ms", "limit"])
 
 
 def _policy(last: _Last, held: set[tuple[str, str]], factor: float) -> Policy:

@@ -2,23 +2,21 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.client.asked import Asked
 from analysis.client.charged import charged, read
 from analysis.client.counters import Counter, kinds_of, own_rows
 from analysis.client.findings import Companion, OneEpisode
 from analysis.metrics.episodes import WHO
-from analysis.metrics.sums import total
-from analysis.table.arrays import Ints, added, ints, with_columns
+from analysis.table.arrays import Ints, added, ints, ranked, with_columns
+from analysis.table.exchange import collected
 from analysis.table.parquet import plain
+from analysis.table.reading import adding
 from analysis.table.scan import UsageRows
 from analysis.table.schema import COUNT, FILE, LIMIT, TEXT
 
@@ -37,13 +35,13 @@ _MUTED: Final = pa.schema(
 _WITH: Final = pa.schema([("episode", COUNT), ("user", TEXT), ("client_id", TEXT), ("used", COUNT)])
 
 
-def muted(own: UsageRows, asked: Asked, capped: Sequence[str]) -> DataFrame:
+def muted(own: UsageRows, asked: Asked, capped: Sequence[str]) -> pa.Table:
     """Return a row for each interval, kind and rule in which the client was muted: as ``metrics.muted``, of all kinds.
 
     ``bytes`` is what was used as records count it, whatever the kind.
     """
     work = _Muted(kinds_of(asked), tuple(capped))
-    return own.scan(read(work.kinds, capped), work, _MUTED)
+    return collected(own, read(work.kinds, capped), work, _MUTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +62,12 @@ class _Muted:
                 yield with_columns(found.drop_columns(["time_ms"]), values)
 
 
-def longest(episodes: DataFrame) -> list[OneEpisode]:
+def longest(episodes: pa.Table) -> list[OneEpisode]:
     """Return the MOST_EPISODES of ``metrics.episodes`` that muted longest."""
-    rows = episodes.orderBy(F.desc("muted_ms"), "begin", *WHO).limit(MOST_EPISODES).collect()
+    rows = ranked(episodes, ["muted_ms"], ["begin", *WHO], MOST_EPISODES).to_pylist()
     return [
         OneEpisode(
-            **{name: row[name] for name in ("user", "client_id", "broker", "kind", "rule", "mode")},
-            begin=row["begin"].astimezone(UTC),
-            end=row["end"].astimezone(UTC),
+            **{name: row[name] for name in ("user", "client_id", "broker", "kind", "rule", "mode", "begin", "end")},
             used=row["bytes"],
             **{name: row[name] for name in ("muted_ms", "throttled", "limit")},
         )
@@ -88,22 +84,15 @@ def with_companions(
         return list(found)
     kinds = tuple(sorted({each.kind for each in found}))
     work = _Company(asked, kinds, tuple(capped), numbers, _Spans.of_episodes(found))
-    parts = members.scan(read(kinds, capped), work, _WITH)
-    sums = parts.groupBy("episode", "user", "client_id").agg(total("used").alias("used"))
-    most = Window.partitionBy("episode").orderBy(F.desc("used"), "user", "client_id")
-    ranked = sums.withColumns(
-        {"place": F.row_number().over(most), "many": F.count(F.lit(1)).over(Window.partitionBy("episode"))}
-    )
-    of: dict[int, list[Mapping[str, Any]]] = {}
-    for row in ranked.where(F.col("place") <= MOST_COMPANIONS).orderBy("place").toArrow().to_pylist():
-        of.setdefault(row["episode"], []).append(row)
+    add = adding(("episode", "user", "client_id"), {"used": "sum"})
+    sums = collected(members, read(kinds, capped), work, _WITH, add)
+    of: dict[int, list[Companion]] = {}
+    for row in ranked(sums, ["used"], ["user", "client_id"]).to_pylist():
+        of.setdefault(row["episode"], []).append(Companion(row["user"], row["client_id"], row["used"]))
     return [
-        replace(
-            each,
-            companions=tuple(Companion(row["user"], row["client_id"], row["used"]) for row in of.get(number, ())),
-            how_many_companions=of[number][0]["many"] if number in of else 0,
-        )
+        replace(each, companions=tuple(mine[:MOST_COMPANIONS]), how_many_companions=len(mine))
         for number, each in enumerate(found)
+        for mine in [of.get(number, [])]
     ]
 
 

@@ -6,12 +6,10 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.metrics.counters import counter_of_address
-from analysis.metrics.sums import total
 from analysis.table.arrays import Bools, is_one_of, summed, with_columns
+from analysis.table.exchange import collected
 from analysis.table.parquet import plain
 from analysis.table.reading import Keeping, adding
 from analysis.table.scan import OfDays, UsageRows
@@ -35,16 +33,14 @@ _SCHEMA: Final = pa.schema(
 )
 
 
-def addresses(usage: UsageRows) -> DataFrame:
+def addresses(usage: UsageRows) -> pa.Table:
     """Return WHO, SUMS and the lowest limit: of each address, and without one (null) the waits of each listener.
 
     ``counter`` is what the address is counted by, null where no rule is for it, and for ``other``.
 
     The address ``other`` is all that records do not tell apart. In mode ``shadow`` nobody was refused in truth.
     """
-    found = usage.scan((*_READ, *SUMS, _OF_KIND.limit), _summed, _SCHEMA, OfDays(KEPT))
-    sums = (total(name).alias(name) for name in SUMS)
-    return found.groupBy(*WHO).agg(*sums, F.min(_OF_KIND.limit).alias(_OF_KIND.limit))
+    return collected(usage, (*_READ, *SUMS, _OF_KIND.limit), _summed, _SCHEMA, adding(WHO, _HOW), OfDays(KEPT))
 
 
 def keeping() -> Keeping:

@@ -1,5 +1,6 @@
 """The moments of one broker as NumPy has them: who peaked in which, and what others were delayed in each."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -7,12 +8,11 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.metrics.coincidence import Flags, Others
 from analysis.metrics.period import Period
 from analysis.table.arrays import Floats, Ints, floats, ints
+from analysis.table.parts import Parts
 
 MOMENT_S: Final = 10
 PEAK_OVER_AVERAGE: Final = 2.0
@@ -72,26 +72,20 @@ def moments_of(period: Period) -> int:
     return max(-int(-period.end.timestamp() // MOMENT_S) - _first(period), 1)
 
 
-def by_broker(sums: DataFrame, period: Period) -> Iterator[BrokerMoments]:
-    """Yield the sums that ``moments.moments`` returned, of each broker in order."""
-    rows = sums.groupBy(*PLACE).agg(F.count(F.lit(1)).alias("rows")).orderBy(*PLACE).collect()
-    at_once = sum(each.rows for each in rows) <= _MOST_ROWS
-    everything = sums.toArrow() if at_once and rows else None
-    for place in [(each.cluster, each.broker) for each in rows]:
+def by_broker(sums: Parts, period: Period, only: Collection[tuple[str, int]] | None = None) -> Iterator[BrokerMoments]:
+    """Yield the sums that ``moments.moments`` returned, of each broker in order; of some only, where they are named."""
+    rows: Counter[tuple[str, int]] = Counter()
+    for each in sums.tables(PLACE):
+        found = each.group_by([*PLACE], use_threads=False).aggregate([([], "count_all")])
+        rows.update({tuple(row[name] for name in PLACE): row["count_all"] for row in found.to_pylist()})
+    everything = sums.whole() if rows.total() <= _MOST_ROWS else None
+    for cluster, broker in sorted(rows if only is None else only):
         if everything is None:
-            table = sums.where((F.col("cluster") == place[0]) & (F.col("broker") == place[1])).toArrow()
+            table = sums.within("cluster", cluster, cluster).within("broker", broker, broker).whole()
         else:
-            same = pc.and_(pc.equal(everything["cluster"], place[0]), pc.equal(everything["broker"], place[1]))
+            same = pc.and_(pc.equal(everything["cluster"], cluster), pc.equal(everything["broker"], broker))
             table = everything.filter(same)
-        yield _of_broker(place, table, period)
-
-
-def of_brokers(sums: DataFrame, places: Collection[tuple[str, int]], period: Period) -> Iterator[BrokerMoments]:
-    """Yield the same of some brokers."""
-    wanted = F.lit(False)
-    for cluster, broker in sorted(places):
-        wanted |= (F.col("cluster") == cluster) & (F.col("broker") == broker)
-    yield from by_broker(sums.where(wanted), period) if places else ()
+        yield _of_broker((cluster, broker), table, period)
 
 
 def _of_broker(place: tuple[str, int], table: pa.Table, period: Period) -> BrokerMoments:

@@ -11,13 +11,11 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.kernel.units import split_rules
 from analysis.metrics.counters import KINDS, NAMED_BY, OF_WORD, USED, counter, units
-from analysis.metrics.sums import total
 from analysis.table.arrays import Ints, added, ints, summed, with_columns
+from analysis.table.exchange import collected
 from analysis.table.parquet import plain
 from analysis.table.reading import Keeping, adding
 from analysis.table.scan import OfDays, UsageRows
@@ -46,17 +44,16 @@ def read(kinds: Collection[str]) -> tuple[str, ...]:
     return tuple(name for kind in kinds for name in OF_WORD[kind].row.cap_columns)
 
 
-def capped(usage: UsageRows, kinds: Collection[str] = KINDS) -> DataFrame:
+def capped(usage: UsageRows, kinds: Collection[str] = KINDS) -> pa.Table:
     """Return a row for each counter of a cap and client that is charged to it: the sum over clients is the counter's.
 
     NAMED_BY, ``mode``, ``kind``, ``rule``, ``counter`` with its ``unit_user`` and ``unit_client_id``, what was
     ``used``, how often and how long the cap held the client, and the least and the most that it allowed.
     """
     if not kinds:
-        return usage.spark.createDataFrame(_SCHEMA.empty_table())
-    found = usage.scan(_read(kinds), _Capped(tuple(kinds)), _SCHEMA, OfDays(KEPT))
-    ends = (F.min("least_limit").alias("least_limit"), F.max("most_limit").alias("most_limit"))
-    return found.groupBy(*_WHO).agg(*(total(name).alias(name) for name in _SUMS), *ends)
+        return _SCHEMA.empty_table()
+    work = _Capped(tuple(kinds))
+    return collected(usage, _read(kinds), work, _SCHEMA, adding(_WHO, _HOW), OfDays(KEPT))
 
 
 def keeping(kinds: Collection[str]) -> Keeping:

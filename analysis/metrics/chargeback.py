@@ -7,28 +7,31 @@ data of one's own.
 
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+import pyarrow.compute as pc
 
+from analysis.metrics.loss import shares
 from analysis.metrics.period import Period
 from analysis.metrics.rates import RATED, Rates, UnitPrice
-from analysis.metrics.sums import total
-from analysis.table.schema import TEXT
+from analysis.table import hashes
+from analysis.table.arrays import Ints, added, ints, summed, together, with_columns
+from analysis.table.parts import Parts
+from analysis.table.schema import COUNT, FILE, LIMIT, TEXT, TIME
 
-SERVICE: Final = "Apache Kafka"
 NOBODY: Final = "(nobody: refused connections)"
 _SAID: Final = {
     "bytes_in": "Bytes sent to brokers",
     "bytes_out": "Bytes received from brokers",
     "requests": "Requests to brokers",
 }
-_SKUS: Final = pa.schema(
-    [
-        *((name, TEXT) for name in ("SkuId", "ChargeDescription", "ConsumedUnit")),
-        *(("per", pa.float64()), ("PricingUnit", TEXT), ("ListUnitPrice", pa.float64())),
-    ]
+_SAME: Final = {"ChargeCategory": "Usage", "ServiceName": "Apache Kafka", "ServiceCategory": "Integration"}
+_APART: Final = ("cluster", "user", "date")
+_USED: Final = pa.schema(
+    [FILE.field("cluster"), FILE.field("user"), ("date", pa.date32()), *((name, COUNT) for name in RATED)]
 )
+_USED_ROWS: Final = 50_000
+"""Of users and days, of which lines are made at a time."""
 COLUMNS: Final = (
     *("BillingPeriodStart", "BillingPeriodEnd", "ChargePeriodStart", "ChargePeriodEnd", "ChargeCategory"),
     *("ChargeDescription", "ServiceName", "ServiceCategory", "ResourceId", "SubAccountId", "SubAccountName"),
@@ -37,47 +40,86 @@ COLUMNS: Final = (
 )
 """ResourceId is the cluster, SubAccountId the user, SkuId what is charged for. ``x_ShareKnown`` is not of FOCUS, which
 leaves such names to everybody: the share of the documents of that cluster and day that are not missing."""
+_TYPES: Final = {
+    **dict.fromkeys(("BillingPeriodStart", "BillingPeriodEnd", "ChargePeriodStart", "ChargePeriodEnd"), TIME),
+    "ConsumedQuantity": COUNT,
+    **dict.fromkeys(("PricingQuantity", "ListUnitPrice", "BilledCost", "EffectiveCost", "x_ShareKnown"), LIMIT),
+}
+_SCHEMA: Final = pa.schema([(name, _TYPES.get(name, TEXT)) for name in COLUMNS])
 
 
-def chargeback(clients: DataFrame, rates: Rates, period: Period, loss: DataFrame) -> DataFrame:
+def chargeback(clients: Parts, rates: Rates, period: Period, loss: pa.Table) -> Parts:
     """Return COLUMNS; prices and costs are null where ``rates`` has none. Quantities add up to those of the rows.
 
-    ``loss`` is what ``metrics.loss`` returned: what is missing is in no quantity.
+    In the order of users, clusters, days and what is charged for. ``loss`` is what ``metrics.loss`` returned: what is
+    missing is in no quantity.
     """
-    used = clients.groupBy("cluster", "user", "date").agg(*(total(name).alias(name) for name in RATED))
-    lines = used.unpivot(["cluster", "user", "date"], [*RATED], "SkuId", "ConsumedQuantity")
-    # A table to join, and not conditions: Spark makes Java of these that does not compile.
-    skus = [(sku, _SAID[sku], rated.unit, *_priced(rates.of.get(sku))) for sku, rated in RATED.items()]
-    prices = pa.Table.from_arrays([pa.array(each) for each in zip(*skus, strict=True)], schema=_SKUS)
-    priced = lines.join(F.broadcast(clients.sparkSession.createDataFrame(prices)), "SkuId")
-    known = loss.groupBy("cluster", F.to_date("hour").alias("date")).agg(known_share().alias("x_ShareKnown"))
-    priced = priced.join(F.broadcast(known), ["cluster", "date"], "left")
-    midnight = F.col("date").cast("timestamp")
-    quantity = F.col("ConsumedQuantity") / F.col("per")
-    cost = quantity * F.col("ListUnitPrice")
-    user = F.coalesce("user", F.lit(NOBODY))
-    values = {
-        "BillingPeriodStart": F.date_trunc("month", midnight),
-        "BillingPeriodEnd": F.add_months(F.trunc("date", "month"), 1).cast("timestamp"),
-        "ChargePeriodStart": F.greatest(midnight, F.lit(period.begin)),
-        "ChargePeriodEnd": F.least(F.date_add("date", 1).cast("timestamp"), F.lit(period.end)),
-        "ChargeCategory": F.lit("Usage"),
-        "ServiceName": F.lit(SERVICE),
-        "ServiceCategory": F.lit("Integration"),
-        "ResourceId": F.col("cluster"),
-        "SubAccountId": user,
-        "SubAccountName": user,
-        "PricingQuantity": quantity,
-        "BilledCost": cost,
-        "EffectiveCost": cost,
-        "BillingCurrency": F.lit(rates.currency).cast("string"),
+    used = together(summed(clients.tables(_USED.names), _APART, dict.fromkeys(RATED, "sum")), _USED)
+    named = used.set_column(1, "user", pc.fill_null(used["user"], NOBODY))
+    ordered = named.sort_by([(name, "ascending") for name in ("user", "cluster", "date")])
+    known = _known(loss)
+    return Parts.gathered(
+        (_lines(ordered.slice(at, _USED_ROWS), known, rates, period) for at in range(0, len(ordered), _USED_ROWS)),
+        _SCHEMA,
+    )
+
+
+def _known(loss: pa.Table) -> pa.Table:
+    """Return ``cluster``, ``date`` and ``share``: of documents, those that are not missing; null: none was expected."""
+    hours = loss.filter(loss["hour"].is_valid())
+    days = with_columns(hours.select(["cluster", "documents", "expected"]), {"date": hours["hour"].cast(pa.date32())})
+    sums = added(days, ("cluster", "date"), {"documents": "sum", "expected": "sum"})
+    share = shares(ints(sums, "documents"), ints(sums, "expected"))
+    return with_columns(sums, {"share": pa.array(share, mask=ints(sums, "expected") == 0)})
+
+
+def _lines(used: pa.Table, known: pa.Table, rates: Rates, period: Period) -> pa.Table:
+    """Return the lines of some users and days."""
+    skus = sorted(RATED)
+    row = np.repeat(np.arange(len(used)), len(skus))
+    sku = np.tile(np.arange(len(skus)), len(used))
+    at = hashes.places(used, known, ("cluster", "date"))
+    share = known["share"].take(pa.array(at, mask=at < 0)).take(pa.array(row))
+    priced = zip(*(_priced(rates.of.get(name)) for name in skus), strict=True)
+    per, unit, price = map(pa.array, priced, (LIMIT, TEXT, LIMIT))
+    consumed = np.stack([ints(used, name) for name in skus], axis=1).reshape(-1)
+    quantity = pc.divide(pa.array(consumed.astype(float)), per.take(pa.array(sku)))
+    cost = pc.multiply(quantity, price.take(pa.array(sku)))
+    said = {
+        "ChargeDescription": [_SAID[name] for name in skus],
+        "ConsumedUnit": [RATED[name].unit for name in skus],
+        "SkuId": skus,
     }
-    return priced.select(*(values[name].alias(name) if name in values else F.col(name) for name in COLUMNS))
+    user, cluster = (used[name].take(pa.array(row)) for name in ("user", "cluster"))
+    columns = {
+        **_times(used["date"].cast(pa.int32()).to_numpy()[row], period),
+        **{name: pa.array(each, TEXT).take(pa.array(sku)) for name, each in said.items()},
+        **{name: pa.repeat(each, len(row)) for name, each in _SAME.items()},
+        "ResourceId": cluster,
+        **dict.fromkeys(("SubAccountId", "SubAccountName"), user),
+        "ConsumedQuantity": consumed,
+        "PricingQuantity": quantity,
+        "PricingUnit": unit.take(pa.array(sku)),
+        "ListUnitPrice": price.take(pa.array(sku)),
+        **dict.fromkeys(("BilledCost", "EffectiveCost"), cost),
+        "BillingCurrency": pa.array([rates.currency] * len(row), TEXT),
+        "x_ShareKnown": share,
+    }
+    return together([pa.table(columns)], _SCHEMA)
 
 
-def known_share() -> Column:
-    """Return the share of the documents of ``metrics.loss`` that are not missing; null where none was expected."""
-    return F.try_divide(total("documents"), total("expected"))
+def _times(day: Ints, period: Period) -> dict[str, pa.Array]:
+    """Return when billing and charge periods begin and end, of days since 1970."""
+    midnight = day.astype("datetime64[D]").astype("datetime64[us]")
+    month = midnight.astype("datetime64[M]")
+    begin, end = (np.datetime64(each.replace(tzinfo=None), "us") for each in (period.begin, period.end))
+    times = {
+        "BillingPeriodStart": month,
+        "BillingPeriodEnd": month + 1,
+        "ChargePeriodStart": np.maximum(midnight, begin),
+        "ChargePeriodEnd": np.minimum(midnight + np.timedelta64(1, "D"), end),
+    }
+    return {name: pa.array(each.astype("datetime64[us]")).cast(TIME) for name, each in times.items()}
 
 
 def _priced(rate: UnitPrice | None) -> tuple[float | None, str | None, float | None]:

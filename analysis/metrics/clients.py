@@ -6,12 +6,12 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from analysis.metrics.counters import KINDS, NAMED_BY, USED, counter_by_kind, units
 from analysis.table import hashes
 from analysis.table.arrays import DAY_MS, Ints, added, folded, ints, summed, times_ms, with_columns
 from analysis.table.exchange import exchange, packed, tasks_for
+from analysis.table.parts import Parts
 from analysis.table.reading import Keeping, adding
 from analysis.table.scan import OfDays, UsageRows
 from analysis.table.schema import FILE
@@ -50,7 +50,7 @@ _SCHEMA: Final = pa.schema(
 )
 
 
-def clients(usage: UsageRows, rows: int) -> DataFrame:
+def clients(usage: UsageRows, rows: int) -> Parts:
     """Return CLIENT, ``date``, SUMS, ACTIVE, and of each kind ``…_counter``, ``…_unit_user`` and ``…_unit_client_id``.
 
     Every byte of the rows is in one of them. A client whose rule changed has a row for each. ``rows`` is how many there
@@ -58,7 +58,7 @@ def clients(usage: UsageRows, rows: int) -> DataFrame:
     """
     tasks = tasks_for(rows // _ROWS_OF_ONE, usage.spark.sparkContext.defaultParallelism)
     sent = _Sent(tasks)
-    return exchange(usage, _READ, sent, tasks, OfDays(KEPT, sent.packed)).frame(_received, _SCHEMA)
+    return exchange(usage, _READ, sent, tasks, OfDays(KEPT, sent.packed)).parts(_received, _SCHEMA)
 
 
 def keeping() -> Keeping:

@@ -10,18 +10,21 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+import pyarrow.compute as pc
 
-from analysis.metrics.talkers import CLIENT
-from analysis.table.arrays import Ints, ints, summed, times_ms
+from analysis.metrics.talkers import CLIENT, muted_ms
+from analysis.table.arrays import Ints, added, ints, summed, times_ms, with_columns
+from analysis.table.exchange import collected
+from analysis.table.hashes import places
 from analysis.table.reading import Keeping, adding
 from analysis.table.scan import OfDays, UsageRows
+from analysis.table.schema import TEXT
 
 SUMS: Final = ("bytes_in", "bytes_out", "requests", "muted_ms")
 LIMIT: Final = ("cluster", "broker", "kind", "rule", "unit_user", "unit_client_id")
 """A limit on a broker, whichever proxy instances enforce it."""
 QUOTA: Final = ("cluster", "kind", "rule")
+ENDS: Final = ("least_limit", "most_limit")
 KEPT: Final = "minutes"
 BOTH: Final = "both"
 NEW: Final = "new"
@@ -33,38 +36,42 @@ _MINUTE_MS: Final = 60_000
 _MINUTES: Final = pa.schema([("minute", pa.int64()), ("rows", pa.int64())])
 
 
-def clients(now: DataFrame, before: DataFrame, muted: Column) -> DataFrame:
+def clients(now: pa.Table, before: pa.Table) -> pa.Table:
     """Return CLIENT, ``seen`` (BOTH, NEW or GONE), SUMS, and SUMS with BEFORE; both from ``talkers.talkers``.
-
-    ``muted`` is what is muted time in these. Who did nothing in one of the periods has zeros there.
+    Who did nothing in one of the periods has zeros there.
     """
-    used = [
-        each.where(F.col("user").isNotNull()).select(*CLIENT, *SUMS[:-1], muted.alias(SUMS[-1]))
-        for each in (now, before)
-    ]
-    return _joined(used, CLIENT, SUMS).na.fill(0, [name + end for name in SUMS for end in ("", BEFORE)])
+
+    def used(talkers: pa.Table) -> pa.Table:
+        named = talkers.filter(talkers["user"].is_valid())
+        return named.select([*CLIENT, *SUMS[:-1]]).append_column(SUMS[-1], pa.array(muted_ms(named)))
+
+    found = _joined(used(now), used(before), CLIENT, SUMS)
+    for name in (name + end for name in SUMS for end in ("", BEFORE)):
+        found = found.set_column(found.schema.get_field_index(name), name, pc.fill_null(found[name], 0))
+    return found
 
 
-def limits(now: DataFrame, before: DataFrame) -> DataFrame:
+def limits(now: pa.Table, before: pa.Table) -> pa.Table:
     """Return LIMIT, ``seen``, ``p99`` (of the instance that has most) and ``limit``, and these with BEFORE.
 
-    Both are from ``headroom.headroom`` of whole periods, with names. Of one that was not used there is none (null).
+    Both are from ``headroom.of_period``. Of one that was not used there is none (null).
     """
-    of_limit = (F.max("p99").alias("p99"), F.max("limit").alias("limit"))
-    used = [each.where(F.col("max") > 0).groupBy(*LIMIT).agg(*of_limit) for each in (now, before)]
-    return _joined(used, LIMIT, ("p99", "limit"))
+    used = [
+        added(each.filter(pc.greater(each["max"], 0)), LIMIT, {"p99": "max", "limit": "max"}) for each in (now, before)
+    ]
+    return _joined(used[0], used[1], LIMIT, ("p99", "limit"))
 
 
-def quotas(now: DataFrame, before: DataFrame) -> DataFrame:
+def quotas(now: pa.Table, before: pa.Table) -> pa.Table:
     """Return QUOTA, ``seen``, ``least_limit`` and ``most_limit``, and these with BEFORE: the last of each counter."""
-    ends = (F.min("limit").alias("least_limit"), F.max("limit").alias("most_limit"))
-    used = [each.groupBy(*QUOTA).agg(*ends) for each in (now, before)]
-    return _joined(used, QUOTA, ("least_limit", "most_limit"))
+    ends = {"least_limit": "min", "most_limit": "max"}
+    used = [added(with_columns(each, dict.fromkeys(ENDS, each["limit"])), QUOTA, ends) for each in (now, before)]
+    return _joined(used[0], used[1], QUOTA, ENDS)
 
 
 def unrecorded_s(usage: UsageRows, begin: datetime, end: datetime) -> int:
     """Return for how long nothing was recorded between two times, in gaps of some minutes each."""
-    table = usage.scan(("time", "interval_ms"), _minutes, _MINUTES, OfDays(KEPT)).toArrow()
+    table = collected(usage, ("time", "interval_ms"), _minutes, _MINUTES, None, OfDays(KEPT))
     return gaps_s(np.unique(ints(table, "minute")), begin, end)
 
 
@@ -96,12 +103,19 @@ def _touched(table: pa.Table) -> pa.Table:
     return pa.table({"minute": minutes, "rows": np.ones_like(minutes)})
 
 
-def _joined(used: Sequence[DataFrame], keys: Sequence[str], values: Sequence[str]) -> DataFrame:
-    now, before = used
-    mine = now.select(*(F.col(name).alias(f"{name}_now") for name in keys), *values, F.lit(True).alias("is_now"))
-    theirs = before.select(*keys, *(F.col(name).alias(name + BEFORE) for name in values), F.lit(True).alias("was"))
-    same = [F.col(f"{name}_now").eqNullSafe(F.col(name)) for name in keys]
-    both = mine.join(theirs, same, "full_outer")
-    seen = F.when(F.col("was").isNull(), NEW).when(F.col("is_now").isNull(), GONE).otherwise(BOTH)
-    names = [F.when(F.col("is_now").isNull(), F.col(name)).otherwise(F.col(f"{name}_now")).alias(name) for name in keys]
-    return both.select(*names, seen.alias("seen"), *(name + end for name in values for end in ("", BEFORE)))
+def _joined(now: pa.Table, before: pa.Table, keys: Sequence[str], values: Sequence[str]) -> pa.Table:
+    """Return ``keys`` of either, ``seen``, and values of both, null where there are none."""
+    was = places(now, before, keys)
+    new_or_both, gone = np.arange(len(now)), np.flatnonzero(places(before, now, keys) < 0)
+    mine = _at(np.concatenate([new_or_both, np.full(len(gone), -1)]))
+    theirs = _at(np.concatenate([was, gone]))
+    names = pa.concat_tables([now.select(keys), before.select(keys).take(pa.array(gone)).cast(now.select(keys).schema)])
+    seen = np.where(was < 0, NEW, BOTH).tolist() + [GONE] * len(gone)
+    columns = {"seen": pa.array(seen, TEXT)}
+    for name in values:
+        columns |= {name: now[name].take(mine), name + BEFORE: before[name].take(theirs)}
+    return with_columns(names, columns)
+
+
+def _at(places: Ints) -> pa.Array:
+    return pa.array(places, mask=places < 0)

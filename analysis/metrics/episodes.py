@@ -5,35 +5,72 @@ than the window of enforcement between them. So long the counter remembers what 
 is held at its quota is muted and let go in turns, and that is one episode and not a hundred.
 """
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+import numpy as np
+import pyarrow as pa
 
-from analysis.metrics.sums import total
+from analysis.table import hashes
+from analysis.table.arrays import Ints, added, ints, together, with_columns
+from analysis.table.parquet import plain
+from analysis.table.schema import COUNT, FILE, LIMIT, TEXT, TIME
 
 WHO: Final = ("cluster", "broker", "user", "client_id", "kind", "rule", "mode")
 """An episode has one of each. What several proxy instances and listeners saw of a client is one episode."""
+_SUMS: Final = ("muted_ms", "throttled", "throttle_ms", "bytes")
+_HOW: Final = {
+    **dict.fromkeys(WHO, "first"),
+    "begin_ms": "min",
+    "end_ms": "max",
+    **dict.fromkeys(_SUMS, "sum"),
+    "limit": "min",
+    "instance": "count_distinct",
+}
+SCHEMA: Final = pa.schema(
+    [
+        *((name, FILE.field(name).type if name in FILE.names else TEXT) for name in WHO),
+        *(("begin", TIME), ("end", TIME)),
+        *((name, COUNT) for name in _SUMS),
+        *(("limit", LIMIT), ("instances", COUNT)),
+    ]
+)
 
 
-def episodes(muted: DataFrame, gap_ms: int) -> DataFrame:
+def episodes(muted: pa.Table, gap_ms: int) -> pa.Table:
     """Return WHO, ``begin``, ``end``, ``limit``, ``instances`` and the sums of what was throttled in each episode.
 
-    ``begin`` and ``end`` are those of intervals. ``muted_ms`` adds what each instance muted it. ``limit`` is the
-    lowest that was in force. In mode ``shadow`` it is what would have been.
+    ``muted`` is what ``metrics.muted`` sends, all of each WHO. ``begin`` and ``end`` are those of intervals.
+    ``muted_ms`` adds what each instance muted it. ``limit`` is the lowest that was in force. In mode ``shadow`` it is
+    what would have been.
     """
-    order = Window.partitionBy(*WHO).orderBy("begin_ms", "end_ms")
-    before = F.max("end_ms").over(order.rowsBetween(Window.unboundedPreceding, -1))
-    begins = F.when(before.isNull() | (F.col("begin_ms") - before > gap_ms), 1).otherwise(0)
-    numbered = muted.withColumn("begins", begins).withColumn("number", F.sum("begins").over(order))
-    return (
-        numbered.groupBy(*WHO, "number")
-        .agg(
-            F.timestamp_millis(F.min("begin_ms")).alias("begin"),
-            F.timestamp_millis(F.max("end_ms")).alias("end"),
-            *(total(name).alias(name) for name in ("muted_ms", "throttled", "throttle_ms", "bytes")),
-            F.min("limit").alias("limit"),
-            F.count_distinct("instance").alias("instances"),
-        )
-        .drop("number")
-    )
+    who = hashes.of_columns(muted, WHO)
+    order = np.lexsort((ints(muted, "end_ms"), ints(muted, "begin_ms"), who))
+    rows = plain(muted).take(pa.array(order))
+    number = _numbers(who[order], ints(rows, "begin_ms"), ints(rows, "end_ms"), gap_ms)
+    found = added(with_columns(rows, {"number": number}), ("number",), _HOW)
+    times = {name: pa.array(1000 * ints(found, f"{name}_ms")).cast(TIME) for name in ("begin", "end")}
+    return together([with_columns(found, {**times, "instances": found["instance"]})], SCHEMA)
+
+
+def _numbers(who: Ints, begin_ms: Ints, end_ms: Ints, gap_ms: int) -> Ints:
+    """Return the number of the episode of each row; ``who`` is in order, and in it what begins first."""
+    begins = np.diff(who, prepend=who[:1] - 1) != 0
+    reached = end_ms.copy()
+    for each in np.split(reached, np.flatnonzero(begins)[1:]):
+        np.maximum.accumulate(each, out=each)
+    begins[1:] |= begin_ms[1:] - reached[:-1] > gap_ms
+    return np.cumsum(begins)
+
+
+@dataclass(frozen=True, slots=True)
+class Episodes:
+    """What a task makes of all that was muted of some clients."""
+
+    gap_ms: int
+
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        found = list(map(plain, tables))
+        if found:
+            yield episodes(pa.concat_tables(found), self.gap_ms)

@@ -1,22 +1,22 @@
 """What stands behind a finding of ``neighbours``: how bursts and delays go together in time, and whom they delayed."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import reduce
-from typing import Final
+from itertools import chain
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+import pyarrow.compute as pc
 
-from analysis.metrics.broker_moments import CLIENT, MOMENT_S, PLACE, BrokerMoments, of_brokers
+from analysis.metrics.broker_moments import CLIENT, MOMENT_S, PLACE, BrokerMoments, by_broker
 from analysis.metrics.coincidence import Flags, bursts, later
 from analysis.metrics.counters import KINDS
 from analysis.metrics.neighbours import COINCIDES
 from analysis.metrics.period import Period
-from analysis.metrics.sums import total
-from analysis.table.arrays import Floats, Ints
+from analysis.table import hashes
+from analysis.table.arrays import Floats, Ints, added, ints, summed, together, with_columns
+from analysis.table.parts import Parts
 from analysis.table.schema import COUNT, FILE, LIMIT, TEXT
 
 BEFORE_S: Final = 300
@@ -29,10 +29,23 @@ _EVIDENCE: Final = pa.schema(
         *(("bytes_per_s", LIMIT), ("others_ms", LIMIT), ("expected_ms", LIMIT)),
     ]
 )
-_PEAKS: Final = pa.schema([FILE.field("cluster"), FILE.field("broker"), ("number", COUNT), ("moment", COUNT)])
+_PEAKS: Final = pa.schema([*(FILE.field(name) for name in CLIENT), ("moment", COUNT)])
+_VICTIM: Final = ("victim_user", "victim_client_id")
+_PAIR: Final = (*CLIENT, *_VICTIM)
+_DELAYED: Final = pa.schema(
+    [*(FILE.field(name) for name in PLACE), ("moment", COUNT), *((name, TEXT) for name in _VICTIM), ("delay_ms", COUNT)]
+)
+_COUNTED: Final = pa.schema([*(FILE.field(name) for name in CLIENT), ("counter", COUNT)])
+_VICTIMS: Final = pa.schema(
+    [
+        *(FILE.field(name) for name in CLIENT),
+        *((name, TEXT) for name in _VICTIM),
+        *(("delay_ms", COUNT), ("shared", pa.bool_())),
+    ]
+)
 
 
-def evidence(sums: DataFrame, found: DataFrame, period: Period) -> DataFrame:
+def evidence(sums: Parts, found: pa.Table, period: Period) -> pa.Table:
     """Return what happened around the begin of a burst, on average, of all that coincide (``neighbours.neighbours``).
 
     CLIENT, ``measure``, ``offset_s`` from the begin, of how many ``bursts``; the client's ``bytes_per_s``; and, for
@@ -57,38 +70,63 @@ def evidence(sums: DataFrame, found: DataFrame, period: Period) -> DataFrame:
             rows.append(
                 {**one.client, "measure": one.measure, "offset_s": offset, "bursts": int(count[place]), **means}
             )
-    return sums.sparkSession.createDataFrame(pa.Table.from_pylist(rows, _EVIDENCE))
+    return pa.Table.from_pylist(rows, _EVIDENCE)
 
 
-def victims(muted: DataFrame, sums: DataFrame, found: DataFrame, counted: DataFrame, period: Period) -> DataFrame:
+def victims(muted: Parts, sums: Parts, found: pa.Table, clients: Parts, capped: pa.Table, period: Period) -> pa.Table:
     """Return CLIENT that coincides with others' mutes, ``victim_user`` and ``victim_client_id`` of those muted then.
 
     ``delay_ms`` is what it was muted in peaks, as late after them as ``found`` says. ``shared`` is whether the two were
-    charged to a counter together, by ``counted``: then what one uses, the other cannot.
+    charged to a counter together, of quotas (``clients.clients``) or of caps (``capped``): then what one uses, the
+    other cannot.
     """
-    loud = found.where((F.col("verdict") == COINCIDES) & (F.col("measure") == "muted_ms"))
-    peaks = muted.sparkSession.createDataFrame(_peaks(sums, loud, period))
-    named = peaks.join(F.broadcast(loud.select(*CLIENT, "number")), [*PLACE, "number"])
-    moment = F.floor(F.col("begin_ms") / (1000 * MOMENT_S)).alias("moment")
-    victim = (F.col("user").alias("victim_user"), F.col("client_id").alias("victim_client_id"))
-    delayed = muted.groupBy(*PLACE, moment, *victim).agg(total("muted_ms").alias("delay_ms"))
-    itself = F.col("user").eqNullSafe(F.col("victim_user")) & F.col("client_id").eqNullSafe(F.col("victim_client_id"))
-    met = delayed.join(F.broadcast(named), [*PLACE, "moment"]).where(~itself)
-    pair = (*CLIENT, "victim_user", "victim_client_id")
-    sums_of = met.groupBy(*pair).agg(total("delay_ms").alias("delay_ms"))
-    of_loud = counted.join(F.broadcast(loud.select(*CLIENT)), [*CLIENT])
-    both = counted.select(*PLACE, *victim, "counter").join(F.broadcast(of_loud), [*PLACE, "counter"])
-    told = sums_of.join(both.select(*pair, F.lit(True).alias("shared")).distinct(), [*pair], "left")
-    return told.withColumn("shared", F.coalesce("shared", F.lit(False)))
+    loud = _loud(found.filter(pc.equal(found["measure"], "muted_ms")))
+    peaks = _peaks(sums, loud, period)
+    delayed = together(summed(_delayed(muted, peaks), _DELAYED.names[:-1], {"delay_ms": "sum"}), _DELAYED)
+    met = peaks.join(delayed, [*PLACE, "moment"], join_type="inner").combine_chunks()
+    itself = hashes.of_columns(met, CLIENT[2:]) == hashes.of_columns(met, _VICTIM)
+    pairs = added(met.filter(pa.array(~itself)), _PAIR, {"delay_ms": "sum"})
+    shared = hashes.places(pairs, _sharing(loud, clients, capped), _PAIR) >= 0
+    return together([with_columns(pairs, {"shared": shared})], _VICTIMS)
 
 
-def counted(clients: DataFrame, capped: DataFrame) -> DataFrame:
-    """Return CLIENT and each ``counter`` that it was charged to, of quotas (``clients.clients``) and of caps."""
-    of_kinds = [
-        clients.where(F.col(f"{kind}_rule").isNotNull()).select(*CLIENT, F.col(f"{kind}_counter").alias("counter"))
-        for kind in KINDS
-    ]
-    return reduce(DataFrame.unionByName, [*of_kinds, capped.select(*CLIENT, "counter")]).distinct()
+def _delayed(muted: Parts, peaks: pa.Table) -> Iterator[pa.Table]:
+    """Yield who was muted in a moment in which somebody peaked."""
+    for table in muted.tables([*CLIENT, "begin_ms", "muted_ms"]) if len(peaks) else ():
+        victim = dict(zip(_VICTIM, (table["user"], table["client_id"]), strict=True))
+        moments = {"moment": ints(table, "begin_ms") // (1000 * MOMENT_S), "delay_ms": table["muted_ms"]}
+        rows = with_columns(table.select(PLACE), {**moments, **victim})
+        yield rows.filter(pa.array(hashes.places(rows, peaks, (*PLACE, "moment")) >= 0)).select(_DELAYED.names)
+
+
+def _sharing(loud: pa.Table, clients: Parts, capped: pa.Table) -> pa.Table:
+    """Return _PAIR of the ``loud`` and all who were charged to a counter of theirs."""
+    if not len(loud):
+        return pa.schema([_VICTIMS.field(name) for name in _PAIR]).empty_table()
+    theirs = _charged(clients, capped, lambda rows: hashes.places(rows, loud, CLIENT) >= 0)
+    all_of_them = _charged(clients, capped, lambda rows: hashes.places(rows, theirs, (*PLACE, "counter")) >= 0)
+    victims_ = all_of_them.rename_columns([*PLACE, *_VICTIM, "counter"])
+    return theirs.join(victims_, [*PLACE, "counter"], join_type="inner").combine_chunks()
+
+
+def _charged(clients: Parts, capped: pa.Table, is_meant: Callable[[pa.Table], Flags]) -> pa.Table:
+    """Return CLIENT and each ``counter`` that those who are meant were charged to."""
+    columns = [*CLIENT, *(f"{kind}_{name}" for kind in KINDS for name in ("rule", "counter"))]
+
+    def of_kinds() -> Iterator[pa.Table]:
+        for table in clients.tables(columns):
+            for kind in KINDS:
+                rows = table.filter(table[f"{kind}_rule"].is_valid())
+                yield with_columns(rows.select(CLIENT), {"counter": rows[f"{kind}_counter"]})
+
+    rows = chain(of_kinds(), [capped.select(_COUNTED.names)])
+    return together(summed((each.filter(pa.array(is_meant(each))) for each in rows), _COUNTED.names, {}), _COUNTED)
+
+
+def _loud(found: pa.Table) -> pa.Table:
+    """Return those that coincide, in order."""
+    order = [(name, "ascending") for name in (*CLIENT, "measure")]
+    return found.filter(pc.equal(found["verdict"], COINCIDES)).sort_by(order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,22 +139,21 @@ class _Coinciding:
     """CLIENT"""
 
 
-def _coinciding(sums: DataFrame, found: DataFrame, period: Period) -> Iterator[_Coinciding]:
-    loud = found.where(F.col("verdict") == COINCIDES).orderBy(*CLIENT, "measure").collect()
-    for broker in of_brokers(sums, {(each.cluster, each.broker) for each in loud}, period):
+def _coinciding(sums: Parts, found: pa.Table, period: Period) -> Iterator[_Coinciding]:
+    loud: list[dict[str, Any]] = _loud(found).to_pylist()
+    for broker in by_broker(sums, period, {(each["cluster"], each["broker"]) for each in loud}):
         for each in loud:
-            if (each.cluster, each.broker) == broker.place:
+            if (each["cluster"], each["broker"]) == broker.place:
                 client = {name: each[name] for name in CLIENT}
-                yield _Coinciding(broker, each.number, each.measure, each.lag_s // MOMENT_S, client)
+                yield _Coinciding(broker, each["number"], each["measure"], each["lag_s"] // MOMENT_S, client)
 
 
-def _peaks(sums: DataFrame, loud: DataFrame, period: Period) -> pa.Table:
-    """Return PLACE, ``number`` and ``moment``: when others' delay is laid to these clients' peaks."""
+def _peaks(sums: Parts, loud: pa.Table, period: Period) -> pa.Table:
+    """Return CLIENT and ``moment``: when others' delay is laid to its peaks."""
     found = [_PEAKS.empty_table()]
     for one in _coinciding(sums, loud, period):
         moment = np.flatnonzero(later(one.broker.peak(one.number), one.lag)) + one.broker.first
-        same = [[each] * len(moment) for each in (*one.broker.place, one.number)]
-        found.append(pa.table([*same, moment], schema=_PEAKS))
+        found.append(pa.table([*([each] * len(moment) for each in one.client.values()), moment], schema=_PEAKS))
     return pa.concat_tables(found)
 
 

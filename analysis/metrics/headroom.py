@@ -13,32 +13,43 @@ exceed. Those while active are over the intervals in which the counter was charg
 - Of a connection rate, used are attempts to connect, those that were refused too: above 1 is what came.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
-from functools import partial, reduce
-from typing import Final
+from functools import partial
+from itertools import chain
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+import pyarrow.compute as pc
 
 from analysis.metrics import counter_use
 from analysis.metrics.counter_use import LIMIT_OF_USED, OF_KINDS, Readings, Shared
 from analysis.metrics.counters import CONNECTIONS, COUNTER, KINDS, OF_WORD
 from analysis.metrics.period import Period
 from analysis.metrics.runs import Runs, codes, starts
-from analysis.table.arrays import DAY_MS, Bools, Ints, floats, ints
+from analysis.table.arrays import DAY_MS, Bools, Ints, added, floats, folded, ints, together
 from analysis.table.exchange import exchange, packed, tasks_for
+from analysis.table.hashes import places
 from analysis.table.parquet import plain
+from analysis.table.parts import Parts
 from analysis.table.reading import Keeping, Rows
 from analysis.table.scan import OfDays, UsageRows
+from analysis.table.schema import FILE, TEXT
 
 PERCENTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 WHILE_ACTIVE: Final = {f"active_{name}": share for name, share in PERCENTILES.items()}
 COUNTED: Final = ("kind", "counter")
 KEPT: Final = "readings"
+_OF_KIND: Final = ("unit_user", "unit_client_id", "counter")
+_NAMED: Final = pa.schema(
+    [
+        *(("kind", TEXT), ("counter", pa.int64())),
+        *(FILE.field(name) for name in COUNTER[:3]),
+        *((name, TEXT) for name in ("rule", "unit_user", "unit_client_id")),
+    ]
+)
 _SCHEMA: Final = pa.schema(
     [
         *(("kind", pa.string()), ("counter", pa.int64()), ("date", pa.date32())),
@@ -57,35 +68,69 @@ _DAYS: Final = pa.schema(
 ``over`` in how many intervals more was used than it; and Runs of used over limit."""
 
 
-def counters(clients: DataFrame, capped: DataFrame | None = None, addresses: DataFrame | None = None) -> DataFrame:
+def counters(clients: Parts, capped: pa.Table | None = None, addresses: pa.Table | None = None) -> pa.Table:
     """Return COUNTED and the names (COUNTER) of each counter; ``clients`` is what ``metrics.clients`` returned,
     ``capped`` what ``metrics.caps`` did, and ``addresses`` what ``metrics.addresses`` did.
     """
-    named = [
-        clients.where(F.col(f"{kind}_rule").isNotNull()).select(
-            *COUNTER[:2],
-            F.lit(-1).alias("broker") if OF_WORD[kind].row.of_cluster else F.col("broker"),
-            F.lit(kind).alias("kind"),
-            F.col(f"{kind}_rule").alias("rule"),
-            *(F.col(f"{kind}_{name}").alias(name) for name in ("unit_user", "unit_client_id", "counter")),
-        )
-        for kind in KINDS
-    ]
-    if capped is not None:
-        of_cluster = F.col("kind").isin([kind for kind in KINDS if OF_WORD[kind].row.of_cluster])
-        broker = F.when(of_cluster, F.lit(-1)).otherwise(F.col("broker")).cast("int")
-        named.append(capped.withColumn("broker", broker).select(*COUNTER, "counter"))
-    if addresses is not None:
-        of_address = {
-            "broker": F.lit(-1),
-            "kind": F.lit(CONNECTIONS.word),
-            "rule": F.col(CONNECTIONS.columns.rule),
-            "unit_user": F.concat(F.lit("ip:"), F.col("ip")),
-            "unit_client_id": F.lit(None).cast("string"),
-        }
-        counted = addresses.where(F.col("counter").isNotNull())
-        named.append(counted.select(*COUNTER[:2], *(of_address[name].alias(name) for name in COUNTER[2:]), "counter"))
-    return reduce(DataFrame.unionByName, named).distinct()
+    columns = [*COUNTER[:3], *(f"{kind}_{name}" for kind in KINDS for name in ("rule", *_OF_KIND))]
+    named = chain(
+        (_of_kind(table, kind) for table in clients.tables(columns) for kind in KINDS),
+        [] if capped is None else map(partial(_of_caps, capped), KINDS),
+        [] if addresses is None else [_of_addresses(addresses)],
+    )
+    return together(folded((each.select(_NAMED.names).cast(_NAMED) for each in named), _once), _NAMED)
+
+
+def _once(named: pa.Table) -> pa.Table:
+    return added(named, COUNTED, dict.fromkeys((each for each in _NAMED.names if each not in COUNTED), "first"))
+
+
+def _of_kind(clients: pa.Table, kind: str) -> pa.Table:
+    found = clients.filter(clients[f"{kind}_rule"].is_valid())
+    names = {name: found[f"{kind}_{name}"] for name in ("rule", *_OF_KIND)}
+    return _named(found, kind, names, of_cluster=OF_WORD[kind].row.of_cluster)
+
+
+def _of_caps(capped: pa.Table, kind: str) -> pa.Table:
+    found = capped.filter(pc.equal(capped["kind"], kind))
+    names = {name: found[name] for name in ("rule", *_OF_KIND)}
+    return _named(found, kind, names, of_cluster=OF_WORD[kind].row.of_cluster)
+
+
+def _of_addresses(addresses: pa.Table) -> pa.Table:
+    found = addresses.filter(addresses["counter"].is_valid())
+    names = {
+        "rule": found[CONNECTIONS.columns.rule],
+        "unit_user": pc.binary_join_element_wise("ip:", found["ip"], ""),
+        "unit_client_id": pa.nulls(len(found), TEXT),
+        "counter": found["counter"],
+    }
+    return _named(found, CONNECTIONS.word, names, of_cluster=True)
+
+
+def _named(found: pa.Table, kind: str, names: Mapping[str, Any], *, of_cluster: bool) -> pa.Table:
+    same = {
+        "broker": pa.repeat(pa.scalar(-1, pa.int32()), len(found)) if of_cluster else found["broker"],
+        "kind": pa.repeat(kind, len(found)),
+    }
+    return pa.table({**{name: found[name] for name in COUNTER[:2]}, **same, **names})
+
+
+def named(counted: pa.Table, counters: pa.Table) -> pa.Table:
+    """Return a table of COUNTED with their names (``counters``); those without are left out."""
+    at = places(counted, counters, COUNTED)
+    found = counted.filter(pa.array(at >= 0))
+    names = counters.take(pa.array(at[at >= 0]))
+    of_counter = {name: names[name] for name in _NAMED.names if name not in COUNTED}
+    others = {name: found[name] for name in found.column_names if name not in COUNTED}
+    return pa.table({**{name: found[name] for name in COUNTED}, **of_counter, **others})
+
+
+def of_period(daily: Parts, counters: pa.Table) -> pa.Table:
+    """Return what ``headroom`` says of the whole period, with names."""
+    columns = [name for name in daily.schema.names if name != "date"]
+    parts = (each.filter(each["date"].is_null()) for each in daily.tables())
+    return named(pa.concat_tables([daily.schema.empty_table(), *parts]).select(columns), counters)
 
 
 def keeping(usage: UsageRows, period: Period) -> Keeping:
@@ -100,7 +145,7 @@ def keeping(usage: UsageRows, period: Period) -> Keeping:
     )
 
 
-def headroom(usage: UsageRows, period: Period) -> DataFrame:
+def headroom(usage: UsageRows, period: Period) -> Parts:
     """Return COUNTED, ``date``, ``p50``, ``p95``, ``p99``, ``max``, ``over``, ``limit``, ``active`` and WHILE_ACTIVE.
 
     Of used over limit; 1.0 is the quota. A counter has a row for each date with use, and one without a date for the
@@ -117,7 +162,7 @@ def headroom(usage: UsageRows, period: Period) -> DataFrame:
         OfDays(KEPT, _SentDays(tasks)),
     )
     days = _Days(period, usage.begin_us, usage.kept_days)
-    return sent.frame(_Measure(days, period), _SCHEMA)
+    return sent.parts(_Measure(days, period), _SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,10 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.metrics import unread
 from analysis.metrics.period import Period
-from analysis.metrics.sums import total
-from analysis.table.arrays import Ints, folded, ints, is_one_of, summed, times_ms, with_columns
+from analysis.table.arrays import Floats, Ints, added, folded, ints, is_one_of, summed, times_ms, together, with_columns
 from analysis.table.documents import BOOT, SPAN, after_gaps, documents, of_rows, united
 from analysis.table.exchange import exchange, packed
 from analysis.table.hashes import of_columns
@@ -30,7 +27,7 @@ from analysis.table.lateness import late_files
 from analysis.table.parquet import plain
 from analysis.table.reading import Keeping, Rows
 from analysis.table.scan import PATH, OfDays, UsageRows
-from analysis.table.schema import COUNT, TEXT
+from analysis.table.schema import COUNT, TEXT, TIME
 from quotas.names import OTHER
 
 HOUR_MS: Final = 3_600_000
@@ -49,9 +46,10 @@ _LINES: Final = pa.schema(
     [*((name, TEXT) for name in BOOT), *((name, COUNT) for name in ("hour", "late", *SPAN, *_SUMS))]
 )
 _OF_HOUR: Final = pa.schema([*((name, TEXT) for name in (*BOOT,)), *((name, COUNT) for name in ("hour", *_COUNTED))])
+_LINES_OF_HOUR: Final = pa.schema([*((name, TEXT) for name in BOOT), *((name, COUNT) for name in ("hour", *FIGURES))])
 
 
-def loss(usage: UsageRows, period: Period) -> DataFrame:
+def loss(usage: UsageRows, period: Period) -> pa.Table:
     """Return BOOT, ``hour`` (its begin), FIGURES, ``expected`` and ``share_missing``: of each boot and hour with any.
 
     ``documents`` are stored, ``expected`` those and the ``missing`` ones; ``dropped`` is by how much the proxy's own
@@ -65,13 +63,18 @@ def loss(usage: UsageRows, period: Period) -> DataFrame:
     work = _documents(usage, period)
     sent = _Sent(work, tasks)
     found = exchange(around, _READ, sent, tasks, OfDays(KEPT, sent.packed)).collect(work.received)
-    lines = usage.spark.createDataFrame(found if found.num_rows else _OF_HOUR.empty_table())
-    lines = lines.unionByName(unread.unread(around.rejected, usage, period), allowMissingColumns=True)
-    figures = (F.coalesce(total(name), F.lit(0)).alias(name) for name in FIGURES)
-    hours = lines.groupBy(*BOOT, F.timestamp_seconds(F.col("hour") * 3600).alias("hour")).agg(*figures)
-    return hours.withColumns({"expected": F.col("documents") + F.col("missing")}).withColumn(
-        "share_missing", share_missing()
-    )
+    lines = [found] if found.num_rows else []
+    lines.append(unread.unread(around.rejected, usage, period))
+    sums = added(together(map(_with_all, lines), _LINES_OF_HOUR), (*BOOT, "hour"), dict.fromkeys(FIGURES, "sum"))
+    hour_us = pa.array(1_000_000 * 3600 * ints(sums, "hour"), mask=np.asarray(sums["hour"].is_null()))
+    expected = ints(sums, "documents") + ints(sums, "missing")
+    hours = sums.set_column(sums.schema.get_field_index("hour"), "hour", hour_us.cast(TIME))
+    return with_columns(hours, {"expected": expected, "share_missing": shares(ints(sums, "missing"), expected)})
+
+
+def _with_all(lines: pa.Table) -> pa.Table:
+    missing = (name for name in FIGURES if name not in lines.column_names)
+    return with_columns(lines, {name: np.zeros(len(lines), dtype=np.int64) for name in missing})
 
 
 def keeping(usage: UsageRows, period: Period | None = None) -> Keeping:
@@ -90,9 +93,9 @@ def _documents(usage: UsageRows, period: Period | None) -> "_Documents":
     return _Documents(*span_ms, late_files(around.paths()))
 
 
-def share_missing() -> Column:
-    """Return the share of ``expected`` documents that is missing; 0 where none is expected."""
-    return F.when(F.col("expected") > 0, F.col("missing") / F.col("expected")).otherwise(0.0)
+def shares(part: Ints, of: Ints) -> Floats:
+    """Return which share one is of the other; 0 where that is 0."""
+    return np.divide(part, of, out=np.zeros(len(of)), where=of > 0)
 
 
 @dataclass(frozen=True, slots=True)

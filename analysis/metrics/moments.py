@@ -12,16 +12,17 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.metrics.broker_moments import CLIENT, MOMENT_S, PLACE, SUMS
 from analysis.metrics.clients import ACTIVE
 from analysis.metrics.counters import KINDS
 from analysis.metrics.few import Few
-from analysis.metrics.sums import total
 from analysis.table import hashes
-from analysis.table.arrays import MOST_SUM, Floats, Ints, floats, ints, summed, times_ms
+from analysis.table.arrays import MOST_SUM, Floats, Ints, folded, ints, summed, times_ms, together
+from analysis.table.exchange import exchange, packed, tasks_for
+from analysis.table.parquet import plain
+from analysis.table.parts import Parts
+from analysis.table.reading import adding
 from analysis.table.scan import UsageRows
 from analysis.table.schema import FILE
 
@@ -37,19 +38,29 @@ _SCHEMA: Final = pa.schema(
         *((name, pa.int64()) for name in ("moment", "number", *SUMS)),
     ]
 )
-_USUAL: Final = pa.schema([("client", pa.int64()), ("muted_us", pa.float64()), ("request_us", pa.float64())])
+_OF_CLIENT: Final = (*_MUTED, ACTIVE, "requests", "request_time_ms")
+_MEANS: Final = pa.schema([*(FILE.field(name) for name in CLIENT), *((name, pa.int64()) for name in _OF_CLIENT)])
+_HOW: Final = dict.fromkeys(SUMS, "sum")
+_ROWS_OF_ONE: Final = 10
+"""At least, in a period that is worth several tasks: rows that are summed to one before they travel."""
 
 
-def moments(usage: UsageRows, chosen: DataFrame, clients: DataFrame) -> DataFrame:
+def moments(usage: UsageRows, chosen: pa.Table, clients: Parts, rows: int) -> Parts:
     """Return PLACE, ``moment`` (a number), the ``number`` of one of ``chosen`` (null: all others), and SUMS.
 
     What a row of a longer interval says is spread evenly over the moments of it. ``usual_delay_us`` is for how long
     those that were active would have been muted, each by its mean in the period (``clients``), and ``usual_time_us``
-    what their requests would have taken.
+    what their requests would have taken. ``rows`` is how many there are of usage, about.
     """
-    few = Few.of(chosen.select(*CLIENT, "number").toArrow(), CLIENT, "number")
-    scanned = usage.scan(_READ, _Moments(few, _Usual.of(usage, clients)), _SCHEMA)
-    return scanned.groupBy(*_APART).agg(*(total(name).alias(name) for name in SUMS))
+    tasks = tasks_for(rows // _ROWS_OF_ONE, usage.spark.sparkContext.defaultParallelism)
+    work = _Moments(Few.of(chosen, CLIENT, "number"), _Usual.of(clients), tasks)
+    return exchange(usage, _READ, work, tasks).parts(_received, _SCHEMA)
+
+
+def _received(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Yield the sums of what reached a task, those of a broker together, so that of the others no file is read."""
+    for sums in folded(tables, adding(_APART, _HOW)):
+        yield plain(sums).sort_by([(name, "ascending") for name in (*PLACE, "moment")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +75,17 @@ class _Usual:
     """For each request."""
 
     @classmethod
-    def of(cls, usage: UsageRows, clients: DataFrame) -> "_Usual":
-        muted = total(reduce(add, map(F.col, _MUTED)))
-        means = clients.where(F.col("user").isNotNull()).groupBy(*CLIENT)
-        usual = means.agg(
-            (1000 * F.try_divide(muted, total(ACTIVE))).alias("muted_us"),
-            (1000 * F.try_divide(total("request_time_ms"), total("requests"))).alias("request_us"),
-        ).na.fill(0.0)
-        # Numbers for names are found where the names are: a hundred thousand of these would be much for the driver.
-        table: pa.Table = usage.mapped(usual, _numbered, _USUAL).toArrow()
-        order = np.argsort(ints(table, "client"))
-        return cls(ints(table, "client")[order], floats(table, "muted_us")[order], floats(table, "request_us")[order])
+    def of(cls, clients: Parts) -> "_Usual":
+        named = (each.filter(each["user"].is_valid()) for each in clients.tables(_MEANS.names))
+        sums = together(summed(named, CLIENT, dict.fromkeys(_OF_CLIENT, "sum")), _MEANS)
+        muted_ms = reduce(add, (ints(sums, name).astype(float) for name in _MUTED))
+        known = hashes.of_columns(sums, CLIENT)
+        order = np.argsort(known)
+        return cls(
+            known[order],
+            _mean(1000 * muted_ms, ints(sums, ACTIVE))[order],
+            _mean(1000 * ints(sums, "request_time_ms").astype(float), ints(sums, "requests"))[order],
+        )
 
     def of_rows(self, table: pa.Table) -> tuple[Floats, Floats]:
         """Return ``muted_us`` and ``request_us`` of each row's client; 0 of one that is not known."""
@@ -86,20 +97,19 @@ class _Usual:
         return np.where(known, self.muted_us[place], 0), np.where(known, self.request_us[place], 0)
 
 
-def _numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        table = pa.table(batch)
-        columns = [hashes.of_columns(table, CLIENT), table["muted_us"], table["request_us"]]
-        yield from pa.table(columns, schema=_USUAL).to_batches()
+def _mean(total: Floats, count: Ints) -> Floats:
+    return np.divide(total, count, out=np.zeros(len(total)), where=count > 0)
 
 
 @dataclass(frozen=True, slots=True)
 class _Moments:
     candidates: Few
     usual: _Usual
+    tasks: int
 
     def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        yield from map(spread, summed(map(self._columns, tables), (*_APART, "span"), dict.fromkeys(SUMS, "sum")))
+        for sums in map(spread, summed(map(self._columns, tables), (*_APART, "span"), _HOW)):
+            yield from packed(sums, hashes.of_columns(sums, PLACE) % self.tasks)
 
     def _columns(self, table: pa.Table) -> pa.Table:
         number = self.candidates.of_rows(table)

@@ -3,7 +3,7 @@
 Time is cut into moments of 10 s. A client *peaks* in a moment in which it moves at least twice its own average on
 that broker, and 2 % or more of all the broker's bytes. Others are *delayed* for as long as they are muted, and by
 what their requests take. What is *usual* is, of each client that is active in a moment, its own mean in the period.
-Spark makes sums of moments; ``coincidence`` says what they are worth.
+Workers make sums of moments; ``coincidence`` says what they are worth.
 
 What it does not say is that one caused the other: a quota mutes its own clients, whoever else is busy. It says with
 whom to begin when delays come in waves.
@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+import pyarrow.compute as pc
 
 from analysis.metrics.broker_moments import CLIENT, MEASURES, MOMENT_S, PLACE, BrokerMoments, by_broker
 from analysis.metrics.coincidence import (
@@ -31,7 +31,10 @@ from analysis.metrics.coincidence import (
     weigh,
 )
 from analysis.metrics.period import Period
-from analysis.metrics.sums import total
+from analysis.metrics.runs import starts
+from analysis.table import hashes
+from analysis.table.arrays import ints, summed, together, with_columns
+from analysis.table.parts import Parts
 from analysis.table.schema import COUNT, FILE, LIMIT, TEXT
 
 DATES: Final = 7
@@ -45,6 +48,8 @@ CHANCE: Final = "chance"
 TOO_FEW: Final = "too few"
 """Bursts, to say anything."""
 
+_MOVED: Final = ("bytes_in", "bytes_out")
+_CHOSEN: Final = pa.schema([*(FILE.field(name) for name in CLIENT), *((name, COUNT) for name in _MOVED)])
 _FOUND: Final = pa.schema(
     [
         *(FILE.field(name) for name in CLIENT),
@@ -58,16 +63,20 @@ _FOUND: Final = pa.schema(
 )
 
 
-def candidates(clients: DataFrame) -> DataFrame:
+def candidates(clients: Parts) -> pa.Table:
     """Return the CLIENTs that may be neighbours, each with its ``number`` on its broker, from 1."""
-    moved = total(F.col("bytes_in") + F.col("bytes_out")).alias("bytes")
-    named = clients.where(F.col("user").isNotNull()).groupBy(*CLIENT).agg(moved)
-    most = Window.partitionBy(*PLACE).orderBy(F.desc("bytes"), "user", "client_id")
-    ranked = named.where(F.col("bytes") > 0).withColumn("number", F.row_number().over(most))
-    return ranked.where(F.col("number") <= CANDIDATES).drop("bytes")
+    parts = (each.filter(each["user"].is_valid()) for each in clients.tables(_CHOSEN.names))
+    named = together(summed(parts, CLIENT, dict.fromkeys(_MOVED, "sum")), _CHOSEN)
+    moved = with_columns(named, {"bytes": ints(named, "bytes_in") + ints(named, "bytes_out")})
+    most = [(name, "ascending") for name in CLIENT]
+    most.insert(len(PLACE), ("bytes", "descending"))
+    ranked = moved.filter(pc.greater(moved["bytes"], 0)).sort_by(most).select(CLIENT)
+    first = starts(hashes.of_columns(ranked, PLACE))
+    number = np.arange(len(ranked)) - np.repeat(first, np.diff(first, append=len(ranked))) + 1
+    return with_columns(ranked, {"number": number}).filter(pa.array(number <= CANDIDATES))
 
 
-def neighbours(sums: DataFrame, chosen: DataFrame, period: Period) -> DataFrame:
+def neighbours(sums: Parts, chosen: pa.Table, period: Period) -> pa.Table:
     """Return what is to be said of each candidate and measure (MEASURES): a verdict, and the numbers behind it.
 
     ``sums`` is from ``moments``. CLIENT, ``number``, ``measure``, ``verdict``; ``score``, the part of others' delay
@@ -76,11 +85,13 @@ def neighbours(sums: DataFrame, chosen: DataFrame, period: Period) -> DataFrame:
     ``peaks``, ``bursts`` of them, and ``hours`` that could be compared; the sums. Others' sums are null where nothing
     was compared.
     """
-    names = {(each.cluster, each.broker, each.number): (each.user, each.client_id) for each in chosen.collect()}
+    names = {
+        (each["cluster"], each["broker"], each["number"]): (each["user"], each["client_id"])
+        for each in chosen.to_pylist()
+    }
     found = [each for broker in by_broker(sums, period) for each in _candidates(broker, len(names) * len(MEASURES))]
     _judge(found)
-    rows = [each.row(names) for each in found]
-    return sums.sparkSession.createDataFrame(pa.Table.from_pylist(rows, _FOUND))
+    return pa.Table.from_pylist([each.row(names) for each in found], _FOUND)
 
 
 @dataclass(slots=True)

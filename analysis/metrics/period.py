@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from analysis.metrics import caps
 from analysis.table.arrays import DAY_MS, Ints, ints, summed, times_ms
+from analysis.table.exchange import collected
 from analysis.table.reading import Keeping, adding
 from analysis.table.scan import OfDays, UsageRows
 
@@ -97,7 +98,7 @@ def step_of(moment: datetime, step_s: int) -> datetime:
 
 def look(usage: UsageRows) -> Period | None:
     """Return what is there; None if there is no row."""
-    found = usage.scan(_LOOKED_AT, _looked, _SEEN, OfDays(KEPT, _seen)).toArrow().to_pylist()
+    found = collected(usage, _LOOKED_AT, _looked, _SEEN, adding(_APART, _HOW), OfDays(KEPT, _seen)).to_pylist()
     if not found:
         return None
     of_dates: dict[date, list[dict[str, Any]]] = {}

@@ -6,15 +6,14 @@ from functools import reduce
 from operator import or_
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.metrics import caps
 from analysis.metrics.counters import KINDS, OF_WORD, USED
-from analysis.metrics.sums import total
-from analysis.table.arrays import added, ints, summed, with_columns
+from analysis.table.arrays import added, ints, summed, together, with_columns
+from analysis.table.exchange import collected
 from analysis.table.parquet import plain
 from analysis.table.reading import Keeping, adding
 from analysis.table.scan import OfDays, UsageRows
@@ -43,7 +42,7 @@ _SCHEMA: Final = pa.schema(
 _HOW: Final = {**dict.fromkeys(SUMS, "sum"), "least_limit": "min", "most_limit": "max"}
 
 
-def rules(usage: UsageRows, capped: DataFrame | None = None, kinds: Collection[str] = KINDS) -> DataFrame:
+def rules(usage: UsageRows, capped: pa.Table | None = None, kinds: Collection[str] = KINDS) -> pa.Table:
     """Return APART, SUMS, ``least_limit`` and ``most_limit``: of kinds and rules with anything to say.
 
     ``capped`` is what ``caps.capped`` returned of ``kinds``: caps have rows of their own, beside those of the quotas
@@ -53,12 +52,14 @@ def rules(usage: UsageRows, capped: DataFrame | None = None, kinds: Collection[s
     for what was under no limit, and for limits in ``shadow``, which records do not name. What is in ``shadow`` would
     have been throttled, and so would all in mode ``shadow``.
     """
-    found = usage.scan((*_READ, *caps.read(kinds)), _Summed(tuple(kinds)), _SCHEMA, OfDays(KEPT))
-    if capped is not None:
-        of_caps = capped.withColumns(dict.fromkeys(("exempt", "shadow"), F.lit(False)))
-        found = found.unionByName(of_caps.select(*_SCHEMA.names))
-    ends = (F.min("least_limit").alias("least_limit"), F.max("most_limit").alias("most_limit"))
-    return found.groupBy(*APART).agg(*(total(name).alias(name) for name in SUMS), *ends)
+    add = adding(APART, _HOW)
+    found = [
+        collected(usage, (*_READ, *caps.read(kinds)), _Summed(tuple(kinds)), _SCHEMA, add, OfDays(KEPT)),
+    ]
+    if capped is not None and len(capped):
+        no = np.zeros(len(capped), dtype=bool)
+        found.append(with_columns(capped, {"exempt": no, "shadow": no}).select(_SCHEMA.names))
+    return together([add(together(found, _SCHEMA))], _SCHEMA)
 
 
 def keeping(kinds: Collection[str]) -> Keeping:

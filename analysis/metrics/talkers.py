@@ -2,17 +2,21 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+import pyarrow.compute as pc
 
 from analysis.metrics.clients import SUMS
+from analysis.metrics.counters import KINDS
 from analysis.metrics.few import Few
-from analysis.metrics.sums import total
 from analysis.table import hashes
-from analysis.table.arrays import Ints, added, ints, summed, times_ms, with_columns
+from analysis.table.arrays import Ints, added, ints, summed, times_ms, together, with_columns
+from analysis.table.exchange import collected
+from analysis.table.parts import Parts
 from analysis.table.reading import Keeping, adding
 from analysis.table.scan import OfDays, UsageRows
 from analysis.table.schema import FILE
@@ -30,33 +34,41 @@ _HOURS: Final = pa.schema(
     [*(FILE.field(name) for name in CLIENT), *((name, pa.int64()) for name in ("hour_s", *_MOVED))]
 )
 _HOW: Final = dict.fromkeys(_MOVED, "sum")
+_SUMMED: Final = pa.schema([*(FILE.field(name) for name in CLIENT), *((name, pa.int64()) for name in SUMS)])
 
 
-def talkers(clients: DataFrame) -> DataFrame:
+def talkers(clients: Parts) -> pa.Table:
     """Return CLIENT and the sums of ``clients``: every byte of the rows is in one of them."""
-    return clients.groupBy(*CLIENT).agg(*(total(name).alias(name) for name in SUMS))
+    return together(summed(clients.tables(_SUMMED.names), CLIENT, dict.fromkeys(SUMS, "sum")), _SUMMED)
 
 
-def top(talkers: DataFrame, count: int) -> DataFrame:
+def muted_ms(talkers: pa.Table) -> Ints:
+    """Return for how long each was muted, by all kinds."""
+    return reduce(add, (ints(talkers, f"{kind}_muted_ms") for kind in KINDS))
+
+
+def top(talkers: pa.Table, count: int) -> pa.Table:
     """Return those that move most, the first one first."""
-    moved = F.col("bytes_in") + F.col("bytes_out")
-    named = talkers.where(F.col("user").isNotNull() & (moved > 0))
-    return named.orderBy(moved.desc(), *CLIENT).limit(count)
+    found = with_columns(talkers, {"moved": pc.add(talkers["bytes_in"], talkers["bytes_out"])})
+    some = found.filter(pc.and_(found["user"].is_valid(), pc.greater(found["moved"], 0)))
+    order = [("moved", "descending"), *((name, "ascending") for name in CLIENT)]
+    return some.sort_by(order).slice(0, count).drop_columns("moved")
 
 
-def over_time(usage: UsageRows, found: DataFrame, count: int, step_s: int) -> DataFrame:
+def over_time(usage: UsageRows, found: pa.Table, count: int, step_s: int) -> pa.Table:
     """Return ``bytes_in`` and ``bytes_out`` of the top ``talkers`` in each step of time, and of all others as one.
 
     ``place`` counts from 0, the one that moves most; OTHERS have no CLIENT. ``step_s`` is when the step begins, in Unix
     time.
     """
-    most = top(found, count).select(*CLIENT).toArrow()
-    most = most.append_column("place", pa.array(range(most.num_rows), pa.int64()))
+    most = top(found, count).select(CLIENT)
+    most = with_columns(most, {"place": np.arange(len(most))})
     steps = _Steps(Few.of(most, CLIENT, "place"), step_s)
     hours = OfDays(KEPT, steps.of_hours) if are_of_hours(step_s) else None
-    parts = usage.scan(("time", *CLIENT, *_MOVED), steps, _SCHEMA, hours)
-    sums = parts.groupBy(*_APART).agg(*(total(name).alias(name) for name in _MOVED))
-    return sums.join(F.broadcast(usage.spark.createDataFrame(most)), "place", "left")
+    sums = collected(usage, ("time", *CLIENT, *_MOVED), steps, _SCHEMA, adding(_APART, _HOW), hours)
+    place = ints(sums, "place")
+    names = most.select(CLIENT).take(pa.array(place, mask=place == OTHERS))
+    return with_columns(sums, {name: names[name] for name in CLIENT})
 
 
 def are_of_hours(step_s: int) -> bool:

@@ -7,60 +7,90 @@ A day belongs to it when at least half of it is in the period, and the counter w
 
 from typing import Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from analysis.metrics.headroom import COUNTED
 from analysis.metrics.period import Period
+from analysis.metrics.runs import starts
+from analysis.table import hashes
+from analysis.table.arrays import Floats, Ints, floats, ints, together, with_columns
+from analysis.table.parts import Parts
+from analysis.table.schema import TEXT
 
 LEAST_DAYS: Final = 5
 AGREEMENT: Final = 0.75
 FARTHEST_DAYS: Final = 365
 """Farther than it, "days until" would be a guess."""
 _HALF_A_DAY_MS: Final = 43_200_000
+_MOST_PAIRS: Final = 2_000_000
+_DAYS: Final = pa.schema(
+    [
+        *(("kind", TEXT), ("counter", pa.int64())),
+        *(("date", pa.date32()), ("day", pa.int32()), ("p99", pa.float64())),
+    ]
+)
 
 
-def days(daily: DataFrame, period: Period) -> DataFrame:
+def days(daily: Parts, period: Period) -> pa.Table:
     """Return COUNTED, ``date``, ``day`` (its number) and ``p99``; ``daily`` is ``headroom`` by date."""
     whole = [day for day in period.dates() if period.intervals_on(day) * period.interval_ms >= _HALF_A_DAY_MS]
-    return daily.where(F.col("date").isin(whole)).select(*COUNTED, "date", F.unix_date("date").alias("day"), "p99")
+    wanted = pa.array(whole, pa.date32())
+    found = (each.filter(pc.is_in(each["date"], wanted)) for each in daily.tables([*COUNTED, "date", "p99"]))
+    return together((with_columns(each, {"day": each["date"].cast(pa.int32())}) for each in found), _DAYS)
 
 
-def trend(counted: DataFrame) -> DataFrame:
+def trend(counted: pa.Table) -> pa.Table:
     """Return COUNTED, ``days``, ``slope_per_day``, ``agreement``, ``now``, ``days_left`` and ``verdict``.
 
     ``counted`` is what ``days`` returned. ``now`` is the line's value on the last day; ``days_left`` is null unless
     the verdict is ``rising``. Verdicts: ``not enough data``, ``unclear``, ``level``, ``falling``, ``at its limit``,
     ``far``, ``rising``.
     """
-    later = counted.select(*COUNTED, F.col("day").alias("later_day"), F.col("p99").alias("later_p99"))
-    slope = (F.col("later_p99") - F.col("p99")) / (F.col("later_day") - F.col("day"))
-    pairs = counted.join(later, [*COUNTED]).where(F.col("later_day") > F.col("day")).withColumn("slope", slope)
-    slopes = pairs.groupBy(*COUNTED).agg(
-        F.median("slope").alias("slope_per_day"),
-        F.avg((F.col("slope") > 0).cast("double")).alias("up"),
-        F.avg((F.col("slope") < 0).cast("double")).alias("down"),
+    table = counted.sort_by([(name, "ascending") for name in (*COUNTED, "day")])
+    day, p99 = ints(table, "day"), floats(table, "p99")
+    first = starts(hashes.of_columns(table, COUNTED))
+    count = np.diff(first, append=len(table))
+    slope, up, down, now = (np.full(len(first), np.nan) for _ in range(4))
+    for length in np.unique(count).tolist():
+        # Courses of as many days are one block; of pairs of days only so many at a time.
+        same = np.flatnonzero(count == length)
+        for some in np.array_split(same, len(same) * length**2 // _MOST_PAIRS + 1):
+            at = first[some][:, None] + np.arange(length)
+            slope[some], up[some], down[some], now[some] = _fitted(day[at], p99[at])
+    days_left = np.divide(1 - now, slope, out=np.full(len(first), np.nan), where=slope != 0)
+    rising = (up >= AGREEMENT) & (slope > 0)
+    verdict = np.select(
+        [
+            count < LEAST_DAYS,
+            now >= 1,
+            rising & (days_left > FARTHEST_DAYS),
+            rising,
+            down >= AGREEMENT,
+            np.abs(slope) * FARTHEST_DAYS < 1 - now,
+        ],
+        ["not enough data", "at its limit", "far", "rising", "falling", "level"],
+        "unclear",
     )
-    last = counted.groupBy(*COUNTED).agg(F.max("day").alias("last_day"), F.count(F.lit(1)).alias("days"))
-    lines = counted.join(last, [*COUNTED]).join(slopes, [*COUNTED], "left")
-    level = F.col("p99") + F.coalesce("slope_per_day", F.lit(0.0)) * (F.col("last_day") - F.col("day"))
-    fitted = lines.groupBy(*COUNTED, "days", "slope_per_day", "up", "down").agg(F.median(level).alias("now"))
-    days_left = (1 - F.col("now")) / F.col("slope_per_day")
-    rising = F.col("up") >= AGREEMENT
-    verdict = (
-        F.when(F.col("days") < LEAST_DAYS, "not enough data")
-        .when(F.col("now") >= 1, "at its limit")
-        .when(rising & (F.col("slope_per_day") > 0), F.when(days_left > FARTHEST_DAYS, "far").otherwise("rising"))
-        .when(F.col("down") >= AGREEMENT, "falling")
-        .when(F.abs("slope_per_day") * FARTHEST_DAYS < 1 - F.col("now"), "level")
-        .otherwise("unclear")
-    )
-    return fitted.select(
-        *COUNTED,
-        "days",
-        "slope_per_day",
-        F.greatest("up", "down").alias("agreement"),
-        "now",
-        F.when(verdict == "rising", days_left).alias("days_left"),
-        verdict.alias("verdict"),
-    )
+    columns = {
+        "days": count,
+        "slope_per_day": pa.array(slope, from_pandas=True),
+        "agreement": pa.array(np.fmax(up, down), from_pandas=True),
+        "now": now,
+        "days_left": pa.array(np.where(verdict == "rising", days_left, np.nan), from_pandas=True),
+        "verdict": pa.array(verdict.tolist(), TEXT),
+    }
+    return with_columns(table.select(COUNTED).take(pa.array(first)), columns)
+
+
+def _fitted(day: Ints, p99: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return of courses, [course, day]: the slope, which shares of pairs of days go up and down, and the last value."""
+    earlier, later = np.triu_indices(day.shape[1], 1)
+    nothing = np.full(len(day), np.nan)
+    if not len(earlier):
+        return nothing, nothing, nothing, p99[:, 0]
+    slopes = (p99[:, later] - p99[:, earlier]) / (day[:, later] - day[:, earlier])
+    slope = np.median(slopes, axis=1)
+    level = np.median(p99 + slope[:, None] * (day[:, -1:] - day), axis=1)
+    return slope, (slopes > 0).mean(axis=1), (slopes < 0).mean(axis=1), level

@@ -1,6 +1,7 @@
 """Documents that ``ingest`` could not read: how many, whose they say they are, and of which hour."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -10,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from analysis.metrics.period import Period
+from analysis.table.arrays import added, ints, together
 from analysis.table.documents import BOOT
 from analysis.table.scan import UsageRows
 from analysis.table.schema import COUNT, MOST_LABEL_BYTES, TEXT
@@ -27,45 +29,61 @@ _MOST_LINES: Final = 1000
 _SAID: Final = pa.schema([*((name, TEXT) for name in BOOT), ("hour", COUNT), *((name, COUNT) for name in FIGURES)])
 
 
-def unread(rejected: DataFrame | None, usage: UsageRows, period: Period) -> DataFrame:
+def unread(rejected: DataFrame | None, usage: UsageRows, period: Period) -> pa.Table:
     """Return BOOT, ``hour`` (since 1970) and FIGURES of what is ``rejected``, and was to be in the period of ``usage``.
 
     What names no hour that can be is of none (null); it is counted if it was rejected in the period, or within a day
     after it. ``wrong_clock`` are those of the ``rejected`` whose time cannot be.
     """
-    spark = usage.spark
     if rejected is None:
-        return spark.createDataFrame(_SAID.empty_table())
+        return _SAID.empty_table()
     begin_s = (usage.begin_us or 0) / 1e6
     end_s = period.end.timestamp() if usage.end_us is None else usage.end_us / 1e6
     head = F.substring(F.col("value"), 1, _HEAD_BYTES).alias("head")
     texts = rejected.select(head, "fault", F.unix_timestamp("rejected_at").alias("at_s"))
-    within = F.coalesce(F.col("hour") * 3600 + 3599 >= begin_s, F.col("at_s") >= begin_s) & F.coalesce(
-        F.col("hour") * 3600 < end_s, F.col("at_s") < end_s + _DAY_S
-    )
-    said = texts.mapInArrow(_read, from_arrow_schema(_SAID.append(pa.field("at_s", COUNT)))).where(within)
-    sums = [F.sum(name).alias(name) for name in FIGURES]
-    lines = said.groupBy(*BOOT, "hour").agg(*sums)
-    found = lines.orderBy(F.desc("rejected"), *BOOT, "hour").limit(_MOST_LINES).toArrow()
-    if found.num_rows == _MOST_LINES:
-        found = pa.concat_tables([found, _rest(found, said.agg(*sums).toArrow())])
-    return spark.createDataFrame(found.cast(_SAID))
+    read = _Read(begin_s, end_s)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return read(batches)
+
+    said = _added(texts.mapInArrow(run, from_arrow_schema(_SAID)).toArrow())
+    order = [("rejected", "descending"), *((name, "ascending") for name in (*BOOT, "hour"))]
+    lines = said.sort_by(order)
+    rest = lines.slice(_MOST_LINES)
+    return pa.concat_tables([lines.slice(0, _MOST_LINES), *([_of_nobody(rest)] if len(rest) else [])])
 
 
-def _rest(found: pa.Table, all_of_them: pa.Table) -> pa.Table:
+def _added(lines: pa.Table) -> pa.Table:
+    return together([added(lines, (*BOOT, "hour"), dict.fromkeys(FIGURES, "sum"))], _SAID)
+
+
+def _of_nobody(lines: pa.Table) -> pa.Table:
     nobody: dict[str, Any] = dict.fromkeys((*BOOT, "hour"))
-    left = {name: sum(all_of_them[name].to_pylist()) - sum(found[name].to_pylist()) for name in FIGURES}
-    return pa.Table.from_pylist([{**nobody, **left}], found.schema)
+    return pa.Table.from_pylist([{**nobody, **{name: int(ints(lines, name).sum()) for name in FIGURES}}], _SAID)
 
 
-def _read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        lines = [
-            {**_fields(head or b"", is_clock), "rejected": 1, "wrong_clock": int(is_clock), "at_s": at_s}
-            for head, fault, at_s in zip(*(column.to_pylist() for column in batch.columns), strict=True)
-            for is_clock in [(fault or "").startswith(_CLOCK)]
-        ]
-        yield pa.RecordBatch.from_pylist(lines, _SAID.append(pa.field("at_s", COUNT)))
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """From texts to _SAID of those that were to be in a period."""
+
+    begin_s: float
+    end_s: float
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            lines = [
+                {**said, "rejected": 1, "wrong_clock": int(is_clock)}
+                for head, fault, at_s in zip(*(column.to_pylist() for column in batch.columns), strict=True)
+                for is_clock in [(fault or "").startswith(_CLOCK)]
+                for said in [_fields(head or b"", is_clock)]
+                if self._is_meant(said["hour"], at_s)
+            ]
+            yield from _added(pa.Table.from_pylist(lines, _SAID)).to_batches()
+
+    def _is_meant(self, hour: int | None, at_s: int) -> bool:
+        if hour is None:
+            return self.begin_s <= at_s < self.end_s + _DAY_S
+        return hour * 3600 + 3599 >= self.begin_s and hour * 3600 < self.end_s
 
 
 def _fields(head: bytes, is_clock_wrong: bool) -> dict[str, Any]:

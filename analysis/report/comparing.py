@@ -1,23 +1,21 @@
 """The period against another: its rows are found, summed as those of the report are, and held against its tables."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import reduce
-from operator import add
 from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from analysis.errors import AnalysisError
 from analysis.metrics import addresses, caps, clients, comparison, headroom, keepings, talkers
 from analysis.metrics.comparison import BEFORE, BOTH, GONE, NEW
-from analysis.metrics.counters import KINDS
-from analysis.metrics.headroom import COUNTED
 from analysis.metrics.period import Period, look
-from analysis.metrics.sums import total
 from analysis.report.findings import ChangedClient, ChangedLimit, ChangedQuota, Comparison, Sums
+from analysis.table.arrays import Ints, ints, ranked, with_columns
+from analysis.table.parts import Parts
 from analysis.table.reading import read_once
 from analysis.table.results import Results
 from analysis.table.scan import UsageRows
@@ -70,20 +68,21 @@ def find(against: Against, now: Span) -> Other:
     return Other(now, span, usage, period)
 
 
-def make(usage: UsageRows, made: dict[str, DataFrame], other: Other, results: Results) -> Comparison:
+def make(usage: UsageRows, made: Mapping[str, Parts], other: Other, results: Results) -> Comparison:
     """Keep the tables NAMES, and return what a page shows of them; ``made`` are those of the report."""
     if other.usage is None or other.period is None:
         return Comparison(*other.span, stored=False)
     period = other.period
     kept = keepings.of_other(other.usage, period)
     with read_once(other.usage, kept, period.rows, period.longest_window_ms) as theirs:
-        before = _tables(theirs, period)
-        compared = {
-            "compared_clients": comparison.clients(made["talkers"], before["talkers"], _muted()),
-            "compared_limits": comparison.limits(made["headroom"], before["headroom"]),
-            "compared_quotas": comparison.quotas(made["headroom"], before["headroom"]),
+        now, before = {name: made[name].whole() for name in ("talkers", "headroom")}, _tables(theirs, period)
+        tables = {
+            "compared_clients": comparison.clients(now["talkers"], before["talkers"]),
+            "compared_limits": comparison.limits(now["headroom"], before["headroom"]),
+            "compared_quotas": comparison.quotas(now["headroom"], before["headroom"]),
         }
-        tables = {name: results.keep(name, table) for name, table in compared.items()}
+        for name, table in tables.items():
+            results.keep(name, Parts.of(table))
         scale = _length(other.now) / _length(other.span)
         return Comparison(
             *other.span,
@@ -91,7 +90,7 @@ def make(usage: UsageRows, made: dict[str, DataFrame], other: Other, results: Re
             modes=period.modes,
             unrecorded_s=comparison.unrecorded_s(usage, *other.now),
             unrecorded_before_s=comparison.unrecorded_s(theirs, *other.span),
-            now=_sums(made["talkers"]),
+            now=_sums(now["talkers"]),
             before=_sums(before["talkers"]),
             **_came_and_went(tables["compared_clients"]),
             clients=_clients(tables["compared_clients"], scale),
@@ -100,74 +99,62 @@ def make(usage: UsageRows, made: dict[str, DataFrame], other: Other, results: Re
         )
 
 
-def _tables(usage: UsageRows, period: Period) -> dict[str, DataFrame]:
+def _tables(usage: UsageRows, period: Period) -> dict[str, pa.Table]:
     """Return what is compared, of the other period: ``talkers``, and the ``headroom`` of the whole of it."""
-    sums = clients.clients(usage, period.rows).cache()
-    named = headroom.counters(sums, caps.capped(usage, period.capped), addresses.addresses(usage))
-    whole = headroom.headroom(usage, period).where("date is null").drop("date")
-    return {"talkers": talkers.talkers(sums).cache(), "headroom": named.join(whole, [*COUNTED]).cache()}
+    sums = clients.clients(usage, period.rows)
+    names = headroom.counters(sums, caps.capped(usage, period.capped), addresses.addresses(usage))
+    whole = headroom.of_period(headroom.headroom(usage, period), names)
+    return {"talkers": talkers.talkers(sums), "headroom": whole}
 
 
 def _length(span: Span) -> float:
     return max((span[1] - span[0]) / timedelta(seconds=1), 1.0)
 
 
-def _muted() -> Column:
-    return reduce(add, (F.col(f"{kind}_muted_ms") for kind in KINDS))
+def _sums(talkers_: pa.Table) -> Sums:
+    named, muted = np.asarray(talkers_["user"].is_valid()), talkers.muted_ms(talkers_)
+    return Sums(
+        clients=int(named.sum()),
+        throttled=int((named & (muted > 0)).sum()),
+        muted_ms=int(muted.sum()),
+        **{name: int(ints(talkers_, name).sum()) for name in ("bytes_in", "bytes_out", "requests")},
+        refused=int(ints(talkers_, "connections_refused").sum()),
+    )
 
 
-def _sums(talkers: DataFrame) -> Sums:
-    named = F.col("user").isNotNull()
-    sums = {
-        "clients": F.count_if(named),
-        "throttled": F.count_if(named & (_muted() > 0)),
-        "muted_ms": total(_muted()),
-        **{name: total(name) for name in ("bytes_in", "bytes_out", "requests")},
-        "refused": total("connections_refused"),
-    }
-    [found] = talkers.agg(*(F.coalesce(column, F.lit(0)).alias(name) for name, column in sums.items())).collect()
-    return Sums(**found.asDict())
-
-
-def _came_and_went(compared: DataFrame) -> dict[str, Any]:
-    counts = {row.seen: row["count"] for row in compared.groupBy("seen").count().collect()}
-    most = F.greatest(_bytes(""), _bytes(BEFORE)).desc()
+def _came_and_went(compared: pa.Table) -> dict[str, Any]:
+    most = np.maximum(_bytes(compared, ""), _bytes(compared, BEFORE))
     found: dict[str, Any] = {}
     for name, seen in (("new", NEW), ("gone", GONE)):
-        found[name] = counts.get(seen, 0)
-        some = compared.where(F.col("seen") == seen).orderBy(most, *talkers.CLIENT).limit(_CAME)
-        found[f"{name}_clients"] = [(row.user, row.client_id) for row in some.collect()]
+        some = with_columns(compared, {"most": most}).filter(pc.equal(compared["seen"], seen))
+        found[name] = len(some)
+        first = ranked(some, ["most"], talkers.CLIENT, _CAME).to_pylist()
+        found[f"{name}_clients"] = [(row["user"], row["client_id"]) for row in first]
     return found
 
 
-def _bytes(end: str) -> Column:
-    return F.col(f"bytes_in{end}") + F.col(f"bytes_out{end}")
+def _bytes(compared: pa.Table, end: str) -> Ints:
+    return ints(compared, f"bytes_in{end}") + ints(compared, f"bytes_out{end}")
 
 
-def _clients(compared: DataFrame, scale: float) -> list[ChangedClient]:
+def _clients(compared: pa.Table, scale: float) -> list[ChangedClient]:
     """Return whose bytes changed most."""
-    change = F.abs(_bytes("") - scale * _bytes(BEFORE))
-    most = compared.where(change > 0).orderBy(change.desc(), *talkers.CLIENT).limit(_CLIENTS)
-    return [
-        ChangedClient(
-            *(row.user, row.client_id, row.seen),
-            *(row.bytes_in + row.bytes_out, row[f"bytes_in{BEFORE}"] + row[f"bytes_out{BEFORE}"]),
-            *(row.muted_ms, row[f"muted_ms{BEFORE}"]),
-        )
-        for row in most.collect()
-    ]
+    now, before = _bytes(compared, ""), _bytes(compared, BEFORE)
+    changed = with_columns(compared, {"now": now, "before": before, "change": np.abs(now - scale * before)})
+    most = ranked(changed.filter(pc.greater(changed["change"], 0)), ["change"], talkers.CLIENT, _CLIENTS)
+    names = ("user", "client_id", "seen", "now", "before", "muted_ms", f"muted_ms{BEFORE}")
+    return [ChangedClient(*(row[name] for name in names)) for row in most.to_pylist()]
 
 
-def _limits(compared: DataFrame) -> list[ChangedLimit]:
+def _limits(compared: pa.Table) -> list[ChangedLimit]:
     """Return the limits on which use came closer, or went away, most; who is new or gone stands elsewhere."""
-    change = F.abs(F.col("p99") - F.col(f"p99{BEFORE}"))
-    both = compared.where((F.col("seen") == BOTH) & (change >= _LEAST_CHANGE))
-    most = both.orderBy(change.desc(), *comparison.LIMIT).limit(_LIMITS).collect()
+    changed = with_columns(compared, {"change": pc.abs(pc.subtract(compared["p99"], compared[f"p99{BEFORE}"]))})
+    both = changed.filter(pc.and_(pc.equal(changed["seen"], BOTH), pc.greater_equal(changed["change"], _LEAST_CHANGE)))
+    most = ranked(both, ["change"], comparison.LIMIT, _LIMITS).to_pylist()
     return [ChangedLimit(**{name: row[name] for name in ChangedLimit.__slots__}) for row in most]
 
 
-def _quotas(compared: DataFrame) -> list[ChangedQuota]:
-    ends = ("least_limit", "most_limit")
-    same = reduce(lambda one, two: one & two, (F.col(end).eqNullSafe(F.col(end + BEFORE)) for end in ends))
-    changed = compared.where(~same).orderBy(F.col("seen"), *comparison.QUOTA).limit(_QUOTAS).collect()
-    return [ChangedQuota(**{name: row[name] for name in ChangedQuota.__slots__}) for row in changed]
+def _quotas(compared: pa.Table) -> list[ChangedQuota]:
+    rows = ranked(compared, (), ("seen", *comparison.QUOTA)).to_pylist()
+    changed = [row for row in rows if any(row[end] != row[end + BEFORE] for end in comparison.ENDS)]
+    return [ChangedQuota(**{name: row[name] for name in ChangedQuota.__slots__}) for row in changed[:_QUOTAS]]

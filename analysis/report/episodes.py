@@ -7,16 +7,16 @@ is; ``page-N.js`` the episodes, by their begin. Each is of bounded size, however
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from analysis.page import words
 from analysis.spark.folder import Folder
-from analysis.table.schema import COUNT, LIMIT, TEXT
+from analysis.table.parts import Parts
+from analysis.table.schema import COUNT, LIMIT, TEXT, TIME
 
 FOLDER: Final = "search"
 PAGE_ROWS: Final = 2000
@@ -24,18 +24,20 @@ PAGE_ROWS: Final = 2000
 PAGE_BYTES: Final = 512 * 1024
 _MOST_OF_A_NAME: Final = 300
 """Characters; records of others than a proxy may have names of 256 KiB."""
-_IN_THE_DRIVER: Final = 100_000
-"""So few are put into pages where they arrive; more in Spark's workers."""
 _READ: Final = (
     *("begin", "end", "cluster", "user", "client_id", "broker", "kind", "rule", "mode"),
     *("muted_ms", "throttled", "limit"),
 )
 _ORDER: Final = ("begin", "end", "cluster", "user", "client_id", "broker", "kind", "rule", "mode")
+_IN_MEMORY: Final = 500_000
+"""Episodes, about; more where as many begin in one moment."""
+_AT_ONCE: Final = 20_000
+"""Lines of pages."""
 _CLIENTS: Final = pa.struct([("user", TEXT), ("client_id", TEXT), ("episodes", COUNT), ("muted_ms", COUNT)])
 _PAGES: Final = pa.schema([("rows", TEXT), ("begin_s", LIMIT), ("end_s", LIMIT), ("clients", pa.list_(_CLIENTS))])
 
 
-def write(folder: Folder, episodes: DataFrame) -> None:
+def write(folder: Folder, episodes: Parts) -> None:
     """Write the files of all ``episodes`` (``analysis.metrics.episodes``) into ``folder``, instead of earlier ones."""
     folder.remove(FOLDER)
     for name, content in files(_pages_of(episodes)):
@@ -57,22 +59,21 @@ def files(found: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     yield _call("index", _json({"pages": times, "clients": written + 1}))
 
 
-def _pages_of(episodes: DataFrame) -> Iterator[Mapping[str, Any]]:
-    chosen = episodes.select(*_READ)
-    few: pa.Table = chosen.limit(_IN_THE_DRIVER + 1).toArrow()
-    if len(few) <= _IN_THE_DRIVER:
-        for page in pages(few.sort_by([(name, "ascending") for name in _ORDER]).to_batches()):
+def _pages_of(episodes: Parts) -> Iterator[Mapping[str, Any]]:
+    for some in _in_order(episodes):
+        for page in pages(some.to_batches(max_chunksize=_AT_ONCE)):
             yield from page.to_pylist()
-        return
 
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for page in pages(batches):
-            yield from page.to_batches()
 
-    # Each partition has the episodes of some time, by their order; the driver sees one page after the other.
-    made = chosen.orderBy(*_ORDER).mapInArrow(run, from_arrow_schema(_PAGES))
-    for row in made.toLocalIterator():
-        yield row.asDict(recursive=True)
+def _in_order(episodes: Parts) -> Iterator[pa.Table]:
+    """Yield all episodes by their begin: so many in memory as begin within a span of time."""
+    begins = [each["begin"].cast(COUNT).to_numpy() for each in episodes.tables(["begin"])]
+    every = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *begins]))
+    firsts = np.unique(every[::_IN_MEMORY]).tolist()
+    for first, last in pairwise([*firsts, None]):
+        most = None if last is None else pa.scalar(last - 1, TIME)
+        some = episodes.within("begin", pa.scalar(first, TIME), most).whole(_READ)
+        yield some.sort_by([(name, "ascending") for name in _ORDER])
 
 
 def pages(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -6,8 +6,8 @@ from datetime import datetime
 from html import unescape
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from analysis.errors import AnalysisError
 from analysis.metrics import keepings
@@ -20,6 +20,7 @@ from analysis.report.summary import summarize
 from analysis.report.tables import ReportChoices
 from analysis.spark.folder import Folder
 from analysis.spark.progress import Progress
+from analysis.table.parts import Parts
 from analysis.table.reading import read_once
 from analysis.table.results import Results
 from analysis.table.scan import UsageRows
@@ -59,7 +60,7 @@ def run(usage: UsageRows, wanted: ReportRequest) -> Made:
         begin, end = wanted.begin or period.begin, wanted.end or period.end
         other = None if wanted.against is None else comparing.find(wanted.against, (begin, end))
         place = f"{wanted.out.rstrip('/')}/report={begin:{_ID}}-{end:{_ID}}"
-        results = Results(usage.spark, place, are_small=usage.at_hand is not None)
+        results = Results(usage.spark, place)
         progress.step("reading")
         kept = keepings.of_report(usage, period, is_compared=other is not None)
         with read_once(usage, kept, period.rows, period.longest_window_ms) as known:
@@ -81,12 +82,16 @@ def _gap_ms(period: Period, wanted: ReportRequest) -> int:
     return max(period.windows_ms) if wanted.gap_ms is None else wanted.gap_ms
 
 
-def _csv(chargeback: DataFrame) -> str:
-    times = [name for name, type_ in chargeback.dtypes if type_ == "timestamp"]
-    iso = chargeback.withColumns({name: _iso(name) for name in times})
-    lines = iso.orderBy("SubAccountId", "ResourceId", "ChargePeriodStart", "SkuId").toLocalIterator()
-    return spreadsheet.text(chargeback.columns, lines)
+def _csv(chargeback: Parts) -> str:
+    tables_ = (_written(table).to_pydict() for table in chargeback.tables())
+    lines = (line for table in tables_ for line in zip(*table.values(), strict=True))
+    return spreadsheet.text(chargeback.schema.names, lines)
 
 
-def _iso(name: str) -> Column:
-    return F.date_format(name, "yyyy-MM-dd'T'HH:mm:ss'Z'").alias(name)
+def _written(table: pa.Table) -> pa.Table:
+    """Return times as texts."""
+    for index, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type):
+            whole_s = table.column(index).cast(pa.timestamp("s", "UTC"), safe=False)
+            table = table.set_column(index, field.name, pc.strftime(whole_s, "%Y-%m-%dT%H:%M:%SZ"))
+    return table

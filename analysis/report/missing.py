@@ -2,18 +2,18 @@
 
 from datetime import UTC, datetime, timedelta
 from functools import reduce
-from operator import or_
-from typing import Any, Final
+from typing import Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from analysis.metrics.loss import HOUR_MS
 from analysis.metrics.period import Period
-from analysis.metrics.sums import total
 from analysis.page import draw, words
 from analysis.page.html import Cell, key, section, table
 from analysis.report.findings import Loss, Missing, ReportFindings
+from analysis.table.arrays import added, ints
+from analysis.table.documents import BOOT
 
 TITLE: Final = "What is missing"
 _PLACES: Final = 200
@@ -22,22 +22,23 @@ _TOLD: Final = ("missing", "dropped", "late", "rejected", "wrong_clock")
 _SUMS: Final = ("expected", *_TOLD)
 
 
-def summarize(loss: DataFrame, period: Period) -> Loss:
+def summarize(loss: pa.Table, period: Period) -> Loss:
     """Return what a page shows of the table."""
-    sums = [F.coalesce(total(name), F.lit(0)).alias(name) for name in (*_SUMS, "rows_of_others")]
-    [in_all] = loss.agg(*sums).collect()
-    if not any(in_all):
+    in_all = {name: int(ints(loss, name).sum()) for name in (*_SUMS, "rows_of_others")}
+    if not any(in_all.values()):
         return Loss()
-    hours = loss.where("hour is not null").groupBy("hour").agg(*sums[:2]).orderBy("hour").collect()
-    of_hour = [Missing(*_hour(each.hour), expected=each.expected, missing=each.missing) for each in hours]
-    worst = max((each for each in of_hour if each.missing), key=lambda each: each.missing, default=None)
-    told = loss.where(reduce(or_, (F.col(name) > 0 for name in _TOLD)))
-    most = told.orderBy(*(F.desc(name) for name in _TOLD), "hour", "cluster", "instance", "boot").limit(_PLACES)
-    places = [
-        Missing(*_hour(each.hour), **{name: each[name] for name in (*_SUMS, "cluster", "instance")})
-        for each in most.collect()
+    sums = added(loss.filter(loss["hour"].is_valid()), ("hour",), dict.fromkeys(_SUMS[:2], "sum")).sort_by("hour")
+    of_hour = [
+        Missing(*_hour(each["hour"]), expected=each["expected"], missing=each["missing"]) for each in sums.to_pylist()
     ]
-    return Loss(**in_all.asDict(), worst=worst, steps=_steps(of_hour, period), places=places)
+    worst = max((each for each in of_hour if each.missing), key=lambda each: each.missing, default=None)
+    told = loss.filter(reduce(pc.or_, (pc.greater(loss[name], 0) for name in _TOLD)))
+    order = [*((name, "descending") for name in _TOLD), *((name, "ascending") for name in ("hour", *BOOT))]
+    places = [
+        Missing(*_hour(each["hour"]), **{name: each[name] for name in (*_SUMS, "cluster", "instance")})
+        for each in told.sort_by(order).slice(0, _PLACES).to_pylist()
+    ]
+    return Loss(**in_all, worst=worst, steps=_steps(of_hour, period), places=places)
 
 
 def _steps(hours: list[Missing], period: Period) -> list[Missing]:
@@ -52,11 +53,8 @@ def _steps(hours: list[Missing], period: Period) -> list[Missing]:
     return [Missing(step, step + length, expected, missing) for step, (expected, missing) in sums.items()]
 
 
-def _hour(begin: Any) -> tuple[datetime | None, datetime | None]:
-    if begin is None:
-        return None, None
-    aware = begin.astimezone(UTC)
-    return aware, aware + timedelta(seconds=_HOUR_S)
+def _hour(begin: datetime | None) -> tuple[datetime | None, datetime | None]:
+    return (None, None) if begin is None else (begin, begin + timedelta(seconds=_HOUR_S))
 
 
 def sentence(loss: Loss) -> str:

@@ -1,19 +1,17 @@
 """From the tables of a report to its findings: the worst, the closest, the largest, and sums of all."""
 
-from datetime import UTC
-from functools import reduce
-from operator import add
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, Row, Window
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from analysis.metrics import neighbours, talkers
-from analysis.metrics.counters import KINDS
 from analysis.metrics.headroom import COUNTED
 from analysis.metrics.period import Period
 from analysis.metrics.rates import RATED
-from analysis.metrics.sums import total
 from analysis.metrics.trend import days
 from analysis.page import words
 from analysis.report import coinciding, missing
@@ -32,6 +30,10 @@ from analysis.report.findings import (
     UnderCap,
 )
 from analysis.report.tables import ReportChoices
+from analysis.table import hashes
+from analysis.table.arrays import added, folded, ints, ranked, together, with_columns
+from analysis.table.parts import Parts
+from analysis.table.schema import COUNT, LIMIT, TEXT
 
 CLOSE: Final = 0.9
 """From which p99 of used over limit on a limit is said to be close."""
@@ -44,15 +46,28 @@ _HEADROOM: Final = 30
 _TALKERS: Final = 100
 _TRENDS: Final = 12
 _CHARGES: Final = 500
+_WHOLE: Final = (
+    *("talkers", "loss", "rules", "capped", "addresses", "headroom", "over_time", "trend"),
+    *("neighbours", "evidence", "victims"),
+)
+"""Tables that are read as they are."""
 _WHO: Final = ("user", "client_id", "broker", "kind", "rule")
 
-Tables = dict[str, DataFrame]
+_MUTED: Final = pa.schema(
+    [("user", TEXT), ("client_id", TEXT), ("broker", pa.int32()), ("kind", TEXT), ("rule", TEXT), ("muted_ms", COUNT)]
+)
+_BILLED: Final = pa.schema([("user", TEXT), *((sku, COUNT) for sku in RATED), ("cost", LIMIT)])
+
+Tables = Mapping[str, Parts]
+Row = Mapping[str, Any]
 
 
 def summarize(tables: Tables, period: Period, choices: ReportChoices, place: str) -> ReportFindings:
     """Return what a page shows of the tables; ``place`` is where they are."""
+    whole = {name: tables[name].whole() for name in _WHOLE}
+    daily = days(tables["headroom_days"], period)
     return ReportFindings(
-        clusters=sorted(row.cluster for row in tables["talkers"].select("cluster").distinct().collect()),
+        clusters=sorted(whole["talkers"]["cluster"].unique().to_pylist()),
         begin=period.begin,
         end=period.end,
         modes=period.modes,
@@ -62,68 +77,68 @@ def summarize(tables: Tables, period: Period, choices: ReportChoices, place: str
         instances=period.instances,
         brokers=period.brokers,
         tables=place,
-        totals=_totals(tables, period),
-        loss=missing.summarize(tables["loss"], period),
+        totals=_totals(whole, len(tables["episodes"]), period),
+        loss=missing.summarize(whole["loss"], period),
         throttled=_throttled(tables["muted"], period),
         episodes=_episodes(tables["episodes"]),
-        rules=_rules(tables),
-        connected=_connected(tables["addresses"]),
-        headroom=_headroom(tables["headroom"]),
-        talkers=_talkers(tables["talkers"]),
-        series=_series(tables["over_time"], period),
-        neighbours=coinciding.found(tables),
+        rules=_rules(whole["rules"], whole["capped"]),
+        connected=_connected(whole["addresses"]),
+        headroom=_headroom(whole["headroom"]),
+        talkers=_talkers(whole["talkers"]),
+        series=_series(whole["over_time"], period),
+        neighbours=coinciding.found(whole),
         neighbours_since=period.last_dates(neighbours.DATES).begin,
-        compared=coinciding.compared(tables),
-        trends=_trends(tables, period),
-        days=days(tables["headroom_days"], period).select("date").distinct().count(),
+        compared=coinciding.compared(whole["neighbours"]),
+        trends=_trends(whole["trend"], daily),
+        days=len(pc.unique(daily["date"])),
         charges=_charges(tables["chargeback"]),
         currency=choices.rates.currency,
     )
 
 
-def _totals(tables: Tables, period: Period) -> PeriodTotals:
-    named = F.col("user").isNotNull()
-    muted = reduce(add, (F.col(f"{kind}_muted_ms") for kind in KINDS))
-    sums = {
-        "clients": F.count_if(named),
-        "throttled": F.count_if(named & (muted > 0)),
-        "muted_ms": total(muted),
-        "refused": total("connections_refused"),
-        **{name: total(name) for name in ("bytes_in", "bytes_out", "requests")},
-    }
-    [found] = tables["talkers"].agg(*(column.alias(name) for name, column in sums.items())).collect()
-    closeness = tables["headroom"].agg(
-        F.count_if(F.col("max") > 0).alias("counters"), F.count_if(F.col("p99") >= CLOSE).alias("close")
+def _totals(whole: Mapping[str, pa.Table], episodes: int, period: Period) -> PeriodTotals:
+    talkers_, headroom, came = (whole[name] for name in ("talkers", "headroom", "addresses"))
+    named = np.asarray(talkers_["user"].is_valid())
+    muted = talkers.muted_ms(talkers_)
+    return PeriodTotals(
+        rows=period.rows,
+        episodes=episodes,
+        clients=int(named.sum()),
+        throttled=int((named & (muted > 0)).sum()),
+        muted_ms=int(muted.sum()),
+        refused=_sum(talkers_, "connections_refused"),
+        **{name: _sum(talkers_, name) for name in ("bytes_in", "bytes_out", "requests")},
+        counters=_count(pc.greater(headroom["max"], 0)),
+        close=_count(pc.greater_equal(headroom["p99"], CLOSE)),
+        attempts=_sum(came, "connection_attempts"),
+        attempts_refused=_sum(came, "connection_throttled"),
     )
-    [limits] = closeness.collect()
-    came = tables["addresses"].agg(
-        F.coalesce(total("connection_attempts"), F.lit(0)).alias("attempts"),
-        F.coalesce(total("connection_throttled"), F.lit(0)).alias("attempts_refused"),
-    )
-    [connected] = came.collect()
-    figures = {**found.asDict(), **limits.asDict(), **connected.asDict()}
-    return PeriodTotals(rows=period.rows, episodes=tables["episodes"].count(), **figures)
 
 
-def _throttled(muted: DataFrame, period: Period) -> list[Throttled]:
+def _sum(table: pa.Table, name: str) -> int:
+    return int(ints(table, name).sum())
+
+
+def _count(flags: pa.ChunkedArray) -> int:
+    return int(pc.sum(flags).as_py() or 0)
+
+
+def _throttled(muted: Parts, period: Period) -> list[Throttled]:
     """Return the clients that were muted longest, with the share of each step."""
-    sum_ms = total("muted_ms").alias("muted_ms")
-    found = muted.groupBy(*_WHO).agg(sum_ms).orderBy(F.desc("muted_ms"), *_WHO).limit(_THROTTLED).toArrow()
-    if not found.num_rows:
-        return []
-    order = _numbered(period)
-    worst = found.to_pylist()
-    shares = {tuple(row[name] for name in _WHO): [0.0] * len(order) for row in worst}
-    chosen = muted.sparkSession.createDataFrame(found.select(_WHO).rename_columns([f"of_{name}" for name in _WHO]))
-    same = [F.col(name).eqNullSafe(F.col(f"of_{name}")) for name in _WHO]
-    step = F.floor(F.col("begin_ms") / (1000 * period.step_s)) * period.step_s
-    for cell in muted.join(F.broadcast(chosen), same).groupBy(*_WHO, step.alias("at")).agg(sum_ms).collect():
-        # Of a client on several proxy instances the sum may be more than the step.
-        share = cell.muted_ms / 1000 / period.step_s
-        shares[tuple(cell[name] for name in _WHO)][order[cell["at"]]] = min(share, 1.0)
+    sum_ms = partial(added, keys=_WHO, how={"muted_ms": "sum"})
+    sums = together(folded(map(sum_ms, muted.tables(_MUTED.names)), sum_ms), _MUTED)
+    worst = ranked(sums, ["muted_ms"], _WHO, _THROTTLED)
+    sums_ms = np.zeros((len(worst), len(period.steps())), dtype=np.int64)
+    first_s = int(period.steps()[0].timestamp())
+    for table in muted.tables([*_MUTED.names, "begin_ms"]) if len(worst) else ():
+        at = hashes.places(table, worst, _WHO)
+        step = (ints(table, "begin_ms") // 1000 - first_s) // period.step_s
+        np.add.at(sums_ms, (at[at >= 0], step[at >= 0]), ints(table, "muted_ms")[at >= 0])
+    # Of a client on several proxy instances the sum may be more than the step.
+    series = np.minimum(sums_ms / 1000 / period.step_s, 1.0).tolist()
     return [
-        Throttled(**{**row, "rule": row["rule"] or ""}, shares=series)
-        for row, series in zip(worst, shares.values(), strict=True)
+        Throttled(**{**row, "rule": row["rule"] or ""}, shares=of_row)
+        for row, of_row in zip(worst.to_pylist(), series, strict=True)
     ]
 
 
@@ -132,98 +147,104 @@ def _numbered(period: Period) -> dict[int, int]:
     return {int(step.timestamp()): number for number, step in enumerate(period.steps())}
 
 
-def _episodes(episodes: DataFrame) -> list[Episode]:
-    longest = episodes.orderBy(F.desc("muted_ms"), "begin", *_WHO).limit(_EPISODES)
-    names = ("mode", "begin", "end", "muted_ms", "throttled", "limit")
-    return [Episode(**_utc(row, *_WHO, *names)) for row in longest.collect()]
+def _episodes(episodes: Parts) -> list[Episode]:
+    names = [*_WHO, *("mode", "begin", "end", "muted_ms", "throttled", "limit")]
+    return [Episode(**row) for row in _most(episodes, names, ["muted_ms"], ["begin", *_WHO], _EPISODES)]
 
 
-def _rules(tables: Tables) -> list[OfRule]:
-    order = (F.desc("muted_ms"), F.desc("used"))
-    worst = tables["rules"].orderBy("kind", *order, "rule", "exempt", "shadow", "mode").limit(_RULES).collect()
+def _most(table: Parts, names: Sequence[str], most: Sequence[str], order: Sequence[str], count: int) -> list[Row]:
+    """Return the first rows of a table that may be large (``arrays.ranked``)."""
+
+    def first(rows: pa.Table) -> pa.Table:
+        return ranked(rows, most, order, count)
+
+    found = folded(map(first, table.tables(names)), first)
+    return [row for each in found for row in each.to_pylist()]
+
+
+def _rules(rules: pa.Table, capped: pa.Table) -> list[OfRule]:
+    order = [("kind", "ascending"), ("muted_ms", "descending"), ("used", "descending")]
+    order += [(name, "ascending") for name in ("rule", "exempt", "shadow", "mode")]
     client = ("kind", "rule", "mode", "user", "client_id")
-    used = tables["capped"].groupBy(*client).agg(*(total(name).alias(name) for name in ("used", "muted_ms")))
-    of_cap = Window.partitionBy(*client[:3])
-    ranked = used.withColumns(
-        {"clients": F.count(F.lit(1)).over(of_cap), "place": F.row_number().over(of_cap.orderBy(*order[::-1], *client))}
-    )
-    most: dict[tuple[str, str, str], list[UnderCap]] = {}
-    clients: dict[tuple[str, str, str], int] = {}
-    for each in ranked.where(F.col("place") <= _UNDER_CAP).orderBy("place").collect():
-        cap = (each.kind, each.rule, each.mode)
-        clients[cap] = each.clients
-        most.setdefault(cap, []).append(UnderCap(**_of(each, *UnderCap.__slots__)))
+    used = ranked(added(capped, client, {"used": "sum", "muted_ms": "sum"}), ["used", "muted_ms"], client)
+    of_cap: dict[tuple[str, str, str], list[Row]] = {}
+    for each in used.to_pylist():
+        of_cap.setdefault((each["kind"], each["rule"], each["mode"]), []).append(each)
     names = [name for name in OfRule.__slots__ if name not in {"clients", "most"}]
     return [
-        OfRule(**_of(row, *names), clients=clients.get(cap, 0), most=most.get(cap, ()))
-        for row in worst
-        for cap in [(row.kind, row.rule, row.mode)]
+        OfRule(
+            **_of(row, *names),
+            clients=len(under),
+            most=[UnderCap(**_of(each, *UnderCap.__slots__)) for each in under[:_UNDER_CAP]],
+        )
+        for row in rules.sort_by(order).slice(0, _RULES).to_pylist()
+        for under in [of_cap.get((row["kind"], row["rule"], row["mode"]), [])]
     ]
 
 
-def _connected(addresses: DataFrame) -> list[Connected]:
-    most = addresses.orderBy(
-        F.desc("accept_waits"), F.desc("connection_throttled"), F.desc("connection_attempts"), "ip", "listener"
-    ).limit(_CONNECTED)
+def _connected(addresses: pa.Table) -> list[Connected]:
+    most = ("accept_waits", "connection_throttled", "connection_attempts")
     names = {"connection_attempts": "attempts", "connection_throttled": "refused", "connection_muted_ms": "held_ms"}
     names |= {"connection_rule": "rule", "connection_limit": "limit"}
     names |= {"accept_waits": "waits", "accept_wait_ms": "wait_ms"}
-    renamed = most.withColumnsRenamed(names)
-    return [Connected(**_of(row, *Connected.__slots__)) for row in renamed.collect()]
+    found = ranked(addresses, most, ("ip", "listener"), _CONNECTED)
+    renamed = found.rename_columns([names.get(name, name) for name in found.column_names])
+    return [Connected(**_of(row, *Connected.__slots__)) for row in renamed.to_pylist()]
 
 
-def _headroom(headroom: DataFrame) -> list[Headroom]:
-    used = headroom.where(F.col("max") > 0)
-    closest = used.orderBy(F.desc("p99"), F.desc("max"), "unit_user", "unit_client_id").limit(_HEADROOM)
-    return [Headroom(**_of(row, *Headroom.__slots__)) for row in closest.collect()]
+def _headroom(headroom: pa.Table) -> list[Headroom]:
+    used = headroom.filter(pc.greater(headroom["max"], 0))
+    closest = ranked(used, ["p99", "max"], ["unit_user", "unit_client_id"], _HEADROOM)
+    return [Headroom(**_of(row, *Headroom.__slots__)) for row in closest.to_pylist()]
 
 
-def _talkers(found: DataFrame) -> list[Talker]:
-    return [Talker(**_of(row, *Talker.__slots__)) for row in talkers.top(found, _TALKERS).collect()]
+def _talkers(found: pa.Table) -> list[Talker]:
+    return [Talker(**_of(row, *Talker.__slots__)) for row in talkers.top(found, _TALKERS).to_pylist()]
 
 
-def _series(over_time: DataFrame, period: Period) -> list[RateSeries]:
+def _series(over_time: pa.Table, period: Period) -> list[RateSeries]:
     order = _numbered(period)
     labels: dict[int, str | None] = {talkers.OTHERS: None}
     layers: dict[int, list[float]] = {}
-    for cell in over_time.collect():
-        if cell.place != talkers.OTHERS:
-            labels[cell.place] = words.client(cell.user, cell.client_id)
-        layers.setdefault(cell.place, [0.0] * len(order))[order[cell.step_s]] += cell.bytes_in + cell.bytes_out
+    for cell in over_time.to_pylist():
+        place = cell["place"]
+        if place != talkers.OTHERS:
+            labels[place] = words.client(cell["user"], cell["client_id"])
+        layers.setdefault(place, [0.0] * len(order))[order[cell["step_s"]]] += cell["bytes_in"] + cell["bytes_out"]
     others = layers.pop(talkers.OTHERS, [])
     named = [RateSeries(labels[place], layers[place]) for place in sorted(layers)]
     return [*named, RateSeries(None, others)] if named and any(others) else named
 
 
-def _trends(tables: Tables, period: Period) -> list[Trend]:
-    """Return those that meet their limit first, then the steepest."""
-    known = tables["trend"].where(F.col("verdict") != "not enough data")
-    nearest = known.orderBy(
-        F.col("verdict") != "at its limit",
-        F.coalesce("days_left", F.lit(float("inf"))),
-        F.desc(F.abs("slope_per_day")),
-        "counter",
-    ).limit(_TRENDS)
-    chosen = nearest.collect()
-    points: dict[tuple[str, int], list[tuple[int, float]]] = {(row.kind, row.counter): [] for row in chosen}
-    wanted = nearest.select(*COUNTED)
-    for each in days(tables["headroom_days"], period).join(F.broadcast(wanted), [*COUNTED]).collect():
-        points[each.kind, each.counter].append((each.day, each.p99))
+def _trends(trend: pa.Table, daily: pa.Table) -> list[Trend]:
+    """Return those that meet their limit first, then the steepest; ``daily`` is what they were made of."""
+    known = trend.filter(pc.not_equal(trend["verdict"], "not enough data"))
+    is_met = pc.equal(known["verdict"], "at its limit").cast(COUNT)
+    ordered = with_columns(known, {"is_met": is_met, "not_steep": pc.negate(pc.abs(known["slope_per_day"]))})
+    nearest = ranked(ordered, ["is_met"], ["days_left", "not_steep", "counter"], _TRENDS)
+    points: list[list[tuple[int, float]]] = [[] for _ in range(len(nearest))]
+    at = hashes.places(daily, nearest, COUNTED)
+    for place, row in zip(at[at >= 0].tolist(), daily.filter(pa.array(at >= 0)).to_pylist(), strict=True):
+        points[place].append((row["day"], row["p99"]))
     names = [name for name in Trend.__slots__ if name != "points"]
-    return [Trend(**_of(row, *names), points=sorted(points[row.kind, row.counter])) for row in chosen]
+    return [
+        Trend(**_of(row, *names), points=sorted(mine)) for row, mine in zip(nearest.to_pylist(), points, strict=True)
+    ]
 
 
-def _charges(chargeback: DataFrame) -> list[Charge]:
-    used = (total(F.when(F.col("SkuId") == sku, F.col("ConsumedQuantity"))).alias(sku) for sku in RATED)
-    users = chargeback.groupBy(F.col("SubAccountId").alias("user")).agg(*used, F.sum("EffectiveCost").alias("cost"))
-    most = users.orderBy(F.desc_nulls_last("cost"), (F.col("bytes_in") + F.col("bytes_out")).desc(), "user")
-    return [Charge(**_of(row, *Charge.__slots__)) for row in most.limit(_CHARGES).collect()]
+def _charges(chargeback: Parts) -> list[Charge]:
+    how = {**dict.fromkeys(RATED, "sum"), "cost": "sum"}
+    add_up = partial(added, keys=("user",), how=how)
+    users = together(folded(map(_billed, chargeback.tables()), add_up), _BILLED)
+    moved = with_columns(users, {"moved": pc.add(users["bytes_in"], users["bytes_out"])})
+    most = ranked(moved, ["cost", "moved"], ["user"], _CHARGES)
+    return [Charge(**_of(row, *Charge.__slots__)) for row in most.to_pylist()]
+
+
+def _billed(lines: pa.Table) -> pa.Table:
+    of_sku = {sku: pc.if_else(pc.equal(lines["SkuId"], sku), lines["ConsumedQuantity"], 0) for sku in RATED}
+    return pa.table({"user": lines["SubAccountId"], **of_sku, "cost": lines["EffectiveCost"]})
 
 
 def _of(row: Row, *names: str) -> dict[str, Any]:
     return {name: row[name] for name in names}
-
-
-def _utc(row: Row, *names: str) -> dict[str, Any]:
-    """Return the same with aware times: Spark hands out local ones without a zone."""
-    return _of(row, *names) | {name: row[name].astimezone(UTC) for name in ("begin", "end")}

@@ -30,17 +30,7 @@ _ALWAYS: Final = {
     # Times as Arrow writes them, whoever writes a table.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
-_LIGHT: Final = {
-    # One task, and no exchange between tasks.
-    "spark.sql.leafNodeDefaultParallelism": "1",
-    "spark.sql.shuffle.partitions": "1",
-    # Java made for a query costs more than it brings.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
-_light: "dict[str, SparkSession]" = {}
-"""By application."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +66,6 @@ def start(name: str, settings: SparkSettings = SparkSettings()) -> "SparkSession
     for key, value in _ALWAYS.items():
         session.conf.set(key, value)
     return session
-
-
-def light(session: "SparkSession") -> "SparkSession":
-    """Return a session beside this one, for tables that fit into one task: of 40 small queries, half the time."""
-    application = session.sparkContext.applicationId
-    if application not in _light:
-        _light[application] = session.newSession()
-        for key, value in {**_ALWAYS, **_LIGHT}.items():
-            _light[application].conf.set(key, value)
-    return _light[application]
 
 
 def chosen(settings: SparkSettings) -> dict[str, str]:

@@ -51,6 +51,17 @@ def with_columns(table: pa.Table, values: Mapping[str, Any]) -> pa.Table:
     return table
 
 
+def together(tables: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
+    """Return tables that have the columns of ``schema``, in any order, as one; texts are no dictionaries."""
+    return pa.concat_tables([schema.empty_table(), *(each.select(schema.names).cast(schema) for each in tables)])
+
+
+def ranked(table: pa.Table, most: Sequence[str], order: Sequence[str] = (), count: int | None = None) -> pa.Table:
+    """Return the first rows: those with most in some columns, null last, and where that is the same by others."""
+    keys = [*((name, "descending") for name in most), *((name, "ascending") for name in order)]
+    return table.sort_by(keys).slice(0, count)
+
+
 def added(table: pa.Table, keys: Sequence[str], how: Mapping[str, str]) -> pa.Table:
     """Return a row for each combination of keys; ``how`` is a function of ``pa.TableGroupBy.aggregate`` by column.
 

@@ -4,7 +4,7 @@ Spark moves a few large binary values, as they are. Rows that it takes apart, an
 times as much.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,8 +15,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from analysis.table.arrays import folded, together
 from analysis.table.parquet import encoded, plain
-from analysis.table.scan import OfDays, UsageRows, Work, made
+from analysis.table.parts import CONTENT, Parts, brought, contents
+from analysis.table.scan import OfDays, Run, UsageRows, Work, made
 
 PACKED: Final = pa.schema([("task", pa.int32()), ("rows", pa.binary())])
 """``rows`` are an Arrow stream of a table, for ``task``."""
@@ -61,37 +63,74 @@ class Exchange:
     of_days: OfDays | None = None
     """What is kept of days, to PACKED."""
 
-    def frame(self, work: Work, schema: pa.Schema) -> DataFrame:
-        """Return what ``work`` yields of what a task has got: the columns of ``schema``, for SQL to go on with.
+    def parts(self, work: Work, schema: pa.Schema) -> Parts:
+        """Return what ``work`` yields of what a task has got, as ``schema``.
 
         ``work`` gets texts as dictionaries, as in ``scan``.
         """
         if self.usage.at_hand is not None:
-            return self.usage.spark.createDataFrame(self._work_here(work, schema))
+            return Parts.of(pa.Table.from_batches(made(work(self._here()), schema), schema))
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return made(work(map(encoded, unpacked(batches))), schema)
+            tables = work(map(encoded, unpacked(batches)))
+            for content in contents(map(pa.Table.from_batches, ([each] for each in made(tables, schema)))):
+                yield pa.RecordBatch.from_arrays([pa.array([content], pa.binary())], schema=CONTENT)
 
-        sent = self.usage.scan(self.columns, self.work, PACKED, self.of_days)
-        return sent.repartitionById(self.tasks, F.col("task")).mapInArrow(run, from_arrow_schema(schema))
+        return brought(self._received(run, CONTENT), schema, self.tasks)
 
     def collect(self, work: Work) -> pa.Table:
         """Return all that ``work`` yields of what a task has got; without a column where that is nothing."""
+        if self.usage.at_hand is not None:
+            tables = list(work(self._here()))
+        else:
 
-        def packing(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-            for table in work(tables):
-                yield _one(table, 0)
+            def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+                return made(_packing(work(map(encoded, unpacked(batches)))), PACKED)
 
-        here = self.usage.at_hand is not None
-        found: Any = self._work_here(packing, PACKED) if here else self.frame(packing, PACKED).toArrow()
-        tables = list(unpacked(iter(found.to_batches())))
-        return pa.concat_tables(tables) if tables else pa.table({})
+            tables = list(unpacked(iter(self._received(run, PACKED).toArrow().to_batches())))
+        return pa.concat_tables(map(plain, tables)) if tables else pa.table({})
 
-    def _work_here(self, work: Work, schema: pa.Schema) -> pa.Table:
-        """Do the work of all tasks as one."""
+    def _received(self, run: Run, schema: pa.Schema) -> DataFrame:
+        sent = self.usage.scan(self.columns, self.work, PACKED, self.of_days)
+        return sent.repartitionById(self.tasks, F.col("task")).mapInArrow(run, from_arrow_schema(schema))
+
+    def _here(self) -> Iterator[pa.Table]:
+        """Yield what all tasks have got, as one."""
         sent = self.usage.work_here(self.columns, self.work, PACKED)
-        received = map(encoded, unpacked(iter(sent.to_batches())))
-        return pa.Table.from_batches(made(work(received), schema), schema)
+        return map(encoded, unpacked(iter(sent.to_batches())))
+
+
+def collected(
+    usage: UsageRows,
+    columns: Sequence[str],
+    work: Work,
+    schema: pa.Schema,
+    add: Callable[[pa.Table], pa.Table] | None = None,
+    of_days: OfDays | None = None,
+) -> pa.Table:
+    """Return what ``work`` yields of tables of rows, as ``schema``, here: of what is small.
+
+    ``add`` adds up what workers have sent, as it adds up what each yields.
+    """
+    if usage.at_hand is not None:
+        tables = work(usage.tables_here(columns))
+    else:
+        packing = None if of_days is None else OfDays(of_days.name, _Packing(of_days.work))
+        tables = unpacked(iter(usage.scan(columns, _Packing(work), PACKED, packing).toArrow().to_batches()))
+    alike = (plain(table.select(schema.names)).cast(schema) for table in tables)
+    return together(alike if add is None else folded(alike, add), schema)
+
+
+@dataclass(frozen=True, slots=True)
+class _Packing:
+    work: Work
+
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        return _packing(self.work(tables))
+
+
+def _packing(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    return (_one(table, 0) for table in tables if len(table))
 
 
 def exchange(

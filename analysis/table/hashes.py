@@ -25,9 +25,22 @@ def of_columns(table: pa.Table, names: Sequence[str]) -> NDArray[np.int64]:
     return mixed([of_column(table[name]) for name in names])
 
 
+def places(table: pa.Table, known: pa.Table, names: Sequence[str]) -> NDArray[np.int64]:
+    """Return for each row where in ``known`` the first one is that has the same in these columns; -1 for none."""
+    numbers = of_columns(known, names)
+    if not len(numbers):
+        return np.full(len(table), -1)
+    order = np.argsort(numbers, kind="stable")
+    row = of_columns(table, names)
+    at = np.minimum(np.searchsorted(numbers[order], row), len(numbers) - 1)
+    return np.where(numbers[order][at] == row, order[at], -1)
+
+
 def of_column(column: pa.ChunkedArray) -> Hashes:
     """Return a number for each value of a column; 0 for null."""
     values = column.combine_chunks()
+    if pa.types.is_date32(values.type):
+        values = values.cast(pa.int32())
     if pa.types.is_dictionary(values.type):
         known = np.append(_of_texts(values.dictionary), NOTHING)
         # Of null the index is -1: the last.

@@ -13,7 +13,6 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
@@ -22,9 +21,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from analysis.table.arrays import DAY_MS, Bools, Fold, Ints, added, times_ms
 from analysis.table.exchange import packed, tasks_for, unpacked
 from analysis.table.parquet import encoded, joined, plain
+from analysis.table.parts import FILE_ROWS, contents
 from analysis.table.scan import PATH, KeptDays, UsageRows, Work, made
 
-FILE_ROWS: Final = 200_000
 _SENT: Final = pa.schema([("task", pa.int32()), ("name", pa.string()), ("rows", pa.binary())])
 _FILES: Final = pa.schema([("name", pa.string()), ("content", pa.binary())])
 
@@ -70,7 +69,7 @@ def read_once(usage: UsageRows, keepings: Sequence[Keeping], rows: int, lead_ms:
     if usage.at_hand is not None:
         yield usage
         return
-    found = files_of(usage, keepings, rows, lead_ms).persist(StorageLevel.DISK_ONLY)
+    found = _Reading.of(usage, keepings, rows, lead_ms).files().persist(StorageLevel.DISK_ONLY)
     try:
         found.count()
         stored, names = usage.kept, {each.name for each in keepings}
@@ -88,22 +87,53 @@ def read_once(usage: UsageRows, keepings: Sequence[Keeping], rows: int, lead_ms:
         found.unpersist()
 
 
-def files_of(usage: UsageRows, keepings: Sequence[Keeping], rows: int, lead_ms: int) -> DataFrame:
-    """Return ``name`` and ``content``: Parquet files of what is kept of rows, but for days that are kept already."""
-    tasks = tasks_for(rows, usage.spark.sparkContext.defaultParallelism)
-    wider = usage.around() if usage.around else usage
-    rest = None if usage.kept is None else usage.kept.rest_led_in
-    reader = replace(wider, files=wider.files if rest is None else rest, kept=None)
-    choice = _Choice(usage.begin_us, usage.end_us, usage.kept_days, lead_ms)
-    columns = dict.fromkeys(("time", *(name for each in keepings for name in each.columns)))
-    kept = tuple(keepings)
-    sent = reader.scan([*columns], _Send(kept, choice, tasks), _SENT)
-    received = _Receive({each.name: each for each in kept})
+def files_of(usage: UsageRows, keepings: Sequence[Keeping], rows: int, lead_ms: int) -> Iterator[tuple[str, bytes]]:
+    """Yield names and Parquet files of what is kept of rows, but for days that are kept already."""
+    reading = _Reading.of(usage, keepings, rows, lead_ms)
+    if reading.reader.at_hand is not None:
+        found = reading.here()
+    else:
+        # All tasks at once, as they are; and then one file after the other into the driver.
+        found = ((row.name, row.content) for row in reading.files().localCheckpoint().toLocalIterator())
+    for name, content in found:
+        yield name, bytes(content)
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return made(received(batches), _FILES)
 
-    return sent.repartitionById(tasks, F.col("task")).mapInArrow(run, from_arrow_schema(_FILES))
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Which rows are read, and what is made of them."""
+
+    reader: UsageRows
+    columns: tuple[str, ...]
+    send: "_Send"
+    receive: "_Receive"
+
+    @classmethod
+    def of(cls, usage: UsageRows, keepings: Sequence[Keeping], rows: int, lead_ms: int) -> "_Reading":
+        tasks = tasks_for(rows, usage.spark.sparkContext.defaultParallelism)
+        wider = usage.around() if usage.around else usage
+        rest = None if usage.kept is None else usage.kept.rest_led_in
+        reader = replace(wider, files=wider.files if rest is None else rest, kept=None)
+        choice = _Choice(usage.begin_us, usage.end_us, usage.kept_days, lead_ms)
+        columns = tuple(dict.fromkeys(("time", *(name for each in keepings for name in each.columns))))
+        send = _Send(tuple(keepings), choice, tasks)
+        return cls(reader, columns, send, _Receive({each.name: each for each in keepings}))
+
+    def files(self) -> DataFrame:
+        """Return _FILES."""
+        receive = self.receive
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return made(receive(batches), _FILES)
+
+        sent = self.reader.scan(self.columns, self.send, _SENT)
+        return sent.repartitionById(self.send.tasks, F.col("task")).mapInArrow(run, from_arrow_schema(_FILES))
+
+    def here(self) -> Iterator[tuple[str, bytes]]:
+        """Yield the same of files that are at hand."""
+        sent = self.reader.work_here(self.columns, self.send, _SENT)
+        for file in self.receive(iter(sent.to_batches())):
+            yield from zip(file["name"].to_pylist(), file["content"].to_pylist(), strict=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,9 +240,5 @@ class _Files:
         tables = iter(self._waiting) if self._fold is None else self._fold.end()
         schema = self._keeping.schema
         found = [plain(each.select(schema.names)).cast(schema) for each in (self._keeping.finish or iter)(tables)]
-        table = pa.concat_tables(found) if found else schema.empty_table()
-        for at in range(0, len(table), FILE_ROWS):
-            stream = pa.BufferOutputStream()
-            pq.write_table(table.slice(at, FILE_ROWS), stream, compression="zstd")
-            content = pa.array([stream.getvalue().to_pybytes()], pa.binary())
-            yield pa.table([[self._keeping.name], content], schema=_FILES)
+        for content in contents(found):
+            yield pa.table([[self._keeping.name], pa.array([content], pa.binary())], schema=_FILES)

@@ -62,8 +62,8 @@ class KeptDays:
 class UsageRows:
     """The rows of a period, in the files that hold them."""
 
-    files: DataFrame
-    """FILES; without ``content`` where each worker can open ``path``."""
+    files: DataFrame | None
+    """FILES; without ``content`` where each worker can open ``path``. None: all are ``at_hand``."""
     begin_us: int | None = None
     """Unix time: rows of intervals that begin before it are not meant."""
     end_us: int | None = None
@@ -82,7 +82,9 @@ class UsageRows:
     wanted: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """Of each column that is named, the values that rows must have one of."""
     at_hand: pa.Table | None = None
-    """``files``, brought here where they are few: then all work is done here, and no worker is started for it."""
+    """The files, brought here where they are few: then all work is done here, and no worker is started for it."""
+    session: SparkSession | None = None
+    """Of files that are at hand."""
 
     def only(self, **values: Sequence[Any]) -> "UsageRows":
         """Return those of the rows that have one of the values in each of the columns; what is kept is of all rows."""
@@ -90,7 +92,9 @@ class UsageRows:
 
     @property
     def spark(self) -> SparkSession:
-        return self.files.sparkSession
+        spark = self.session if self.files is None else self.files.sparkSession
+        assert spark is not None  # noqa: S101  either is there
+        return spark
 
     @property
     def kept_days(self) -> tuple[int, ...]:
@@ -98,7 +102,7 @@ class UsageRows:
 
     def paths(self) -> list[str]:
         """Return all files, those of days that are kept too."""
-        files = self.files.select(PATH).toArrow() if self.at_hand is None else self.at_hand
+        files: Any = self.at_hand if self.files is None else self.files.select(PATH).toArrow()
         return [str(path) for path in files[PATH].to_pylist()]
 
     def from_time(self, begin: datetime) -> "UsageRows":
@@ -121,8 +125,7 @@ class UsageRows:
 
         ``of_days``: rows of days of which this is kept are not read; without it, all are.
         """
-        if self.at_hand is not None:
-            return self.spark.createDataFrame(self.work_here(columns, work, schema))
+        assert self.files is not None  # noqa: S101  else who asks works here
         opened = self._opened(columns)
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -141,16 +144,12 @@ class UsageRows:
 
     def work_here(self, columns: Sequence[str], work: Work, schema: pa.Schema) -> pa.Table:
         """Return the same as ``scan``, of files that are ``at_hand``."""
-        files: pa.Table = self.at_hand
-        opened = self._opened(columns).tables(iter(files.to_batches()))
-        return pa.Table.from_batches(made(work(opened), schema), schema)
+        return pa.Table.from_batches(made(work(self.tables_here(columns)), schema), schema)
 
-    def mapped(self, table: DataFrame, run: Run, schema: pa.Schema) -> DataFrame:
-        """Return what ``run`` yields of a table that was made of the rows: here, where they are ``at_hand``."""
-        if self.at_hand is None:
-            return table.mapInArrow(run, from_arrow_schema(schema))
-        found: pa.Table = table.toArrow()
-        return self.spark.createDataFrame(pa.Table.from_batches(run(iter(found.to_batches())), schema))
+    def tables_here(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield some columns of files that are ``at_hand``."""
+        files: pa.Table = self.at_hand
+        return self._opened(columns).tables(iter(files.to_batches()))
 
     def _opened(self, columns: Sequence[str]) -> "_Opened":
         return _Opened(tuple(columns), self.begin_us, self.end_us, self.wanted)

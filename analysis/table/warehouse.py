@@ -18,7 +18,6 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 
 from analysis.errors import AnalysisError
 from analysis.spark.folder import Folder
-from analysis.spark.session import light
 from analysis.table import at_hand
 from analysis.table.listing import Files, is_within, of_hours, unix_us
 from analysis.table.scan import PATH, UsageRows
@@ -206,7 +205,7 @@ def _rows(
     table = path_of(warehouse, USAGE)
     few = at_hand.files(Folder(spark, table), _within(dates, begin, end), begin, end)
     if few is not None:
-        found = UsageRows(light(spark).createDataFrame(few), unix_us(begin), unix_us(end), at_hand=few)
+        found = UsageRows(None, unix_us(begin), unix_us(end), at_hand=few, session=spark)
 
         def around() -> UsageRows:
             return _rows(spark, warehouse, dates, *_around(begin, end), with_summaries=False) or found

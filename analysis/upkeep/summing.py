@@ -6,12 +6,12 @@ as soon as ``made.json`` is there. Killed at any moment, it goes on with the day
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from analysis.metrics import keepings, period
 from analysis.table import reading, summaries
@@ -120,12 +120,10 @@ class SummingUp:
         found.size_bytes += size_bytes
         self._tell(f"{said}: {of_day.rows:,} rows, {size_bytes / 1e6:,.1f} MB")
 
-    def _write(self, files: DataFrame, lock: Lock) -> None:
-        # All tasks at once, as they are; and then one file after the other into the driver.
-        made = files.localCheckpoint()
-        for number, row in enumerate(made.toLocalIterator()):
+    def _write(self, files: Iterator[tuple[str, bytes]], lock: Lock) -> None:
+        for number, (name, content) in enumerate(files):
             lock.check()
-            self._warehouse.write(f"{_BEING_MADE}/{row.name}/part-{number:05}.parquet", bytes(row.content))
+            self._warehouse.write(f"{_BEING_MADE}/{name}/part-{number:05}.parquet", content)
 
     def _remove_old(self, found: SummedUp) -> None:
         """Remove what counts no more, when reports that had begun with it are over; at once what never counted."""

@@ -5,14 +5,14 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from analysis.ingest import documents
 from analysis.kernel.target import parse_target
 from analysis.metrics import headroom
 from analysis.metrics.clients import clients
-from analysis.metrics.muted import muted
 from analysis.metrics.period import look
 from analysis.metrics.rates import Rates
 from analysis.recommend import quota_file
@@ -30,7 +30,7 @@ from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
 from quotas.stores.file import load
-from tests.analysis.records import Document, document, row
+from tests.analysis.records import Document, document, muted_of, row
 
 KIND = QuotaKind(os.environ["ADDED_KIND"])
 WORD, PER_USED, LIMIT = {
@@ -118,20 +118,20 @@ def test_the_tables_of_a_report_have_it(usage: UsageRows) -> None:
     period = look(usage)
     assert period is not None
 
-    def of_kind(frame: DataFrame) -> list[dict[str, Any]]:
-        return [each.asDict() for each in frame.where(f"kind = '{WORD}'").collect()]
+    def of_kind(table: pa.Table) -> list[dict[str, Any]]:
+        return [each for each in table.to_pylist() if each["kind"] == WORD]
 
-    mutes = of_kind(muted(usage))
+    mutes = of_kind(muted_of(usage).whole())
     assert len(mutes) == SECONDS
     assert {(each["user"], each["muted_ms"], each["limit"], each["bytes"]) for each in mutes} == {
         ("alice", 250, 20.0, None)
     }
     sums = clients(usage, period.rows)
-    [alice] = sums.where("user = 'alice'").collect()
+    [alice] = [each for each in sums.whole().to_pylist() if each["user"] == "alice"]
     assert alice[KIND.row.columns.used] == SECONDS * round(RATE / PER_USED)
     [counter] = of_kind(headroom.counters(sums))
     assert counter["unit_user"] == "alice"
-    [use] = [each for each in of_kind(headroom.headroom(usage, period)) if each["date"] is None]
+    [use] = [each for each in of_kind(headroom.headroom(usage, period).whole()) if each["date"] is None]
     assert (use["p99"], use["limit"]) == (pytest.approx(RATE / 20), pytest.approx(20.0))
 
 

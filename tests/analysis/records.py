@@ -9,7 +9,11 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from analysis.metrics import muted
+from analysis.metrics.counters import KINDS
+from analysis.table.exchange import collected
 from analysis.table.parquet import decode, encode, joined
+from analysis.table.parts import Parts
 from analysis.table.scan import FILES, UsageRows
 from analysis.table.schema import COLUMNS, FILE, ROWS
 
@@ -66,6 +70,23 @@ def usage(spark: SparkSession, *files: Iterable[Document]) -> UsageRows:
     return UsageRows(spark.createDataFrame([("memory", file_of(documents)) for documents in files], FILES))
 
 
+def framed(table: Parts | pa.Table) -> DataFrame:
+    """A table that was made of rows, for Spark to ask."""
+    spark = SparkSession.getActiveSession()
+    assert spark is not None
+    return spark.createDataFrame(table.whole() if isinstance(table, Parts) else table)
+
+
+def kept(frame: DataFrame) -> Parts:
+    """A table that Spark made, as those are that were made of rows."""
+    return Parts.of(frame.toArrow())
+
+
+def muted_of(usage: UsageRows, capped: Sequence[str] = KINDS) -> Parts:
+    """Who was muted, and when."""
+    return muted.muted(usage, 1000, capped).parts(iter, muted.SCHEMA)
+
+
 def file_of(documents: Iterable[Document]) -> bytes:
     """The same in a file of the table."""
     return encode(pa.Table.from_pylist(stored(documents), FILE))
@@ -80,7 +101,7 @@ def tables(columns: Sequence[str], *files: Iterable[Document], rows: int = 1_000
 
 def rows_of(usage: UsageRows) -> list[dict[str, Any]]:
     """All columns of all rows, as FILE has them, in the order of ``in_order``."""
-    return in_order(usage.scan(FILE.names, iter, FILE).toArrow().to_pylist())
+    return in_order(collected(usage, FILE.names, iter, FILE).to_pylist())
 
 
 def in_order(rows: Iterable[Row]) -> list[dict[str, Any]]:

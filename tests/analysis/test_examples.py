@@ -13,12 +13,12 @@ from pyspark.sql import SparkSession
 from analysis.ingest.known import Hour
 from analysis.ingest.publishing import Publication
 from analysis.metrics.episodes import episodes
-from analysis.metrics.muted import muted
 from analysis.spark.folder import Folder
+from analysis.table import results
 from analysis.table import warehouse as tables
 from analysis.table.parquet import encode
 from analysis.table.schema import FILE
-from tests.analysis.records import document, row, stored
+from tests.analysis.records import document, muted_of, row, stored
 
 pytestmark = pytest.mark.spark
 
@@ -49,8 +49,8 @@ def place(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
     seconds = [in_second(second) for second in range(60)]
     publication.add(Hour.of(seconds[0]["time_ms"]), encode(pa.Table.from_pylist(stored(seconds), FILE)))
     publication.publish()
-    found = episodes(muted(tables.usage(spark, str(place))), GAP_MS)
-    found.coalesce(1).write.parquet(f"{place}-reports/report=20260301T120000Z-20260301T120100Z/episodes")
+    found = episodes(muted_of(tables.usage(spark, str(place))).whole(), GAP_MS)
+    results.write(Folder(spark, f"{place}-reports/report=20260301T120000Z-20260301T120100Z"), "episodes", found)
     return place
 
 

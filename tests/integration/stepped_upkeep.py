@@ -95,8 +95,7 @@ class Steps:
             assert set(kept) <= set(found) <= set(keys), step
             one.now_s += LATE_S
             work(one)
-            files = tables.usage(self.spark, one.place).files.select("path").collect()
-            assert self.listed([each.path for each in files]) == kept, step
+            assert self.listed(tables.usage(self.spark, one.place).paths()) == kept, step
             assert unfinished(one.usage) == {}, step
             assert one.usage.names(".compacting*") == [], step
             assert [json.loads(one.usage.read(name))["over"] for name in one.usage.names(".upkeep*")] == [True], step

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from analysis.cli import analyze
 from analysis.spark import session
 from analysis.spark.folder import Folder
-from analysis.spark.session import SparkSettings, light
+from analysis.spark.session import SparkSettings
 from analysis.table.summaries import day_of
 from tests.analysis.records import Document, document, row, write_jsonl
 from tests.analysis.upkeep.conftest import Filled
@@ -41,7 +41,7 @@ def ingest(place: str, folder: Path, name: str, documents: Iterable[Document]) -
 def check(place: str, folder: Path, *, reports: bool) -> None:
     ingest(place, folder / "records", "first", recorded())
     assert f": {DATES} days, " in ran("summarize", "--warehouse", place)
-    lake = Filled(light(session.start("s3")), place)
+    lake = Filled(session.start("s3"), place)
     begin, end = (MIDNIGHT + timedelta(hours=hours) for hours in (30, 110))
     whole = usage(lake, begin, end)
     assert whole.kept_days == tuple(map(day_of, (LATE_DAY, OTHER_DAY)))

@@ -5,16 +5,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import duckdb
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from analysis.metrics.clients import clients
 from analysis.metrics.headroom import headroom
-from analysis.metrics.muted import muted
 from analysis.metrics.period import Period, look
+from analysis.table.parts import Parts
 from analysis.table.scan import FILES, UsageRows
 from tests.analysis.metrics.recorded import documents
-from tests.analysis.records import file_of
+from tests.analysis.records import file_of, framed, muted_of
 
 Answer = list[tuple[object, ...]]
 FILES_OF_ROWS = 3
@@ -28,9 +29,9 @@ class Both:
     usage: UsageRows
     period: Period
     duck: duckdb.DuckDBPyConnection
-    clients: DataFrame
-    muted: DataFrame
-    headroom: DataFrame
+    clients: Parts
+    muted: Parts
+    headroom: Parts
 
     def oracle(self, query: str, /, **parts: object) -> Answer:
         """Answer in SQL of DuckDB, sorted; ``{parts}`` of the query are put in."""
@@ -44,23 +45,23 @@ def both(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     for part in range(FILES_OF_ROWS):
         (folder / f"{part}.parquet").write_bytes(file_of(everything[part::FILES_OF_ROWS]))
     contents = [(str(path), path.read_bytes()) for path in sorted(folder.glob("*.parquet"))]
-    usage = UsageRows(spark.createDataFrame(contents, FILES).repartition(2).cache())
+    frame = spark.createDataFrame(contents, FILES).repartition(2).cache()
+    usage = UsageRows(frame)
     period = look(usage)
     assert period is not None
     duck = duckdb.connect()
     duck.execute("set TimeZone = 'UTC'")
     files = duck.read_parquet(f"{folder}/*.parquet")
     files.select("*, epoch_ms(time) as t").create_view("rows")
-    frames = [each.cache() for each in (clients(usage, period.rows), muted(usage), headroom(usage, period))]
-    yield Both(usage, period, duck, *frames)
+    yield Both(usage, period, duck, clients(usage, period.rows), muted_of(usage), headroom(usage, period))
     duck.close()
-    for frame in (usage.files, *frames):
-        frame.unpersist()
+    frame.unpersist()
 
 
-def of_spark(frame: DataFrame) -> Answer:
+def of_spark(frame: DataFrame | Parts | pa.Table) -> Answer:
     """Return the rows, sorted."""
-    return in_order([tuple(row) for row in frame.collect()])
+    asked = frame if isinstance(frame, DataFrame) else framed(frame)
+    return in_order([tuple(row) for row in asked.collect()])
 
 
 def in_order(answer: Answer) -> Answer:

@@ -5,18 +5,17 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from analysis.metrics.caps import apart, capped, read
 from analysis.metrics.clients import clients
-from analysis.metrics.headroom import counters, headroom
-from analysis.metrics.muted import muted
+from analysis.metrics.headroom import counters, headroom, of_period
 from analysis.metrics.period import Period, look
 from analysis.metrics.rules import rules
 from analysis.table.parquet import encode
 from analysis.table.scan import FILES, UsageRows
 from analysis.table.schema import FILE
-from tests.analysis.records import Document, document, file_of, row, stored, tables, usage
+from tests.analysis.records import Document, document, file_of, framed, muted_of, row, stored, tables, usage
 
 pytestmark = pytest.mark.spark
 
@@ -82,8 +81,8 @@ def period(rows: UsageRows) -> Period:
 
 
 @pytest.fixture(scope="module")
-def of_caps(rows: UsageRows, period: Period) -> DataFrame:
-    return capped(rows, period.capped).cache()
+def of_caps(rows: UsageRows, period: Period) -> pa.Table:
+    return capped(rows, period.capped)
 
 
 def test_only_kinds_that_anybody_has_caps_of_are_looked_for(spark: SparkSession, period: Period) -> None:
@@ -91,12 +90,14 @@ def test_only_kinds_that_anybody_has_caps_of_are_looked_for(spark: SparkSession,
     nothing = look(usage(spark, _without_caps()))
     assert nothing is not None
     assert nothing.capped == ()
-    assert capped(usage(spark, _without_caps()), ()).collect() == []
-    assert capped(usage(spark, _without_caps())).collect() == []
+    assert len(capped(usage(spark, _without_caps()), ())) == 0
+    assert len(capped(usage(spark, _without_caps()))) == 0
 
 
-def test_the_sum_of_a_cap_is_that_of_all_its_clients(rows: UsageRows, of_caps: DataFrame) -> None:
-    of_rule = {each.rule: each for each in rules(rows, of_caps, ("produce",)).collect() if each.kind == "produce"}
+def test_the_sum_of_a_cap_is_that_of_all_its_clients(rows: UsageRows, of_caps: pa.Table) -> None:
+    of_rule = {
+        each.rule: each for each in framed(rules(rows, of_caps, ("produce",))).collect() if each.kind == "produce"
+    }
     everybody = range(CLIENTS)
     tenant, batch, own = of_rule[TENANT], of_rule[BATCH], of_rule[OWN]
     assert tenant.used == SECONDS * sum(10 + number for number in everybody)
@@ -115,8 +116,8 @@ def test_the_sum_of_a_cap_is_that_of_all_its_clients(rows: UsageRows, of_caps: D
     assert of_rule[None].muted_ms == 20 * SECONDS
 
 
-def test_each_counter_of_a_cap_has_the_clients_that_are_charged_to_it(of_caps: DataFrame) -> None:
-    found = of_caps.collect()
+def test_each_counter_of_a_cap_has_the_clients_that_are_charged_to_it(of_caps: pa.Table) -> None:
+    found = framed(of_caps).collect()
     tenant = {each.counter: (each.unit_user, each.unit_client_id) for each in found if each.rule == TENANT}
     assert set(tenant.values()) == {("group:tenant-a", None)}
     assert len(tenant) == 2, "one on each broker"
@@ -125,7 +126,7 @@ def test_each_counter_of_a_cap_has_the_clients_that_are_charged_to_it(of_caps: D
 
 
 def test_who_was_muted_was_so_by_the_cap_and_for_the_rest_by_the_quota(rows: UsageRows, period: Period) -> None:
-    found = muted(rows, period.capped).where("kind = 'produce'").collect()
+    found = framed(muted_of(rows, period.capped)).where("kind = 'produce'").collect()
     by_rule = {(each.user, each.rule): each for each in found}
     assert (by_rule["user-12", BATCH].muted_ms, by_rule["user-12", BATCH].limit) == (600, 500)
     assert (by_rule["user-13", TENANT].muted_ms, by_rule["user-13", TENANT].throttle_ms) == (600, 700)
@@ -137,9 +138,9 @@ def test_who_was_muted_was_so_by_the_cap_and_for_the_rest_by_the_quota(rows: Usa
     assert sum(each.muted_ms for each in found) == whole
 
 
-def test_a_cap_is_as_full_as_all_its_clients_make_it(rows: UsageRows, period: Period, of_caps: DataFrame) -> None:
+def test_a_cap_is_as_full_as_all_its_clients_make_it(rows: UsageRows, period: Period, of_caps: pa.Table) -> None:
     named = counters(clients(rows, period.rows), of_caps)
-    found = headroom(rows, period).where("date is null").join(named, ["kind", "counter"]).collect()
+    found = framed(of_period(headroom(rows, period), named)).collect()
     tenant = {each.broker: each for each in found if each.rule == TENANT}
     for broker in (1, 2):
         used = sum(10 + number for number in range(CLIENTS) if 1 + number % 2 == broker)

@@ -1,13 +1,13 @@
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.metrics.chargeback import COLUMNS, NOBODY, chargeback
 from analysis.metrics.rates import RATED, Rates, UnitPrice
 from tests.analysis.metrics.conftest import Both, of_spark, same
+from tests.analysis.records import framed
 
 pytestmark = pytest.mark.spark
 
@@ -20,30 +20,22 @@ select cluster, coalesce("user", '{nobody}'), t // 86400000 * 86400, '{sku}', su
 """
 
 
-@pytest.fixture(autouse=True)
-def _compiled(both: Both) -> Iterator[None]:
-    """What Spark makes Java of has to compile: else it says so in a page, and goes on without."""
-    fallback = "spark.sql.codegen.fallback"
-    both.usage.spark.conf.set(fallback, "false")
-    yield
-    both.usage.spark.conf.unset(fallback)
-
-
-def lost(both: Both) -> DataFrame:
+def lost(both: Both) -> pa.Table:
     """On the second day one of four documents of the cluster is missing; of the first nothing is."""
     hours = [(datetime(2026, 3, day, hour, tzinfo=UTC), 10, 10 + missing) for day, hour, missing in HOURS]
     rows = [("demo", *each) for each in hours] + [("other", hours[0][0], 1, 100), (None, None, 0, 0)]
-    return both.usage.spark.createDataFrame(rows, "cluster string, hour timestamp, documents long, expected long")
+    frame = both.usage.spark.createDataFrame(rows, "cluster string, hour timestamp, documents long, expected long")
+    return frame.toArrow()
 
 
 def test_each_line_says_how_much_of_its_day_is_known(both: Both) -> None:
-    found = chargeback(both.clients, RATES, both.period, lost(both))
+    found = framed(chargeback(both.clients, RATES, both.period, lost(both)))
     shares = found.select(F.to_date("ChargePeriodStart").cast("string"), "x_ShareKnown").distinct()
     assert of_spark(shares) == [("2026-03-01", 1.0), ("2026-03-02", 0.75)]
 
 
 def test_quantities_and_costs(both: Both) -> None:
-    found = chargeback(both.clients, RATES, both.period, lost(both)).select(
+    found = framed(chargeback(both.clients, RATES, both.period, lost(both))).select(
         "ResourceId",
         "SubAccountId",
         F.unix_seconds(F.date_trunc("day", "ChargePeriodStart")),
@@ -63,14 +55,14 @@ def test_quantities_and_costs(both: Both) -> None:
 
 
 def test_without_rates_there_are_quantities_alone(both: Both) -> None:
-    found = chargeback(both.clients, Rates(), both.period, lost(both))
+    found = framed(chargeback(both.clients, Rates(), both.period, lost(both)))
     assert tuple(found.columns) == COLUMNS
     priced = ("PricingQuantity", "PricingUnit", "ListUnitPrice", "BilledCost", "EffectiveCost", "BillingCurrency")
     assert of_spark(found.select(*priced).distinct()) == [(None,) * len(priced)]
 
 
 def test_periods_end_where_days_and_the_report_end(both: Both) -> None:
-    found = chargeback(both.clients, RATES, both.period, lost(both))
+    found = framed(chargeback(both.clients, RATES, both.period, lost(both)))
     names = ("BillingPeriodStart", "BillingPeriodEnd", "ChargePeriodStart", "ChargePeriodEnd")
     times = of_spark(found.select(*(F.unix_millis(name) for name in names)).distinct())
     midnight, march, april = (

@@ -7,18 +7,18 @@ from analysis.metrics.clients import CLIENT, SUMS, clients
 from analysis.table.schema import COLUMNS
 from quotas.kinds import METERED
 from tests.analysis.metrics.conftest import Answer, Both, of_spark, same
-from tests.analysis.records import usage
+from tests.analysis.records import framed, usage
 
 pytestmark = pytest.mark.spark
 
 
 def test_sums_of_each_client_and_day(both: Both) -> None:
-    same(of_spark(both.clients.select(*CLIENT, "date", *SUMS)), _expected(both))
+    same(of_spark(framed(both.clients).select(*CLIENT, "date", *SUMS)), _expected(both))
 
 
 def test_sums_of_a_client_meet_in_one_of_several_tasks(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("analysis.metrics.clients.tasks_for", lambda *_: 3)
-    same(of_spark(clients(both.usage, both.period.rows).select(*CLIENT, "date", *SUMS)), _expected(both))
+    same(of_spark(framed(clients(both.usage, both.period.rows)).select(*CLIENT, "date", *SUMS)), _expected(both))
 
 
 def _expected(both: Both) -> Answer:
@@ -28,7 +28,7 @@ def _expected(both: Both) -> Answer:
 
 
 def test_not_a_byte_is_lost(both: Both) -> None:
-    [found] = of_spark(both.clients.agg(*(F.sum(name) for name in SUMS)))
+    [found] = of_spark(framed(both.clients).agg(*(F.sum(name) for name in SUMS)))
     assert [found] == both.oracle("select {sums} from rows", sums=", ".join(f"sum({name})::bigint" for name in SUMS))
 
 

@@ -3,9 +3,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.metrics.episodes import WHO, episodes
-from analysis.metrics.muted import muted
 from tests.analysis.metrics.conftest import Both, of_spark, same
-from tests.analysis.records import BEGIN_MS, document, row, usage
+from tests.analysis.records import BEGIN_MS, document, framed, muted_of, row, usage
 
 pytestmark = pytest.mark.spark
 
@@ -36,14 +35,16 @@ group by cluster, broker, "user", client_id, kind, rule, mode, first
 
 @pytest.mark.parametrize("gap_ms", [0, 999, 11_000])
 def test_episodes(both: Both, gap_ms: int) -> None:
-    found = episodes(both.muted, gap_ms).withColumns({name: F.unix_millis(name) for name in ("begin", "end")})
+    found = framed(episodes(both.muted.whole(), gap_ms)).withColumns(
+        {name: F.unix_millis(name) for name in ("begin", "end")}
+    )
     expected = both.oracle(ORACLE, gap=gap_ms)
     assert expected
     same(of_spark(found), expected)
 
 
 def test_all_that_was_muted_is_in_an_episode(both: Both) -> None:
-    [found] = of_spark(episodes(both.muted, 11_000).agg(F.sum("muted_ms"), F.sum("throttled")))
+    [found] = of_spark(framed(episodes(both.muted.whole(), 11_000)).agg(F.sum("muted_ms"), F.sum("throttled")))
     assert [found] == both.oracle(
         "select sum(produce_muted_ms + fetch_muted_ms)::bigint, "
         "sum(produce_throttled + fetch_throttled)::bigint from rows"
@@ -53,14 +54,14 @@ def test_all_that_was_muted_is_in_an_episode(both: Both) -> None:
 def test_a_gap_of_just_the_window_is_joined(spark: SparkSession) -> None:
     held = [row(produce_muted_ms=1, produce_rule="user=alice", produce_limit=1.0)]
     documents = [document(seq, held, second=second) for seq, second in enumerate((0, 12, 24.001, 24.002))]
-    found = episodes(muted(usage(spark, documents)), gap_ms=11_000).select(
+    found = framed(episodes(muted_of(usage(spark, documents)).whole(), gap_ms=11_000)).select(
         *(F.unix_millis(name) - BEGIN_MS for name in ("begin", "end")), "muted_ms"
     )
     assert of_spark(found) == [(0, 13_000, 2), (24_001, 25_002, 2)]
 
 
 def test_nobody_was_throttled(spark: SparkSession) -> None:
-    assert of_spark(episodes(muted(usage(spark, [document(0, [row()])])), 11_000)) == []
+    assert len(episodes(muted_of(usage(spark, [document(0, [row()])])).whole(), 11_000)) == 0
 
 
 def test_an_episode_has_one_of_each() -> None:

@@ -12,14 +12,14 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 
 from analysis.metrics.clients import clients
 from analysis.metrics.counter_use import Readings, Shared
-from analysis.metrics.headroom import counters, headroom
+from analysis.metrics.headroom import counters, headroom, of_period
 from analysis.metrics.period import look
 from analysis.table.arrays import Ints
 from analysis.table.exchange import unpacked
 from analysis.table.schema import FILE
 from quotas.entities import Default, Entity
 from tests.analysis.metrics.conftest import Both, of_spark, same
-from tests.analysis.records import BEGIN, BEGIN_MS, Document, document, row, tables, usage
+from tests.analysis.records import BEGIN, BEGIN_MS, Document, document, framed, row, tables, usage
 
 pytestmark = pytest.mark.spark
 
@@ -66,7 +66,7 @@ group by all
 
 
 def test_percentiles_of_the_period(both: Both) -> None:
-    found = both.headroom.where("date is null").join(counters(both.clients), ["kind", "counter"])
+    found = framed(of_period(both.headroom, counters(both.clients)))
     expected = both.oracle(USED + PERCENTILES, intervals=both.period.intervals)
     assert len({row_[2:5] for row_ in expected}) > 10
     same(of_spark(found.select(*NAMES, *FIGURES)), expected, ROUNDED)
@@ -74,7 +74,7 @@ def test_percentiles_of_the_period(both: Both) -> None:
 
 def test_percentiles_of_each_date(both: Both) -> None:
     """A day is what it would be if the period were that day, but for the window at its begin."""
-    found = both.headroom.join(counters(both.clients), ["kind", "counter"])
+    found = framed(both.headroom).join(framed(counters(both.clients)), ["kind", "counter"])
     for day, (begin, end) in {
         date(2026, 3, 1): (both.period.begin, MIDNIGHT),
         date(2026, 3, 2): (MIDNIGHT, both.period.end),
@@ -103,7 +103,7 @@ def test_percentiles_of_each_date(both: Both) -> None:
 )
 def test_who_shares_a_counter(spark: SparkSession, entity: Entity, of_user: bool, of_client_id: bool) -> None:
     rows = usage(spark, [document(0, [row("u", "c", produce_rule=entity.describe(), produce_limit=1.0)])])
-    [found] = counters(clients(rows, 2)).collect()
+    [found] = framed(counters(clients(rows, 2))).collect()
     assert (found.unit_user, found.unit_client_id) == ("u" if of_user else None, "c" if of_client_id else None)
 
 
@@ -150,7 +150,7 @@ def test_idle_intervals_count_as_nothing(spark: SparkSession) -> None:
     rows = usage(spark, [document(seq, [busy] if seq < 40 else [marks]) for seq in range(100)])
     period = look(rows)
     assert period is not None
-    found, of_day = headroom(rows, period).orderBy(F.col("date").isNotNull()).collect()
+    found, of_day = framed(headroom(rows, period)).orderBy(F.col("date").isNotNull()).collect()
     assert found.p50 == 0
     assert found.p95 == found.p99 == found.max == 11
     assert math.isclose(found.over, 0.39)  # in the first interval it was just 1
@@ -162,7 +162,7 @@ def test_idle_intervals_count_as_nothing(spark: SparkSession) -> None:
 def test_a_rule_that_nobody_knows_has_one_counter(spark: SparkSession) -> None:
     strange: dict[str, Any] = {"produce_rule": "tenant=blue", "produce_limit": 1.0}
     rows = usage(spark, [document(0, [row("alice", **strange), row("bob", **strange)])])
-    [found] = counters(clients(rows, 2)).collect()
+    [found] = framed(counters(clients(rows, 2))).collect()
     assert (found.rule, found.unit_user, found.unit_client_id) == ("tenant=blue", None, None)
 
 
@@ -170,7 +170,7 @@ def test_no_quotas(spark: SparkSession) -> None:
     rows = usage(spark, [document(0, [row("alice", produce_bytes=1)])])
     period = look(rows)
     assert period is not None
-    assert headroom(rows, period).count() == 0
+    assert len(headroom(rows, period)) == 0
 
 
 def _rows_of_counters(documents: list[Document]) -> list[pa.Table]:
@@ -192,10 +192,10 @@ def test_the_hour_before_the_period_is_known(spark: SparkSession) -> None:
     later = replace(everything, begin_us=(BEGIN_MS + 10_000) * 1000, around=lambda: everything)
     period = look(later)
     assert period is not None
-    whole, of_day = headroom(later, period).orderBy(F.col("date").isNotNull()).collect()
+    whole, of_day = framed(headroom(later, period)).orderBy(F.col("date").isNotNull()).collect()
     assert whole.max == of_day.max == pytest.approx((10 * 110 + 11) / 11)
     assert whole.p50 == 11
-    alone = headroom(replace(later, around=None), period).where("date is null").collect()
+    alone = framed(headroom(replace(later, around=None), period)).where("date is null").collect()
     assert alone == [whole], "its files have them in any case"
 
 
@@ -213,6 +213,6 @@ def test_an_interval_that_was_changed_is_that_of_its_date(spark: SparkSession) -
     assert period is not None
     assert period.interval_ms == 1000
     assert period.intervals == noon + 20
-    found = {each.date: each for each in headroom(rows, period).where("date is not null").collect()}
+    found = {each.date: each for each in framed(headroom(rows, period)).where("date is not null").collect()}
     assert [each.max for each in found.values()] == pytest.approx([1.0, 1.0])
     assert found[MIDNIGHT.date()].active == 1.0

@@ -18,7 +18,7 @@ from analysis.table.exchange import unpacked
 from analysis.table.lateness import late_files
 from analysis.table.parquet import encoded
 from analysis.table.scan import PATH, UsageRows
-from tests.analysis.records import BEGIN_MS, Document, document, row, tables, usage
+from tests.analysis.records import BEGIN_MS, Document, document, framed, row, tables, usage
 
 HOUR_S = 3600
 LATE = "/u/date=2026-03-01/hour=12/batch=c-7/a.parquet"
@@ -233,7 +233,8 @@ def test_the_table(spark: SparkSession) -> None:
     rows = usage(spark, written([0, 1, 4]), [document(5, [row()], second=HOUR_S)])
     all_of_it = UsageRows(rows.files, BEGIN_MS * 1000, around=lambda: UsageRows(rows.files, rejected=kept))
     found = {
-        (each.boot, each.hour and each.hour.astimezone(UTC).hour): each for each in loss(all_of_it, period).collect()
+        (each.boot, each.hour and each.hour.astimezone(UTC).hour): each
+        for each in framed(loss(all_of_it, period)).collect()
     }
     assert found.keys() == {("boot-1", 12), ("boot-1", 13), ("new", None), (None, None)}
     first = found["boot-1", 12]

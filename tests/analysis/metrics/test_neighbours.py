@@ -9,14 +9,13 @@ from pyspark.sql import DataFrame, SparkSession
 from analysis.metrics.broker_moments import SUMS, moments_of
 from analysis.metrics.caps import capped
 from analysis.metrics.clients import clients
-from analysis.metrics.evidence import AFTER_S, BEFORE_S, counted, evidence, victims
+from analysis.metrics.evidence import AFTER_S, BEFORE_S, evidence, victims
 from analysis.metrics.moments import moments, spread
-from analysis.metrics.muted import muted
 from analysis.metrics.neighbours import CANDIDATES, candidates, neighbours
 from analysis.metrics.period import Period, look
 from tests.analysis.metrics.conftest import Both, of_spark, same
 from tests.analysis.metrics.neighbour_cases import waves
-from tests.analysis.records import document, row, usage
+from tests.analysis.records import document, framed, muted_of, row, usage
 
 pytestmark = pytest.mark.spark
 
@@ -44,9 +43,9 @@ group by all
 
 def test_sums_of_moments(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("analysis.metrics.neighbours.CANDIDATES", 3)
-    found = moments(both.usage, candidates(both.clients), both.clients)
+    found = moments(both.usage, candidates(both.clients), both.clients, both.period.rows)
     names = ("bytes", "requests", "delay_ms", "usual_delay_us", "request_time_ms", "usual_time_us")
-    answer = of_spark(found.select("cluster", "broker", "moment", "number", *names))
+    answer = of_spark(found.whole(["cluster", "broker", "moment", "number", *names]))
     same(answer, both.oracle(MOMENTS, count=3))
 
 
@@ -99,13 +98,13 @@ def found(spark: SparkSession) -> Found:
     recorded = usage(spark, documents)
     period = look(recorded)
     assert period is not None
-    sums = clients(recorded, period.rows).cache()
-    who = candidates(sums).cache()
-    by_moment = moments(recorded, who, sums).cache()
-    named = neighbours(by_moment, who, period).cache()
-    of_caps = counted(sums, capped(recorded, period.capped))
-    whom = victims(muted(recorded, period.capped), by_moment, named, of_caps, period)
-    return Found(named, whom, evidence(by_moment, named, period), period)
+    sums = clients(recorded, period.rows)
+    who = candidates(sums)
+    by_moment = moments(recorded, who, sums, period.rows)
+    named = neighbours(by_moment, who, period)
+    of_caps = capped(recorded, period.capped)
+    whom = victims(muted_of(recorded, period.capped), by_moment, named, sums, of_caps, period)
+    return Found(framed(named), framed(whom), framed(evidence(by_moment, named, period)), period)
 
 
 def test_the_one_that_does_it_is_named(found: Found) -> None:
@@ -160,8 +159,8 @@ def test_what_happens_around_a_burst(found: Found) -> None:
 
 def test_only_those_that_move_most_are_looked_at(spark: SparkSession) -> None:
     many = [row(f"user-{number:02d}", bytes_in=number) for number in range(CANDIDATES + 5)]
-    found = candidates(clients(usage(spark, [document(0, many)]), len(many))).orderBy("number").collect()
-    assert [each.user for each in found] == [f"user-{number:02d}" for number in range(CANDIDATES + 4, 4, -1)]
+    found = candidates(clients(usage(spark, [document(0, many)]), len(many))).sort_by("number")
+    assert found["user"].to_pylist() == [f"user-{number:02d}" for number in range(CANDIDATES + 4, 4, -1)]
 
 
 @pytest.mark.parametrize(

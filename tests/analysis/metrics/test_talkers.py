@@ -33,7 +33,7 @@ def test_a_few_over_time_and_all_others_as_one(both: Both, count: int) -> None:
     step_s = both.period.step_s
     found = over_time(both.usage, talkers(both.clients), count, step_s)
     same(
-        of_spark(found.select("place", "step_s", "bytes_in", "bytes_out", *CLIENT)),
+        of_spark(found.select(["place", "step_s", "bytes_in", "bytes_out", *CLIENT])),
         both.oracle(MOVED, count=count, step_s=step_s),
     )
 
@@ -41,5 +41,5 @@ def test_a_few_over_time_and_all_others_as_one(both: Both, count: int) -> None:
 def test_who_moves_nothing_is_no_talker(spark: SparkSession) -> None:
     recorded = usage(spark, [document(0, [row("alice"), row(None, None, connections_refused=1)])])
     found = talkers(clients(recorded, 2))
-    assert top(found, 5).count() == 0
-    assert [each.place for each in over_time(recorded, found, 5, 60).collect()] == [OTHERS]
+    assert len(top(found, 5)) == 0
+    assert over_time(recorded, found, 5, 60)["place"].to_pylist() == [OTHERS]

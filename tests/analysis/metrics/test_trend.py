@@ -1,13 +1,15 @@
 import random
 from datetime import UTC, date, datetime, timedelta
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+from pyspark.sql import SparkSession
 
 from analysis.metrics.period import Period
 from analysis.metrics.trend import AGREEMENT, FARTHEST_DAYS, LEAST_DAYS, days, trend
+from analysis.table.parts import Parts
 from tests.analysis.metrics.conftest import Both, in_order, of_spark, same
+from tests.analysis.records import framed
 
 pytestmark = pytest.mark.spark
 
@@ -16,9 +18,9 @@ FIRST = date(2026, 2, 20)
 FIRST_DAY = FIRST.toordinal() - date(1970, 1, 1).toordinal()
 
 
-def courses(spark: SparkSession, *values: list[float | None]) -> DataFrame:
+def courses(spark: SparkSession, *values: list[float | None]) -> pa.Table:
     """Daily p99 of counters 0, 1, ...; None is a day without use."""
-    return spark.createDataFrame(
+    frame = spark.createDataFrame(
         [
             ("produce", counter, FIRST + timedelta(days=day), FIRST_DAY + day, value)
             for counter, course in enumerate(values)
@@ -27,6 +29,7 @@ def courses(spark: SparkSession, *values: list[float | None]) -> DataFrame:
         ],
         SCHEMA,
     )
+    return frame.toArrow()
 
 
 def test_against_the_oracle(spark: SparkSession, both: Both) -> None:
@@ -39,7 +42,7 @@ def test_against_the_oracle(spark: SparkSession, both: Both) -> None:
         for _ in range(60)
     ]
     frame = courses(spark, *courses_)
-    both.duck.register("courses", frame.toArrow())
+    both.duck.register("courses", frame)
     slopes = "(y.p99 - x.p99) / (y.day - x.day)"
     expected = both.oracle(
         """
@@ -60,7 +63,7 @@ def test_against_the_oracle(spark: SparkSession, both: Both) -> None:
         agreement=AGREEMENT,
         farthest=FARTHEST_DAYS,
     )
-    same(of_spark(trend(frame).drop("verdict")), expected)
+    same(of_spark(trend(frame).drop_columns("verdict")), expected)
 
 
 def test_verdicts(spark: SparkSession) -> None:
@@ -78,7 +81,7 @@ def test_verdicts(spark: SparkSession) -> None:
         [0.4] * 10,
         [None, None, 0.1],
     )
-    found = {row.counter: row for row in trend(frame).collect()}
+    found = {row.counter: row for row in framed(trend(frame)).collect()}
     assert [found[counter].verdict for counter in range(8)] == [
         *("not enough data", "rising", "far", "falling", "at its limit"),
         *("level", "level", "not enough data"),
@@ -92,6 +95,6 @@ def test_verdicts(spark: SparkSession) -> None:
 def test_a_day_counts_when_half_of_it_is_in_the_period(spark: SparkSession) -> None:
     begin = datetime(2026, 2, 20, 12, 1, tzinfo=UTC)
     period = Period(begin, begin + timedelta(days=2), 1000, (11_000,), 1, ("enforce",), 1, 1)
-    daily = courses(spark, [0.1, 0.2, 0.3]).drop("day").withColumn("p50", F.lit(0.0))
+    daily = Parts.of(courses(spark, [0.1, 0.2, 0.3]).drop_columns("day"))
     expected = [("produce", 0, FIRST + timedelta(days=day), FIRST_DAY + day, 0.1 * (day + 1)) for day in (1, 2)]
     same(of_spark(days(daily, period)), in_order(list(expected)))

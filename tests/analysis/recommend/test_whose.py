@@ -33,7 +33,7 @@ def recording(clients: Sequence[Client], rules: Mapping[QuotaKind, Sequence[str 
     for kind in (PRODUCE, FETCH):
         of_kind = tuple((rules or {}).get(kind, nobody))
         used[kind] = Used(one.astype(np.intp), *(one,) * 7, of_kind, nobody, one, nobody)
-    return Recording(UsageRows(None), PERIOD, None, tuple(clients), one, used)  # type: ignore[arg-type]  # not read
+    return Recording(UsageRows(None), PERIOD, None, tuple(clients), one, used)
 
 
 def client(user: str, client_id: str, broker: int = 1) -> Client:

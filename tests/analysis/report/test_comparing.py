@@ -14,6 +14,7 @@ from analysis.metrics.talkers import CLIENT
 from analysis.report import comparing
 from analysis.report.comparing import Against, Span
 from analysis.report.findings import Comparison
+from analysis.table.parts import Parts
 from analysis.table.results import Results
 from analysis.table.scan import UsageRows
 from tests.analysis.metrics.conftest import Both, of_spark, same
@@ -63,7 +64,8 @@ def halves(both: Both, tmp_path_factory: pytest.TempPathFactory) -> Halves:
     mine = comparing.find(Against(lambda *_: usage, now), now)
     assert mine.usage is not None
     assert mine.period is not None
-    found = comparing.make(usage, comparing._tables(mine.usage, mine.period), other, Results(usage.spark, place))
+    made = {name: Parts.of(table) for name, table in comparing._tables(mine.usage, mine.period).items()}
+    found = comparing.make(usage, made, other, Results(usage.spark, place))
     tables = {name: both.usage.spark.read.parquet(f"{place}/{name}") for name in comparing.NAMES}
     return Halves(now, other.span, found, tables)
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
@@ -20,7 +21,7 @@ from analysis.report.findings import ReportFindings
 from analysis.report.job import Made, ReportRequest
 from analysis.report.summary import summarize
 from analysis.report.tables import ReportChoices
-from analysis.spark.session import light
+from analysis.table.parts import Parts
 from tests.analysis.metrics.conftest import Both
 from tests.analysis.metrics.recorded import documents
 from tests.analysis.records import BEGIN, document, row, usage_frame
@@ -46,8 +47,8 @@ def reported(both: Both, tmp_path_factory: pytest.TempPathFactory) -> Reported:
     rates.write_text(RATES, encoding="utf-8")
     made = job.run(both.usage, ReportRequest(None, None, str(folder), load(rates), None))
     place = Path(made.html).parent
-    frames = {name: both.usage.spark.read.parquet(str(place / name)) for name in tables.NAMES}
-    return Reported(made, place, summarize(frames, both.period, ReportChoices(31_000, load(rates)), str(place)))
+    kept = {name: Parts.of(pq.read_table(place / name)) for name in tables.NAMES}
+    return Reported(made, place, summarize(kept, both.period, ReportChoices(31_000, load(rates)), str(place)))
 
 
 def test_everything_is_there(reported: Reported) -> None:
@@ -92,7 +93,7 @@ def test_times_are_utc(reported: Reported, both: Both) -> None:
 
 
 def test_all_episodes_can_be_searched(reported: Reported, both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pages have the same, whether the driver made them or Spark's workers."""
+    """The pages have the same, whether all episodes are sorted at once or not."""
     [(count, muted_ms)] = both.oracle(
         "select count(*), sum(muted_ms)::bigint from read_parquet('{place}/episodes/*.parquet')", place=reported.place
     )
@@ -109,9 +110,10 @@ def test_all_episodes_can_be_searched(reported: Reported, both: Both, monkeypatc
     written = rows({path.stem: path.read_text(encoding="utf-8") for path in files})
     assert len(written) == count
     assert sum(int(str(row[8])) for row in written) == muted_ms
-    monkeypatch.setattr(episodes, "_IN_THE_DRIVER", 10)
-    frame = both.usage.spark.read.parquet(str(reported.place / "episodes"))
-    assert rows(dict(episodes.files(episodes._pages_of(frame)))) == written
+    monkeypatch.setattr(episodes, "_IN_MEMORY", 10)
+    monkeypatch.setattr(episodes, "_AT_ONCE", 7)
+    kept = Parts.of(pq.read_table(reported.place / "episodes"))
+    assert rows(dict(episodes.files(episodes._pages_of(kept)))) == written
 
 
 def test_the_bill_adds_up_to_the_rows(reported: Reported, both: Both) -> None:
@@ -191,9 +193,9 @@ def test_a_damaged_file_is_named(spark: SparkSession, warehouse: str) -> None:
 def test_every_table_is_the_same_of_rows_at_hand(reported: Reported, both: Both, tmp_path: Path) -> None:
     rates = tmp_path / "rates.yaml"
     rates.write_text(RATES, encoding="utf-8")
-    files = both.usage.files.toArrow()
-    spark = light(both.usage.spark)
-    here = replace(both.usage, files=spark.createDataFrame(files), at_hand=files)
+    assert both.usage.files is not None
+    spark = both.usage.spark
+    here = replace(both.usage, files=None, at_hand=both.usage.files.toArrow(), session=spark)
     made = job.run(here, ReportRequest(None, None, str(tmp_path / "out"), load(rates), None))
     place = Path(made.html).parent
     assert made.sentence == reported.made.sentence

@@ -11,7 +11,7 @@ from analysis.metrics.addresses import addresses
 from analysis.metrics.rates import Rates
 from analysis.metrics.rules import rules
 from analysis.report import job
-from tests.analysis.records import Document, document, row, usage
+from tests.analysis.records import Document, document, framed, row, usage
 from tests.analysis.whatif.test_refusing import SECONDS, recorded
 
 pytestmark = pytest.mark.spark
@@ -69,7 +69,7 @@ def everything() -> list[Document]:
 
 def test_the_tables_and_the_page(spark: SparkSession, tmp_path: Path) -> None:
     rows = usage(spark, everything())
-    of_rule = {(each.kind, each.rule, each.exempt, each.shadow): each for each in rules(rows).collect()}
+    of_rule = {(each.kind, each.rule, each.exempt, each.shadow): each for each in framed(rules(rows)).collect()}
     times = SECONDS - SECONDS // 10
     group = of_rule["produce", "user-group=evil", False, False]
     assert (group.used, group.throttled, group.muted_ms, group.most_limit) == (20 * times, 4 * times, 200 * times, 2e6)
@@ -80,7 +80,7 @@ def test_the_tables_and_the_page(spark: SparkSession, tmp_path: Path) -> None:
     )
     refused = of_rule["connection", "ip=<default>", False, False]
     assert (refused.used, refused.throttled, refused.least_limit) == (9 * SECONDS, 4 * SECONDS, 5.0)
-    came = {each.ip: each for each in addresses(rows).collect()}
+    came = {each.ip: each for each in framed(addresses(rows)).collect()}
     assert came.keys() == {"10.0.0.5", "10.0.0.6", "10.0.0.7", "other", None}
     assert (came["10.0.0.6"].connection_attempts, came["10.0.0.6"].connection_throttled) == (9 * SECONDS, 4 * SECONDS)
     assert came["10.0.0.7"].exempt

@@ -3,7 +3,6 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from analysis.spark.session import light
 from analysis.table import at_hand
 from analysis.table import warehouse as tables
 from tests.analysis.records import document, in_order, row, rows_of, stored, usage_frame
@@ -25,12 +24,3 @@ def test_what_is_small(spark: SparkSession, warehouse: str, monkeypatch: pytest.
         assert large.at_hand is None
         assert large.spark is spark
         assert rows_of(large) == rows_of(small)
-
-
-def test_the_session_for_small_tables_leaves_the_other_alone(spark: SparkSession) -> None:
-    name = "spark.sql.shuffle.partitions"
-    before = spark.conf.get(name)
-    beside = light(spark)
-    assert beside is light(spark)
-    assert (beside.conf.get(name), spark.conf.get(name)) == ("1", before)
-    assert beside.conf.get("spark.sql.session.timeZone") == "UTC"

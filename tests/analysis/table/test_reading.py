@@ -5,29 +5,30 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from analysis.metrics import addresses, caps, clients, comparison, headroom, keepings, loss, muted, period, rules
+from analysis.metrics import addresses, caps, clients, comparison, headroom, keepings, loss, period, rules
 from analysis.metrics.period import Period
-from analysis.spark.session import light
 from analysis.table import at_hand
 from analysis.table import warehouse as stored
+from analysis.table.parts import Parts
 from analysis.table.reading import read_once
 from analysis.table.scan import UsageRows
-from tests.analysis.records import BEGIN, Document, document, row
+from tests.analysis.records import BEGIN, Document, document, muted_of, row
 from tests.analysis.upkeep.conftest import Filled
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-TABLES: Final[dict[str, Callable[[UsageRows, Period], DataFrame]]] = {
+TABLES: Final[dict[str, Callable[[UsageRows, Period], Parts | pa.Table]]] = {
     "loss": loss.loss,
     "clients": lambda usage, found: clients.clients(usage, found.rows),
     "capped": lambda usage, found: caps.capped(usage, found.capped),
     "addresses": lambda usage, _: addresses.addresses(usage),
     "rules": lambda usage, found: rules.rules(usage, None, found.capped),
-    "muted": lambda usage, found: muted.muted(usage, found.capped),
+    "muted": lambda usage, found: muted_of(usage, found.capped),
     "headroom": headroom.headroom,
 }
 
@@ -38,7 +39,7 @@ BEGINS, ENDS = (BEGIN + timedelta(hours=1, minutes=minutes) for minutes in (0, 3
 @pytest.fixture
 def filled(spark: SparkSession, warehouse: str) -> Filled:
     """Minutes around a full hour: a gap, a cap, and a burst of which a window before the hour has half."""
-    made = Filled(light(spark), warehouse)
+    made = Filled(spark, warehouse)
     for batch in range(3):
         made.publish_hours(batch, map(interval, range(3400 + 200 * batch, 3600 + 200 * batch, 2)))
     return made
@@ -58,8 +59,8 @@ def interval(second: int) -> Document:
     return document(second // 2 + (3 if second > 3700 else 0), rows, second=second, interval_ms=2000)
 
 
-def in_order(table: DataFrame) -> list[str]:
-    return sorted(map(str, table.toArrow().to_pylist()))
+def in_order(table: Parts | pa.Table) -> list[str]:
+    return sorted(map(str, (table.whole() if isinstance(table, Parts) else table).to_pylist()))
 
 
 def test_what_is_kept_is_what_rows_say_and_nobody_reads_them_again(

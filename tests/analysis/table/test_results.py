@@ -1,47 +1,47 @@
 """Tables of a report: what is gone on with is what was written, wherever it then is."""
 
-import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from py4j.protocol import Py4JJavaError
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from analysis.table import results
+from analysis.table import parts
+from analysis.table.parts import Parts
 from analysis.table.results import Results
+from analysis.table.schema import TIME
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(120)]
 
-ROWS = [("alice", 1, 0.5, datetime(2026, 3, 1, 12, tzinfo=UTC)), (None, None, None, None)]
+SCHEMA = pa.schema([("user", pa.string()), ("bytes", pa.int64()), ("p99", pa.float64()), ("hour", TIME)])
+ROWS = pa.Table.from_pylist(
+    [
+        {"user": "alice", "bytes": 1, "p99": 0.5, "hour": datetime(2026, 3, 1, 12, tzinfo=UTC)},
+        dict.fromkeys(SCHEMA.names),
+        {"user": "bob"},
+    ],
+    SCHEMA,
+)
 
 
-@pytest.fixture
-def table(spark: SparkSession) -> DataFrame:
-    return spark.createDataFrame(ROWS, "user string, bytes long, p99 double, hour timestamp")
-
-
-@pytest.mark.parametrize("are_few", [True, False], ids=["few", "many"])
-@pytest.mark.parametrize("are_small", [True, False], ids=["of rows at hand", "of rows in files"])
+@pytest.mark.parametrize("file_rows", [1, 2, 100])
 def test_what_is_kept_is_what_was_made(
-    table: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, are_small: bool, are_few: bool
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file_rows: int
 ) -> None:
-    if not are_few:
-        monkeypatch.setattr(results, "FEW_VALUES", 7)
-    kept = Results(table.sparkSession, str(tmp_path), are_small).keep("rows", table)
-    assert kept.schema == table.schema
-    assert sorted(map(str, kept.collect())) == sorted(map(str, table.collect()))
-    assert table.sparkSession.read.parquet(f"{tmp_path}/rows").count() == len(ROWS)
-    shutil.rmtree(tmp_path / "rows")
-    if are_small or are_few:
-        assert kept.count() == len(ROWS)
-    else:
-        with pytest.raises(Py4JJavaError, match="FILE_NOT_EXIST"):
-            kept.collect()
+    monkeypatch.setattr(parts, "FILE_ROWS", file_rows)
+    made = Parts.gathered([ROWS], SCHEMA)
+    kept = Results(spark, str(tmp_path)).keep("rows", made)
+    assert kept.whole().equals(ROWS)
+    assert len(list(tmp_path.glob("rows/*.parquet"))) == -(-len(ROWS) // file_rows)
+    assert pq.read_table(tmp_path / "rows").schema.equals(SCHEMA)
+    found = spark.read.parquet(f"{tmp_path}/rows")
+    assert sorted(map(str, found.toArrow().to_pylist())) == sorted(map(str, ROWS.to_pylist()))
 
 
-def test_nothing_and_once_more(table: DataFrame, tmp_path: Path) -> None:
-    kept = Results(table.sparkSession, str(tmp_path))
-    assert kept.keep("rows", table).count() == len(ROWS)
-    nothing = kept.keep("rows", table.where("bytes < 0"))
-    assert (nothing.schema, nothing.count()) == (table.schema, 0)
+def test_nothing_and_once_more(spark: SparkSession, tmp_path: Path) -> None:
+    results = Results(spark, str(tmp_path))
+    results.keep("rows", Parts.of(ROWS))
+    results.keep("rows", Parts.gathered([], SCHEMA))
+    assert pq.read_table(tmp_path / "rows").equals(SCHEMA.empty_table())

@@ -83,7 +83,7 @@ class Filled:
 
     def paths(self) -> list[str]:
         """The files that our own readers would open."""
-        little, much = (sorted(row.path for row in usage.files.collect()) for usage in self.read())
+        little, much = (sorted(usage.paths()) for usage in self.read())
         assert little == much
         return little
 

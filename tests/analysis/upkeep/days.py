@@ -19,7 +19,7 @@ from analysis.table import at_hand
 from analysis.table import warehouse as stored
 from analysis.table.scan import UsageRows
 from analysis.upkeep.summing import SummedUp, SummingUp, SumUpRequest
-from tests.analysis.records import BEGIN, Document, document, row
+from tests.analysis.records import BEGIN, Document, document, framed, row
 from tests.analysis.report.tables import differing
 from tests.analysis.upkeep.conftest import GRACE_S, Filled
 
@@ -115,7 +115,7 @@ def report(filled: Filled, out: Path, begin: datetime | None, end: datetime | No
 
 def of_clients(found: UsageRows) -> list[Row]:
     """Sums of each client and date."""
-    return clients(found, 1000).orderBy("date", *CLIENT).collect()
+    return framed(clients(found, 1000)).orderBy("date", *CLIENT).collect()
 
 
 def assert_alike(spark: SparkSession, one: Path, other: Path) -> None:

@@ -17,7 +17,6 @@ from analysis.cli import analyze
 from analysis.metrics import keepings
 from analysis.metrics.period import Period
 from analysis.spark.folder import Folder
-from analysis.spark.session import light
 from analysis.table.reading import Keeping
 from analysis.table.scan import UsageRows
 from analysis.table.summaries import MADE, SUMMARIES, day_of
@@ -44,7 +43,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 def stored_days(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Batches of a quarter of a day, in their order but for one that came late; and the same summed up."""
     folder = tmp_path_factory.mktemp("days")
-    filled = Filled(light(spark), str(folder / "rows"))
+    filled = Filled(spark, str(folder / "rows"))
     batches: dict[int, list[Document]] = {}
     for each in recorded():
         quarter = (each["time_ms"] // 1000 - int(MIDNIGHT.timestamp())) // (DAY_S // 4)
@@ -72,7 +71,7 @@ def sums(stored_days: tuple[Path, Path], spark: SparkSession, warehouse: str) ->
 
 def _copied(place: Path, spark: SparkSession, warehouse: str) -> Filled:
     shutil.copytree(place, warehouse)
-    filled = Filled(light(spark), warehouse)
+    filled = Filled(spark, warehouse)
     filled.now_s = NOW.timestamp()
     return filled
 
