@@ -8,11 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analysis.metrics.counters import counter_of_address
-from analysis.table.arrays import Bools, is_one_of, summed, with_columns
-from analysis.table.exchange import collected
+from analysis.table.arrays import Bools, is_one_of, with_columns
 from analysis.table.parquet import plain
-from analysis.table.reading import Keeping, adding
-from analysis.table.scan import OfDays, UsageRows
+from analysis.table.reading import Keeping, Making, adding
 from analysis.table.schema import COUNT, FILE, LIMIT
 from quotas.connections import OTHERS
 from quotas.kinds import QuotaKind
@@ -33,23 +31,19 @@ _SCHEMA: Final = pa.schema(
 )
 
 
-def addresses(usage: UsageRows) -> pa.Table:
+def making() -> Making:
     """Return WHO, SUMS and the lowest limit: of each address, and without one (null) the waits of each listener.
 
     ``counter`` is what the address is counted by, null where no rule is for it, and for ``other``.
 
     The address ``other`` is all that records do not tell apart. In mode ``shadow`` nobody was refused in truth.
     """
-    return collected(usage, (*_READ, *SUMS, _OF_KIND.limit), _summed, _SCHEMA, adding(WHO, _HOW), OfDays(KEPT))
+    return Making(KEPT, keeping(), iter, _SCHEMA)
 
 
 def keeping() -> Keeping:
     """Return what is kept of rows as KEPT."""
-    return Keeping(KEPT, (*_READ, *SUMS, _OF_KIND.limit), _summed, _SCHEMA, adding(WHO, _HOW))
-
-
-def _summed(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    return summed(_parts(tables), WHO, _HOW)
+    return Keeping(KEPT, (*_READ, *SUMS, _OF_KIND.limit), _parts, _SCHEMA, adding(WHO, _HOW))
 
 
 def _parts(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:

@@ -14,17 +14,16 @@ import pyarrow.compute as pc
 
 from analysis.kernel.units import split_rules
 from analysis.metrics.counters import KINDS, NAMED_BY, OF_WORD, USED, counter, units
-from analysis.table.arrays import Ints, added, ints, summed, with_columns
-from analysis.table.exchange import collected
+from analysis.table.arrays import Ints, added, ints, with_columns
 from analysis.table.parquet import plain
-from analysis.table.reading import Keeping, adding
-from analysis.table.scan import OfDays, UsageRows
+from analysis.table.reading import Keeping, Making, adding
 from analysis.table.schema import COUNT, FILE, LIMIT, TEXT
 from quotas.policy import MOST_CAPS
 
 NAMES: Final = {word: kind.row.cap_columns[0] for word, kind in OF_WORD.items()}
 """The column that names the caps of a row, by kind."""
 KEPT: Final = "caps"
+CAPPED: Final = "capped"
 _FIGURES: Final = ("throttled", "throttle_ms", "muted_ms")
 _SUMS: Final = ("used", *_FIGURES)
 _WHO: Final = (*NAMED_BY, "mode", "kind", "rule", "counter", "unit_user", "unit_client_id")
@@ -44,21 +43,18 @@ def read(kinds: Collection[str]) -> tuple[str, ...]:
     return tuple(name for kind in kinds for name in OF_WORD[kind].row.cap_columns)
 
 
-def capped(usage: UsageRows, kinds: Collection[str] = KINDS) -> pa.Table:
+def making(kinds: Collection[str] = KINDS) -> Making:
     """Return a row for each counter of a cap and client that is charged to it: the sum over clients is the counter's.
 
     NAMED_BY, ``mode``, ``kind``, ``rule``, ``counter`` with its ``unit_user`` and ``unit_client_id``, what was
     ``used``, how often and how long the cap held the client, and the least and the most that it allowed.
     """
-    if not kinds:
-        return _SCHEMA.empty_table()
-    work = _Capped(tuple(kinds))
-    return collected(usage, _read(kinds), work, _SCHEMA, adding(_WHO, _HOW), OfDays(KEPT))
+    return Making(CAPPED, keeping(kinds), iter, _SCHEMA)
 
 
 def keeping(kinds: Collection[str]) -> Keeping:
     """Return what is kept of rows as KEPT; ``kinds`` are those that anybody has caps of."""
-    return Keeping(KEPT, _read(kinds), _Capped(tuple(kinds)).parts, _SCHEMA, adding(_WHO, _HOW))
+    return Keeping(KEPT, _read(kinds), _Capped(tuple(kinds)), _SCHEMA, adding(_WHO, _HOW))
 
 
 def _read(kinds: Collection[str]) -> tuple[str, ...]:
@@ -70,9 +66,6 @@ class _Capped:
     kinds: tuple[str, ...]
 
     def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        return summed(self.parts(tables), _WHO, _HOW)
-
-    def parts(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         for table in tables:
             for kind in self.kinds:
                 rows = apart(table, kind)

@@ -1,7 +1,6 @@
 """Sums of each client and day: some rows of each thousand, from which much else is drawn."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -9,11 +8,10 @@ import pyarrow as pa
 
 from analysis.metrics.counters import KINDS, NAMED_BY, USED, counter_by_kind, units
 from analysis.table import hashes
-from analysis.table.arrays import DAY_MS, Ints, added, folded, ints, summed, times_ms, with_columns
-from analysis.table.exchange import exchange, packed, tasks_for
+from analysis.table.arrays import DAY_MS, Ints, added, ints, times_ms, with_columns
 from analysis.table.parts import Parts
-from analysis.table.reading import Keeping, adding
-from analysis.table.scan import OfDays, UsageRows
+from analysis.table.reading import Keeping, Making, adding, tables
+from analysis.table.scan import UsageRows
 from analysis.table.schema import FILE
 
 CLIENT: Final = (*NAMED_BY, *(f"{kind}_rule" for kind in KINDS))
@@ -28,8 +26,6 @@ ACTIVE: Final = "active_ms"
 _READ: Final = ("time", "interval_ms", *CLIENT, *SUMS)
 _APART: Final = (*CLIENT, "date")
 _HOW: Final = dict.fromkeys((*SUMS, ACTIVE), "sum")
-_ROWS_OF_ONE: Final = 10
-"""At least, in a period that is worth several tasks: rows that are summed to one before they travel."""
 
 
 def _of_counter(kind: str) -> list[str]:
@@ -51,33 +47,21 @@ _SCHEMA: Final = pa.schema(
 
 
 def clients(usage: UsageRows, rows: int) -> Parts:
+    """Return what ``making`` says, by itself; ``rows`` is how many there are of usage, about."""
+    return tables(usage, [making()], rows)[KEPT]
+
+
+def making() -> Making:
     """Return CLIENT, ``date``, SUMS, ACTIVE, and of each kind ``…_counter``, ``…_unit_user`` and ``…_unit_client_id``.
 
-    Every byte of the rows is in one of them. A client whose rule changed has a row for each. ``rows`` is how many there
-    are of usage, about.
+    Every byte of the rows is in one of them. A client whose rule changed has a row for each.
     """
-    tasks = tasks_for(rows // _ROWS_OF_ONE, usage.spark.sparkContext.defaultParallelism)
-    sent = _Sent(tasks)
-    return exchange(usage, _READ, sent, tasks, OfDays(KEPT, sent.packed)).parts(_received, _SCHEMA)
+    return Making(KEPT, keeping(), _counted, _SCHEMA)
 
 
 def keeping() -> Keeping:
     """Return what is kept of rows as KEPT."""
     return Keeping(KEPT, _READ, _parts, _KEPT, adding(_APART, _HOW), _of_client)
-
-
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    """Sends the sums of a client to one task."""
-
-    tasks: int
-
-    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        return self.packed(folded(_parts(tables), adding(_APART, _HOW)))
-
-    def packed(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        for sums in tables:
-            yield from packed(sums, _of_client(sums) % self.tasks)
 
 
 def _of_client(sums: pa.Table) -> Ints:
@@ -88,8 +72,8 @@ def _parts(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
     return (added(_dated(table), _APART, _HOW) for table in tables)
 
 
-def _received(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    for sums in summed(tables, _APART, _HOW):
+def _counted(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    for sums in tables:
         found = sums
         for kind, counter in counter_by_kind(sums).items():
             columns = (counter, *units(sums, kind))

@@ -14,10 +14,8 @@ import pyarrow.compute as pc
 
 from analysis.metrics.talkers import CLIENT, muted_ms
 from analysis.table.arrays import Ints, added, ints, summed, times_ms, with_columns
-from analysis.table.exchange import collected
 from analysis.table.hashes import places
-from analysis.table.reading import Keeping, adding
-from analysis.table.scan import OfDays, UsageRows
+from analysis.table.reading import Keeping, Making, adding
 from analysis.table.schema import TEXT
 
 SUMS: Final = ("bytes_in", "bytes_out", "requests", "muted_ms")
@@ -69,10 +67,14 @@ def quotas(now: pa.Table, before: pa.Table) -> pa.Table:
     return _joined(used[0], used[1], QUOTA, ENDS)
 
 
-def unrecorded_s(usage: UsageRows, begin: datetime, end: datetime) -> int:
+def making() -> Making:
+    """Return the minutes of which there are records: for ``unrecorded_s``."""
+    return Making(KEPT, keeping(), iter, _MINUTES)
+
+
+def unrecorded_s(minutes: pa.Table, begin: datetime, end: datetime) -> int:
     """Return for how long nothing was recorded between two times, in gaps of some minutes each."""
-    table = collected(usage, ("time", "interval_ms"), _minutes, _MINUTES, None, OfDays(KEPT))
-    return gaps_s(np.unique(ints(table, "minute")), begin, end)
+    return gaps_s(np.unique(ints(minutes, "minute")), begin, end)
 
 
 def keeping() -> Keeping:

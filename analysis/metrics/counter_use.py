@@ -26,7 +26,6 @@ from analysis.metrics.counters import (
 )
 from analysis.metrics.runs import starts
 from analysis.table.arrays import MOST_SUM, Bools, Floats, Ints, floats, ints, times_ms
-from analysis.table.exchange import packed
 
 OF_KINDS: Final = (*KINDS, CONNECTIONS.word)
 LIMIT_OF_USED: Final = np.array([*PER_USED.values(), CONNECTIONS.unit.per_used])
@@ -48,7 +47,7 @@ ROWS: Final = pa.schema(
 
 
 def read(capped: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the columns that ``Shared`` needs, of kinds that anybody has caps of."""
+    """Return the columns that ``used`` needs, of kinds that anybody has caps of."""
     return (*_READ, *(name for kind in capped for name in OF_WORD[kind].row.cap_columns[:2]))
 
 
@@ -109,18 +108,6 @@ class CounterUse:
         up_to = np.append(0, np.cumsum(np.minimum(self.bytes_, most)))
         within = up_to[1:] - up_to[before]
         return np.asarray(within / (self.limit * (whole * interval_ms / 1000)))
-
-
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """Sends the rows of a counter to one task."""
-
-    tasks: int
-    capped: tuple[str, ...] = ()
-
-    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        for rows in used(tables, self.capped):
-            yield from packed(rows, of_counter(rows) % self.tasks)
 
 
 def of_counter(rows: pa.Table) -> Ints:

@@ -5,16 +5,18 @@ than the window of enforcement between them. So long the counter remembers what 
 is held at its quota is muted and let go in turns, and that is one episode and not a hundred.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from analysis.metrics import muted
 from analysis.table import hashes
 from analysis.table.arrays import Ints, added, ints, together, with_columns
 from analysis.table.parquet import plain
+from analysis.table.reading import Making
 from analysis.table.schema import COUNT, FILE, LIMIT, TEXT, TIME
 
 WHO: Final = ("cluster", "broker", "user", "client_id", "kind", "rule", "mode")
@@ -38,20 +40,20 @@ SCHEMA: Final = pa.schema(
 )
 
 
-def episodes(muted: pa.Table, gap_ms: int) -> pa.Table:
+def episodes(found: pa.Table, gap_ms: int) -> pa.Table:
     """Return WHO, ``begin``, ``end``, ``limit``, ``instances`` and the sums of what was throttled in each episode.
 
-    ``muted`` is what ``metrics.muted`` sends, all of each WHO. ``begin`` and ``end`` are those of intervals.
+    ``found`` is of ``metrics.muted``, all of each WHO. ``begin`` and ``end`` are those of intervals.
     ``muted_ms`` adds what each instance muted it. ``limit`` is the lowest that was in force. In mode ``shadow`` it is
     what would have been.
     """
-    who = hashes.of_columns(muted, WHO)
-    order = np.lexsort((ints(muted, "end_ms"), ints(muted, "begin_ms"), who))
-    rows = plain(muted).take(pa.array(order))
+    who = hashes.of_columns(found, WHO)
+    order = np.lexsort((ints(found, "end_ms"), ints(found, "begin_ms"), who))
+    rows = plain(found).take(pa.array(order))
     number = _numbers(who[order], ints(rows, "begin_ms"), ints(rows, "end_ms"), gap_ms)
-    found = added(with_columns(rows, {"number": number}), ("number",), _HOW)
-    times = {name: pa.array(1000 * ints(found, f"{name}_ms")).cast(TIME) for name in ("begin", "end")}
-    return together([with_columns(found, {**times, "instances": found["instance"]})], SCHEMA)
+    sums = added(with_columns(rows, {"number": number}), ("number",), _HOW)
+    times = {name: pa.array(1000 * ints(sums, f"{name}_ms")).cast(TIME) for name in ("begin", "end")}
+    return together([with_columns(sums, {**times, "instances": sums["instance"]})], SCHEMA)
 
 
 def _numbers(who: Ints, begin_ms: Ints, end_ms: Ints, gap_ms: int) -> Ints:
@@ -64,8 +66,13 @@ def _numbers(who: Ints, begin_ms: Ints, end_ms: Ints, gap_ms: int) -> Ints:
     return np.cumsum(begins)
 
 
+def making(capped: Collection[str], gap_ms: int) -> Making:
+    """Return the same of all that was muted (``metrics.muted``)."""
+    return Making("episodes", muted.keeping(capped), _Episodes(gap_ms), SCHEMA)
+
+
 @dataclass(frozen=True, slots=True)
-class Episodes:
+class _Episodes:
     """What a task makes of all that was muted of some clients."""
 
     gap_ms: int

@@ -25,23 +25,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analysis.metrics import counter_use
-from analysis.metrics.counter_use import LIMIT_OF_USED, OF_KINDS, Readings, Shared
+from analysis.metrics.counter_use import LIMIT_OF_USED, OF_KINDS, Readings
 from analysis.metrics.counters import CONNECTIONS, COUNTER, KINDS, OF_WORD
 from analysis.metrics.period import Period
 from analysis.metrics.runs import Runs, codes, starts
 from analysis.table.arrays import DAY_MS, Bools, Ints, added, floats, folded, ints, together
-from analysis.table.exchange import exchange, packed, tasks_for
 from analysis.table.hashes import places
 from analysis.table.parquet import plain
 from analysis.table.parts import Parts
-from analysis.table.reading import Keeping, Rows
-from analysis.table.scan import OfDays, UsageRows
+from analysis.table.reading import Keeping, Making, Rows
+from analysis.table.scan import UsageRows
 from analysis.table.schema import FILE, TEXT
 
 PERCENTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 WHILE_ACTIVE: Final = {f"active_{name}": share for name, share in PERCENTILES.items()}
 COUNTED: Final = ("kind", "counter")
 KEPT: Final = "readings"
+DAYS: Final = "headroom_days"
 _OF_KIND: Final = ("unit_user", "unit_client_id", "counter")
 _NAMED: Final = pa.schema(
     [
@@ -127,7 +127,7 @@ def named(counted: pa.Table, counters: pa.Table) -> pa.Table:
 
 
 def of_period(daily: Parts, counters: pa.Table) -> pa.Table:
-    """Return what ``headroom`` says of the whole period, with names."""
+    """Return what ``making`` says of the whole period, with names."""
     columns = [name for name in daily.schema.names if name != "date"]
     parts = (each.filter(each["date"].is_null()) for each in daily.tables())
     return named(pa.concat_tables([daily.schema.empty_table(), *parts]).select(columns), counters)
@@ -145,35 +145,15 @@ def keeping(usage: UsageRows, period: Period) -> Keeping:
     )
 
 
-def headroom(usage: UsageRows, period: Period) -> Parts:
+def making(usage: UsageRows, period: Period) -> Making:
     """Return COUNTED, ``date``, ``p50``, ``p95``, ``p99``, ``max``, ``over``, ``limit``, ``active`` and WHILE_ACTIVE.
 
     Of used over limit; 1.0 is the quota. A counter has a row for each date with use, and one without a date for the
     whole period. ``over`` is the share of intervals in which more was used than the limit allows; ``limit`` is the last
     one. ``active`` is the share of intervals in which anything was used, and WHILE_ACTIVE are over these; null: none.
     """
-    tasks = tasks_for(period.rows, usage.spark.sparkContext.defaultParallelism)
-    led_in = usage.led_in(period.longest_window_ms)
-    sent = exchange(
-        led_in,
-        counter_use.read(period.capped),
-        Shared(tasks, period.capped),
-        tasks,
-        OfDays(KEPT, _SentDays(tasks)),
-    )
     days = _Days(period, usage.begin_us, usage.kept_days)
-    return sent.parts(_Measure(days, period), _SCHEMA)
-
-
-@dataclass(frozen=True, slots=True)
-class _SentDays:
-    """Sends what is kept of a counter to the task of its rows."""
-
-    tasks: int
-
-    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        for table in tables:
-            yield from packed(table, ints(table, "counter") % self.tasks)
+    return Making(DAYS, keeping(usage, period), _Measure(days, period), _SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)

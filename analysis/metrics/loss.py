@@ -19,14 +19,13 @@ import pyarrow.compute as pc
 
 from analysis.metrics import unread
 from analysis.metrics.period import Period
-from analysis.table.arrays import Floats, Ints, added, folded, ints, is_one_of, summed, times_ms, together, with_columns
+from analysis.table.arrays import Floats, Ints, added, ints, is_one_of, summed, times_ms, together, with_columns
 from analysis.table.documents import BOOT, SPAN, after_gaps, documents, of_rows, united
-from analysis.table.exchange import exchange, packed
 from analysis.table.hashes import of_columns
 from analysis.table.lateness import late_files
 from analysis.table.parquet import plain
-from analysis.table.reading import Keeping, Rows
-from analysis.table.scan import PATH, OfDays, UsageRows
+from analysis.table.reading import Keeping, Making, Rows
+from analysis.table.scan import PATH, UsageRows
 from analysis.table.schema import COUNT, TEXT, TIME
 from quotas.names import OTHER
 
@@ -49,22 +48,22 @@ _OF_HOUR: Final = pa.schema([*((name, TEXT) for name in (*BOOT,)), *((name, COUN
 _LINES_OF_HOUR: Final = pa.schema([*((name, TEXT) for name in BOOT), *((name, COUNT) for name in ("hour", *FIGURES))])
 
 
-def loss(usage: UsageRows, period: Period) -> pa.Table:
+def making(usage: UsageRows, period: Period) -> Making:
+    """Return what is stored, and missing, of each boot and hour: for ``loss``."""
+    return Making("loss", keeping(usage, period), _documents(usage, period).received, _OF_HOUR)
+
+
+def loss(found: pa.Table, usage: UsageRows, period: Period) -> pa.Table:
     """Return BOOT, ``hour`` (its begin), FIGURES, ``expected`` and ``share_missing``: of each boot and hour with any.
 
-    ``documents`` are stored, ``expected`` those and the ``missing`` ones; ``dropped`` is by how much the proxy's own
-    count of what it dropped has grown, as told in this hour: it is noticed later than the gap. ``late`` of the stored
-    came after later hours had. ``rejected`` ones are missing as well, unless they came again; BOOT is null where they
-    do not say whose they are. ``rows_of_others`` are of clients beyond ``usage.max_clients``, ``rows_of_nobody`` of
-    refused connections.
+    ``found`` is what ``making`` says. ``documents`` are stored, ``expected`` those and the ``missing`` ones;
+    ``dropped`` is by how much the proxy's own count of what it dropped has grown, as told in this hour: it is noticed
+    later than the gap. ``late`` of the stored came after later hours had. ``rejected`` ones are missing as well, unless
+    they came again; BOOT is null where they do not say whose they are. ``rows_of_others`` are of clients beyond
+    ``usage.max_clients``, ``rows_of_nobody`` of refused connections.
     """
     around = usage.around() if usage.around else usage
-    tasks = int(str(usage.spark.conf.get("spark.sql.shuffle.partitions")))
-    work = _documents(usage, period)
-    sent = _Sent(work, tasks)
-    found = exchange(around, _READ, sent, tasks, OfDays(KEPT, sent.packed)).collect(work.received)
-    lines = [found] if found.num_rows else []
-    lines.append(unread.unread(around.rejected, usage, period))
+    lines = [found, unread.unread(around.rejected, usage, period)]
     sums = added(together(map(_with_all, lines), _LINES_OF_HOUR), (*BOOT, "hour"), dict.fromkeys(FIGURES, "sum"))
     hour_us = pa.array(1_000_000 * 3600 * ints(sums, "hour"), mask=np.asarray(sums["hour"].is_null()))
     expected = ints(sums, "documents") + ints(sums, "missing")
@@ -98,22 +97,6 @@ def shares(part: Ints, of: Ints) -> Floats:
     return np.divide(part, of, out=np.zeros(len(of)), where=of > 0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    """Sends the lines of a boot to one task."""
-
-    documents: "_Documents"
-    tasks: int
-
-    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        return self.packed(self.documents.lines(tables))
-
-    def packed(self, lines: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        for line in lines:
-            each = line.select(_LINES.names).cast(_LINES)
-            yield from packed(each, _of_boot(each) % self.tasks)
-
-
 def _of_boot(lines: pa.Table) -> Ints:
     return of_columns(lines, BOOT)
 
@@ -145,7 +128,7 @@ class _Documents:
             yield of_rows(with_columns(table.select([*BOOT, "seq"]), values), _KEYS, _SUMS)
 
     def received(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        for lines in folded(tables, partial(united, keys=_KEYS, how=_SUMS)):
+        for lines in tables:
             found = self._known_from_the_first(after_gaps(lines))
             counted = {"documents": documents(found), "late": documents(found) * ints(found, "late")}
             counted["dropped"] = _grown(found)

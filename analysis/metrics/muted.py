@@ -11,9 +11,7 @@ from analysis.metrics import caps
 from analysis.metrics.counters import KINDS, OF_WORD, USED
 from analysis.table import hashes
 from analysis.table.arrays import Ints, ints, times_ms
-from analysis.table.exchange import Exchange, exchange, packed, tasks_for
-from analysis.table.reading import Keeping
-from analysis.table.scan import OfDays, UsageRows
+from analysis.table.reading import Keeping, Making
 from analysis.table.schema import COUNT, FILE, LIMIT, TEXT
 from quotas.kinds import BYTES
 
@@ -32,49 +30,26 @@ _READ: Final = (
     *("time", "interval_ms", *_SAME),
     *(name for kind in KINDS for name in (USED[kind], *(f"{kind}_{each}" for each in _OF_KIND))),
 )
-_ROWS_OF_ONE: Final = 10
-"""At least, in a period that is worth several tasks: rows of which one has anything muted."""
-_MINUTE_MS: Final = 60_000
 _OF_BYTES: Final = {word for word, kind in OF_WORD.items() if kind.row.unit is BYTES}
 
 
-def muted(usage: UsageRows, rows: int, capped: Collection[str] = KINDS) -> Exchange:
-    """Send a row for each interval, client and ``kind`` with any ``muted_ms``: as recorded, from ``begin_ms`` on.
-
-    SCHEMA; ``rows`` is how many there are of usage, about. All of one client go to one task.
+def making(capped: Collection[str] = KINDS) -> Making:
+    """Return a row for each interval, client and ``kind`` with any ``muted_ms``: as recorded, from ``begin_ms`` on.
 
     ``rule`` is what muted it. Where both its quota and a cap did, each has a row: the cap for as long as it did, and
     the quota for the rest. ``capped`` are the kinds that anybody has caps of. In mode ``shadow`` they would have been
     muted. ``bytes`` is null where the kind charges something else.
     """
-    tasks = tasks_for(rows // _ROWS_OF_ONE, usage.spark.sparkContext.defaultParallelism)
-    sent = _Sent(_Muted(tuple(capped)), tasks)
-    return exchange(usage, (*_READ, *caps.read(capped)), sent, tasks, OfDays(KEPT, sent.packed))
+    return Making(KEPT, keeping(capped), iter, SCHEMA)
 
 
 def keeping(capped: Collection[str]) -> Keeping:
-    """Return what is kept of rows as KEPT; ``capped`` as ``muted`` has it."""
-    return Keeping(KEPT, (*_READ, *caps.read(capped)), _Muted(tuple(capped)), SCHEMA, of_task=_minute)
+    """Return what is kept of rows as KEPT; ``capped`` as ``making`` has it. All of a client are in one task."""
+    return Keeping(KEPT, (*_READ, *caps.read(capped)), _Muted(tuple(capped)), SCHEMA, of_task=_of_client)
 
 
-def _minute(found: pa.Table) -> Ints:
-    return ints(found, "begin_ms") // _MINUTE_MS
-
-
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    """Sends what is muted of a client to one task."""
-
-    work: "_Muted"
-    tasks: int
-
-    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        return self.packed(self.work(tables))
-
-    def packed(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        for table in tables:
-            rows = table.select(SCHEMA.names).cast(SCHEMA)
-            yield from packed(rows, hashes.of_columns(rows, ("user", "client_id")) % self.tasks)
+def _of_client(found: pa.Table) -> Ints:
+    return hashes.of_columns(found, ("user", "client_id"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,9 @@ import pyarrow.compute as pc
 
 from analysis.metrics import caps
 from analysis.metrics.counters import KINDS, OF_WORD, USED
-from analysis.table.arrays import added, ints, summed, together, with_columns
-from analysis.table.exchange import collected
+from analysis.table.arrays import added, ints, together, with_columns
 from analysis.table.parquet import plain
-from analysis.table.reading import Keeping, adding
-from analysis.table.scan import OfDays, UsageRows
+from analysis.table.reading import Keeping, Making, adding
 from analysis.table.schema import COUNT, LIMIT, TEXT
 from quotas.kinds import QuotaKind
 
@@ -42,40 +40,37 @@ _SCHEMA: Final = pa.schema(
 _HOW: Final = {**dict.fromkeys(SUMS, "sum"), "least_limit": "min", "most_limit": "max"}
 
 
-def rules(usage: UsageRows, capped: pa.Table | None = None, kinds: Collection[str] = KINDS) -> pa.Table:
+def making(kinds: Collection[str] = KINDS) -> Making:
+    """Return the same as ``rules``, but for caps; ``kinds`` are those that anybody has caps of."""
+    return Making(KEPT, keeping(kinds), iter, _SCHEMA)
+
+
+def rules(found: pa.Table, capped: pa.Table) -> pa.Table:
     """Return APART, SUMS, ``least_limit`` and ``most_limit``: of kinds and rules with anything to say.
 
-    ``capped`` is what ``caps.capped`` returned of ``kinds``: caps have rows of their own, beside those of the quotas
-    that won, and of what throttled each has its part alone.
+    ``found`` is what ``making`` says, and ``capped`` what ``caps.making`` does: caps have rows of their own, beside
+    those of the quotas that won, and of what throttled each has its part alone.
 
     ``used`` is as records count it (bytes, microseconds of threads, partitions, attempts to connect). ``rule`` is null
     for what was under no limit, and for limits in ``shadow``, which records do not name. What is in ``shadow`` would
     have been throttled, and so would all in mode ``shadow``.
     """
-    add = adding(APART, _HOW)
-    found = [
-        collected(usage, (*_READ, *caps.read(kinds)), _Summed(tuple(kinds)), _SCHEMA, add, OfDays(KEPT)),
-    ]
-    if capped is not None and len(capped):
-        no = np.zeros(len(capped), dtype=bool)
-        found.append(with_columns(capped, {"exempt": no, "shadow": no}).select(_SCHEMA.names))
-    return together([add(together(found, _SCHEMA))], _SCHEMA)
+    no = np.zeros(len(capped), dtype=bool)
+    both = together([found, with_columns(capped, {"exempt": no, "shadow": no})], _SCHEMA)
+    return together([added(both, APART, _HOW)], _SCHEMA)
 
 
 def keeping(kinds: Collection[str]) -> Keeping:
     """Return what is kept of rows as KEPT; ``kinds`` are those that anybody has caps of."""
     read = (*_READ, *caps.read(kinds))
-    return Keeping(KEPT, read, _Summed(tuple(kinds)).parts, _SCHEMA, adding(APART, _HOW))
+    return Keeping(KEPT, read, _Parts(tuple(kinds)), _SCHEMA, adding(APART, _HOW))
 
 
 @dataclass(frozen=True, slots=True)
-class _Summed:
+class _Parts:
     capped: tuple[str, ...]
 
     def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        return summed(self.parts(tables), APART, _HOW)
-
-    def parts(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         for table in tables:
             for word in _WORDS:
                 columns = {name: f"{word}_{name}" for name in SUMS[1:]}

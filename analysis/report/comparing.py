@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analysis.errors import AnalysisError
-from analysis.metrics import addresses, caps, clients, comparison, headroom, keepings, talkers
+from analysis.metrics import addresses, caps, clients, comparison, headroom, talkers
 from analysis.metrics.comparison import BEFORE, BOTH, GONE, NEW
 from analysis.metrics.period import Period, look
 from analysis.report.findings import ChangedClient, ChangedLimit, ChangedQuota, Comparison, Sums
+from analysis.table import reading
 from analysis.table.arrays import Ints, ints, ranked, with_columns
 from analysis.table.parts import Parts
-from analysis.table.reading import read_once
 from analysis.table.results import Results
 from analysis.table.scan import UsageRows
 
@@ -68,43 +68,45 @@ def find(against: Against, now: Span) -> Other:
     return Other(now, span, usage, period)
 
 
-def make(usage: UsageRows, made: Mapping[str, Parts], other: Other, results: Results) -> Comparison:
-    """Keep the tables NAMES, and return what a page shows of them; ``made`` are those of the report."""
+def make(read: Mapping[str, Parts], made: Mapping[str, Parts], other: Other, results: Results) -> Comparison:
+    """Keep the tables NAMES, and return what a page shows of them.
+
+    ``made`` are those of the report, and ``read`` is what was read for them, and for ``comparison.unrecorded_s``.
+    """
     if other.usage is None or other.period is None:
         return Comparison(*other.span, stored=False)
-    period = other.period
-    kept = keepings.of_other(other.usage, period)
-    with read_once(other.usage, kept, period.rows, period.longest_window_ms) as theirs:
-        now, before = {name: made[name].whole() for name in ("talkers", "headroom")}, _tables(theirs, period)
-        tables = {
-            "compared_clients": comparison.clients(now["talkers"], before["talkers"]),
-            "compared_limits": comparison.limits(now["headroom"], before["headroom"]),
-            "compared_quotas": comparison.quotas(now["headroom"], before["headroom"]),
-        }
-        for name, table in tables.items():
-            results.keep(name, Parts.of(table))
-        scale = _length(other.now) / _length(other.span)
-        return Comparison(
-            *other.span,
-            scale=scale,
-            modes=period.modes,
-            unrecorded_s=comparison.unrecorded_s(usage, *other.now),
-            unrecorded_before_s=comparison.unrecorded_s(theirs, *other.span),
-            now=_sums(now["talkers"]),
-            before=_sums(before["talkers"]),
-            **_came_and_went(tables["compared_clients"]),
-            clients=_clients(tables["compared_clients"], scale),
-            limits=_limits(tables["compared_limits"]),
-            quotas=_quotas(tables["compared_quotas"]),
-        )
+    now, before = {name: made[name].whole() for name in ("talkers", "headroom")}, tables_of(other.usage, other.period)
+    tables = {
+        "compared_clients": comparison.clients(now["talkers"], before["talkers"]),
+        "compared_limits": comparison.limits(now["headroom"], before["headroom"]),
+        "compared_quotas": comparison.quotas(now["headroom"], before["headroom"]),
+    }
+    for name, table in tables.items():
+        results.keep(name, Parts.of(table))
+    scale = _length(other.now) / _length(other.span)
+    return Comparison(
+        *other.span,
+        scale=scale,
+        modes=other.period.modes,
+        unrecorded_s=comparison.unrecorded_s(read[comparison.KEPT].whole(), *other.now),
+        unrecorded_before_s=comparison.unrecorded_s(before[comparison.KEPT], *other.span),
+        now=_sums(now["talkers"]),
+        before=_sums(before["talkers"]),
+        **_came_and_went(tables["compared_clients"]),
+        clients=_clients(tables["compared_clients"], scale),
+        limits=_limits(tables["compared_limits"]),
+        quotas=_quotas(tables["compared_quotas"]),
+    )
 
 
-def _tables(usage: UsageRows, period: Period) -> dict[str, pa.Table]:
-    """Return what is compared, of the other period: ``talkers``, and the ``headroom`` of the whole of it."""
-    sums = clients.clients(usage, period.rows)
-    names = headroom.counters(sums, caps.capped(usage, period.capped), addresses.addresses(usage))
-    whole = headroom.of_period(headroom.headroom(usage, period), names)
-    return {"talkers": talkers.talkers(sums), "headroom": whole}
+def tables_of(usage: UsageRows, period: Period) -> dict[str, pa.Table]:
+    """Return what is compared, of the other period: ``talkers``, the ``headroom`` of the whole of it, and minutes."""
+    makings = [clients.making(), caps.making(period.capped), addresses.making(), headroom.making(usage, period)]
+    found = reading.tables(usage, [*makings, comparison.making()], period.rows, period.longest_window_ms)
+    sums = found[clients.KEPT]
+    names = headroom.counters(sums, found[caps.CAPPED].whole(), found[addresses.KEPT].whole())
+    whole = headroom.of_period(found[headroom.DAYS], names)
+    return {"talkers": talkers.talkers(sums), "headroom": whole, comparison.KEPT: found[comparison.KEPT].whole()}
 
 
 def _length(span: Span) -> float:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analysis.errors import AnalysisError
-from analysis.metrics import keepings
+from analysis.metrics import comparison
 from analysis.metrics.period import Period, look
 from analysis.metrics.rates import Rates
 from analysis.page import spreadsheet
@@ -20,8 +20,8 @@ from analysis.report.summary import summarize
 from analysis.report.tables import ReportChoices
 from analysis.spark.folder import Folder
 from analysis.spark.progress import Progress
+from analysis.table import reading
 from analysis.table.parts import Parts
-from analysis.table.reading import read_once
 from analysis.table.results import Results
 from analysis.table.scan import UsageRows
 
@@ -62,12 +62,13 @@ def run(usage: UsageRows, wanted: ReportRequest) -> Made:
         place = f"{wanted.out.rstrip('/')}/report={begin:{_ID}}-{end:{_ID}}"
         results = Results(usage.spark, place)
         progress.step("reading")
-        kept = keepings.of_report(usage, period, is_compared=other is not None)
-        with read_once(usage, kept, period.rows, period.longest_window_ms) as known:
-            made = tables.make(known, period, results, choices, progress.step)
-            if other is not None:
-                progress.step("against another period")
-            compared = None if other is None else comparing.make(known, made, other, results)
+        makings = tables.makings(usage, period, choices.gap_ms)
+        makings += [] if other is None else [comparison.making()]
+        read = reading.tables(usage, makings, period.rows, period.longest_window_ms)
+        made = tables.make(usage, read, period, results, choices, progress.step)
+        if other is not None:
+            progress.step("against another period")
+        compared = None if other is None else comparing.make(read, made, other, results)
         progress.step("drawing")
         found = replace(summarize(made, period, choices, place), comparison=compared)
         folder = Folder(usage.spark, place)

@@ -22,12 +22,11 @@ from analysis.metrics import (
     talkers,
     trend,
 )
-from analysis.metrics.muted import SCHEMA as MUTED
 from analysis.metrics.period import Period
 from analysis.metrics.rates import Rates
 from analysis.page import draw
-from analysis.table.exchange import Exchange
 from analysis.table.parts import Parts
+from analysis.table.reading import Making
 from analysis.table.results import Results
 from analysis.table.scan import UsageRows
 
@@ -48,8 +47,8 @@ class _MadeFrom:
     period: Period
     choices: ReportChoices
     made: dict[str, Parts]
-    throttled: Exchange
-    """What was muted, on its way to tasks."""
+    read: Mapping[str, Parts]
+    """What tasks made of the rows (``makings``)."""
 
     @property
     def recent(self) -> "_MadeFrom":
@@ -63,7 +62,7 @@ class _MadeFrom:
             "clients": self.made["clients"].within("date", period.begin.date()),
             "muted": self.made["muted"].within("begin_ms", begin_ms),
         }
-        return _MadeFrom(self.usage.from_time(period.begin), period, self.choices, made, self.throttled)
+        return _MadeFrom(self.usage.from_time(period.begin), period, self.choices, made, self.read)
 
     def whole(self, name: str) -> pa.Table:
         """Return a table of few rows."""
@@ -99,15 +98,15 @@ def _trend(of: _MadeFrom) -> pa.Table:
 
 
 _TABLES: Final[Mapping[str, Callable[[_MadeFrom], Parts | pa.Table]]] = {
-    "loss": lambda of: loss.loss(of.usage, of.period),
-    "clients": lambda of: clients.clients(of.usage, of.period.rows),
-    "capped": lambda of: caps.capped(of.usage, of.period.capped),
-    "addresses": lambda of: addresses.addresses(of.usage),
+    "loss": lambda of: loss.loss(of.read["loss"].whole(), of.usage, of.period),
+    "clients": lambda of: of.read["clients"],
+    "capped": lambda of: of.read["capped"],
+    "addresses": lambda of: of.read["addresses"],
     "counters": _counters,
-    "rules": lambda of: rules.rules(of.usage, of.whole("capped"), of.period.capped),
-    "muted": lambda of: of.throttled.parts(iter, MUTED),
-    "episodes": lambda of: of.throttled.parts(episodes.Episodes(of.choices.gap_ms), episodes.SCHEMA),
-    "headroom_days": lambda of: headroom.headroom(of.usage, of.period),
+    "rules": lambda of: rules.rules(of.read["rules"].whole(), of.whole("capped")),
+    "muted": lambda of: of.read["muted"],
+    "episodes": lambda of: of.read["episodes"],
+    "headroom_days": lambda of: of.read["headroom_days"],
     "headroom": lambda of: headroom.of_period(of.made["headroom_days"], of.whole("counters")),
     "trend": _trend,
     "talkers": lambda of: talkers.talkers(of.made["clients"]),
@@ -123,11 +122,28 @@ _TABLES: Final[Mapping[str, Callable[[_MadeFrom], Parts | pa.Table]]] = {
 NAMES: Final = tuple(_TABLES)
 
 
+def makings(usage: UsageRows, period: Period, gap_ms: int) -> list[Making]:
+    """Return what tasks make of the rows of a period, in one reading of them."""
+    return [
+        *(loss.making(usage, period), clients.making(), caps.making(period.capped), addresses.making()),
+        *(rules.making(period.capped), muted.making(period.capped), episodes.making(period.capped, gap_ms)),
+        headroom.making(usage, period),
+    ]
+
+
 def make(
-    usage: UsageRows, period: Period, results: Results, choices: ReportChoices, step: Callable[[str], None]
+    usage: UsageRows,
+    read: Mapping[str, Parts],
+    period: Period,
+    results: Results,
+    choices: ReportChoices,
+    step: Callable[[str], None],
 ) -> dict[str, Parts]:
-    """Keep all tables, and return them by name. ``step`` is told the name of each before it is made."""
-    source = _MadeFrom(usage, period, choices, {}, muted.muted(usage, period.rows, period.capped))
+    """Keep all tables, and return them by name; ``read`` are those of ``makings``.
+
+    ``step`` is told the name of each before it is made.
+    """
+    source = _MadeFrom(usage, period, choices, {}, read)
     for name, make_it in _TABLES.items():
         step(name)
         table = make_it(source)

@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from analysis.table.arrays import folded, together
 from analysis.table.parquet import encoded, plain
-from analysis.table.parts import CONTENT, Parts, brought, contents
+from analysis.table.parts import NAMED, Parts, brought, contents, named
 from analysis.table.scan import OfDays, Run, UsageRows, Work, made
 
 PACKED: Final = pa.schema([("task", pa.int32()), ("rows", pa.binary())])
@@ -74,9 +74,9 @@ class Exchange:
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             tables = work(map(encoded, unpacked(batches)))
             for content in contents(map(pa.Table.from_batches, ([each] for each in made(tables, schema)))):
-                yield pa.RecordBatch.from_arrays([pa.array([content], pa.binary())], schema=CONTENT)
+                yield named("", content)
 
-        return brought(self._received(run, CONTENT), schema, self.tasks)
+        return brought(self._received(run, NAMED), {"": schema}, self.tasks)[""]
 
     def collect(self, work: Work) -> pa.Table:
         """Return all that ``work`` yields of what a task has got; without a column where that is nothing."""

@@ -66,7 +66,6 @@ class Files:
             tuple(map(summaries.day_of, places)),
             files,
             rest=self._opened(of_hours(self.listed.where(others), begin, end)),
-            rest_around=self._opened(wider.where(others)),
             rest_led_in=self._opened(wider.where(led_in)),
         )
 

@@ -5,7 +5,7 @@ no more than a part of a file need be in memory.
 """
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -19,7 +19,8 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
 FILE_ROWS: Final = 200_000
-CONTENT: Final = pa.schema([("content", pa.binary())])
+NAMED: Final = pa.schema([("name", pa.string()), ("content", pa.binary())])
+"""Files of several tables, by their names."""
 _READ_ROWS: Final = 50_000
 _FEW_TASKS: Final = 8
 """Of so many, what they made comes at once."""
@@ -106,25 +107,28 @@ def _content(table: pa.Table) -> bytes:
     return bytes(file.getvalue())
 
 
-def brought(files: DataFrame, schema: pa.Schema, tasks: int) -> Parts:
-    """Return what ``tasks`` tasks made: CONTENT, which comes to this machine's disk, a task's at a time if many."""
+def named(name: str, content: bytes) -> pa.RecordBatch:
+    """Return NAMED of one file."""
+    return pa.RecordBatch.from_arrays([pa.array([name]), pa.array([content], pa.binary())], schema=NAMED)
+
+
+def brought(files: DataFrame, schemas: Mapping[str, pa.Schema], tasks: int) -> dict[str, Parts]:
+    """Return tables that ``tasks`` tasks made, NAMED: they come to this machine's disk, a task's at a time if many."""
+    parts: dict[str, list[Path]] = {name: [] for name in schemas}
     if tasks <= _FEW_TASKS:
-        return Parts(schema, tuple(map(_spooled, _contents(files.toArrow()))))
-    kept = files.persist(StorageLevel.DISK_ONLY)
-    try:
+        for batch in files.toArrow().to_batches():
+            for name, content in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
+                parts[name].append(_spooled(content.as_buffer()))
+    else:
+        kept = files.persist(StorageLevel.DISK_ONLY)
         kept.count()  # by all workers at the same time, which an iterator would not have them do
-        return Parts(schema, tuple(_spooled(row.content) for row in kept.toLocalIterator()))
-    finally:
+        for row in kept.toLocalIterator():
+            parts[row.name].append(_spooled(row.content))
         kept.unpersist()
+    return {name: Parts(schema, tuple(parts[name])) for name, schema in schemas.items()}
 
 
-def _contents(found: pa.Table) -> Iterator[memoryview]:
-    for chunk in found["content"].chunks:
-        for content in chunk:
-            yield memoryview(content.as_buffer())
-
-
-def _spooled(content: bytes | memoryview) -> Path:
+def _spooled(content: bytes | pa.Buffer) -> Path:
     path = Path(_spool().name, uuid4().hex)
     path.write_bytes(content)
     return path

@@ -1,19 +1,17 @@
-"""One reading of rows for all that is kept of them: their files are fetched and opened once, whatever is asked.
+"""One reading of rows for all tables that are made of them: their files are fetched and opened once, whatever is asked.
 
 A worker hands each table of rows to everybody who keeps something of it (``Keeping``). What belongs together is sent
-to one task, and ends as files there.
+to one task, with what is kept of days already, and there becomes the tables that were asked for (``Making``).
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import partial
+from functools import partial, reduce
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -21,11 +19,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from analysis.table.arrays import DAY_MS, Bools, Fold, Ints, added, times_ms
 from analysis.table.exchange import packed, tasks_for, unpacked
 from analysis.table.parquet import encoded, joined, plain
-from analysis.table.parts import FILE_ROWS, contents
-from analysis.table.scan import PATH, KeptDays, UsageRows, Work, made
+from analysis.table.parts import NAMED, Parts, brought, contents
+from analysis.table.scan import KeptDays, UsageRows, Work, kept_tables, made
 
 _SENT: Final = pa.schema([("task", pa.int32()), ("name", pa.string()), ("rows", pa.binary())])
-_FILES: Final = pa.schema([("name", pa.string()), ("content", pa.binary())])
 
 
 class Rows(Enum):
@@ -49,9 +46,20 @@ class Keeping:
     """Adds up what such tables say; None: they stay apart."""
     of_task: Callable[[pa.Table], Ints] | None = None
     """Returns numbers of the rows of a part: of the same number are those that belong together. None: all do."""
-    finish: Work | None = None
-    """Makes ``schema`` of all that has reached a task; None: it is that already."""
+    finish: Work = iter
+    """Makes ``schema`` of all that has reached a task."""
     rows: Rows = Rows.MEANT
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """A table of ``schema`` that tasks make of what is kept of rows."""
+
+    name: str
+    keeping: Keeping
+    work: Work
+    """Makes it of all that has reached a task, of rows and of days that are kept; texts are dictionaries."""
+    schema: pa.Schema
 
 
 def adding(keys: Sequence[str], how: "dict[str, str]") -> Callable[[pa.Table], pa.Table]:
@@ -59,44 +67,31 @@ def adding(keys: Sequence[str], how: "dict[str, str]") -> Callable[[pa.Table], p
     return partial(added, keys=keys, how=how)
 
 
-@contextmanager
-def read_once(usage: UsageRows, keepings: Sequence[Keeping], rows: int, lead_ms: int) -> Iterator[UsageRows]:
-    """Have the same rows with all that is kept of them: whoever takes what is kept reads none of them again.
+def tables(usage: UsageRows, makings: Sequence[Making], rows: int, lead_ms: int = 0) -> dict[str, Parts]:
+    """Return tables by name, made in one reading of rows, and of days that are kept.
 
-    Of files that are at hand nothing is kept: they are read as often. ``rows`` is how many there are, about;
-    ``lead_ms`` is the longest window.
+    ``rows`` is how many there are, about; ``lead_ms`` is the longest window.
     """
-    if usage.at_hand is not None:
-        yield usage
-        return
-    found = _Reading.of(usage, keepings, rows, lead_ms).files().persist(StorageLevel.DISK_ONLY)
-    try:
-        found.count()
-        stored, names = usage.kept, {each.name for each in keepings}
-
-        def files(name: str) -> DataFrame:
-            if name not in names:
-                raise KeyError(name)
-            new = found.where(F.col("name") == name).select(F.col("name").alias(PATH), "content")
-            return new if stored is None else new.unionByName(stored.files(name), allowMissingColumns=True)
-
-        kept = KeptDays(usage.kept_days, files)
-        around = usage.around
-        yield replace(usage, kept=kept, around=around and (lambda: replace(around(), kept=kept)))
-    finally:
-        found.unpersist()
+    reading = _Reading.of(usage, makings, rows, lead_ms)
+    if reading.reader.at_hand is not None:
+        received = _Received.of(reading.sent_here(), makings)
+        return {each.name: Parts.gathered(received.made(each), each.schema) for each in makings}
+    schemas = {each.name: each.schema for each in makings}
+    return brought(reading.files(usage.kept), schemas, reading.send.tasks)
 
 
 def files_of(usage: UsageRows, keepings: Sequence[Keeping], rows: int, lead_ms: int) -> Iterator[tuple[str, bytes]]:
     """Yield names and Parquet files of what is kept of rows, but for days that are kept already."""
-    reading = _Reading.of(usage, keepings, rows, lead_ms)
+    makings = [Making(each.name, each, each.finish, each.schema) for each in keepings]
+    reading = _Reading.of(usage, makings, rows, lead_ms)
     if reading.reader.at_hand is not None:
-        found = reading.here()
-    else:
-        # All tasks at once, as they are; and then one file after the other into the driver.
-        found = ((row.name, row.content) for row in reading.files().localCheckpoint().toLocalIterator())
-    for name, content in found:
-        yield name, bytes(content)
+        received = _Received.of(reading.sent_here(), makings)
+        for each in makings:
+            yield from ((each.name, content) for content in contents(received.made(each)))
+        return
+    # All tasks at once, as they are; and then one file after the other into the driver.
+    for row in reading.files(None).localCheckpoint().toLocalIterator():
+        yield row.name, bytes(row.content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,34 +101,51 @@ class _Reading:
     reader: UsageRows
     columns: tuple[str, ...]
     send: "_Send"
-    receive: "_Receive"
+    makings: tuple[Making, ...]
 
     @classmethod
-    def of(cls, usage: UsageRows, keepings: Sequence[Keeping], rows: int, lead_ms: int) -> "_Reading":
+    def of(cls, usage: UsageRows, makings: Sequence[Making], rows: int, lead_ms: int) -> "_Reading":
+        keepings = tuple({each.keeping.name: each.keeping for each in makings}.values())
         tasks = tasks_for(rows, usage.spark.sparkContext.defaultParallelism)
-        wider = usage.around() if usage.around else usage
-        rest = None if usage.kept is None else usage.kept.rest_led_in
-        reader = replace(wider, files=wider.files if rest is None else rest, kept=None)
+        reader = usage
+        if any(each.rows is not Rows.MEANT for each in keepings):
+            begin_us = None if usage.begin_us is None else usage.begin_us - 1000 * lead_ms
+            wider = usage.around() if usage.around else replace(usage, begin_us=begin_us)
+            reader = replace(wider, wanted=usage.wanted)
+        if usage.kept is not None:
+            reader = replace(reader, files=usage.kept.rest_led_in)
         choice = _Choice(usage.begin_us, usage.end_us, usage.kept_days, lead_ms)
         columns = tuple(dict.fromkeys(("time", *(name for each in keepings for name in each.columns))))
-        send = _Send(tuple(keepings), choice, tasks)
-        return cls(reader, columns, send, _Receive({each.name: each for each in keepings}))
+        return cls(replace(reader, kept=None), columns, _Send(keepings, choice, tasks), tuple(makings))
 
-    def files(self) -> DataFrame:
-        """Return _FILES."""
-        receive = self.receive
+    def files(self, kept: KeptDays | None) -> DataFrame:
+        """Return NAMED."""
+        makings = self.makings
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return made(receive(batches), _FILES)
+            received = _Received.of(batches, makings)
+            for each in makings:
+                for content in contents(received.made(each)):
+                    yield pa.RecordBatch.from_arrays(
+                        [pa.array([each.name]), pa.array([content], pa.binary())], schema=NAMED
+                    )
 
-        sent = self.reader.scan(self.columns, self.send, _SENT)
-        return sent.repartitionById(self.send.tasks, F.col("task")).mapInArrow(run, from_arrow_schema(_FILES))
+        sent = [self.reader.scan(self.columns, self.send, _SENT)] if self.reader.files is not None else []
+        sent += [] if kept is None else [self._of_days(kept, each) for each in self.send.keepings]
+        together = reduce(DataFrame.unionByName, sent)
+        return together.repartitionById(self.send.tasks, F.col("task")).mapInArrow(run, from_arrow_schema(NAMED))
 
-    def here(self) -> Iterator[tuple[str, bytes]]:
-        """Yield the same of files that are at hand."""
-        sent = self.reader.work_here(self.columns, self.send, _SENT)
-        for file in self.receive(iter(sent.to_batches())):
-            yield from zip(file["name"].to_pylist(), file["content"].to_pylist(), strict=True)
+    def _of_days(self, kept: KeptDays, keeping: Keeping) -> DataFrame:
+        send = self.send
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return made(send.of_days(keeping.name, kept_tables(batches)), _SENT)
+
+        return kept.files(keeping.name).mapInArrow(run, from_arrow_schema(_SENT))
+
+    def sent_here(self) -> Iterator[pa.RecordBatch]:
+        """Yield what is sent of files that are at hand."""
+        return iter(self.reader.work_here(self.columns, self.send, _SENT).to_batches())
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +203,12 @@ class _Send:
             for part in () if fold is None else fold.end():
                 yield from self._sent(number, part)
 
+    def of_days(self, name: str, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """Send what is kept of days under a name."""
+        [number] = [number for number, each in enumerate(self.keepings) if each.name == name]
+        for table in tables:
+            yield from self._sent(number, table)
+
     def _sent(self, number: int, part: pa.Table) -> Iterator[pa.Table]:
         if not len(part):
             return
@@ -201,44 +219,29 @@ class _Send:
             yield piece.append_column("name", pa.array([keeping.name] * len(piece)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Receive:
-    """From _SENT to _FILES."""
+class _Received:
+    """What has reached a task, by the names of what is kept."""
 
-    keepings: dict[str, Keeping]
+    def __init__(self, makings: Sequence[Making]) -> None:
+        self._tables: dict[str, list[pa.Table]] = {each.keeping.name: [] for each in makings}
+        self._folds = {each.keeping.name: Fold(each.keeping.add) for each in makings if each.keeping.add is not None}
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-        files: dict[str, _Files] = {}
+    @classmethod
+    def of(cls, batches: Iterator[pa.RecordBatch], makings: Sequence[Making]) -> "_Received":
+        """Take all, _SENT."""
+        received = cls(makings)
         for batch in batches:
             names = batch.column(batch.schema.get_field_index("name")).to_pylist()
             for name, table in zip(names, unpacked(iter([batch])), strict=True):
-                if name not in files:
-                    files[name] = _Files(self.keepings[name])
-                yield from files[name].take(encoded(table))
-        for each in files.values():
-            yield from each.end()
+                if name in received._folds:
+                    received._folds[name].take(encoded(table))
+                else:
+                    received._tables[name].append(encoded(table))
+        for name, fold in received._folds.items():
+            received._tables[name] = list(fold.end())
+        return received
 
-
-class _Files:
-    """What is kept under one name, of one task."""
-
-    def __init__(self, keeping: Keeping) -> None:
-        self._keeping = keeping
-        self._fold = None if keeping.add is None else Fold(keeping.add)
-        self._waiting: list[pa.Table] = []
-
-    def take(self, table: pa.Table) -> Iterator[pa.Table]:
-        if self._fold is not None:
-            self._fold.take(table)
-            return
-        self._waiting.append(table)
-        if self._keeping.finish is None and sum(map(len, self._waiting)) >= FILE_ROWS:
-            yield from self.end()
-            self._waiting = []
-
-    def end(self) -> Iterator[pa.Table]:
-        tables = iter(self._waiting) if self._fold is None else self._fold.end()
-        schema = self._keeping.schema
-        found = [plain(each.select(schema.names)).cast(schema) for each in (self._keeping.finish or iter)(tables)]
-        for content in contents(found):
-            yield pa.table([[self._keeping.name], pa.array([content], pa.binary())], schema=_FILES)
+    def made(self, making: Making) -> Iterator[pa.Table]:
+        """Yield a table, as its schema says."""
+        for table in making.work(iter(self._tables[making.keeping.name])):
+            yield plain(table.select(making.schema.names)).cast(making.schema)

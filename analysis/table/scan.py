@@ -50,12 +50,10 @@ class KeptDays:
     """Since 1970, ascending."""
     files: Callable[[str], DataFrame]
     """Returns FILES of what is kept under a name; without ``content`` (null) where workers can open ``path``."""
-    rest: DataFrame | None = None
-    """FILES of the rows of other days; None: all is kept of these, too."""
-    rest_around: DataFrame | None = None
-    """The same, with an hour more at both ends of the period."""
-    rest_led_in: DataFrame | None = None
-    """The same, and an hour before each day that is not kept."""
+    rest: DataFrame
+    """FILES of the rows of other days."""
+    rest_led_in: DataFrame
+    """The same, with an hour more at both ends of the period, and before each day that is not kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +109,6 @@ class UsageRows:
             return self.since(begin)
         return replace(self, begin_us=round(begin.timestamp() * 1_000_000), kept=None)
 
-    def led_in(self, by_ms: int) -> "UsageRows":
-        """Return these, and those of some time before; before days that are not kept, too."""
-        if self.kept is None and self.begin_us is None:
-            return self
-        wider = self if self.begin_us is None or self.around is None else self.around()
-        begin_us = None if self.begin_us is None else self.begin_us - 1000 * by_ms
-        kept = None if self.kept is None else replace(self.kept, rest=self.kept.rest_led_in)
-        return replace(wider, begin_us=begin_us, end_us=self.end_us, wanted=self.wanted, kept=kept)
-
     def scan(self, columns: Sequence[str], work: Work, schema: pa.Schema, of_days: OfDays | None = None) -> DataFrame:
         """Return what ``work`` yields of the rows' ``columns`` (``schema.FILE``, PATH): the columns of ``schema``.
 
@@ -135,11 +124,9 @@ class UsageRows:
             return self.files.mapInArrow(run, from_arrow_schema(schema))
 
         def run_kept(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return made(of_days.work(_kept(batches)), schema)
+            return made(of_days.work(kept_tables(batches)), schema)
 
         known = self.kept.files(of_days.name).mapInArrow(run_kept, from_arrow_schema(schema))
-        if self.kept.rest is None:
-            return known
         return self.kept.rest.mapInArrow(run, from_arrow_schema(schema)).unionByName(known)
 
     def work_here(self, columns: Sequence[str], work: Work, schema: pa.Schema) -> pa.Table:
@@ -165,7 +152,8 @@ def _rows(path: str, content: pa.Buffer) -> int:
         return int(pq.read_metadata(pa.BufferReader(content)).num_rows)
 
 
-def _kept(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+def kept_tables(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield what is kept of days (FILES of ``KeptDays``)."""
     for path, content in _contents(batches):
         with _named(path):
             yield from summaries.opened(content)

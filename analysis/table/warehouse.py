@@ -214,8 +214,6 @@ def _rows(
     known = _listed(spark, table, dates, begin, end)
     kept = known.kept(Folder(spark, warehouse), begin, end) if with_summaries else None
     wider = known.rows(known.begin, known.end)
-    if kept is not None:
-        wider = replace(wider, kept=replace(kept, rest=kept.rest_around))
     return replace(known.rows(begin, end), kept=kept, around=lambda: wider)
 
 

@@ -30,7 +30,7 @@ from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
 from quotas.stores.file import load
-from tests.analysis.records import Document, document, muted_of, row
+from tests.analysis.records import Document, document, headroom_of, muted_of, row
 
 KIND = QuotaKind(os.environ["ADDED_KIND"])
 WORD, PER_USED, LIMIT = {
@@ -131,7 +131,7 @@ def test_the_tables_of_a_report_have_it(usage: UsageRows) -> None:
     assert alice[KIND.row.columns.used] == SECONDS * round(RATE / PER_USED)
     [counter] = of_kind(headroom.counters(sums))
     assert counter["unit_user"] == "alice"
-    [use] = [each for each in of_kind(headroom.headroom(usage, period).whole()) if each["date"] is None]
+    [use] = [each for each in of_kind(headroom_of(usage, period).whole()) if each["date"] is None]
     assert (use["p99"], use["limit"]) == (pytest.approx(RATE / 20), pytest.approx(20.0))
 
 

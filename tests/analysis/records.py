@@ -9,11 +9,14 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from analysis.metrics import muted
+from analysis.metrics import headroom, muted
 from analysis.metrics.counters import KINDS
+from analysis.metrics.period import Period
+from analysis.table import reading
 from analysis.table.exchange import collected
 from analysis.table.parquet import decode, encode, joined
 from analysis.table.parts import Parts
+from analysis.table.reading import Making
 from analysis.table.scan import FILES, UsageRows
 from analysis.table.schema import COLUMNS, FILE, ROWS
 
@@ -82,9 +85,19 @@ def kept(frame: DataFrame) -> Parts:
     return Parts.of(frame.toArrow())
 
 
+def made(usage: UsageRows, making: Making, lead_ms: int = 0) -> Parts:
+    """A table that tasks make of rows, by itself."""
+    return reading.tables(usage, [making], 1000, lead_ms)[making.name]
+
+
 def muted_of(usage: UsageRows, capped: Sequence[str] = KINDS) -> Parts:
     """Who was muted, and when."""
-    return muted.muted(usage, 1000, capped).parts(iter, muted.SCHEMA)
+    return made(usage, muted.making(capped))
+
+
+def headroom_of(usage: UsageRows, period: Period) -> Parts:
+    """How close counters run to their limits, on each date and in all."""
+    return made(usage, headroom.making(usage, period), period.longest_window_ms)
 
 
 def file_of(documents: Iterable[Document]) -> bytes:

@@ -13,11 +13,10 @@ from analysis.cli import analyze
 from analysis.client import job
 from analysis.client.asked import parse
 from analysis.errors import AnalysisError
-from analysis.metrics.headroom import headroom
 from analysis.metrics.period import look
 from tests.analysis.metrics.conftest import Both
 from tests.analysis.metrics.recorded import BEGINS_S, SECONDS
-from tests.analysis.records import BEGIN, document, framed, row, usage, usage_frame
+from tests.analysis.records import BEGIN, document, framed, headroom_of, row, usage, usage_frame
 from tests.analysis.report.test_page import Reader
 from tests.analysis.table.test_warehouse import store
 
@@ -138,7 +137,7 @@ def test_headroom_is_that_of_the_report_of_all(paged: Paged, spark: SparkSession
     found = look(begin)
     assert found is not None
     mine = F.col("counter").isin([number for (number,) in numbers]) & F.col("date").isNull()
-    ends = {each.counter: each.max for each in framed(headroom(begin, found)).where(mine).collect()}
+    ends = {each.counter: each.max for each in framed(headroom_of(begin, found)).where(mine).collect()}
     assert len(ends) == len(numbers)
     names = [("p50", 0), ("p99", 2), ("max", 3)]
     assert names

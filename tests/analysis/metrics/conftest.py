@@ -10,12 +10,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from analysis.metrics.clients import clients
-from analysis.metrics.headroom import headroom
 from analysis.metrics.period import Period, look
 from analysis.table.parts import Parts
 from analysis.table.scan import FILES, UsageRows
 from tests.analysis.metrics.recorded import documents
-from tests.analysis.records import file_of, framed, muted_of
+from tests.analysis.records import file_of, framed, headroom_of, muted_of
 
 Answer = list[tuple[object, ...]]
 FILES_OF_ROWS = 3
@@ -53,7 +52,7 @@ def both(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     duck.execute("set TimeZone = 'UTC'")
     files = duck.read_parquet(f"{folder}/*.parquet")
     files.select("*, epoch_ms(time) as t").create_view("rows")
-    yield Both(usage, period, duck, clients(usage, period.rows), muted_of(usage), headroom(usage, period))
+    yield Both(usage, period, duck, clients(usage, period.rows), muted_of(usage), headroom_of(usage, period))
     duck.close()
     frame.unpersist()
 

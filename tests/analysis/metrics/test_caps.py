@@ -7,15 +7,27 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from analysis.metrics.caps import apart, capped, read
+from analysis.metrics import rules
+from analysis.metrics.caps import apart, making, read
 from analysis.metrics.clients import clients
-from analysis.metrics.headroom import counters, headroom, of_period
+from analysis.metrics.headroom import counters, of_period
 from analysis.metrics.period import Period, look
-from analysis.metrics.rules import rules
 from analysis.table.parquet import encode
 from analysis.table.scan import FILES, UsageRows
 from analysis.table.schema import FILE
-from tests.analysis.records import Document, document, file_of, framed, muted_of, row, stored, tables, usage
+from tests.analysis.records import (
+    Document,
+    document,
+    file_of,
+    framed,
+    headroom_of,
+    made,
+    muted_of,
+    row,
+    stored,
+    tables,
+    usage,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -82,7 +94,7 @@ def period(rows: UsageRows) -> Period:
 
 @pytest.fixture(scope="module")
 def of_caps(rows: UsageRows, period: Period) -> pa.Table:
-    return capped(rows, period.capped)
+    return made(rows, making(period.capped)).whole()
 
 
 def test_only_kinds_that_anybody_has_caps_of_are_looked_for(spark: SparkSession, period: Period) -> None:
@@ -90,13 +102,15 @@ def test_only_kinds_that_anybody_has_caps_of_are_looked_for(spark: SparkSession,
     nothing = look(usage(spark, _without_caps()))
     assert nothing is not None
     assert nothing.capped == ()
-    assert len(capped(usage(spark, _without_caps()), ())) == 0
-    assert len(capped(usage(spark, _without_caps()))) == 0
+    assert len(made(usage(spark, _without_caps()), making(()))) == 0
+    assert len(made(usage(spark, _without_caps()), making())) == 0
 
 
 def test_the_sum_of_a_cap_is_that_of_all_its_clients(rows: UsageRows, of_caps: pa.Table) -> None:
     of_rule = {
-        each.rule: each for each in framed(rules(rows, of_caps, ("produce",))).collect() if each.kind == "produce"
+        each.rule: each
+        for each in framed(rules.rules(made(rows, rules.making(("produce",))).whole(), of_caps)).collect()
+        if each.kind == "produce"
     }
     everybody = range(CLIENTS)
     tenant, batch, own = of_rule[TENANT], of_rule[BATCH], of_rule[OWN]
@@ -140,7 +154,7 @@ def test_who_was_muted_was_so_by_the_cap_and_for_the_rest_by_the_quota(rows: Usa
 
 def test_a_cap_is_as_full_as_all_its_clients_make_it(rows: UsageRows, period: Period, of_caps: pa.Table) -> None:
     named = counters(clients(rows, period.rows), of_caps)
-    found = framed(of_period(headroom(rows, period), named)).collect()
+    found = framed(of_period(headroom_of(rows, period), named)).collect()
     tenant = {each.broker: each for each in found if each.rule == TENANT}
     for broker in (1, 2):
         used = sum(10 + number for number in range(CLIENTS) if 1 + number % 2 == broker)

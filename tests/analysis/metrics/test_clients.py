@@ -17,7 +17,7 @@ def test_sums_of_each_client_and_day(both: Both) -> None:
 
 
 def test_sums_of_a_client_meet_in_one_of_several_tasks(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("analysis.metrics.clients.tasks_for", lambda *_: 3)
+    monkeypatch.setattr("analysis.table.reading.tasks_for", lambda *_: 3)
     same(of_spark(framed(clients(both.usage, both.period.rows)).select(*CLIENT, "date", *SUMS)), _expected(both))
 
 

@@ -11,15 +11,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.metrics.clients import clients
-from analysis.metrics.counter_use import Readings, Shared
-from analysis.metrics.headroom import counters, headroom, of_period
+from analysis.metrics.counter_use import Readings, used
+from analysis.metrics.headroom import counters, of_period
 from analysis.metrics.period import look
 from analysis.table.arrays import Ints
-from analysis.table.exchange import unpacked
 from analysis.table.schema import FILE
 from quotas.entities import Default, Entity
 from tests.analysis.metrics.conftest import Both, of_spark, same
-from tests.analysis.records import BEGIN, BEGIN_MS, Document, document, framed, row, tables, usage
+from tests.analysis.records import BEGIN, BEGIN_MS, Document, document, framed, headroom_of, row, tables, usage
 
 pytestmark = pytest.mark.spark
 
@@ -150,7 +149,7 @@ def test_idle_intervals_count_as_nothing(spark: SparkSession) -> None:
     rows = usage(spark, [document(seq, [busy] if seq < 40 else [marks]) for seq in range(100)])
     period = look(rows)
     assert period is not None
-    found, of_day = framed(headroom(rows, period)).orderBy(F.col("date").isNotNull()).collect()
+    found, of_day = framed(headroom_of(rows, period)).orderBy(F.col("date").isNotNull()).collect()
     assert found.p50 == 0
     assert found.p95 == found.p99 == found.max == 11
     assert math.isclose(found.over, 0.39)  # in the first interval it was just 1
@@ -170,12 +169,11 @@ def test_no_quotas(spark: SparkSession) -> None:
     rows = usage(spark, [document(0, [row("alice", produce_bytes=1)])])
     period = look(rows)
     assert period is not None
-    assert len(headroom(rows, period)) == 0
+    assert len(headroom_of(rows, period)) == 0
 
 
 def _rows_of_counters(documents: list[Document]) -> list[pa.Table]:
-    packed = Shared(1)(iter(tables(FILE.names, documents)))
-    return list(unpacked(batch for part in packed for batch in part.to_batches()))
+    return list(used(iter(tables(FILE.names, documents)), ()))
 
 
 def intervals_of(interval_ms: int) -> Callable[[Ints], Ints]:
@@ -192,10 +190,10 @@ def test_the_hour_before_the_period_is_known(spark: SparkSession) -> None:
     later = replace(everything, begin_us=(BEGIN_MS + 10_000) * 1000, around=lambda: everything)
     period = look(later)
     assert period is not None
-    whole, of_day = framed(headroom(later, period)).orderBy(F.col("date").isNotNull()).collect()
+    whole, of_day = framed(headroom_of(later, period)).orderBy(F.col("date").isNotNull()).collect()
     assert whole.max == of_day.max == pytest.approx((10 * 110 + 11) / 11)
     assert whole.p50 == 11
-    alone = framed(headroom(replace(later, around=None), period)).where("date is null").collect()
+    alone = framed(headroom_of(replace(later, around=None), period)).where("date is null").collect()
     assert alone == [whole], "its files have them in any case"
 
 
@@ -213,6 +211,6 @@ def test_an_interval_that_was_changed_is_that_of_its_date(spark: SparkSession) -
     assert period is not None
     assert period.interval_ms == 1000
     assert period.intervals == noon + 20
-    found = {each.date: each for each in framed(headroom(rows, period)).where("date is not null").collect()}
+    found = {each.date: each for each in framed(headroom_of(rows, period)).where("date is not null").collect()}
     assert [each.max for each in found.values()] == pytest.approx([1.0, 1.0])
     assert found[MIDNIGHT.date()].active == 1.0

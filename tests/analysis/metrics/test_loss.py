@@ -4,21 +4,22 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from analysis.metrics.loss import _Documents, _Sent, loss
+from analysis.metrics.loss import _KEYS, _SUMS, _Documents, _of_boot, loss, making
 from analysis.metrics.period import Period
-from analysis.table.arrays import times_ms, with_columns
-from analysis.table.documents import SPAN, after_gaps, documents, of_rows
-from analysis.table.exchange import unpacked
+from analysis.table.arrays import folded, times_ms, with_columns
+from analysis.table.documents import SPAN, after_gaps, documents, of_rows, united
+from analysis.table.exchange import packed, unpacked
 from analysis.table.lateness import late_files
 from analysis.table.parquet import encoded
 from analysis.table.scan import PATH, UsageRows
-from tests.analysis.records import BEGIN_MS, Document, document, framed, row, tables, usage
+from tests.analysis.records import BEGIN_MS, Document, document, framed, made, row, tables, usage
 
 HOUR_S = 3600
 LATE = "/u/date=2026-03-01/hour=12/batch=c-7/a.parquet"
@@ -35,11 +36,12 @@ def hours_of(
         for table in tables([name for name in READ if name != PATH], everything[part::parts]):
             paths = [LATE if each in late else "x" for each in table["seq"].to_pylist()]
             with_path = table.append_column(PATH, pa.array(paths).dictionary_encode())
-            sent += list(_Sent(work, 2)(iter([with_path])))
+            sent += [part for lines in work.lines(iter([with_path])) for part in packed(lines, _of_boot(lines) % 2)]
     found: dict[tuple[str, int | None], dict[str, int]] = {}
     for task in range(2):
         mine = [batch for piece in sent if piece["task"][0].as_py() == task for batch in piece.to_batches()]
-        for table in work.received(map(encoded, unpacked(iter(mine)))):
+        lines = folded(map(encoded, unpacked(iter(mine))), partial(united, keys=_KEYS, how=_SUMS))
+        for table in work.received(lines):
             for each in table.to_pylist():
                 key = (each["boot"], each["hour"] - BEGIN_MS // 3_600_000)
                 assert key not in found
@@ -232,10 +234,9 @@ def test_the_table(spark: SparkSession) -> None:
     kept = spark.createDataFrame(aside, "value binary, fault string, rejected_at timestamp")
     rows = usage(spark, written([0, 1, 4]), [document(5, [row()], second=HOUR_S)])
     all_of_it = UsageRows(rows.files, BEGIN_MS * 1000, around=lambda: UsageRows(rows.files, rejected=kept))
-    found = {
-        (each.boot, each.hour and each.hour.astimezone(UTC).hour): each
-        for each in framed(loss(all_of_it, period)).collect()
-    }
+    read = made(all_of_it, making(all_of_it, period)).whole()
+    lines = framed(loss(read, all_of_it, period)).collect()
+    found = {(each.boot, each.hour and each.hour.astimezone(UTC).hour): each for each in lines}
     assert found.keys() == {("boot-1", 12), ("boot-1", 13), ("new", None), (None, None)}
     first = found["boot-1", 12]
     assert (first.documents, first.missing, first.expected, first.rejected) == (3, 2, 5, 1)

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from analysis.metrics import caps
 from analysis.metrics.broker_moments import SUMS, moments_of
-from analysis.metrics.caps import capped
 from analysis.metrics.clients import clients
 from analysis.metrics.evidence import AFTER_S, BEFORE_S, evidence, victims
 from analysis.metrics.moments import moments, spread
@@ -15,7 +15,7 @@ from analysis.metrics.neighbours import CANDIDATES, candidates, neighbours
 from analysis.metrics.period import Period, look
 from tests.analysis.metrics.conftest import Both, of_spark, same
 from tests.analysis.metrics.neighbour_cases import waves
-from tests.analysis.records import document, framed, muted_of, row, usage
+from tests.analysis.records import document, framed, made, muted_of, row, usage
 
 pytestmark = pytest.mark.spark
 
@@ -102,7 +102,7 @@ def found(spark: SparkSession) -> Found:
     who = candidates(sums)
     by_moment = moments(recorded, who, sums, period.rows)
     named = neighbours(by_moment, who, period)
-    of_caps = capped(recorded, period.capped)
+    of_caps = made(recorded, caps.making(period.capped)).whole()
     whom = victims(muted_of(recorded, period.capped), by_moment, named, sums, of_caps, period)
     return Found(framed(named), framed(whom), framed(evidence(by_moment, named, period)), period)
 

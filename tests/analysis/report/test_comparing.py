@@ -64,8 +64,8 @@ def halves(both: Both, tmp_path_factory: pytest.TempPathFactory) -> Halves:
     mine = comparing.find(Against(lambda *_: usage, now), now)
     assert mine.usage is not None
     assert mine.period is not None
-    made = {name: Parts.of(table) for name, table in comparing._tables(mine.usage, mine.period).items()}
-    found = comparing.make(usage, made, other, Results(usage.spark, place))
+    made = {name: Parts.of(table) for name, table in comparing.tables_of(mine.usage, mine.period).items()}
+    found = comparing.make(made, made, other, Results(usage.spark, place))
     tables = {name: both.usage.spark.read.parquet(f"{place}/{name}") for name in comparing.NAMES}
     return Halves(now, other.span, found, tables)
 
@@ -118,7 +118,7 @@ def test_a_period_that_is_not_stored(both: Both, tmp_path: Path) -> None:
 
     span = (both.period.begin - timedelta(days=9), both.period.begin - timedelta(days=8))
     other = comparing.find(Against(nothing), span)
-    assert comparing.make(both.usage, {}, other, Results(both.usage.spark, str(tmp_path))) == Comparison(
+    assert comparing.make({}, {}, other, Results(both.usage.spark, str(tmp_path))) == Comparison(
         *other.span, stored=False
     )
     with pytest.raises(AnalysisError, match=r"^--against: no usage records from then to now$"):

@@ -7,11 +7,10 @@ from typing import Any, Final
 import pytest
 from pyspark.sql import SparkSession
 
-from analysis.metrics.addresses import addresses
+from analysis.metrics import addresses, rules
 from analysis.metrics.rates import Rates
-from analysis.metrics.rules import rules
 from analysis.report import job
-from tests.analysis.records import Document, document, framed, row, usage
+from tests.analysis.records import Document, document, framed, made, row, usage
 from tests.analysis.whatif.test_refusing import SECONDS, recorded
 
 pytestmark = pytest.mark.spark
@@ -69,7 +68,9 @@ def everything() -> list[Document]:
 
 def test_the_tables_and_the_page(spark: SparkSession, tmp_path: Path) -> None:
     rows = usage(spark, everything())
-    of_rule = {(each.kind, each.rule, each.exempt, each.shadow): each for each in framed(rules(rows)).collect()}
+    of_rule = {
+        (each.kind, each.rule, each.exempt, each.shadow): each for each in framed(made(rows, rules.making())).collect()
+    }
     times = SECONDS - SECONDS // 10
     group = of_rule["produce", "user-group=evil", False, False]
     assert (group.used, group.throttled, group.muted_ms, group.most_limit) == (20 * times, 4 * times, 200 * times, 2e6)
@@ -80,14 +81,14 @@ def test_the_tables_and_the_page(spark: SparkSession, tmp_path: Path) -> None:
     )
     refused = of_rule["connection", "ip=<default>", False, False]
     assert (refused.used, refused.throttled, refused.least_limit) == (9 * SECONDS, 4 * SECONDS, 5.0)
-    came = {each.ip: each for each in framed(addresses(rows)).collect()}
+    came = {each.ip: each for each in framed(made(rows, addresses.making())).collect()}
     assert came.keys() == {"10.0.0.5", "10.0.0.6", "10.0.0.7", "other", None}
     assert (came["10.0.0.6"].connection_attempts, came["10.0.0.6"].connection_throttled) == (9 * SECONDS, 4 * SECONDS)
     assert came["10.0.0.7"].exempt
     assert (came[None].accept_waits, came[None].accept_wait_ms) == (2 * times, 300 * times)
 
-    made = job.run(rows, job.ReportRequest(None, None, str(tmp_path), Rates(), None))
-    page = Path(made.html).read_text(encoding="utf-8")
+    written = job.run(rows, job.ReportRequest(None, None, str(tmp_path), Rates(), None))
+    page = Path(written.html).read_text(encoding="utf-8")
     throttled, kinds = (
         page[page.index(f'<section id="{name}"') :].split("</section>")[0] for name in ("throttled", "kinds")
     )
@@ -96,7 +97,7 @@ def test_the_tables_and_the_page(spark: SparkSession, tmp_path: Path) -> None:
     assert "user-19 / app" in line
     assert f"and {UNDER_CAP - 5} more" in line
     assert "2.9 KiB/s" in line
-    bill = (Path(made.html).parent / "chargeback.csv").read_text(encoding="utf-8").splitlines()
+    bill = (Path(written.html).parent / "chargeback.csv").read_text(encoding="utf-8").splitlines()
     [charged] = [each for each in bill if ",user-19," in each and ",bytes_out," in each]
     assert f",{119 * times}" in charged
     for said in (
@@ -110,7 +111,7 @@ def test_the_tables_and_the_page(spark: SparkSession, tmp_path: Path) -> None:
     assert "request_percentage:" not in page, "nobody has one"
     assert "10.0.0.6" in page
     assert "waited 108 times" in page
-    counters = spark.read.parquet(f"{Path(made.html).parent}/counters").collect()
+    counters = spark.read.parquet(f"{Path(written.html).parent}/counters").collect()
     assert {(each.kind, each.unit_user, each.broker) for each in counters} == {
         ("produce", "group:evil", 1),
         ("mutation", "alice", -1),
@@ -118,7 +119,7 @@ def test_the_tables_and_the_page(spark: SparkSession, tmp_path: Path) -> None:
         ("connection", "ip:10.0.0.6", -1),
     }
     assert len(counters) == 4
-    folder = Path(made.html).parent
+    folder = Path(written.html).parent
     of_tables = {
         name: {each.kind for each in spark.read.parquet(f"{folder}/{name}").select("kind").distinct().collect()}
         for name in ("rules", "capped", "muted", "episodes", "headroom")
@@ -134,7 +135,7 @@ def test_the_tables_and_the_page(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_where_nobody_has_a_quota_and_nothing_is_known_of_connections(spark: SparkSession, tmp_path: Path) -> None:
     rows = usage(spark, [document(0, [row("alice", "app", produce_bytes=7, bytes_in=11)])])
-    made = job.run(rows, job.ReportRequest(None, None, str(tmp_path), Rates(), None))
-    page = Path(made.html).read_text(encoding="utf-8")
+    written = job.run(rows, job.ReportRequest(None, None, str(tmp_path), Rates(), None))
+    page = Path(written.html).read_text(encoding="utf-8")
     assert "No quota of any kind was in force." in page
     assert "Who connected" not in page

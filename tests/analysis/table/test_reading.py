@@ -1,36 +1,29 @@
-"""One reading of rows: what is kept of them is the same as who reads them by himself finds."""
+"""One reading of rows: what tasks make of them is the same, wherever they are read, and by however many."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from analysis.metrics import addresses, caps, clients, comparison, headroom, keepings, loss, period, rules
+from analysis.metrics import clients, comparison, period
 from analysis.metrics.period import Period
-from analysis.table import at_hand
+from analysis.report import tables
+from analysis.table import at_hand, reading
 from analysis.table import warehouse as stored
 from analysis.table.parts import Parts
-from analysis.table.reading import read_once
+from analysis.table.reading import Making
 from analysis.table.scan import UsageRows
-from tests.analysis.records import BEGIN, Document, document, muted_of, row
+from tests.analysis.records import BEGIN, Document, document, row
 from tests.analysis.upkeep.conftest import Filled
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-TABLES: Final[dict[str, Callable[[UsageRows, Period], Parts | pa.Table]]] = {
-    "loss": loss.loss,
-    "clients": lambda usage, found: clients.clients(usage, found.rows),
-    "capped": lambda usage, found: caps.capped(usage, found.capped),
-    "addresses": lambda usage, _: addresses.addresses(usage),
-    "rules": lambda usage, found: rules.rules(usage, None, found.capped),
-    "muted": lambda usage, found: muted_of(usage, found.capped),
-    "headroom": headroom.headroom,
-}
+
+def makings(usage: UsageRows, found: Period) -> list[Making]:
+    return [*tables.makings(usage, found, 11_000), comparison.making()]
 
 
 BEGINS, ENDS = (BEGIN + timedelta(hours=1, minutes=minutes) for minutes in (0, 3))
@@ -59,36 +52,35 @@ def interval(second: int) -> Document:
     return document(second // 2 + (3 if second > 3700 else 0), rows, second=second, interval_ms=2000)
 
 
-def in_order(table: Parts | pa.Table) -> list[str]:
-    return sorted(map(str, (table.whole() if isinstance(table, Parts) else table).to_pylist()))
+def in_order(made: dict[str, Parts]) -> dict[str, list[str]]:
+    return {name: sorted(map(str, table.whole().to_pylist())) for name, table in made.items()}
 
 
-def test_what_is_kept_is_what_rows_say_and_nobody_reads_them_again(
-    filled: Filled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_at_hand_and_rows_that_workers_read_make_the_same(filled: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
     here = stored.usage(filled.spark, filled.place, BEGINS, ENDS)
     assert here.at_hand is not None
     found = period.look(here)
     assert found is not None
-    expected = {name: in_order(table(here, found)) for name, table in TABLES.items()}
-    gap_s = comparison.unrecorded_s(here, BEGINS, ENDS)
+    expected = in_order(reading.tables(here, makings(here, found), found.rows, found.longest_window_ms))
     assert all(expected.values())
 
     monkeypatch.setattr(at_hand, "FEW_FILES", 0)
     usage = stored.usage(filled.spark, filled.place, BEGINS, ENDS)
-    kept = keepings.of_report(usage, found, is_compared=True)
-    with read_once(usage, kept, found.rows, found.longest_window_ms) as known:
-        for file in Path(filled.place).glob("usage/*/*/*/*.parquet"):
-            file.write_bytes(b"x" * file.stat().st_size)
-        assert {name: in_order(table(known, found)) for name, table in TABLES.items()} == expected
-        assert comparison.unrecorded_s(known, BEGINS, ENDS) == gap_s
-        with pytest.raises(KeyError, match="period"):
-            period.look(known)
-        with pytest.raises(PySparkException):
-            in_order(clients.clients(usage, found.rows))
+    for tasks in (1, 3):
+        monkeypatch.setattr(reading, "tasks_for", lambda *_, tasks=tasks: tasks)
+        made = reading.tables(usage, makings(usage, found), found.rows, found.longest_window_ms)
+        assert in_order(made) == expected
 
 
-def test_rows_at_hand_are_read_where_they_are(filled: Filled) -> None:
-    usage = stored.usage(filled.spark, filled.place)
-    with read_once(usage, [], 1, 0) as known:
-        assert known is usage
+def test_what_is_made_does_not_need_the_rows_again(filled: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(at_hand, "FEW_FILES", 0)
+    usage = stored.usage(filled.spark, filled.place, BEGINS, ENDS)
+    found = period.look(usage)
+    assert found is not None
+    made = reading.tables(usage, makings(usage, found), found.rows, found.longest_window_ms)
+    for file in Path(filled.place).glob("usage/*/*/*/*.parquet"):
+        file.write_bytes(b"x" * file.stat().st_size)
+    assert len(made["clients"]) > 0
+    assert comparison.unrecorded_s(made[comparison.KEPT].whole(), BEGINS, ENDS) == 0
+    with pytest.raises(PySparkException):
+        clients.clients(usage, found.rows)
