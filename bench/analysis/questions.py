@@ -99,33 +99,40 @@ def _of_duckdb(warehouse: Path) -> Answers:
 
 
 def _of_spark(warehouse: str, heap: str) -> Answers:
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-    from analysis.metrics.clients import clients
-    from analysis.metrics.episodes import episodes
-    from analysis.metrics.headroom import headroom
-    from analysis.metrics.muted import muted
+    from analysis.metrics import clients, episodes, headroom
     from analysis.metrics.period import look
     from analysis.spark.session import SparkSettings, start
+    from analysis.table import reading
     from analysis.table import warehouse as tables
 
-    def ask(question: str, frame: DataFrame, *sums: Column) -> dict[str, dict[str, float]]:
-        by_kind = frame.groupBy("kind").agg(*sums).collect()
-        names = _NAMES[question]
-        return {f"{question} {row[0]}": dict(zip(names, map(float, row[1:]), strict=True)) for row in by_kind}
+    def ask(question: str, table: pa.Table, sums: Mapping[str, str]) -> dict[str, dict[str, float]]:
+        found = table.group_by("kind").aggregate([("kind", "count"), *sums.items()])
+        return {
+            f"{question} {kind}": dict(zip(_NAMES[question], map(float, row), strict=True))
+            for kind, *row in zip(*found.to_pydict().values(), strict=True)
+        }
 
     with start("questions", SparkSettings(conf={"spark.driver.memory": heap})) as spark:
         usage = tables.usage(spark, warehouse)
         period = look(usage)
         assert period is not None  # noqa: S101  an empty warehouse is an AnalysisError
-        number = F.count(F.lit(1))
-        all_clients = clients(usage, period.rows).withColumn("kind", F.lit("all"))
-        bytes_ = F.sum(F.col("bytes_in") + F.col("bytes_out"))
-        answers = ask("clients", all_clients, number, bytes_, F.sum("requests"))
-        answers |= ask("episodes", episodes(muted(usage), GAP_MS), number, F.sum("muted_ms"))
-        whole = headroom(usage, period).where("date is null")
-        answers |= ask("headroom", whole, number, F.sum("p99"), F.max("max"))
+        makings = [clients.making(), episodes.making(period.capped, GAP_MS), headroom.making(usage, period)]
+        made = reading.tables(usage, makings, period.rows, period.longest_window_ms)
+        every = made[clients.KEPT].whole(["bytes_in", "bytes_out", "requests"])
+        moved = pa.table(
+            {
+                "kind": pa.repeat("all", len(every)),
+                "bytes": pc.add(every["bytes_in"], every["bytes_out"]),
+                "requests": every["requests"],
+            }
+        )
+        answers = ask("clients", moved, {"bytes": "sum", "requests": "sum"})
+        answers |= ask("episodes", made["episodes"].whole(["kind", "muted_ms"]), {"muted_ms": "sum"})
+        daily = made[headroom.DAYS].whole(["kind", "date", "p99", "max"])
+        answers |= ask("headroom", daily.filter(daily["date"].is_null()), {"p99": "sum", "max": "max"})
     return answers
 
 
