@@ -60,8 +60,6 @@ class Exchange:
     work: Work
     """To PACKED."""
     tasks: int
-    of_days: OfDays | None = None
-    """What is kept of days, to PACKED."""
 
     def parts(self, work: Work, schema: pa.Schema) -> Parts:
         """Return what ``work`` yields of what a task has got, as ``schema``.
@@ -91,7 +89,7 @@ class Exchange:
         return pa.concat_tables(map(plain, tables)) if tables else pa.table({})
 
     def _received(self, run: Run, schema: pa.Schema) -> DataFrame:
-        sent = self.usage.scan(self.columns, self.work, PACKED, self.of_days)
+        sent = self.usage.scan(self.columns, self.work, PACKED)
         return sent.repartitionById(self.tasks, F.col("task")).mapInArrow(run, from_arrow_schema(schema))
 
     def _here(self) -> Iterator[pa.Table]:
@@ -133,11 +131,9 @@ def _packing(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
     return (_one(table, 0) for table in tables if len(table))
 
 
-def exchange(
-    usage: UsageRows, columns: Sequence[str], work: Work, tasks: int, of_days: OfDays | None = None
-) -> Exchange:
+def exchange(usage: UsageRows, columns: Sequence[str], work: Work, tasks: int) -> Exchange:
     """Send what ``work`` makes of tables of rows, PACKED, to ``tasks`` tasks."""
-    return Exchange(usage, tuple(columns), work, tasks, of_days)
+    return Exchange(usage, tuple(columns), work, tasks)
 
 
 def _one(table: pa.Table, task: int) -> pa.Table:

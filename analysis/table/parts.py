@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -42,10 +43,11 @@ class Parts:
     @classmethod
     def gathered(cls, tables: Iterable[pa.Table], schema: pa.Schema) -> "Parts":
         """Return tables of ``schema`` as one: on the disk, where they are more than fit into a file."""
-        found = list(contents(tables))
-        if len(found) > 1:
-            return cls(schema, tuple(map(_spooled, found)))
-        return cls(schema, tuple(pq.read_table(pa.BufferReader(content)) for content in found))
+        found = contents(tables)
+        first = list(islice(found, 2))
+        if len(first) > 1:
+            return cls(schema, tuple(map(_spooled, chain(first, found))))
+        return cls(schema, tuple(pq.read_table(pa.BufferReader(content)) for content in first))
 
     def within(self, column: str, least: Any = None, most: Any = None) -> "Parts":
         """Return those rows that have at least, and at most, this in a column; None: any."""
@@ -75,11 +77,14 @@ class Parts:
         return sum(map(len, self.tables([])))
 
     def contents(self) -> Iterator[bytes]:
-        """Yield files of all parts; of an empty table one."""
-        if not self.parts:
-            yield _content(self.schema.empty_table())
-        for part in self.parts:
-            yield _content(part) if isinstance(part, pa.Table) else part.read_bytes()
+        """Yield files of all rows; of none, too, there is one."""
+        none = _content(self.schema.empty_table())
+        if self.bounds:
+            found = contents(self.tables())
+        else:
+            found = (_content(part) if isinstance(part, pa.Table) else part.read_bytes() for part in self.parts)
+        first = next(found, none)
+        yield from chain([first], found)
 
 
 def _of_file(path: Path, columns: Sequence[str]) -> Iterator[pa.Table]:

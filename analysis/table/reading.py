@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from analysis.table.arrays import DAY_MS, Bools, Fold, Ints, added, times_ms
 from analysis.table.exchange import packed, tasks_for, unpacked
 from analysis.table.parquet import encoded, joined, plain
-from analysis.table.parts import NAMED, Parts, brought, contents
+from analysis.table.parts import NAMED, Parts, brought, contents, named
 from analysis.table.scan import KeptDays, UsageRows, Work, kept_tables, made
 
 _SENT: Final = pa.schema([("task", pa.int32()), ("name", pa.string()), ("rows", pa.binary())])
@@ -126,9 +126,7 @@ class _Reading:
             received = _Received.of(batches, makings)
             for each in makings:
                 for content in contents(received.made(each)):
-                    yield pa.RecordBatch.from_arrays(
-                        [pa.array([each.name]), pa.array([content], pa.binary())], schema=NAMED
-                    )
+                    yield named(each.name, content)
 
         sent = [self.reader.scan(self.columns, self.send, _SENT)] if self.reader.files is not None else []
         sent += [] if kept is None else [self._of_days(kept, each) for each in self.send.keepings]

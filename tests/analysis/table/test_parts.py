@@ -47,6 +47,8 @@ def test_rows_within_bounds(table: Parts) -> None:
 def test_files_of_all_rows(table: Parts) -> None:
     found = [pq.read_table(pa.BufferReader(each)) for each in table.contents()]
     assert pa.concat_tables(found).equals(ROWS)
+    [some] = table.within("number", 2, 4).contents()
+    assert pq.read_table(pa.BufferReader(some))["number"].to_pylist() == [2, 3, 4]
     [nothing] = Parts(SCHEMA).contents()
     assert pq.read_table(pa.BufferReader(nothing)).equals(SCHEMA.empty_table())
     assert list(contents([SCHEMA.empty_table()])) == []
