@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -238,6 +239,8 @@ _DIMENSIONS: Final = {
     "ip": "ip",
 }
 _CAP: Final = "cap "
+_MOST_RULES: Final = 10_000
+"""That are remembered: a table of rows names a hundred, and the next one the same."""
 _QUOTED: Final = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
 _ONE_OF_SEVERAL: Final = re.compile(rf"(?:{_QUOTED}|[^;'\"])+")
 _PART: Final = re.compile(rf"(user-group|client-id-prefix|user|client-id|ip)=({_QUOTED}|<default>|[^\s<>,=\"'\\]+)")
@@ -257,6 +260,7 @@ def split_rules(text: str) -> list[str]:
     return found if BETWEEN.join(found) == text else [text]
 
 
+@lru_cache(maxsize=_MOST_RULES)
 def read_rule(text: str) -> Rule:
     """Return the same with what the text says of its counters. Raises ValueError likewise."""
     names: dict[str, Name] = {}

@@ -35,8 +35,9 @@ def floats(table: pa.Table, name: str) -> Floats:
 def is_one_of(column: pa.ChunkedArray, names: Collection[str]) -> Ints:
     """Return 1 for each row that has one of the names, 0 for others: of texts in a dictionary these are compared."""
     texts = column.combine_chunks()
-    known = np.array([*(each in names for each in texts.dictionary.to_pylist()), False], dtype=np.int64)
-    return np.asarray(known[texts.indices.fill_null(len(known) - 1).to_numpy()])
+    wanted = pa.array(list(names), pa.string())
+    known = np.append(pc.is_in(texts.dictionary, value_set=wanted).to_numpy(zero_copy_only=False), False)
+    return np.asarray(known[texts.indices.fill_null(len(known) - 1).to_numpy()], dtype=np.int64)
 
 
 def times_ms(table: pa.Table) -> Ints:
