@@ -213,6 +213,9 @@ class _Send:
         keeping = self.keepings[number]
         # Those that go to one task as a whole go to different ones.
         task = np.full(len(part), number) if keeping.of_task is None else keeping.of_task(part)
+        if keeping.finish is iter:
+            # What rows say and what is kept of days are one table, for those that do not look at each by itself.
+            part = plain(part).select(keeping.schema.names).cast(keeping.schema)
         for piece in packed(part, task % self.tasks):
             yield piece.append_column("name", pa.array([keeping.name] * len(piece)))
 
