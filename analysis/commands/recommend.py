@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from analysis import options
+from analysis.answering import Answering
 from analysis.errors import AnalysisError
 from analysis.spark import session
 from analysis.spark.session import SparkSettings
@@ -36,7 +37,7 @@ def _bytes(_: click.Context, __: click.Parameter, value: str) -> float:
         raise click.BadParameter(f"{error.message}; {error.hint}") from None
 
 
-@click.command()
+@click.command(cls=Answering)
 @options.warehouse_option
 @click.option(
     "--target",

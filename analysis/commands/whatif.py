@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from analysis import options
+from analysis.answering import Answering
 from analysis.errors import AnalysisError
 from analysis.spark import session
 from analysis.spark.session import SparkSettings
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from analysis.whatif.scenarios import Scenario
 
 
-@click.command()
+@click.command(cls=Answering)
 @options.warehouse_option
 @click.option(
     "--quotas",
