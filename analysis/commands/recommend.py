@@ -231,7 +231,7 @@ def _merged(
     """Return the present file with what is recommended in it, and how many limits are left for low confidence."""
     from analysis.recommend.present import Fate, lines, merged, summary, verdicts
 
-    of = verdicts(present.policy, found, choices, accept_low=accept_low)
+    of = verdicts(present.policy, found, choices, accept_low=accept_low, propose=propose)
     for note in recorded.circumstances.notes():
         click.echo(f"note: {note}", err=True)
     for line in lines(of, propose=propose):
