@@ -1,5 +1,6 @@
 """Options that commands have in common."""
 
+import math
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import wraps
@@ -16,6 +17,16 @@ _FORM: Final = "2026-01-31, 2026-01-31T18:00 or 2026-01-31T18:00:00+02:00; witho
 NOTHING: Final = "none"
 Against = tuple[datetime, datetime] | Literal["none"] | None
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+class FiniteRange(click.FloatRange):
+    """A number within bounds: click's own takes ``nan``, which is in no range and out of none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a number that can be reckoned with.", param, ctx)
+        return number
 
 
 def warehouse_option(command: _Command) -> _Command:

@@ -1,6 +1,5 @@
 """``sluice analyze recommend``."""
 
-import stat
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,7 +9,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from analysis import options
+from analysis.answering import Answering
 from analysis.errors import AnalysisError
+from analysis.recommend.writing import refuse_place, write
 from analysis.spark import session
 from analysis.spark.session import SparkSettings
 
@@ -36,7 +37,7 @@ def _bytes(_: click.Context, __: click.Parameter, value: str) -> float:
         raise click.BadParameter(f"{error.message}; {error.hint}") from None
 
 
-@click.command()
+@click.command(cls=Answering)
 @options.warehouse_option
 @click.option(
     "--target",
@@ -75,7 +76,7 @@ def _bytes(_: click.Context, __: click.Parameter, value: str) -> float:
     "--headroom",
     default=0.15,
     show_default=True,
-    type=click.FloatRange(0),
+    type=options.FiniteRange(0, 1000),
     help="How much more than needed, as a share.",
 )
 @click.option("--floor", default="1kB", show_default=True, callback=_bytes, metavar="BYTES", help="The least quota.")
@@ -115,7 +116,8 @@ def command(
     Exit status: 0 done, 1 if anything was left out for low confidence, 2 for an error.
     """
     aim = _target(target)
-    _refuse_to_replace(out, force=force)
+    if out is not None:
+        refuse_place(out, force=force)
     present = _present(quotas_path, config_path, per, propose=propose)
     running = session.start("recommend", spark)
     from analysis.recommend.choices import Choices, Per
@@ -138,10 +140,10 @@ def command(
     if out is None:
         click.echo(text, nl=False)
     else:
-        _refuse_to_replace(out, force=force)
+        refuse_place(out, force=force)
         if present is not None and not present.is_unchanged():
             raise AnalysisError(f"{present.path} has been changed meanwhile: nothing is written; start again")
-        _write(out, text)
+        write(out, text)
     if low:
         click.echo(f"warning: {low} left out for low confidence: {_RECORD}", err=True)
         sys.exit(EXIT_LOW)
@@ -230,7 +232,7 @@ def _merged(
     """Return the present file with what is recommended in it, and how many limits are left for low confidence."""
     from analysis.recommend.present import Fate, lines, merged, summary, verdicts
 
-    of = verdicts(present.policy, found, choices, accept_low=accept_low)
+    of = verdicts(present.policy, found, choices, accept_low=accept_low, propose=propose)
     for note in recorded.circumstances.notes():
         click.echo(f"note: {note}", err=True)
     for line in lines(of, propose=propose):
@@ -238,28 +240,3 @@ def _merged(
     text = merged(present, of, propose=propose)
     click.echo(f"{present.path}: {summary(of, present.policy, wanted.outside())}", err=True)
     return text, sum(each.fate is Fate.LOW for each in of)
-
-
-def _refuse_to_replace(path: Path | None, *, force: bool) -> None:
-    """Keep a quota file that may be in force from being lost, and a link from becoming a file."""
-    if path is None:
-        return
-    if path.is_symlink():
-        raise AnalysisError(f"{path} is a link, as Kubernetes mounts a ConfigMap: write to another file")
-    if not force and path.exists():
-        raise AnalysisError(
-            f"{path} is there already: write to another file, compare, and take over what you want; --force replaces it"
-        )
-
-
-def _write(path: Path, text: str) -> None:
-    """Write all of a file or nothing: a proxy that reads it meanwhile sees the old one or the new one."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(f".{path.name}.new")
-        beside.write_text(text, encoding="utf-8", newline="")
-        if path.exists():
-            beside.chmod(stat.S_IMODE(path.stat().st_mode))
-        beside.replace(path)
-    except OSError as error:
-        raise AnalysisError(f"{path} cannot be written: {error.strerror}") from None

@@ -1,25 +1,28 @@
 """``sluice analyze whatif``."""
 
+import re
 import sys
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from analysis import options
+from analysis.answering import Answering
 from analysis.errors import AnalysisError
+from analysis.report import place
 from analysis.spark import session
 from analysis.spark.session import SparkSettings
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from analysis.whatif.job import WhatIf
     from analysis.whatif.scenarios import Scenario
 
+_ON_DISK: Final = re.compile(r"(?:file:)?(?![A-Za-z][A-Za-z0-9+.-]+:/)(.+)")
+"""A directory of this machine, and no URI of another file system."""
 
-@click.command()
+
+@click.command(cls=Answering)
 @options.warehouse_option
 @click.option(
     "--quotas",
@@ -52,6 +55,8 @@ def command(
 
     Recorded demand is replayed against each file; what it holds back is carried over (docs/analysis-whatif.md).
     """
+    if out is not None:
+        _refuse_place(out, warehouse)
     scenarios = [_scenario(path) for path in quotas_paths]
     running = session.start("whatif", spark)
     from analysis.replay import recording
@@ -59,18 +64,35 @@ def command(
     from analysis.table import warehouse as stored
     from analysis.whatif import comparison
     from analysis.whatif.job import whatif
+    from analysis.whatif.keeping import Kept
 
+    kept = None if out is None else Kept.at(running, out)
     with Progress(running, "whatif", steps=2) as progress:
         progress.step("who used what")
         recorded = recording.read(stored.usage(running, warehouse, begin, end))
         progress.step("replay")
         found = whatif(recorded, scenarios)
-    if out is not None:
-        _keep(running, found, out)
+    if kept is not None:
+        click.echo(kept.write(found), err=True)
     click.echo(comparison.as_json(found) if as_json else comparison.text(found, top))
     sums = [comparison.totals(found, scenario.name) for scenario in scenarios]
     if fail_if_throttled and any(each.throttled or each.possibly_throttled for each in sums):
         sys.exit(1)
+
+
+def _refuse_place(out: str, warehouse: str) -> None:
+    """Refuse a place where nothing can be kept, before anything is read."""
+    from analysis.whatif.keeping import refuse_a_file
+
+    try:
+        place.chosen(out, warehouse)
+    except AnalysisError:
+        raise AnalysisError(
+            f"--out: {out} is in a table of the warehouse, whose readers would take the figures for rows of it: "
+            "name another directory"
+        ) from None
+    if not session.under_spark_submit() and (on_disk := _ON_DISK.fullmatch(out)):  # there it may be HDFS
+        refuse_a_file(Path(on_disk[1]))
 
 
 def _scenario(path: Path) -> "Scenario":
@@ -92,12 +114,3 @@ def _scenario(path: Path) -> "Scenario":
             err=True,
         )
     return Scenario(str(path), loaded.policy, frozenset(unknown))
-
-
-def _keep(running: "SparkSession", found: "WhatIf", out: str) -> None:
-    from analysis.spark.folder import Folder
-    from analysis.whatif.page import render
-
-    running.createDataFrame(found.units).coalesce(1).write.mode("overwrite").parquet(f"{out.rstrip('/')}/whatif")
-    Folder(running, out).write("whatif.html", render(found))
-    click.echo(f"{out.rstrip('/')}/whatif.html", err=True)

@@ -71,9 +71,10 @@ def throttled_bounds_s(
 ) -> tuple[Floats, Floats]:
     """Return for how many seconds each unit would be throttled, at least and at most, [scenario, unit] both.
 
-    ``low`` and ``high`` are the replays of the two demands under ``limits``; ``recorded`` are the limits [unit] that
-    were in force meanwhile, NaN where they changed or are not known: under a higher one a unit is not throttled more
-    than it was, and under a lower one not less. Where a unit was never throttled both are what the replay says.
+    ``low`` and ``high`` are the replays of the two demands under ``limits``; ``recorded`` are [2, unit] the least and
+    the highest limit that were in force meanwhile, NaN where they are not known: under more than the highest a unit is
+    not throttled more than it was, and under less than the least not less; they are one where nothing changed. Where a
+    unit was never throttled both are what the replay says.
     """
     exact = np.array([answer is Answer.EXACT for answer in known.answers])
     unknown = np.array([answer is Answer.UNKNOWN for answer in known.answers])
@@ -81,11 +82,12 @@ def throttled_bounds_s(
     least = np.minimum(low.throttled_s, high.throttled_s) - slack_s
     most = np.maximum(low.throttled_s, high.throttled_most_s) + slack_s
     most = np.where(unknown, low.seconds, most)
-    proposed, in_force = np.broadcast_arrays(np.asarray(limits, dtype=float), np.asarray(recorded, dtype=float))
+    least_limit, most_limit = np.asarray(recorded, dtype=float)
+    proposed = np.asarray(limits, dtype=float)
     proposed = np.where(np.isnan(proposed), np.inf, proposed)
-    least = np.where(proposed < in_force, np.maximum(least, known.muted_s), least)  # false where it is NaN
-    most = np.where(proposed > in_force, np.minimum(most, known.muted_s), most)
-    same = proposed == in_force
+    least = np.where(proposed <= least_limit, np.maximum(least, known.muted_s), least)  # false where it is NaN
+    most = np.where(proposed >= most_limit, np.minimum(most, known.muted_s), most)
+    same = (proposed == least_limit) & (proposed == most_limit)
     least, most = (np.where(same, known.muted_s, seconds) for seconds in (least, most))
     least = np.clip(least, 0, low.seconds)
     most = np.clip(most, 0, low.seconds)

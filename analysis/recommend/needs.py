@@ -12,7 +12,7 @@ from analysis.kernel.histogram import Floats
 from analysis.kernel.units import Unit
 from analysis.page.words import duration, limit, percent
 from analysis.recommend.caps import Caps, said_of, under_caps
-from analysis.recommend.choices import Choices, Per
+from analysis.recommend.choices import Choices
 from analysis.recommend.searching import ANSWERS, FIGURES
 from analysis.recommend.whose import Holder, Wanted
 from analysis.replay.recording import Circumstances, Recording
@@ -104,11 +104,8 @@ def recommendations(recording: Recording, choices: Choices, wanted: Wanted, figu
             _need(choices, wanted, facts, recording.circumstances, numbers, because) for numbers in kinds.values()
         )
         active_s = max(float(facts.seconds[number]) for numbers in kinds.values() for number in numbers)
-        made.append(
-            Recommendation(
-                user or "", client_id or "", needs, _refused(choices.per, user, client_id, active_s), ip or ""
-            )
-        )
+        refused = _refused(user, client_id, active_s, from_records=wanted.from_records)
+        made.append(Recommendation(user or "", client_id or "", needs, refused, ip or ""))
     return made
 
 
@@ -168,14 +165,14 @@ def _order(name: Name) -> tuple[int, str]:
     return 0, name or ""
 
 
-def _refused(per: Per | None, user: Name, client_id: Name, active_s: float) -> str:
+def _refused(user: Name, client_id: Name, active_s: float, *, from_records: bool) -> str:
     if client_id == "":
         return "clients without a client-id cannot be named by a quota"
     if client_id == OTHER:
         return f"{OTHER} stands for many client-ids (usage.max_clients)"
     if user == "":
         return "users without a name cannot be named by a quota"
-    if per is None and (isinstance(user, Group) or isinstance(client_id, Prefix)):
+    if from_records and (isinstance(user, Group) or isinstance(client_id, Prefix)):
         return "who is in it, and by which terms, the present quota file says: give that as --quotas"
     if active_s < _ENOUGH_S:
         return f"too little data: used in {active_s:.0f} s"

@@ -117,21 +117,27 @@ def quota_file_of(config: Path) -> Path:
     )
 
 
-def verdicts(policy: Policy, found: Iterable[Recommendation], choices: Choices, *, accept_low: bool) -> list[Verdict]:
+def verdicts(
+    policy: Policy, found: Iterable[Recommendation], choices: Choices, *, accept_low: bool, propose: bool = False
+) -> list[Verdict]:
     """Return what becomes of each limit of the quotas, in the order of the file; caps have none."""
     by_holder: dict[Holder, Recommendation] = {
         (each.user or None, each.client_id or None, each.ip or None): each for each in found
     }
     return [
-        _verdict(policy, entity, kind, by_holder.get((entity.user, entity.client_id, entity.ip)), accept_low=accept_low)
+        _verdict(policy, entity, kind, by_holder.get(_holder(entity)), accept_low=accept_low, propose=propose)
         for entity, limits in policy.limits.items()
         if not entity.cap and matches(entity.describe(), choices)
         for kind in limits
     ]
 
 
+def _holder(entity: Entity) -> Holder:
+    return entity.user, entity.client_id, entity.ip
+
+
 def _verdict(
-    policy: Policy, entity: Entity, kind: QuotaKind, found: Recommendation | None, *, accept_low: bool
+    policy: Policy, entity: Entity, kind: QuotaKind, found: Recommendation | None, *, accept_low: bool, propose: bool
 ) -> Verdict:
     before = float(policy.limits[entity][kind])
     if words := not_replayed(policy.terms.get(entity, _PLAIN)):
@@ -143,6 +149,9 @@ def _verdict(
         return Verdict(entity, kind, before, Fate.LEFT, found.refused)
     if need.quota == before:
         return Verdict(entity, kind, before, Fate.SAME, needs(need), need)
+    if propose and entity.ip is not None:
+        # A quota file takes no terms for addresses.
+        return Verdict(entity, kind, before, Fate.LEFT, f"nothing can be proposed for an address; {needs(need)}")
     if need.confidence is Confidence.LOW and not accept_low:
         return Verdict(entity, kind, before, Fate.LOW, need.low_because, need)
     return Verdict(entity, kind, before, Fate.CHANGE, "", need)
@@ -183,7 +192,12 @@ def merged(present: Present, of: Sequence[Verdict], *, propose: bool = False) ->
         text = edited(present.text, policy.limits, limits) if limits else present.text
         text = with_proposals(text, policy, proposed) if proposed else text
         after = parse(str(present.path), text).policy
-    except (ValueError, ConfigError):
+    except ConfigError as error:
+        said = "; ".join(map(str, error.problems))
+        raise AnalysisError(
+            f"{present.path}: what stands above cannot be written into it, and nothing is written: {said}"
+        ) from None
+    except ValueError:
         raise _uneditable(present.path) from None
     if after != _wanted(policy, limits, proposed):
         raise _uneditable(present.path)

@@ -41,5 +41,7 @@ def _proposing(text: str, item: Item, proposed: Mapping[QuotaKind, float], *, ne
     last = item.pairs[-1].end
     if item.in_braces:
         return f"{text[:last]}, {key(_PROPOSED)}: {value}{text[last:]}"
+    if "\n" not in text[last - 1 :]:
+        text += newline
     after = text.index("\n", last - 1) + 1
     return f"{text[:after]}{' ' * item.column}{_PROPOSED}: {value}{newline}{text[after:]}"

@@ -4,7 +4,7 @@ By the rules of the present quotas, asked as the proxy asks them; by the rules t
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Final
@@ -40,6 +40,8 @@ class Wanted:
     units: Units
     beyond: Mapping[QuotaKind, int]
     """How many clients with use are in none of them: no quota holds them, or nobody knows which."""
+    from_records: bool = False
+    """Whether records alone say whom a quota is for: not who else is in a group, nor a prefix's terms."""
 
     @classmethod
     def of(cls, recording: Recording, found: Mapping[QuotaKind, Mapping[int, tuple[Unit, Holder]]]) -> "Wanted":
@@ -119,7 +121,7 @@ def by_records(recording: Recording, choices: Choices) -> Wanted:
         for client in chosen:
             yield _as_recorded(recording.clients[client], recording.used[kind].rules[client], kind, choices)
 
-    return _wanted(recording, assigned)
+    return replace(_wanted(recording, assigned), from_records=True)
 
 
 def were_under_rules(recording: Recording) -> bool:

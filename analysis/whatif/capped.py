@@ -170,7 +170,7 @@ class CappedWork:
             for scenario in range(len(limits)):
                 holds[scenario] = _longest(held_s[scenario], local, units)
         # What one limit meant for a counter while it was recorded, others may have decided.
-        in_force = np.full(len(units), np.nan)
+        in_force = np.full((2, len(units)), np.nan)
         throttles = _spread(gathered.throttles, mine, local)
         known = Known(together.answers, together.low.sums(together.low.muted_s, len(units)))
         figures = after(low, high, known, limits, in_force, holds)

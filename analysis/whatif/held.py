@@ -21,8 +21,8 @@ _HISTOGRAMS: Final = 4096
 def after(low: Outcome, high: Outcome, known: Known, limits: Floats, in_force: Floats, holds: Floats) -> Floats:
     """Return [figure of answer and AFTER, scenario, unit] of the replays of demand at least and at most.
 
-    ``in_force`` are the limits while recorded (``censoring.throttled_bounds_s``); ``holds`` is which unit would hold
-    each for longest, if any did.
+    ``in_force`` are [2, unit] the limits while recorded (``censoring.throttled_bounds_s``); ``holds`` is which unit
+    would hold each for longest, if any did.
     """
     least_s, most_s = low.throttled_s, low.throttled_s
     if high is not low:

@@ -14,6 +14,7 @@ from analysis.kernel.stretch import Stretch, stretches
 from analysis.kernel.units import Assignment, Client, Unit, read_rule, recorded_unit
 from analysis.replay.gathering import Gathered, Units, gather, gather_refusing
 from analysis.replay.recording import REFUSING, Recording, cluster_and_instance
+from analysis.replay.rows import ENFORCE
 from analysis.whatif.capped import MOST_FLOWS, CappedWork, flows
 from analysis.whatif.figures import AFTER, ANSWERS, FIGURES, VERDICTS
 from analysis.whatif.held import after, batch, before
@@ -66,7 +67,7 @@ def _replayed(
     )
     charged = Charged(recording, (wanted, *of_caps))
     limits = np.array([np.concatenate([each.limits for each in assigned.values()]) for _, assigned in alike])
-    recorded = np.concatenate([_recorded_limits(recording, kind, each) for kind, each in first.items()])
+    recorded = np.hstack([_recorded_limits(recording, kind, each) for kind, each in first.items()])
     window = recording.circumstances.window
     window_s = window.keep_ms / 1000
     held = charged.sums("muted_s") > 0
@@ -144,22 +145,27 @@ def _crowds(
 
 
 def _recorded_limits(recording: Recording, kind: QuotaKind, assignment: Assignment) -> Floats:
-    """Return the limit that each unit had while recorded; NaN: it changed, or the unit was no counter then."""
+    """Return [2, unit] the least and the highest limit that each had while recorded; NaN: it was no counter then."""
     used = recording.used[kind]
-    limits = np.full(len(assignment.units), np.nan)
+    limits = np.full((2, len(assignment.units)), np.nan)
     units_of: dict[object, set[int]] = {}
-    found: dict[int, set[tuple[object, float, float]]] = {}
+    clients_of: dict[int, list[int]] = {}
+    counters_of: dict[int, set[object]] = {}
     for client in np.flatnonzero(assignment.index >= 0).tolist():
         unit = int(assignment.index[client])
         counter = _counter(recording.clients[client], used.rules[client], kind)
         units_of.setdefault(counter, set()).add(unit)
         if used.caps[client] is not None or (assignment.caps[client] >= 0).any():
             counter = None  # caps decided too, or would
-        found.setdefault(unit, set()).add((counter, float(used.least_limit[client]), float(used.most_limit[client])))
-    for unit, seen in found.items():
-        counter, least, most = next(iter(seen))
-        if len(seen) == 1 and least == most and counter is not None and len(units_of[counter]) == 1:
-            limits[unit] = least
+        counters_of.setdefault(unit, set()).add(counter)
+        clients_of.setdefault(unit, []).append(client)
+    for unit, counters in counters_of.items():
+        [counter, *others] = counters
+        if counter is not None and not others and len(units_of[counter]) == 1:
+            mine = clients_of[unit]
+            limits[:, unit] = used.least_limit[mine].min(), used.most_limit[mine].max()
+    if any(mode != ENFORCE for mode in recording.circumstances.modes):
+        limits[1] = np.nan  # meanwhile a limit held nobody, and was none
     return limits
 
 
@@ -182,6 +188,7 @@ class ReplayWork:
     limits: Floats
     """[scenario, unit]."""
     recorded_limits: Floats
+    """[2, unit]: the least and the highest."""
 
     @property
     def _scenarios(self) -> int:
@@ -210,7 +217,7 @@ class ReplayWork:
         if stretch.censored:
             muted_s = recorded.low.sums(recorded.low.muted_s, len(gathered.units))[stretch.units]
         known = Known(tuple(recorded.answers[unit] for unit in stretch.units.tolist()), muted_s)
-        return after(low, high, known, limits, self.recorded_limits[units], np.broadcast_to(units, limits.shape))
+        return after(low, high, known, limits, self.recorded_limits[:, units], np.broadcast_to(units, limits.shape))
 
     def _untouched(self, gathered: Gathered, units: Indices, of_before: Floats) -> Iterator[pa.RecordBatch]:
         if len(units):

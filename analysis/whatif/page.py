@@ -9,6 +9,8 @@ from analysis.whatif import comparison
 from analysis.whatif.comparison import Row, Totals
 from analysis.whatif.job import WhatIf
 
+OURS: Final = "Sluice what-if"
+"""By which a page is known."""
 _BARS: Final = 30
 _ROWS: Final = 500
 _HEADS: Final = (
@@ -46,7 +48,7 @@ def render(found: WhatIf) -> str:
     parts = "".join(_scenario(found, number, *each) for number, each in enumerate(sums.items()))
     return document(
         f"What if: {title}",
-        f"<header><p class=over>Sluice what-if &middot; {escape(title)}</p>{''.join(map(_headline, sums.items()))}"
+        f"<header><p class=over>{OURS} &middot; {escape(title)}</p>{''.join(map(_headline, sums.items()))}"
         f"<p class=lead>{escape(' '.join(f'{note}.' for note in notes))}</p></header>"
         f"<main>{parts}</main>",
     )

@@ -143,7 +143,7 @@ def test_a_replay_is_of_numbers(documents: list[Document], limit: float) -> None
     nothing = np.zeros(0)
     gathered = Gathered(np.arange(units), recorded, Throttles(nothing.astype(np.intp), nothing, nothing))
     limits = np.full((1, units), limit)
-    for batch in ReplayWork(Window(), limits, np.full(units, np.nan))(gathered):
+    for batch in ReplayWork(Window(), limits, np.full((2, units), np.nan))(gathered):
         assert all(finite(column) for name, column in zip(batch.schema.names, batch.columns, strict=True)), batch
     for batch in SearchWork(Window(), parse_target("p99 throttle < 100 ms"))(gathered):
         assert all(finite(column) for column in batch.columns)

@@ -81,7 +81,7 @@ def test_the_truth_lies_within_what_is_shown() -> None:
                 low, high = (replay(demand, limits) for demand in (censored.low, censored.high))
                 true_s = np.array([[sum(recording.again(proposed).muted_s)] for proposed in limits[:, 0].tolist()])
                 for in_force in (limit, np.nan):
-                    least, most = throttled_bounds_s(censored, low, high, limits, [in_force])
+                    least, most = throttled_bounds_s(censored, low, high, limits, [[in_force]] * 2)
                     slack_s = 0.02 * SECONDS
                     assert (least - slack_s <= true_s).all()
                     assert (true_s <= most + slack_s).all()
@@ -96,4 +96,23 @@ def test_what_was_in_force_is_what_was_seen() -> None:
     muted = np.array([0.0, 0.3, 0.4, 0.0, 0.0, 0.0])[:, None]
     censored = bounds(demand_of([90, 90, 10, 0, 0, 0]), muted)
     low, high = replay(censored.low, [10.0]), replay(censored.high, [10.0])
-    assert [seconds.tolist() for seconds in throttled_bounds_s(censored, low, high, [10.0], [10.0])] == [[[0.7]]] * 2
+    assert [seconds.tolist() for seconds in throttled_bounds_s(censored, low, high, [10.0], [[10.0]] * 2)] == [
+        [[0.7]]
+    ] * 2
+
+
+NOT_KNOWN, CHANGED = [[np.nan], [np.nan]], [[10.0], [20.0]]
+
+
+def test_beyond_every_limit_that_was_in_force_is_known_what_was_seen() -> None:
+    """Recorded under 10 and then 20: under more than 20 it is not held longer, under less than 10 not shorter."""
+    sent, muted = [90.0, 90, 90, 90, 0, 0, 0, 0, 0, 0], [0.0, 0.3, 0.4, 0.0, 0.0, 0.0, 0, 0, 0, 0]
+    censored = bounds(demand_of(sent), np.array(muted)[:, None])
+    limits = np.array([5.0, 10, 15, 20, 25])[:, None]
+    low, high = replay(censored.low, limits), replay(censored.high, limits)
+    free, held = (throttled_bounds_s(censored, low, high, limits, in_force) for in_force in (NOT_KNOWN, CHANGED))
+    assert (free[1] > 0.7).all(), "it would be held longer, by the demand at most"
+    assert held[1][3:, 0].tolist() == pytest.approx([0.7, 0.7])
+    assert (held[1][:3] == free[1][:3]).all()
+    assert (held[0][:2] >= 0.7).all()
+    assert (held[0] >= np.minimum(free[0], held[1])).all()

@@ -12,7 +12,6 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from analysis.cli import analyze
-from analysis.commands.recommend import _write
 from analysis.errors import AnalysisError
 from analysis.kernel.advice import with_headroom
 from analysis.kernel.fluid import replay
@@ -268,35 +267,3 @@ def test_what_the_user_got_wrong(arguments: list[str], said: str) -> None:
     ran = CliRunner().invoke(analyze, ["recommend", "--warehouse", "nowhere", *arguments])
     assert ran.exit_code == 2
     assert said in ran.stderr
-
-
-@pytest.mark.parametrize("force", [False, True])
-def test_a_quota_file_that_is_there_is_not_replaced_unless_one_says_so(tmp_path: Path, force: bool) -> None:
-    path = tmp_path / "quotas.yaml"
-    path.write_text("quotas: []\n")
-    arguments = ["recommend", "--warehouse", str(tmp_path / "none"), "--target", THROTTLE, "--out", str(path)]
-    ran = CliRunner().invoke(analyze, [*arguments, *(["--force"] if force else [])])
-    assert ran.exit_code == 2
-    assert (f"{path} is there already: write to another file" in ran.stderr) is not force
-    assert path.read_text() == "quotas: []\n"
-
-
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
-    path = tmp_path / "made" / "quotas.yaml"
-    _write(path, "quotas: []\n")
-    _write(path, "quotas: []\n# again\n")
-    assert path.read_text() == "quotas: []\n# again\n"
-    assert list(path.parent.iterdir()) == [path]
-    path.chmod(0o640)
-    _write(path, "quotas: []\r\n")
-    assert path.read_bytes() == b"quotas: []\r\n"
-    assert path.stat().st_mode & 0o777 == 0o640
-
-
-def test_a_link_is_never_replaced(tmp_path: Path) -> None:
-    link = tmp_path / "quotas.yaml"
-    link.symlink_to("elsewhere.yaml")
-    arguments = ["recommend", "--warehouse", "none", "--target", THROTTLE, "--out", str(link), "--force"]
-    ran = CliRunner().invoke(analyze, arguments)
-    assert ran.exit_code == 2
-    assert "is a link, as Kubernetes mounts a ConfigMap" in ran.stderr

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -12,8 +13,9 @@ from analysis.kernel.target import parse_target
 from analysis.kernel.units import Unit
 from analysis.recommend.choices import Choices
 from analysis.recommend.needs import Need, Recommendation
-from analysis.recommend.present import Fate, Present, lines, merged, quota_file_of, read, summary, verdicts
+from analysis.recommend.present import Fate, Present, Verdict, lines, merged, quota_file_of, read, summary, verdicts
 from analysis.replay.recording import place
+from config.problems import ConfigError, Problem
 from quotas.entities import Default, Group, Name, Prefix
 from quotas.kinds import QuotaKind
 from quotas.stores.file import load
@@ -147,6 +149,7 @@ def test_a_proposal_stands_beside_the_limit(present: Present) -> None:
 NEW = "{producer_byte_rate: 3200000}"
 IN_BRACES = "quotas:\n- {entity: {user: shop}, producer_byte_rate: 1, consumer_byte_rate: 2, proposed: "
 BY_LINES = "quotas:\n- producer_byte_rate: 1\n  entity:\n    user: shop\n"
+LAST_LINE = "quotas:\n- entity: {user: shop}\n  producer_byte_rate: 1MB"
 FORMS = (
     (
         '{"quotas":[{"entity": {"user":"shop"}, "producer_byte_rate":1}]}',
@@ -164,6 +167,7 @@ FORMS = (
         f"{BY_LINES}  # theirs\n\n# the end\ncaps: []\n",
         f"{BY_LINES}  proposed: {NEW}\n  # theirs\n\n# the end\ncaps: []\n",
     ),
+    (f"{LAST_LINE}   # since May", f"{LAST_LINE}   # since May\n  proposed: {NEW}\n"),
 )
 
 
@@ -174,6 +178,37 @@ def test_a_proposal_in_every_form_of_a_file(tmp_path: Path, before: str, after: 
     present = read(path)
     text = merged(present, verdicts(present.policy, FOUND, CHOICES, accept_low=False), propose=True)
     assert text == after
+
+
+def test_nothing_is_proposed_for_an_address_and_others_are(present: Present) -> None:
+    connections = replace(need(9, QuotaKind.CONNECTION_CREATION_RATE), needed=8, low_because="recorded for 3 h alone")
+    found = [*FOUND, Recommendation("", "", (connections,), ip="10.0.0.1")]
+    of_it = verdicts(present.policy, found, CHOICES, accept_low=False, propose=True)
+    assert merged(present, of_it, propose=True) == merged(present, verdicts_of_others(present), propose=True)
+    [said] = [line for line in lines(of_it, propose=True) if "ip=10.0.0.1" in line]
+    assert said.startswith("x ip=10.0.0.1 connection_creation_rate 7: nothing can be proposed for an address; needs 8")
+    changed = verdicts(present.policy, found, CHOICES, accept_low=True)
+    assert "{ip: 10.0.0.1}, connection_creation_rate: 9}" in merged(present, changed)
+
+
+def verdicts_of_others(present: Present) -> list[Verdict]:
+    return verdicts(present.policy, FOUND, CHOICES, accept_low=False, propose=True)
+
+
+def test_what_cannot_be_written_is_said_in_the_words_of_who_reads_it(
+    present: Present, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(file: str, _: str) -> NoReturn:
+        raise ConfigError([Problem(file, 8, 25, "quotas[0]", "is too much"), Problem(file, 9, 1, "", "so is this")])
+
+    monkeypatch.setattr("analysis.recommend.present.parse", refuse)
+    with pytest.raises(AnalysisError) as raised:
+        merged(present, verdicts(present.policy, FOUND, CHOICES, accept_low=False))
+    path = present.path
+    assert str(raised.value) == (
+        f"{path}: what stands above cannot be written into it, and nothing is written: "
+        f"{path}:8:25: quotas[0]: is too much; {path}:9:1: so is this"
+    )
 
 
 def test_what_is_written_can_be_read_and_is_then_as_recommended(present: Present, tmp_path: Path) -> None:

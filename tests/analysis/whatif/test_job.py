@@ -199,6 +199,25 @@ def test_the_truth_is_within_what_is_shown(spark: SparkSession, proposed: float)
     assert row["before_throttle_p50_s"] == 0
 
 
+@pytest.mark.parametrize(("proposed", "mode"), [(0.6 * MB, None), (0.95 * MB, None), (0.95 * MB, "shadow")])
+def test_a_limit_that_changed_bounds_what_is_beyond_it(spark: SparkSession, proposed: float, mode: str | None) -> None:
+    """Under more than it ever had nobody is held longer than was recorded; where all was held, and in no shadow."""
+    load, _, _ = held_up(0.9 * MB)
+    made = list(documents([load, CLOCK]))
+    for document_ in made[: SECONDS // 2]:
+        limits = document_["rows"]["produce_limit"]
+        document_["rows"]["produce_limit"] = [limit and 0.7 * MB for limit in limits]
+    if mode is not None:
+        made[0] |= {"mode": mode}
+    units = by_unit(answer(usage(spark, made), Policy({EACH_CLIENT_ID: {PRODUCE: proposed}})))
+    row = units["edge-1", 1, PRODUCE.value, "", "held"]
+    recorded_s = row["before_throttled_s"]
+    if proposed < 0.7 * MB:
+        assert row["throttled_least_s"] >= recorded_s
+    else:
+        assert (row["throttled_most_s"] <= recorded_s) is (mode is None)
+
+
 def test_a_raised_quota_is_not_called_harmless(spark: SparkSession) -> None:
     load, _, _ = held_up(0.5 * MB)
     (row,) = by_unit(answer(rows_of(spark, [load]), Policy({EACH_CLIENT_ID: {PRODUCE: 0.8 * MB}}))).values()

@@ -1,0 +1,101 @@
+"""``whatif --out`` replaces what an earlier what-if made, and nothing else."""
+
+from pathlib import Path
+from typing import NoReturn
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
+
+from analysis.cli import analyze
+from analysis.spark import session
+from tests.analysis.loads import MB, Load, documents
+from tests.analysis.records import usage_frame
+from tests.analysis.table.test_warehouse import store
+from tests.analysis.whatif.test_job import uneven
+
+
+@pytest.fixture(scope="module")
+def recorded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    warehouse = str(tmp_path_factory.mktemp("warehouse"))
+    store(usage_frame(spark, documents([Load("alice", "app", uneven(2 * MB, 1, 60))])), warehouse)
+    return warehouse
+
+
+@pytest.fixture
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(*_: object) -> NoReturn:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(session, "start", start)
+
+
+def run(warehouse: str, out: str, folder: Path) -> Result:
+    path = folder / "proposed.yaml"
+    path.write_text("quotas:\n- {entity: {user: alice}, producer_byte_rate: 1MB}\n")
+    return CliRunner().invoke(analyze, ["whatif", "--warehouse", warehouse, "--quotas", str(path), "--out", out])
+
+
+@pytest.mark.spark
+def test_it_is_written_over_an_earlier_one(recorded: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for _ in range(2):
+        ran = run(recorded, f"{out}/", tmp_path)
+        assert ran.exit_code == 0, ran.output
+        assert ran.stderr.endswith(f"{out}/whatif.html\n")
+        assert pq.read_table(out / "whatif").num_rows == 1
+    (out / "whatif" / "_SUCCESS").touch()  # as versions before had it
+    (out / "whatif" / "part-00000-4d3f-c000.snappy.parquet").touch()
+    assert run(recorded, str(out), tmp_path).exit_code == 0
+    assert [path.name for path in (out / "whatif").glob("[!.]*")] == ["part-0.parquet"]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("whatif/notes.txt", "whatif holds notes.txt, which what-if has not made"),
+        ("whatif/sub/part-0.parquet", "whatif holds sub/, which what-if has not made"),
+        ("whatif/part-0.parquet", "whatif holds a table without whatif.html beside it"),
+        ("whatif.html", "whatif.html is there and no page of what-if"),
+    ],
+)
+def test_what_is_not_its_own_is_left(recorded: str, tmp_path: Path, name: str, said: str) -> None:
+    theirs = tmp_path / "out" / name
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("theirs")
+    ran = run(recorded, str(tmp_path / "out"), tmp_path)
+    assert ran.exit_code == 2
+    assert said in ran.stderr
+    assert "replay" not in ran.stderr
+    assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == [theirs]
+    assert theirs.read_text() == "theirs"
+
+
+@pytest.mark.spark
+def test_what_somebody_put_among_its_own_is_left(recorded: str, tmp_path: Path) -> None:
+    assert run(recorded, str(tmp_path), tmp_path).exit_code == 0
+    theirs = tmp_path / "whatif" / "joined.parquet"
+    pq.write_table(pa.table({"a": [1]}), theirs)
+    ran = run(recorded, str(tmp_path), tmp_path)
+    assert (ran.exit_code, "holds joined.parquet" in ran.stderr) == (2, True)
+    assert pq.read_table(theirs).num_rows == 1
+
+
+@pytest.mark.parametrize("out", ["usage", "usage/date=2026-03-01", "rejected/x"])
+def test_a_table_of_the_warehouse_is_no_place(no_spark: None, tmp_path: Path, out: str) -> None:
+    ran = run(str(tmp_path), f"{tmp_path}/{out}", tmp_path)
+    assert ran.exit_code == 2
+    assert "is in a table of the warehouse" in ran.stderr
+
+
+@pytest.mark.parametrize("out", ["file", "file/sub", "taken", "file:{}/file"])
+def test_a_file_is_no_directory(no_spark: None, tmp_path: Path, out: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "whatif").touch()
+    ran = run("nowhere", out.format(tmp_path) if ":" in out else f"{tmp_path}/{out}", tmp_path)
+    assert ran.exit_code == 2
+    assert "is there and no directory: name another" in ran.stderr
