@@ -1,6 +1,6 @@
 """What rows of usage records say, as arrays of them (``scan.UsageRows``)."""
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -80,3 +80,12 @@ def codes(column: pa.Array) -> tuple[Indices, int]:
         column = column.dictionary_encode()
     last = len(column.dictionary)
     return column.indices.fill_null(last).to_numpy().astype(np.intp), last + 1
+
+
+def texts(column: pa.ChunkedArray) -> list[Any]:
+    """Return a column of texts as Python's, None for null; rows with the same text have one object."""
+    coded = column.combine_chunks()
+    if not pa.types.is_dictionary(coded.type):
+        coded = coded.dictionary_encode()
+    known = np.array([*coded.dictionary.to_pylist(), None], dtype=object)
+    return list(known[codes(coded)[0]])

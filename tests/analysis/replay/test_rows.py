@@ -1,8 +1,11 @@
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from analysis.replay import rows
 from analysis.replay.rows import codes
+
+NAMES = ["alpha", None, "beta", "alpha", "", "beta"]
 
 
 def test_null_is_a_value_of_its_own() -> None:
@@ -20,3 +23,11 @@ def test_only_some_rows() -> None:
     assert rows.only(table, pa.chunked_array([[True, True, True]])) is table
     assert rows.only(table, pa.chunked_array([[True, None, False]])).to_pydict() == {"a": [1]}
     assert not len(rows.only(table.slice(0, 0), pa.chunked_array([[]], pa.bool_())))
+
+
+@pytest.mark.parametrize("column", [pa.chunked_array([NAMES]), pa.chunked_array([pa.array(NAMES).dictionary_encode()])])
+def test_texts_that_are_the_same_are_one_object(column: pa.ChunkedArray) -> None:
+    found = rows.texts(column)
+    assert found == NAMES
+    assert len({id(each) for each in found if each is not None}) == 3
+    assert rows.texts(column.slice(0, 0)) == []
