@@ -29,6 +29,8 @@ _SUMS: Final = {
     **dict.fromkeys(("interval_ms", "rows", "exempt_rows", "untold"), "sum"),
     **{f"{kind}_capped": "max" for kind in METERED},
 }
+_SENT_LINES: Final = 10_000
+"""To the driver at once: some 5 MB, of which Java has several copies on the way."""
 _ATTEMPTS: Final = QuotaKind.CONNECTION_CREATION_RATE.row.columns.used
 _OF_KINDS: Final = {
     **dict.fromkeys(("rows", "sent", "requests", "throttled", "muted"), "sum"),
@@ -128,7 +130,8 @@ class Identities:
             held = {cap_columns(kind)[1] for kind in self.capped}
             rules = {rule: named if rule in held else named.fill_null("") for rule, named in rules.items()}
             ends = {f"{rule}_{how}": named for rule, named in rules.items() for how in ("min", "max")}
-            yield added(with_columns(lines, ends), IDENTITY, {**sums, **{end: end[-3:] for end in ends}})
+            found = added(with_columns(lines, ends), IDENTITY, {**sums, **{end: end[-3:] for end in ends}})
+            yield from (found.slice(at, _SENT_LINES) for at in range(0, len(found), _SENT_LINES))
 
     def _keys(self, kinds: Sequence[QuotaKind]) -> tuple[str, ...]:
         of_caps = (name for kind in self.capped for name in cap_columns(kind)[:2])
