@@ -87,16 +87,12 @@ class Cells:
         sent, muted = (np.add.reduceat(value[order], starts) for value in values)
         return cls(key[starts] // span, key[starts] % span, sent, np.minimum(muted, 1.0))
 
-    def plus(self, other: "Cells") -> "Cells":
-        """Return what both hold together."""
-        if not len(self.number):
-            return other
-        return self._gathered(
-            np.concatenate((self.number, other.number)),
-            np.concatenate((self.second, other.second)),
-            np.concatenate((self.sent_bytes, other.sent_bytes)),
-            np.concatenate((self.muted_s, other.muted_s)),
-        )
+    def plus(self, *others: "Cells") -> "Cells":
+        """Return what all hold together."""
+        parts = [part for part in (self, *others) if len(part.number)]
+        if len(parts) < 2:
+            return parts[0] if parts else self
+        return self._gathered(*(np.concatenate([getattr(part, name) for part in parts]) for name in self.__slots__))
 
     def where(self, chosen: Bools) -> "Cells":
         """Return some of them."""

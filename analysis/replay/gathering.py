@@ -24,6 +24,8 @@ from quotas.kinds import QuotaKind
 
 _SAFELY: Final = 1.1
 """What rounding of intervals to a tenth of a second may add to a rate."""
+_WAITING_ROWS: Final = 2**17
+"""That become cells at once: some 20 MB meanwhile."""
 _USE: Final = ("series", "begin_ms", "interval_ms", "sent", "muted_ms")
 """What a task needs of all rows (``sending.SENT``)."""
 
@@ -224,29 +226,36 @@ class _Task:
 
     def run(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """Take all rows of some units, and work on them."""
-        cells = Cells.none()
+        gathered = self._taken(tables)
+        if gathered is not None:
+            for batch in self.work(gathered):
+                yield pa.Table.from_batches([batch])
+
+    def _taken(self, tables: Iterator[pa.Table]) -> Gathered | None:
         throttles: list[Sequence[Floats]] = []
+        found: list[Cells] = []
         waiting: list[pa.Table] = []
-        rows = 0
         for table in tables:
             throttled = table.filter(pc.greater(table["throttled"], 0))
             if throttled.num_rows:
                 throttles.append([throttled[name].to_numpy() for name in ("series", "throttle_ms", "throttled")])
             waiting.append(table.select(_USE))
-            rows += table.num_rows
-            if rows >= TASK_ROWS:
-                cells = cells.plus(_cells(waiting))
-                waiting, rows = [], 0
+            if sum(map(len, waiting)) >= _WAITING_ROWS:
+                found.append(_cells(waiting))
+                waiting = []
+                if sum(len(cells.number) for cells in found[1:]) >= TASK_ROWS:
+                    found = [Cells.none().plus(*found)]
         if waiting:
-            cells = cells.plus(_cells(waiting))
+            found.append(_cells(waiting))
             waiting = []
-        if len(cells.number):
-            for batch in self.work(self._gathered(cells, throttles)):
-                yield pa.Table.from_batches([batch])
+        cells = Cells.none().plus(*found)
+        del found
+        return self._gathered(cells, throttles) if len(cells.number) else None
 
     def _gathered(self, cells: Cells, throttles: list[Sequence[Floats]]) -> Gathered:
         """Number the units of this task from 0, and their series too."""
-        series, numbers = np.unique(cells.number, return_inverse=True)
+        is_first = np.diff(cells.number, prepend=-1) > 0
+        series, numbers = cells.number[is_first], np.cumsum(is_first) - 1
         units, unit_of = np.unique(self.unit_of_series[series], return_inverse=True)
         local = Cells(numbers, cells.second, cells.sent_bytes * self.per_used[cells.number], cells.muted_s)
         recorded = Recorded.of(local, unit_of, self.requests[units], self.seconds)

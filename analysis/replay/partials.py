@@ -3,7 +3,7 @@
 Made where the rows are; what travels is a fraction of them (``analysis.table.exchange``).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import or_
@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from analysis.kernel.demand import Bools
 from analysis.kernel.units import COLUMNS
-from analysis.replay.rows import IDENTITY, active, codes, enforced, identified, interval_ms, limits, used
-from analysis.table.arrays import added, folded, ints, times_ms, with_columns
+from analysis.replay.rows import IDENTITY, active, codes, enforced, identified, interval_ms, limits, only, used
+from analysis.table.arrays import Fold, added, folded, ints, times_ms, with_columns
 from analysis.table.documents import BOOT, SPAN, after_gaps, documents, of_rows, united
 from analysis.table.exchange import packed
 from analysis.table.hashes import of_columns
@@ -29,6 +29,8 @@ _SUMS: Final = {
     **dict.fromkeys(("interval_ms", "rows", "exempt_rows", "untold"), "sum"),
     **{f"{kind}_capped": "max" for kind in METERED},
 }
+_SENT_LINES: Final = 10_000
+"""To the driver at once: some 5 MB, of which Java has several copies on the way."""
 _ATTEMPTS: Final = QuotaKind.CONNECTION_CREATION_RATE.row.columns.used
 _OF_KINDS: Final = {
     **dict.fromkeys(("rows", "sent", "requests", "throttled", "muted"), "sum"),
@@ -101,36 +103,47 @@ class Identities:
         return (*IDENTITY, "exempt", "mode", "interval_ms", "connections", *of_kinds, *of_caps)
 
     def sent(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """Yield a line for each identity of a table and what set its limits; those of one identity go to one task."""
+        """Yield a line for each identity and what set its limits; those of one identity go to one task.
+
+        Lines have the kinds that rows say anything of: most kinds are in no table, and most identities in many.
+        """
+        folds: dict[tuple[QuotaKind, ...], Fold] = {}
         for table in map(identified, tables):
-            any_use = reduce(or_, (active(table, COLUMNS[kind]) for kind in self.kinds))
-            lines = self._lines(table.filter(pa.array(any_use & ~_is_other(table))))
-            yield from packed(lines, of_columns(lines, ("user", "client_id", "ip")) % self.tasks)
+            there = tuple(kind for kind in self.kinds if _says(table, kind))
+            if not there:
+                continue
+            any_use = reduce(or_, (active(table, COLUMNS[kind]) for kind in there))
+            lines = self._lines(only(table, pa.array(any_use & ~_is_other(table))), there)
+            if there not in folds:
+                folds[there] = Fold(partial(added, keys=self._keys(there), how=self._sums(there)))
+            folds[there].take(lines)
+        while folds:
+            for lines in folds.popitem()[1].end():
+                yield from packed(lines, of_columns(lines, ("user", "client_id", "ip")) % self.tasks)
 
     def received(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Yield a line for each identity, with the first and the last of its rules by name; "" is none."""
-        for lines in folded(tables, lambda some: added(some, (*IDENTITY, *self._rules), self._sums)):
-            rules = {rule: lines.column(rule).cast(TEXT) for rule in self._rules}
+        keys, sums = self._keys(self.kinds), self._sums(self.kinds)
+        names = keys[len(IDENTITY) :]
+        for lines in folded(map(self._whole, tables), partial(added, keys=keys, how=sums)):
+            rules = {rule: lines.column(rule).cast(TEXT) for rule in names}
             held = {cap_columns(kind)[1] for kind in self.capped}
             rules = {rule: named if rule in held else named.fill_null("") for rule, named in rules.items()}
             ends = {f"{rule}_{how}": named for rule, named in rules.items() for how in ("min", "max")}
-            yield added(with_columns(lines, ends), IDENTITY, {**self._sums, **{end: end[-3:] for end in ends}})
+            found = added(with_columns(lines, ends), IDENTITY, {**sums, **{end: end[-3:] for end in ends}})
+            yield from (found.slice(at, _SENT_LINES) for at in range(0, len(found), _SENT_LINES))
 
-    @property
-    def _rules(self) -> tuple[str, ...]:
+    def _keys(self, kinds: Sequence[QuotaKind]) -> tuple[str, ...]:
         of_caps = (name for kind in self.capped for name in cap_columns(kind)[:2])
-        return (*(str(COLUMNS[kind].rule) for kind in self.kinds), *of_caps)
+        return (*IDENTITY, *(str(COLUMNS[kind].rule) for kind in kinds), *of_caps)
 
-    @property
-    def _sums(self) -> dict[str, str]:
-        sums = {f"{kind}_{name}": how for kind in self.kinds for name, how in _OF_KINDS.items()}
+    def _sums(self, kinds: Sequence[QuotaKind]) -> dict[str, str]:
+        sums = {f"{kind}_{name}": how for kind in kinds for name, how in _OF_KINDS.items()}
         of_caps = {f"{kind}_cap_held": "sum" for kind in self.capped}
         return {**sums, **of_caps, **dict.fromkeys(("seen", "connections"), "sum")}
 
-    def _lines(self, table: pa.Table) -> pa.Table:
-        there = [kind for kind in self.kinds if _says(table, kind)]
-        absent = [kind for kind in self.kinds if kind not in there]
-        keys = [*IDENTITY, *(rule for rule in self._rules if rule not in {COLUMNS[kind].rule for kind in absent})]
+    def _lines(self, table: pa.Table, there: Sequence[QuotaKind]) -> pa.Table:
+        keys, sums = self._keys(there), self._sums(there)
         values: dict[str, Any] = {"seen": np.ones(len(table), dtype=np.int64), "connections": table["connections"]}
         values |= {f"{kind}_cap_held": enforced(table, cap_columns(kind)[2]) for kind in self.capped}
         for kind in there:
@@ -147,10 +160,14 @@ class Identities:
                 "most": limit,
             }
             values |= {f"{kind}_{name}": of_kind[name] for name in _OF_KINDS}
-        lines = added(with_columns(table.select(keys), values), keys, {name: self._sums[name] for name in values})
-        for kind in absent:
-            lines = with_columns(lines, _nothing(kind, len(lines)))
-        return lines.select([*IDENTITY, *self._rules, *self._sums])
+        return added(with_columns(table.select(keys), values), keys, sums)
+
+    def _whole(self, lines: pa.Table) -> pa.Table:
+        """Return lines with what they have not: of kinds that no row said anything of."""
+        for kind in self.kinds:
+            if str(COLUMNS[kind].rule) not in lines.column_names:
+                lines = with_columns(lines, _nothing(kind, lines))
+        return lines.select([*self._keys(self.kinds), *self._sums(self.kinds)])
 
 
 def _says(table: pa.Table, kind: QuotaKind) -> bool:
@@ -161,14 +178,15 @@ def _says(table: pa.Table, kind: QuotaKind) -> bool:
     return limited or any(pc.max(table[name]).as_py() for name in counts)
 
 
-def _nothing(kind: QuotaKind, rows: int) -> dict[str, Any]:
+def _nothing(kind: QuotaKind, lines: pa.Table) -> dict[str, Any]:
     """Return what lines have of a kind that no row says anything of."""
+    rows = len(lines)
     values: dict[str, Any] = {f"{kind}_{name}": np.zeros(rows, dtype=np.int64) for name in _OF_KINDS}
     if COLUMNS[kind].per_used != 1:
         values[f"{kind}_sent"] = np.zeros(rows)
     values[f"{kind}_peak"] = np.zeros(rows)
     values |= {f"{kind}_{name}": np.full(rows, np.inf) for name in ("least", "most")}
-    return {str(COLUMNS[kind].rule): pa.nulls(rows, TEXT).dictionary_encode(), **values}
+    return {str(COLUMNS[kind].rule): pa.nulls(rows, lines.schema.field(IDENTITY[0]).type), **values}
 
 
 def _is_other(table: pa.Table) -> Bools:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache
+from itertools import starmap
 from typing import Any, Final
 
 import numpy as np
@@ -12,8 +14,9 @@ from analysis.kernel.demand import Indices
 from analysis.kernel.histogram import Floats
 from analysis.kernel.units import COLUMNS, Client
 from analysis.replay.partials import Documents, Identities, cap_columns
-from analysis.replay.rows import ENFORCE, IDENTITY
+from analysis.replay.rows import ENFORCE, IDENTITY, texts
 from analysis.table.exchange import exchange
+from analysis.table.parquet import encoded, joined
 from analysis.table.scan import UsageRows
 from quotas.kinds import METERED, QuotaKind
 from quotas.rate import Window
@@ -178,15 +181,21 @@ def read(usage: UsageRows, kinds: Iterable[QuotaKind] = KINDS, circumstances: Ci
             f"nobody produced or fetched anything from {circumstances.begin:%Y-%m-%d %H:%M} to "
             f"{circumstances.end:%Y-%m-%d %H:%M} UTC: take another period with --from and --to"
         )
-    names = ("cluster", "instance", *Client._fields[1:])
-    clients = tuple(
-        Client(place(cluster, instance), *who)
-        for cluster, instance, *who in zip(*(found[name].to_pylist() for name in names), strict=True)
-    )
+    # A copy: of what came, each column keeps all others.
+    whom = joined([encoded(found.select(list(IDENTITY)))])
+    clients = _clients(whom)
     used = {kind: _used(found, kind, capped=kind in identities.capped) for kind in wanted}
     seen, connections = (np.asarray(found[name].to_numpy(), dtype=float) for name in ("seen", "connections"))
     circumstances = replace(circumstances, addresses=any(client.ip for client in clients))
-    return Recording(usage, circumstances, found.select(list(IDENTITY)), clients, connections / seen, used)
+    return Recording(usage, circumstances, whom, clients, connections / seen, used)
+
+
+def _clients(identities: Any) -> tuple[Client, ...]:
+    """Return who each is; of 100,000 clients most have the names of their places and users in common."""
+    cluster, instance, *who = (texts(identities[name]) for name in ("cluster", "instance", "user", "client_id", "ip"))
+    once = cache(place)
+    places = [once(*names) for names in zip(cluster, instance, strict=True)]
+    return tuple(starmap(Client, zip(places, identities["broker"].to_pylist(), *who, strict=True)))
 
 
 def _circumstances(found: Sequence[Mapping[str, Any]]) -> Circumstances:
@@ -220,25 +229,33 @@ def _replayable(samples: int, sample_ms: int) -> Window:
 
 
 def _used(found: Any, kind: QuotaKind, *, capped: bool) -> Used:
+    nobody: tuple[str | None, ...] = (None,) * found.num_rows
+
     def numbers(name: str) -> Floats:
         return np.asarray(found[f"{kind}_{name}"].to_numpy(), dtype=float)
 
     def named(rule: str) -> tuple[str | None, ...]:
-        rules = zip(found[f"{rule}_min"].to_pylist(), found[f"{rule}_max"].to_pylist(), strict=True)
-        return tuple(None if not last else last if first == last else "" for first, last in rules)
+        first, last = (texts(found[f"{rule}_{end}"]) for end in ("min", "max"))
+        if not any(last):
+            return nobody
+        return tuple(None if not b else b if a == b else "" for a, b in zip(first, last, strict=True))
 
-    nobody: tuple[str | None, ...] = (None,) * found.num_rows
     return Used(
-        rows=numbers("rows").astype(np.intp),
-        sent_bytes=numbers("sent"),
-        requests=numbers("requests"),
-        throttled=numbers("throttled"),
-        muted_s=numbers("muted") / 1000,
-        peak_bytes_per_s=numbers("peak") * 1000,
-        least_limit=numbers("least"),
-        most_limit=numbers("most"),
+        rows=_once(numbers("rows").astype(np.intp)),
+        sent_bytes=_once(numbers("sent")),
+        requests=_once(numbers("requests")),
+        throttled=_once(numbers("throttled")),
+        muted_s=_once(numbers("muted") / 1000),
+        peak_bytes_per_s=_once(numbers("peak") * 1000),
+        least_limit=_once(numbers("least")),
+        most_limit=_once(numbers("most")),
         rules=named(str(COLUMNS[kind].rule)),
         caps=named(cap_columns(kind)[0]) if capped else nobody,
-        cap_held_s=numbers("cap_held") / 1000 if capped else np.zeros(found.num_rows),
+        cap_held_s=_once(numbers("cap_held") / 1000) if capped else _once(np.zeros(found.num_rows)),
         cap_rules=named(cap_columns(kind)[1]) if capped else nobody,
     )
+
+
+def _once(values: Any) -> Any:
+    """Return an array that takes no memory where all have one value: as of kinds that nobody uses, which most are."""
+    return np.broadcast_to(values[0].copy(), len(values)) if (values == values[0]).all() else values

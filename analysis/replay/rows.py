@@ -1,7 +1,6 @@
 """What rows of usage records say, as arrays of them (``scan.UsageRows``)."""
 
-from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -18,18 +17,21 @@ second. In rows as they come some are null (``identified``)."""
 ENFORCE: Final = "enforce"
 _LONGEST_INTERVAL_MS: Final = 3_600_000
 """A proxy that was suspended for longer says so in one interval; nobody knows when in it what was used."""
-_MOST_KEYS: Final = 2**62
-"""Combinations of values that fit into a number."""
 
 
 def identified(table: pa.Table) -> pa.Table:
     """Return the rows of clients and of addresses, "" for the names that they have not, without those of the exempt."""
     known = pc.or_(table["user"].is_valid(), table["ip"].is_valid())
-    table = table.filter(pc.and_(known, pc.invert(table["exempt"])))
+    table = only(table, pc.and_(known, pc.invert(table["exempt"])))
     for name in ("user", "client_id", "ip"):
         index = table.schema.get_field_index(name)
         table = table.set_column(index, name, _named(table.column(index).combine_chunks()))
     return table
+
+
+def only(table: pa.Table, chosen: pa.ChunkedArray) -> pa.Table:
+    """Return the rows that are chosen, without a copy where all are, as in most tables."""
+    return table if pc.all(chosen, skip_nulls=False).as_py() else table.filter(chosen)
 
 
 def _named(names: pa.Array) -> pa.Array:
@@ -72,25 +74,18 @@ def active(table: pa.Table, columns: Columns) -> Bools:
     return (ints(table, columns.used) > 0) | (ints(table, str(columns.muted_ms)) > 0)
 
 
-def numbered(table: pa.Table, keys: Sequence[str]) -> tuple[Indices, Indices]:
-    """Return [row] a number for its values of ``keys``, and [number] a row that has them; of a ``joined`` table."""
-    key = np.zeros(len(table), dtype=np.int64)
-    different = 1
-    for name in keys:
-        code, values = codes(table.column(name).combine_chunks())
-        if different * values > _MOST_KEYS:
-            key, different = codes(pa.array(key))
-        key = key * values + code
-        different *= values
-    number, numbers = codes(pa.array(key))
-    row = np.empty(numbers - 1, dtype=np.intp)
-    row[number] = np.arange(len(number))
-    return number, row
-
-
 def codes(column: pa.Array) -> tuple[Indices, int]:
     """Return [row] a number for its value, a dictionary's own where it is one, and how many there are; null is last."""
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     last = len(column.dictionary)
     return column.indices.fill_null(last).to_numpy().astype(np.intp), last + 1
+
+
+def texts(column: pa.ChunkedArray) -> list[Any]:
+    """Return a column of texts as Python's, None for null; rows with the same text have one object."""
+    coded = column.combine_chunks()
+    if not pa.types.is_dictionary(coded.type):
+        coded = coded.dictionary_encode()
+    known = np.array([*coded.dictionary.to_pylist(), None], dtype=object)
+    return list(known[codes(coded)[0]])

@@ -100,6 +100,8 @@ def test_rows_of_several_tasks_add_up() -> None:
     whole, half = recorded_of(sent).low, recorded_of(sent / 2).low
     both = half.plus(Cells.none()).plus(half)
     assert dense(both, 300, 4) == pytest.approx(dense(whole, 300, 4))
+    thrice = Cells.none().plus(half, Cells.none(), half, whole)
+    assert dense(thrice, 300, 4) == pytest.approx(2 * dense(whole, 300, 4))
 
 
 @pytest.mark.parametrize("seconds", [100, 2048, 5000])

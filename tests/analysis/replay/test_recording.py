@@ -134,6 +134,28 @@ def test_who_used_what(seed: int, waiting: int, monkeypatch: pytest.MonkeyPatch)
             assert (each[f"{word}_rule_min"], each[f"{word}_rule_max"]) == (min(rules), max(rules))
 
 
+def test_kinds_that_few_tables_say_anything_of() -> None:
+    """A worker sends what it met of all its tables at once; a limit that is nowhere in a table held nobody there."""
+    held = row("alice", "app", produce_bytes=5, produce_limit=1e6, produce_rule="user=alice")
+    free, other = row("alice", "app", fetch_bytes=7), row("bob", "app", fetch_bytes=9)
+    work = Identities(KINDS, tasks=1)
+    given = tables(work.columns, [document(0, [held]), document(1, [other]), document(2, [free])], rows=1)
+    assert len(given) == 3
+    (bob, alice) = sorted(through_one(work, given), key=lambda each: -each["consumer_byte_rate_sent"])
+    assert (alice["producer_byte_rate_sent"], alice["producer_byte_rate_rows"], alice["seen"]) == (5, 1, 2)
+    assert (alice["producer_byte_rate_least"], alice["producer_byte_rate_most"]) == (1e6, float("inf"))
+    assert (alice["produce_rule_min"], alice["produce_rule_max"]) == ("", "user=alice")
+    assert (bob["consumer_byte_rate_sent"], bob["producer_byte_rate_rows"]) == (9, 0)
+    assert (bob["producer_byte_rate_least"], bob["produce_rule_max"]) == (float("inf"), "")
+    assert bob["request_percentage_most"] == float("inf")
+
+
+def through_one(work: Identities, given: Sequence[pa.Table]) -> list[dict[str, Any]]:
+    """What a task yields of the tables that one worker was given."""
+    batches = [batch for piece in work.sent(given) for batch in piece.to_batches()]
+    return [each for table in work.received(unpacked(iter(batches))) for each in table.to_pylist()]
+
+
 def of_kind(each: dict[str, Any], word: str) -> bool:
     return bool(each[f"{word}_bytes"] > 0 or each[f"{word}_muted_ms"] > 0)
 

@@ -8,7 +8,7 @@ import pytest
 
 from analysis.replay.recording import KINDS
 from analysis.replay.rows import IDENTITY
-from analysis.replay.sending import Sender
+from analysis.replay.sending import Known, Sender
 from analysis.table.exchange import unpacked
 from analysis.table.schema import FILE
 from tests.analysis.records import BEGIN_MS, document, row, stored, tables
@@ -24,7 +24,7 @@ def sender_of(identities: list[tuple[Any, ...]]) -> Sender:
     names = pa.schema([FILE.field(name) for name in IDENTITY])
     known = pa.table([pa.array(column) for column in zip(*identities, strict=True)], schema=names)
     return Sender(
-        known.append_column("client", pa.array(client)),
+        Known.of(known, client),
         {KINDS[0]: np.append(series, -1), KINDS[1]: np.append(np.where(series < 0, -1, series + len(client)), -1)},
         np.array([ORIGIN_MS[identity[1]] for identity in identities]),
         np.arange(2 * len(client)) % 4,
@@ -64,3 +64,11 @@ def test_rows_of_nobody_who_is_wanted() -> None:
     strangers = [document(0, [row("zoe", produce_bytes=7), row(None, None), row("a", produce_bytes=7)])]
     assert received(sender, tables(sender.columns, strangers)) == []
     assert received(sender, []) == []
+
+
+def test_of_two_clients_with_one_number_one_is_found() -> None:
+    """However unlikely: the rows of both are its."""
+    twice = sender_of([("demo", "edge-1", "PLAIN", 1, name, "app", "") for name in ("zoe", "a", "a")])
+    made = [document(0, [row("a", produce_bytes=7, broker=1, listener="PLAIN")])]
+    (found,) = received(twice, tables(twice.columns, made))
+    assert found[1] == 1
