@@ -139,7 +139,9 @@ def exchange(usage: UsageRows, columns: Sequence[str], work: Work, tasks: int) -
 def _one(table: pa.Table, task: int) -> pa.Table:
     table = plain(table)
     stream = pa.BufferOutputStream()
-    with pa.ipc.new_stream(stream, table.schema) as writer:
+    # Java has several copies of it on the way: compressed, they are a fraction.
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with pa.ipc.new_stream(stream, table.schema, options=options) as writer:
         writer.write_table(table)
     rows = pa.array([stream.getvalue().to_pybytes()], pa.binary())
     return pa.table([pa.array([task], pa.int32()), rows], schema=PACKED)
