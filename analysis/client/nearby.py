@@ -12,24 +12,18 @@ import pyarrow.compute as pc
 
 from analysis.client.asked import Asked
 from analysis.client.findings import Busy
-from analysis.metrics.broker_moments import CLIENT, MOMENT_S, PLACE, BrokerMoments, by_broker
-from analysis.metrics.clients import clients
-from analysis.metrics.coincidence import LEAST_BURSTS, LEVEL, Others, adjusted, bursts, weigh
+from analysis.metrics import caps, clients
+from analysis.metrics.broker_moments import MOMENT_S, PLACE, BrokerMoments, by_broker
+from analysis.metrics.coincidence import LEAST_BURSTS, LEAST_SCORE, LEVEL, Others, adjusted, bursts, weigh
 from analysis.metrics.moments import moments
 from analysis.metrics.neighbours import CHANCE, COINCIDES, TOO_FEW, candidates
 from analysis.metrics.period import Period
-from analysis.table.arrays import added, ints, summed, with_columns
-from analysis.table.exchange import collected
-from analysis.table.parts import Parts
-from analysis.table.reading import adding
+from analysis.metrics.sharing import Held
+from analysis.table.arrays import added, ints, with_columns
+from analysis.table.reading import tables
 from analysis.table.scan import UsageRows
-from analysis.table.schema import FILE
 
 MOST: Final = 12
-_MOVED: Final = ("bytes_in", "bytes_out")
-_SCHEMA: Final = pa.schema([*(FILE.field(name) for name in CLIENT), *((name, pa.int64()) for name in _MOVED)])
-_HOW: Final = dict.fromkeys(_MOVED, "sum")
-_BLOCK: Final = 3600 // MOMENT_S
 
 
 def busy(usage: UsageRows, own: UsageRows, rows: int, muted: pa.Table, asked: Asked, period: Period) -> list[Busy]:
@@ -41,11 +35,13 @@ def busy(usage: UsageRows, own: UsageRows, rows: int, muted: pa.Table, asked: As
     if not delays:
         return []
     there = usage.only(broker=sorted({broker for _, broker in delays}))
-    moved = collected(there, (*CLIENT, *_MOVED), _moved, _SCHEMA, adding(CLIENT, _HOW))
-    chosen = candidates(Parts.of(moved))
+    made = tables(there, [clients.making(), caps.making(period.capped)], period.rows)
+    charged, itself = made[clients.KEPT], clients.clients(own, rows)
+    chosen = candidates(charged)
     names = {tuple(row[name] for name in (*PLACE, "number")): row for row in chosen.to_pylist()}
     # Usual is what is usual of the client itself: of others nothing is expected.
-    sums = moments(there, chosen, clients(own, rows), period.rows)
+    held = Held.of(chosen, charged, made[caps.CAPPED].whole(), itself)
+    sums = moments(there, chosen, itself, held, period.rows)
     found = []
     for broker in by_broker(sums, period, delays):
         for each, number in _on(broker, delays[broker.place], len(names)):
@@ -72,14 +68,13 @@ def _on(broker: BrokerMoments, delays: Mapping[int, int], tests: int) -> Iterato
     """Yield what is to be said of each candidate on a broker, without its names."""
     delay = np.zeros(broker.count)
     delay[np.array(list(delays)) - broker.first] = list(delays.values())
-    block = (broker.first + np.arange(broker.count)) // _BLOCK
-    own = Others(delay, broker.totals["usual_delay_us"], block)
     then = delay > 0
     moved = max(float(broker.totals["bytes"][then].sum()), 1.0)
     for number in sorted(broker.own):
         bytes_, peak = broker.of(number, "bytes"), broker.peak(number)
         if not bytes_[then].any():
             continue
+        own = Others(delay, broker.usual_mutes(number), broker.block())
         result = weigh(peak, own, tests) if len(bursts(peak)) >= LEAST_BURSTS else None
         yield (
             Busy(
@@ -103,7 +98,7 @@ def _judged(found: list[Busy]) -> list[Busy]:
     tested = [each for each in found if each.p is not None]
     judged = [each for each in found if each.p is None]
     for each, p in zip(tested, adjusted([each.p or 0.0 for each in tested]), strict=True):
-        verdict = COINCIDES if p <= LEVEL and (each.score or 0) > 0 else CHANCE
+        verdict = COINCIDES if p <= LEVEL and (each.score or 0) >= LEAST_SCORE else CHANCE
         judged.append(replace(each, p=p, verdict=verdict))
     return sorted(judged, key=_order)
 
@@ -111,7 +106,3 @@ def _judged(found: list[Busy]) -> list[Busy]:
 def _order(each: Busy) -> tuple[bool, float, float, str, int]:
     coincides = each.verdict == COINCIDES
     return not coincides, -(each.score or 0.0) if coincides else 0.0, -each.share_then, each.user, each.broker
-
-
-def _moved(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    return summed(tables, CLIENT, _HOW)

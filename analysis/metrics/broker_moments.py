@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analysis.metrics.coincidence import Flags, Others
+from analysis.metrics.own_use import agreed
 from analysis.metrics.period import Period
 from analysis.table.arrays import Floats, Ints, floats, ints
 from analysis.table.parts import Parts
@@ -22,8 +23,12 @@ PLACE: Final = ("cluster", "broker")
 CLIENT: Final = (*PLACE, "user", "client_id")
 MEASURES: Final = {"muted_ms": ("delay_ms", "usual_delay_us"), "request_time_ms": ("request_time_ms", "usual_time_us")}
 """How others may be delayed, by the column of records that says so: the sums of what was, and of what is usual."""
-SUMS: Final = ("bytes", "requests", *(name for names in MEASURES.values() for name in names))
-_BLOCK_MOMENTS: Final = 3600 // MOMENT_S
+SHARED: Final = ("shared_usual_us", "shared_mean_us")
+"""Of a candidate: what of ``usual_delay_us`` is of others that share a counter with it, and what is to be expected of
+these in its place. What one of them uses, the other cannot: own use does not clear the other one."""
+SUMS: Final = ("bytes", "requests", *(name for names in MEASURES.values() for name in names), *SHARED)
+BLOCK_MOMENTS: Final = 3600 // MOMENT_S
+"""Of an hour: those that are compared with each other."""
 _EVERYBODY_ELSE: Final = 0
 _MOST_ROWS: Final = 4_000_000
 """Of moments, in the driver at a time: some 300 MB."""
@@ -63,8 +68,17 @@ class BrokerMoments:
     def others(self, number: int, measure: str) -> Others:
         """Return how all but a candidate were delayed, by one of MEASURES."""
         delay, usual = MEASURES[measure]
-        block = (self.first + np.arange(self.count)) // _BLOCK_MOMENTS
-        return Others(self.elsewhere(number, delay), self.elsewhere(number, usual), block)
+        expected = self.elsewhere(number, usual) if measure != "muted_ms" else self.usual_mutes(number)
+        return Others(self.elsewhere(number, delay), expected, self.block())
+
+    def usual_mutes(self, number: int) -> Floats:
+        """Return for how long all but a candidate are usually muted, seen from it, [moment]."""
+        own_use, means = (self.of(number, name) for name in SHARED)
+        return np.maximum(self.elsewhere(number, "usual_delay_us") - own_use, 0) + means
+
+    def block(self) -> Ints:
+        """Return the hour of each moment."""
+        return (self.first + np.arange(self.count)) // BLOCK_MOMENTS
 
 
 def moments_of(period: Period) -> int:
@@ -95,11 +109,31 @@ def _of_broker(place: tuple[str, int], table: pa.Table, period: Period) -> Broke
     totals = {name: np.bincount(moment, value, count).astype(float) for name, value in values.items()}
     order = np.argsort(number, kind="stable")
     numbers, starts = np.unique(number[order], return_index=True)
-    own = {}
+    own: dict[int, tuple[Ints, dict[str, Floats]]] = {}
     for candidate, rows in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
         if candidate != _EVERYBODY_ELSE:
-            own[candidate] = (moment[rows], {name: value[rows] for name, value in values.items()})
+            # Of one moment several tasks may have something.
+            at, row = np.unique(moment[rows], return_inverse=True)
+            own[candidate] = (at, {name: np.bincount(row, value[rows]).astype(float) for name, value in values.items()})
+    _agree(first, totals, own)
     return BrokerMoments(place, first, count, totals, own)
+
+
+def _agree(first: int, totals: dict[str, Floats], own: dict[int, tuple[Ints, dict[str, Floats]]]) -> None:
+    """Make what requests usually take agree with each hour: of each candidate with its own, of all others with theirs.
+
+    An hour in which others are faster than usual would otherwise have all that a candidate's requests take for slow.
+    """
+    had, usual = MEASURES["request_time_ms"]
+    others = {name: totals[name].copy() for name in (had, usual)}
+    found = np.zeros(len(totals[usual]))
+    for at, sums in own.values():
+        for name, values in others.items():
+            values[at] -= sums[name]
+        sums[usual] = agreed((first + at) // BLOCK_MOMENTS, sums[usual], 1000 * sums[had])
+        found[at] += sums[usual]
+    block = (first + np.arange(len(found))) // BLOCK_MOMENTS
+    totals[usual] = found + agreed(block, np.maximum(others[usual], 0), 1000 * np.maximum(others[had], 0))
 
 
 def _first(period: Period) -> int:

@@ -3,13 +3,13 @@
 Time is a row of moments, cut into blocks of an hour. Others' delay in a peak is held against what was to be expected in
 that moment of those that were active in it, within the same hour:
 
-    expected(t) = sum over others active in t of their exposure x their own mean delay per exposure
+    expected(t) = sum over others active in t of what their own use, or their own requests, explain
     excess(t)   = delay(t) - expected(t) x (the hour's delay / the hour's expected)
     score       = sum of excess in peaks / all of others' delay        0 is chance, 1 is all of it in no time
 
-Clients that are merely active at the same time as those delayed score nothing by that: in moments in which the delayed
-are not active nothing is expected, and those moments are not looked at; and what is the same for a whole hour (a night,
-a working day) takes part in no comparison.
+Clients that are merely active at the same time as those delayed score nothing by that: what the delayed did themselves
+explains their delay (``own_use``); in moments in which they are not active nothing is expected, and those moments are
+not looked at; and what is the same for a whole hour (a night, a working day) takes part in no comparison.
 
 How likely such a score is by chance: within each hour the peaks are moved along, all by as much and around its end
 (a circular shift), by another random step in each hour. Bursts and waves of delay stay as long as they are, so that
@@ -34,6 +34,8 @@ LEAST_BURSTS: Final = 3
 """Who peaks less often has coincided too seldom to say anything, whatever the odds."""
 LEVEL: Final = 0.05
 """Of error: how often anybody at all is named in a report in which nobody's peaks have to do with delays."""
+LEAST_SCORE: Final = 0.01
+"""A part of others' delay that is worth a word, however sure it is: what is usual is known no better."""
 _REST: Final = 6
 """Moments without a peak that end a burst."""
 _DRAWS: Final = 999
@@ -54,7 +56,7 @@ class Others:
 
     delay: Floats
     expected: Floats
-    """Of the same moments, from each client's exposure and its own mean. Where it is 0, nobody was there to delay."""
+    """Of the same moments, from what each client did itself. Where it is 0, nobody was there to delay."""
     block: Ints
     """The number of the hour; ascending."""
 
@@ -91,6 +93,11 @@ class Weighed:
     """Others', in all moments."""
     hours: int
     """That have something to compare: others' delay, and moments both in peaks and not."""
+
+
+def coincides(found: Weighed, p_adjusted: float) -> bool:
+    """Return whether anything is to be said of somebody, whose p-value is ``adjusted``."""
+    return p_adjusted <= LEVEL and found.score >= LEAST_SCORE
 
 
 def bursts(peak: Flags) -> Ints:

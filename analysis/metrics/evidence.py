@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -11,9 +10,9 @@ import pyarrow.compute as pc
 
 from analysis.metrics.broker_moments import CLIENT, MOMENT_S, PLACE, BrokerMoments, by_broker
 from analysis.metrics.coincidence import Flags, bursts, later
-from analysis.metrics.counters import KINDS
 from analysis.metrics.neighbours import COINCIDES
 from analysis.metrics.period import Period
+from analysis.metrics.sharing import charged
 from analysis.table import hashes
 from analysis.table.arrays import Floats, Ints, added, ints, summed, together, with_columns
 from analysis.table.parts import Parts
@@ -111,16 +110,8 @@ def _sharing(loud: pa.Table, clients: Parts, capped: pa.Table) -> pa.Table:
 
 def _charged(clients: Parts, capped: pa.Table, is_meant: Callable[[pa.Table], Flags]) -> pa.Table:
     """Return CLIENT and each ``counter`` that those who are meant were charged to."""
-    columns = [*CLIENT, *(f"{kind}_{name}" for kind in KINDS for name in ("rule", "counter"))]
-
-    def of_kinds() -> Iterator[pa.Table]:
-        for table in clients.tables(columns):
-            for kind in KINDS:
-                rows = table.filter(table[f"{kind}_rule"].is_valid())
-                yield with_columns(rows.select(CLIENT), {"counter": rows[f"{kind}_counter"]})
-
-    rows = chain(of_kinds(), [capped.select(_COUNTED.names)])
-    return together(summed((each.filter(pa.array(is_meant(each))) for each in rows), _COUNTED.names, {}), _COUNTED)
+    rows = (each.filter(pa.array(is_meant(each))) for each in charged(clients, capped))
+    return together(summed(rows, _COUNTED.names, {}), _COUNTED)
 
 
 def _loud(found: pa.Table) -> pa.Table:

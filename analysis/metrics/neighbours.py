@@ -2,11 +2,12 @@
 
 Time is cut into moments of 10 s. A client *peaks* in a moment in which it moves at least twice its own average on
 that broker, and 2 % or more of all the broker's bytes. Others are *delayed* for as long as they are muted, and by
-what their requests take. What is *usual* is, of each client that is active in a moment, its own mean in the period.
-Workers make sums of moments; ``coincidence`` says what they are worth.
+what their requests take. What is *usual* is of each client what belongs to its own use in the moment (``own_use``), or
+to its own requests. Workers make sums of moments; ``coincidence`` says what they are worth.
 
-What it does not say is that one caused the other: a quota mutes its own clients, whoever else is busy. It says with
-whom to begin when delays come in waves.
+What it does not say is that one caused the other: a quota mutes its own clients, whoever else is busy. So of mutes by a
+counter of one's own only that is laid to others which own use does not explain; of clients that share a counter with
+the one that peaks, all of it is: what one uses, the other cannot. It says with whom to begin when delays come in waves.
 """
 
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from analysis.metrics.coincidence import (
     adjusted,
     apart,
     bursts,
+    coincides,
     later,
     weigh,
 )
@@ -45,6 +47,7 @@ COINCIDES: Final = "coincides"
 TOGETHER: Final = "together"
 """It coincides, and says nothing more than a stronger one (``behind_…``) that it peaks together with."""
 CHANCE: Final = "chance"
+"""Or less than LEAST_SCORE."""
 TOO_FEW: Final = "too few"
 """Bursts, to say anything."""
 
@@ -158,7 +161,7 @@ def _judge(found: list[_Candidate]) -> None:
     compared = [each for each in found if each.tested is not None]
     for each, p in zip(compared, adjusted([one.tested.p for one in compared if one.tested]), strict=True):
         each.p_adjusted = p
-        each.verdict = COINCIDES if p <= LEVEL and each.tested and each.tested.score > 0 else CHANCE
+        each.verdict = COINCIDES if each.tested and coincides(each.tested, p) else CHANCE
     for place, measure in sorted({(each.place, each.measure) for each in compared}):
         same = [each for each in compared if (each.place, each.measure, each.verdict) == (place, measure, COINCIDES)]
         ranked = sorted(

@@ -12,8 +12,6 @@ from analysis.report.findings import AroundBurst, Neighbour, Victim
 from analysis.table.arrays import added, ranked
 
 _MOST: Final = 9
-_LEAST_SCORE: Final = 0.01
-"""A part of others' delay that is worth a word, however sure it is."""
 _VICTIMS: Final = 3
 
 Tables = Mapping[str, pa.Table]
@@ -28,8 +26,7 @@ def compared(neighbours: pa.Table) -> int:
 def found(tables: Tables) -> list[Neighbour]:
     """Return those that coincide, the strongest first, with what stands behind it."""
     loud = _with_verdict(tables["neighbours"], COINCIDES)
-    strong = loud.filter(pc.greater_equal(loud["score"], _LEAST_SCORE))
-    rows = ranked(strong, ["score"], [*CLIENT, "measure"], _MOST).to_pylist()
+    rows = ranked(loud, ["score"], [*CLIENT, "measure"], _MOST).to_pylist()
     if not rows:
         return []
     victims, around, together = _victims(tables["victims"]), _around(tables["evidence"]), _together(tables)

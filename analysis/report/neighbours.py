@@ -35,7 +35,7 @@ def section(found: ReportFindings) -> str:
         f"Whose peaks coincide with others' delays, of {of_how_many} that could be compared. A client peaks in "
         f"{MOMENT_S} s in which it moves {PEAK_OVER_AVERAGE:g} times its own average, and {words.percent(PEAK_SHARE)} "
         "of its broker's bytes. The bar is the part of others' delay in its peaks; the mark is what was expected, by "
-        "what those that were active then are usually delayed, within the same hour. p is how often chance alone would "
+        "what those that were active did themselves, within the same hour. p is how often chance alone would "
         f"name anybody; up to {LEVEL:g} are shown. <b>It says what coincides, not what causes it</b>: where to look "
         "first."
     )
@@ -44,7 +44,7 @@ def section(found: ReportFindings) -> str:
     legend = key(
         ("s0", "its own bytes per second"),
         ("stroke", "others' delay"),
-        ("dash", "expected of those that were active"),
+        ("dash", "expected by their own use"),
     )
     cards = "".join(map(_card, found.neighbours))
     return section_of("neighbours", title, says, legend, f"<div class=cards>{cards}</div>")

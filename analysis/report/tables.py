@@ -19,6 +19,7 @@ from analysis.metrics import (
     muted,
     neighbours,
     rules,
+    sharing,
     talkers,
     trend,
 )
@@ -70,7 +71,9 @@ class _MadeFrom:
 
 
 def _moments(of: _MadeFrom) -> Parts:
-    return moments.moments(of.usage, of.whole("candidates"), of.made["clients"], of.period.rows)
+    chosen, of_clients = of.whole("candidates"), of.made["clients"]
+    held = sharing.Held.of(chosen, of_clients, of.whole("capped"))
+    return moments.moments(of.usage, chosen, of_clients, held, of.period.rows)
 
 
 def _counters(of: _MadeFrom) -> pa.Table:

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from analysis.metrics import own_use
 from analysis.metrics.coincidence import Others
 from analysis.table.arrays import Floats
 
@@ -28,6 +29,8 @@ class Case:
     bytes_: dict[str, Floats] = field(default_factory=dict)
     active: dict[str, Flags] = field(default_factory=dict)
     muted_ms: dict[str, Floats] = field(default_factory=dict)
+    counter: dict[str, str] = field(default_factory=dict)
+    """Of those that share one: which."""
 
     def client(self, name: str, bytes_: Floats, active: Flags) -> None:
         self.active[name] = active
@@ -39,12 +42,21 @@ class Case:
         self.muted_ms[name] += np.where(when & self.active[name], ms, 0)
 
     def others(self, name: str) -> Others:
+        """Return the same as ``moments`` makes of rows: all of use is under the kind that mutes."""
+        block = np.arange(self.moments) // HOUR
         delay, expected = np.zeros(self.moments), np.zeros(self.moments)
-        for other, active in self.active.items():
-            if other != name:
-                delay += self.muted_ms[other]
-                expected += active * self.muted_ms[other].sum() / max(active.sum(), 1)
-        return Others(delay, expected, np.arange(self.moments) // HOUR)
+        for other, there in self.active.items():
+            if other == name:
+                continue
+            moment, active = np.flatnonzero(there), np.full(int(there.sum()), float(MOMENT_MS))
+            muted = self.muted_ms[other][moment]
+            delay[moment] += muted
+            if name in self.counter and self.counter[name] == self.counter.get(other):
+                expected[moment] += own_use.mean(block[moment], muted, active)
+            else:
+                used = self.bytes_[other][moment]
+                expected[moment] += own_use.usual(moment, block[moment], used, muted, active)
+        return Others(delay, expected, block)
 
     def peak(self, name: str) -> Flags:
         bytes_ = self.bytes_[name]
@@ -175,6 +187,86 @@ def _night(chance: np.random.Generator, case: Case, clients: int) -> Flags:
             f"batch-{number}", chance.uniform(3e6, 5e6, case.moments), np.roll(when, int(chance.integers(0, 6)))
         )
     return late
+
+
+def background(chance: np.random.Generator, members: int = 2) -> Case:
+    """A night of bursts of a batch, each of it held at its own quota, that sends heartbeats all day; and the culprit.
+
+    The culprit bursts at random, at other hours, and harms two that are there all the time.
+    """
+    case = _busy(chance, DAY, 2)
+    victims = list(case.active)
+    when = waves(chance, DAY, 300, 10) & (np.arange(DAY) >= 6 * HOUR)
+    case.client(CULPRIT, np.where(when, 5e8, 2e7), np.ones(DAY, dtype=bool))
+    _harm(chance, case, when, victims)
+    bursts = (np.arange(DAY) // 24 % 2 == 0) & (np.arange(DAY) >= HOUR) & (np.arange(DAY) < 5 * HOUR)
+    for number in range(members):
+        case.client(f"batch-{number}", np.where(bursts, 6e8, 2e4), np.ones(DAY, dtype=bool))
+        case.delay(f"batch-{number}", bursts & (chance.random(DAY) < 0.8), np.full(DAY, 9000.0))
+    return case
+
+
+def background_of_ten(chance: np.random.Generator) -> Case:
+    return background(chance, 10)
+
+
+def held_as_kafka_does(chance: np.random.Generator, members: int = 6) -> Case:
+    """The same, but the batch wants more than its quotas for a while, and is muted for as long as Kafka says.
+
+    Some of it works half as much all day as it may: it is busy, and not held.
+    """
+    case = background(chance, 0)
+    for number in range(members):
+        wants = np.zeros(DAY * 10)
+        for begin in range(HOUR * 10, 5 * HOUR * 10, 480):
+            late = int(chance.integers(0, 8))
+            wants[begin + late : begin + late + 240] = chance.uniform(1.2, 4)
+        wants = np.maximum(wants, chance.choice([0.0004, 0.1, 0.5])) * 5e6 * chance.uniform(0.7, 1.3, len(wants))
+        used, muted_ms = held(wants, 5e6)
+        case.client(f"batch-{number}", used, (used > 0) | (muted_ms > 0))
+        case.muted_ms[f"batch-{number}"] += muted_ms
+    return case
+
+
+def held(wants: Floats, limit: float) -> tuple[Floats, Floats]:
+    """Return [moment] what a client uses that ``wants`` so much in each second, and for how long it is muted.
+
+    As ClientQuotaManager: 11 samples of a second, and throttled for as long as it takes to be back at the limit.
+    """
+    used, muted_ms = np.zeros(len(wants)), np.zeros(len(wants))
+    window = [0.0] * 11
+    until = 0.0
+    for second, want in enumerate(wants.tolist()):
+        free = min(max(second + 1 - until, 0.0), 1.0)
+        used[second] = window[second % 11] = want * free
+        muted_ms[second] = 1000 * (1 - free)
+        if free and sum(window) > 11 * limit:
+            until = second + 1 + sum(window) / limit - 11
+    return used.reshape(-1, 10).sum(axis=1), muted_ms.reshape(-1, 10).sum(axis=1)
+
+
+def one_counter(chance: np.random.Generator, members: int = 10) -> Case:
+    """A batch with one quota for all of it; and one that bursts when it does, held at a quota of its own."""
+    case = background(chance, members)
+    for number in range(members):
+        case.counter[f"batch-{number}"] = "batch"
+    case.client("beside", case.bytes_["batch-0"], case.active["batch-0"])
+    case.delay("beside", case.bytes_["beside"] > 1e8, np.full(DAY, 5000.0))
+    return case
+
+
+def kept_from_its_share(chance: np.random.Generator, moments: int = DAY) -> Case:
+    """The culprit uses what is for all of a group; the others are muted then, and use less for it."""
+    case = _busy(chance, moments)
+    victims = list(case.active)
+    when = _bursts(chance, case, CULPRIT, 90, 4)
+    case.counter = dict.fromkeys((CULPRIT, *victims), "group")
+    _harm(chance, case, when, victims)
+    for name in victims:
+        case.bytes_[name] *= 1 - case.muted_ms[name] / 10_000
+    for number in range(2):
+        _bursts(chance, case, f"bystander-{number}", 90, 4)
+    return case
 
 
 def always_there(chance: np.random.Generator, moments: int = DAY) -> Case:

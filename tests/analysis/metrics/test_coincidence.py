@@ -4,7 +4,18 @@ import numpy as np
 import pytest
 
 from analysis.metrics import coincidence
-from analysis.metrics.coincidence import LAGS, LEAST_BURSTS, LEVEL, Others, adjusted, apart, bursts, later, weigh
+from analysis.metrics.coincidence import (
+    LAGS,
+    LEAST_BURSTS,
+    LEVEL,
+    Others,
+    adjusted,
+    apart,
+    bursts,
+    coincides,
+    later,
+    weigh,
+)
 from tests.analysis.metrics import neighbour_cases as cases
 from tests.analysis.metrics.neighbour_cases import CULPRIT, FOLLOWER, SECOND, Case, Maker
 
@@ -20,7 +31,7 @@ def named(case: Case) -> list[str]:
     results = {name: weigh(peaks[name], case.others(name), len(often)) for name in often}
     found = {name: result for name, result in results.items() if result is not None}
     chances = adjusted([result.p for result in found.values()])
-    sure = [name for name, p in zip(found, chances, strict=True) if p <= LEVEL and found[name].score > 0]
+    sure = [name for name, p in zip(found, chances, strict=True) if coincides(found[name], p)]
     ranked = sorted(sure, key=lambda name: -found[name].score)
     behind = apart([(peaks[name], found[name].lag) for name in ranked], [case.others(name) for name in ranked], 1)
     return [name for name, stronger in zip(ranked, behind, strict=True) if stronger is None]
@@ -32,7 +43,11 @@ def of_seeds(maker: Maker, seeds: range) -> list[list[str]]:
 
 @pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize(
-    "maker", [cases.culprit, cases.late_culprit, cases.batch, cases.batch_with_culprit_in_it, cases.followed]
+    "maker",
+    [
+        *(cases.culprit, cases.late_culprit, cases.batch, cases.batch_with_culprit_in_it, cases.followed),
+        *(cases.background, cases.background_of_ten, cases.held_as_kafka_does, cases.kept_from_its_share),
+    ],
 )
 def test_the_true_one_is_named_first_and_hardly_ever_another(maker: Maker, seeds: range) -> None:
     found = of_seeds(maker, seeds)
@@ -57,6 +72,14 @@ def test_the_true_one_is_named_first_and_hardly_ever_another(maker: Maker, seeds
 )
 def test_of_chance_nothing_is_said(maker: Maker, seeds: range) -> None:
     assert sum(map(bool, of_seeds(maker, seeds))) <= MOST_WRONG * len(seeds)
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_of_a_batch_only_those_on_one_counter_are_named(seeds: range) -> None:
+    for names in of_seeds(cases.one_counter, seeds):
+        assert CULPRIT in names
+        assert "beside" not in names, "it bursts when they do, and has a quota of its own"
+        assert any(name.startswith("batch") for name in names), "what one of them uses, the others cannot"
 
 
 def test_a_follower_is_believed_where_the_one_it_follows_does_not_peak() -> None:

@@ -1,8 +1,13 @@
+import math
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -13,24 +18,27 @@ from analysis.metrics.evidence import AFTER_S, BEFORE_S, evidence, victims
 from analysis.metrics.moments import moments, spread
 from analysis.metrics.neighbours import CANDIDATES, candidates, neighbours
 from analysis.metrics.period import Period, look
+from analysis.metrics.sharing import Held
+from analysis.table.arrays import added
+from analysis.table.parts import Parts
+from analysis.table.scan import UsageRows
+from tests.analysis.metrics.batch import documents as batch_documents
 from tests.analysis.metrics.conftest import Both, of_spark, same
 from tests.analysis.metrics.neighbour_cases import waves
 from tests.analysis.records import document, framed, made, muted_of, row, usage
 
 pytestmark = pytest.mark.spark
 
-# Each row's share of what is usual of its client, by correlated subqueries.
 MOMENTS = """
 with usual as (
   select cluster, broker, "user", client_id, sum(bytes_in + bytes_out) as moved,
-    sum(produce_muted_ms + fetch_muted_ms) / sum(interval_ms) as muted, sum(request_time_ms) / sum(requests) as took
+    sum(request_time_ms) / sum(requests) as took
   from rows where "user" is not null group by all),
 few as (
   select *, row_number() over (partition by cluster, broker order by moved desc, "user", client_id) as number
   from usual where moved > 0 qualify number <= {count})
 select rows.cluster, rows.broker, t // 10000, few.number, sum(bytes_in + bytes_out)::bigint, sum(requests)::bigint,
   sum(produce_muted_ms + fetch_muted_ms)::bigint,
-  sum(round_even(1000 * rows.interval_ms * coalesce(usual.muted, 0), 0))::bigint,
   sum(request_time_ms)::bigint, sum(round_even(1000 * rows.requests * coalesce(usual.took, 0), 0))::bigint
 from rows
 left join usual on (rows.cluster, rows.broker, rows.user, rows.client_id)
@@ -39,14 +47,70 @@ left join few on (rows.cluster, rows.broker, rows.user, rows.client_id)
   = (few.cluster, few.broker, few.user, few.client_id)
 group by all
 """
+OF_CLIENTS = """
+select cluster, broker, "user", client_id, t // 10000 as moment, sum(interval_ms) as active,
+  sum({kind}_bytes) as used, sum({kind}_muted_ms) as muted
+from rows where "user" is not null group by all order by all
+"""
 
 
 def test_sums_of_moments(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("analysis.metrics.neighbours.CANDIDATES", 3)
-    found = moments(both.usage, candidates(both.clients), both.clients, both.period.rows)
-    names = ("bytes", "requests", "delay_ms", "usual_delay_us", "request_time_ms", "usual_time_us")
-    answer = of_spark(found.whole(["cluster", "broker", "moment", "number", *names]))
-    same(answer, both.oracle(MOMENTS, count=3))
+    found = _moments(both.usage, both.period, both.clients, candidates(both.clients))
+    names = ("bytes", "requests", "delay_ms", "request_time_ms", "usual_time_us")
+    keys = ("cluster", "broker", "moment", "number")
+    rows = added(found.whole(), keys, dict.fromkeys(names, "sum")).select([*keys, *names])
+    answer = of_spark(rows.filter(pc.greater(rows["requests"], 0)))
+    same(answer, [each for each in both.oracle(MOMENTS, count=3) if each[5]])
+
+
+def test_what_is_usual_is_by_own_use(both: Both) -> None:
+    """The same as by the definition of isotonic means, client by client."""
+    found = _moments(both.usage, both.period, both.clients, candidates(both.clients))
+    rows = added(found.whole(), ("broker", "moment"), {"usual_delay_us": "sum"}).to_pylist()
+    expected: dict[tuple[object, object], float] = {(each["broker"], each["moment"]): 0.0 for each in rows}
+    for kind in ("produce", "fetch"):
+        for _, of_client in groupby(
+            both.duck.execute(OF_CLIENTS.format(kind=kind)).fetchall(), key=itemgetter(0, 1, 2, 3)
+        ):
+            for key, usual in _usual(list(of_client)).items():
+                expected[key] += 1000 * usual
+    assert sum(expected.values()) > 0
+    assert {(each["broker"], each["moment"]): each["usual_delay_us"] for each in rows} == pytest.approx(
+        expected, abs=50
+    )
+
+
+def _usual(rows: list[tuple[Any, ...]]) -> dict[tuple[object, object], float]:
+    """Of one client: of the moments with as much recent use the mean, the least of all above, the most of all below."""
+    used = {moment: float(use) for *_, moment, _, use, _ in rows}
+    before = {moment: sum(used.get(moment - back, 0) * 0.25**back for back in range(1, 16)) for moment in used}
+    groups: dict[bool, dict[int, list[tuple[float, float]]]] = {True: {}, False: {}}
+    place = {}
+    for *_, moment, active, _, muted in rows:
+        level = math.floor(8 * math.log2(max(used[moment] + before[moment], 1)))
+        place[moment] = (used[moment] > 1.5 * before[moment] / 0.25, level)
+        groups[place[moment][0]].setdefault(level, []).append((muted, active))
+    expected = {}
+    for _, broker, *_, moment, active, _, _ in rows:
+        of, level = groups[place[moment][0]], place[moment][1]
+
+        def mean(least: int, most: int, of: dict[int, list[tuple[float, float]]] = of) -> float:
+            inside = [each for at in of if least <= at <= most for each in of[at]]
+            return sum(muted for muted, _ in inside) / sum(active for _, active in inside)
+
+        below, above = [at for at in of if at <= level], [at for at in of if at >= level]
+        expected[broker, moment] = active * max(min(mean(least, most) for most in above) for least in below)
+    for hour in {moment // 360 for moment in used}:
+        had = sum(row[7] for row in rows if row[4] // 360 == hour)
+        of_hour = sum(value for (_, moment), value in expected.items() if int(str(moment)) // 360 == hour)
+        for key in [key for key in expected if int(str(key[1])) // 360 == hour]:
+            expected[key] *= had / of_hour if of_hour else 0
+    return expected
+
+
+def _moments(usage: UsageRows, period: Period, sums: Parts, who: pa.Table) -> Parts:
+    return moments(usage, who, sums, Held.of(who, sums, made(usage, caps.making(period.capped)).whole()), period.rows)
 
 
 def test_an_interval_of_a_minute_is_spread_over_its_moments() -> None:
@@ -100,7 +164,7 @@ def found(spark: SparkSession) -> Found:
     assert period is not None
     sums = clients(recorded, period.rows)
     who = candidates(sums)
-    by_moment = moments(recorded, who, sums, period.rows)
+    by_moment = _moments(recorded, period, sums, who)
     named = neighbours(by_moment, who, period)
     of_caps = made(recorded, caps.making(period.capped)).whole()
     whom = victims(muted_of(recorded, period.capped), by_moment, named, sums, of_caps, period)
@@ -171,3 +235,21 @@ def test_moments_that_are_touched(begin_s: float, seconds: float, count: int, bo
     begin = hour + timedelta(seconds=begin_s)
     period = Period(begin, begin + timedelta(seconds=seconds), 1000, (11_000,), 1, ("enforce",), 1, 1)
     assert moments_of(period) == count
+
+
+def test_a_batch_with_heartbeats_is_not_named_and_one_that_shares_a_counter_is(spark: SparkSession) -> None:
+    recorded = usage(spark, batch_documents())
+    period = look(recorded)
+    assert period is not None
+    sums = clients(recorded, period.rows)
+    who = candidates(sums)
+    by_moment = _moments(recorded, period, sums, who)
+    named = neighbours(by_moment, who, period)
+    verdicts = {each["user"]: each["verdict"] for each in named.to_pylist() if each["measure"] == "muted_ms"}
+    assert (verdicts["noisy"], verdicts["alone"]) == ("coincides", "chance")
+    assert {verdicts["a"], verdicts["b"]} == {"coincides", "together"}
+    of_caps = made(recorded, caps.making(period.capped)).whole()
+    whom = victims(muted_of(recorded, period.capped), by_moment, named, sums, of_caps, period).to_pylist()
+    of_batch = {each["victim_user"]: each["shared"] for each in whom if each["user"] in "ab"}
+    assert of_batch.pop("a", False) or of_batch.pop("b", False)
+    assert not of_batch["alone"]
