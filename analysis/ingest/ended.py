@@ -2,17 +2,32 @@
 
 import json
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from py4j.protocol import Py4JError
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from analysis.errors import RunError
 from analysis.ingest.alone import on_disk
+from analysis.ingest.outage import Signals
 
 _OUT_OF_MEMORY: Final = 52
 """Spark's SparkExitCode.OOM."""
 _PATIENCE_S: Final = 10.0
+
+
+@contextmanager
+def unless_stopped(signals: Signals) -> Iterator[None]:
+    """Take the end of Java for the one that was asked for: it may have had the signal, too, and be the first to end."""
+    try:
+        yield
+    except (StreamingQueryException, Py4JError, ConnectionError):
+        if not signals.came:
+            raise
 
 
 def java_ended(spark: SparkSession, checkpoint: str) -> RunError:

@@ -23,7 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from analysis.errors import AnalysisError, RunError, cause, is_away
 from analysis.ingest import rejected
-from analysis.ingest.ended import java_ended
+from analysis.ingest.ended import java_ended, unless_stopped
 from analysis.ingest.faults import MOST_AHEAD_MS, WRONG_CLOCK
 from analysis.ingest.known import Header, Hour, Key, KnownDocuments, duplicates
 from analysis.ingest.numbers import Gaps
@@ -271,7 +271,8 @@ def run(
     with signals.heard():
         while not signals.came:
             try:
-                _take_in(writer.trigger(**trigger).start(), outage, signals)
+                with unless_stopped(signals):
+                    _take_in(writer.trigger(**trigger).start(), outage, signals)
             except StreamingQueryException as error:
                 if outage is None or not is_away(error):
                     raise RunError(
