@@ -217,7 +217,7 @@ def _notes(circumstances: Circumstances, sums: Seen, wanted: ClientRequest) -> l
     said = []
     recorded = circumstances.end - circumstances.begin
     if recorded < _ALL * (wanted.end - wanted.begin):
-        said.append(f"records are there {words.from_to(circumstances.begin, circumstances.end)} UTC alone")
+        said.append(f"Records are there {words.from_to(circumstances.begin, circumstances.end)} UTC alone")
     if circumstances.missing_documents:
         of = circumstances.documents + circumstances.missing_documents
         said.append(
@@ -225,7 +225,7 @@ def _notes(circumstances: Circumstances, sums: Seen, wanted: ClientRequest) -> l
             "not ingested): what is shown is the least"
         )
     if facts.exempt_rows:
-        said.append("some of its use was exempt (quotas.exempt): no quota held that")
+        said.append("Some of its use was exempt (quotas.exempt): no quota held that")
     if facts.shadow_rows:
-        said.append("a limit in shadow was measured for it, which held nobody and is not drawn")
+        said.append("A limit in shadow was measured for it, which held nobody and is not drawn")
     return said

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
-from analysis.errors import AnalysisError, RunError, cause, is_away
+from analysis.errors import AnalysisError, RunError, cause, is_away, next_run
 from analysis.ingest import rejected
 from analysis.ingest.ended import java_ended, unless_stopped
 from analysis.ingest.faults import MOST_AHEAD_MS, WRONG_CLOCK
@@ -275,9 +275,7 @@ def run(
                     _take_in(writer.trigger(**trigger).start(), outage, signals)
             except StreamingQueryException as error:
                 if outage is None or not is_away(error):
-                    raise RunError(
-                        f"ingestion stopped: {cause(error)}; a next run goes on where this one was"
-                    ) from error
+                    raise RunError(f"ingestion stopped: {cause(error)}; {next_run(error)}") from error
                 outage.wait(cause(error))
                 ingestion.begin()
             except (Py4JError, ConnectionError):

@@ -228,6 +228,7 @@ def test_the_command_of_a_client_that_nothing_holds(spark: SparkSession, warehou
     assert SCRIPT not in html
     assert "is not stored: records begin at 2026-03-01 12:00:00" in html
     assert "cap user-group=t" in html
+    assert ". Records are there 2026-03-01 12:00:00" in html.replace("<p class=lead>", ". "), "a sentence of its own"
 
 
 @pytest.mark.parametrize(
