@@ -23,7 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from analysis.errors import AnalysisError, RunError, cause, is_away, next_run
 from analysis.ingest import rejected
-from analysis.ingest.ended import java_ended, unless_stopped
+from analysis.ingest.ended import java_ended, shortly, unless_stopped
 from analysis.ingest.faults import MOST_AHEAD_MS, WRONG_CLOCK
 from analysis.ingest.known import Header, Hour, Key, KnownDocuments, duplicates
 from analysis.ingest.numbers import Gaps
@@ -267,7 +267,8 @@ def run(
     signals = signals or Signals()
     ingestion.spark.conf.set("spark.sql.streaming.stopTimeout", _STOP)
     trigger = {"availableNow": True} if every_s is None else {"processingTime": f"{every_s} seconds"}
-    writer = stream.writeStream.foreachBatch(ingestion.publish).option("checkpointLocation", checkpoint)
+    publish = shortly(ingestion.publish, signals)
+    writer = stream.writeStream.foreachBatch(publish).option("checkpointLocation", checkpoint)
     with signals.heard():
         while not signals.came:
             try:

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -38,8 +38,11 @@ class Command:
         return (self._folder / "stdout").read_text(encoding="utf-8").splitlines()
 
     def until_it_says(self, begin: str) -> None:
+        self.until(lambda: any(line.startswith(begin) for line in self.said()))
+
+    def until(self, there: Callable[[], bool]) -> None:
         until_s = time.monotonic() + PATIENCE_S
-        while not any(line.startswith(begin) for line in self.said()):
+        while not there():
             assert self._process.poll() is None, self.said()
             assert time.monotonic() < until_s, self.said()
             time.sleep(0.05)
@@ -102,3 +105,20 @@ def test_ingestion_is_stopped(
         assert running.stop(number) == status, running.said()
         assert after(running.said(), "batch 0: ") == last
         assert running.found() == [f"{warehouse}: 20 documents, 20 rows"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_ingestion_is_stopped_in_a_batch(tmp_path: Path, warehouse: str, number: signal.Signals) -> None:
+    """Spark cannot search what a query that it stops has failed of: that were a thousand lines."""
+    (tmp_path / "files").mkdir()
+    rows = [row(f"user-{user}", "app", bytes_in=7) for user in range(500)]
+    for each in range(4):
+        documents = [document(1000 * each + second, rows) for second in range(100)]
+        write_jsonl(tmp_path / "files" / f"{each}.jsonl", documents)
+    words = ["--warehouse", warehouse, "--files", str(tmp_path / "files"), "--every", "1m"]
+    with command(tmp_path, "ingest", *words) as running:
+        running.until((Path(warehouse) / "checkpoints" / "files" / "offsets" / "0").exists)
+        status = running.stop(number)
+        assert status == (0 if number == signal.SIGTERM else interrupt.EXIT_STATUS), running.said()
+        assert [line for line in running.said() if "xception" in line or "at " in line] == []
+        assert len(running.found()) == 1

@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from traceback import format_exception_only
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ from pyspark.sql import DataFrame
 
 from analysis.errors import RunError
 from analysis.ingest import job
+from analysis.ingest.ended import shortly
 from analysis.ingest.outage import Signals
 
 
@@ -63,3 +65,20 @@ def test_ctrl_c_is_told_from_sigterm() -> None:
     assert signals.came
     with pytest.raises(KeyboardInterrupt):
         signals.raise_interrupt()
+
+
+def test_a_batch_that_is_given_up_fails_in_a_few_words() -> None:
+    """Spark cannot search a long story, and tells a thousand lines of that; where none was asked for, it is whole."""
+    signals = Signals()
+
+    def publish(_: DataFrame, number: int) -> None:
+        raise ValueError("x" * number)
+
+    batch = cast("DataFrame", None)
+    with pytest.raises(ValueError, match=r"^x{10000}$"):
+        shortly(publish, signals)(batch, 10_000)
+    signals.came = True
+    with pytest.raises(RunError, match=r"^stopped$") as raised:
+        shortly(publish, signals)(batch, 10_000)
+    assert "x" not in "".join(format_exception_only(raised.value))
+    assert raised.value.__suppress_context__
