@@ -3,12 +3,13 @@
 import pkgutil
 import sys
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 import analysis.commands
 from analysis.errors import AnalysisError, RunError, of_worker
+from analysis.spark import interrupt
 
 
 class _Commands(click.Group):
@@ -27,14 +28,23 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except AnalysisError as error:
-            click.echo(f"error: {error}", err=True)
-            sys.exit(error.exit_status)
+        except KeyboardInterrupt:
+            _stopped()
         except Exception as error:
+            if interrupt.is_cause(error):
+                _stopped()
+            if isinstance(error, AnalysisError):
+                click.echo(f"error: {error}", err=True)
+                sys.exit(error.exit_status)
             if (said := of_worker(error)) is None:
                 raise
             click.echo(f"error: {said}", err=True)
             sys.exit(RunError.exit_status)
+
+
+def _stopped() -> NoReturn:
+    click.echo("stopped", err=True)
+    sys.exit(interrupt.EXIT_STATUS)
 
 
 @click.group(cls=_Commands)

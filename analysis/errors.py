@@ -29,6 +29,9 @@ _AWAY: Final = re.compile(
     r"|NotLeaderOrFollower|KafkaStorage)Exception|TimeoutException: Cannot fetch record"
     r"|ConfigException: No resolvable bootstrap urls"
 )
+DELETED: Final = "what was not read is deleted"
+_LOSS: Final = re.compile(rf"{DELETED}|failOnDataLoss|KAFKA_DATA_LOSS")
+"""Ours, and what Spark's connector says of the same."""
 _SECOND: Final = re.compile(
     r"CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming jobs detected|ConcurrentModificationException"
 )
@@ -36,6 +39,13 @@ _OTHER_PYTHON: Final = re.compile(r"PYTHON_VERSION_MISMATCH\].*?version: ([\d.]+
 _NO_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _CORRUPT: Final = re.compile(r"Record batch for partition (\S+) at offset (\d+) is invalid, cause: (.+)")
 _NEEDED: Final = 'with numpy, orjson, pandas, pyarrow and aiokafka[zstd] (docs/analysis.md, "On a cluster")'
+
+
+def next_run(error: Exception) -> str:
+    """Return what a next run does about what stopped this one."""
+    if _LOSS.search(str(error)):
+        return "so will a next run; with --accept-loss it goes on with what there is"
+    return "a next run goes on where this one was"
 
 
 def is_away(error: Exception) -> bool:

@@ -20,13 +20,13 @@ _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class FiniteRange(click.FloatRange):
-    """A number within bounds: click's own takes ``nan``, which is in no range and out of none."""
+    """A number within bounds: neither nan, which click takes for one, nor inf."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        number = super().convert(value, param, ctx)
-        if not math.isfinite(number):
-            self.fail(f"{value!r} is not a number that can be reckoned with.", param, ctx)
-        return number
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value} is not a finite number", param, ctx)
+        return found
 
 
 def warehouse_option(command: _Command) -> _Command:
@@ -37,10 +37,18 @@ def warehouse_option(command: _Command) -> _Command:
 
 
 def period_options(command: _Command) -> _Command:
-    """Add ``begin`` and ``end``, aware datetimes in UTC; each None where it is not given."""
+    """Add ``begin`` and ``end``, aware datetimes in UTC; each None where it is not given, and the first the earlier."""
+
+    @wraps(command)
+    def in_order(*args: Any, begin: datetime | None, end: datetime | None, **kwargs: Any) -> Any:
+        if begin is not None and end is not None and begin >= end:
+            said = " to ".join(f"{each:%Y-%m-%d %H:%M:%S}" for each in (begin, end))
+            raise click.UsageError(f"--from and --to: {said} UTC ends before it begins")
+        return command(*args, begin=begin, end=end, **kwargs)
+
     last = click.option("--to", "end", callback=_moment, metavar="TIME", help="End of the period, not in it.")
     first = click.option("--from", "begin", callback=_moment, metavar="TIME", help=f"Begin of the period: {_FORM}.")
-    return first(last(command))
+    return first(last(in_order))  # type: ignore[return-value]  # of the same options
 
 
 def _moment(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:

@@ -30,9 +30,11 @@ from analysis.spark.folder import Folder
 from analysis.spark.progress import Progress
 from analysis.table import results
 from analysis.table.scan import UsageRows
+from analysis.table.whole import made_whole
 
 MOST_PANELS: Final = 64
 """Counters whose course is drawn or listed: those that held longest, then those that were used most."""
+_PAGE: Final = "client.html"
 _STEPS: Final = 8
 _ID: Final = "%Y%m%dT%H%M%SZ"
 _ALL: Final = 0.99
@@ -67,21 +69,27 @@ def run(usage: UsageRows, before: UsageRows | None, wanted: ClientRequest) -> Ma
     Raises AnalysisError where there are no rows, or none of the client.
     """
     with Progress(usage.spark, "client", steps=_STEPS) as progress, ExitStack() as stack:
-        found = _find(usage, before, wanted, progress.step, stack)
-        progress.step("drawing")
-        folder = Folder(usage.spark, found.tables)
-        tables.write(folder, found)
-        folder.write("client.html", page.render(found))
-    return Made(unescape(sub("<[^>]*>", "", page.answer(found))), f"{found.tables}/client.html")
+        name = f"{wanted.asked.folder()}/report={wanted.begin:{_ID}}-{wanted.end:{_ID}}"
+        place = f"{wanted.out.rstrip('/')}/{name}"
+        with made_whole(usage.spark, wanted.out, name, _PAGE) as making:
+            folder = Folder(usage.spark, making)
+            found = _find(usage, before, wanted, place, folder, progress.step, stack)
+            progress.step("drawing")
+            tables.write(folder, found)
+            folder.write(_PAGE, page.render(found))
+    return Made(unescape(sub("<[^>]*>", "", page.answer(found))), f"{place}/{_PAGE}")
 
 
 def _find(
     usage: UsageRows,
     before: UsageRows | None,
     wanted: ClientRequest,
+    place: str,
+    folder: Folder,
     step: Callable[[str], None],
     stack: ExitStack,
 ) -> ClientFindings:
+    """Return what the page shows, which will be in ``place``; the table of all episodes is written to ``folder``."""
     asked = wanted.asked
     step("looking at the period")
     period = look(usage)
@@ -108,8 +116,7 @@ def _find(
     gap_ms = max(period.windows_ms) if wanted.gap_ms is None else wanted.gap_ms
     held = muted(own, asked, period.capped)
     throttles = episodes(held, gap_ms)
-    place = f"{wanted.out.rstrip('/')}/{asked.folder()}/report={wanted.begin:{_ID}}-{wanted.end:{_ID}}"
-    results.write(Folder(usage.spark, place), "episodes", throttles)
+    results.write(folder, "episodes", throttles)
     # Most clients are never throttled: of these nothing else is asked.
     all_sums = sums.sums(now=True, episodes=0)
     any_held = bool(all_sums.muted_ms)
@@ -210,7 +217,7 @@ def _notes(circumstances: Circumstances, sums: Seen, wanted: ClientRequest) -> l
     said = []
     recorded = circumstances.end - circumstances.begin
     if recorded < _ALL * (wanted.end - wanted.begin):
-        said.append(f"records are there {words.from_to(circumstances.begin, circumstances.end)} UTC alone")
+        said.append(f"Records are there {words.from_to(circumstances.begin, circumstances.end)} UTC alone")
     if circumstances.missing_documents:
         of = circumstances.documents + circumstances.missing_documents
         said.append(
@@ -218,7 +225,7 @@ def _notes(circumstances: Circumstances, sums: Seen, wanted: ClientRequest) -> l
             "not ingested): what is shown is the least"
         )
     if facts.exempt_rows:
-        said.append("some of its use was exempt (quotas.exempt): no quota held that")
+        said.append("Some of its use was exempt (quotas.exempt): no quota held that")
     if facts.shadow_rows:
-        said.append("a limit in shadow was measured for it, which held nobody and is not drawn")
+        said.append("A limit in shadow was measured for it, which held nobody and is not drawn")
     return said

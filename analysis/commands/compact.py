@@ -5,6 +5,7 @@ import time
 import click
 
 from analysis import options
+from analysis.page.words import counted
 from analysis.spark import session
 from analysis.spark.progress import to_stderr
 from analysis.spark.session import SparkSettings
@@ -36,17 +37,14 @@ def command(warehouse: str, older_s: int, target_mb: int, grace_s: int, spark: S
     request = CompactRequest(older_s, target_mb * 1_000_000, grace_s, dry_run)
     folders = stored.folders(running, warehouse)
     found = Compaction(*folders, request, to_stderr, time.time).run()  # noqa: TID251  of a program that looks at dates
+    hours, files = counted(found.hours, "hour"), counted(found.files, "file")
+    size = f"{found.size_bytes / 1e6:,.1f} MB"
     if not found.hours:
         click.echo(f"{warehouse}: nothing to compact")
     elif dry_run:
-        click.echo(f"{warehouse}: {found.hours:,} hours of {found.files:,} files, {found.size_bytes / 1e6:,.1f} MB")
+        click.echo(f"{warehouse}: {hours} of {files}, {size}")
     else:
-        before, after = (
-            f"{found.files:,} files of {found.size_bytes / 1e6:,.1f} MB",
-            f"{found.bytes_made / 1e6:,.1f} MB",
-        )
-        click.echo(
-            f"{warehouse}: {found.hours:,} hours, {found.rows:,} rows: {before} became {found.files_made:,} of {after}"
-        )
+        after = f"{found.files_made:,} of {found.bytes_made / 1e6:,.1f} MB"
+        click.echo(f"{warehouse}: {hours}, {counted(found.rows, 'row')}: {files} of {size} became {after}")
     if found.removed_bytes:
         click.echo(f"{warehouse}: {found.removed_bytes / 1e6:,.1f} MB removed that were aside")

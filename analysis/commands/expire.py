@@ -5,6 +5,7 @@ import time
 import click
 
 from analysis import options
+from analysis.page.words import counted
 from analysis.spark import session
 from analysis.spark.progress import to_stderr
 from analysis.spark.session import SparkSettings
@@ -40,10 +41,11 @@ def command(warehouse: str, keep_s: int, grace_s: int, spark: SparkSettings, *, 
     reports = [whole] if beside is None else [whole, Folder(running, beside)]
     found = Expiry(whole, usage, reports, request, to_stderr, time.time).run()  # noqa: TID251  who looks at dates
     what = (
-        f"{found.hours:,} hours of {found.size_bytes / 1e6:,.1f} MB, {found.rejected:,} batches of rejected documents, "
-        f"{found.summaries:,} days of sums"
+        f"{counted(found.hours, 'hour')} of {found.size_bytes / 1e6:,.1f} MB, "
+        f"{counted(found.rejected, 'batch', 'batches')} of rejected documents, "
+        f"{counted(found.summaries, 'day')} of sums and {counted(found.reports, 'report')}"
     )
     went = "would go" if dry_run else "went"
-    click.echo(f"{warehouse}: before {found.before:%Y-%m-%d %H:%M} UTC: {what} and {found.reports:,} reports {went}")
+    click.echo(f"{warehouse}: before {found.before:%Y-%m-%d %H:%M} UTC: {what} {went}")
     if found.removed_bytes:
         click.echo(f"{warehouse}: {found.removed_bytes / 1e6:,.1f} MB removed that were aside")

@@ -95,6 +95,7 @@ def command(
 
         connection = Connection.load(bootstrap, kafka_config)
         outage = _reached(connection, topic, signals, python=source == "python", waits=not once)
+        signals.raise_interrupt()
         if signals.came:
             return
         running = session.start("ingest", spark)
@@ -108,6 +109,7 @@ def command(
         ingestion = Ingestion(running, warehouse, to_stderr, alone=Company(warehouse).alone)
         run(stream, ingestion, at, None if once else every_s or _EVERY_S, outage, signals)
     click.echo(f"{warehouse}: {ingestion.total}")
+    signals.raise_interrupt()
 
 
 def _reached(connection: "Connection", topic: str, signals: "Signals", *, python: bool, waits: bool) -> "Outage | None":

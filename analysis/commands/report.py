@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from analysis.metrics.rates import Rates
 
 _A_DAY: Final = timedelta(days=1)
+_LONGEST_GAP_S: Final = 1e9
+"""Longer than any period."""
 
 
 @click.command()
@@ -32,7 +34,7 @@ _A_DAY: Final = timedelta(days=1)
 @click.option(
     "--gap",
     "gap_s",
-    type=click.FloatRange(0),
+    type=options.FiniteRange(0, _LONGEST_GAP_S),
     metavar="SECONDS",
     help="Throttles no longer apart than this are one episode: the window of enforcement, if not said.",
 )

@@ -2,17 +2,50 @@
 
 import json
 import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import SparkSession
+from py4j.protocol import Py4JError
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
 
 from analysis.errors import RunError
 from analysis.ingest.alone import on_disk
+from analysis.ingest.outage import Signals
 
 _OUT_OF_MEMORY: Final = 52
 """Spark's SparkExitCode.OOM."""
 _PATIENCE_S: Final = 10.0
+
+
+@contextmanager
+def unless_stopped(signals: Signals) -> Iterator[None]:
+    """Take the end of Java for the one that was asked for: it may have had the signal, too, and be the first to end."""
+    try:
+        yield
+    except (StreamingQueryException, Py4JError, ConnectionError):
+        if not signals.came:
+            raise
+
+
+def shortly(publish: Callable[[DataFrame, int], None], signals: Signals) -> Callable[[DataFrame, int], None]:
+    """Return ``publish`` that fails in a few words once a signal has come: the batch is given up.
+
+    Spark's StreamExecution searches what a query that it stops has failed of for a Py4JJavaError with a regex that
+    recurs for each character (PROXY_ERROR): of a long one its stack overflows, and Java tells of a thousand frames.
+    """
+
+    def publish_or_end(batch: DataFrame, number: int) -> None:
+        try:
+            publish(batch, number)
+        except Exception:
+            if not signals.came:
+                raise
+            raise RunError("stopped") from None
+
+    return publish_or_end
 
 
 def java_ended(spark: SparkSession, checkpoint: str) -> RunError:

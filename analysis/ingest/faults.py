@@ -106,10 +106,12 @@ def _faults(found: Any, until_ms: int) -> Iterator[str]:
         yield f"has values of another type in {', '.join(wrong)}"
     if lacking := [name for name in _NEEDED if found.get(name) is None]:
         yield f"has no {', '.join(lacking)}"
-    if negative := [field.name for field in HEADER if found.get(field.name) is not None and _is_negative(found, field)]:
+    if negative := [field.name for field in FIELDS if found.get(field.name) is not None and _is_negative(found, field)]:
         yield f"is below 0: {', '.join(negative)}"
     if found["time_ms"] >= END_OF_TIME_MS:
-        yield "time_ms is not in milliseconds"
+        yield f"{WRONG_CLOCK}: time_ms is {found['time_ms']}, which is not in milliseconds"
+    if found["time_ms"] < (least := TIME_MS.least or 0):
+        yield f"{WRONG_CLOCK}: time_ms is {found['time_ms']}, and may be from {least} on ({moment(least)})"
     yield from _fields_out_of_bounds(found, until_ms)
     yield from _columns_out_of_bounds(found["rows"], found["interval_ms"])
 
@@ -133,14 +135,13 @@ def _is_negative(found: dict[str, Any], field: Column) -> bool:
 
 
 def _fields_out_of_bounds(found: dict[str, Any], until_ms: int) -> Iterator[str]:
-    for field in HEADER:
+    for field in FIELDS:
         value = found.get(field.name)
         if value is None:
             continue
         bounds = bounds_of(field, 0)
         if bounds is not None and not bounds[0] <= value <= bounds[1]:
-            said = f"{field.name} is {value}, and may be from {bounds[0]} to {bounds[1]}"
-            yield f"{WRONG_CLOCK}: {said}" if field is TIME_MS else said
+            yield f"{field.name} is {value}, and may be from {bounds[0]} to {bounds[1]}"
         if field.type == TEXT and _bytes_of(value) > MOST_LABEL_BYTES:
             yield f"{field.name} has {_bytes_of(value)} bytes, and may have {MOST_LABEL_BYTES}"
     if found["time_ms"] >= until_ms:

@@ -21,9 +21,9 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
-from analysis.errors import AnalysisError, RunError, cause, is_away
+from analysis.errors import AnalysisError, RunError, cause, is_away, next_run
 from analysis.ingest import rejected
-from analysis.ingest.ended import java_ended
+from analysis.ingest.ended import java_ended, shortly, unless_stopped
 from analysis.ingest.faults import MOST_AHEAD_MS, WRONG_CLOCK
 from analysis.ingest.known import Header, Hour, Key, KnownDocuments, duplicates
 from analysis.ingest.numbers import Gaps
@@ -267,16 +267,16 @@ def run(
     signals = signals or Signals()
     ingestion.spark.conf.set("spark.sql.streaming.stopTimeout", _STOP)
     trigger = {"availableNow": True} if every_s is None else {"processingTime": f"{every_s} seconds"}
-    writer = stream.writeStream.foreachBatch(ingestion.publish).option("checkpointLocation", checkpoint)
+    publish = shortly(ingestion.publish, signals)
+    writer = stream.writeStream.foreachBatch(publish).option("checkpointLocation", checkpoint)
     with signals.heard():
         while not signals.came:
             try:
-                _take_in(writer.trigger(**trigger).start(), outage, signals)
+                with unless_stopped(signals):
+                    _take_in(writer.trigger(**trigger).start(), outage, signals)
             except StreamingQueryException as error:
                 if outage is None or not is_away(error):
-                    raise RunError(
-                        f"ingestion stopped: {cause(error)}; a next run goes on where this one was"
-                    ) from error
+                    raise RunError(f"ingestion stopped: {cause(error)}; {next_run(error)}") from error
                 outage.wait(cause(error))
                 ingestion.begin()
             except (Py4JError, ConnectionError):

@@ -23,6 +23,7 @@ class Signals:
 
     def __init__(self) -> None:
         self.came = False
+        self._interrupted = False
         self._at_once = False
 
     @contextmanager
@@ -46,8 +47,14 @@ class Signals:
         finally:
             self._at_once = False
 
-    def _note(self, _: int, __: FrameType | None) -> None:
+    def raise_interrupt(self) -> None:
+        """Raise KeyboardInterrupt if it was SIGINT that came: what was under way has ended."""
+        if self._interrupted:
+            raise KeyboardInterrupt
+
+    def _note(self, number: int, __: FrameType | None) -> None:
         self.came = True
+        self._interrupted = number == signal.SIGINT
         if self._at_once:
             self._at_once = False
             raise _EndedError

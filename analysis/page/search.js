@@ -32,7 +32,16 @@
     const [first, last = first] = range.split("-").map(Number);
     return Array.from({ length: last - first + 1 }, (_, at) => first + at);
   });
-  const when = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 19).replace("T", " ");
+  // Times are the reader's, as on the rest of the page; titles have them in UTC.
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "local time";
+  const two = (number) => String(number).padStart(2, "0");
+  const when = (seconds) => {
+    const time = new Date(seconds * 1000);
+    const parts = [time.getMonth() + 1, time.getDate(), time.getHours(), time.getMinutes(), time.getSeconds()];
+    const [month, day, hour, minute, second] = parts.map(two);
+    return `${time.getFullYear()}-${month}-${day} ${hour}:${minute}:${second}`;
+  };
+  const inUtc = (seconds) => `${new Date(seconds * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`;
   const lasting = (seconds) => {
     if (seconds < 60) return `${seconds < 10 ? Math.round(seconds * 10) / 10 : Math.round(seconds)} s`;
     const whole = Math.round(seconds);
@@ -46,12 +55,13 @@
     if (shown.length <= 44) return element("span", { className: "name", textContent: shown });
     return element("span", { className: "name", title: shown, textContent: `${shown.slice(0, 21)}…${shown.slice(-21)}` });
   };
-  const HEADS = ["user", "client-id", "by which rule", "limit", "broker", "from (UTC)", "lasted", "muted", "requests"];
+  const HEADS = ["user", "client-id", "by which rule", "limit", "broker", `from (${zone})`, "lasted", "muted", "requests"];
   const lineOf = ([begin, end, user, clientId, broker, kind, rule, mode, mutedMs, throttled, limit]) => {
     const by = element("td", {}, cut(rule ?? "no rule"), " ", element("small", { textContent: mode === "enforce" ? kind : `${kind}, ${mode}` }));
-    const cells = [limit || "–", broker, when(begin), lasting(end - begin), lasting(mutedMs / 1000), throttled];
+    const began = element("span", { textContent: when(begin), title: inUtc(begin) });
+    const cells = [limit || "–", broker, began, lasting(end - begin), lasting(mutedMs / 1000), throttled];
     return element("tr", {}, element("td", {}, cut(user)), element("td", {}, cut(clientId)), by,
-      ...cells.map((text) => element("td", { className: "n", textContent: text })));
+      ...cells.map((content) => element("td", { className: "n" }, content)));
   };
   for (const place of document.querySelectorAll("div.search")) {
     const field = (name, type, placeholder) => {
@@ -61,7 +71,7 @@
     };
     const user = field("user", "search", "user has"), clientId = field("client-id", "search", "client-id has");
     const rule = field("rule", "search", "rule has");
-    const from = field("from", "text", "from 2026-01-31 12:00 (UTC)"), to = field("to", "text", "to 2026-01-31 13:00 (UTC)");
+    const from = field("from", "text", `from 2026-01-31 12:00 (${zone})`), to = field("to", "text", `to 2026-01-31 13:00 (${zone})`);
     const button = element("button", { className: "find", type: "button", textContent: `search all ${place.dataset.of}` });
     const said = element("p", { className: "says", textContent: "" });
     said.setAttribute("role", "status");
@@ -75,8 +85,11 @@
     const asUnix = (input, other) => {
       const text = input.value.trim();
       if (!text) return other;
-      const time = Date.parse(`${text.replace(" ", "T").replace(/Z$/, "")}${/[T ]/.test(text) ? "Z" : "T00:00Z"}`);
-      if (Number.isNaN(time)) throw new Error(`${text} is no time: write it like 2026-01-31 or 2026-01-31 12:00, in UTC`);
+      const plain = text.replace(/\s*(Z|UTC)$/i, "").replace(" ", "T");
+      const time = Date.parse(`${plain}${plain.includes("T") ? "" : "T00:00"}${/(Z|UTC)$/i.test(text) ? "Z" : ""}`);
+      if (Number.isNaN(time)) {
+        throw new Error(`${text} is no time: write it like 2026-01-31 or 2026-01-31 12:00, in ${zone}, or 2026-01-31 12:00 UTC`);
+      }
       return time / 1000;
     };
     async function* matches(mine) {

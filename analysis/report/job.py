@@ -1,6 +1,7 @@
 """The whole of it: from usage rows to a directory with tables, ``chargeback.csv`` and ``report.html``."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from html import unescape
@@ -15,7 +16,8 @@ from analysis.metrics.period import Period, look
 from analysis.metrics.rates import Rates
 from analysis.page import spreadsheet
 from analysis.report import comparing, episodes, missing, page, tables
-from analysis.report.comparing import Against
+from analysis.report.comparing import Against, Other
+from analysis.report.findings import ReportFindings
 from analysis.report.summary import summarize
 from analysis.report.tables import ReportChoices
 from analysis.spark.folder import Folder
@@ -24,7 +26,9 @@ from analysis.table import reading
 from analysis.table.parts import Parts
 from analysis.table.results import Results
 from analysis.table.scan import UsageRows
+from analysis.table.whole import made_whole
 
+_PAGE: Final = "report.html"
 _ID: Final = "%Y%m%dT%H%M%SZ"
 
 
@@ -50,33 +54,49 @@ class Made:
 
 
 def run(usage: UsageRows, wanted: ReportRequest) -> Made:
-    """Make the report of ``usage``. A second one of the same period takes the place of the first."""
+    """Make the report of ``usage``. A second one of the same period takes the place of the first, as a whole."""
     with Progress(usage.spark, "report", steps=len(tables.NAMES) + 3 + (wanted.against is not None)) as progress:
         progress.step("looking at the period")
         period = look(usage)
         if period is None:
             raise AnalysisError(usage.nothing)
-        choices = ReportChoices(_gap_ms(period, wanted), wanted.rates)
         begin, end = wanted.begin or period.begin, wanted.end or period.end
         other = None if wanted.against is None else comparing.find(wanted.against, (begin, end))
-        place = f"{wanted.out.rstrip('/')}/report={begin:{_ID}}-{end:{_ID}}"
-        results = Results(usage.spark, place)
-        progress.step("reading")
-        makings = tables.makings(usage, period, choices.gap_ms)
-        makings += [] if other is None else [comparison.making()]
-        read = reading.tables(usage, makings, period.rows, period.longest_window_ms)
-        made = tables.make(usage, read, period, results, choices, progress.step)
-        if other is not None:
-            progress.step("against another period")
-        compared = None if other is None else comparing.make(read, made, other, results)
-        progress.step("drawing")
-        found = replace(summarize(made, period, choices, place), comparison=compared)
-        folder = Folder(usage.spark, place)
-        folder.write("chargeback.csv", _csv(made["chargeback"]))
-        episodes.write(folder, made["episodes"])
-        folder.write("report.html", page.render(found))
+        name = f"report={begin:{_ID}}-{end:{_ID}}"
+        place = f"{wanted.out.rstrip('/')}/{name}"
+        with made_whole(usage.spark, wanted.out, name, _PAGE) as making:
+            found = _make(usage, period, other, wanted, place, making, progress.step)
     answer = " ".join(filter(None, (page.answer(found), missing.sentence(found.loss))))
-    return Made(unescape(re.sub("<[^>]*>", "", answer)), f"{place}/report.html")
+    return Made(unescape(re.sub("<[^>]*>", "", answer)), f"{place}/{_PAGE}")
+
+
+def _make(
+    usage: UsageRows,
+    period: Period,
+    other: Other | None,
+    wanted: ReportRequest,
+    place: str,
+    making: str,
+    step: Callable[[str], None],
+) -> ReportFindings:
+    """Write all that is in ``place`` to ``making``, and return what the page shows."""
+    choices = ReportChoices(_gap_ms(period, wanted), wanted.rates)
+    results = Results(usage.spark, making)
+    step("reading")
+    makings = tables.makings(usage, period, choices.gap_ms)
+    makings += [] if other is None else [comparison.making()]
+    read = reading.tables(usage, makings, period.rows, period.longest_window_ms)
+    made = tables.make(usage, read, period, results, choices, step)
+    if other is not None:
+        step("against another period")
+    compared = None if other is None else comparing.make(read, made, other, results)
+    step("drawing")
+    found = replace(summarize(made, period, choices, place), comparison=compared)
+    folder = Folder(usage.spark, making)
+    folder.write("chargeback.csv", _csv(made["chargeback"]))
+    episodes.write(folder, made["episodes"])
+    folder.write(_PAGE, page.render(found))
+    return found
 
 
 def _gap_ms(period: Period, wanted: ReportRequest) -> int:

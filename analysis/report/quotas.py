@@ -69,7 +69,7 @@ def _most(each: OfRule) -> str:
         for one in each.most
     ]
     more = each.clients - len(each.most)
-    return f"<small>{'; '.join(named)}{f'; and {more:,} more' if more > 0 else ''}</small>"
+    return f"<br><small>{'; '.join(named)}{f'; and {more:,} more' if more > 0 else ''}</small>"
 
 
 def _used(each: OfRule) -> str:

@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from analysis.errors import AnalysisError, AwayError
+from analysis.errors import DELETED, AnalysisError, AwayError
 from analysis.sources.batches import Stored
 from analysis.sources.connection import Connection
 from analysis.sources.fetching import Fetched
@@ -191,7 +191,7 @@ def going_on(topic: Topic, start: Offsets, first: Offsets, last: Offsets) -> Off
         if not topic.accept_loss:
             raise AnalysisError(
                 f"topic {topic.name}, partition {partition} has offsets {lowest} to {last[partition]}, and {offset} is "
-                "next: what was not read is deleted; --accept-loss goes on with what there is"
+                f"next: {DELETED}"
             )
         found[partition] = lowest
     return found

@@ -7,6 +7,7 @@ with Progress(spark, "report", steps=3) as progress:
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Event, Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -58,9 +59,12 @@ class Progress:
         self._thread.join()
 
     def _watch(self) -> None:
-        while not self._ended.wait(_EVERY_S):
-            if self._number and (doing := self._doing()):
-                self._tell(f"{self._head()}: {doing}")
+        from py4j.protocol import Py4JError
+
+        with suppress(Py4JError, OSError):  # Java has ended, and whoever asks it for more than this says so
+            while not self._ended.wait(_EVERY_S):
+                if self._number and (doing := self._doing()):
+                    self._tell(f"{self._head()}: {doing}")
 
     def _head(self) -> str:
         return f"{self._what}: {self._number} of {self._steps}, {self._name}"

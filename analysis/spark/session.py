@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from analysis.errors import AnalysisError
-from analysis.spark import classes, workers
+from analysis.spark import classes, interrupt, workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,20 +46,23 @@ class SparkSettings:
 def start(name: str, settings: SparkSettings = SparkSettings()) -> "SparkSession":
     """Return the session, started if there is none. Raises AnalysisError."""
     _need_pyspark()
+    from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
     conf = chosen(settings)
-    builder = SparkSession.builder.appName(f"sluice {name}")
+    app = f"sluice {name}"
+    builder = SparkSession.builder.appName(app)
     for key, value in conf.items():
         builder = builder.config(key, value)
     if "spark.master" in conf:
         _java()
+    _quiet()
     try:
+        interrupt.start(lambda: SparkContext.getOrCreate(SparkConf().setAppName(app).setAll(list(conf.items()))))
         session = builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise AnalysisError(_not_started(str(error))) from error
-    _quiet()
     if settings.java_cache is not None and "ArchiveClassesAtExit" in conf.get(_JAVA_OPTIONS, ""):
         atexit.register(classes.finish, _archive(settings.java_cache), session.sparkContext._gateway.proc)  # type: ignore[union-attr]  # noqa: SLF001
     workers.equip(session)
@@ -161,10 +164,14 @@ def _java() -> Path:
 
 def _quiet() -> None:
     """Keep PySpark from logging, as pages of JSON, what it raises as well."""
+    from pyspark import accumulators
     from pyspark.logger import PySparkLogger
 
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+    # What it could tell of is that Java has ended, and whoever asks Java next says so in a line.
+    for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.root.addFilter(_is_of_others)
 

@@ -83,9 +83,11 @@ class Lock:
         silent_s = self._now_s() - holder.get("renewed_s", 0)
         here = holder.get("host") == socket.gethostname()
         if not holder.get("over") and silent_s < _STALE_S and not (here and not _runs(holder.get("pid", 0))):
+            # Of this machine it is known that it runs.
+            killed = "" if here else f"; if it was killed, {_STALE_S // 60} minutes after it was seen last"
             raise AnalysisError(
                 f"{_said(holder)} is at work on this warehouse, and was seen {silent_s:.0f} s ago: try again when it "
-                f"is over; if it was killed, {_STALE_S // 60} minutes after it was seen last"
+                f"is over{killed}"
             )
 
     def _files(self) -> list[Entry]:

@@ -70,6 +70,29 @@ def test_a_wrong_command_line_of_maintenance(tmp_path: Path, arguments: tuple[st
     assert said in output
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("report", "--gap", "nan"), "Invalid value for '--gap'"),
+        (("report", "--gap", "inf"), "Invalid value for '--gap'"),
+        (("report", "--gap", "1e300"), "Invalid value for '--gap'"),
+        (("report", "--from", "2026-03-02", "--to", "2026-03-01"), "ends before it begins"),
+        (("whatif", "--quotas", "q", "--from", "2026-03-02", "--to", "2026-03-01"), "ends before it begins"),
+        (
+            ("recommend", "--target", "p99 throttle < 1 s", "--from", "2026-03-02", "--to", "2026-03-01"),
+            "ends before it begins",
+        ),
+    ],
+)
+def test_what_is_no_period_is_refused_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.setattr("analysis.spark.session.start", lambda *_: pytest.fail("Spark was started"))
+    status, output = run(*arguments, "--warehouse", str(tmp_path))
+    assert status == 2
+    assert said in output
+
+
 def test_a_quota_that_is_not_replayed_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "quotas.yaml"
     path.write_text(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from analysis.errors import AnalysisError, AwayError, cause, is_away, of_worker
+from analysis.errors import DELETED, AnalysisError, AwayError, cause, is_away, next_run, of_worker
 
 WORKER = """An exception was thrown from the Python worker:
 Traceback (most recent call last):
@@ -91,3 +91,9 @@ def test_brokers_that_are_away_are_told_from_what_waiting_does_not_mend(told: st
 def test_what_was_not_told_by_spark() -> None:
     assert is_away(AwayError("no broker can be reached"))
     assert not is_away(AnalysisError("topic t is not there"))
+
+
+@pytest.mark.parametrize("told", [f"topic t: {DELETED}", "[KAFKA_DATA_LOSS.X] set failOnDataLoss to false"])
+def test_what_is_lost_stops_the_next_run_too(told: str) -> None:
+    assert next_run(AnalysisError(told)) == "so will a next run; with --accept-loss it goes on with what there is"
+    assert next_run(AnalysisError("no space left")) == "a next run goes on where this one was"

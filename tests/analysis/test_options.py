@@ -39,3 +39,26 @@ def test_what_is_no_time_is_told_the_form(written: str) -> None:
     assert done.exit_code == 2
     assert f"{written!r} is not a time: write 2026-01-31, 2026-01-31T18:00 or 2026-01-31T18:00:00+02:00" in done.output
     assert "without an offset it is UTC" in done.output
+
+
+@pytest.mark.parametrize("last", ["2026-02-28", "2026-03-01", "2026-03-01T01:00+02:00"])
+def test_a_period_ends_after_it_begins(last: str) -> None:
+    done = CliRunner().invoke(show, ["--from", "2026-03-01", "--to", last])
+    assert done.exit_code == 2
+    assert "--from and --to: 2026-03-01 00:00:00 to 2026-0" in done.output
+    assert "UTC ends before it begins" in done.output
+    assert CliRunner().invoke(show, ["--from", "2026-03-01", "--to", "2026-03-01T00:00:01"]).exit_code == 0
+
+
+@click.command()
+@click.option("--number", type=options.FiniteRange(0))
+def number(number: float | None) -> None:
+    click.echo(number)
+
+
+@pytest.mark.parametrize("written", ["nan", "inf", "-inf", "1e999", "NaN", "-1", "x"])
+def test_a_number_is_finite(written: str) -> None:
+    done = CliRunner().invoke(number, ["--number", written])
+    assert done.exit_code == 2
+    assert "Invalid value for '--number'" in done.output
+    assert CliRunner().invoke(number, ["--number", "2.5"]).output == "2.5\n"

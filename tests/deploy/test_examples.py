@@ -176,6 +176,7 @@ def test_the_unit_of_ingestion_goes_on_and_is_started_again() -> None:
     assert Path(options["warehouse"]).parent == Path("/var/lib") / unit["StateDirectory"]
     assert unit["Restart"] == "on-failure"
     assert "RestartPreventExitStatus" not in unit
+    assert unit["KillMode"] == "mixed", "Java is not to be ended before the ingestion"
     assert {"MemoryMax", "StartLimitIntervalSec", "StartLimitBurst", "TimeoutStopSec"} <= unit.keys()
 
 

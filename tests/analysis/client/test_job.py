@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.cli import analyze
-from analysis.client import job
+from analysis.client import job, page
 from analysis.client.asked import parse
 from analysis.errors import AnalysisError
 from analysis.metrics.period import look
@@ -189,6 +189,25 @@ def test_what_other_limits_would_have_done(paged: Paged) -> None:
         assert throttled == sorted(throttled, reverse=True)
 
 
+def test_a_second_page_is_whole_or_not_there(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ended after its tables were written, it has changed nothing; and the page names where its tables are."""
+    held = {"produce_limit": 100.0, "produce_rule": "user=bob"}
+    rows = [usage(spark, [document(0, [row("bob", "app", produce_bytes=each, **held)])]) for each in (7, 8)]
+    wanted = job.ClientRequest(parse(BOB), BEGIN, BEGIN + timedelta(hours=1), str(tmp_path), None, BEGIN)
+    place = Path(job.run(rows[0], None, wanted).html).parent
+    first = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+    with monkeypatch.context() as patched:
+        patched.setattr(page, "render", lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            job.run(rows[1], None, wanted)
+    assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == first
+    assert list(tmp_path.iterdir()) == [place.parent]
+    assert job.run(rows[1], None, wanted).html == f"{place}/client.html"
+    assert f"<dt>Tables</dt><dd>{place}</dd>" in (place / "client.html").read_text(encoding="utf-8")
+
+
 def test_a_client_without_rows_hears_of_the_nearest(both: Both, tmp_path: Path) -> None:
     wanted = job.ClientRequest(parse("user=bbo"), BEGIN, BEGIN + timedelta(days=1), str(tmp_path), None, BEGIN)
     with pytest.raises(AnalysisError, match="the nearest: user=bob"):
@@ -209,6 +228,7 @@ def test_the_command_of_a_client_that_nothing_holds(spark: SparkSession, warehou
     assert SCRIPT not in html
     assert "is not stored: records begin at 2026-03-01 12:00:00" in html
     assert "cap user-group=t" in html
+    assert ". Records are there 2026-03-01 12:00:00" in html.replace("<p class=lead>", ". "), "a sentence of its own"
 
 
 @pytest.mark.parametrize(

@@ -254,11 +254,13 @@ def test_what_is_too_long_and_what_is_no_text_is_kept_as_bytes(site: Site) -> No
     no_text = b"\xff\xfe \x00"
     lines = [b"x" * (MOST_DOCUMENT_BYTES + 5), no_text, b"", json.dumps(document(0, ROWS)).encode()]
     (site.files / "a.jsonl").write_bytes(b"\n".join(lines))
-    of_no_time = [document(seq, ROWS, time_ms=time_ms) for seq, time_ms in enumerate((0, 4_070_908_800_000), 1)]
+    of_no_time = [
+        document(seq, ROWS, time_ms=time_ms) for seq, time_ms in enumerate((0, 4_070_908_800_000, 10**18, -5), 1)
+    ]
     site.add("b", *of_no_time)
     tally = site.ingest()
-    assert (tally.documents, tally.rejected, tally.wrong_clock) == (1, 5, 2)
-    assert str(tally).startswith("1 documents, 2 rows, 5 rejected (2 of a wrong clock)")
+    assert (tally.documents, tally.rejected, tally.wrong_clock) == (1, 7, 4)
+    assert str(tally).startswith("1 documents, 2 rows, 7 rejected (4 of a wrong clock)")
     query = "SELECT line, size, value, fault FROM read_parquet(?) ORDER BY file, line"
     found = duckdb.execute(query, [f"{site.warehouse}/rejected/*/*.parquet"]).fetchall()
     long = len(lines[0])
@@ -267,6 +269,8 @@ def test_what_is_too_long_and_what_is_no_text_is_kept_as_bytes(site: Site) -> No
     assert [each[3].partition(",")[0] for each in found[3:]] == [
         "wrong clock: time_ms is 0",
         "wrong clock: time_ms is 4070908800000",
+        "wrong clock: time_ms is 1000000000000000000",
+        "wrong clock: time_ms is -5",
     ]
     assert no_text in [value for _, value, _ in site.rejected()]
 

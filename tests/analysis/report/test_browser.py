@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -109,11 +110,14 @@ PRESS = (
 )
 
 
-def searched(file: Path, *asked: dict[str, str]) -> tuple[list[tuple[str, list[list[str]]]], browser.Page]:
+def searched(
+    file: Path, *asked: dict[str, str], zone: str = "UTC"
+) -> tuple[list[tuple[str, list[list[str]]]], browser.Page]:
     """Return what the page says and shows for each search; it may ask for the pages of the search, and nothing else."""
 
     async def answers() -> tuple[list[tuple[str, list[list[str]]]], browser.Page]:
         async with browser.page() as page:
+            await page.call("Emulation.setTimezoneOverride", timezoneId=zone)
             await page.open(file, width=1000)
             found = []
             for values in asked:
@@ -124,14 +128,17 @@ def searched(file: Path, *asked: dict[str, str]) -> tuple[list[tuple[str, list[l
     return asyncio.run(answers())
 
 
+def write_pages(folder: Path, episodes: int) -> None:
+    (folder / "search").mkdir()
+    batches = pa.Table.from_pylist(recorded(episodes)).to_batches()
+    for name, content in files(row for page in pages(batches) for row in page.to_pylist()):
+        (folder / "search" / f"{name}.js").write_text(content, encoding="utf-8")
+
+
 @pytest.mark.parametrize("file", ["busy"], indirect=True)
 def test_all_episodes_can_be_searched(file: Path) -> None:
     """From a file on a disk, and with the network cut: 5,000 episodes in three pages."""
-    all_of_them = recorded(5000)
-    (file.parent / "search").mkdir()
-    batches = pa.Table.from_pylist(all_of_them).to_batches()
-    for name, content in files(row for page in pages(batches) for row in page.to_pylist()):
-        (file.parent / "search" / f"{name}.js").write_text(content, encoding="utf-8")
+    write_pages(file.parent, 5000)
     (of_bob, of_nobody, of_time, of_rule, of_all), page = searched(
         file,
         {"user": "BOB", "client-id": "script", "to": "2026-03-01T02:00"},
@@ -152,6 +159,48 @@ def test_all_episodes_can_be_searched(file: Path) -> None:
     assert page.complaints == []
     place = file.parent.as_uri()
     assert set(page.requests[1:]) == {f"{place}/search/{name}.js" for name in LOADED}
+
+
+@pytest.mark.parametrize("file", ["busy"], indirect=True)
+def test_the_search_is_in_the_times_of_the_reader(file: Path) -> None:
+    """They are read and shown as on the rest of the page; those with UTC behind them are of UTC."""
+    write_pages(file.parent, 300)
+    within = [
+        {"from": "2026-03-01 05:32", "to": "2026-03-01T05:35"},
+        {"from": "2026-03-01 00:02 UTC", "to": "2026-03-01T00:05Z"},
+        {"to": "2026-03-01 05:30:01"},
+        {"from": "2026-03-01", "to": "2026-03-01 05:29"},
+        {"from": "noon"},
+    ]
+    (local, utc, first, before, wrong), page = searched(file, *within, zone="Asia/Kolkata")
+    assert [row[5] for row in local[1]][-3:] == [f"2026-03-01 05:3{minute}:00" for minute in (2, 3, 4)]
+    assert utc == local
+    assert [row[5] for row in first[1]] == ["2026-03-01 05:30:00"]
+    assert before == ("None found.", [])
+    assert "noon is no time" in wrong[0]
+    assert re.search(r", in Asia/(Kolkata|Calcutta), or 2026-01-31 12:00 UTC$", wrong[0])
+    assert page.complaints == []
+
+
+@pytest.mark.parametrize("file", ["busy"], indirect=True)
+def test_what_the_search_found_has_titles_in_utc(file: Path) -> None:
+    write_pages(file.parent, 10)
+
+    async def answers() -> list[Any]:
+        async with browser.page() as page:
+            await page.call("Emulation.setTimezoneOverride", timezoneId="Asia/Kolkata")
+            await page.open(file, width=1000)
+            await page.evaluate(PRESS.format(values="{}"), wait=True)
+            return [
+                await page.evaluate("document.querySelectorAll('.search tbody tr')[1].cells[5].firstChild.title"),
+                await page.evaluate("document.querySelectorAll('.search th')[5].textContent"),
+                await page.evaluate("document.querySelector('.search input[name=from]').placeholder"),
+            ]
+
+    title, head, asked = asyncio.run(answers())
+    assert title == "2026-03-01 00:01:00 UTC"
+    assert head in {"from (Asia/Kolkata)", "from (Asia/Calcutta)"}
+    assert asked in {"from 2026-01-31 12:00 (Asia/Kolkata)", "from 2026-01-31 12:00 (Asia/Calcutta)"}
 
 
 LOADED = ("index", "clients-0", "page-0", "page-2")

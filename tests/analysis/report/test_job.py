@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 from analysis.cli import analyze
 from analysis.metrics.chargeback import COLUMNS
-from analysis.metrics.rates import load
-from analysis.report import episodes, job, tables
+from analysis.metrics.rates import Rates, load
+from analysis.report import episodes, job, page, tables
 from analysis.report.findings import ReportFindings
 from analysis.report.job import Made, ReportRequest
 from analysis.report.summary import summarize
@@ -24,7 +24,7 @@ from analysis.report.tables import ReportChoices
 from analysis.table.parts import Parts
 from tests.analysis.metrics.conftest import Both
 from tests.analysis.metrics.recorded import documents
-from tests.analysis.records import BEGIN, document, row, usage_frame
+from tests.analysis.records import BEGIN, document, row, usage, usage_frame
 from tests.analysis.report.tables import differing
 from tests.analysis.table.test_warehouse import store
 
@@ -81,6 +81,25 @@ def test_what_is_shown_adds_up_to_the_rows(reported: Reported, both: Both) -> No
     assert sum(each.muted_ms for each in reported.found.throttled) == totals.muted_ms
     assert sum(each.muted_ms for each in reported.found.episodes) == totals.muted_ms
     assert sum(each.bytes_in for each in reported.found.charges) == totals.bytes_in
+
+
+def test_a_second_one_is_whole_or_not_there(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ended after its tables were written, it has changed nothing; and the page names where its tables are."""
+    usages = [usage(spark, [document(0, [row(user, bytes_in=7)])]) for user in ("alice", "bob")]
+    wanted = ReportRequest(BEGIN, BEGIN + timedelta(hours=1), str(tmp_path), Rates(), None)
+    place = Path(job.run(usages[0], wanted).html).parent
+    first = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+    with monkeypatch.context() as patched:
+        patched.setattr(page, "render", lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            job.run(usages[1], wanted)
+    assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == first
+    assert list(tmp_path.iterdir()) == [place]
+    assert job.run(usages[1], wanted).html == f"{place}/report.html"
+    assert pq.read_table(place / "clients")["user"].to_pylist() == ["bob"]
+    assert f"<dt>Tables</dt><dd>{place}</dd>" in (place / "report.html").read_text(encoding="utf-8")
 
 
 def test_times_are_utc(reported: Reported, both: Both) -> None:

@@ -95,6 +95,7 @@ def test_the_tables_and_the_page(spark: SparkSession, tmp_path: Path) -> None:
     assert f"by <span class=name>{CAP}</span>" in throttled
     [line] = [each for each in kinds.split("<tr>") if f"<td><span class=name>{CAP}</span>" in each]
     assert "user-19 / app" in line
+    assert f"{CAP}</span><br><small>" in line, "names do not run into one another"
     assert f"and {UNDER_CAP - 5} more" in line
     assert "2.9 KiB/s" in line
     bill = (Path(written.html).parent / "chargeback.csv").read_text(encoding="utf-8").splitlines()

@@ -5,7 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
 
+from analysis.cli import analyze
 from analysis.errors import AnalysisError, RunError
 from analysis.spark.folder import Folder
 from analysis.table import warehouse as tables
@@ -216,3 +219,18 @@ def test_a_document_that_comes_again_after_compaction_is_known(busy: Filled) -> 
     busy.compact()
     keys = tables.stored_keys(busy.spark, busy.place, "2026-03-01", 12, f"{STREAM}-0")
     assert sorted(key.seq for key in keys) == [0, 1, 2, 3]
+
+
+def test_the_command_counts_one_as_one(spark: SparkSession, warehouse: str) -> None:
+    filled = Filled(spark, warehouse)
+    for number, second in enumerate((0, 1, 3600)):
+        filled.publish(number, [document(number, [row()], second=second)])
+    for more, said in (
+        (["--dry-run"], "1 hour of 2 files, "),
+        ([], "1 hour, 2 rows: 2 files of "),
+    ):
+        ran = CliRunner().invoke(analyze, ["compact", "--warehouse", warehouse, *more])
+        assert ran.exit_code == 0, (ran.output, ran.exception)
+        assert f"{warehouse}: {said}" in ran.stdout
+    ran = CliRunner().invoke(analyze, ["expire", "--warehouse", warehouse, "--keep", "1s", "--dry-run"])
+    assert "1 hour of 0.0 MB, 0 batches of rejected documents, 0 days of sums and 0 reports would go" in ran.stdout

@@ -1,0 +1,68 @@
+import os
+import signal
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from pyspark import SparkContext
+
+from analysis.spark import interrupt
+
+
+@pytest.fixture(autouse=True)
+def handler() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
+    interrupt._came.clear()
+
+
+def raised(error: BaseException, by: BaseException | None = None) -> BaseException:
+    try:
+        try:
+            raise by or error
+        finally:
+            if by is not None:
+                raise error
+    except BaseException as found:  # noqa: BLE001  it is what is asked for
+        return found
+
+
+def test_what_comes_of_it() -> None:
+    """Spark tells of a job that was cancelled, while the interrupt goes up."""
+    assert interrupt.is_cause(raised(KeyboardInterrupt()))
+    assert interrupt.is_cause(raised(ValueError("cancelled"), KeyboardInterrupt()))
+    assert not interrupt.is_cause(raised(ValueError("wrong"), KeyError("x")))
+
+
+class Context:
+    """Starts, and is interrupted meanwhile or later."""
+
+    def __init__(self) -> None:
+        self.did: list[Any] = []
+        self.setLogLevel = self.did.append
+        self.cancelAllJobs = lambda: self.did.append("cancelled")
+
+
+def test_jobs_are_cancelled_and_java_tells_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    context = Context()
+    assert interrupt.start(lambda: cast("SparkContext", context)) is cast("SparkContext", context)
+    monkeypatch.setattr("threading.Thread", lambda target, **_: SimpleNamespace(start=target))
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+    assert context.did == ["OFF", "cancelled"]
+    assert interrupt.is_cause(ValueError("whatever follows"))
+
+
+def test_while_java_starts_it_is_put_off() -> None:
+    made: list[Context] = []
+
+    def make() -> SparkContext:
+        os.kill(os.getpid(), signal.SIGINT)
+        made.append(Context())
+        return cast("SparkContext", made[0])
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupt.start(make)
+    assert len(made) == 1

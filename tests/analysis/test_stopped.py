@@ -1,0 +1,124 @@
+"""Commands that are stopped, as a terminal and as systemd stop them: Java gets the signal, too, and a line is all."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from analysis.spark import interrupt
+from tests.analysis.records import document, row, usage_frame, write_jsonl
+from tests.analysis.table.test_warehouse import store
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_S = 120
+HELD = row("alice", "app", produce_bytes=7, produce_limit=100.0, produce_rule="user=alice")
+QUOTAS = "quotas:\n  - entity: {user: alice}\n    producer_byte_rate: 10\n"
+
+
+class Command:
+    """One under way, with processes of its own group."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", folder: Path) -> None:
+        self._process = process
+        self._folder = folder
+
+    def said(self) -> list[str]:
+        return (self._folder / "stderr").read_text(encoding="utf-8").splitlines()
+
+    def found(self) -> list[str]:
+        return (self._folder / "stdout").read_text(encoding="utf-8").splitlines()
+
+    def until_it_says(self, begin: str) -> None:
+        self.until(lambda: any(line.startswith(begin) for line in self.said()))
+
+    def until(self, there: Callable[[], bool]) -> None:
+        until_s = time.monotonic() + PATIENCE_S
+        while not there():
+            assert self._process.poll() is None, self.said()
+            assert time.monotonic() < until_s, self.said()
+            time.sleep(0.05)
+
+    def stop(self, number: signal.Signals) -> int:
+        """Send a signal to all its processes; returns its exit status."""
+        os.killpg(self._process.pid, number)
+        return self._process.wait(PATIENCE_S)
+
+
+@contextmanager
+def command(folder: Path, *words: str) -> Iterator[Command]:
+    settings = ["--master", "local[2]", "--conf", "spark.driver.memory=1g"]
+    with (folder / "stdout").open("wb") as stdout, (folder / "stderr").open("wb") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "analysis", *words, *settings],
+            cwd=ROOT,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+    try:
+        yield Command(process, folder)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(PATIENCE_S)
+
+
+def after(said: Sequence[str], begin: str) -> list[str]:
+    """What was said after a line, and lines like it."""
+    first = next(at for at, line in enumerate(said) if line.startswith(begin))
+    return [line for line in said[first:] if not line.startswith(begin)]
+
+
+@pytest.mark.parametrize("name", ["report", "whatif"])
+def test_ctrl_c_is_told_in_a_line(spark: SparkSession, warehouse: str, tmp_path: Path, name: str) -> None:
+    store(usage_frame(spark, [document(second, [HELD]) for second in range(20)]), warehouse)
+    quotas = tmp_path / "quotas.yaml"
+    quotas.write_text(QUOTAS, encoding="utf-8")
+    more = ["--quotas", str(quotas)] if name == "whatif" else []
+    with command(tmp_path, name, "--warehouse", warehouse, "--out", str(tmp_path / "out"), *more) as running:
+        running.until_it_says(f"{name}: 1 of ")
+        assert running.stop(signal.SIGINT) == interrupt.EXIT_STATUS, running.said()
+        assert after(running.said(), f"{name}: ") == ["stopped"]
+    assert not list((tmp_path).glob("out/*"))
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "last"), [(signal.SIGTERM, 0, []), (signal.SIGINT, interrupt.EXIT_STATUS, ["stopped"])]
+)
+def test_ingestion_is_stopped(
+    tmp_path: Path, warehouse: str, number: signal.Signals, status: int, last: list[str]
+) -> None:
+    (tmp_path / "files").mkdir()
+    write_jsonl(tmp_path / "files" / "one.jsonl", [document(second, [HELD]) for second in range(20)])
+    words = ["--warehouse", warehouse, "--files", str(tmp_path / "files"), "--every", "1m"]
+    with command(tmp_path, "ingest", *words) as running:
+        running.until_it_says("batch 0: ")
+        assert running.stop(number) == status, running.said()
+        assert after(running.said(), "batch 0: ") == last
+        assert running.found() == [f"{warehouse}: 20 documents, 20 rows"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_ingestion_is_stopped_in_a_batch(tmp_path: Path, warehouse: str, number: signal.Signals) -> None:
+    """Spark cannot search what a query that it stops has failed of: that were a thousand lines."""
+    (tmp_path / "files").mkdir()
+    rows = [row(f"user-{user}", "app", bytes_in=7) for user in range(500)]
+    for each in range(4):
+        documents = [document(1000 * each + second, rows) for second in range(100)]
+        write_jsonl(tmp_path / "files" / f"{each}.jsonl", documents)
+    words = ["--warehouse", warehouse, "--files", str(tmp_path / "files"), "--every", "1m"]
+    with command(tmp_path, "ingest", *words) as running:
+        running.until((Path(warehouse) / "checkpoints" / "files" / "offsets" / "0").exists)
+        status = running.stop(number)
+        assert status == (0 if number == signal.SIGTERM else interrupt.EXIT_STATUS), running.said()
+        assert [line for line in running.said() if "xception" in line or "at " in line] == []
+        assert len(running.found()) == 1
