@@ -3,14 +3,12 @@
 import sys
 import traceback
 from io import StringIO
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from analysis.errors import AnalysisError, of_worker
-
-_INTERRUPTED: Final = 130
-"""As shells have it: 128 and SIGINT."""
+from analysis.spark import interrupt
 
 
 class Answering(click.Command):
@@ -25,9 +23,6 @@ class Answering(click.Command):
             return super().invoke(ctx)
         except AnalysisError as error:
             raise AnalysisError(str(error)) from error  # whatever kind it was of
-        except (KeyboardInterrupt, click.Abort):
-            click.echo("Aborted!", err=True)
-            sys.exit(_INTERRUPTED)
         except BrokenPipeError:
             # Who read it has gone. What is still to be written may not fail again when Python ends.
             sys.stdout = StringIO()
@@ -35,6 +30,8 @@ class Answering(click.Command):
         except (click.UsageError, click.exceptions.Exit):
             raise
         except Exception as error:
+            if interrupt.is_cause(error):
+                raise
             if (said := of_worker(error)) is not None:
                 raise AnalysisError(said) from error
             traceback.print_exc()

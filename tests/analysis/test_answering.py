@@ -34,7 +34,7 @@ def arguments(command: str, warehouse: str, folder: Path) -> list[str]:
         (RuntimeError(TOLD), 2, "error: part-0.parquet: no footer\n"),
         (ZeroDivisionError("of ours"), 2, "ZeroDivisionError: of ours\n"),
         (BrokenPipeError(), 2, ""),
-        (KeyboardInterrupt(), 130, "Aborted!\n"),
+        (KeyboardInterrupt(), 130, "stopped\n"),
     ],
 )
 def test_no_error_ends_with_1(
