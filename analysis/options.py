@@ -99,7 +99,7 @@ def spark_options(command: _Command) -> _Command:
         type=click.Path(path_type=Path, file_okay=False),
         envvar="SLUICE_JAVA_CACHE",
         metavar="DIR",
-        help="Keep Java's classes here, 170 MB: the first run takes twice as long, later ones two thirds of the time.",
+        help="Keep Java's classes here, 170 MB: the first run takes three times as long, later ones two thirds.",
     )
 
     conf = click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")

@@ -98,8 +98,8 @@ class Fold:
         self._waiting.append(table)
         if sum(map(len, self._waiting)) >= self._most:
             self._waiting = [self._add(joined(self._waiting))]
-            # As many again, however many there are: else each would be added up again and again.
-            self._most = len(self._waiting[0]) + max(_WAITING_ROWS, len(self._waiting[0]))
+            # Of a sum of very many half as many again: else each would be added up again and again.
+            self._most = len(self._waiting[0]) + max(_WAITING_ROWS, len(self._waiting[0]) // 2)
 
     def end(self) -> Iterator[pa.Table]:
         """Yield the sum, if there was any table."""
