@@ -10,7 +10,8 @@ if __name__ == "__main__":
     home = Path(__file__).resolve().parents[1]
     if not (home / "analysis").is_dir():  # YARN ships this file alone, beside an environment that has the package
         home = import_module("kafka_sluice").HOME
-    sys.path[0] = str(home)
+    # Where no program's folder is put there (PYTHONSAFEPATH), the first one is of libraries.
+    sys.path[: 0 if sys.flags.safe_path else 1] = [str(home)]
     from analysis.cli import analyze
 
     analyze(prog_name="sluice analyze")

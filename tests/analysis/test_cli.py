@@ -1,8 +1,12 @@
+import subprocess
+import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+import analysis.cli
 from analysis.cli import analyze
 from analysis.commands.whatif import _scenario
 from proxy.cli import cli
@@ -106,3 +110,14 @@ def test_a_quota_that_is_not_replayed_is_named(tmp_path: Path, capsys: pytest.Ca
     assert capsys.readouterr().err == (
         f"warning: {path}:3: burst and max_delay of user=bob are not replayed: whom this quota holds is left out\n"
     )
+
+
+@pytest.mark.parametrize("safe", ["", "1"])
+def test_as_a_program_it_finds_its_packages_and_its_libraries(tmp_path: Path, safe: str) -> None:
+    """By ``PYTHONSAFEPATH`` Python puts no program's folder first in its path: what stands there are libraries."""
+    program = Path(analysis.cli.__file__).with_name("__main__.py")
+    environment = {"PYTHONPATH": sysconfig.get_path("purelib"), "PYTHONSAFEPATH": safe}
+    command = [sys.executable, "-S", str(program), "--help"]
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.startswith("Usage: sluice analyze ")
