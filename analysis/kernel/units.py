@@ -241,6 +241,8 @@ _DIMENSIONS: Final = {
 _CAP: Final = "cap "
 _MOST_RULES: Final = 10_000
 """That are remembered: a table of rows names a hundred, and the next one the same."""
+_LONGEST_REMEMBERED: Final = 500
+"""Characters: names in records of others may be of any length, and all rules together are to be some megabytes."""
 _QUOTED: Final = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
 _ONE_OF_SEVERAL: Final = re.compile(rf"(?:{_QUOTED}|[^;'\"])+")
 _PART: Final = re.compile(rf"(user-group|client-id-prefix|user|client-id|ip)=({_QUOTED}|<default>|[^\s<>,=\"'\\]+)")
@@ -260,9 +262,17 @@ def split_rules(text: str) -> list[str]:
     return found if BETWEEN.join(found) == text else [text]
 
 
-@lru_cache(maxsize=_MOST_RULES)
 def read_rule(text: str) -> Rule:
     """Return the same with what the text says of its counters. Raises ValueError likewise."""
+    return _remembered(text) if len(text) <= _LONGEST_REMEMBERED else _read(text)
+
+
+@lru_cache(maxsize=_MOST_RULES)
+def _remembered(text: str) -> Rule:
+    return _read(text)
+
+
+def _read(text: str) -> Rule:
     names: dict[str, Name] = {}
     whole, text = text, text.removesuffix(EACH)
     cap = text.startswith(_CAP)
