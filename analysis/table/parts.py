@@ -126,10 +126,12 @@ def brought(files: DataFrame, schemas: Mapping[str, pa.Schema], tasks: int) -> d
                 parts[name].append(_spooled(content.as_buffer()))
     else:
         kept = files.persist(StorageLevel.DISK_ONLY)
-        kept.count()  # by all workers at the same time, which an iterator would not have them do
-        for row in kept.toLocalIterator():
-            parts[row.name].append(_spooled(row.content))
-        kept.unpersist()
+        try:
+            kept.count()  # by all workers at the same time, which an iterator would not have them do
+            for row in kept.toLocalIterator():
+                parts[row.name].append(_spooled(row.content))
+        finally:
+            kept.unpersist()
     return {name: Parts(schema, tuple(parts[name])) for name, schema in schemas.items()}
 
 
