@@ -118,7 +118,8 @@ class Limits(Section):
     connections_per_ip: CountOrZero | None = Field(
         None,
         description="The maximum number of connections at once from one IP address: `max.connections.per.ip`. "
-        "Default: half of what all may have. Behind `proxy_protocol`, the address is the one in its header.",
+        "Default: half of what all may have, where all addresses of an IPv6 network (/64) count as one. Behind "
+        "`proxy_protocol`, the address is the one in its header.",
     )
     connections_per_ip_overrides: NumbersByIp = Field(
         IpNumbers(),
@@ -128,8 +129,8 @@ class Limits(Section):
     connections_before_request: Count = Field(
         1000,
         description="The maximum number of connections at once that have not sent a request yet, including those in "
-        "their TLS handshake. Beyond that, connections older than five seconds are closed: the oldest of the address "
-        "that has the most.",
+        "their TLS handshake. Beyond that, connections older than five seconds are closed: the oldest of the address, "
+        "or IPv6 network (/64), that has the most.",
     )
     idle_s: Seconds = Field(
         600.0,

@@ -1,7 +1,7 @@
 """Who has a place in the proxy: how many connections there may be, in all, at one listener and from one address.
 
 Connections that have not sent a request yet are the ones that strangers can have for nothing. They hold few places
-at a time, and where room is wanted it is one of them that goes: the oldest of the address that has most of them.
+at a time, and where room is wanted it is one of them that goes: the oldest of the network that has most of them.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,10 +9,14 @@ from typing import Final
 
 from config.settings import Settings
 from protocol.errors import Cause, ProtocolError
+from proxy.edge.crowds import Crowds, network_of
 
 GRACE_S: Final = 5.0
 """How long a connection may be without a request before it makes room: when a proxy was started again, all clients
 come at once, and to send off those that have waited longest for their handshake would help none of them."""
+
+_MOST_SENT_OFF: Final = 4
+"""Connections that one newcomer has sent off: what came together in a storm is not sent off in one go."""
 
 
 class FullError(Exception):
@@ -23,42 +27,10 @@ class FullError(Exception):
         self.outcome = outcome
 
 
-class Crowds:
-    """Connections without a request, by host; the oldest of each first."""
-
-    __slots__ = ("_by_host", "number")
-
-    def __init__(self) -> None:
-        self._by_host: dict[str, dict[Place, None]] = {}
-        self.number = 0
-
-    def add(self, place: "Place") -> None:
-        """Count one more."""
-        self._by_host.setdefault(place.host, {})[place] = None
-        self.number += 1
-
-    def remove(self, place: "Place") -> None:
-        """Count one less, if it was counted."""
-        crowd = self._by_host.get(place.host, {})
-        if place in crowd:
-            del crowd[place]
-            self.number -= 1
-            if not crowd:
-                del self._by_host[place.host]
-
-    def largest(self) -> "dict[Place, None]":
-        """Return the largest crowd of one host."""
-        return max(self._by_host.values(), key=len, default={})
-
-    def of(self, host: str) -> int:
-        """Return how many there are of one host."""
-        return len(self._by_host.get(host, ()))
-
-
 class Place:
     """The place of one connection, taken until its descriptors are closed."""
 
-    __slots__ = ("_places", "entered_s", "host", "listener", "make_room", "open_ends")
+    __slots__ = ("_places", "entered_s", "host", "listener", "make_room", "network", "open_ends")
 
     def __init__(
         self,
@@ -72,6 +44,7 @@ class Place:
         self.entered_s = entered_s
         self.host = host
         """The IP address that it counts for; "" as long as that is not known, behind a load balancer."""
+        self.network = network_of(host)
         self.listener = listener
         self.make_room: Callable[[ProtocolError], None] | None = make_room
         """Tells a connection without a request that its place is given to another one already."""
@@ -89,20 +62,22 @@ class Place:
 class _Room:
     """Of one listener: its places, and who has them."""
 
-    __slots__ = ("crowds", "most", "numbers", "taken")
+    __slots__ = ("crowds", "most", "numbers", "numbers_of_networks", "taken")
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.taken = 0
         self.numbers: dict[str, int] = {}
         """By host."""
+        self.numbers_of_networks: dict[str, int] = {}
         self.crowds = Crowds()
 
 
 class Places:
     """The places of a process. ``most_of`` holds the listeners that have fewer of their own.
 
-    Without a number for one address (``most_of_ip``), it may have half of what all may have, also of a listener's.
+    Without a number for one address (``most_of_ip``), its network may have half of what all may have, also of a
+    listener's.
     """
 
     def __init__(
@@ -144,9 +119,11 @@ class Places:
         for room in rooms:
             if room.taken >= room.most:
                 crowd = room.crowds.largest()
-                if len(crowd) <= room.crowds.of(host) or not self._send_off(crowd, now_s):
+                if len(crowd) <= room.crowds.of(network_of(host)) or not self._send_off(crowd, now_s):
                     raise FullError("refused_limit" if room is self._all else "refused_listener_limit")
-        while self.before_request >= self._most_before_request:
+        for _ in range(_MOST_SENT_OFF):
+            if self.before_request < self._most_before_request:
+                break
             if not self._send_off(self._all.crowds.largest(), now_s):
                 break
         place = Place(self, host, now_s, make_room, listener)
@@ -159,7 +136,7 @@ class Places:
             for room in self._rooms_of(place.listener):
                 self._require_room_for(host, room)
             self.remove(place)
-            place.host = host
+            place.host, place.network = host, network_of(host)
             self._add(place)
 
     def settle(self, place: Place) -> None:
@@ -173,9 +150,8 @@ class Places:
         for room in self._rooms_of(place.listener):
             room.crowds.remove(place)
             room.taken -= 1
-            room.numbers[place.host] -= 1
-            if not room.numbers[place.host]:
-                del room.numbers[place.host]
+            _count(room.numbers, place.host, -1)
+            _count(room.numbers_of_networks, place.network, -1)
 
     def _rooms_of(self, listener: str) -> tuple[_Room, ...]:
         """Return the listener's own before that of all: who makes room there makes room in all."""
@@ -185,14 +161,17 @@ class Places:
     def _add(self, place: Place) -> None:
         for room in self._rooms_of(place.listener):
             room.taken += 1
-            room.numbers[place.host] = room.numbers.get(place.host, 0) + 1
+            _count(room.numbers, place.host, 1)
+            _count(room.numbers_of_networks, place.network, 1)
             room.crowds.add(place)
 
     def _require_room_for(self, host: str, room: _Room) -> None:
         most = self._overrides.get(host, self._most_of_ip)
         if most is None:
-            most = max(room.most // 2, 1)
-        if host and room.numbers.get(host, 0) >= most:
+            most, taken = max(room.most // 2, 1), room.numbers_of_networks.get(network_of(host), 0)
+        else:
+            taken = room.numbers.get(host, 0)
+        if host and taken >= most:
             raise ProtocolError(
                 Cause.CONNECTIONS_PER_IP,
                 f"this address has {most} connections already: see limits.connections_per_ip",
@@ -214,6 +193,12 @@ class Places:
                 )
             )
         return True
+
+
+def _count(numbers: dict[str, int], key: str, change: int) -> None:
+    numbers[key] = numbers.get(key, 0) + change
+    if not numbers[key]:
+        del numbers[key]
 
 
 def places_of(settings: Settings, most: int) -> Places:

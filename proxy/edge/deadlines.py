@@ -2,13 +2,17 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from proxy.edge.arrivals import Arrival
 from proxy.runtime.tasks import AFTER_FAULT_S, later
 
+_AT_ONCE: Final = 20
+"""Arrivals that are ended in one turn of the loop: each takes some 50 µs."""
+
 
 class Deadlines:
-    """Those who are arriving at one listener. ``overdue`` is told of each whose deadline is over, and ends it."""
+    """Those who are arriving at one listener. ``overdue`` is told once of each whose deadline is over, and ends it."""
 
     def __init__(self, overdue: Callable[[Arrival], None]) -> None:
         self._overdue = overdue
@@ -24,7 +28,7 @@ class Deadlines:
 
     def forget(self, arrival: Arrival) -> None:
         """Take note that it has come to a session, or to its end."""
-        del self.arriving[arrival]
+        self.arriving.pop(arrival, None)
 
     def stop(self) -> None:
         """Tell of nobody any more."""
@@ -39,10 +43,15 @@ class Deadlines:
         self._set(AFTER_FAULT_S)
 
     def _end_overdue(self) -> None:
-        loop = asyncio.get_running_loop()
+        now_s = asyncio.get_running_loop().time()
         self._next = None
-        for arrival in list(self.arriving):
-            if arrival.deadline_s > loop.time():
-                self._set(arrival.deadline_s - loop.time())
+        for _ in range(_AT_ONCE):
+            arrival = next(iter(self.arriving), None)
+            if arrival is None:
+                return
+            if arrival.deadline_s > now_s:
+                self._set(arrival.deadline_s - now_s)
                 return
             self._overdue(arrival)
+            self.forget(arrival)
+        self._set(0.0)

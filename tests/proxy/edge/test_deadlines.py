@@ -1,0 +1,31 @@
+"""Arrivals that come to their deadline together are ended one after the other, with others' turns in between."""
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from proxy.edge.arrivals import Arrival
+from proxy.edge.deadlines import Deadlines
+
+pytestmark = pytest.mark.asyncio
+
+
+class Late:
+    deadline_s = 0.0
+
+
+async def test_those_who_are_late_together_are_ended_a_few_in_each_turn_of_the_loop() -> None:
+    ended: list[Arrival] = []
+    deadlines = Deadlines(ended.append)
+    late = [cast("Arrival", Late()) for _ in range(500)]
+    for arrival in late:
+        deadlines.watch(arrival, 0.0)
+    before, most = 0, 0
+    async with asyncio.timeout(30):
+        while len(ended) < len(late):
+            await asyncio.sleep(0)
+            before, most = len(ended), max(most, len(ended) - before)
+    assert ended == late
+    assert 0 < most <= 20
+    assert not deadlines.arriving
