@@ -1,6 +1,7 @@
 """Answers to CreateTopics, CreatePartitions and DeleteTopics: what became of each topic, and further refused ones."""
 
 from collections.abc import Sequence
+from operator import itemgetter
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -29,6 +30,9 @@ class Outcome(NamedTuple):
     error_code: int
     partitions: int
     """That it was created with, where the version and the broker tell; else -1."""
+    begin: int
+    """Where it stands in the answer."""
+    end: int
 
 
 def read_outcomes(spec: ApiSpec, frame: bytes) -> list[Outcome]:
@@ -45,6 +49,7 @@ def read_outcomes(spec: ApiSpec, frame: bytes) -> list[Outcome]:
 
 def _read_outcome(spec: ApiSpec, fields: Fields) -> Outcome:
     key, version = spec.api_key, spec.api_version
+    begin = fields.at
     name = fields.string()
     has_id = version >= 7 if key == CREATE_TOPICS else key == DELETE_TOPICS and version >= 6
     topic_id = fields.uuid() if has_id else NO_ID
@@ -62,13 +67,18 @@ def _read_outcome(spec: ApiSpec, fields: Fields) -> Outcome:
             fields.skip(3)  # read_only, config_source, is_sensitive
             fields.tags()
     fields.tags()
-    return Outcome((name or b"", topic_id), error_code, partitions)
+    return Outcome((name or b"", topic_id), error_code, partitions, begin, fields.at)
 
 
 def refusal(spec: ApiSpec, correlation_id: int, throttle_ms: int, refused: Sequence[Entry]) -> bytes:
     """Return the whole answer to a request of a strict version of which every topic is refused."""
     header = _INT32.pack(correlation_id) + b"\x00"
-    body = _INT32.pack(throttle_ms) + encode_varint(len(refused) + 1) + _refused(spec, refused) + b"\x00"
+    body = (
+        _INT32.pack(throttle_ms)
+        + encode_varint(len(refused) + 1)
+        + b"".join(_refused(spec, each) for each in refused)
+        + b"\x00"
+    )
     return _INT32.pack(len(header) + len(body)) + header + body
 
 
@@ -92,7 +102,7 @@ def with_refused(
         added = b""
         if refused:
             count, at = decode_varint(data, at)
-            added = encode_varint(max(count, 1) + len(refused)) + _refused(spec, refused)
+            added = encode_varint(max(count, 1) + len(refused)) + b"".join(_refused(spec, each) for each in refused)
     except IndexError:
         at = end + 1
     if at > end:
@@ -101,18 +111,41 @@ def with_refused(
     return _INT32.pack(size + len(begun) - (at - position - 4)) + begun, at - position
 
 
-def _refused(spec: ApiSpec, refused: Sequence[Entry]) -> bytes:
-    parts = []
-    for entry in refused:
-        name, topic_id = entry.topic
-        parts.append(encode_varint(len(name) + 1) + name if entry.has_name else b"\x00")
-        if spec.api_key == CREATE_TOPICS:
-            if spec.api_version >= 7:
-                parts.append(NO_ID)
-            parts.append(_ERROR + _NOT_CREATED)
-        else:
-            if spec.api_key == DELETE_TOPICS and spec.api_version >= 6:
-                parts.append(topic_id)
-            parts.append(_ERROR)
-        parts.append(b"\x00")
-    return b"".join(parts)
+def in_order(
+    spec: ApiSpec,
+    frame: bytes,
+    throttle_ms: int,
+    outcomes: Sequence[Outcome],
+    refused: Sequence[Entry],
+    asked: Sequence[Entry],
+) -> bytes:
+    """Return a whole answer with the refused topics in it, all in the order in which they were asked for.
+
+    A controller answers in that order, too. ``outcomes`` are what ``frame`` holds.
+    """
+    places = {entry.key: place for place, entry in enumerate(asked)}
+    topics = [(places[entry.key], _refused(spec, entry)) for entry in refused]
+    for outcome in outcomes:
+        name, topic_id = outcome.topic
+        place = places.get(name, places.get(topic_id, len(asked)))
+        topics.append((place, frame[outcome.begin : outcome.end]))
+    topics.sort(key=itemgetter(0))
+    begun, taken = with_refused(spec, frame, 0, len(frame) - 4, throttle_ms, ())
+    _, at = decode_varint(frame, taken)
+    rest = outcomes[-1].end if outcomes else at
+    body = begun[4:] + encode_varint(len(topics) + 1) + b"".join([topic for _, topic in topics]) + frame[rest:]
+    return _INT32.pack(len(body)) + body
+
+
+def _refused(spec: ApiSpec, entry: Entry) -> bytes:
+    name, topic_id = entry.topic
+    parts = [encode_varint(len(name) + 1) + name if entry.has_name else b"\x00"]
+    if spec.api_key == CREATE_TOPICS:
+        if spec.api_version >= 7:
+            parts.append(NO_ID)
+        parts.append(_ERROR + _NOT_CREATED)
+    else:
+        if spec.api_key == DELETE_TOPICS and spec.api_version >= 6:
+            parts.append(topic_id)
+        parts.append(_ERROR)
+    return b"".join(parts) + b"\x00"

@@ -39,6 +39,12 @@ class Entry(NamedTuple):
     partitions: int
     """Of CreateTopics: to be made, or DEFAULT_PARTITIONS. Of CreatePartitions: to be there then. Of DeleteTopics: 0."""
 
+    @property
+    def key(self) -> bytes:
+        """What the answer names it by, too: its name, or its id where the request has no name."""
+        name, topic_id = self.topic
+        return name if self.has_name else topic_id
+
 
 class Entries(NamedTuple):
     """The topics of a request."""

@@ -82,9 +82,15 @@ class TopicPartitions:
         return found
 
     def forget(self, topics: Iterable[Topic]) -> None:
-        """Believe nothing of ``topics`` any more: they are about to change, or have changed."""
+        """Believe nothing of ``topics`` any more: nobody knows what has become of them."""
         for topic in topics:
             self._known.pop(topic, None)
+
+    def note(self, topic: Topic, partitions: int) -> None:
+        """Believe that ``topic`` has so many: a controller has just said so, and brokers' metadata lags behind it."""
+        if len(self._known) >= MOST_KEPT:
+            self._known.clear()
+        self._known[topic] = (partitions, self._clock() + KEPT_MS)
 
     def look_up(self, whose: object, topics: Sequence[Topic], then: Then) -> Look | None:
         """Ask, and call ``then`` with what is known of ``topics`` when there is an answer, or none can be had.
@@ -144,12 +150,12 @@ class TopicPartitions:
             self.error = None
         self._keep(found)
 
-    def _keep(self, found: Mapping[Topic, int]) -> None:
-        until_ms = self._clock() + KEPT_MS
-        for topic, partitions in found.items():
-            if len(self._known) >= MOST_KEPT:
-                self._known.clear()
-            self._known[topic] = (partitions, until_ms)
+    def _keep(self, found: dict[Topic, int]) -> None:
+        """Keep what was found; but what is known by now was noted after the question, and is newer."""
+        known = self.known(found)
+        for topic in found.keys() - known.keys():
+            self.note(topic, found[topic])
+        found.update(known)
 
 
 def _may_be(topic: Topic) -> bool:

@@ -28,6 +28,10 @@ class Partitions(Protocol):
         """Believe nothing of ``topics`` any more."""
         ...
 
+    def note(self, topic: Topic, partitions: int) -> None:
+        """Believe for a while that ``topic`` has so many: a controller has just said so."""
+        ...
+
     def look_up(self, whose: object, topics: Sequence[Topic], then: Then) -> Look | None:
         """Ask, and call ``then`` later with what is known then. None where nobody can be asked."""
         ...
@@ -44,6 +48,9 @@ class NoPartitions:
 
     def forget(self, topics: Iterable[Topic]) -> None:
         """Nothing is believed."""
+
+    def note(self, topic: Topic, partitions: int) -> None:
+        """The same."""
 
     def look_up(self, whose: object, topics: Sequence[Topic], then: Then) -> Look | None:  # noqa: ARG002  likewise
         return None

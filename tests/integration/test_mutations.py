@@ -17,7 +17,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import NodeNotReadyError
 
 from protocol.mutation_answers import read_outcomes
-from protocol.overlay import CREATE_TOPICS
+from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS
 from protocol.table import SPECS, key_version
 from tests.harness.clients.java import ToolError, java_command, run_tool
 from tests.harness.kafka import KafkaCluster
@@ -108,6 +108,56 @@ def test_a_storm_of_topics_is_held_as_by_the_broker_itself(cluster: KafkaCluster
     metrics = sluice.metrics()
     assert metrics.value("sluice_quota_mutations_total", client_id="proxied") == proxied.accepted
     assert metrics.value("sluice_quota_throttled_responses_total", client_id="proxied") == proxied.refused
+
+
+def grown(address: Address, client_id: str, first: str) -> list[int]:
+    """Add a partition at a time to two topics, as fast as it goes; return the error code of each."""
+    create, grow = SPECS[CREATE], SPECS[key_version(CREATE_PARTITIONS, 3)]
+    with Connection(address, timeout_s=60) as asking:
+        topics = [{"name": f"{first}{each}", "num_partitions": 1, "replication_factor": 1} for each in "ab"]
+        asking.exchange(encode_request(create, {"topics": topics, "timeout_ms": 30_000}, client_id=client_id))
+        codes = []
+        for count in range(2, 52):
+            both = [{"name": f"{first}{each}", "count": count} for each in "ab"]
+            frame = encode_request(grow, {"topics": both, "timeout_ms": 30_000}, client_id=client_id)
+            codes += [outcome.error_code for outcome in read_outcomes(grow, asking.exchange(frame))]
+    return codes
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(200)
+def test_partitions_that_are_added_in_quick_succession_are_charged_once(cluster: KafkaCluster) -> None:
+    """102 of them under a quota that allows them: metadata that lags behind would make them twice as many."""
+    quotas = f"quotas:\n  - {{entity: {{client-id: grower}}, {QUOTA}: 100}}\n"
+    settings = {"quotas": {"controller_window": {"samples": 2, "size": "1s"}}}
+    with SluiceProcess(cluster.bootstrap, cluster.node_ids, quotas=quotas, settings=settings) as running:
+        codes = grown(running.broker_addresses[cluster.node_ids[0]], "grower", fresh_name("grown"))
+        charged = running.metrics().value("sluice_quota_mutations_total", client_id="grower")
+    assert codes == [0] * 100
+    assert charged == 102
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(200)
+def test_a_request_refused_in_part_is_answered_in_the_order_that_the_broker_has(cluster: KafkaCluster) -> None:
+    node_id, names = cluster.node_ids[0], [fresh_name(f"{letter}part") for letter in "zaymbx"]
+    topics = [{"name": name, "num_partitions": 30, "replication_factor": 1} for name in names]
+
+    def order(address: Address, suffix: str) -> list[tuple[str, int]]:
+        asked = [{**topic, "name": f"{topic['name']}{suffix}"} for topic in topics]
+        frame = encode_request(SPECS[CREATE], {"topics": asked, "timeout_ms": 30_000}, client_id="parted")
+        with Connection(address, timeout_s=60) as asking:
+            outcomes = read_outcomes(SPECS[CREATE], asking.exchange(frame))
+        return [(each.topic[0].decode().removesuffix(suffix), each.error_code) for each in outcomes]
+
+    direct = order(cluster.direct(node_id), "-direct")
+
+    quotas = f"quotas:\n  - {{entity: {{client-id: parted}}, {QUOTA}: {LIMIT}}}\n"
+    settings = {"quotas": {"controller_window": {"samples": SHORT_WINDOW_SAMPLES, "size": "1s"}}}
+    with SluiceProcess(cluster.bootstrap, cluster.node_ids, quotas=quotas, settings=settings) as running:
+        through = order(running.broker_addresses[node_id], "-through")
+    assert [name for name, _ in through] == [name for name, _ in direct] == names
+    assert {code for _, code in through} == {0, 89}
 
 
 @pytest.mark.matrix

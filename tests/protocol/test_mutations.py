@@ -13,7 +13,7 @@ from protocol.errors import ProtocolError
 from protocol.fields import NO_ID
 from protocol.headers import request_body_offset
 from protocol.locator import response_body_offset
-from protocol.mutation_answers import MESSAGE, read_outcomes, refusal, with_refused
+from protocol.mutation_answers import MESSAGE, in_order, read_outcomes, refusal, with_refused
 from protocol.mutations import MOST_ENTRIES, MOST_TOPICS, Entries, Entry, is_strict, read_entries, without
 from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from protocol.table import SPECS, ApiSpec, key_version
@@ -117,6 +117,31 @@ def test_refused_topics_are_added_to_any_answer(data: st.DataObject) -> None:
     assert [(each["error_code"], each.get("error_message")) for each in added] == [(89, MESSAGE.decode())] * len(added)
     assert [each["name"] or "" for each in added] == [each.topic[0].decode() for each in refused]
     assert len(read_outcomes(spec, answer)) == len(listed(now))
+
+
+@examples(2)
+@given(data=st.data())
+def test_refused_topics_stand_in_any_answer_where_they_were_asked_for(data: st.DataObject) -> None:
+    spec = data.draw(st.sampled_from(STRICT))
+    asked = data.draw(st.lists(st.text("abc", min_size=1, max_size=9), unique=True, max_size=8))
+    refused = data.draw(st.lists(st.sampled_from(asked), unique=True)) if asked else []
+    values = data.draw(responses(spec))
+    answered = [name for name in asked if name not in refused]
+    listed(values)[:] = [{**each, "name": name} for name, each in zip(answered, listed(values), strict=False)]
+    ordered = [each["name"] for each in listed(values)]
+    listed(values).sort(key=lambda each: str(each["name"])[::-1])
+    before = encode_frame(spec, values)
+    entries = [entry_of(name.encode()) for name in asked]
+    outcomes = read_outcomes(spec, before)
+    after = in_order(spec, before, 0, outcomes, [entry_of(name.encode()) for name in refused], entries)
+    assert unpack_from(">i", after)[0] == len(after) - 4
+    was, now = (decoded(spec, each[response_body_offset(spec, each, 0) :], answer=True) for each in (before, after))
+    names = [each["name"] for each in listed(now)]
+    assert names == [name for name in asked if name in refused or name in ordered]
+    assert all(each["error_code"] == 89 for each in listed(now) if each["name"] in refused)
+    kept = [each for each in listed(now) if each["name"] not in refused]
+    assert sorted(kept, key=str) == sorted(listed(was), key=str)
+    assert now["throttle_time_ms"] == max(0, was["throttle_time_ms"])
 
 
 @pytest.mark.parametrize("spec", STRICT, ids=str)

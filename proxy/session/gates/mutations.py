@@ -200,7 +200,7 @@ class MutationGate:
         charges: dict[bytes, Charge] = {}
         refused: dict[Topic, Entry] = {}
         for entry in entries.topics:
-            if entry.topic in refused or _key(entry) in charges:
+            if entry.topic in refused or entry.key in charges:
                 continue  # named twice, which brokers refuse: judged once, and as one
             partitions = self._cost(api.spec, entry)
             accepted = ruling.accepts(partitions, now_ms)
@@ -210,7 +210,7 @@ class MutationGate:
                 if not holds:
                     _count_refused(bounds, partitions, now_ms)
             if accepted or not holds:
-                charges[_key(entry)] = Charge(entry, partitions, accepted, in_shadow)
+                charges[entry.key] = Charge(entry, partitions, accepted, in_shadow)
         self._counts = {}
         account.meter.use_of(KIND).requests += 1
         throttle_ms = ruling.throttle_ms(now_ms)
@@ -228,7 +228,7 @@ class MutationGate:
             throttle_ms = self._pair.throttle(account, KIND, throttle_ms, now_ms)
         if not charges:
             return self._refuse(api, frame, head, list(refused.values()), throttle_ms, now_ms)
-        self.unsettled.add(Forwarded(account, bounds, charges, list(refused.values())))
+        self.unsettled.add(Forwarded(account, bounds, charges, list(refused.values()), entries.topics))
         self._expect(api, head, account, throttle_ms, now_ms, settle=True)
         if not refused:
             return GOES
@@ -286,12 +286,6 @@ def _count_refused(bounds: TokenBounds, partitions: int, now_ms: int) -> None:
     """Count what would have been refused, and take no tokens for it."""
     for bound in bounds:
         bound.count(partitions, now_ms)
-
-
-def _key(entry: Entry) -> bytes:
-    """Return what an answer names a topic by, of a request that has named it so."""
-    name, topic_id = entry.topic
-    return name if entry.has_name else topic_id
 
 
 def _count(api: Served, account: Account, size: int) -> None:

@@ -5,8 +5,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from protocol.errors import ProtocolError
-from protocol.mutation_answers import THROTTLING_QUOTA_EXCEEDED, Outcome, read_outcomes, with_refused
+from protocol.fields import NO_ID
+from protocol.mutation_answers import THROTTLING_QUOTA_EXCEEDED, Outcome, in_order, read_outcomes, with_refused
 from protocol.mutations import DEFAULT_PARTITIONS, Entry
+from protocol.overlay import CREATE_PARTITIONS, DELETE_TOPICS
 from protocol.table import ApiSpec
 from proxy.usage.accounts import Account
 from quotas.kinds import QuotaKind
@@ -48,6 +50,8 @@ class Forwarded(NamedTuple):
     charges: dict[bytes, Charge]
     """By the name or the id of the topic."""
     refused: list[Entry]
+    asked: Sequence[Entry]
+    """All topics, in the order of the request."""
 
 
 class Unsettled:
@@ -61,7 +65,6 @@ class Unsettled:
 
     def add(self, forwarded: Forwarded) -> None:
         """Wait for an answer."""
-        self._pair.rules.partitions.forget(charge.entry.topic for charge in forwarded.charges.values())
         self._forwarded = (*self._forwarded, forwarded)
 
     def answer(
@@ -73,46 +76,69 @@ class Unsettled:
         """
         forwarded = self._forwarded[0]
         self._forwarded = self._forwarded[1:]
-        outcomes: Sequence[Outcome] = ()
+        outcomes: Sequence[Outcome] | None = None
+        frame = chunk[position : position + 4 + size]
         if size <= SETTLED_BYTES:
             with suppress(ProtocolError):  # what cannot be read is passed on, and stays charged
-                outcomes = read_outcomes(spec, chunk[position : position + 4 + size])
+                outcomes = read_outcomes(spec, frame)
         errors = self._pair.rules.errors
-        for outcome in outcomes:
+        for outcome in outcomes or ():
             errors.note(spec.api_key, outcome.error_code)
         errors.note(spec.api_key, THROTTLING_QUOTA_EXCEEDED, len(forwarded.refused))
-        self._settle(forwarded, outcomes, now_ms)
+        self._settle(forwarded, outcomes or (), spec.api_key, now_ms)
         if not forwarded.refused and not throttle_ms:
             return b"", 0
-        return with_refused(spec, chunk, position, size, throttle_ms, forwarded.refused)
+        if outcomes is None or not forwarded.refused:
+            return with_refused(spec, chunk, position, size, throttle_ms, forwarded.refused)
+        return in_order(spec, frame, throttle_ms, outcomes, forwarded.refused, forwarded.asked), len(frame)
 
-    def _settle(self, forwarded: Forwarded, outcomes: Sequence[Outcome], now_ms: int) -> None:
+    def _settle(self, forwarded: Forwarded, outcomes: Sequence[Outcome], api_key: int, now_ms: int) -> None:
         """Give back what was not carried out, and charge what was and had not been asked for so."""
-        partitions = self._pair.rules.partitions
         charges = dict(forwarded.charges)
-        partitions.forget(charge.entry.topic for charge in charges.values())
         used = 0
         for outcome in outcomes:
             name, topic_id = outcome.topic
             charge = charges.pop(name, None) or charges.pop(topic_id, None)
             if charge is None:
                 continue
-            carried_out = charge.partitions if outcome.error_code in _NOT_SURELY_REFUSED else 0
-            if outcome.error_code == 0 and outcome.partitions > 0:
-                carried_out = outcome.partitions
-                if charge.entry.partitions == DEFAULT_PARTITIONS:
-                    partitions.default_partitions = outcome.partitions
+            carried_out = self._carried_out(api_key, charge, outcome)
             if carried_out != charge.partitions:
                 for bound in forwarded.bounds:
                     _correct(bound, charge, carried_out - charge.partitions, now_ms)
             used += carried_out
+        self._pair.rules.partitions.forget(charge.entry.topic for charge in charges.values())
         used += sum(charge.partitions for charge in charges.values())
         forwarded.account.live_meter.use_of(KIND).used += used
+
+    def _carried_out(self, api_key: int, charge: Charge, outcome: Outcome) -> int:
+        """Return how many partitions were made or deleted, and note how many the topic has now.
+
+        Brokers' metadata shows that a moment later, and other connections may have changed the topic meanwhile.
+        """
+        if outcome.error_code not in _NOT_SURELY_REFUSED:
+            return 0
+        partitions, topic = self._pair.rules.partitions, charge.entry.topic
+        by_name = (outcome.topic[0], NO_ID)
+        known = partitions.known((topic, by_name))
+        if outcome.error_code or api_key == DELETE_TOPICS:
+            partitions.forget((topic, by_name))
+            return charge.partitions if outcome.error_code else known.get(by_name, known.get(topic, charge.partitions))
+        asked = charge.entry.partitions
+        if api_key == CREATE_PARTITIONS:
+            present = known.get(topic, asked - charge.partitions)
+            partitions.note(topic, max(asked, present))
+            return max(asked - present, 0)
+        if outcome.partitions > 0 and asked == DEFAULT_PARTITIONS:
+            partitions.default_partitions = outcome.partitions
+        made = max(outcome.partitions, asked)
+        if made > 0:
+            partitions.note(topic, made)
+        return outcome.partitions if outcome.partitions > 0 else charge.partitions
 
     def leave(self, now_ms: int) -> None:
         """Let what was forwarded stay charged: nobody will see its answer. The connection is over."""
         for forwarded in self._forwarded:
-            self._settle(forwarded, (), now_ms)
+            self._settle(forwarded, (), 0, now_ms)
         self._forwarded = ()
 
 

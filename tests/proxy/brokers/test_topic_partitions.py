@@ -105,6 +105,21 @@ async def test_what_is_known_is_kept_for_a_while_and_forgotten_when_it_changes()
     assert asking.partitions.known([named("a")]) == {}
 
 
+async def test_what_a_controller_said_meanwhile_is_newer_than_the_answer_to_a_question() -> None:
+    asking = Asking()
+    asking.cluster.present = {"a": 3, "b": 2}
+    asking.cluster.go_on.clear()
+    looking = asyncio.create_task(asking.look(named("a"), named("b")))
+    while not asking.cluster.questions:
+        await asyncio.sleep(0)
+    asking.partitions.note(named("a"), 6)
+    asking.cluster.go_on.set()
+    assert await looking == {named("a"): 6, named("b"): 2}
+    assert asking.partitions.known([named("a")]) == {named("a"): 6}
+    asking.clock.now_ms += KEPT_MS
+    assert (await asking.look(named("a")))[named("a")] == 3, "by then the brokers say what there is"
+
+
 async def test_no_more_is_kept_than_there_is_room_for() -> None:
     asking = Asking()
     asking.cluster.present = {f"{number}": 1 for number in range(30)}

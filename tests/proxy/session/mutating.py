@@ -4,12 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from struct import unpack_from
 from typing import Any
 
+from protocol.fields import NO_ID
 from protocol.headers import request_body_offset
 from protocol.mutation_answers import read_outcomes
 from protocol.mutations import Topic, read_entries
 from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from protocol.table import SPECS, key_version
-from proxy.session.partitions import Look, Then
+from proxy.session.partitions import Look, Partitions, Then
 from quotas.kinds import QuotaKind
 from quotas.mutations import TokenBound
 from tests.protocol.encode import encode_frame, encode_request
@@ -37,7 +38,11 @@ class Known:
         return {} if self.slow else {topic: self.present[topic[0]] for topic in topics if topic[0] in self.present}
 
     def forget(self, topics: Iterable[Topic]) -> None:
-        pass
+        for topic in topics:
+            self.present.pop(topic[0], None)
+
+    def note(self, topic: Topic, partitions: int) -> None:
+        self.present[topic[0]] = partitions
 
     def look_up(self, whose: object, topics: Sequence[Topic], then: Then) -> Look | None:
         self.asked.append(tuple(topics))
@@ -57,7 +62,30 @@ class Known:
             then({topic: self.present[topic[0]] for topic in topics if topic[0] in self.present})
 
 
-def play_with(limit: float | None = LIMIT, partitions: Known | None = None, **options: Any) -> Play:
+class Lagging:
+    """Brokers whose metadata shows no change yet."""
+
+    def __init__(self, present: Mapping[str, int] | None = None) -> None:
+        self.present = {(name.encode(), NO_ID): number for name, number in (present or {}).items()}
+        self.default_partitions = 1
+        self.noted: dict[Topic, int] = {}
+
+    def known(self, topics: Iterable[Topic]) -> dict[Topic, int]:
+        known = self.present | self.noted
+        return {topic: known[topic] for topic in topics if topic in known}
+
+    def forget(self, topics: Iterable[Topic]) -> None:
+        for topic in topics:
+            self.noted.pop(topic, None)
+
+    def note(self, topic: Topic, partitions: int) -> None:
+        self.noted[topic] = partitions
+
+    def look_up(self, whose: object, topics: Sequence[Topic], then: Then) -> Look | None:
+        return None
+
+
+def play_with(limit: float | None = LIMIT, partitions: Partitions | None = None, **options: Any) -> Play:
     play = Play({MUTATION: limit} if limit is not None else None, **options)
     play.rules.partitions = partitions or Known()
     return play

@@ -14,10 +14,12 @@ from tests.proxy.session.mutating import (
     BURST,
     CREATE,
     DELETE,
+    GROW,
     MUTATION,
     OLD_CREATE,
     OLD_DELETE,
     Known,
+    Lagging,
     answer,
     bucket,
     create,
@@ -73,6 +75,13 @@ class TestStrict:
         assert said(CREATE, got) == {"a": 0, "b": 0, "c": 89, "d": 89}
         assert told_ms(got) == 2000
         assert play.client.paused
+
+    @pytest.mark.parametrize("said_by_broker", [("a", "b"), ("b", "a")])
+    def test_the_answer_names_topics_in_the_order_of_the_request(self, said_by_broker: tuple[str, str]) -> None:
+        play = play_with()
+        play.from_client(create(1, ("a", 20), ("b", 6), ("c", 1), ("d", 1)))
+        got = play.from_broker(answer(CREATE, 1, *((name, 0) for name in said_by_broker)))
+        assert list(said(CREATE, got).items()) == [("a", 0), ("b", 0), ("c", 89), ("d", 89)]
 
     def test_of_two_throttle_times_the_longer_one_is_told(self) -> None:
         play = play_with()
@@ -135,6 +144,48 @@ class TestWhatIsCharged:
         play.from_broker(answer(DELETE, 1, ("a", 0)))
         play.from_client(grow(2, ("b", 8)))
         assert tokens(play) == BURST - 4 - 5
+
+    def test_partitions_added_in_quick_succession_are_charged_once_though_metadata_lags(self) -> None:
+        play = play_with(limit=10.0, partitions=(known := Lagging({"a": 1})))
+        for number, count in enumerate((2, 5, 6), 1):
+            play.from_client(grow(number, ("a", count)))
+            play.from_broker(answer(GROW, number, ("a", 0)))
+        assert tokens(play) == 110 - 5
+        play.from_client(delete(9, "a"))
+        assert tokens(play) == 110 - 5 - 6
+        play.from_broker(answer(DELETE, 9, ("a", 0)))
+        assert known.noted == {}, "nothing is believed of a topic that is gone"
+
+    @pytest.mark.parametrize("first", [0, 1])
+    def test_two_connections_that_grow_a_topic_pay_for_what_was_added(self, first: int) -> None:
+        """Whichever answer comes first."""
+        play = play_with(partitions=Lagging({"a": 1}))
+        other = Another(play, broker=2)
+        play.from_client(grow(1, ("a", 4)))
+        other.send(grow(1, ("a", 9)))
+        assert tokens(play) == BURST - 3 - 8
+        back = answer(GROW, 1, ("a", 0))
+        sides = [play.session.answers, other.session.answers]
+        sides[first].feed(back, play.loop.now_ms)
+        sides[1 - first].feed(back, play.loop.now_ms)
+        assert tokens(play) == BURST - 8
+
+    def test_a_topic_deleted_right_after_it_was_made_is_charged_for_its_partitions(self) -> None:
+        play = play_with(partitions=Lagging())
+        play.from_client(create(1, ("a", 5), ("b", -1)))
+        told = [{"name": "a", "num_partitions": -1}, {"name": "b", "num_partitions": 4}]
+        play.from_broker(encode_frame(SPECS[CREATE], {"topics": told}, 1))
+        play.from_client(delete(2, "a", "b"))
+        assert tokens(play) == BURST - 9 - 9
+
+    def test_a_topic_deleted_by_its_id_is_charged_for_what_its_name_was_given(self) -> None:
+        play = play_with(partitions=Lagging())
+        play.from_client(create(1, ("a", 5)))
+        play.from_broker(answer(CREATE, 1, ("a", 0)))
+        play.from_client(encode_request(SPECS[DELETE], {"topics": [{"name": None, "topic_id": b"i" * 16}]}, 2))
+        listed = [{"name": "a", "topic_id": b"i" * 16}]
+        play.from_broker(encode_frame(SPECS[DELETE], {"responses": listed}, 2))
+        assert tokens(play) == BURST - 5 - 5
 
     def test_what_cannot_be_known_is_one(self) -> None:
         play = play_with()
