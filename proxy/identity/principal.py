@@ -1,18 +1,27 @@
 """What a user is called whom nobody can be confused with: the pseudo principals, and the prefix that is theirs.
 
 Quotas can be set for a pseudo principal as for any user. No client ever becomes one by its own choice of name: a
-user whose real name begins with the prefix is counted as ``sluice:reserved``.
+user whose real name begins with the prefix is counted as ``sluice:reserved``, and one whose name is empty as
+``sluice:unnamed``: to the quotas, an empty user is none at all, whom no quota of users holds.
 """
 
 from typing import Final
 
 _PREFIX: Final = "sluice:"
 RESERVED: Final = f"{_PREFIX}reserved"
+UNNAMED: Final = f"{_PREFIX}unnamed"
 
 
 def confirmed(name: str) -> str:
     """Return the user for a name, as it is counted, that the broker has accepted."""
-    return RESERVED if name.startswith(_PREFIX) else name
+    return RESERVED if name.startswith(_PREFIX) else somebody(name)
+
+
+def somebody(user: str) -> str:
+    """Return ``user``, or who stands for all whose name is empty: a certificate may have no subject, a mapping rule no
+    result.
+    """
+    return user or UNNAMED
 
 
 def unread(mechanism: str) -> str:

@@ -5,6 +5,7 @@ from typing import Final
 
 from protocol.frames import Head
 from protocol.headers import MORE, request_body_offset
+from proxy.identity.principal import somebody
 from proxy.runtime.names import client_id
 from proxy.session.in_flight import InFlight
 from proxy.session.serving import Served
@@ -42,8 +43,8 @@ class Sender:
     def __init__(self, accounts: Accounts, in_flight: InFlight, user: str, exempt: bool) -> None:
         self._accounts = accounts
         self._in_flight = in_flight
-        self.user = user
-        """Whom requests are charged to from now on."""
+        self.user = somebody(user)
+        """Whom requests are charged to from now on; never empty, for no quota of users would hold such a one."""
         self._exempt = exempt
         """The connection is, whoever its client is."""
         self._broker = _UNKNOWN_BROKER
@@ -85,7 +86,7 @@ class Sender:
 
     def identify(self, user: str) -> None:
         """Take ``user`` for the sender of what follows; what is in flight stays with whom it was charged to."""
-        self.user = user
+        self.user = somebody(user)
         self.client_id_bytes = _NO_CLIENT_ID
 
     def forget(self) -> None:

@@ -53,6 +53,9 @@ ELSEWHERE = {
     "open a broker's port": "edge/test_routes.py::test_a_listener_that_fails_to_open_a_port_keeps_no_other_from_it",
     "complete a usage file": "test_containment.py::test_a_usage_file_that_fails_to_be_completed_is_completed_later",
     "name the brokers of bootstrap sessions": "edge/test_listeners.py::test_who_cannot_be_named_is_named_with_the_next",
+    "name the broker of a session": (
+        "edge/test_listeners.py::test_one_that_cannot_be_named_is_cut_off_and_those_behind_it_are_named"
+    ),
     "look at a session": "edge/test_endings.py::test_a_session_that_cannot_be_looked_at_is_the_only_one_that_ends",
     "forget clients that are gone": "runtime/test_tasks.py::test_a_job_that_fails_is_run_again_but_not_at_once",
     "line": "session/test_waits.py::test_a_line_that_cannot_be_dissolved_keeps_no_other_from_it",
@@ -112,6 +115,7 @@ JOBS = (places("every", "run") | places("attempt")) - {
     "ask how many partitions topics have",
     "watch the quotas of the cluster",
     "look for a change that passed by",
+    "name the broker of a session",
 }
 CONFIG = """\
 cluster: {{name: test, bootstrap: ["127.0.0.1:{broker}"], refresh: 50ms}}

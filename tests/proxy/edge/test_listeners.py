@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from proxy.edge.drain import drain
 from proxy.runtime.faults import counts
+from proxy.session.session import Session
 from tests.proxy.fake_broker import fake_broker
 from tests.proxy.front import TIMEOUT_S, Front, client, front
 from tests.proxy.playbook import PRODUCER, list_offsets, produce, request
@@ -187,6 +188,53 @@ async def test_a_session_whose_broker_cannot_be_told_is_closed_after_its_answers
             async with client(proxy.bootstrap_port) as again:
                 await again.ask(list_offsets(number))
         assert len(one.requests) == 4
+
+
+async def test_a_session_that_ends_while_it_is_connected_is_not_one_that_waits_for_its_name() -> None:
+    """Thousands of strangers who send what is refused: none of them stays, and whoever comes later is named."""
+    junk = produce(1, 100)[:4] + b"\x7f\xff" + produce(1, 100)[6:]
+    async with fake_broker() as one, front(one, known=False, quotas={PRODUCER: 1024}) as proxy:
+        proxy.cluster.can_ask = False
+        for _ in range(3):
+            async with client(proxy.bootstrap_port) as stranger:
+                stranger.writer.write(list_offsets(1) + junk)
+                assert await stranger.closed()
+        assert not proxy.listener._to_brokers.unnamed
+        async with client(proxy.bootstrap_port) as early:
+            await early.ask(list_offsets(1))
+            one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", one.port + 1)}
+            await early.ask(METADATA)
+            await until(lambda: not proxy.listener._to_brokers.unnamed)
+            one.padding = 4
+            await early.ask(produce(2, 20_000))
+            assert charged_brokers(proxy) == {1}
+
+
+@pytest.mark.uncompiled("the fault is put in place of a method")
+async def test_one_that_cannot_be_named_is_cut_off_and_those_behind_it_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with fake_broker() as one, front(one, known=False, quotas={PRODUCER: 1024}) as proxy:
+        proxy.cluster.can_ask = False
+        async with client(proxy.bootstrap_port) as first, client(proxy.bootstrap_port) as second:
+            await first.ask(list_offsets(1))
+            await second.ask(list_offsets(1))
+            broken, whole = proxy.listener._to_brokers.unnamed
+            named = Session.broker_known
+
+            def fails(session: Session, broker_id: int) -> None:
+                if session is broken:
+                    raise KeyError
+                named(session, broker_id)
+
+            monkeypatch.setattr(Session, "broker_known", fails)
+            one.brokers = {1: ("127.0.0.1", one.port), 2: ("127.0.0.1", one.port + 1)}
+            await second.ask(METADATA)
+            await until(lambda: not proxy.listener._to_brokers.unnamed and broken.closed)
+            one.padding = 4
+            await second.ask(produce(2, 20_000))
+            assert not whole.closed
+            assert charged_brokers(proxy) == {1}
 
 
 async def test_above_the_limit_connections_are_refused_and_counted() -> None:

@@ -15,10 +15,13 @@ from structlog.testing import capture_logs
 
 from proxy.edge import transports
 from proxy.edge.tls import client_context, ignore_undecodable_names
+from proxy.identity.principal import UNNAMED
+from quotas.entities import Default, Entity
+from quotas.policy import Policy
 from tests.proxy.fake_broker import fake_broker
 from tests.proxy.front import TIMEOUT_S, Front, client, front
 from tests.proxy.pki import Pki
-from tests.proxy.playbook import list_offsets
+from tests.proxy.playbook import PRODUCER, list_offsets, produce
 
 pytestmark = pytest.mark.asyncio
 
@@ -114,6 +117,21 @@ async def test_a_name_of_ours_is_nobodys(pki: Pki) -> None:
         async with client(proxy.bootstrap_port, pki.client("sluice:token:abc")) as asking:
             await asking.ask(list_offsets(1))
             assert only_user(proxy) == "sluice:reserved"
+
+
+async def test_a_certificate_whose_name_is_empty_is_held_by_the_quota_of_the_default_user(pki: Pki) -> None:
+    """One with its names in the SAN alone, or a mapping rule with no result: the empty user is nobody to the quotas."""
+    settings = pki.settings(client_authentication="required")
+    async with fake_broker() as one, front(one, tls=settings, name_of=lambda _: "") as proxy:
+        default = Policy({Entity(user=Default.DEFAULT): {PRODUCER: 1024}})
+        proxy.play.engine.apply(default, proxy.play.loop.now_ms)
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        async with client(proxy.bootstrap_port, pki.client("alice")) as asking:
+            one.padding = 4
+            await asking.ask(produce(1, 20_000))
+            assert only_user(proxy) == UNNAMED
+            (usage,) = proxy.play.engine.usage(proxy.play.loop.now_ms)
+            assert (usage.user, usage.charged_total > 20_000) == (UNNAMED, True)
 
 
 async def test_a_certificate_that_names_nobody_is_refused(pki: Pki) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.identity.principal import RESERVED, token_holder, unread
+from proxy.identity.principal import RESERVED, UNNAMED, token_holder, unread
 from proxy.identity.sasl import State
 from quotas.engine import Engine, Window
 from quotas.entities import ANONYMOUS, Default, Entity
@@ -265,6 +265,14 @@ class TestSixUnreadable:
         play.from_client(list_offsets(3))
         play.from_broker(list_offsets_answer(3))
         assert (play.user, play.session.authenticated) == (unread("AWS_MSK_IAM"), True)
+
+    @pytest.mark.parametrize("user", ["", "alice"])
+    def test_nobody_is_nobody(self, user: str) -> None:
+        """Whoever says so, a user without a name has one: to the quotas, an empty user is none at all."""
+        play = known_as_alice()
+        play.session.identified(user)
+        play.from_client(produce(3, 100))
+        assert charged(play) == {user or UNNAMED: size(produce(3, 100))}
 
     def test_a_user_who_calls_himself_as_they_are_called(self) -> None:
         play = accepted(PLAIN)
