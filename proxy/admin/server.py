@@ -7,13 +7,16 @@ import gc
 import json
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from aiohttp import web
 
 from config.units import Address
+from proxy.admin.connections import AdminConnections
 from proxy.admin.metrics import CONTENT_TYPE, Renderer
 from proxy.admin.mode import ModePage
+from proxy.edge.listening import bind as listen_at
 from proxy.edge.stats import Snapshot
 from proxy.edge.whoami import Identity
 from proxy.runtime.faults import note
@@ -64,29 +67,37 @@ class AdminServer:
         if mode is not None:
             self._paths["/mode"] = mode.answer
             self._methods["/mode"] = ModePage.METHODS
-        self._runner = web.ServerRunner(
-            web.Server(self._answer, access_log=None, max_line_size=_MAX_LINE_BYTES, max_field_size=_MAX_HEADER_BYTES),
-            shutdown_timeout=_STOP_TIMEOUT_S,
-        )
 
     async def start(self) -> None:
         """Listen. Raises OSError, naming the setting and the address, where that cannot be."""
-        await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, self._bind.host or None, self._bind.port).start()
+            sockets = listen_at(self._bind.host, self._bind.port)
         except OSError as error:
-            await self._runner.cleanup()
-            # asyncio's own text repeats the address; a name that does not resolve has a negative errno, and where none
-            # of several addresses can be bound there is neither (Python 3.13).
+            # A name that does not resolve has a negative errno, or none.
             reason = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else error.strerror
-            reason = reason or str(error)
-            raise OSError(f"admin.bind {self._bind}: {reason}") from error
+            raise OSError(f"admin.bind {self._bind}: {reason or error}") from error
+        self._server = web.Server(
+            self._answer, access_log=None, max_line_size=_MAX_LINE_BYTES, max_field_size=_MAX_HEADER_BYTES
+        )
+        self._connections = AdminConnections(self._server)
+        self._connections.listen(sockets)
 
     async def stop(self) -> None:
         """Close the port, once the answers under way are out (within a second)."""
-        await self._runner.cleanup()
+        self._connections.close()
+        await asyncio.sleep(0)  # what has come by now is answered
+        self._server.pre_shutdown()
+        await self._server.shutdown(_STOP_TIMEOUT_S)
 
-    async def _answer(self, request: web.BaseRequest) -> web.Response:
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        with self._connections.answering(request):
+            answer = await self._answered(request)
+            with suppress(ConnectionError):  # aiohttp, which tries again, sees to it
+                await answer.prepare(request)
+                await answer.write_eof()
+        return answer
+
+    async def _answered(self, request: web.BaseRequest) -> web.Response:
         answer = self._paths.get(request.path)
         if answer is None:
             return _text(404, ["not found; there are:", *self._paths])

@@ -7,7 +7,7 @@ from config.settings import Settings
 from proxy.edge.connection_gate import MOST_HELD
 
 _RESERVED: Final = 128
-"""For what is neither a client nor its broker: the admin port, files, Metadata."""
+"""For what is neither a client nor its broker: the admin port (32 connections), files, Metadata."""
 _HELD_SHARE: Final = 16
 """Connections that are held only to be closed may have one in so many descriptors."""
 

@@ -64,6 +64,12 @@ ELSEWHERE = {
     "a session's turn": "session/test_waits.py::test_a_session_that_fails_after_others_had_their_turn_ends",
     "begin TLS handshakes": "edge/test_arrivals.py::test_handshakes_go_on_after_a_fault",
     "answer a request about quotas": "edge/test_quota_requests.py::test_one_that_fails_is_cut_off_and_counted",
+    "receive a connection to the admin port": (
+        "admin/test_connections.py::test_one_that_cannot_be_received_or_cut_off_is_alone_in_that"
+    ),
+    "a connection to the admin port is overdue": (
+        "admin/test_connections.py::test_one_that_cannot_be_received_or_cut_off_is_alone_in_that"
+    ),
     "a usage file is due": "test_containment.py::test_a_usage_file_that_fails_to_be_completed_is_completed_later",
 }
 

@@ -1,5 +1,6 @@
 import asyncio
 import json
+import socket
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -210,6 +211,18 @@ async def test_a_failed_rendering_is_an_error_and_the_next_one_is_new(monkeypatc
         monkeypatch.setattr(served.server, "_snapshot", empty)
         async with client.get("/metrics") as answer:
             assert answer.status == 200
+
+
+async def test_a_request_without_host_asks_no_dns(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(socket, "getfqdn", asked.append)
+    async with serving() as (served, _):
+        for path in served.server._paths:
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(served.url.rpartition(":")[2]))
+            writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+            assert (await reader.read()).startswith(b"HTTP/1.0 ")
+            writer.close()
+    assert asked == []
 
 
 async def test_a_port_that_is_taken_is_named() -> None:

@@ -1,0 +1,126 @@
+"""The admin port is there for who asks, whatever strangers do at it, and takes few descriptors."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+from structlog.testing import capture_logs
+
+from proxy.admin import connections
+from tests.proxy.admin.test_server import Served, serving
+from tests.proxy.sabotage import Sabotage
+
+pytestmark = pytest.mark.asyncio
+
+HALF = b"GET /livez HTTP/1.1\r\nHost: "
+WHOLE = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+TIMEOUT_S = 30.0
+
+Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def connect(served: Served, first: bytes) -> Peer:
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(served.url.rpartition(":")[2]))
+    writer.write(first)
+    return reader, writer
+
+
+@asynccontextmanager
+async def crowd(served: Served, number: int, first: bytes) -> AsyncIterator[list[Peer]]:
+    peers = [await connect(served, first) for _ in range(number)]
+    try:
+        yield peers
+    finally:
+        for _, writer in peers:
+            writer.close()
+
+
+async def is_closed(peer: Peer) -> bool:
+    """Wait for that, for as long as a test may take."""
+    async with asyncio.timeout(TIMEOUT_S):
+        with suppress(ConnectionResetError):
+            await peer[0].read()
+    return True
+
+
+async def answer_of(peer: Peer) -> bytes:
+    async with asyncio.timeout(TIMEOUT_S):
+        return await peer[0].readuntil(b"ok\n")
+
+
+@pytest.mark.parametrize("first", [b"", HALF, WHOLE], ids=["silence", "half a request", "a request"])
+async def test_those_who_ask_nothing_more_make_room_oldest_first(first: bytes) -> None:
+    async with serving() as (served, client), crowd(served, 3 * connections.MOST, first) as peers:
+        async with client.get("/livez") as answer:
+            assert answer.status == 200
+        assert len(served.server._connections._by_transport) <= connections.MOST
+        for peer in peers[: 2 * connections.MOST]:
+            assert await is_closed(peer)
+
+
+async def test_those_who_take_no_answer_make_room_after_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving() as (served, client):
+        monkeypatch.setattr(served.server, "_render", page)
+        async with crowd(served, connections.MOST + 4, WHOLE.replace(b"livez", b"metrics")):
+            async with client.get("/livez") as answer:
+                assert answer.status == 200
+            assert len(served.server._connections._by_transport) <= connections.MOST
+
+
+async def page() -> bytes:
+    """More than a socket takes."""
+    return bytes(8_000_000)
+
+
+@pytest.mark.parametrize("first", [b"", HALF], ids=["silence", "half a request"])
+async def test_a_request_has_a_deadline(first: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "REQUEST_S", 0.05)
+    async with serving() as (served, _), crowd(served, 1, first) as peers:
+        assert await is_closed(peers[0])
+
+
+async def test_so_has_the_next_one_from_its_first_byte_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "REQUEST_S", 0.3)
+    async with serving() as (served, _), crowd(served, 1, WHOLE) as peers:
+        assert await answer_of(peers[0])
+        peers[0][1].write(WHOLE)
+        assert await answer_of(peers[0])
+        peers[0][1].write(HALF)
+        assert await is_closed(peers[0])
+
+
+async def test_so_has_an_answer_that_is_not_taken_and_a_connection_that_is_idle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "IDLE_S", 0.05)
+    monkeypatch.setattr(connections, "ANSWER_S", 0.05)
+    async with serving() as (served, _):
+        monkeypatch.setattr(served.server, "_render", page)
+        async with crowd(served, 1, WHOLE) as idle, crowd(served, 1, WHOLE.replace(b"livez", b"metrics")) as deaf:
+            assert await is_closed(idle[0])
+            assert await is_closed(deaf[0])
+
+
+async def test_who_leaves_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving() as (served, _):
+        for _ in range(3):
+            async with crowd(served, connections.MOST, HALF):
+                pass
+        async with asyncio.timeout(TIMEOUT_S):
+            while served.server._connections._by_transport:
+                await asyncio.sleep(0)
+
+
+async def test_one_that_cannot_be_received_or_cut_off_is_alone_in_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "REQUEST_S", 0.05)
+    monkeypatch.setattr(connections, "AFTER_FAULT_S", 0.05)
+    wheres = ("receive a connection to the admin port", "a connection to the admin port is overdue")
+    with capture_logs():
+        sabotage = Sabotage(monkeypatch, *wheres)
+        async with serving() as (served, client), crowd(served, 2, b"") as peers:
+            for peer in peers:
+                assert await is_closed(peer)
+            async with client.get("/livez") as answer:
+                assert answer.status == 200
+    assert [sabotage.counted(where) for where in wheres] == [1, 1]
