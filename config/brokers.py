@@ -1,56 +1,114 @@
-"""Which port or host of the proxy stands for which broker, and that no port is claimed twice."""
+"""Which port or host of the proxy stands for which broker: bound here, advertised to clients; and no port twice."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from config.problems import InvalidValue, InvalidValues
+from config.problems import InvalidValue, InvalidValues, suggestion
 from config.units import EVERY_INTERFACE, MAX_PORT, Address, parse_range
 
 MAX_NODE_ID: Final = 2**31 - 1
 
 
+_BIND: Final = "bind"
+_ADVERTISE: Final = "advertise"
+_ONE_PORT: Final = "give each its own; one port for all brokers takes TLS and broker_host"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRange:
+    """Node ids, the ports bound for them, and the ports that clients are told: three ranges of the same length."""
+
+    node_ids: range
+    bound: range
+    advertised: range
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerPorts:
-    """Ranges of node ids, each with a range of ports of the same length."""
+    """The ports of all brokers of a listener."""
 
-    ranges: tuple[tuple[range, range], ...]
+    ranges: tuple[BrokerRange, ...]
 
-    def port_of(self, node_id: int) -> int | None:
-        """Return the port that stands for the broker, None if no range holds its id."""
-        for ids, ports in self.ranges:
-            if node_id in ids:
-                return ports[node_id - ids.start]
-        return None
+    def bound(self, node_id: int) -> int | None:
+        """Return the port that is bound for the broker, None if no range holds its id."""
+        return next(
+            (each.bound[node_id - each.node_ids.start] for each in self.ranges if node_id in each.node_ids), None
+        )
 
-    def ports(self) -> Iterator[range]:
-        """Every range of ports, in the order of the file."""
-        return (ports for _, ports in self.ranges)
+    def advertised(self, node_id: int) -> int | None:
+        """Return the port that clients are told for the broker, None if no range holds its id."""
+        return next(
+            (each.advertised[node_id - each.node_ids.start] for each in self.ranges if node_id in each.node_ids), None
+        )
 
 
 def parse_broker_ports(written: Mapping[str, object]) -> BrokerPorts:
-    """Return what ``{"0-9": "9100-9109", "42": "9142"}`` says; raise InvalidValues with every wrong pair."""
-    ranges: list[tuple[range, range]] = []
+    """Return what ``{"0-9": "9100-9109", "42": {bind: "9142", advertise: "31142"}}`` says.
+
+    Raises InvalidValues with every wrong range.
+    """
+    ranges: list[BrokerRange] = []
     wrong = InvalidValues()
     for key, value in written.items():
         with wrong.at(key):
             ids = _range_within(key, 0, MAX_NODE_ID, "node id")
-            ports = _range_within(value, 1, MAX_PORT, "port")
-            if len(ids) != len(ports):
-                last = ports.start + len(ids) - 1
-                message = f"{len(ids)} node ids stand for {len(ports)} ports"
-                raise InvalidValue(
-                    message, f"write {ports.start}-{last}" if last <= MAX_PORT else "use as many of both"
-                )
-            for earlier_ids, earlier_ports in ranges:
-                _require_apart("node id", ids, earlier_ids, "another range")
-                _require_apart("port", ports, earlier_ports, "another range")
-            ranges.append((ids, ports))
+            found = _broker_range(wrong, key, ids, value)
+            if found is not None:
+                ranges.append(found)
     if not ranges and not wrong.found:
         raise InvalidValue("names no broker", 'write "0-9": "9100-9109"')
     wrong.raise_if_any()
+    _require_all_apart(wrong, written, ranges)
+    wrong.raise_if_any()
     return BrokerPorts(tuple(ranges))
+
+
+def _broker_range(wrong: InvalidValues, key: str, ids: range, value: object) -> BrokerRange | None:
+    """Return what one entry says; None where either of its two ranges is wrong, which is then in ``wrong``."""
+    if not isinstance(value, Mapping):
+        ports = _ports(ids, value)
+        return BrokerRange(ids, ports, ports)
+    for name in value:
+        if name not in (_BIND, _ADVERTISE):
+            wrong.add((key, name), "is unknown here", suggestion(name, (_BIND, _ADVERTISE)), of_key=True)
+    found: dict[str, range] = {}
+    for name in (_BIND, _ADVERTISE):
+        with wrong.at(key, *([name] if name in value else [])):
+            if name not in value:
+                raise InvalidValue(
+                    f"{name} is missing", 'write both, as in {bind: "9100-9102", advertise: "31100-31102"}'
+                )
+            found[name] = _ports(ids, value[name])
+    return BrokerRange(ids, found[_BIND], found[_ADVERTISE]) if len(found) == 2 else None
+
+
+def _ports(ids: range, written: object) -> range:
+    """Return a range of ports, as many as ``ids``."""
+    if isinstance(written, str) and ":" in written:
+        fix = f"write the ports alone, as in {written.rpartition(':')[2] or '9100-9102'}: the host is that of advertise"
+        raise InvalidValue(f"{written!r} is not a range of ports", fix)
+    ports = _range_within(written, 1, MAX_PORT, "port")
+    if len(ids) != len(ports):
+        last = ports.start + len(ids) - 1
+        message = f"{len(ids)} node ids stand for {len(ports)} ports"
+        raise InvalidValue(message, f"write {ports.start}-{last}" if last <= MAX_PORT else "use as many of both")
+    return ports
+
+
+def _require_all_apart(wrong: InvalidValues, written: Mapping[str, object], ranges: list[BrokerRange]) -> None:
+    """No node id stands twice, and no port is bound, or advertised, for two brokers."""
+    for index, (key, each) in enumerate(zip(written, ranges, strict=True)):
+        apart = isinstance(written[key], Mapping)
+        for earlier in ranges[:index]:
+            with wrong.at(key):
+                _require_apart("node id", each.node_ids, earlier.node_ids, "another range")
+            with wrong.at(key, *([_BIND] if apart else [])):
+                _require_apart("port", each.bound, earlier.bound, "another range")
+            if each.advertised != each.bound or earlier.advertised != earlier.bound:
+                with wrong.at(key, *([_ADVERTISE] if apart else [])):
+                    _require_apart("port", each.advertised, earlier.advertised, "another advertised range", _ONE_PORT)
 
 
 def node_id_of(host: str, template: str) -> int | None:
@@ -94,7 +152,7 @@ def _range_within(text: object, least: int, most: int, what: str) -> range:
     return values
 
 
-def _require_apart(what: str, values: range, taken: range, owner: str) -> None:
+def _require_apart(what: str, values: range, taken: range, owner: str, fix: str = "give each its own") -> None:
     shared = max(values.start, taken.start)
     if shared < min(values.stop, taken.stop):
-        raise InvalidValue(f"{what} {shared} belongs to {owner} already", "give each its own")
+        raise InvalidValue(f"{what} {shared} belongs to {owner} already", fix)

@@ -14,6 +14,7 @@ from config.nodes import Mapping, Scalar
 from config.problems import InvalidValue, explained
 from config.units import (
     Address,
+    AdvertisedAddress,
     IpNumbers,
     Network,
     parse_address,
@@ -23,6 +24,7 @@ from config.units import (
     parse_duration_ms,
     parse_duration_s,
     parse_flag,
+    parse_host,
     parse_host_template,
     parse_ip_numbers,
     parse_name,
@@ -36,6 +38,7 @@ _EXAMPLES: Final = {
     "a name": "orders",
     "a text": '"one text"',
     "a host": "kafka.example.com",
+    "host or host:port": "kafka.example.com:9092",
     "a host with {node_id}": "b{node_id}.example.com",
     "an address to bind": "127.0.0.1:9092",
     "host:port": "kafka-1.example.com:9092",
@@ -90,7 +93,8 @@ def _given(section: object) -> object:
 
 Name = Annotated[str, Written("a name", parse_name)]
 Text = Annotated[str, Written("a text", str)]
-Host = Annotated[str, Written("a host", parse_advertised)]
+Host = Annotated[str, Written("a host", parse_host)]
+Advertise = Annotated[AdvertisedAddress, Written("host or host:port", parse_advertised)]
 HostTemplate = Annotated[str, Written("a host with {node_id}", parse_host_template)]
 BindAddress = Annotated[Address, Written("an address to bind", parse_address)]
 BrokerAddress = Annotated[Address, Written("host:port", parse_reachable)]

@@ -6,16 +6,16 @@ from typing import Final, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from config.brokers import PortClaim, node_id_of
+from config.brokers import BrokerPorts, PortClaim, node_id_of
 from config.cluster import Route
 from config.forms import (
+    Advertise,
     BindAddress,
     Brokers,
     Count,
     FilePath,
     Flag,
     Given,
-    Host,
     HostTemplate,
     IpNetwork,
     Name,
@@ -23,7 +23,7 @@ from config.forms import (
     Text,
 )
 from config.problems import InvalidValue
-from config.units import Network
+from config.units import Address, AdvertisedAddress, Network
 
 _DEFAULT_RULES: Final = "DEFAULT"
 
@@ -156,20 +156,22 @@ class Listener(Section):
 
     name: Name = Field(description="The listener's name, in logs and metrics.")
     bind: BindAddress = Field(description="The address that the listener binds; clients use it as `bootstrap.servers`.")
-    advertise: Host = Field(
-        description="The host that is advertised to clients for every broker. It must lead to this proxy. With "
-        "`broker_host`, it is the host in `bootstrap.servers`.",
+    advertise: Advertise = Field(
+        description="What clients write into `bootstrap.servers`, and the host that they are told for every broker. It "
+        "must lead to this proxy. Without a port, clients come to that of `bind`. With `broker_host`, the port is that "
+        "of every broker, too.",
     )
     tls: Given[ClientTls] = None
     brokers: Brokers | None = Field(
         None,
         description="Ranges of node ids and their ports, of equal length: "
-        '`{"0-9": "9100-9109", "42": "9142"}`. The ports are bound on the host of `bind`.',
+        '`{"0-9": "9100-9109", "42": "9142"}`. The ports are bound on the host of `bind`. Where clients reach them at '
+        'other ports: `{"0-2": {bind: "9100-9102", advertise: "31100-31102"}}`.',
     )
     broker_host: HostTemplate | None = Field(
         None,
         validate_default=True,
-        description="Instead of ports: the host name of each broker, as in `b{node_id}.kafka.example.com`, on the "
+        description="Instead of ports: the host name of each broker, as in `b{node_id}.kafka.example.com`, all on the "
         "port of `bind`. Clients send it in TLS (SNI), so `tls` is required and its certificate must match.",
     )
     authentication: Literal["none", "sasl"] = Field(
@@ -196,7 +198,9 @@ class Listener(Section):
     def _require_names_in_tls(cls, broker_host: str, info: ValidationInfo) -> None:
         if "tls" in info.data and info.data["tls"] is None:
             raise InvalidValue("stands without tls", "add the section tls: clients name the host in its handshake")
-        bootstrap = info.data.get("advertise", "")
+        if "advertise" not in info.data:
+            return
+        bootstrap = info.data["advertise"].host
         if bootstrap.endswith("."):
             raise InvalidValue(
                 f"stands beside advertise: {bootstrap}, with a dot that TLS leaves out", "write it without"
@@ -207,8 +211,48 @@ class Listener(Section):
                 "write an advertise that does not fit it",
             )
 
+    @field_validator("brokers")
+    @classmethod
+    def _apart_from_bootstrap(cls, brokers: BrokerPorts | None, info: ValidationInfo) -> BrokerPorts | None:
+        if brokers is None or "bind" not in info.data or "advertise" not in info.data:
+            return brokers
+        port = _bootstrap_of(info.data["bind"], info.data["advertise"]).port
+        if port == info.data["bind"].port and any(port in each.bound for each in brokers.ranges):
+            return brokers  # one port is bound twice, and that is told of all listeners together
+        for each in brokers.ranges:
+            if port in each.advertised:
+                node_id = each.node_ids[port - each.advertised.start]
+                raise InvalidValue(
+                    f"port {port} leads to broker {node_id}, and is the one of bootstrap.servers, too",
+                    "give each its own: that of bootstrap.servers stands in advertise",
+                )
+        return brokers
+
+    @property
+    def bootstrap(self) -> Address:
+        """What clients write into `bootstrap.servers`."""
+        return _bootstrap_of(self.bind, self.advertise)
+
+    def advertised(self, node_id: int) -> Address | None:
+        """Return what clients are told for a broker; None where it has no port."""
+        if self.broker_host is not None:
+            return Address(self.broker_host.replace("{node_id}", str(node_id)), self.bootstrap.port)
+        port = self.brokers.advertised(node_id) if self.brokers is not None else None
+        return None if port is None else Address(self.advertise.host, port)
+
+    def bound(self, node_id: int) -> Address | None:
+        """Return where the connections arrive that clients make to what they are told for a broker."""
+        if self.broker_host is not None:
+            return self.bind
+        port = self.brokers.bound(node_id) if self.brokers is not None else None
+        return None if port is None else Address(self.bind.host, port)
+
     def port_claims(self, index: int) -> Iterator[PortClaim]:
         """Every port that this listener binds; ``index`` is its place in the file."""
         yield PortClaim.of(self.bind, f"the bootstrap port of listener {self.name}", index, "bind")
-        for ports in self.brokers.ports() if self.brokers is not None else ():
-            yield PortClaim(self.bind.host, ports, f"the brokers of listener {self.name}", (index, "brokers"))
+        for each in self.brokers.ranges if self.brokers is not None else ():
+            yield PortClaim(self.bind.host, each.bound, f"the brokers of listener {self.name}", (index, "brokers"))
+
+
+def _bootstrap_of(bind: Address, advertise: AdvertisedAddress) -> Address:
+    return Address(advertise.host, bind.port if advertise.port is None else advertise.port)

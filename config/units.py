@@ -57,6 +57,17 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
+class AdvertisedAddress:
+    """What clients connect to, as it is written; without a port, it is that of ``bind``."""
+
+    host: str
+    port: int | None = None
+
+    def __str__(self) -> str:
+        return self.host if self.port is None else str(Address(self.host, self.port))
+
+
+@dataclass(frozen=True, slots=True)
 class IpNumbers:
     """A number for each of some IP addresses."""
 
@@ -189,6 +200,11 @@ def _host_fix(text: str) -> str:
 def parse_host_template(text: str) -> str:
     """Return a host name with ``{node_id}`` in it."""
     host = text.replace("{node_id}", "2147483647")
+    name, _, port = text.rpartition(":")
+    if name.count("{node_id}") == 1 and port.isdecimal():
+        raise InvalidValue(
+            f"{text!r} has a port", f"write {name}, and the port behind the host of advertise: HOST:{port}"
+        )
     if text.count("{node_id}") != 1 or ":" in text:
         raise InvalidValue(f"{text!r} does not name one host for each broker", "write it like b{node_id}.example.com")
     if text.endswith("."):
@@ -236,11 +252,19 @@ def parse_path(text: str) -> Path:
     return Path(text)
 
 
-def parse_advertised(text: str) -> str:
-    """Return a host that clients can connect to."""
+def parse_advertised(text: str) -> AdvertisedAddress:
+    """Return what clients can connect to: ``host``, ``host:port``, ``[::1]:443``, or ``::1`` without a port."""
     if text.strip("[]") in EVERY_INTERFACE:
         raise InvalidValue(f"clients cannot connect to {text!r}", "write the host that leads to this proxy")
-    return parse_host(text)
+    if (port := text.removeprefix(":")).isdecimal():
+        fix = f"write the host that leads to this proxy in front of it, as in kafka.example.com:{port}"
+        raise InvalidValue(f"{text!r} is a port without a host", fix)
+    if text.startswith("[") and text.endswith("]"):
+        return AdvertisedAddress(_host_of(text, text))
+    if ":" not in text or (text.count(":") > 1 and not set(text) & set("[/,;")):
+        return AdvertisedAddress(parse_host(text))
+    address = parse_reachable(text)
+    return AdvertisedAddress(address.host, address.port)
 
 
 def parse_name(text: Scalar) -> str:

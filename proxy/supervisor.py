@@ -66,7 +66,7 @@ class Supervisor:
         self._managing = Managing(self._quotas, quotas.admins)
         self._usage = UsageService(settings, self._worker.take_usage)
         self._mode = ModeSwitch(quotas.mode, self._change_mode)
-        self._file = SettingsFile(path, settings, self._mode.configure)
+        self._file = SettingsFile(path, settings, self._mode.configure, self._worker.readdress)
 
     async def run(self) -> int:
         """Start, serve, and stop when a signal says so; returns the exit status."""

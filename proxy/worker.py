@@ -13,6 +13,7 @@ from typing import Final
 
 import structlog
 
+from config.settings import Listener as ListenerSettings
 from config.settings import Mode, Settings
 from protocol.api_versions import advertised_limits
 from protocol.client_quotas import ALTER, DESCRIBE
@@ -38,7 +39,7 @@ from proxy.runtime.faults import contained
 from proxy.runtime.file_watch import FileWatch
 from proxy.runtime.lag import watch as watch_lag
 from proxy.runtime.slices import in_slices
-from proxy.runtime.tasks import AFTER_FAULT_S, attempt, every, later
+from proxy.runtime.tasks import AFTER_FAULT_S, attempt, every, later, spawn
 from proxy.runtime.turns import Turns
 from proxy.session.latencies import Latencies
 from proxy.session.response_errors import ResponseErrors
@@ -57,6 +58,8 @@ from quotas.policy import Policy, PolicyChange
 log = structlog.get_logger("sluice")
 
 _TIDY_EVERY_S: Final = 1.0
+_BIND_AGAIN_S: Final = 10.0
+"""How often ports are tried that could not be bound."""
 
 
 class Worker:
@@ -119,6 +122,7 @@ class Worker:
             cluster.watch()
         every(_TIDY_EVERY_S, self._tidy, "drop what is idle")
         Endings(self._listeners, settings.limits, self._stats, now_ms).watch()
+        every(_BIND_AGAIN_S, self._bind_again, "bind ports again")
         watch_lag(self._observe_lag)
         self._metering.watch()
         for listener in self._listeners:
@@ -155,6 +159,14 @@ class Worker:
         """Load the certificates of all listeners again."""
         for listener in self._listeners:
             await attempt("load files again", listener.reload_tls)
+
+    async def readdress(self, listeners: Sequence[ListenerSettings]) -> None:
+        """Follow other addresses of listeners: brokers' ports open and close, and clients are told others."""
+        for settings in listeners:
+            for listener in self._listeners:
+                if listener.name == settings.name and (closed := listener.change(settings)):
+                    log.info("draining sessions at closed ports", listener=settings.name, sessions=len(closed))
+                    spawn(drain(closed, self._settings.drain.timeout_s), "drain sessions at closed ports")
 
     async def drain(self, timeout_s: float) -> Drained:
         """Take nobody any more, and let who is there finish what is in flight."""
@@ -209,6 +221,7 @@ class Worker:
             certificate_expiry_s=dict(stats.certificate_expiry_s),
             certificate_reloads=dict(stats.certificate_reloads),
             brokers=self._routes.reachable(),
+            brokers_without_port={each.name: each.brokers_without_port for each in self._listeners},
             connections_limit=self._connections_limit,
             exempt_request_us=self._times.exempt_us,
             lag_counts=list(stats.lag_counts),
@@ -279,6 +292,10 @@ class Worker:
         if on and not self._times.on:
             self._times.own.calibrate()
         self._times.on = on
+
+    def _bind_again(self) -> None:
+        for listener in self._listeners:
+            contained("bind ports again", listener.try_ports_again)
 
     def _sessions(self) -> list[Session]:
         return [session for listener in self._listeners for session in listener.sessions]

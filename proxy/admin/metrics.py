@@ -189,6 +189,12 @@ def _traffic(snapshot: Snapshot) -> Iterator[Metric]:
     )
     reachable = (((broker_label(node_id),), up) for node_id, up in sorted(snapshot.brokers.items()))
     yield _gauge("sluice_broker_reachable", "1 if the last connection to it could be made.", ("broker",), reachable)
+    yield _gauge(
+        "sluice_brokers_without_port",
+        "Brokers of the cluster that clients of a listener cannot reach: it has no port for them.",
+        ("listener",),
+        (((listener,), number) for listener, number in snapshot.brokers_without_port.items()),
+    )
 
 
 def _shipping(snapshot: Snapshot) -> Iterator[Metric]:

@@ -186,8 +186,11 @@ def _look_for_same_addresses(found: Findings, listeners: tuple[Listener, ...]) -
 
 def _told(listener: Listener) -> list[tuple[str, range]]:
     """Return the hosts and ports that the clients of a listener are told."""
-    hosts = [listener.advertise, *([listener.broker_host] if listener.broker_host is not None else [])]
-    return [(host.lower(), claim.ports) for host in hosts for claim in listener.port_claims(0)]
+    bootstrap = listener.bootstrap
+    hosts = [bootstrap.host, *([listener.broker_host] if listener.broker_host is not None else [])]
+    ports = [range(bootstrap.port, bootstrap.port + 1)]
+    ports += [each.advertised for each in listener.brokers.ranges] if listener.brokers is not None else []
+    return [(host.lower(), each) for host in hosts for each in ports]
 
 
 def _look_for_variables(found: Findings, at: Steps, node: Node) -> None:

@@ -9,6 +9,7 @@ from config.loader import STATIC, load_with_document, named_quota_files
 from config.problems import ConfigError, InvalidValue, Problem, Steps
 from config.settings import FileStore, Listener, Settings
 from proxy.checks import twice
+from proxy.checks.addresses import told_and_bound
 from proxy.checks.configuration import look
 from proxy.checks.explain import Client, explain
 from proxy.checks.findings import Severity
@@ -36,6 +37,8 @@ class Report:
     caps: int = 0
     unseen: str = ""
     """The kind of store that the quotas are in, where that is none of files: it was not looked at."""
+    addresses: list[str] = field(default_factory=list)
+    """Where clients are told other ports than those that are bound."""
     explained: list[str] = field(default_factory=list)
     """Which limits hold for the client that was asked about."""
 
@@ -47,6 +50,7 @@ class Report:
             caps = f", {_counted(self.caps, 'cap')}" if self.caps else ""
             quotas = f"quotas in {self.unseen} not looked at" if self.unseen else _counted(self.quotas, "quota")
             said.append(f"{looked_at}: ok ({quotas}{caps}{listeners})")
+            said += self.addresses
         return said + self.explained
 
     def as_data(self) -> dict[str, object]:
@@ -56,7 +60,8 @@ class Report:
         found.sort(key=lambda each: (each[1].file, each[1].line, each[1].column))
         data: dict[str, object] = {"ok": not self.problems}
         data["findings"] = [_as_data(severity, problem) for severity, problem in found]
-        return data | ({"explained": self.explained} if self.explained else {})
+        told = {"addresses": self.addresses, "explained": self.explained}
+        return data | {name: lines for name, lines in told.items() if lines}
 
 
 def _as_data(severity: str, problem: Problem) -> dict[str, object]:
@@ -152,6 +157,7 @@ def _check_configuration(report: Report, config_path: Path, now_s: float) -> Set
         report.problems += error.problems
         return None
     report.listeners = len(settings.listeners)
+    report.addresses = told_and_bound(settings.listeners)
     for finding in look(settings, document, now_s):
         bearable = finding.severity is Severity.WARNING
         (report.warnings if bearable else report.problems).append(finding.problem)

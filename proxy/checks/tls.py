@@ -101,7 +101,7 @@ def _validity(found: Findings, at: Steps, certificate: Certificate, severity: Se
 
 def _covers(found: Findings, at: Steps, leaf: Certificate, listener: Listener) -> None:
     """Warn of hosts that are told to clients and not named in the certificate: most clients verify that."""
-    hosts = [listener.advertise]
+    hosts = [listener.advertise.host]
     names = certificates.names_in(leaf)
     template = listener.broker_host
     # Which node ids there are is not known here: one broker named is taken for all of them named.

@@ -1,10 +1,11 @@
 """``sluice.yaml`` while the proxy runs: read again on SIGHUP and when it changes.
 
-The mode of quotas is put in force at once; of everything else it is said what waits for a restart.
+The mode of quotas and the addresses that listeners tell clients are put in force at once; of everything else it is
+said what needs a restart.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,29 +14,35 @@ import structlog
 from config.changes import changed_settings
 from config.loader import load_with_document
 from config.problems import ConfigError
-from config.settings import Mode, Settings
+from config.settings import Listener, Mode, Settings
 from proxy.checks import configuration
 from proxy.runtime.clock import wall_s
 
 log = structlog.get_logger("sluice")
 
 _MAX_LOGGED: Final = 20
-_AT_ONCE: Final = frozenset(("quotas.mode",))
-"""What needs no restart."""
+_OF_ADDRESSES: Final = ("advertise", "brokers", "broker_host")
+"""Of a listener, what needs no restart. Names in TLS and ports cannot take each other's place while it runs."""
+
+Configure = Callable[[Mode, str], Awaitable[None]]
+Readdress = Callable[[Sequence[Listener]], Awaitable[None]]
 
 
 class SettingsFile:
-    """The file that the settings in force were read from. What it says later is compared, and only the mode of quotas
-    is put in force, by ``configure(mode, path)``.
+    """The file that the settings in force were read from, and what is done when it says something else.
+
+    ``configure(mode, path)`` puts the mode of quotas in force, ``readdress`` listeners that tell clients other
+    addresses.
     """
 
-    def __init__(self, path: Path, running: Settings, configure: Callable[[Mode, str], Awaitable[None]]) -> None:
+    def __init__(self, path: Path, running: Settings, configure: Configure, readdress: Readdress) -> None:
         self._path = path
         self._running = running
         self._configure = configure
+        self._readdress = readdress
 
     async def compare(self) -> None:
-        """Take the mode, and log which other settings of the file are not those that run, or what is wrong with it."""
+        """Put in force what can be, and log which other settings need a restart, or what is wrong with the file."""
         try:
             settings = await asyncio.to_thread(self._read)
         except ConfigError as error:
@@ -45,7 +52,10 @@ class SettingsFile:
                 log.error("configuration not usable", further_problems=len(error.problems) - _MAX_LOGGED)
             return
         await self._configure(settings.quotas.mode, str(self._path))
-        if changed := [name for name in changed_settings(self._running, settings) if name not in _AT_ONCE]:
+        await self._take_addresses(settings.listeners)
+        quotas = self._running.quotas.model_copy(update={"mode": settings.quotas.mode})
+        self._running = self._running.model_copy(update={"quotas": quotas})
+        if changed := changed_settings(self._running, settings):
             log.warning(
                 "settings changed in the file: they need a restart",
                 path=str(self._path),
@@ -53,9 +63,26 @@ class SettingsFile:
                 further=max(len(changed) - _MAX_LOGGED, 0),
             )
 
+    async def _take_addresses(self, listeners: Sequence[Listener]) -> None:
+        """Have the listeners that run, which are known by their names, tell clients what the file says."""
+        written = {listener.name: listener for listener in listeners}
+        merged = tuple(_with_addresses(each, written.get(each.name)) for each in self._running.listeners)
+        other = [new for old, new in zip(self._running.listeners, merged, strict=True) if new != old]
+        if other:
+            await self._readdress(other)
+            log.info("addresses of listeners changed", listeners=[listener.name for listener in other])
+            self._running = self._running.model_copy(update={"listeners": merged})
+
     def _read(self) -> Settings:
         """Return what the file says now. Raises ConfigError also for files that it names and that cannot be used."""
         settings, document = load_with_document(self._path)
         if unusable := configuration.unusable(configuration.look(settings, document, wall_s())):
             raise ConfigError(unusable)
         return settings
+
+
+def _with_addresses(running: Listener, written: Listener | None) -> Listener:
+    """Return a listener that runs with the addresses that the file has for it, where it can take them."""
+    if written is None or (written.brokers is None) is not (running.brokers is None):
+        return running
+    return running.model_copy(update={name: getattr(written, name) for name in _OF_ADDRESSES})

@@ -68,9 +68,9 @@ def look_at_chain(found: DoctorFindings, chain: Chain, listener: Listener, now_s
 
 
 def _look_at_hosts(found: DoctorFindings, leaf: Certificate, listener: Listener) -> None:
-    hosts = [listener.advertise]
+    hosts = [listener.advertise.host]
     if listener.broker_host is not None:
-        hosts = [listener.advertise, listener.broker_host.replace("{node_id}", "0")]
+        hosts = [listener.advertise.host, listener.broker_host.replace("{node_id}", "0")]
     missing = [host for host in hosts if not covers(leaf, host)]
     names = ", ".join(names_in(leaf)) or "nothing"
     if missing:

@@ -118,4 +118,4 @@ def _bootstrap(found: DoctorFindings, listener: Listener, given: str | None, cli
     except InvalidValue as error:
         found.fail("client", f"bootstrap.servers: {error}", error.hint)
         return None
-    return Address(listener.advertise, listener.bind.port)
+    return listener.bootstrap

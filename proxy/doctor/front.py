@@ -206,7 +206,7 @@ class Front:
             self.found.fail("advertised", "the answer to Metadata names no broker", "see /readyz of the admin port")
         for endpoint in sorted(endpoints):
             told = Address(endpoint.host.decode("utf-8", "replace"), endpoint.port)
-            wanted = self._address_of(endpoint.node_id)
+            wanted = self.listener.advertised(endpoint.node_id)
             broker = f"broker {endpoint.node_id}"
             if wanted is None:
                 fix = f"add the node id to brokers of {self._name}"
@@ -215,9 +215,10 @@ class Front:
                 fix = "is the proxy that runs started with this configuration, and is this its listener?"
                 self.found.fail("advertised", f"{broker} is told as {told}, which leads past {wanted}", fix)
             else:
-                await self._reachable(broker, told, context, silent=endpoint.node_id in behind.silent)
+                await self._reachable(endpoint.node_id, told, context, silent=endpoint.node_id in behind.silent)
 
-    async def _reachable(self, broker: str, told: Address, context: ssl.SSLContext | None, *, silent: bool) -> None:
+    async def _reachable(self, node_id: int, told: Address, context: ssl.SSLContext | None, *, silent: bool) -> None:
+        broker = f"broker {node_id}"
         try:
             async with asyncio.timeout(TIMEOUT_S), connect(told.host, told.port, context) as connection:
                 await connection.ask(WHICH_VERSIONS)
@@ -225,18 +226,11 @@ class Front:
             if silent:
                 self.found.skip("advertised", f"{broker} at {told} does not answer, because brokers failed")
                 return
-            fix = "does the address lead to the proxy from here, and is the broker behind it up?"
+            bound = self.listener.bound(node_id)
+            fix = f"does {told} lead from here to {bound} of the proxy, and is the broker behind it up?"
             self.found.broken("advertised", f"{broker} at {told}", describe(error, OF_CLIENT), fix)
         else:
             self.found.ok("advertised", f"{broker} at {told} answers")
-
-    def _address_of(self, node_id: int) -> Address | None:
-        """Return what the proxy tells clients of a broker; None where it has no port for it."""
-        listener = self.listener
-        if listener.broker_host is not None:
-            return Address(listener.broker_host.replace("{node_id}", str(node_id)), listener.bind.port)
-        port = listener.brokers.port_of(node_id) if listener.brokers is not None else None
-        return None if port is None else Address(listener.advertise, port)
 
     @property
     def _behind_a_load_balancer(self) -> str | None:

@@ -56,14 +56,19 @@ class Acceptor:
             self._listening.add(listening)
             self._watch(listening, node_id)
 
+    def stop_listening(self, sockets: Iterable[socket.socket]) -> None:
+        """Take no further connection from these sockets."""
+        loop = asyncio.get_running_loop()
+        for listening in sockets:
+            self._listening.discard(listening)
+            self._left_alone.pop(listening, None)
+            loop.remove_reader(listening)
+            listening.close()
+
     def close(self) -> None:
         """Take no further connection."""
         self.open = False
-        loop = asyncio.get_running_loop()
-        for listening in self._listening:
-            loop.remove_reader(listening)
-            listening.close()
-        self._listening.clear()
+        self.stop_listening(list(self._listening))
         if self._delayed is not None:
             self._delayed.close()
 

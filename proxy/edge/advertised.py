@@ -1,10 +1,14 @@
 """What the clients of one listener are told instead of brokers' addresses: for each a port, or a host name (SNI)."""
 
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
 from config.settings import Listener as ListenerSettings
+from config.units import Address
 from proxy.brokers.failures import describe
 from proxy.edge.accepting import Acceptor
 from proxy.edge.listening import Bind
@@ -14,62 +18,133 @@ log = structlog.get_logger("sluice.listener")
 _MAX_SHOWN_IDS: Final = 10
 
 
+@dataclass(frozen=True, slots=True)
+class _Port:
+    """The port of one broker, which takes connections."""
+
+    at: Address
+    sockets: list[socket.socket]
+
+
 class Advertised:
-    """The addresses of a listener, one for each broker; the ports among them are bound when they are first told."""
+    """The addresses of a listener, one for each known broker. Ports are bound before clients are told of them."""
 
     def __init__(self, settings: ListenerSettings, acceptor: Acceptor, bind: Bind) -> None:
         self._settings = settings
         self._acceptor = acceptor
         self._bind = bind
-        self.hosts: dict[str, int | None] = {settings.advertise.lower(): None}
+        self.hosts: dict[str, int | None] = {settings.advertise.host.lower(): None}
         """What clients name in TLS (SNI): with one port for all brokers, it says which of them they want."""
         self.told: dict[int, tuple[bytes, int]] = {}
         """Host and port by node id."""
-        self._served: set[int] = set()
-        """Those of them that clients can come to."""
+        self._ports: dict[int, _Port] = {}
+        """Of those that have one; none where host names stand for brokers."""
+        self._failures: dict[int, str] = {}
+        """Why a port could not be bound, as it was logged."""
 
     def open(self, node_id: int) -> None:
         """Be there for ``node_id``: its address takes connections when this returns.
 
         While the proxy is stopping nobody listens any more, but what clients are told is the same: the next one will.
         """
-        if node_id in self.told:
-            return
-        settings = self._settings
-        if settings.broker_host is not None:
-            host = settings.broker_host.replace("{node_id}", str(node_id))
-            self.hosts[host.lower()] = node_id
-            self._served.add(node_id)
-            self.told[node_id] = (host.encode(), settings.bind.port)
-            return
-        port = settings.brokers.port_of(node_id) if settings.brokers is not None else None
-        if port is None:
-            # A client that is told the broker's own address escapes. A name that says what is missing stands in
-            # the client's own log, and only this broker cannot be reached (RFC 2606: .invalid never resolves).
-            self.told[node_id] = (f"node-id-{node_id}-has-no-port-in-sluice.invalid".encode(), settings.bind.port)
-            log.error(
-                "no port for broker: clients of this listener cannot reach it",
-                listener=settings.name,
-                broker=node_id,
-                fix=f"add the node id to brokers of listener {settings.name}",
-            )
-            return
-        try:
-            if self._acceptor.open:
-                self._acceptor.listen(self._bind(settings.bind.host, port), node_id)
-        except OSError as error:
-            log.error(
-                "cannot listen for broker", listener=settings.name, broker=node_id, port=port, error=describe(error)
-            )
-        else:
-            self._served.add(node_id)
-        self.told[node_id] = (settings.advertise.encode(), port)
+        if node_id not in self.told:
+            self._bring(node_id)
+
+    def change(self, settings: ListenerSettings) -> list[int]:
+        """Follow other ``settings`` of addresses; return the brokers that have lost the port that they had.
+
+        A port that another broker takes over is closed first. All others stay until the new one is bound: where it
+        cannot be, clients go on as before.
+        """
+        self._settings = settings
+        self.hosts.clear()
+        self.hosts[settings.advertise.host.lower()] = None
+        before = dict(self._ports)
+        wanted = {at: node_id for node_id in self.told if (at := settings.bound(node_id)) is not None}
+        for node_id, port in before.items():
+            if wanted.get(port.at, node_id) != node_id:
+                self._close(node_id)
+        for node_id in list(self.told):
+            self._bring(node_id)
+        return [node_id for node_id, port in before.items() if self._ports.get(node_id) is not port]
+
+    def try_again(self) -> None:
+        """Bind the ports that could not be bound."""
+        for node_id in list(self._failures):
+            self._bring(node_id)
+
+    @property
+    def without_port(self) -> list[int]:
+        """The known brokers that no client of this listener can reach."""
+        if self._settings.broker_host is not None:
+            return []
+        return [node_id for node_id in self.told if node_id not in self._ports]
 
     @property
     def why_not_ready(self) -> str | None:
         """Why no client of this listener can reach any broker; None when one can, or no broker is known yet."""
-        if self._served or not self.told:
+        missing = self.without_port
+        if not missing or len(missing) < len(self.told):
             return None
-        ids = ", ".join(map(str, sorted(self.told)[:_MAX_SHOWN_IDS]))
-        more = "" if len(self.told) <= _MAX_SHOWN_IDS else f" and {len(self.told) - _MAX_SHOWN_IDS} more"
-        return f"no broker has a port here: see that its brokers name the node ids {ids}{more}, at ports that are free"
+        ids = _shown(missing)
+        return f"no broker has a port here: see that its brokers name the node ids {ids}, at ports that are free"
+
+    def _bring(self, node_id: int) -> None:
+        """Give a broker the address that the settings have for it, and tell clients that one."""
+        settings = self._settings
+        told, bound = settings.advertised(node_id), settings.bound(node_id)
+        if told is None or bound is None:
+            self._close(node_id)
+            # A client that is told the broker's own address escapes. A name that says what is missing stands in
+            # the client's own log, and only this broker cannot be reached (RFC 2606: .invalid never resolves).
+            told = Address(f"node-id-{node_id}-has-no-port-in-sluice.invalid", settings.bootstrap.port)
+            log.error(
+                "no port for broker: clients of this listener cannot reach it",
+                listener=settings.name,
+                broker=node_id,
+                fix=f"add the node id to brokers of listener {settings.name}; SIGHUP loads it",
+            )
+        elif settings.broker_host is not None:
+            self.hosts[told.host.lower()] = node_id
+        elif not self._listen(node_id, bound) and node_id in self._ports:
+            return
+        self.told[node_id] = (told.host.encode(), told.port)
+
+    def _listen(self, node_id: int, at: Address) -> bool:
+        """Bind a broker's port, and close the one that it had; whether it is bound. While stopping, none is."""
+        has = self._ports.get(node_id)
+        if has is not None and has.at == at:
+            return True
+        if not self._acceptor.open:
+            return False
+        try:
+            sockets = self._bind(at.host, at.port)
+        except OSError as error:
+            why = describe(error)
+            if self._failures.get(node_id) != why:
+                log.error(
+                    "cannot listen for broker",
+                    listener=self._settings.name,
+                    broker=node_id,
+                    port=at.port,
+                    error=why,
+                    meanwhile="its old port stays" if has is not None else "clients cannot reach it, trying again",
+                )
+            self._failures[node_id] = why
+            return False
+        self._close(node_id)
+        self._ports[node_id] = _Port(at, sockets)
+        self._acceptor.listen(sockets, node_id)
+        return True
+
+    def _close(self, node_id: int) -> None:
+        self._failures.pop(node_id, None)
+        port = self._ports.pop(node_id, None)
+        if port is not None:
+            self._acceptor.stop_listening(port.sockets)
+
+
+def _shown(node_ids: Iterable[int]) -> str:
+    ordered = sorted(node_ids)
+    more = f" and {len(ordered) - _MAX_SHOWN_IDS} more" if len(ordered) > _MAX_SHOWN_IDS else ""
+    return ", ".join(map(str, ordered[:_MAX_SHOWN_IDS])) + more

@@ -35,7 +35,7 @@ def room(settings: Settings, most_files: int) -> Room:
 
     Raises OSError where fewer fit than are configured.
     """
-    ports = sum(len(ports) for each in settings.listeners if each.brokers for ports in each.brokers.ports())
+    ports = sum(len(ports.bound) for each in settings.listeners if each.brokers for ports in each.brokers.ranges)
     held = min(MOST_HELD, most_files // _HELD_SHARE)
     taken = _RESERVED + ports + 2 * len(settings.listeners) + held  # each listens, and may have one that waits
     most = (most_files - taken) // 2

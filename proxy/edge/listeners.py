@@ -73,7 +73,7 @@ class Listener:
         admission: Admission,
     ) -> None:
         self.name = settings.name
-        self._settings = settings
+        self.settings = settings
         self._cluster = cluster
         self._rules = rules
         self._sasl = sasl
@@ -95,6 +95,8 @@ class Listener:
         self._arriving = Deadlines(self._late)
         self._deadlines: dict[Session, asyncio.TimerHandle] = {}
         self.sessions: set[Session] = set()
+        self._of_broker: dict[Session, int] = {}
+        """Those that came to a broker's own address, by its node id."""
 
     # ------------------------------------------------------------------------------------------------- addresses
 
@@ -108,6 +110,23 @@ class Listener:
         if self._to_brokers.unnamed:
             spawn(self._to_brokers.name(), "name the brokers of bootstrap sessions")
         self._advertised.open(node_id)
+
+    def change(self, settings: ListenerSettings) -> list[Session]:
+        """Follow other ``settings`` of what clients are told; return the sessions made at ports that are closed."""
+        closed = set(self._advertised.change(settings))
+        for arrival in list(self._arriving.arriving):
+            if arrival.node_id in closed:
+                self._dismiss(arrival)
+        return [session for session, node_id in self._of_broker.items() if node_id in closed]
+
+    def try_ports_again(self) -> None:
+        """Bind the ports that could not be bound when their brokers were found."""
+        self._advertised.try_again()
+
+    @property
+    def brokers_without_port(self) -> int:
+        """How many of the known brokers no client of this listener can reach."""
+        return len(self._advertised.without_port)
 
     @property
     def why_not_ready(self) -> str | None:
@@ -245,7 +264,7 @@ class Listener:
 
     def _begin(self, arrival: Arrival, end: ClientEnd, begun: bytes) -> Session | None:
         """Make the session of a client whose first request has come, and was nothing else than that."""
-        by_sasl = self._settings.authentication == "sasl"
+        by_sasl = self.settings.authentication == "sasl"
         if arrival.is_dismissed or not is_request(begun, self._rules, authenticated=not by_sasl):
             return None
         user = ANONYMOUS
@@ -276,6 +295,8 @@ class Listener:
         end.holder = arrival.place
         self._admission.places.settle(arrival.place)
         self.sessions.add(session)
+        if arrival.node_id is not None:
+            self._of_broker[session] = arrival.node_id
         return session
 
     def _overdue(self, session: Session) -> None:
@@ -285,6 +306,7 @@ class Listener:
     def _closed(self, session: Session) -> None:
         if session in self.sessions:
             self.sessions.discard(session)
+            self._of_broker.pop(session, None)
             self._stats.sessions[self.name] -= 1
             self._to_brokers.unnamed.pop(session, None)
             deadline = self._deadlines.pop(session, None)

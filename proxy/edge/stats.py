@@ -113,6 +113,8 @@ class WorkerSnapshot:
     certificate_reloads: dict[tuple[str, str], int]
     brokers: dict[int, bool]
     """Node id → whether the last connection attempt to it succeeded."""
+    brokers_without_port: dict[str, int]
+    """By listener: known brokers that its clients cannot reach."""
     connections_limit: int
     exempt_request_us: int
     """Of threads, for requests that no request_percentage holds."""

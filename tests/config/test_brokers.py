@@ -2,17 +2,22 @@ from collections.abc import Mapping
 
 import pytest
 
-from config.brokers import BrokerPorts, PortClaim, find_claimed_twice, node_id_of, parse_broker_ports
+from config.brokers import PortClaim, find_claimed_twice, node_id_of, parse_broker_ports
 from config.problems import InvalidValue, InvalidValues
 from config.units import Address
 
 
 def test_each_node_id_has_its_port() -> None:
     brokers = parse_broker_ports({"0-9": "9100-9109", "42": "9142"})
-    assert [brokers.port_of(node_id) for node_id in (0, 9, 42)] == [9100, 9109, 9142]
-    assert [brokers.port_of(node_id) for node_id in (-1, 10, 41, 43)] == [None] * 4
-    assert list(brokers.ports()) == [range(9100, 9110), range(9142, 9143)]
-    assert brokers == BrokerPorts(((range(10), range(9100, 9110)), (range(42, 43), range(9142, 9143))))
+    assert [brokers.bound(node_id) for node_id in (0, 9, 42)] == [9100, 9109, 9142]
+    assert [brokers.bound(node_id) for node_id in (-1, 10, 41, 43)] == [None] * 4
+    assert [brokers.advertised(node_id) for node_id in (0, 9, 42, 43)] == [9100, 9109, 9142, None]
+
+
+def test_clients_may_be_told_other_ports() -> None:
+    brokers = parse_broker_ports({"0-2": {"bind": "9100-9102", "advertise": "31100-31102"}, "7": "9107"})
+    assert [brokers.bound(node_id) for node_id in (0, 2, 7)] == [9100, 9102, 9107]
+    assert [brokers.advertised(node_id) for node_id in (0, 2, 7)] == [31100, 31102, 9107]
 
 
 @pytest.mark.parametrize(
@@ -26,12 +31,34 @@ def test_each_node_id_has_its_port() -> None:
         ({"1": ["9100"]}, {"1": "must be a range of ports"}),
         ({"0-5": "9100-9105", "5": "9200"}, {"5": "node id 5 belongs to another range already"}),
         ({"0-5": "9100-9105", "6": "9100"}, {"6": "port 9100 belongs to another range already"}),
+        ({"0": {"bind": "9100"}}, {"0": "advertise is missing"}),
+        ({"0": {"advertise": "9100"}}, {"0": "bind is missing"}),
+        ({"0": {"bind": "9100", "advertise": "1", "avertise": "2"}}, {"0.avertise": "is unknown here"}),
+        ({"0-2": {"bind": "9100-9102", "advertise": "443"}}, {"0-2.advertise": "3 node ids stand for 1 ports"}),
+        (
+            {"0-2": {"bind": "9100-9101", "advertise": "1-2"}},
+            {"0-2.bind": "3 node ids stand for 2 ports", "0-2.advertise": "3 node ids stand for 2 ports"},
+        ),
+        ({"0": {"bind": "9100", "advertise": "k:31100"}}, {"0.advertise": "'k:31100' is not a range of ports"}),
+        ({"0": "[::1]:9100"}, {"0": "'[::1]:9100' is not a range of ports"}),
+        (
+            {"0": {"bind": "9100", "advertise": "443"}, "1": {"bind": "9101", "advertise": "443"}},
+            {"1.advertise": "port 443 belongs to another advertised range already"},
+        ),
+        (
+            {"0": {"bind": "9100", "advertise": "9101"}, "1": "9101"},
+            {"1": "port 9101 belongs to another advertised range already"},
+        ),
+        (
+            {"0": {"bind": "9100", "advertise": "1"}, "1": {"bind": "9100", "advertise": "2"}},
+            {"1.bind": "port 9100 belongs to another range already"},
+        ),
     ],
 )
 def test_every_wrong_pair_is_named(written: Mapping[str, object], expected: dict[str, str]) -> None:
     with pytest.raises(InvalidValues) as caught:
         parse_broker_ports(written)
-    assert {steps[0]: invalid.message for steps, invalid in caught.value.found} == expected
+    assert {".".join(map(str, steps)): invalid.message for steps, invalid in caught.value.found} == expected
 
 
 def test_the_fix_for_unequal_ranges_is_the_right_range() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from config.loader import load_settings
+from config.settings import Listener
 from tests.config.loading import problems
 
 NAMES = """\
@@ -152,3 +153,73 @@ def test_host_names_need_tls(file: Path) -> None:
             "principal_mapping_rules, minimum_version, ciphers"
         )
     ]
+
+
+PORTS = """\
+cluster: {name: demo, bootstrap: ["b:9093"]}
+listeners:
+  - {name: OUTSIDE, bind: ":9092", advertise: HOST, brokers: BROKERS}
+quotas: {store: {path: quotas.yaml}}
+"""
+MAPPED = '{"0-2": {bind: "9100-9102", advertise: "31100-31102"}, "7": "9107"}'
+
+
+def listener_of(file: Path, text: str) -> Listener:
+    file.write_text(text)
+    return load_settings(file).listeners[0]
+
+
+def test_what_is_bound_and_what_clients_are_told(file: Path) -> None:
+    listener = listener_of(file, PORTS.replace("HOST", "kafka.example.com:31092").replace("BROKERS", MAPPED))
+    assert (str(listener.bind), str(listener.bootstrap)) == (":9092", "kafka.example.com:31092")
+    assert [str(listener.bound(node_id)) for node_id in (0, 2, 7, 8)] == [":9100", ":9102", ":9107", "None"]
+    told = ["kafka.example.com:31100", "kafka.example.com:31102", "kafka.example.com:9107", "None"]
+    assert [str(listener.advertised(node_id)) for node_id in (0, 2, 7, 8)] == told
+
+
+def test_without_a_port_of_its_own_everything_is_told_as_it_is_bound(file: Path) -> None:
+    listener = listener_of(file, PORTS.replace("HOST", '"::1"').replace("BROKERS", '{"0-2": "9100-9102"}'))
+    assert str(listener.bootstrap) == "[::1]:9092"
+    assert (str(listener.bound(1)), str(listener.advertised(1))) == (":9101", "[::1]:9101")
+
+
+def test_one_port_for_all_names_and_another_that_is_bound(file: Path) -> None:
+    text = NAMES.replace("advertise: kafka.example.com", "advertise: kafka.example.com:443")
+    listener = listener_of(file, text)
+    assert (str(listener.bound(3)), str(listener.advertised(3))) == (":9093", "b3.kafka.example.com:443")
+
+
+OWN = "give each its own"
+ONE_PORT = f"{OWN}; one port for all brokers takes TLS and broker_host"
+BOTH = "is the one of bootstrap.servers, too; give each its own: that of bootstrap.servers stands in advertise"
+
+
+@pytest.mark.parametrize(
+    ("host", "brokers", "expected"),
+    [
+        ("k:9101", '{"0-2": "9100-9102"}', f"listeners[0].brokers: port 9101 leads to broker 1, and {BOTH}"),
+        (
+            "k",
+            '{"0": {bind: "9100", advertise: "9092"}}',
+            f"listeners[0].brokers: port 9092 leads to broker 0, and {BOTH}",
+        ),
+        (
+            "k",
+            '{"0-2": {bind: "9100-9102", advertise: "443"}}',
+            "listeners[0].brokers.0-2.advertise: 3 node ids stand for 1 ports; write 443-445",
+        ),
+        (
+            "k",
+            '{"0": {bind: "9100", advertise: "443"}, "1": {bind: "9101", advertise: "443"}}',
+            "listeners[0].brokers.1.advertise: port 443 belongs to another advertised range already; " + ONE_PORT,
+        ),
+        (
+            "k",
+            '{"0": {bind: "9092", advertise: "443"}}',
+            "listeners[0].brokers: port 9092 belongs to the bootstrap port of listener OUTSIDE already; " + OWN,
+        ),
+    ],
+)
+def test_ports_that_cannot_be_told(file: Path, host: str, brokers: str, expected: str) -> None:
+    (problem,) = problems(file, PORTS.replace("HOST", host).replace("BROKERS", brokers))
+    assert problem.partition(": ")[2] == expected

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from config.brokers import BrokerPorts
+from config.brokers import BrokerPorts, BrokerRange
 from config.forms import Section
 from config.settings import (
     BrokerSasl,
@@ -19,7 +19,7 @@ from config.settings import (
     Settings,
     Window,
 )
-from config.units import Address
+from config.units import Address, AdvertisedAddress
 
 SETTINGS = Settings(
     cluster=Cluster(name="demo", bootstrap=(Address("127.0.0.1", 19092),)),
@@ -27,8 +27,8 @@ SETTINGS = Settings(
         Listener(
             name="PLAIN",
             bind=Address("127.0.0.1", 9092),
-            advertise="127.0.0.1",
-            brokers=BrokerPorts(((range(10), range(9100, 9110)),)),
+            advertise=AdvertisedAddress("127.0.0.1"),
+            brokers=BrokerPorts((BrokerRange(range(10), range(9100, 9110), range(9100, 9110)),)),
         ),
     ),
     quotas=Quotas(store=FileStore(path=Path("quotas.yaml"))),

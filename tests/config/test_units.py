@@ -7,6 +7,7 @@ import pytest
 from config.problems import InvalidValue
 from config.units import (
     Address,
+    AdvertisedAddress,
     parse_address,
     parse_advertised,
     parse_bytes,
@@ -93,7 +94,7 @@ def test_reads(parse: Callable[[str], object], text: str, value: object) -> None
         (parse_range, "9-0", "runs backwards"),
         (parse_host_template, "kafka.example.com", "does not name one host for each broker"),
         (parse_host_template, "b{node_id}-{node_id}", "does not name one host for each broker"),
-        (parse_host_template, "b{node_id}:9092", "does not name one host for each broker"),
+        (parse_host_template, "b{node_id}:9092", "has a port"),
         (parse_host_template, "b{nodeId}.x", "does not name one host for each broker"),
         (parse_host_template, "b{node_id}..x", "is not a host name"),
         (parse_host_template, "10.0.0.{node_id}", "is an IP address"),
@@ -174,6 +175,18 @@ SEVERAL = "is more than one address"
         (parse_host, "\u201ch\u201d", "is not a host name or an IP address", "write labels of up to 63 letters"),
         (parse_host, "b\u00fc" * 40, "is not a host name or an IP address", "write labels of up to 63 letters"),
         (parse_advertised, "[::]", "clients cannot connect", "write the host that leads to this proxy"),
+        (parse_advertised, ":443", "is a port without a host", "in front of it, as in kafka.example.com:443"),
+        (parse_advertised, "443", "is a port without a host", "in front of it, as in kafka.example.com:443"),
+        (parse_advertised, "0.0.0.0:443", "has no host that can be connected to", "write host:443"),
+        (parse_advertised, "[::]:443", "has no host that can be connected to", "write host:443"),
+        (parse_advertised, "k:0", "ends in '0', which is not a port", "ports go from 1 to 65535"),
+        (parse_advertised, "k:", "has no port", "write host:port"),
+        (parse_advertised, "k:31092-31094", "ends in '31092-31094', which is not a port", "ports go from 1 to 65535"),
+        (parse_advertised, "SASL_SSL://k:443", "begins with a protocol", "leave SASL_SSL:// out: write k:443"),
+        (parse_advertised, "a:443,b:443", SEVERAL, 'write it as a list: ["a:443", "b:443"]'),
+        (parse_advertised, "[::g]:443", "is not an IPv6 address", ""),
+        (parse_advertised, "b{node_id}.x:443", "is not a host name", "is what broker_host is for"),
+        (parse_host_template, "b{node_id}.x:443", "has a port", "write b{node_id}.x, and the port behind the host of"),
         (parse_host, "a..b", "is not a host name or an IP address", "write labels of up to 63 letters, digits"),
         (parse_bytes, "10mb", "has the unknown unit 'mb'", "did you mean 10MB?"),
         (parse_bytes, "10M", "has the unknown unit 'M'", "write it like 10MiB, 10MB or 10485760"),
@@ -193,6 +206,21 @@ def test_a_quoted_text_does_not_flood_the_message() -> None:
     with pytest.raises(InvalidValue) as caught:
         parse_bytes("9" * 5000)
     assert len(caught.value.message) < 400
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("kafka.example.com", "kafka.example.com", None),
+        ("kafka.example.com:443", "kafka.example.com", 443),
+        ("10.0.0.1:31092", "10.0.0.1", 31092),
+        ("::1", "::1", None),
+        ("[::1]", "::1", None),
+        ("[2001:db8::1]:443", "2001:db8::1", 443),
+    ],
+)
+def test_what_clients_are_told_has_a_port_of_its_own_or_that_of_bind(text: str, host: str, port: int | None) -> None:
+    assert parse_advertised(text) == AdvertisedAddress(host, port)
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1:9092", "[::1]:9092", ":9092"])

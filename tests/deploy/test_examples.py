@@ -99,6 +99,46 @@ def test_what_the_readme_shows_can_be_loaded(tmp_path: Path) -> None:
     assert len(blocks) == 3
 
 
+SECTIONS = """\
+cluster: {name: demo, bootstrap: ["kafka-1.example.com:9092"]}
+quotas: {store: {path: quotas.yaml}}
+"""
+MAPPED = [
+    [
+        "listener OUTSIDE: bootstrap.servers node.example.com:31092, bound at :9092",
+        "listener OUTSIDE: brokers 0-1 node.example.com:31100-31101, bound at :9100-9101",
+        "listener OUTSIDE: broker 2 node.example.com:30517, bound at :9102",
+    ],
+    [
+        "listener OUTSIDE: bootstrap.servers docker-host.example.com:19092, bound at :9092",
+        "listener OUTSIDE: brokers 0-9 docker-host.example.com:19100-19109, bound at :9100-9109",
+    ],
+    [
+        "listener ROUTE: bootstrap.servers kafka.apps.example.com:443, bound at :9093",
+        "listener ROUTE: every broker b{node_id}-kafka.apps.example.com:443, bound at :9093",
+    ],
+    [
+        "listener OUTSIDE: bootstrap.servers 203.0.113.7:9092, bound at 10.0.0.5:9192",
+        "listener OUTSIDE: brokers 0-9 203.0.113.7:9100-9109, bound at 10.0.0.5:9200-9209",
+    ],
+]
+
+
+def test_check_takes_each_deployment_that_operations_shows_and_tells_both_addresses(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "operations.md").read_text().partition("## Where ports are mapped")[2]
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
+    (tmp_path / "quotas.yaml").write_text("quotas: []\n")
+    (tmp_path / "tls").mkdir()
+    show(tmp_path / "tls", "kafka", trustme.CA().issue_cert("kafka.apps.example.com", "*.apps.example.com"))
+    found = []
+    for block in blocks:
+        (tmp_path / "sluice.yaml").write_text(SECTIONS + block)
+        report = check(tmp_path / "sluice.yaml", NOW_S)
+        assert (report.problems, report.warnings) == ([], [])
+        found.append(report.lines("it")[1:])
+    assert found == MAPPED
+
+
 def test_the_quotas_are_all_enforced() -> None:
     for folder in (DEPLOY, DEPLOY / "secure"):
         assert load(folder / "quotas.yaml").warnings == ()
@@ -112,14 +152,16 @@ def test_prometheus_takes_the_scrape_configuration_and_the_alerts() -> None:
 
 def test_alerts_fire_when_they_should(tmp_path: Path) -> None:
     """What `promtool test rules` makes of half an hour: away from the start, a fault in the tenth minute, quotas that
-    are not known for five minutes and cannot be read later.
+    are not known for five minutes and cannot be read later, and a broker without a port for ten minutes.
     """
     fault = 'sluice_internal_errors_total{instance="one", where="throttle over"}'
     fires = [("SluiceNotReady", "2m", True), ("SluiceNotReady", "30m", False)]
     fires += [("SluiceInternalErrors", f"{at}m", at in (11, 20)) for at in (5, 11, 20, 29)]
     fires += [("SluiceQuotasUnknown", f"{at}m", at == 4) for at in (0, 4, 8)]
     fires += [("SluiceQuotasStale", f"{at}m", at == 20) for at in (10, 20, 29)]
+    fires += [("SluiceBrokerWithoutPort", f"{at}m", at == 15) for at in (9, 15, 25)]
     labels = {
+        "SluiceBrokerWithoutPort": {"severity": "warning", "instance": "one", "listener": "PLAIN"},
         "SluiceQuotasUnknown": {"severity": "critical", "instance": "one", "mode": "static"},
         "SluiceQuotasStale": {"severity": "warning", "instance": "one"},
         "SluiceNotReady": {"severity": "critical", "instance": "one"},
@@ -136,6 +178,10 @@ def test_alerts_fire_when_they_should(tmp_path: Path) -> None:
                 "interval": "1m",
                 "input_series": [
                     {"series": 'sluice_ready{instance="one"}', "values": "0x9 1x30"},
+                    {
+                        "series": 'sluice_brokers_without_port{instance="one", listener="PLAIN"}',
+                        "values": "0x9 1x9 0x9",
+                    },
                     {"series": fault, "values": "_x9 1x30"},
                     {"series": 'sluice_quota_stand_in{instance="one", mode="static"}', "values": "1x5 stale"},
                     {"series": 'sluice_quota_staleness_seconds{instance="one"}', "values": "0x15 30+60x9 0x10"},

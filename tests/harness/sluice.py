@@ -192,9 +192,9 @@ class SluiceProcess:
         """The log as it is: everything that the process has written."""
         return self._running().output()
 
-    def command(self, name: str, config: str) -> str:
+    def command(self, name: str, config: str, *options: str) -> str:
         """What another command of the proxy's says to a file in its folder, on both streams."""
-        command = [_SLUICE, name, "-c", str(self._place() / config)]
+        command = [_SLUICE, name, "-c", str(self._place() / config), *options]
         done = subprocess.run(command, capture_output=True, text=True, timeout=READY_TIMEOUT_S, check=False)
         return done.stdout + done.stderr
 

@@ -6,11 +6,11 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
-from config.brokers import BrokerPorts
+from config.brokers import parse_broker_ports
 from config.cluster import Route
 from config.settings import Limits
 from config.settings import Listener as ListenerSettings
-from config.units import Address
+from config.units import Address, AdvertisedAddress
 from proxy.brokers.cluster import Cluster
 from proxy.edge.connection_gate import ConnectionGate
 from proxy.edge.connection_places import Places
@@ -62,10 +62,10 @@ class Front:
         self.bootstrap_port, self.port_1, self.port_2 = free_ports(3)
         route = Route(bootstrap=tuple(Address("127.0.0.1", port) for port in bootstrap))
         self.cluster = Cluster("test", route, self._on_broker, refresh_s=TIMEOUT_S, connect_timeout_s=TIMEOUT_S)
-        if "broker_host" not in settings:
-            one, two = (range(port, port + 1) for port in (self.port_1, self.port_2))
-            settings["brokers"] = BrokerPorts(((range(1, 2), one), (range(2, 3), two)))
-        fixed = {"name": "PLAIN", "bind": Address("127.0.0.1", self.bootstrap_port), "advertise": "127.0.0.1"}
+        if not {"broker_host", "brokers"} & settings.keys():
+            settings["brokers"] = parse_broker_ports({"1": str(self.port_1), "2": str(self.port_2)})
+        fixed = {"name": "PLAIN", "bind": Address("127.0.0.1", self.bootstrap_port)}
+        fixed["advertise"] = AdvertisedAddress("127.0.0.1")
         given = {key: value for key, value in settings.items() if value is not None}
         rejections = Rejections(self.stats)
         self.play.rules.on_rejected = lambda side, error, peer: rejections.note(side, error, peer, now_ms())

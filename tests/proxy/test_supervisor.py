@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +15,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.loader import load_settings
+from proxy import worker
+from proxy.runtime.faults import counts
 from proxy.supervisor import Supervisor
 from tests.harness.ports import free_ports
 from tests.proxy.fake_broker import FakeBroker, fake_broker
@@ -367,3 +370,48 @@ async def test_the_mode_is_turned_by_the_file_by_signals_and_over_the_admin_port
     documents = sorted((json.loads(line) for line in lines), key=lambda document: document["seq"])
     assert [document["mode"] for document in documents] == modes
     assert [sum(document["rows"]["requests"]) for document in documents] == [1] * len(modes)
+
+
+async def test_ports_of_brokers_open_and_close_when_the_file_changes(tmp_path: Path) -> None:
+    async with fake_broker() as one:
+        one.brokers = dict.fromkeys((1, 7), ("127.0.0.1", one.port))
+        async with running(tmp_path, one) as program:
+            await program.until("/metrics", 'sluice_brokers_without_port{listener="PLAIN"} 1.0')
+            assert (await program.get("/readyz"))[0] == 200
+            (port,) = free_ports(1)
+            before = program.config.read_text()
+            program.config.write_text(before.replace('brokers: {"1"', f'brokers: {{"7": "{port}", "1"'))
+            await program.until("/metrics", 'sluice_brokers_without_port{listener="PLAIN"} 0.0')
+            async with client(program.port) as kept, client(port) as lost:
+                for each in (kept, lost):
+                    await each.ask(list_offsets(1))
+                program.config.write_text(before)
+                assert await lost.closed()
+                await kept.ask(list_offsets(1))
+            await program.until("/metrics", 'sluice_brokers_without_port{listener="PLAIN"} 1.0')
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
+
+
+async def test_sessions_at_a_closed_port_that_cannot_be_drained_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> int:
+        raise ValueError
+
+    async with fake_broker() as one:
+        one.brokers = {1: ("127.0.0.1", one.port)}
+        async with running(tmp_path, one) as program:
+            await program.until("/readyz", "ready")
+            async with client(program.port) as asking:
+                await asking.ask(list_offsets(1))
+                monkeypatch.setattr(worker, "drain", fail)
+                before = counts["drain sessions at closed ports"]
+                (port,) = free_ports(1)
+                program.config.write_text(program.config.read_text().replace(f'"{program.port}"', f'"{port}"'))
+                await program.until("/metrics", 'where="drain sessions at closed ports"')
+                assert counts["drain sessions at closed ports"] == before + 1
+                await asking.ask(list_offsets(1))
+            async with client(port) as moved:
+                await moved.ask(list_offsets(1))
+            monkeypatch.undo()

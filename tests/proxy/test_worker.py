@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import pytest
 
-from config.settings import Mode, Settings
+from config.settings import Listener, Mode, Settings
 from protocol.client_quotas import (
     ALTER,
     DESCRIBE,
@@ -71,6 +71,9 @@ class Elsewhere(Worker):
 
     async def set_mode(self, mode: Mode) -> None:
         await super().set_mode(across(mode))
+
+    async def readdress(self, listeners: Sequence[Listener]) -> None:
+        await super().readdress(across(listeners))
 
     async def drain(self, timeout_s: float) -> Drained:
         return across(await super().drain(across(timeout_s)))

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import trustme
 
-from config.brokers import BrokerPorts
+from config.brokers import parse_broker_ports
 from config.cluster import BrokerSasl, BrokerTls, Route
 from config.listener import ClientTls, Listener
-from config.units import Address
+from config.units import Address, AdvertisedAddress
 from proxy.doctor.behind import Behind, look_behind
 from proxy.doctor.client import Client, client_for, client_of
 from proxy.doctor.findings import DoctorFindings
@@ -66,8 +66,8 @@ def listener(port: int, *, sasl: bool = False, **more: Any) -> Listener:
     return Listener(
         name="TEST",
         bind=Address("127.0.0.1", port),
-        advertise="127.0.0.1",
-        brokers=BrokerPorts(((range(1, 2), range(port, port + 1)),)),
+        advertise=AdvertisedAddress("127.0.0.1"),
+        brokers=parse_broker_ports({"1": str(port)}),
         authentication="sasl" if sasl else "none",
         **more,
     )
@@ -166,10 +166,8 @@ async def test_a_broker_that_is_away_fails_once() -> None:
         served = Listener(
             name="TEST",
             bind=Address("127.0.0.1", broker.port),
-            advertise="127.0.0.1",
-            brokers=BrokerPorts(
-                ((range(1, 2), range(broker.port, broker.port + 1)), (range(2, 3), range(port, port + 1)))
-            ),
+            advertise=AdvertisedAddress("127.0.0.1"),
+            brokers=parse_broker_ports({"1": str(broker.port), "2": str(port)}),
         )
         known = await seen(served, client_for(served), behind=Behind(reached=True, silent=frozenset((2,))))
         unknown = await seen(served, client_for(served))

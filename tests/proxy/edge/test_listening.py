@@ -4,9 +4,9 @@ import socket
 
 import pytest
 
-from config.brokers import BrokerPorts
+from config.brokers import parse_broker_ports
 from config.settings import Listener
-from config.units import Address
+from config.units import Address, AdvertisedAddress
 from proxy.edge import listening
 from proxy.edge.listening import bind, bind_bootstrap
 from tests.harness.ports import free_port
@@ -43,8 +43,10 @@ def test_an_address_that_this_machine_does_not_have_is_left_out_if_there_is_anot
 def test_the_error_names_the_listener() -> None:
     (taken,) = listening.bind("127.0.0.1", free_port())
     at = Address(*taken.getsockname())
-    brokers = BrokerPorts(((range(1, 2), range(at.port + 1, at.port + 2)),))
-    listener = Listener.model_validate({"name": "PLAIN", "bind": at, "advertise": "h", "brokers": brokers})
+    brokers = parse_broker_ports({"1": str(at.port + 1)})
+    listener = Listener.model_validate(
+        {"name": "PLAIN", "bind": at, "advertise": AdvertisedAddress("h"), "brokers": brokers}
+    )
     with pytest.raises(OSError, match=rf"listener PLAIN: cannot bind 127\.0\.0\.1:{at.port}: .*in use"):
         bind_bootstrap(listener, bind)
     taken.close()

@@ -13,6 +13,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 from structlog.testing import capture_logs
 
+from config.units import AdvertisedAddress
 from proxy.edge import transports
 from proxy.edge.tls import client_context, ignore_undecodable_names
 from proxy.identity.principal import UNNAMED
@@ -26,7 +27,7 @@ from tests.proxy.playbook import PRODUCER, list_offsets, produce
 pytestmark = pytest.mark.asyncio
 
 VERSIONS = pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])
-SNI = {"advertise": "boot.kafka.test", "broker_host": "B{node_id}.kafka.test"}
+SNI = {"advertise": AdvertisedAddress("boot.kafka.test"), "broker_host": "B{node_id}.kafka.test"}
 
 
 def only_user(proxy: Front) -> str:

@@ -1,0 +1,38 @@
+"""What ``sluice check`` says of listeners whose clients are told other ports than those that are bound."""
+
+from collections.abc import Iterable
+
+from config.settings import Listener
+from config.units import Address
+
+
+def told_and_bound(listeners: Iterable[Listener]) -> list[str]:
+    """Return a line for each address that clients reach at another port than the proxy binds."""
+    return [line for listener in listeners for line in _of(listener)]
+
+
+def _of(listener: Listener) -> list[str]:
+    found = [("bootstrap.servers", _one(listener.bootstrap), _one(listener.bind))]
+    if listener.broker_host is not None:
+        every = Address(listener.broker_host, listener.bootstrap.port)
+        found.append(("every broker", _one(every), _one(listener.bind)))
+    for each in listener.brokers.ranges if listener.brokers is not None else ():
+        brokers = f"broker{'s' if len(each.node_ids) > 1 else ''} {_span(each.node_ids)}"
+        found.append((brokers, (listener.advertise.host, each.advertised), (listener.bind.host, each.bound)))
+    return [
+        f"listener {listener.name}: {what} {_at(*told)}, bound at {_at(*bound)}"
+        for what, told, bound in found
+        if told[1] != bound[1]
+    ]
+
+
+def _one(address: Address) -> tuple[str, range]:
+    return address.host, range(address.port, address.port + 1)
+
+
+def _at(host: str, ports: range) -> str:
+    return f"[{host}]:{_span(ports)}" if ":" in host else f"{host}:{_span(ports)}"
+
+
+def _span(numbers: range) -> str:
+    return str(numbers.start) if len(numbers) == 1 else f"{numbers.start}-{numbers[-1]}"
