@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from protocol.errors import Cause, ProtocolError
 from protocol.headers import MORE, request_body_offset
 from protocol.locator import response_body_offset
-from protocol.messages import Message, read_message, write_message
+from protocol.messages import MOST_ELEMENTS, Message, read_message, write_message
 from protocol.requests import Request
 from protocol.table import SPECS, ApiSpec, key_version
 
@@ -100,9 +100,9 @@ def read_describing(spec: ApiSpec, frame: bytes) -> Describing:
     return Describing(components, found["strict"])
 
 
-def read_altering(spec: ApiSpec, frame: bytes) -> Altering:
-    """Read a whole AlterClientQuotas request, size included. Raises ProtocolError."""
-    found = _read_request(spec, frame)
+def read_altering(spec: ApiSpec, frame: bytes, most_elements: int = MOST_ELEMENTS) -> Altering:
+    """Read a whole AlterClientQuotas request, size included. Raises ProtocolError, also for more elements."""
+    found = _read_request(spec, frame, most_elements)
     entries = tuple(
         Entry(
             _entity(each),
@@ -177,11 +177,11 @@ def read_altered(frame: bytes) -> tuple[Result, ...]:
 # ------------------------------------------------------------------------------------------------------------ inside
 
 
-def _read_request(spec: ApiSpec, frame: bytes) -> Message:
+def _read_request(spec: ApiSpec, frame: bytes, most_elements: int = MOST_ELEMENTS) -> Message:
     body = request_body_offset(spec, frame, 0, len(frame))
     if body == MORE:
         raise ProtocolError(Cause.BAD_HEADER, f"{spec} request of {len(frame)} bytes ends inside its header")
-    return read_message(f"{spec} request", spec.request_layout, frame, body, len(frame))
+    return read_message(f"{spec} request", spec.request_layout, frame, body, len(frame), most_elements)
 
 
 def _read_answer(key: int, frame: bytes) -> Message:

@@ -70,7 +70,9 @@ class Worker:
     def __init__(self, settings: Settings, bind: Bind, ask: Ask | None = None) -> None:
         self._settings = settings
         self._bind = bind
-        self._answerers = {} if ask is None else dict.fromkeys((DESCRIBE, ALTER), QuotaRequests(ask))
+        self._answerers = (
+            {} if ask is None else dict.fromkeys((DESCRIBE, ALTER), QuotaRequests(ask, settings.quotas.admins))
+        )
         self._stats = Stats()
         self._rejections = Rejections(self._stats)
         self._logins = Logins(self._stats)

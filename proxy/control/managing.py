@@ -28,7 +28,7 @@ from protocol.client_quotas import (
     read_altering,
     read_describing,
 )
-from protocol.errors import Cause, ProtocolError
+from protocol.errors import ProtocolError
 from protocol.frames import REQUEST_HEAD
 from protocol.table import SPECS, ApiSpec
 from proxy.control.hash_order import in_hash_order, names_in_hash_order, results_in_hash_order
@@ -44,8 +44,9 @@ from quotas.stores.unlimited import as_described
 
 MOST_WAITING: Final = 16
 """Alters that wait for the store at once. The next ones are told to try again."""
-MOST_BYTES_OF_OTHERS: Final = 8 * 1024
-"""Of an Alter from somebody who is no admin: it is read on the loop, for no more than to refuse each entity of it."""
+MOST_ELEMENTS_OF_OTHERS: Final = 128
+"""Entities, their parts and their quotas in an Alter from somebody who is no admin: it is read on the loop, for no more
+than to refuse each entity of it by name."""
 _ATTEMPTS: Final = 3
 """How often an Alter is made that finds the store changed between reading and writing."""
 _MOST_MESSAGE_BYTES: Final = 1024
@@ -98,13 +99,11 @@ class Managing:
         if spec.api_key == DESCRIBE:
             log.warning("quotas not described: the user is not in quotas.admins", **who)
             return described_answer(spec, correlation_id, DescribedAll((), *_NOT_AUTHORIZED))
-        if len(frame) > MOST_BYTES_OF_OTHERS:
-            raise ProtocolError(
-                Cause.FRAME_TOO_LARGE,
-                f"{spec} request of {len(frame)} bytes, and its user is not in quotas.admins: "
-                f"{MOST_BYTES_OF_OTHERS} are read to say so",
-            )
-        results = _each(read_altering(spec, frame).entries, *_NOT_AUTHORIZED)
+        try:
+            entries = read_altering(spec, frame, MOST_ELEMENTS_OF_OTHERS).entries
+        except ProtocolError as error:
+            raise ProtocolError(error.cause, f"{error}; its user is not in quotas.admins") from None
+        results = _each(entries, *_NOT_AUTHORIZED)
         self._quotas.changes.count("unauthorized", len(results))
         log.warning("quotas not altered: the user is not in quotas.admins", **who, entities=len(results))
         return altered_answer(spec, correlation_id, results)

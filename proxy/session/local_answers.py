@@ -13,6 +13,8 @@ from protocol.errors import ProtocolError
 from protocol.frames import REQUEST_HEAD
 
 _MOST_VERSION: Final = 0x7FFF
+_MOST_BYTES: Final = 64 * 1024
+"""Of an ApiVersions that nobody knows yet; today's have names of a client's software."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,8 @@ will ever answer it, which cuts the connection off.
 class Answerer(Protocol):
     """Answers the requests of an API."""
 
-    @property
-    def most_bytes(self) -> int:
-        """The longest request that it takes; a longer one ends the connection."""
+    def most_bytes(self, user: str) -> int:
+        """Return the longest request of ``user`` that it takes; a longer one ends the connection, before it is read."""
         ...
 
     def answer(self, request: LocalRequest, done: Done) -> bytes | None:
@@ -62,10 +63,11 @@ class Answerer(Protocol):
 class NewerApiVersions:
     """Answers ApiVersions newer than any that is known with error 35, and with what would be understood (KIP-511)."""
 
-    most_bytes: Final = 64 * 1024
-
     def __init__(self, newest: int) -> None:
         self._newest = newest
+
+    def most_bytes(self, user: str) -> int:  # noqa: ARG002  the same for everybody
+        return _MOST_BYTES
 
     def takes(self, version: int) -> bool:
         """Whether ``version`` is newer than what is served."""

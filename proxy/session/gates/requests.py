@@ -210,9 +210,12 @@ class RequestGates:
     def _answer(self, answerer: Answerer, chunk: bytes, position: int, head: Head, api: Served | None = None) -> int:
         """Have a request answered here, once all of it is there and all before it has been answered."""
         size: int = head[0]
-        if size > answerer.most_bytes:
+        most = answerer.most_bytes(self.sender.user)
+        if size > most:
             raise ProtocolError(
-                Cause.FRAME_TOO_LARGE, f"request of {size} bytes, and the proxy answers those of {answerer.most_bytes}"
+                Cause.FRAME_TOO_LARGE,
+                f"{api.spec if api else 'ApiVersions'} request of {size} bytes, and the proxy answers those of {most}; "
+                "longer requests about quotas are for users in quotas.admins",
             )
         end = position + 4 + size
         if end > len(chunk):

@@ -7,9 +7,10 @@ from structlog.testing import capture_logs
 
 from protocol.client_quotas import Describing, describe_request
 from protocol.errors import Cause, ProtocolError
-from proxy.edge.quota_requests import QuotaRequests
+from proxy.edge.quota_requests import MOST_BYTES_OF_OTHERS, QuotaRequests
 from proxy.runtime import faults
 from proxy.session.local_answers import LocalRequest
+from tests.proxy.playbook import Play, request
 
 pytestmark = pytest.mark.asyncio
 
@@ -34,7 +35,7 @@ async def relayed(answer: bytes | Exception) -> list[bytes | ProtocolError | Non
         told.append(said)
         over.set()
 
-    assert QuotaRequests(ask).answer(REQUEST, done) is None
+    assert QuotaRequests(ask, ()).answer(REQUEST, done) is None
     assert told == []
     await over.wait()
     await asyncio.sleep(0)
@@ -52,3 +53,32 @@ async def test_one_that_fails_is_cut_off_and_counted() -> None:
     with capture_logs():
         assert await relayed(ZeroDivisionError()) == [None]
     assert faults.counts["answer a request about quotas"] == before + 1
+
+
+class TestHowLongARequestMayBe:
+    """On the wire: what is too long for its user ends with its first bytes, and nothing of it is kept."""
+
+    ALTER = 49
+
+    def play(self, *admins: str) -> Play:
+        async def ask(frame: bytes, user: str, client_id: str, peer: str) -> bytes:
+            raise AssertionError(user)
+
+        return Play(answerers={self.ALTER: QuotaRequests(ask, admins)})
+
+    async def test_of_who_is_no_admin_nothing_is_gathered(self) -> None:
+        play = self.play("admin")
+        play.from_client(request(self.ALTER, 0, 1, bytes(500_000))[:60])
+        assert [error.cause for _, error in play.rejected] == [Cause.FRAME_TOO_LARGE]
+        assert "quotas.admins" in str(play.rejected[0][1])
+        assert play.session.closed
+
+    async def test_of_an_admin_it_is(self) -> None:
+        play = self.play("ANONYMOUS")
+        play.from_client(request(self.ALTER, 0, 1, bytes(500_000))[:60])
+        assert play.rejected == []
+
+    async def test_a_refusal_has_room_for_what_tools_send(self) -> None:
+        play = self.play()
+        play.from_client(request(self.ALTER, 0, 1, bytes(MOST_BYTES_OF_OTHERS - 20))[:60])
+        assert play.rejected == []
