@@ -29,6 +29,7 @@ from config.units import (
     parse_ip_numbers,
     parse_name,
     parse_network,
+    parse_number,
     parse_path,
     parse_reachable,
     parse_whole,
@@ -47,6 +48,7 @@ _EXAMPLES: Final = {
     "a size": "10MiB",
     "a duration": "30s",
     "a whole number": "100",
+    "a number": "1.5",
     "true or false": "true",
     "a path": "tls/key.pem",
 }
@@ -107,6 +109,7 @@ Seconds = Annotated[float, Written("a duration", parse_duration_s, positive=True
 SecondsOrZero = Annotated[float, Written("a duration", parse_duration_s)]
 Count = Annotated[int, Written("a whole number", parse_whole, positive=True)]
 CountOrZero = Annotated[int, Written("a whole number", parse_whole)]
+Number = Annotated[float, Written("a number", parse_number)]
 NumbersByIp = Annotated[IpNumbers, Written("IP addresses and numbers", parse_ip_numbers, takes=Mapping)]
 Flag = Annotated[bool, Written("true or false", parse_flag)]
 FilePath = Annotated[Path, Written("a path", parse_path), AfterValidator(_beside_the_configuration)]

@@ -28,6 +28,7 @@ from config.forms import (
 from config.listener import ClientTls, Kerberos, Listener, ListenerLimits, ListenerSasl, ProxyProtocol
 from config.problems import InvalidValue, InvalidValues
 from config.quotas import Exempt, Mode, Quotas, Window
+from config.request_costs import RequestCosts
 from config.stores import ClusterStore, FileStore, ZooKeeperSasl, ZooKeeperStore, ZooKeeperTls
 from config.units import Address, IpNumbers
 from config.usage import Usage, UsageFiles, UsageTopic
@@ -54,6 +55,7 @@ __all__ = [
     "Mode",
     "ProxyProtocol",
     "Quotas",
+    "RequestCosts",
     "Route",
     "Settings",
     "Usage",
@@ -241,6 +243,7 @@ class Settings(Section):
     cluster: Cluster
     listeners: tuple[Listener, ...]
     quotas: Quotas
+    request_costs: RequestCosts = RequestCosts()
     limits: Limits = Limits()
     kafka: KafkaCompat = KafkaCompat()
     admin: Admin = Field(Admin(), validate_default=True)

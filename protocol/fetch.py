@@ -3,6 +3,7 @@
 from struct import Struct
 from typing import Final, NamedTuple
 
+from protocol.headers import FETCH
 from protocol.table import ApiSpec
 
 INVALID_FETCH_SESSION_EPOCH: Final = 71
@@ -48,3 +49,17 @@ def empty_answer(spec: ApiSpec, correlation_id: int, throttle_ms: int, session: 
     body += b"\x01\x00" if spec.flexible else _INT.pack(0)
     header = _INT.pack(correlation_id) + (b"\x00" if spec.response_header_version else b"")
     return _INT.pack(len(header) + len(body)) + header + body
+
+
+def partitions_in(spec: ApiSpec, limits_offset: int, end: int) -> int:
+    """Return roughly how many partitions a Fetch lists that ends at ``end``, by its size: 0 for a ShareFetch.
+
+    ``limits_offset`` is that of min_bytes, or of the body before v3. Topic names count as if they were partitions: to
+    walk through all topics would take longer than most fetches do.
+    """
+    version = spec.api_version
+    if spec.api_key != FETCH:
+        return 0
+    before_topics = 12 if version < 4 else _BEHIND_LIMITS + (_SESSION.size if version >= 7 else 0)
+    each = 16 + (8 if version >= 5 else 0) + (4 if version >= 9 else 0) + (5 if version >= 12 else 0)
+    return max(end - limits_offset - before_topics, 0) // each

@@ -1,6 +1,7 @@
-"""How densely a Produce request is packed: what the header of its first record batch says, without reading records.
+"""How many records a Produce has for its size, and their codec: from the header of its first record batch.
 
-A broker looks at every record, compressed or not, so that bytes alone do not say how long it is at a request.
+Records themselves are not read. A broker looks at every record, compressed or not, so bytes alone do not say how much
+work a request is.
 """
 
 from typing import Final
@@ -17,25 +18,43 @@ _ID_SINCE: Final = 13
 _LENGTH_AT: Final = 8
 _BEFORE_LENGTH_BYTES: Final = 12
 _MAGIC_AT: Final = 16
+_ATTRIBUTES_AT: Final = 21
+_CODEC_MASK: Final = 7
 _COUNT_AT: Final = 57
 _HEADER_BYTES: Final = 61
 _MAGIC: Final = 2
+_MOST_NAME_BYTES: Final = 1024
+"""No topic has a longer name (249 characters at a broker): what claims one is not waited for."""
+
+FirstBatch = tuple[int, int, int]
+"""Number of records, size of the batch in bytes, codec (Kafka's number: 4 is zstd)."""
+
+NO_BATCH: Final[FirstBatch] = (0, 0, 0)
 
 
-def records_per_byte(spec: ApiSpec, chunk: bytes, behind_acks: int) -> float:
-    """Return how many records the first batch has for each byte of it; 0.0 if it is not all there, or no such batch.
+def first_batch(spec: ApiSpec, chunk: bytes, behind_acks: int, end: int) -> FirstBatch | None:
+    """Read the header of the first batch. None if more of the request, which ends at ``end``, has to come for that.
 
-    ``behind_acks`` is where the field behind acks begins. A broker refuses a batch whose count is not true.
+    ``behind_acks`` is the offset behind acks. NO_BATCH if there is no batch of format v2 with a possible count; a
+    broker refuses batches whose count is not true.
     """
     try:
         position = _batch_offset(spec, chunk, behind_acks + _TIMEOUT_BYTES)
-    except (IndexError, VarintError):
-        return 0.0
-    if position + _HEADER_BYTES > len(chunk) or chunk[position + _MAGIC_AT] != _MAGIC:
-        return 0.0
+    except IndexError:
+        return None if end > len(chunk) else NO_BATCH
+    except (VarintError, ValueError):
+        return NO_BATCH
+    if position + _HEADER_BYTES > end:
+        return NO_BATCH
+    if position + _HEADER_BYTES > len(chunk):
+        return None
+    if chunk[position + _MAGIC_AT] != _MAGIC:
+        return NO_BATCH
     size: int = read_i32_be(chunk, position + _LENGTH_AT)
     count: int = read_i32_be(chunk, position + _COUNT_AT)
-    return count / (size + _BEFORE_LENGTH_BYTES) if 0 < count <= size else 0.0
+    if not 0 < count <= size:
+        return NO_BATCH
+    return count, size + _BEFORE_LENGTH_BYTES, read_i16_be(chunk, position + _ATTRIBUTES_AT) & _CODEC_MASK
 
 
 def _batch_offset(spec: ApiSpec, chunk: bytes, position: int) -> int:
@@ -44,13 +63,17 @@ def _batch_offset(spec: ApiSpec, chunk: bytes, position: int) -> int:
         name_at = position + 4
         if name_at + 2 > len(chunk):
             raise IndexError
-        name_bytes: int = read_i16_be(chunk, name_at)
-        return name_at + 2 + max(name_bytes, 0) + 4 + 4 + 4  # how many partitions, which one, how many bytes
+        name_bytes = max(read_i16_be(chunk, name_at), 0)
+        if name_bytes > _MOST_NAME_BYTES:
+            raise ValueError(name_bytes)
+        return name_at + 2 + name_bytes + 4 + 4 + 4  # how many partitions, which one, how many bytes
     _, position = decode_varint(chunk, position)
     if spec.api_version >= _ID_SINCE:
         position += _TOPIC_ID_BYTES
     else:
         length, position = decode_varint(chunk, position)
+        if length > _MOST_NAME_BYTES:
+            raise ValueError(length)
         position += max(length - 1, 0)
     _, position = decode_varint(chunk, position)
     _, position = decode_varint(chunk, position + 4)

@@ -34,7 +34,7 @@ from proxy.edge.stats import Drained, Stats, WorkerSnapshot
 from proxy.edge.tls import ignore_undecodable_names
 from proxy.edge.whoami import Identity, identify
 from proxy.runtime import logs
-from proxy.runtime.clock import last_ns, now_ms, now_ns, thread_ns
+from proxy.runtime.clock import now_ms
 from proxy.runtime.faults import contained
 from proxy.runtime.file_watch import FileWatch
 from proxy.runtime.lag import watch as watch_lag
@@ -49,7 +49,7 @@ from proxy.session.session import Session
 from proxy.session.throttling import Throttling
 from proxy.usage.metering import Metering, protected_topics
 from proxy.usage.records import Columns
-from proxy.usage.request_times import RequestTimes
+from proxy.usage.request_costs import RequestCosts
 from quotas.engine import Engine, Window
 from quotas.exemptions import Exemptions
 from quotas.kinds import QuotaKind
@@ -103,7 +103,7 @@ class Worker:
             mode=quotas.mode,
             addresses=self._metering.addresses,
         )
-        self._times = RequestTimes(last_ns, thread_ns)
+        self._costs = RequestCosts(settings.request_costs)
         self._connections_limit = 0
         self._tables: list[dict[int, Served]] = []
         self._altering: list[Served] = []
@@ -125,7 +125,7 @@ class Worker:
         every(_TIDY_EVERY_S, self._tidy, "drop what is idle")
         Endings(self._listeners, settings.limits, self._stats, now_ms).watch()
         every(_BIND_AGAIN_S, self._bind_again, "bind ports again")
-        watch_lag(self._observe_lag)
+        watch_lag(self._stats.observe_lag)
         self._metering.watch()
         for listener in self._listeners:
             if listener.tls is not None:
@@ -146,7 +146,7 @@ class Worker:
         """Put quotas in force, at once and for all sessions."""
         change = self._engine.apply(policy, now_ms())
         self._gate.apply(policy)
-        self._time(policy.has(QuotaKind.REQUEST_PERCENTAGE))
+        self._costs.on = policy.has(QuotaKind.REQUEST_PERCENTAGE)
         self._throttling.reconsider(now_ms())
         return change
 
@@ -225,7 +225,7 @@ class Worker:
             brokers=self._routes.reachable(),
             brokers_without_port={each.name: each.brokers_without_port for each in self._listeners},
             connections_limit=self._connections_limit,
-            exempt_request_us=self._times.exempt_us,
+            exempt_request_us=self._costs.exempt_us,
             lag_counts=list(stats.lag_counts),
             lag_sum_s=stats.lag_sum_s,
         )
@@ -280,20 +280,8 @@ class Worker:
             mutations_limit=settings.limits.mutations_bytes,
             partitions=partitions,
             answerers=self._answerers,
-            times=self._times,
+            costs=self._costs,
         )
-
-    def _observe_lag(self, lag_s: float) -> None:
-        self._stats.observe_lag(lag_s)
-        if self._times.on:
-            began_ns = now_ns()
-            self._turns.later(lambda: self._times.round_took(now_ns() - began_ns))
-
-    def _time(self, on: bool) -> None:
-        """Have requests timed where a quota asks for it, and no clock read where none does."""
-        if on and not self._times.on:
-            self._times.own.calibrate()
-        self._times.on = on
 
     def _bind_again(self) -> None:
         for listener in self._listeners:

@@ -8,7 +8,7 @@ from quotas.entities import Entity
 from quotas.fetches import Fetches
 from quotas.kinds import QuotaKind
 from quotas.line import Line
-from quotas.rate import Sample, Window
+from quotas.rate import AT_ONCE, Sample, Window
 
 if TYPE_CHECKING:
     from quotas.counters import Counters
@@ -28,6 +28,7 @@ class Bound(Debt):
         "_fetches",
         "_handed_over",
         "_live",
+        "_turn_ms",
         "key",
         "line",
         "max_delay_ms",
@@ -59,6 +60,8 @@ class Bound(Debt):
         """Whose request is coming in that is more than the limit has left: one at a time, the others wait for it."""
         self._fetches: Fetches | None = None
         self._handed_over = NOTHING
+        self._turn_ms = AT_ONCE
+        """When one was let go within a debt last."""
         self._counters = counters
         self._live: Bound | None = None
 
@@ -112,15 +115,24 @@ class Bound(Debt):
         To be called on the live bound.
         """
         owed_ms = self.owed_ms(now_ms)
+        if owed_ms and self._cap_ms is not None:
+            return self._turn_within_debt(now_ms, owed_ms)
         if owed_ms:
             return now_ms + owed_ms
         # A Produce goes when the throttle of the one before is over, as at a broker. A Fetch goes when Kafka's law
-        # would let its answer pass now: for a new connection the time that the rate is taken over goes up and down. So
-        # do all where throttles are capped, or one request for each cap would go, whatever it takes.
-        if (self._fetches is not None or self._cap_ms is not None) and (again_ms := self.check(now_ms)):
+        # would let its answer pass now: for a new connection the time that the rate is taken over goes up and down.
+        if self._fetches is not None and (again_ms := self.check(now_ms)):
             return now_ms + again_ms
         self.shut = bool(self.line)
         return now_ms if self._fetches is None else self._fetches.may_go(now_ms)
+
+    def _turn_within_debt(self, now_ms: int, owed_ms: int) -> int:
+        """Let one go in each window at the least, where no throttle is longer than that: a broker's client gets on."""
+        moment_ms = min(now_ms + owed_ms, self._turn_ms + (self._cap_ms or 0))
+        if moment_ms > now_ms:
+            return moment_ms
+        self._turn_ms = now_ms
+        return now_ms
 
     @property
     def fetches(self) -> Fetches:

@@ -7,9 +7,6 @@ from quotas.rate import AT_ONCE, Rate, Window
 from quotas.throttle import INT32_MAX
 
 FOREVER_S: Final = INT32_MAX / 1000
-WAIVED_AHEAD_MS: Final = 10_000
-MOST_WINDOWS: Final = 2
-"""So many windows' worth are remembered where throttles are capped: one more than is allowed at once."""
 
 
 class Debt(Rate):
@@ -17,10 +14,11 @@ class Debt(Rate):
 
     It is in debt until Kafka's throttle time of what was charged is over, whichever connection that came on; and it
     forgets nothing of what went beyond its window's worth and its limit since, where Kafka forgets samples that are N
-    windows old, whatever was sent in them.
+    windows old, whatever was sent in them. Where throttles are capped (``cap_ms``), the throttle time holds only the
+    connection that met it, as at a broker.
     """
 
-    __slots__ = ("_ahead_ms", "_counted", "_level", "_level_ms", "_until_ms", "_waived_ms", "shut")
+    __slots__ = ("_ahead_ms", "_counted", "_level", "_level_ms", "_until_ms", "shut")
 
     def __init__(self, window: Window, limit: float | None, cap_ms: int | None) -> None:
         super().__init__(window, limit, cap_ms)
@@ -30,8 +28,6 @@ class Debt(Rate):
         """When the longest throttle time is over that a charge has asked for."""
         self._ahead_ms = AT_ONCE
         """When the limit has made good what went within a debt."""
-        self._waived_ms = AT_ONCE
-        """When a part of the limit has made good what was not charged (``waive``)."""
         self._level = 0.0
         """What was recorded and not yet made good by the limit: a bucket that leaks T a second, at ``_level_ms``."""
         self._level_ms = AT_ONCE
@@ -39,7 +35,8 @@ class Debt(Rate):
 
     def owe(self, throttle_ms: int, now_ms: int) -> None:
         """Be in debt for the throttle time that a charge has asked for. To be called on the live bound."""
-        self._until_ms = max(self._until_ms, now_ms + throttle_ms)
+        if self._cap_ms is None:
+            self._until_ms = max(self._until_ms, now_ms + throttle_ms)
         self.shut = True
 
     def may_bring_forward(self, now_ms: int, most_ms: int) -> bool:
@@ -55,19 +52,6 @@ class Debt(Rate):
         if self._limit:
             self._ahead_ms = max(self._ahead_ms, now_ms) + ceil(value / self._limit * 1000)
             self.shut = True
-
-    def waive(self, value: float, part: float, now_ms: int) -> bool:
-        """Whether ``value`` need not be charged: such values are no more than that part of the limit, all together.
-
-        At once it may be ten seconds' worth of that part. To be called on the live bound.
-        """
-        if not self._limit:
-            return False
-        waived_ms = max(self._waived_ms, now_ms) + ceil(min(value / (self._limit * part), FOREVER_S) * 1000)
-        if waived_ms > now_ms + WAIVED_AHEAD_MS:
-            return False
-        self._waived_ms = waived_ms
-        return True
 
     def owed_ms(self, now_ms: int) -> int:
         """Return for how long the counter is still in debt, 0 if it is not."""
@@ -128,8 +112,6 @@ class Debt(Rate):
         else:
             self._make_good(min(self._current.last_ms, now_ms))  # what is recorded was recorded before then
             self._level = max(self._level + self.recorded_total - self._counted, 0.0)
-            if self._cap_ms is not None:  # what one pause of a broker's has made of all requests under way is forgotten
-                self._level = min(self._level, self._limit * (MOST_WINDOWS * self._window.keep_ms / 1000))
             self._make_good(now_ms)
         self._counted = self.recorded_total
 

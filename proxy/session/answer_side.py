@@ -15,7 +15,7 @@ from proxy.session.due import HELD, act_on
 from proxy.session.gates.requests import RequestGates
 from proxy.session.in_flight import ACCOUNT, ACTIONS, API, CAME_MS, CORRELATION_ID, HELD_MS, SEEN, InFlight
 from proxy.session.request_side import RequestSide
-from proxy.session.serving import GATHERED, TIMED
+from proxy.session.serving import AUTHENTICATED, PROVES
 from proxy.session.states import (
     ANSWER_BORDER,
     HELD_BACK,
@@ -29,7 +29,6 @@ from proxy.session.states import (
 )
 from proxy.session.tokens import take_answers
 from proxy.session.wires import Wire
-from proxy.usage.own_time import DEAR_BYTES
 
 if TYPE_CHECKING:
     from proxy.session.pair import Pair
@@ -84,23 +83,6 @@ class AnswerSide:
             if finished and self.requests.reasons & UNTIL_ANSWERED:
                 self.pair.answered(now_ms)
             return
-        times = self.rules.times
-        if not times.on or not (weight := times.own.weigh(self._is_dear(data, remaining))):
-            self._take(data, remaining, now_ms)
-            return
-        began_ns = times.own.thread_ns()
-        self._take(data, remaining, now_ms)
-        self.gates.times.spent(times.own.since_ns(began_ns), now_ms, weight)
-
-    def _is_dear(self, data: bytes, position: int) -> bool:
-        """Whether the answer that begins there, or what is held of one, may take long: it is gathered and changed."""
-        if self.splitter.held_bytes + len(data) - position <= DEAR_BYTES:
-            return False
-        return bool(self.in_flight) and bool(self.in_flight[0][ACTIONS] & GATHERED)
-
-    def _take(self, data: bytes, remaining: int, now_ms: int) -> None:
-        """Take a chunk in which, behind what remained of the answer under way, others begin."""
-        splitter = self.splitter
         if remaining:
             self._take_answers(data, now_ms)
         elif self.reasons & ANSWER_BORDER:
@@ -138,8 +120,8 @@ class AnswerSide:
                 meter.bytes_out += 4 + size
                 meter.request_time_ms += now_ms - entry[CAME_MS]
                 self.latencies.came(entry[API].spec.api_key, max(now_ms - held_ms - entry[CAME_MS], 0))
-                if entry[ACTIONS] & TIMED:
-                    entry = self.gates.times.answered(entry, size, now_ms)
+                if self.rules.costs.on and not entry[ACTIONS] & (AUTHENTICATED | PROVES):
+                    entry = self.gates.costs.answered(entry, size, now_ms)
             elif entry[CAME_MS] < SEEN:
                 held_ms = now_ms + entry[CAME_MS]  # as long as it, what came behind it was held
             if entry[ACTIONS]:
@@ -163,12 +145,7 @@ class AnswerSide:
         rewriting = self.changes.under_way
         if rewriting is None:
             return
-        own = self.rules.times.own
-        began_ns = own.thread_ns() if self.rules.times.on else 0
-        is_done = rewriting.advance()
-        if began_ns:
-            self.gates.times.spent(own.since_ns(began_ns), now_ms)
-        if not is_done:
+        if not rewriting.advance():
             self.rules.later(self.pair.next_slice)
             return
         self.reasons = end(Event.NEXT, self.reasons, WALKED)
@@ -197,7 +174,6 @@ class AnswerSide:
     def _release(self, event: Event, reason: int, now_ms: int) -> None:
         if self.reasons & reason:
             self.reasons = end(event, self.reasons, reason)
-            self.gates.times.lose_sight()
             self.feed(b"", now_ms)
             self._resume()
 
@@ -213,6 +189,5 @@ class AnswerSide:
         self._resume()
 
     def _resume(self) -> None:
-        self.gates.times.lose_sight()
         if not self.reasons & ~RAW_TOKENS and self._broker is not None:
             self._broker.resume_reading()

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import read_i32_be
 
 from protocol.frames import RESPONSE_HEAD
-from proxy.session.in_flight import ACTIONS
-from proxy.session.serving import REWRITE, TELL, TIMED
+from proxy.session.serving import REWRITE
 
 if TYPE_CHECKING:
     from proxy.session.answer_side import AnswerSide
@@ -16,12 +15,9 @@ _LEAST_BYTES: Final = _HEAD_BYTES - 4
 
 
 def walk(side: "AnswerSide", data: bytes, now_ms: int) -> int:
-    """Take the answers at the beginning of ``data`` that need nothing; return where the first other begins.
-
-    An answer that is timed is charged here, and leaves this way if it has a throttle to tell.
-    """
+    """Take the answers at the beginning of ``data`` that need nothing; return where the first other begins."""
     end = len(data)
-    came_ns = 0
+    costs = side.gates.costs if side.rules.costs.on else None
     limit = side.splitter.limit
     in_flight = side.in_flight
     latencies = side.latencies
@@ -31,9 +27,6 @@ def walk(side: "AnswerSide", data: bytes, now_ms: int) -> int:
         due, actions, api, _, _, account, came_ms, held_ms = in_flight[0]
         if due != read_i32_be(data, position + 4) or not _LEAST_BYTES <= size <= limit:
             break
-        timed = actions & TIMED
-        if timed:
-            actions -= TIMED
         if actions and (
             actions != REWRITE
             or api.plain is None
@@ -41,14 +34,8 @@ def walk(side: "AnswerSide", data: bytes, now_ms: int) -> int:
             or not api.plain.recognises(data, position, size)
         ):
             break
-        if timed:
-            times = side.rules.times
-            came_ns = came_ns or times.clock_ns()
-            of_gates = side.gates.times
-            if not of_gates.settles(times, account, size, came_ns, now_ms):
-                entry = in_flight[0] = of_gates.answered(in_flight[0], size, now_ms)
-                if entry[ACTIONS] & TELL:
-                    break
+        if costs is not None and costs.is_shut(account):  # a throttle may be told
+            break
         in_flight.pop(0)
         meter = account.meter
         meter.bytes_out += 4 + size

@@ -1,18 +1,17 @@
 """A request whose end is still to come, of which nothing is used but what has come: a claim is not a use."""
 
-from proxy.session.timed import Timed
 from proxy.usage.accounts import Account
 
 
 class Body:
     """Of a request that is only counted."""
 
-    __slots__ = ("account", "timed")
+    __slots__ = ("account", "rest_us")
 
     def __init__(self, account: Account) -> None:
         self.account = account
-        self.timed: Timed | None = None
-        """What begins when its last byte has gone; None: nobody asks."""
+        self.rest_us = 0.0
+        """What is charged to request_percentage when its last byte has come."""
 
     def count(self, size: int) -> None:
         """Take note of ``size`` bytes that have come; or that have not, after all."""

@@ -185,7 +185,7 @@ class Pair:
             bound.live.owe(throttle_ms, now_ms)
         counter = bound.live
         most_ms = throttling.window_ms if kind.row.capped else INT32_MAX
-        throttle_ms = min(throttling.allow(counter.owed_ms(now_ms), counter), most_ms)
+        throttle_ms = min(throttling.allow(max(throttle_ms, counter.owed_ms(now_ms)), counter), most_ms)
         throttling.given(account, kind, bound, throttle_ms, now_ms)
         room_ms = max(self.sasl.deadline_ms - now_ms, 0)
         told_ms = min(throttling.allow(throttle_ms + counter.waiting_ms, counter), room_ms, most_ms)

@@ -18,7 +18,6 @@ from proxy.session.gates.requests import ANSWERED, HELD, REPLACED, RequestGates
 from proxy.session.in_flight import HELD_MS, MAX_IN_FLIGHT, InFlight
 from proxy.session.protected_topics import Guard
 from proxy.session.request_walk import walk
-from proxy.session.serving import FETCH_KEY, PRODUCE_KEY
 from proxy.session.states import (
     AT_BORDER,
     CROWDED,
@@ -32,7 +31,6 @@ from proxy.session.states import (
 )
 from proxy.session.tokens import take_requests
 from proxy.session.wires import Wire, dropped
-from proxy.usage.own_time import DEAR_BYTES
 
 if TYPE_CHECKING:
     from proxy.session.pair import Pair
@@ -101,24 +99,6 @@ class RequestSide:
             return
         if remaining and self.body is not None:
             self._came(self.body, remaining, now_ms, finished=True)
-        times = self.rules.times
-        if not times.on or not (weight := times.own.weigh(self._is_dear(data, remaining))):
-            self._take(data, remaining, now_ms)
-            return
-        began_ns = times.own.thread_ns()
-        self._take(data, remaining, now_ms)
-        self.gates.times.spent(times.own.since_ns(began_ns), now_ms, weight)
-
-    def _is_dear(self, data: bytes, position: int) -> bool:
-        """Whether what begins there may take long. Of a Produce or a Fetch the header is read, whatever its length."""
-        held_bytes = self.splitter.held_bytes
-        if held_bytes + len(data) - position <= DEAR_BYTES:
-            return False
-        return bool(held_bytes) or (read_i32_be(data, position + 4) >> 16) not in (PRODUCE_KEY, FETCH_KEY)
-
-    def _take(self, data: bytes, remaining: int, now_ms: int) -> None:
-        """Take a chunk in which, behind what remained of the frame under way, others begin."""
-        splitter = self.splitter
         if not remaining and self.reasons & AT_BORDER:
             splitter.keep(data)
             if self.reasons & HELD_UP:
@@ -156,9 +136,8 @@ class RequestSide:
         """Take what has come of the request under way."""
         if finished:
             self.body = None
-            if body.timed is not None:
-                body.timed.start_ns = self.rules.times.clock_ns()
-                body.timed.chunks = self.rules.times.chunks
+            if body.rest_us:
+                self.gates.costs.rest_came(body.account, body.rest_us, now_ms)
         if not body.came(size, now_ms, finished=finished):
             self.stop(Event.READ, MIDWAY)
 

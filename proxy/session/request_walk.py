@@ -12,9 +12,7 @@ from protocol.frames import REQUEST_HEAD
 from proxy.session.in_flight import MAX_IN_FLIGHT
 from proxy.session.request_prefix import NONE
 from proxy.session.sender import AFTER_CORRELATION_ID
-from proxy.session.serving import PRODUCE_KEY, TIMED
 from proxy.session.states import AT_BORDER
-from proxy.usage.request_times import ClientTimes
 
 if TYPE_CHECKING:
     from proxy.session.request_side import RequestSide
@@ -26,21 +24,15 @@ _LEAST_BYTES: Final = _HEAD_BYTES - 4
 def walk(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
     side: "RequestSide", data: bytes, now_ms: int
 ) -> int:
-    """Take the requests at the beginning of ``data`` that are the usual ones; return where the first other begins.
-
-    While requests are timed, those of a counter that nobody waits for are timed here.
-    """
+    """Take the requests at the beginning of ``data`` that are the usual ones; return where the first other begins."""
     end = len(data)
     gates = side.gates
-    times = gates.times
-    timed: ClientTimes | None = None
-    start_ns = 0
+    costs = gates.costs
     rules = side.rules
-    if rules.times.on and gates.served is rules.served:  # who is not known yet is not timed
-        timed = times.open()
-        if timed is None or not rules.throttling.enforces:
-            return 0
-        start_ns = rules.times.clock_ns()
+    is_charged = rules.costs.on and gates.served is rules.served  # who is not known yet is not charged
+    if is_charged and not costs.is_open:
+        return 0
+    is_shut = False
     produces = gates.produces
     is_capped = len(produces.caps) > 0
     prefix = produces.prefix
@@ -54,7 +46,7 @@ def walk(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
     meter = account.meter
     client_id_bytes = gates.sender.client_id_bytes
     position = 0
-    while end - position >= _HEAD_BYTES and len(in_flight) < MAX_IN_FLIGHT:
+    while end - position >= _HEAD_BYTES and len(in_flight) < MAX_IN_FLIGHT and not is_shut:
         size: int = read_i32_be(data, position)
         if not _LEAST_BYTES <= size <= limit:
             break
@@ -72,14 +64,11 @@ def walk(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
                 break
             api = prefix.api
             acks: int = read_i16_be(data, field)
-            on_answer = api.on_answer
-            if timed is not None:
-                if acks:
-                    if not times.goes(rules.times, timed, PRODUCE_KEY, size, acks == -1, start_ns, now_ms):
-                        break
-                    on_answer |= TIMED
-                elif rules.times.looks:
+            if is_charged:
+                cost = costs.cost_of_produce(api, data, field, position + 4 + size, size)
+                if cost is None:
                     break
+                is_shut = costs.charge(account, cost, now_ms)
             api.requests += 1
             meter.produce_requests += 1
             meter.produce_bytes += size
@@ -91,18 +80,13 @@ def walk(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
                 side.splitter.remaining = max(missing, 0)  # a mute waits for the frame's end
                 produces.charged(api, correlation_id, throttle_ms, not acks, missing, now_ms)
                 side.body = produces.take_body(missing)
-                if timed is not None:
-                    if acks:
-                        times.expect()
-                    else:
-                        times.exempt(PRODUCE_KEY, size)
-                    if side.body is not None:
-                        side.body.timed = times.last
+                if side.body is not None:
+                    side.body.rest_us = costs.take_rest_us()
                 side.stop_for(produces.after())
                 if side.reasons & AT_BORDER:
                     return position + 4 + size
             else:
-                in_flight.append((correlation_id, on_answer, api, 0, 0, account, now_ms, 0))
+                in_flight.append((correlation_id, api.on_answer, api, 0, 0, account, now_ms, 0))
         else:
             usual = served.get(key_version)
             if (
@@ -112,15 +96,15 @@ def walk(  # noqa: C901, PLR0912, PLR0915  in place, as was measured
                 != client_id_bytes
             ):
                 break
-            on_answer = usual.on_answer
-            if timed is not None:
-                if not times.goes(rules.times, timed, key_version >> 16, size, False, start_ns, now_ms):
+            if is_charged:
+                api_key = key_version >> 16
+                if rules.costs.of_answer_byte[api_key]:
                     break
-                on_answer |= TIMED
+                is_shut = costs.charge(account, (rules.costs.of_request[api_key], 0.0, False), now_ms)
             usual.requests += 1
             meter.other_requests += 1
             meter.other_bytes += 4 + size
-            in_flight.append((correlation_id, on_answer, usual, 0, 0, account, now_ms, 0))
+            in_flight.append((correlation_id, usual.on_answer, usual, 0, 0, account, now_ms, 0))
         position += 4 + size
     if position > end and side.body is None:
         side.body = gates.body(position - end)

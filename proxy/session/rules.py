@@ -10,7 +10,7 @@ from proxy.session.partitions import NoPartitions, Partitions
 from proxy.session.response_errors import ResponseErrors
 from proxy.session.serving import API_VERSIONS_KEY, Served
 from proxy.session.throttling import Throttling
-from proxy.usage.request_times import RequestTimes
+from proxy.usage.request_costs import RequestCosts
 from quotas.engine import Engine
 
 
@@ -22,6 +22,7 @@ class Rules:
         "advertised",
         "answerers",
         "clock",
+        "costs",
         "engine",
         "errors",
         "find_coordinator_limit",
@@ -37,7 +38,6 @@ class Rules:
         "served",
         "served_before_authentication",
         "throttling",
-        "times",
         "unauthenticated_request_limit",
     )
 
@@ -63,7 +63,7 @@ class Rules:
         latencies: Latencies | None = None,
         mutations_limit: int = 256 * 1024,
         partitions: Partitions | None = None,
-        times: RequestTimes,
+        costs: RequestCosts,
     ) -> None:
         self.engine = engine
         self.throttling = throttling
@@ -92,7 +92,7 @@ class Rules:
         self.mutations_limit = mutations_limit
         """Of requests that create or delete topics, which are held in memory whole where a quota holds for that."""
         self.partitions: Partitions = partitions or NoPartitions()
-        self.times = times
+        self.costs = costs
         self._newer_api_versions = NewerApiVersions(advertised.get(API_VERSIONS_KEY, (0, 0))[1])
 
     def answerer(self, key_version: int) -> Answerer:

@@ -43,8 +43,6 @@ AUTHENTICATED: Final = 32
 """SASL: gathered and observed; it may say who the client is."""
 SETTLE: Final = 64
 """It says what became of topics that were charged; refused ones are added to it."""
-TIMED: Final = 128
-"""What the request took is charged: it was forwarded while requests were timed (``gates.request_time``)."""
 GATHERED: Final = REWRITE | NEGOTIATE | AUTHENTICATED | SETTLE
 """What is done with the whole of an answer, or with the slices of a long one."""
 

@@ -110,7 +110,7 @@ class Throttling:
             counter = bound.live
             if throttle_ms := counter.check(now_ms):
                 counter.owe(throttle_ms, now_ms)
-            delay_ms = self.allow(counter.owed_ms(now_ms), counter)
+            delay_ms = self.allow(max(throttle_ms, counter.owed_ms(now_ms)), counter)
             if throttle_ms and delay_ms > longest_ms:
                 strictest, longest_ms = bound, delay_ms
         return strictest

@@ -183,9 +183,14 @@ class Turn:
             latest_ms = min(latest_ms, self._first_ms + most_ms)
         if self._what in (What.FETCH, What.ANSWER):
             latest_ms = min(latest_ms, self._first_ms + throttling.max_hold_ms)
-        elif self._what is What.COORDINATION:
+        if self._what is What.COORDINATION or (self._what is What.FETCH and self._waits_a_window_at_most):
             latest_ms = min(latest_ms, self._first_ms + throttling.window_ms)
         return latest_ms
+
+    @property
+    def _waits_a_window_at_most(self) -> bool:
+        """A broker would hold it for no longer (``Row.capped``)."""
+        return self._bound is not None and self._bound.kind.row.capped
 
     # ------------------------------------------------------------------------------------------- how it ends
 

@@ -6,7 +6,6 @@ It lasts as long as one of them holds it; its meter lasts until what was counted
 
 from proxy.usage.meter import Meter, MeterKey
 from proxy.usage.meters import Meters
-from proxy.usage.request_times import ClientTimes
 from quotas.engine import Bound, Engine
 from quotas.exemptions import NOBODY, Exemptions
 from quotas.kinds import QuotaKind
@@ -23,7 +22,6 @@ class Account:
         "_generation",
         "_limited",
         "_meters",
-        "_times",
         "holders",
         "key",
         "meter",
@@ -42,14 +40,6 @@ class Account:
         self._caps: dict[QuotaKind, tuple[Bound, ...]] = {}
         self._all: dict[QuotaKind, tuple[Bound, ...]] = {}
         self._limited: dict[QuotaKind, tuple[Bound, ...]] = {}
-        self._times: ClientTimes | None = None
-
-    @property
-    def times(self) -> ClientTimes:
-        """What is known of the time that its requests take; from the first one that is timed on."""
-        if self._times is None:
-            self._times = ClientTimes()
-        return self._times
 
     def bound(self, kind: QuotaKind) -> Bound:
         """Return the counter of the quota that wins, right for ``Engine.generation``."""

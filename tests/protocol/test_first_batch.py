@@ -1,4 +1,4 @@
-"""How many records the first batch of a Produce has, as clients encode it; and anything else has none."""
+"""The first batch of a Produce as clients encode it; and that anything else has none."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.first_batch import records_per_byte
+from protocol.first_batch import NO_BATCH, FirstBatch, first_batch
 from protocol.table import SPECS, key_version
 from protocol.varint import encode_varint
 from tests.protocol.test_produce_topics import body_of
@@ -33,32 +33,50 @@ def behind_acks(version: int, topic: str, records: bytes) -> bytes:
 @pytest.mark.parametrize("codec", [0, LZ4])
 def test_what_clients_encode(version: int, topic: str, codec: int) -> None:
     records = batch(50, codec)
-    read = records_per_byte(SPECS[key_version(0, version)], behind_acks(version, topic, records), 0)
-    assert read == pytest.approx(50 / len(records))
+    assert read(version, behind_acks(version, topic, records)) == (50, len(records), codec)
 
 
 def test_topics_that_are_known_by_an_id() -> None:
     records = batch(50)
     rest = bytes(4) + b"\2" + bytes(16) + b"\2" + bytes(4) + encode_varint(len(records) + 1) + records
-    assert records_per_byte(SPECS[key_version(0, 13)], rest, 0) == pytest.approx(50 / len(records))
+    assert read(13, rest) == (50, len(records), 0)
 
 
-def test_a_beginning_of_it_is_enough_from_the_header_on() -> None:
+@pytest.mark.parametrize("version", [7, 9])
+def test_more_is_asked_for_until_the_header_is_there(version: int) -> None:
     records = batch(50)
-    whole = behind_acks(9, "t", records)
+    whole = behind_acks(version, "t", records)
     header_ends = whole.index(records) + 61
-    spec = SPECS[key_version(0, 9)]
-    assert records_per_byte(spec, whole[:header_ends], 0) > 0
-    assert all(records_per_byte(spec, whole[:size], 0) == 0 for size in range(header_ends))
+    assert read(version, whole[:header_ends], len(whole)) == (50, len(records), 0)
+    assert all(read(version, whole[:size], len(whole)) is None for size in range(header_ends))
+    assert all(read(version, whole[:size], size) == NO_BATCH for size in range(header_ends))
 
 
-@given(st.sampled_from([3, 9, 13]), st.binary(max_size=200), st.integers(0, 250))
-def test_any_bytes(version: int, data: bytes, begin: int) -> None:
-    assert 0 <= records_per_byte(SPECS[key_version(0, version)], data, begin) <= 1
+@pytest.mark.parametrize("version", [7, 9])
+def test_a_name_that_no_topic_has_is_not_waited_for(version: int) -> None:
+    name = (b"\xff\xff\x7f" if version >= 9 else b"\x7f\xff") + bytes(100)
+    rest = bytes(4) + (b"\2" if version >= 9 else b"\0\0\0\1") + name
+    assert read(version, rest, 10**8) == NO_BATCH
+
+
+@given(st.sampled_from([3, 9, 13]), st.binary(max_size=200), st.integers(0, 250), st.integers(0, 10**6))
+def test_any_bytes(version: int, data: bytes, begin: int, more: int) -> None:
+    spec = SPECS[key_version(0, version)]
+    found = first_batch(spec, data, begin, len(data) + more)
+    if found is not None:
+        records, size, codec = found
+        assert 0 <= records <= size
+        assert 0 <= codec <= 7
+    else:
+        assert more
 
 
 def test_a_count_that_cannot_be_is_none() -> None:
     records = bytearray(batch(1))
     for count in (b"\xff\xff\xff\xff", b"\0\0\0\0", b"\x7f\xff\xff\xff"):
         records[57:61] = count
-        assert records_per_byte(SPECS[key_version(0, 7)], behind_acks(7, "t", bytes(records)), 0) == 0
+        assert read(7, behind_acks(7, "t", bytes(records))) == NO_BATCH
+
+
+def read(version: int, data: bytes, end: int | None = None) -> FirstBatch | None:
+    return first_batch(SPECS[key_version(0, version)], data, 0, len(data) if end is None else end)

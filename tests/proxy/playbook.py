@@ -5,6 +5,7 @@ from functools import cache
 from struct import pack, unpack_from
 from types import MappingProxyType
 
+from config.settings import RequestCosts as Prices
 from protocol.api_versions import advertised_limits
 from protocol.errors import ProtocolError
 from protocol.locator import Endpoint
@@ -17,7 +18,7 @@ from proxy.session.session import Session
 from proxy.session.throttling import Throttling, Timer
 from proxy.usage.accounts import Accounts
 from proxy.usage.meters import Meters
-from proxy.usage.request_times import RequestTimes
+from proxy.usage.request_costs import RequestCosts
 from quotas.engine import Engine, Window
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
@@ -138,6 +139,7 @@ class Play:
         policy: Policy | None = None,
         engine: Engine | None = None,
         answerers: Mapping[int, Answerer] = MappingProxyType({}),
+        prices: Prices | None = None,
     ) -> None:
         self.loop = FakeLoop()
         policy = policy or (Policy({Entity(client_id="app"): dict(quotas)}) if quotas else Policy({}))
@@ -161,7 +163,8 @@ class Play:
             call_later=self.loop.call_later,
             clock=self.loop.clock,
         )
-        self.times = RequestTimes(lambda: self.loop.now_ms * 1_000_000, lambda: 0)
+        self.costs = RequestCosts(prices or Prices())
+        self.costs.on = policy.has(QuotaKind.REQUEST_PERCENTAGE)
         self.rules = Rules(
             engine=self.engine,
             throttling=self.throttling,
@@ -177,10 +180,8 @@ class Play:
             on_rejected=lambda side, error, _peer: self.rejected.append((side, error)),
             later=self.loop.later,
             answerers=answerers,
-            times=self.times,
+            costs=self.costs,
         )
-        if policy.has(QuotaKind.REQUEST_PERCENTAGE):
-            self.times.on = True
         self.sasl_rules = SaslRules(
             Mechanisms(sub_claim).begin,
             self._owner_of,
@@ -297,6 +298,16 @@ def heartbeat(correlation_id: int) -> bytes:
 
 def heartbeat_answer(correlation_id: int) -> bytes:
     return frame(pack(">iih", correlation_id, 0, 0))
+
+
+def metadata(correlation_id: int, padding: int = 0) -> bytes:
+    """Return a Metadata v4 of no topics."""
+    return request(3, 4, correlation_id, bytes(5 + padding))
+
+
+def metadata_answer(correlation_id: int, topic_bytes: int = 0) -> bytes:
+    """Return an answer of Metadata v4 that names no broker; bytes that are no topic stand behind it."""
+    return frame(pack(">iiihii", correlation_id, 0, 0, -1, 0, 0) + bytes(topic_bytes))
 
 
 def list_offsets(correlation_id: int, padding: int = 0) -> bytes:

@@ -158,7 +158,9 @@ async def test_an_edited_quota_of_an_address_is_in_force_and_shown(
 
 
 @pytest.mark.long
-async def test_requests_are_timed_while_a_quota_asks_for_it_and_go_by_without_one_again(tmp_path: Path) -> None:
+async def test_requests_are_charged_while_a_request_percentage_is_configured_and_not_without_one_again(
+    tmp_path: Path,
+) -> None:
     """Also those of a connection that was there before."""
     percentage = "quotas:\n  - {entity: {client-id: a}, request_percentage: 1}\n"
     percentage += "  - {entity: {client-id: {default: true}}, request_percentage: 1000}\n"
@@ -168,7 +170,7 @@ async def test_requests_are_timed_while_a_quota_asks_for_it_and_go_by_without_on
             await program.until("/readyz", "ready")
             async with client(program.port) as asking:
 
-                async def timed(number: int) -> float:
+                async def charged(number: int) -> float:
                     await asking.ask(list_offsets(number))
                     metrics = (await program.get("/metrics"))[1]
                     lines = [
@@ -176,16 +178,16 @@ async def test_requests_are_timed_while_a_quota_asks_for_it_and_go_by_without_on
                     ]
                     return sum(float(line.split()[-1]) for line in lines)
 
-                assert await timed(1) == 0.0
+                assert await charged(1) == 0.0
                 program.quotas.write_text(percentage)
                 await program.until("/metrics", "sluice_quotas_configured 2.0")
-                first = await timed(2)
+                first = await charged(2)
                 assert first > 0.0
-                assert await timed(3) > first
+                assert await charged(3) > first
                 program.quotas.write_text("quotas: []\n")
                 await program.until("/metrics", "sluice_quotas_configured 0.0")
-                last = await timed(4)
-                assert await timed(5) == last
+                last = await charged(4)
+                assert await charged(5) == last
 
 
 async def test_quotas_are_changed_through_the_port_by_those_who_may_and_by_brokers_never(

@@ -31,22 +31,20 @@ _INT32_MAX: Final = 2**31 - 1
 class FetchGate:
     """Lowers the Fetch requests of one connection, and charges their answers."""
 
-    __slots__ = ("_edits", "_in_flight", "_pair", "_prefix", "_sender", "_waits", "may_wait")
+    __slots__ = ("_edits", "_in_flight", "_pair", "_sender", "_waits", "prefix")
 
     def __init__(self, pair: "Pair", sender: Sender, in_flight: InFlight, waits: Waits) -> None:
         self._pair = pair
         self._sender = sender
         self._in_flight = in_flight
         self._waits = waits
-        self._prefix = RequestPrefix()
+        self.prefix = RequestPrefix()
         self._edits: tuple[tuple[int, bytes], ...] = ()
         """What is to stand where instead, in the chunk that is being read."""
-        self.may_wait = True
-        """The last request may wait for data at the broker; read while requests are timed."""
 
     def forget(self) -> None:
         """Read the next request anew."""
-        self._prefix.forget()
+        self.prefix.forget()
 
     def request(self, api: Served, chunk: bytes, position: int, head: Head, body: int, now_ms: int) -> int:
         """Let the request at ``position`` go, with max_bytes and min_bytes lowered to what its quota has left.
@@ -54,7 +52,7 @@ class FetchGate:
         KAFKA-9677: a broker does the same. Returns 0, or MORE if what that takes is not all there, or the reason why
         the client has to wait. Raises ProtocolError if the request ends inside what has to be read of it.
         """
-        field = self._prefix.find(api, chunk, position, position + 4 + head[0], body)
+        field = self.prefix.find(api, chunk, position, position + 4 + head[0], body)
         if field == MORE:
             return MORE
         account = self._sender.account
@@ -70,8 +68,6 @@ class FetchGate:
                 granted = self._waits.grant(bounds, max(max_bytes, 0), now_ms)
                 if lowers and (granted < max_bytes or granted < min_bytes):
                     self._edits += ((field, _LIMITS.pack(min(min_bytes, granted), granted)),)
-        if self._pair.rules.times.on:
-            self.may_wait = _may_wait(api, chunk, field)
         meter = account.meter
         api.requests += 1
         meter.fetch_requests += 1
@@ -137,14 +133,6 @@ class FetchGate:
         meter.other_bytes += len(frame)
         meter.bytes_out += len(answer)
         return answer
-
-
-def _may_wait(api: Served, chunk: bytes, limits: int) -> bool:
-    """Whether a broker may wait for data before it answers. In every version max_wait_ms stands before min_bytes."""
-    if not has_fetch_limits(api.spec):
-        return True
-    max_wait_ms, min_bytes = _LIMITS.unpack_from(chunk, limits - 4)
-    return bool(max_wait_ms > 0 and min_bytes > 0)
 
 
 def answerable(served: Mapping[int, Served], held: bytes) -> bool:

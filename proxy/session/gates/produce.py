@@ -6,7 +6,6 @@ who share its quota what came of it.
 
 from typing import TYPE_CHECKING, Final
 
-from protocol.first_batch import records_per_byte
 from protocol.frames import Head
 from protocol.headers import MORE
 from proxy.session.body import Body
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from proxy.session.pair import Pair
 
 ACKS_0: Final = b"\0\0"
-ACKS_ALL: Final = b"\xff\xff"
 KIND: Final = QuotaKind.PRODUCER_BYTE_RATE
 
 _MAX_UNANSWERED = 1024
@@ -49,7 +47,6 @@ class ProduceGate:
         "bound",
         "caps",
         "generation",
-        "may_wait",
         "prefix",
     )
 
@@ -66,8 +63,6 @@ class ProduceGate:
         self.generation = -1
         self._body: ProduceBody | None = None
         """Of the request charged last, if its end is still to come."""
-        self.may_wait = False
-        """The last request is answered only when all replicas have it (acks=all); read while requests are timed."""
         self._unanswered = 0
         """Requests with acks=0, whose number no answers bound: a chunk has room for 10,000."""
 
@@ -105,9 +100,6 @@ class ProduceGate:
         api.requests += 1
         account.meter.produce_requests += 1
         account.meter.produce_bytes += size
-        if rules.times.on:
-            self.may_wait = chunk.startswith(ACKS_ALL, field)
-            account.times.produced(records_per_byte(api.spec, chunk, field + 2))
         self.charged(api, head[2], throttle_ms, chunk.startswith(ACKS_0, field), missing, now_ms)
         return 0
 
@@ -204,7 +196,7 @@ class ProduceGate:
         throttle_ms = self._pair.throttle(account, KIND, throttle_ms, now_ms)
         if not throttle_ms or entry is None or not self._in_flight:
             return
-        last = self._in_flight[-1]  # still the same, but that it may be timed now
+        last = self._in_flight[-1]
         if (
             last[API] is entry[API]
             and last[CORRELATION_ID] == entry[CORRELATION_ID]

@@ -11,14 +11,13 @@ from proxy.session.gates.fetch import FetchGate
 from proxy.session.gates.login import LoginGate
 from proxy.session.gates.mutations import GOES, GOES_CHANGED, REFUSED, MutationGate
 from proxy.session.gates.produce import ProduceGate
-from proxy.session.gates.request_time import RequestTimeGate
+from proxy.session.gates.request_cost import RequestCostGate
 from proxy.session.in_flight import API, InFlight
 from proxy.session.local_answers import Answerer
 from proxy.session.sender import AFTER_CORRELATION_ID, UNREAD, Sender
 from proxy.session.serving import ANSWER, AUTHENTICATE, COORDINATE, FETCH, LOOK_UP, MUTATE, PRODUCE, Served
-from proxy.session.states import ANSWERING, IN_LINE, LOCAL
+from proxy.session.states import ANSWERING, LOCAL
 from proxy.session.waits import Waits
-from proxy.usage.request_times import may_wait as waits_by_design
 
 if TYPE_CHECKING:
     from proxy.session.pair import Pair
@@ -42,6 +41,7 @@ class RequestGates:
         "_splitter",
         "_waits",
         "coordinates",
+        "costs",
         "fetches",
         "login",
         "mutations",
@@ -49,7 +49,6 @@ class RequestGates:
         "reasons",
         "sender",
         "served",
-        "times",
     )
 
     def __init__(
@@ -71,7 +70,7 @@ class RequestGates:
         self.produces = produces
         self.fetches = fetches
         self.mutations = mutations
-        self.times = RequestTimeGate(pair, sender, in_flight, waits)
+        self.costs = RequestCostGate(pair, sender, in_flight, waits)
         self._waits = waits
         self.served = pair.rules.served
         self.reasons = 0
@@ -100,17 +99,25 @@ class RequestGates:
             body = self.sender.find(api, chunk, position, head)
             if body == MORE:
                 return self._hold_more(chunk, position, head)
-        timed = self._pair.rules.times.on and not self.restricted and api.on_request != AUTHENTICATE
-        if timed and not self.times.may_go(api, self.coordinates, now_ms):
-            return self._hold(chunk, position, IN_LINE)
-        before = len(self._in_flight)
+        if self._pair.rules.costs.on and not self.restricted and api.on_request != AUTHENTICATE:
+            return self._read_charged(api, chunk, position, head, body, now_ms)
         outcome = self._read(api, chunk, position, head, body, now_ms)
         if outcome != HELD:
             self._waits.went(now_ms)
-            if timed and outcome == ANSWERED:
-                self.times.answered_here()
-            elif timed:
-                self._time(api, head[0], before, now_ms)
+        return outcome
+
+    def _read_charged(self, api: Served, chunk: bytes, position: int, head: Head, body: int, now_ms: int) -> int:
+        """Do the same of a request that is charged its cost (request_percentage)."""
+        prefix = self.produces.prefix if api.on_request == PRODUCE else self.fetches.prefix
+        cost = self.costs.cost(api, chunk, position, head[0], prefix, body)
+        if cost is None:
+            return self._hold_more(chunk, position, head)
+        if reason := self.costs.why_wait(api, cost, self.coordinates, now_ms):
+            return self._hold(chunk, position, reason)
+        outcome = self._read(api, chunk, position, head, body, now_ms)
+        if outcome != HELD:
+            self._waits.went(now_ms)
+            self.costs.went(api, cost, self.coordinates, now_ms)
         return outcome
 
     def _read(self, api: Served, chunk: bytes, position: int, head: Head, body: int, now_ms: int) -> int:
@@ -125,17 +132,6 @@ class RequestGates:
         if verdict == MORE:
             return self._hold_more(chunk, position, head)
         return self._hold(chunk, position, verdict) if verdict else TAKEN
-
-    def _time(self, api: Served, size: int, before: int, now_ms: int) -> None:
-        """Have the request that has gone timed, unless nobody answers it: that is seen by what is in flight."""
-        if len(self._in_flight) == before:
-            self.times.exempt(api.spec.api_key, size)
-            return
-        if api.on_request == PRODUCE:
-            may_wait = self.produces.may_wait
-        else:
-            may_wait = self.fetches.may_wait if api.on_request == FETCH else waits_by_design(api.spec.api_key)
-        self.times.went(api, size, may_wait, now_ms)
 
     def _read_other(self, api: Served, chunk: bytes, position: int, head: Head, now_ms: int) -> int:
         if api.on_request == AUTHENTICATE:
@@ -245,7 +241,7 @@ class RequestGates:
             else:
                 body = Body(self.sender.account)
             body.count(-missing)
-        body.timed = self.times.last
+        body.rest_us = self.costs.take_rest_us()
         return body
 
     # ------------------------------------------------------------------------------------------- whose they are
@@ -284,6 +280,5 @@ class RequestGates:
     def leave(self) -> None:
         """Give every account back: the connection is over."""
         self.mutations.leave(self._pair.rules.clock())
-        self.times.leave()
         self.sender.leave()
         self._forget_prefixes()

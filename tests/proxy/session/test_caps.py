@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from config.settings import RequestCosts as Prices
 from proxy.session.request_prefix import NONE
 from quotas.entities import Default, Entity, Prefix
 from quotas.kinds import QuotaKind
@@ -233,14 +234,15 @@ def test_who_has_a_cap_and_who_has_none_take_the_short_way() -> None:
 
 def test_the_time_of_threads_of_a_tenant_has_a_cap_where_no_quota_is_of_that_kind() -> None:
     kind = QuotaKind.REQUEST_PERCENTAGE
-    play = Play(policy=policy((cap(TENANT), 1.0), kind=kind))
+    dear = Prices(produce_us=200_000.0)  # 20 percent-seconds, where ten seconds' worth are 10
+    play = Play(policy=policy((cap(TENANT), 1.0), kind=kind), prices=dear)
     first, other = Connection(play, "alice"), Connection(play, "bob")
     first.session.requests.feed(produce(1, 10), play.loop.now_ms)
-    play.loop.advance(200)  # 20 percent-seconds, where ten seconds' worth are 10
     first.session.answers.feed(produce_answer(1), play.loop.now_ms)
     (tenant,) = play.engine.resolve_caps("alice", "app", kind, 1)
     assert tenant.recorded_total > 10
     assert tenant.throttled_total > 0
+    Connection(play, "carol").session.requests.feed(produce(1, 10), play.loop.now_ms)  # one in each window goes
     other.session.requests.feed(produce(1, 10), play.loop.now_ms)
     assert other.broker.take() == b""
     play.loop.advance(60_000)

@@ -1,31 +1,23 @@
-"""A session under request_percentage, and a broker that works on each request for so many milliseconds."""
+"""A session under request_percentage, where a ListOffsets, a Heartbeat and the like cost what a test says."""
 
 from struct import unpack_from
 
+from config.settings import RequestCosts as Prices
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
-from tests.proxy.playbook import (
-    Play,
-)
+from tests.proxy.playbook import Play
 
 REQUEST = QuotaKind.REQUEST_PERCENTAGE
 LIMIT = 2.0
 """Percent: of ten seconds, 200 ms are allowed at once."""
 
 
-def request_quota(percent: float = LIMIT, *, waives: bool = False, **options: str | bool) -> Play:
-    """A quota of each user; unless it ``waives``, what seems dear is taken for that from the first one on."""
+def request_quota(percent: float = LIMIT, *, other_us: float = 40.0, **options: str | bool) -> Play:
+    """A quota of each user; a Fetch, a ListOffsets, a Heartbeat and the like cost ``other_us``."""
     policy = Policy({Entity(user=Default.DEFAULT): {REQUEST: percent}})
-    play = Play(policy=policy, **options)  # type: ignore[arg-type]  # options of Play
-    if not waives:
-        no_more_waived(play, percent)
-    return play
-
-
-def no_more_waived(play: Play, percent: float = LIMIT) -> None:
-    counter = play.engine.resolve("ANONYMOUS", "app", REQUEST, 1)
-    assert counter.waive(percent * 0.4999, 0.05, play.loop.now_ms)
+    prices = Prices(other_us=other_us, fetch_us=other_us)
+    return Play(policy=policy, prices=prices, **options)  # type: ignore[arg-type]  # options of Play
 
 
 def told(answer: bytes) -> int:
@@ -33,8 +25,8 @@ def told(answer: bytes) -> int:
     return int(unpack_from(">i", answer, 8)[0])
 
 
-def take(play: Play, request: bytes, answer: bytes, ms: int) -> bytes:
-    """Have the broker work on a request for so long, and return what the client gets."""
+def take(play: Play, request: bytes, answer: bytes, ms: int = 0) -> bytes:
+    """Have the broker answer after so long, and return what the client gets."""
     assert play.from_client(request) == request
     play.loop.advance(ms)
     return play.from_broker(answer)

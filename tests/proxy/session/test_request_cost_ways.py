@@ -18,7 +18,7 @@ from tests.proxy.playbook import (
     request,
 )
 from tests.proxy.session.another import Another
-from tests.proxy.session.timed_play import LIMIT, request_quota, take
+from tests.proxy.session.request_play import LIMIT, request_quota, take
 
 Make = Callable[[int], bytes]
 
@@ -110,8 +110,7 @@ def storm(
     pipeline: int = 1,
     seconds: int = 44,
 ) -> Storm:
-    play = request_quota(waives=True)
-    play.times.of(1).floor_ns(18, 1, play.loop.now_ms)
+    play = request_quota(other_us=work_ms * 1000)
     all_of_them = [kind(play, make(n), answer(n), work_ms, pipeline) for n in range(connections)]
     work = []
     for _ in range(seconds):
@@ -143,28 +142,27 @@ WAYS: dict[str, Callable[[], Storm]] = {
         lambda n: heartbeat_answer if n % 2 else list_offsets_answer,
         5,
     ),
-    "fetches": lambda: storm(
-        10, lambda _: lambda number: fetch(number, min_bytes=0), lambda _: lambda number: fetch_answer(number, 0), 5
-    ),
+    "fetches": lambda: storm(10, lambda _: fetch, lambda _: lambda number: fetch_answer(number, 0), 5),
 }
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
 def test_no_way_around_it(way: str) -> None:
-    """The work that the broker does is no more than 1.15 times the quota, and the first burst not much more than ten
-    seconds' worth.
+    """The work that the broker does is no more than 1.15 times the quota, or one request in each window if that is
+    more, as one connection has it at a broker.
     """
     happened = WAYS[way]()
     print(f"{way}: {happened.ratio:.2f} x quota, first ten seconds {happened.first_s:.1f} s' worth")
-    assert happened.ratio <= 1.15
+    assert happened.ratio <= 1.15 * max(1.0, happened.request_ms / 10 / LIMIT)
     assert happened.ratio >= 0.6
 
 
 class TestCoordination:
     def test_a_heartbeat_waits_no_longer_than_a_window(self) -> None:
-        play = request_quota()
-        take(play, list_offsets(1), list_offsets_answer(1), 600)  # ten seconds' worth and more are owed
+        play = request_quota(other_us=600_000.0)  # ten seconds' worth and more are owed
+        take(play, list_offsets(1), list_offsets_answer(1))
+        Another(play).send(list_offsets(1))
         member = Another(play)
         assert member.send(heartbeat(1)) == b""
         play.loop.advance(1_000)
@@ -172,8 +170,8 @@ class TestCoordination:
 
     def test_a_member_that_has_lost_its_connection_comes_back_in_time(self) -> None:
         """The throttle that was told is one window, as at a broker, and the next request waits for one at the most."""
-        play = request_quota()
-        take(play, list_offsets(1), list_offsets_answer(1), 600)
+        play = request_quota(other_us=600_000.0)
+        take(play, list_offsets(1), list_offsets_answer(1))
         member = Another(play)
         for asked in (request(18, 0, 1), request(10, 1, 2, b"\0\1g\0"), heartbeat(3)):
             sent = member.send(asked)

@@ -1,0 +1,67 @@
+"""How much broker thread time each request is charged under request_percentage: a table, because a proxy cannot see a
+broker's threads (docs/request-percentage.md). Costs are in microseconds.
+"""
+
+from typing import Final
+
+from config.settings import RequestCosts as Prices
+from protocol.first_batch import FirstBatch
+
+PRODUCE: Final = 0
+FETCH: Final = 1
+METADATA: Final = 3
+OFFSET_COMMIT: Final = 8
+SHARE_FETCH: Final = 78
+_API_KEYS: Final = 128
+_ZSTD: Final = 4
+
+PERCENT_S_PER_US: Final = 1e-4
+"""A second of one thread is 100 percent-seconds."""
+
+
+class RequestCosts:
+    """The table of a worker."""
+
+    __slots__ = (
+        "_produce_byte_us",
+        "_record_us",
+        "_zstd_us",
+        "exempt_us",
+        "of_answer_byte",
+        "of_request",
+        "on",
+        "partition_us",
+    )
+
+    def __init__(self, prices: Prices = Prices()) -> None:  # noqa: B008  it never changes
+        scale = prices.scale
+        self.on = False
+        """A request_percentage is configured for somebody: only then are requests charged."""
+        self.exempt_us = 0
+        """Cost of the requests that no quota holds: Produce with acks=0."""
+        self.of_request = [prices.other_us * scale] * _API_KEYS
+        """By api key: cost of a request, before what its content adds."""
+        self.of_answer_byte = [0.0] * _API_KEYS
+        """By api key: cost of each byte of a response."""
+        for api_key, request_us, kib_us in (
+            (PRODUCE, prices.produce_us, 0.0),
+            (FETCH, prices.fetch_us, prices.fetch_kib_us),
+            (SHARE_FETCH, prices.fetch_us, prices.fetch_kib_us),
+            (METADATA, prices.metadata_us, prices.metadata_kib_us),
+            (OFFSET_COMMIT, prices.offset_commit_us, 0.0),
+        ):
+            self.of_request[api_key] = request_us * scale
+            self.of_answer_byte[api_key] = kib_us * scale / 1024
+        self.partition_us = prices.fetch_partition_us * scale
+        self._produce_byte_us = prices.produce_kib_us * scale / 1024
+        self._record_us = prices.produce_record_us * scale
+        self._zstd_us = prices.produce_zstd_us * scale
+
+    def of_produce(self, batch: FirstBatch) -> float:
+        """Return the cost of a Produce, before its size: a broker decompresses zstd to look at the records."""
+        return self.of_request[PRODUCE] + (self._zstd_us if batch[2] == _ZSTD else 0.0)
+
+    def of_produce_byte(self, batch: FirstBatch) -> float:
+        """Return the cost of each byte of a Produce: the first batch stands for how densely records are packed."""
+        records, size, _ = batch
+        return self._produce_byte_us + (self._record_us * records / size if size else 0.0)
