@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 from quotas.counted import NOTHING, Counted, CounterKey, CounterState
 from quotas.debt import Debt
 from quotas.entities import Entity
+from quotas.fair_queue import Path
 from quotas.fetches import Fetches
 from quotas.kinds import QuotaKind
-from quotas.line import Line
+from quotas.line import NO_NUMBER, Line
 from quotas.rate import AT_ONCE, Sample, Window
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Bound(Debt):
         "key",
         "line",
         "max_delay_ms",
+        "promised",
         "rule",
         "shadow_limit",
         "shadow_throttle_ms_total",
@@ -56,6 +58,8 @@ class Bound(Debt):
         self.throttle_ms_total = 0
         self.line: Line | None = None
         """Those who wait, once there was somebody."""
+        self.promised = NO_NUMBER
+        """The number of the request that may pass whatever is owed (``promise``)."""
         self.streamer: object | None = None
         """Whose request is coming in that is more than the limit has left: one at a time, the others wait for it."""
         self._fetches: Fetches | None = None
@@ -104,10 +108,30 @@ class Bound(Debt):
 
     # ------------------------------------------------------------------------------------------ whose turn it is
 
-    @property
-    def waiting_ms(self) -> int:
-        """For how long those who wait will keep it in debt, as far as that is known."""
-        return int(self.line.cost / self._limit * 1000) if self.line and self._limit else 0
+    def waiting_ms(self, client: Path) -> int:
+        """For how long those who wait will keep it in debt before the next request of ``client`` has its turn, as far
+        as that is known.
+        """
+        return int(self.line.cost_before(client) / self._limit * 1000) if self.line and self._limit else 0
+
+    def promise(self, number: int, value: float) -> bool:
+        """Promise a request that waits at another counter to let it pass when it comes again, whatever is owed by then.
+
+        Nobody waits for it: ``value``, its charge, is only set aside, so that all together get no more. There is one
+        promise at a time; the oldest request, by its number, takes it over. Returns whether it was given.
+        """
+        if self.promised and self.promised < number:
+            return False
+        self.promised = number
+        self._aside = value
+        self.shut = True
+        return True
+
+    def end_promise(self, number: int) -> None:
+        """Take the promise back: that request has gone, or will not come."""
+        if self.promised == number:
+            self.promised = NO_NUMBER
+            self._aside = 0.0
 
     def may_go(self, now_ms: int) -> int:
         """Return ``now_ms`` if a request may go now, as far as others have not come before it; else when to ask again.
@@ -123,7 +147,7 @@ class Bound(Debt):
         # would let its answer pass now: for a new connection the time that the rate is taken over goes up and down.
         if self._fetches is not None and (again_ms := self.check(now_ms)):
             return now_ms + again_ms
-        self.shut = bool(self.line)
+        self.shut = bool(self.line) or self.promised != NO_NUMBER
         return now_ms if self._fetches is None else self._fetches.may_go(now_ms)
 
     def _turn_within_debt(self, now_ms: int, owed_ms: int) -> int:
@@ -143,8 +167,8 @@ class Bound(Debt):
 
     @property
     def holds(self) -> bool:
-        """Somebody waits for it or has a Fetch under way: it has to stay."""
-        return bool(self.line) or bool(self._fetches)
+        """Somebody waits for it, or elsewhere with its promise, or has a Fetch under way: it has to stay."""
+        return bool(self.line) or self.promised != NO_NUMBER or bool(self._fetches)
 
     def busy_ms(self, now_ms: int) -> int:
         """Return how long it has to stay in any case: while it is in debt, or somebody needs it."""

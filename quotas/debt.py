@@ -7,6 +7,8 @@ from quotas.rate import AT_ONCE, Rate, Window
 from quotas.throttle import INT32_MAX
 
 FOREVER_S: Final = INT32_MAX / 1000
+_MOST_ASIDE: Final = 0.5
+"""Of a window's worth: one request that is larger does not keep all others waiting."""
 
 
 class Debt(Rate):
@@ -18,7 +20,7 @@ class Debt(Rate):
     connection that met it, as at a broker.
     """
 
-    __slots__ = ("_ahead_ms", "_counted", "_level", "_level_ms", "_until_ms", "shut")
+    __slots__ = ("_ahead_ms", "_aside", "_counted", "_level", "_level_ms", "_until_ms", "shut")
 
     def __init__(self, window: Window, limit: float | None, cap_ms: int | None) -> None:
         super().__init__(window, limit, cap_ms)
@@ -32,6 +34,8 @@ class Debt(Rate):
         """What was recorded and not yet made good by the limit: a bucket that leaks T a second, at ``_level_ms``."""
         self._level_ms = AT_ONCE
         self._counted = 0.0
+        self._aside = 0.0
+        """What others may not use, because a request is to come that may go whatever is owed."""
 
     def owe(self, throttle_ms: int, now_ms: int) -> None:
         """Be in debt for the throttle time that a charge has asked for. To be called on the live bound."""
@@ -60,7 +64,8 @@ class Debt(Rate):
         debt_ms = max(self._until_ms, self._ahead_ms) - now_ms
         self._drain(now_ms)
         # One window of N samples, where Kafka allows N - 1 and what has gone by of the next: never the stricter one.
-        beyond = self._level - self._limit * (self._window.keep_ms / 1000)
+        most = self._limit * (self._window.keep_ms / 1000)
+        beyond = self._level + min(self._aside, most * _MOST_ASIDE) - most
         if beyond > 0:
             debt_ms = max(debt_ms, ceil(min(beyond / self._limit, FOREVER_S) * 1000) if self._limit else INT32_MAX)
         return max(debt_ms, 0)
@@ -74,8 +79,9 @@ class Debt(Rate):
         used = self._elsewhere
         for sample in self._samples:
             used += sample.sum
-        return min(
-            self._window.allowance(self._limit) - used, self._limit * (self._window.keep_ms / 1000) - self._level
+        most = self._limit * (self._window.keep_ms / 1000)
+        return min(self._window.allowance(self._limit) - used, most - self._level) - min(
+            self._aside, most * _MOST_ASIDE
         )
 
     def fits(self, value: float, now_ms: int) -> bool:

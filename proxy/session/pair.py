@@ -38,6 +38,7 @@ from proxy.session.turn import What
 from proxy.session.waits import Waits
 from proxy.session.wires import BROKER, CLIENT, ClientWire, Wire, dropped
 from proxy.usage.accounts import Account, Accounts
+from quotas.fair_queue import Path
 from quotas.kinds import QuotaKind
 from quotas.throttle import INT32_MAX
 
@@ -188,13 +189,22 @@ class Pair:
         throttle_ms = min(throttling.allow(max(throttle_ms, counter.owed_ms(now_ms)), counter), most_ms)
         throttling.given(account, kind, bound, throttle_ms, now_ms)
         room_ms = max(self.sasl.deadline_ms - now_ms, 0)
-        told_ms = min(throttling.allow(throttle_ms + counter.waiting_ms, counter), room_ms, most_ms)
+        told_ms = min(
+            throttling.allow(throttle_ms + counter.waiting_ms(self.client_path(account)), counter), room_ms, most_ms
+        )
         if told_ms > 0 and not self.gates.coordinates:
             end_ms = now_ms + min(throttle_ms, room_ms)
             if self._mute.lengthen(self, kind, end_ms):
                 self._client.bound_receive_buffer()
                 self.requests.stop(Event.THROTTLE, THROTTLED | ANSWERING)
         return told_ms
+
+    def client_path(self, account: Account) -> Path:
+        """Say whose turn it is in a line: of users, of one user's addresses, and of one address's client-ids.
+
+        Last comes what is made up most easily: many client-ids from one address have one address's turns.
+        """
+        return account.key.user, self.peer.rpartition(":")[0], account.key.client_id
 
     def throttle_over(self, now_ms: int) -> None:
         """Send what was held back and read again (called by the delay queue)."""

@@ -5,8 +5,8 @@ client: a Fetch is then answered as a broker answers one that is over its quota,
 and what it takes stays owed.
 
 What has to pass several counters waits in one that is in debt, and at its turn asks them all again: it goes when all of
-them let it, and is charged to all of them then. In each line it stands by when it came to the first. Who has had turns
-in vain is waited for at the counters that he asks first, so that there is always one who gets on (docs/decisions/0022).
+them let it, and is charged to all of them then. A counter that would have let it pass promises to do so when it comes
+again, and gives one promise at a time, to the oldest request: so the oldest one always gets on (docs/decisions/0022).
 """
 
 from enum import IntEnum
@@ -20,7 +20,8 @@ from proxy.session.wires import CLIENT
 from proxy.usage.accounts import Account
 from quotas.engine import Bound
 from quotas.entities import Entity
-from quotas.line import NO_NUMBER, Line, Place
+from quotas.kinds import QuotaKind
+from quotas.line import NO_NUMBER, Place
 
 if TYPE_CHECKING:
     from proxy.session.pair import Pair
@@ -64,14 +65,13 @@ class Turn:
         "_cost",
         "_first_ms",
         "_forced",
-        "_held",
         "_kept",
         "_number",
         "_pair",
         "_passed",
         "_place",
+        "_promises",
         "_since_ms",
-        "_turns",
         "_what",
         "rest",
     )
@@ -98,12 +98,10 @@ class Turn:
         """All counters that the rest of a request has to pass, where they are several."""
         self._number = NO_NUMBER
         """By which it stands in every line."""
-        self._turns = 0
-        """How many it has had."""
         self._asked: tuple[Bound, ...] = ()
         """The counters that would have let it go, since it began to ask them again."""
-        self._held: tuple[Line, ...] = ()
-        """The lines that wait for it."""
+        self._promises: tuple[Bound, ...] = ()
+        """Counters that gave it their promise (``Bound.promise``); an older request may have taken it over since."""
 
     @property
     def is_at_its_turn(self) -> bool:
@@ -111,18 +109,22 @@ class Turn:
         return bool(self._passed)
 
     def has_passed(self, bound: Bound) -> bool:
-        """Whether that counter lets it go now, whatever is owed."""
-        return bool(self._passed) and any(passed is bound for passed in self._passed)
+        """Whether that counter lets it go now, whatever is owed: it is its turn there, or it has the promise."""
+        if self._number and bound.promised == self._number:
+            return True
+        return any(passed is bound for passed in self._passed)
 
-    def ask(self, what: What, account: Account, bound: Bound, cost: float, now_ms: int) -> bool:
-        """Whether it may pass a counter, its live bound; if not it waits there."""
-        if self.has_passed(bound) or (
-            not (bound.line and bound.line.is_before(self._number, now_ms)) and bound.may_go(now_ms) <= now_ms
-        ):
-            if self._turns > 1:
+    def ask(self, what: What, account: Account, bound: Bound, cost: float, now_ms: int, weight: float = 0.0) -> bool:
+        """Whether it may pass a counter, its live bound; if not it waits there.
+
+        ``cost`` is what it will be charged, as far as that has come; ``weight`` counts against the client's turns, by
+        default the same.
+        """
+        if self.has_passed(bound) or (not bound.line and bound.may_go(now_ms) <= now_ms):
+            if self._number:
                 self._asked = (*self._asked, bound)
             return True
-        self.wait(what, account, bound, cost, now_ms)
+        self.wait(what, account, bound, cost, now_ms, weight)
         return False
 
     def went(self, now_ms: int) -> None:
@@ -131,19 +133,20 @@ class Turn:
             self._forget(now_ms)
 
     def _forget(self, now_ms: int) -> None:
-        number, held = self._number, self._held
-        self._passed = self._forced = self._asked = self.rest = ()
-        self._held = ()
+        number, promises = self._number, self._promises
+        self._passed = self._forced = self._asked = self._promises = self.rest = ()
         self._number = NO_NUMBER
-        self._turns = 0
-        for line in held:
-            line.release(number, now_ms)
+        for each in promises:
+            bound = each.live
+            bound.end_promise(number)
+            if bound.line:
+                self._throttling.alarm(bound.line, now_ms)
 
     @property
     def _throttling(self) -> Throttling:
         return self._pair.rules.throttling
 
-    def wait(self, what: What, account: Account, bound: Bound, cost: float, now_ms: int) -> None:
+    def wait(self, what: What, account: Account, bound: Bound, cost: float, now_ms: int, weight: float = 0.0) -> None:
         """Wait in the line of a counter, its live bound."""
         throttling = self._throttling
         bound.shut = True
@@ -154,15 +157,23 @@ class Turn:
         self._since_ms = now_ms
         if not self._number:
             self._first_ms = now_ms
-        self._place = throttling.line_of(bound).join(self, cost, now_ms, self._kept, self._number)
+        if bound.kind is QuotaKind.CONSUMER_BYTE_RATE:
+            weight = 1.0  # what a Fetch brings is not known, and each gets its share
+        self._place = throttling.line_of(bound).join(
+            self,
+            self._pair.client_path(account),
+            cost,
+            now_ms,
+            weight=weight or cost or 1.0,
+            kept=self._kept,
+            number=self._number,
+        )
         self._number = self._place.number
         self._kept = None
-        for asked in self._asked:
-            if asked.kind is bound.kind:  # of one kind: what a heartbeat has to pass never waits for bytes
-                line = throttling.line_of(asked)
-                line.hold(self._number, now_ms)
-                asked.shut = True
-                self._held = (*self._held, line)
+        for asked in (*self._asked, *self._passed):
+            value = cost if asked.kind is bound.kind else 0.0
+            if asked is not bound and asked not in self._forced and asked.promise(self._number, value):
+                self._promises = (*self._promises, asked)
         self._asked = ()
         if what is not What.ANSWER:
             self._pair.client.bound_receive_buffer()  # what the client sends behind it waits with the client
@@ -256,7 +267,6 @@ class Turn:
         self._kept = self._end(now_ms, keep=True)
         self._asked = ()
         if turn and bound is not None:
-            self._turns += 1
             self._passed = (*self._forced, bound.live)
             if forced:
                 self._forced = self._passed

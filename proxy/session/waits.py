@@ -23,18 +23,26 @@ class Waits:
         self._shares: tuple[Bound, ...] = ()
         """The counters whose limits this connection's fetches share."""
 
-    def ask(self, what: What, account: Account, bound: Bound, cost: float, now_ms: int) -> bool:
+    def ask(self, what: What, account: Account, bound: Bound, cost: float, now_ms: int, weight: float = 0.0) -> bool:
         """Whether ``what`` may pass a counter now; if not it waits, and the session is told when its turn has come.
 
         It then asks each of its counters again. ``cost`` is what it will be charged, as far as that has come: others
-        are told to wait for it.
+        are told to wait for it. ``weight``, the same by default, counts against the client's turns.
         """
-        return self._request.ask(what, account, bound.live, cost, now_ms)
+        return self._request.ask(what, account, bound.live, cost, now_ms, weight)
 
-    def ask_all(self, what: What, account: Account, bounds: tuple[Bound, ...], cost: float, now_ms: int) -> bool:
+    def ask_all(
+        self,
+        what: What,
+        account: Account,
+        bounds: tuple[Bound, ...],
+        cost: float,
+        now_ms: int,
+        weight: float = 0.0,
+    ) -> bool:
         """As ``ask``, of several counters; of the rest of a request, which asks nothing again by itself, as well."""
         self._request.rest = bounds if what is What.BODY and len(bounds) > 1 else ()
-        return all(self._request.ask(what, account, bound.live, cost, now_ms) for bound in bounds)
+        return all(self._request.ask(what, account, bound.live, cost, now_ms, weight) for bound in bounds)
 
     def grant_whole(self, bounds: tuple[Bound, ...], asked_bytes: int, now_ms: int) -> bool:
         """Let a Fetch go as it is, where its quotas are far from being in force."""

@@ -21,8 +21,10 @@ class Guest:
         self.name = name
         self.asked_again = 0
 
-    def join(self, now_ms: int, cost: float = 1.0, kept: Place | None = None) -> Place:
-        return self.counter.line.join(self, cost, now_ms, kept)
+    def join(
+        self, now_ms: int, cost: float = 1.0, kept: Place | None = None, client: tuple[str, ...] = ("user",)
+    ) -> Place:
+        return self.counter.line.join(self, client, cost, now_ms, weight=cost, kept=kept)
 
     def admitted(self, now_ms: int) -> None:
         self.counter.went.append((self.name, now_ms))
@@ -48,7 +50,7 @@ def test_first_come_first_served_one_for_each_debt() -> None:
         counter.line.throttle_over(now_ms)
     assert counter.went == [("a", 50), ("b", 150), ("c", 250)]
     assert not counter.line
-    assert counter.line.cost == 0
+    assert counter.line.cost_before(("user",)) == 0
 
 
 def test_who_leaves_holds_nobody_up_also_at_the_head() -> None:
@@ -57,7 +59,7 @@ def test_who_leaves_holds_nobody_up_also_at_the_head() -> None:
     counter.line.leave(places[0], 10)
     counter.line.leave(places[2], 10)
     counter.line.leave(places[2], 10)
-    assert (len(counter.line), counter.line.cost) == (2, 10.0)
+    assert (len(counter.line), counter.line.cost_before(("user",))) == (2, 10.0)
     for now_ms in (50, 150, 250):
         counter.line.serve(now_ms)
     assert counter.went == [("b", 50), ("d", 150)]
@@ -112,4 +114,4 @@ def test_dead_places_are_not_kept_for_ever() -> None:
     counter = in_debt(each_ms=10**9)
     for number in range(10_000):
         counter.line.leave(Guest(counter, str(number)).join(0), 0)
-    assert len(counter.line._heap) < 20
+    assert len(counter.line._queue._all.entries) < 20

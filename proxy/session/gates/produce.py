@@ -88,7 +88,7 @@ class ProduceGate:
             account.charge(KIND, size, now_ms)
             rules.throttling.imagine(account, KIND, size, now_ms, id(self))
             self.prefix.forget()  # the next one has to come by here too
-        elif not self._may_go(account, came, now_ms):
+        elif not self._may_go(account, came, size, now_ms):
             return IN_LINE
         else:
             for each in (bound, *caps):
@@ -119,12 +119,15 @@ class ProduceGate:
             throttle_ms = max(cap.charge(size, now_ms), throttle_ms)
         return throttle_ms
 
-    def _may_go(self, account: Account, came: int, now_ms: int) -> bool:
-        """Whether all counters let a request go of which so much has come; if not it waits in line."""
+    def _may_go(self, account: Account, came: int, size: int, now_ms: int) -> bool:
+        """Whether all counters let a request go; if not it waits in line.
+
+        It costs others what has come of it, and its own client's turns what it announces: others wait for it to come.
+        """
         bound, caps = self.bound, self.caps
-        if bound.shut and not self._waits.ask(What.REQUEST, account, bound, came, now_ms):
+        if bound.shut and not self._waits.ask(What.REQUEST, account, bound, came, now_ms, size):
             return False
-        return not caps or self._waits.ask_all(What.REQUEST, account, caps, came, now_ms)
+        return not caps or self._waits.ask_all(What.REQUEST, account, caps, came, now_ms, size)
 
     @property
     def enforces(self) -> bool:

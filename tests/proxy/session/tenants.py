@@ -25,8 +25,11 @@ def cap(user: object = None, client_id: object = None) -> Entity:
 class Connection:
     """One of a user, under a client-id; whose requests have ``size`` bytes of records."""
 
-    def __init__(self, play: Play, user: str, client_id: str = "app", size: int = 1000) -> None:
+    def __init__(
+        self, play: Play, user: str, client_id: str = "app", size: int = 1000, peer: str = "10.0.0.2:6"
+    ) -> None:
         self.play = play
+        self.peer = peer
         self.user = user
         self.client_id = client_id
         self.size = size
@@ -47,7 +50,7 @@ class Connection:
             lambda _: None,
             sasl=self.play.sasl_rules,
             accounts=self.play.listener,
-            peer="10.0.0.2:6",
+            peer=self.peer,
             user=self.user,
             authenticated=True,
         )

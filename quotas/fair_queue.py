@@ -1,0 +1,195 @@
+"""A queue that serves parties in turn and not entries: start-time fair queueing (Goyal, Vin and Cheng, 1996).
+
+An entry is added under a path of names, such as (user, address, client-id). Users take turns, weighted by the size of
+their entries; so do the addresses of a user, and the client-ids of an address. Entries with the same path are served
+first come, first served. A party with many entries therefore delays another party by about one entry of its own, and
+made-up names at the end of a path gain nothing over other parties.
+"""
+
+from heapq import heapify, heappop, heappush, heapreplace
+from itertools import count, pairwise
+from typing import Final
+
+Path = tuple[str, ...]
+
+FORGETS: Final = 64
+"""So many parties without entries are remembered, beside two for each entry: names can be made up."""
+
+numbers: Final = count(1)
+"""Numbers of entries, in order of arrival, across all queues."""
+
+
+class Entry:
+    """An entry of a queue. ``cost`` is for estimates of what is ahead, ``weight`` is counted against its parties."""
+
+    __slots__ = ("cost", "number", "parties", "weight")
+
+    def __init__(self, number: int, cost: float, weight: float) -> None:
+        self.number = number
+        self.cost = cost
+        self.weight = weight
+        self.parties: tuple[Party, ...] = ()
+        """Its parties, the widest first; empty once it is out of the queue."""
+
+    def __lt__(self, other: "Entry") -> bool:
+        return self.number < other.number
+
+
+class Party:
+    """The entries of one name; the root of a queue is a party too."""
+
+    __slots__ = ("active", "cost", "entries", "finish", "in_turns", "members", "served", "turns", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self.cost = 0.0
+        self.active = 0
+        """The number of its members that have entries."""
+        self.finish = 0.0
+        """The start tag of its next entry, in the virtual time of its parent."""
+        self.in_turns = False
+        self.served = 0.0
+        """The virtual time: the start tag of the entry that was taken last."""
+        self.turns: list[tuple[float, int, str]] = []
+        """A heap of start tags, one for each member; some members may have no entries left."""
+        self.members: dict[str, Party] = {}
+        self.entries: list[Entry] = []
+        """A heap, for the last name of a path; some entries may be out."""
+
+    def next_member(self) -> "Party":
+        """Return the member whose turn it is; there is one."""
+        while True:
+            member = self.members[self.turns[0][2]]
+            if member.waiting:
+                return member
+            heappop(self.turns)
+            member.in_turns = False
+
+    def forget(self) -> None:
+        """Drop the members that have no entries."""
+        self.members = {name: member for name, member in self.members.items() if member.waiting}
+        self.turns = [turn for turn in self.turns if turn[2] in self.members]
+        heapify(self.turns)
+
+
+class FairQueue:
+    """Entries of many parties. All paths of one queue have the same length."""
+
+    __slots__ = ("_all",)
+
+    def __init__(self) -> None:
+        self._all = Party()
+
+    def __len__(self) -> int:
+        return self._all.waiting
+
+    def add(self, entry: Entry, path: Path) -> None:
+        """Add an entry, behind those with the same path and a lower number."""
+        party = self._all
+        parties = [party]
+        for name in path:
+            if len(party.members) > 2 * party.waiting + FORGETS:
+                party.forget()
+            member = party.members.get(name)
+            if member is None:
+                member = party.members[name] = Party()
+            if not member.in_turns:
+                member.in_turns = True
+                heappush(party.turns, (max(party.served, member.finish), entry.number, name))
+            party.active += not member.waiting
+            party = member
+            parties.append(party)
+        heappush(party.entries, entry)
+        entry.parties = tuple(parties)
+        for party in parties:
+            party.waiting += 1
+            party.cost += entry.cost
+
+    def remove(self, entry: Entry) -> None:
+        """Remove an entry; one that is out already is left alone."""
+        if not entry.parties:
+            return
+        last = entry.parties[-1]
+        self._out(entry)
+        if len(last.entries) > 2 * last.waiting + 8:
+            last.entries = [each for each in last.entries if each.parties]
+            heapify(last.entries)
+
+    def head(self) -> Entry | None:
+        """Return the entry whose turn it is."""
+        party = self._all
+        if not party.waiting:
+            return None
+        while party.members:
+            party = party.next_member()
+        while not party.entries[0].parties:
+            heappop(party.entries)
+        return party.entries[0]
+
+    def take(self) -> Entry | None:
+        """Take out the entry whose turn it is."""
+        entry = self.head()
+        if entry is None:
+            return None
+        parties = entry.parties
+        heappop(parties[-1].entries)
+        self._out(entry)
+        for party, member in pairwise(parties):
+            start, _, name = party.turns[0]
+            party.served = start
+            member.finish = start + entry.weight
+            if member.waiting:
+                heapreplace(party.turns, (member.finish, next(numbers), name))
+            else:
+                heappop(party.turns)
+                member.in_turns = False
+        return entry
+
+    def take_all(self) -> list[Entry]:
+        """Take out all entries, in the order of their numbers."""
+        entries: list[Entry] = []
+        parties = [self._all]
+        while parties:
+            party = parties.pop()
+            parties.extend(party.members.values())
+            entries.extend([entry for entry in party.entries if entry.parties])
+        self._all = Party()
+        for entry in entries:
+            entry.parties = ()
+        return sorted(entries)
+
+    def cost_before(self, path: Path) -> float:
+        """Estimate the cost of all that is served before an entry of average cost that would be added now.
+
+        Each other party gets about as much before it as its own party does.
+        """
+        party = self._all
+        if not party.waiting:
+            return 0.0
+        each = party.cost / party.waiting
+        parties = [party]
+        for name in path:
+            found = party.members.get(name)
+            if found is None:
+                break
+            party = found
+            parties.append(party)
+        known = len(parties) > len(path)
+        before = party.cost if known else min(party.cost, party.active * each)
+        for index in range(len(parties) - 2, -1, -1):
+            party, member = parties[index], parties[index + 1]
+            others = party.active - (member.waiting > 0)
+            before += min(party.cost - member.cost, others * (before + each))
+        return before
+
+    def _out(self, entry: Entry) -> None:
+        parties, entry.parties = entry.parties, ()
+        above: Party | None = None
+        for party in parties:
+            party.waiting -= 1
+            party.cost = party.cost - entry.cost if party.waiting else 0.0
+            if above is not None:
+                above.active -= not party.waiting
+            above = party
+        if not self._all.waiting:
+            self._all = Party()  # whoever comes next is the first

@@ -1,0 +1,109 @@
+"""One client with many connections does not shut out the other clients of a counter; on a virtual clock.
+
+The law of a line is in tests/quotas/test_fair_queue.py; the same against a real broker in
+tests/integration/test_shut_out.py.
+"""
+
+from itertools import pairwise
+
+import pytest
+
+from proxy.session.session import Session
+from quotas.entities import Entity
+from quotas.kinds import QuotaKind
+from tests.proxy.playbook import Play, fetch_answer
+from tests.proxy.session.tenants import TENANT, Connection, Consumer, between, cap, most_beyond, policy, run
+
+FETCH = QuotaKind.CONSUMER_BYTE_RATE
+START_MS = 1_000_000
+
+
+def rate(connections: list[Connection], begin_s: int, end_s: int) -> float:
+    return between(connections, START_MS + begin_s * 1000, START_MS + end_s * 1000) / (end_s - begin_s)
+
+
+@pytest.mark.parametrize("other", [cap("bob"), cap(None, "bulk")], ids=["narrower", "wider"])
+def test_who_waits_long_at_a_cap_of_his_own_keeps_nobody_else_from_the_tenant_s(other: Entity) -> None:
+    """Thirty connections with a Produce of 40 kB each: the tenant's cap was kept shut for ten seconds for each."""
+    play = Play(policy=policy((cap(TENANT), 50_000), (other, 4_000)))
+    attackers = [Connection(play, "bob", "bulk", size=40_000) for _ in range(30)]
+    victim = Connection(play, "alice", size=1_000)
+    run(play, attackers, 0.05)
+    run(play, [*attackers, victim], 60)
+    assert rate(attackers, 15, 60) < 1.3 * 4_000
+    assert rate([victim], 10, 60) > 0.85 * (50_000 - 1.3 * 4_000)
+    assert longest_pause_ms(victim) < 5_000
+    assert most_beyond([*attackers, victim], 50_000) < 11 + 2 * 40_000 / 50_000
+
+
+@pytest.mark.parametrize("reconnecting", [False, True])
+def test_a_client_has_its_turn_however_many_connections_another_has(reconnecting: bool) -> None:
+    """Each turn takes a second or so by Kafka's law: of sixty-one connections in line each had one in a minute."""
+    play = Play(policy=policy((cap(TENANT), 10_000)))
+    attackers = [Connection(play, "bob", f"bob-{number}") for number in range(60)]
+    victim = Connection(play, "alice")
+    for round_ in range(40):
+        run(play, [*attackers, victim], 1)
+        if reconnecting:
+            for attacker in attackers[round_ % 4 :: 4]:
+                attacker.reconnect()
+    assert longest_pause_ms(victim) < 2_500
+    assert 0.95 < rate([*attackers, victim], 15, 37) / 10_000 < 1.1
+
+
+def test_of_a_client_id_that_anybody_may_claim_each_user_and_address_has_its_turn() -> None:
+    play = Play(policy=policy((Entity(client_id="app"), 10_000)))
+    attackers = [Connection(play, "ANONYMOUS") for _ in range(60)]
+    victim, neighbour = Connection(play, "alice"), Connection(play, "ANONYMOUS", peer="10.0.0.9:6")
+    run(play, [*attackers, victim, neighbour], 40)
+    assert longest_pause_ms(victim) < 2_500
+    assert longest_pause_ms(neighbour) < 5_000
+
+
+def test_a_client_with_small_requests_does_not_wait_for_many_large_ones() -> None:
+    play = Play(policy=policy((cap(TENANT), 20_000)))
+    large = [Connection(play, "bob", size=60_000) for _ in range(20)]
+    small = Connection(play, "alice", size=1_000)
+    run(play, [*large, small], 80)
+    assert longest_pause_ms(small) < 7_500
+    assert 0.85 < rate([*large, small], 15, 70) / 20_000 < 1.15
+
+
+def test_what_is_told_is_not_what_the_many_of_another_client_take() -> None:
+    """A client that obeys would otherwise shut itself out: sixty of another one wait, each for a second."""
+    play = Play(policy=policy((cap(TENANT), 10_000)))
+    attackers = [Connection(play, "bob", size=5_000) for _ in range(60)]
+    victim = Connection(play, "alice", size=5_000)
+    run(play, [*attackers, victim], 30)
+    assert max(victim.told) < 3_500
+    assert max(told for attacker in attackers for told in attacker.told) > 20_000
+
+
+def test_who_fetches_nothing_again_and_again_keeps_no_other_member_from_fetching() -> None:
+    """Sixty connections that are answered with nothing, and come again, renewed: a member had nothing for 8 to 16 s."""
+    play = Play(policy=policy((cap(TENANT), 10_000), kind=FETCH))
+    idle: list[Connection] = [Idle(play, "bob", f"made-up-{number}") for number in range(60)]
+    member = Consumer(play, "alice", size=1_000)
+    for _ in range(40):
+        run(play, [*idle, member], 1, step_ms=20)
+        for connection in idle[::5]:
+            connection.reconnect()
+    assert longest_pause_ms(member) < 4_000
+
+
+def longest_pause_ms(connection: Connection) -> int:
+    """Between two of its requests that went, or answers that came; until now as well."""
+    moments = [*(at_ms for at_ms, size in connection.went if size > 500), connection.play.loop.now_ms]
+    return max(later - earlier for earlier, later in pairwise(moments))
+
+
+class Idle(Consumer):
+    """Whose Fetches wait at the broker for half a second, and bring nothing."""
+
+    def arrived(self, data: bytes, now_ms: int) -> None:
+        session, sent = self.session, self.sent
+        self.play.loop.call_later(0.5, lambda: self.answer(session, sent))
+
+    def answer(self, session: Session, sent: int) -> None:
+        if session is self.session:
+            session.answers.feed(fetch_answer(sent, 0), self.play.loop.now_ms)
