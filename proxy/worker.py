@@ -207,6 +207,7 @@ class Worker:
             clients=clients,
             delay_queue=self._throttling.queue_sizes(),
             fetches_answered_empty=self._throttling.answered_empty,
+            requests_dropped=self._throttling.dropped,
             requests=requests_by_api(self._tables),
             latencies=self._latencies.snapshot(),
             proxy_latencies=self._latencies.proxy_snapshot(),

@@ -112,6 +112,8 @@ def _quotas(snapshot: Snapshot) -> Iterator[Metric]:
     yield _counter("sluice_exempt_request_percent_seconds", "Time of threads that no quota holds.", (), exempt)
     empty = [((), snapshot.fetches_answered_empty)]
     yield _counter("sluice_fetches_answered_empty", "Fetches answered with nothing after max_hold.", (), empty)
+    dropped = [((), snapshot.requests_dropped)]
+    yield _counter("sluice_requests_dropped", "Requests whose clients closed while they waited.", (), dropped)
 
 
 def _clients(clients: ClientSeries) -> Iterator[Metric]:

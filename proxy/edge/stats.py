@@ -88,6 +88,7 @@ class WorkerSnapshot:
     """What went through since the last snapshot, of some clients more than once."""
     delay_queue: dict[QuotaKind, int]
     fetches_answered_empty: int
+    requests_dropped: int
     requests: list[int]
     """By api key."""
     latencies: Mapping[tuple[int, int], Times]

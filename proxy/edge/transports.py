@@ -76,6 +76,10 @@ class ClientEnd(End):
             bound_receive_buffer(connection, self._receive_buffer_bytes)
             self._receive_buffer_bytes = -1
 
+    def has_finished(self) -> bool:
+        """Whether the client has closed its side, as the kernel sees it: also while it is not read."""
+        return self.look().peer_finished
+
     @alone
     def eof_received(self) -> bool:
         self._finished()

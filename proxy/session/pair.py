@@ -225,9 +225,28 @@ class Pair:
                 self.answers.turn(now_ms)
             except ProtocolError as error:
                 self.reject(BROKER, error)
+        elif what == What.BODY:
+            self._go(Event.ADMITTED, MIDWAY, now_ms)
         else:
-            self._go(Event.ADMITTED, MIDWAY if what == What.BODY else IN_LINE, now_ms)
+            self._drop_unless_read()
+            self._go(Event.ADMITTED, IN_LINE, now_ms)
         self.answered(now_ms)
+
+    def _drop_unless_read(self) -> None:
+        """Drop what has waited if its client has closed meanwhile: nobody would read the answer, and nobody is charged.
+
+        What expects no answer still goes, as at a broker.
+        """
+        if not self.requests.reasons & FINISHED and not self._client.has_finished():
+            return
+        try:
+            dropped = self.requests.drop_answered()
+        except ProtocolError as error:
+            self.reject(CLIENT, error)
+            return
+        self.rules.throttling.dropped += 1 if dropped is None else dropped
+        if dropped is None:
+            self.close()
 
     def answer_locally(self, answer: bytes | ProtocolError | None) -> None:
         """Send the answer of the proxy's own that was still to come, and go on behind it; a second one is nobody's."""

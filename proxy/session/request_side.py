@@ -15,6 +15,7 @@ from protocol.frames import FrameSplitter
 from proxy.session.body import Body
 from proxy.session.gates.fetch import answerable
 from proxy.session.gates.requests import ANSWERED, HELD, REPLACED, RequestGates
+from proxy.session.gates.unanswered import without_answered
 from proxy.session.in_flight import HELD_MS, MAX_IN_FLIGHT, InFlight
 from proxy.session.protected_topics import Guard
 from proxy.session.request_walk import walk
@@ -201,7 +202,23 @@ class RequestSide:
         chunk = self.gates.fetches.lowered(chunk)
         self.write(chunk if start == 0 and stop == len(chunk) else chunk[start:stop])
 
-    # ------------------------------------------------------------------------------- a Fetch answered with nothing
+    # -------------------------------------------------------------------------------- requests that do not go
+
+    def drop_answered(self) -> int | None:
+        """Drop the requests held that expect an answer, and return how many; None if the first is not all there.
+
+        Of such a one the broker must not see a part. Raises ProtocolError where a request ends inside its header.
+        """
+        held = self.splitter.release()
+        found = without_answered(self.gates.served, held)
+        if found is None:
+            return None
+        kept, dropped = found
+        if kept:
+            self.splitter.keep(kept)
+        else:
+            self._held_since_ms = NOT_HELD
+        return dropped
 
     @property
     def answerable(self) -> bool:

@@ -80,6 +80,8 @@ class Throttling:
         """In any mode that counts: what would become of each that has a limit in shadow."""
         self.answered_empty = 0
         """Fetches that were answered with nothing."""
+        self.dropped = 0
+        """Requests that were dropped at their turn, because their clients had closed."""
 
     def note(self, bound: Bound, throttle_ms: int) -> None:
         """Count a throttle given, or in shadow one that would have been, under ``bound``."""

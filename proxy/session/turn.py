@@ -242,9 +242,9 @@ class Turn:
         self._pair.abort()
 
     def client_finished(self, now_ms: int) -> None:
-        """Let nothing be fetched for a client that has most likely gone: it has closed its half."""
-        if self._what is What.FETCH and self._bound is not None and self._pair.answerable:
-            self._answer_empty(self._bound, now_ms)
+        """Ask again: a request whose client has closed does not wait any more."""
+        if self._what not in (What.NOTHING, What.BODY, What.ANSWER):
+            self._go(now_ms, turn=False)
 
     def _answer_empty(self, bound: Bound, now_ms: int) -> bool:
         """Answer a whole Fetch as the broker would, with nothing; False while an answer before it is still to come.

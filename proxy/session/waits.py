@@ -94,7 +94,7 @@ class Waits:
         self._request.went(now_ms)
 
     def client_finished(self, now_ms: int) -> None:
-        """Let nothing be fetched for a client that has most likely gone: it has closed its half."""
+        """Ask again: a request whose client has closed does not wait any more."""
         self._request.client_finished(now_ms)
 
     def leave(self, now_ms: int) -> None:

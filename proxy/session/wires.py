@@ -20,6 +20,10 @@ class ClientWire(Wire, Protocol):
 
     def bound_receive_buffer(self) -> None: ...
 
+    def has_finished(self) -> bool:
+        """Whether the client has closed its side, as the kernel sees it: also while it is not read."""
+        ...
+
 
 def dropped(data: bytes) -> None:
     """Take bytes for a connection that is gone."""

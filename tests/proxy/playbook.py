@@ -39,6 +39,7 @@ class FakeWire:
         self.closed = False
         self.aborted = False
         self.bounded = False
+        self.finished = False
 
     def write(self, data: bytes) -> None:
         assert not self.closed
@@ -58,6 +59,9 @@ class FakeWire:
 
     def bound_receive_buffer(self) -> None:
         self.bounded = True
+
+    def has_finished(self) -> bool:
+        return self.finished
 
     def take(self) -> bytes:
         """Return everything written since the last call."""

@@ -15,6 +15,7 @@ EMPTY = Snapshot(
     clients=[],
     delay_queue=dict.fromkeys(QuotaKind, 0),
     fetches_answered_empty=0,
+    requests_dropped=0,
     requests=[0] * 128,
     latencies={},
     proxy_latencies={},

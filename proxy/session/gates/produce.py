@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from protocol.frames import Head
 from protocol.headers import MORE
 from proxy.session.body import Body
+from proxy.session.gates.unanswered import ACKS_0
 from proxy.session.in_flight import API, CAME_MS, CORRELATION_ID, Entry, InFlight, expect, tell
 from proxy.session.request_prefix import RequestPrefix
 from proxy.session.sender import Sender
@@ -24,7 +25,6 @@ from quotas.rate import Sample
 if TYPE_CHECKING:
     from proxy.session.pair import Pair
 
-ACKS_0: Final = b"\0\0"
 KIND: Final = QuotaKind.PRODUCER_BYTE_RATE
 
 _MAX_UNANSWERED = 1024

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from protocol.fetch import fetch_session, partitions_in
 from protocol.first_batch import first_batch
 from protocol.headers import MORE
-from proxy.session.gates.produce import ACKS_0
+from proxy.session.gates.unanswered import ACKS_0
 from proxy.session.in_flight import API, Entry, InFlight
 from proxy.session.request_prefix import RequestPrefix
 from proxy.session.sender import Sender

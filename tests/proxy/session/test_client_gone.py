@@ -1,0 +1,131 @@
+"""Requests that wait in line while their client closes: nobody would read the answer, so nobody is charged for them."""
+
+import pytest
+
+from protocol.errors import Cause
+from quotas.entities import Entity
+from tests.proxy.playbook import CONSUMER, KIB, PRODUCER, Play, fetch, fetch_quota, list_offsets, produce, produce_quota
+from tests.proxy.session.another import Another
+from tests.proxy.session.tenants import Connection, between, policy, run
+
+
+def in_debt() -> Play:
+    """Two seconds of it."""
+    play = produce_quota()
+    play.from_client(produce(1, 12 * KIB))
+    return play
+
+
+def charged(play: Play) -> float:
+    return play.engine.resolve("ANONYMOUS", "app", PRODUCER, 1).recorded_total
+
+
+@pytest.mark.parametrize("seen", [False, True], ids=["by the kernel", "by the loop"])
+def test_a_request_whose_client_has_closed_is_dropped_and_charged_to_nobody(seen: bool) -> None:
+    play = in_debt()
+    waiting = Another(play)
+    assert waiting.send(produce(2, 10)) == b""
+    before = charged(play)
+    waiting.client.finished = True
+    if seen:
+        waiting.session.client_finished()
+    play.loop.advance(5_000)
+    assert waiting.broker.take() == b""
+    assert waiting.client.closed or not waiting.client.paused, "the end of the stream is still to be read"
+    assert (charged(play), play.throttling.dropped) == (before, 1)
+    assert waiting.session.closed is seen
+    waiting.session.client_finished()
+    assert waiting.session.closed
+
+
+def test_what_expects_no_answer_still_goes_from_before_and_from_behind_it() -> None:
+    play = in_debt()
+    waiting = Another(play)
+    silent = [produce(number, 10, acks=0) for number in range(3)]
+    held = silent[0] + produce(5, 10) + silent[1] + list_offsets(6) + produce(7, 10) + silent[2]
+    assert waiting.send(held) == b""
+    waiting.client.finished = True
+    play.loop.advance(20_000)
+    assert waiting.broker.take() == b"".join(silent)
+    assert play.throttling.dropped == 3
+
+
+def test_a_client_that_sends_without_acks_and_closes_loses_nothing() -> None:
+    play = in_debt()
+    silent = [produce(number, 2 * KIB, acks=0) for number in range(20)]
+    waiting = Another(play)
+    assert waiting.send(b"".join(silent)) == b""
+    waiting.client.finished = True
+    waiting.session.client_finished()
+    play.loop.advance(100_000)
+    assert waiting.broker.take() == b"".join(silent)
+    assert waiting.session.closed
+    assert play.throttling.dropped == 0
+
+
+def test_of_a_request_that_is_not_there_to_its_end_the_broker_sees_no_part() -> None:
+    play = in_debt()
+    waiting = Another(play)
+    assert waiting.send(produce(2, 5 * KIB)[:KIB]) == b""
+    before = charged(play)
+    waiting.client.finished = True
+    play.loop.advance(5_000)
+    assert waiting.broker.take() == b""
+    assert waiting.session.closed
+    assert (charged(play), play.throttling.dropped) == (before, 1)
+
+
+def test_without_acks_it_goes_as_far_as_it_has_come() -> None:
+    play = in_debt()
+    waiting = Another(play)
+    request = produce(2, 5 * KIB, acks=0)
+    assert waiting.send(request[:KIB]) == b""
+    waiting.client.finished = True
+    play.loop.advance(5_000)
+    assert waiting.broker.take() == request[:KIB]
+    assert waiting.send(request[KIB:]) == request[KIB:]
+
+
+def test_what_is_no_request_behind_it_is_told_as_ever() -> None:
+    play = in_debt()
+    waiting = Another(play)
+    broken = produce(3, 10)
+    broken = broken[:12] + b"\x7f\xff" + broken[14:]  # a client-id that is longer than the request
+    assert waiting.send(produce(2, 10) + broken) == b""
+    waiting.client.finished = True
+    play.loop.advance(5_000)
+    assert waiting.session.closed
+    assert [error.cause for _, error in play.rejected] == [Cause.BAD_HEADER]
+
+
+def test_nothing_is_fetched_for_a_client_that_has_closed() -> None:
+    play = fetch_quota()
+    bound = play.engine.resolve("ANONYMOUS", "app", CONSUMER, 1)
+    bound.owe(3_000, play.loop.now_ms)
+    waiting = Another(play)
+    assert waiting.send(fetch(1)) == b""
+    waiting.client.finished = True
+    play.loop.advance(4_000)
+    assert (waiting.broker.take(), waiting.client.take(), play.throttling.dropped) == (b"", b"", 1)
+
+
+def test_impatient_clients_keep_nobody_from_a_patient_one() -> None:
+    """Nineteen give up after half a second and come again: dead requests were .97 of the quota, the patient one's 0."""
+    play = Play(policy=policy((Entity(client_id="app"), 50_000)))
+    patient = Connection(play, "alice", size=40_000)
+    impatient = [Impatient(play, "alice", size=40_000) for _ in range(19)]
+    for _ in range(60):
+        for connection in impatient:
+            connection.give_up()
+        run(play, [*impatient, patient], 0.5)
+    fair = 50_000 / 20
+    assert between([patient], 1_010_000, 1_030_000) / 20 >= fair
+
+
+class Impatient(Connection):
+    """Leaves, without a word to a proxy that does not read, when its request has not been answered."""
+
+    def give_up(self) -> None:
+        if self.waiting:
+            self.client.finished = True
+            self.session = self._connected()
