@@ -8,6 +8,7 @@ process in it.
 
 import codecs
 import difflib
+import errno
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,10 +17,10 @@ from typing import Final, TypeVar
 
 import yaml
 
+from config.files import NotAFileError, read_file
 from config.nodes import Mapping, Node, Positioned, Scalar, Sequence
 from config.problems import NO_VARIABLES, ConfigError, InvalidValue, Problem, Steps, field_path, holds_a_variable
 
-MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 MAX_DEPTH: Final = 32
 _NEAR: Final = 0.8  # quota.yaml and quotas.yml are, and not everything that ends in .yaml
 
@@ -70,15 +71,17 @@ def parse_document(file: str, text: str, to_write: str) -> Document:
     return _Builder(file, text, to_write).build()
 
 
-def read_text(path: Path) -> str:
-    """Return what a file holds, without a byte order mark; raise ConfigError if it cannot be read, or is no text."""
+def read_text(path: Path, *, pipes: bool = False) -> str:
+    """Return what a file holds, without a byte order mark; raise ConfigError if it cannot be read, or is no text.
+
+    With ``pipes`` it may be a named pipe: for commands that read it once, and that Ctrl-C ends.
+    """
 
     def refuse(message: str, hint: str = "", line: int = 0, column: int = 0) -> ConfigError:
         return ConfigError([Problem(str(path), line, column, "", message, hint)])
 
     try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_FILE_BYTES + 1)
+        raw = path.read_bytes() if pipes and path.is_fifo() else read_file(path)
     except FileNotFoundError:
         raise refuse("no such file", _near_miss(path)) from None
     except IsADirectoryError:
@@ -86,10 +89,12 @@ def read_text(path: Path) -> str:
     except PermissionError:
         own = f"let the user with id {os.geteuid()} read it and enter its folders"
         raise refuse("cannot be read: permission denied", own) from None
+    except NotAFileError as error:
+        raise refuse(str(error.strerror), "write it into a file: it is read again and again") from None
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL in it
+        if getattr(error, "errno", None) == errno.EFBIG:
+            raise refuse(str(getattr(error, "strerror", error)), "is it the right file?") from None
         raise refuse(f"cannot be read: {str(getattr(error, 'strerror', error)).lower()}") from None
-    if len(raw) > MAX_FILE_BYTES:
-        raise refuse(f"is larger than {MAX_FILE_BYTES // 1024**2} MiB", "is it the right file?")
     raw = raw.removeprefix(codecs.BOM_UTF8)
     try:
         return raw.decode()
@@ -208,7 +213,7 @@ class _Builder:
     def _key(self, event: yaml.Event, mapping: Mapping) -> Scalar:
         if not isinstance(event, yaml.ScalarEvent):
             self._refuse_at(event, "a key must be a text", self._template_hint(event))
-            self._node(event)
+            self._skip(event)
             return _placed(Scalar(), event)
         key = self._scalar(event)
         if key == "<<" and key.plain:
@@ -218,6 +223,15 @@ class _Builder:
             hint = f"keep one (the first is on line {mapping.key(key).line})"
             self.twice.append(Problem(self.file, key.line, key.column, where, "stands here twice", hint))
         return key
+
+    def _skip(self, event: yaml.Event) -> None:
+        """Go past a node, however deep others are nested in it."""
+        depth = 0
+        while True:
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth <= 0:
+                return
+            event = next(self.events)
 
     def _refuse_at(self, event: yaml.Event, message: str, hint: str = "") -> None:
         self._refuse(*_start(event), message, hint)

@@ -1,7 +1,9 @@
 """The life of the process: one event loop, with a supervisor on it."""
 
 import asyncio
+import os
 import sys
+import threading
 from pathlib import Path
 from typing import Final
 
@@ -11,13 +13,25 @@ from proxy.supervisor import Supervisor
 _SWITCH_INTERVAL_S: Final = 0.001
 """How long a thread may hold the interpreter: rendering 2,000 entities then delays the loop half as much."""
 
+_THREADS_END_S: Final = 5.0
+"""How long threads that are still at work are waited for at the end."""
+
 
 def run(settings: Settings, path: Path) -> int:
     """Run the proxy with the settings that ``path`` holds until it is told to stop; returns the exit status."""
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     runner, loop_name = _loop_runner()
     with runner:
-        return runner.run(Supervisor(settings, path, loop_name).run())
+        status = runner.run(Supervisor(settings, path, loop_name).run())
+        _end_within(_THREADS_END_S, status)
+        return status
+
+
+def _end_within(seconds: float, status: int) -> None:
+    """End the process even if a thread of it never does: one that reads a file of a server that is gone."""
+    end = threading.Timer(seconds, os._exit, (status,))
+    end.daemon = True
+    end.start()
 
 
 def _loop_runner() -> tuple[asyncio.Runner, str]:

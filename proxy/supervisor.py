@@ -50,6 +50,8 @@ class Supervisor:
         self._path = path
         self._loop_name = loop_name
         self._stopping = asyncio.Event()
+        self._starting: asyncio.Task[int] | None = None
+        """What waits for the store of quotas."""
         self._delay_s = settings.drain.delay_s
         self._reloading = asyncio.Lock()
         self._reload_waits = False
@@ -76,8 +78,17 @@ class Supervisor:
         on_signal(signal.SIGHUP, "load files again", self._on_reload_signal)
         for number in (signal.SIGUSR1, signal.SIGUSR2):
             on_signal(number, "turn the mode", self._on_mode_signal, number)
-        if not await self._quotas.start(outage_of(self._settings.quotas)):
-            return EXIT_CONFIG
+        self._starting = asyncio.current_task()
+        try:
+            if not await self._quotas.start(outage_of(self._settings.quotas)):
+                return EXIT_CONFIG
+        except asyncio.CancelledError:
+            if not self._stopping.is_set():
+                raise
+            log.info("stopped before the quotas were read")
+            return 0
+        finally:
+            self._starting = None
         try:
             self._quotas.watch(self._worker.alterations)
             if self._quotas.known or self._quotas.stand_in or await self._wait_for_quotas():
@@ -150,9 +161,16 @@ class Supervisor:
         self._cut_off += await self._worker.stop()
         await attempt("ship the last usage records", lambda: self._usage.stop(0 if self._hurried else _LAST_WORDS_S))
         await attempt("close the admin port", self._admin.stop)
-        await attempt("close the quota store", self._quotas.close)
+        await attempt("close the quota store", self._close_quotas)
         log.info("stopped", cut_off=self._cut_off, hurried=self._hurried)
         return EXIT_FAILED if self._hurried else 0
+
+    async def _close_quotas(self) -> None:
+        try:
+            async with asyncio.timeout(_LAST_WORDS_S):
+                await self._quotas.close()
+        except TimeoutError:
+            log.warning("the quota store does not answer: it is left as it is")
 
     async def _ask(self, frame: bytes, user: str, client_id: str, peer: str) -> bytes:
         return await self._managing.answer(frame, user, client_id, peer)
@@ -169,6 +187,8 @@ class Supervisor:
         if self._stopping.is_set() and (self._finishing is None or self._finishing.cancel()):
             self._hurried = True
         self._stopping.set()
+        if self._starting is not None:  # whatever the store waits for
+            self._starting.cancel()
         self._quotas.decided.set()
 
     def _on_reload_signal(self) -> None:

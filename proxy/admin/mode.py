@@ -16,6 +16,7 @@ from typing import Final, Protocol, get_args
 import structlog
 from aiohttp import web
 
+from config.files import read_file
 from config.settings import Mode
 
 log = structlog.get_logger("sluice.admin")
@@ -77,7 +78,7 @@ class ModePage:
             )
         try:
             # Read each time: a token that is replaced, or taken away, is so at once.
-            token = (await asyncio.to_thread(self._token_file.read_bytes)).strip()
+            token = (await asyncio.to_thread(read_file, self._token_file)).strip()
         except OSError as error:
             raise _RefusedError(503, f"admin.token_file cannot be read: {error.strerror}") from None
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from config.cluster import BrokerSasl
+from config.files import read_file
 from protocol.answers import read_authentication, read_handshake
 from protocol.requests import sasl_authenticate, sasl_handshake
 from proxy.brokers.connection import BrokerConnection
@@ -86,7 +87,7 @@ async def _receive(exchange: Exchange, token: bytes, mechanism: str) -> None:
 def read_password(path: Path) -> str:
     """Return the password in the file, without the line end behind it. Raises LoginError."""
     try:
-        text = path.read_bytes().decode()
+        text = read_file(path).decode()
     except OSError as error:
         raise LoginError(f"password_file {path}: {(error.strerror or str(error)).lower()}") from None
     except UnicodeDecodeError:

@@ -7,6 +7,7 @@ from pathlib import Path
 import structlog
 
 from config.cluster import BrokerTls as BrokerTlsSettings
+from config.files import require_regular
 
 log = structlog.get_logger("sluice.cluster")
 
@@ -42,6 +43,7 @@ def broker_context(settings: BrokerTlsSettings) -> ssl.SSLContext:
         context.load_default_certs()
     else:
         try:
+            require_regular(settings.ca)
             context.load_verify_locations(settings.ca)
         except OSError as error:
             raise _refused("tls.ca", settings.ca, error, "holds no certificate in PEM form") from error
@@ -61,6 +63,7 @@ def load_own_certificate(context: ssl.SSLContext, certificate: Path, key: Path) 
 
     for setting, path in (("tls.certificate", certificate), ("tls.key", key)):
         try:
+            require_regular(path)
             path.read_bytes()
         except OSError as error:  # OpenSSL does not say which of the two
             raise _refused(setting, path, error, "") from error

@@ -7,6 +7,7 @@ from typing import Final
 import structlog
 
 from config.document import Document
+from config.files import read_file
 from config.nodes import Mapping, Node, Sequence
 from config.problems import NO_VARIABLES, InvalidValue, Problem, Steps, holds_a_variable
 from config.settings import Admin, BrokerSasl, Exempt, Kerberos, Listener, Route, Settings
@@ -97,7 +98,7 @@ def _look_at_token(found: Findings, admin: Admin) -> None:
     at = ("admin", "token_file")
     with found.at(*at):
         try:
-            token = admin.token_file.read_bytes().strip()
+            token = read_file(admin.token_file).strip()
         except OSError as error:
             raise InvalidValue(f"{admin.token_file}: {(error.strerror or str(error)).lower()}") from None
         if not token:

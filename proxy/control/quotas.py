@@ -177,6 +177,8 @@ class QuotasInForce:
             await self.load()
 
     async def _load(self) -> bool:
+        failed = self.error
+        unread_s = self.staleness_s()
         try:
             loaded = await asyncio.to_thread(self._store.load, now_ms())
             self.error = None
@@ -186,6 +188,9 @@ class QuotasInForce:
             if error.rest is None:
                 return False
             loaded = error.rest
+        except Exception as error:
+            self._refuse([Problem("quotas", 0, 0, "", f"internal error: {type(error).__name__}", "please report it")])
+            raise
         known, old = self.configured, self.policy
         change = await self._take(loaded.policy)
         self.stand_in = ""
@@ -200,12 +205,17 @@ class QuotasInForce:
             log.warning("quotas", problem=str(warning))
         if len(loaded.warnings) > _MAX_LOGGED_PROBLEMS:
             log.warning("quotas", further_problems=len(loaded.warnings) - _MAX_LOGGED_PROBLEMS)
+        event, unread = "quotas in force", {}
+        if failed is not None and self.error is None:
+            event = "the quota store is back" if self._away else "quotas are read again"
+            unread = {"unread_s": round(unread_s, 1)}
         log.info(
-            "quotas in force",
+            event,
             path=loaded.source,
             added=change.added,
             changed=change.changed,
             removed=change.removed,
+            **unread,
         )
         return True
 

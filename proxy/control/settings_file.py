@@ -5,6 +5,7 @@ said what needs a restart.
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -13,7 +14,7 @@ import structlog
 
 from config.changes import changed_settings
 from config.loader import load_with_document
-from config.problems import ConfigError
+from config.problems import ConfigError, Problem
 from config.settings import Listener, Mode, Settings
 from proxy.checks import configuration
 from proxy.runtime.clock import wall_s
@@ -23,6 +24,8 @@ log = structlog.get_logger("sluice")
 _MAX_LOGGED: Final = 20
 _OF_ADDRESSES: Final = ("advertise", "brokers", "broker_host")
 """Of a listener, what needs no restart. Names in TLS and ports cannot take each other's place while it runs."""
+
+_CERTIFICATES: Final = re.compile(r"listeners\[\d+\]\.tls\b")
 
 Configure = Callable[[Mode, str], Awaitable[None]]
 Readdress = Callable[[Sequence[Listener]], Awaitable[None]]
@@ -40,16 +43,16 @@ class SettingsFile:
         self._running = running
         self._configure = configure
         self._readdress = readdress
+        self._told: Sequence[Problem] = ()
+        """What was wrong when the file was read last."""
 
     async def compare(self) -> None:
         """Put in force what can be, and log which other settings need a restart, or what is wrong with the file."""
-        try:
-            settings = await asyncio.to_thread(self._read)
-        except ConfigError as error:
-            for problem in error.problems[:_MAX_LOGGED]:
-                log.error("configuration not usable: the settings in force stay", problem=str(problem))
-            if len(error.problems) > _MAX_LOGGED:
-                log.error("configuration not usable", further_problems=len(error.problems) - _MAX_LOGGED)
+        settings, problems = await asyncio.to_thread(self._read)
+        told, self._told = self._told, problems
+        if settings is None:
+            if problems != told:  # who writes a file and sends SIGHUP is told once
+                self._log(problems)
             return
         await self._configure(settings.quotas.mode, str(self._path))
         await self._take_addresses(settings.listeners)
@@ -73,12 +76,29 @@ class SettingsFile:
             log.info("addresses of listeners changed", listeners=[listener.name for listener in other])
             self._running = self._running.model_copy(update={"listeners": merged})
 
-    def _read(self) -> Settings:
-        """Return what the file says now. Raises ConfigError also for files that it names and that cannot be used."""
-        settings, document = load_with_document(self._path)
-        if unusable := configuration.unusable(configuration.look(settings, document, wall_s())):
-            raise ConfigError(unusable)
-        return settings
+    def _log(self, problems: Sequence[Problem]) -> None:
+        for problem in problems[:_MAX_LOGGED]:
+            log.error("configuration not usable: the settings in force stay", problem=str(problem))
+        if len(problems) > _MAX_LOGGED:
+            log.error("configuration not usable", further_problems=len(problems) - _MAX_LOGGED)
+
+    def _read(self) -> tuple[Settings | None, Sequence[Problem]]:
+        """Return what the file says now; None and what is wrong with it, or with files that it names.
+
+        What is wrong with the certificates that are in use is told where they are loaded again.
+        """
+        try:
+            settings, document = load_with_document(self._path)
+        except ConfigError as error:
+            return None, error.problems
+        problems = configuration.unusable(configuration.look(settings, document, wall_s()))
+        changed = " ".join(changed_settings(self._running, settings))
+        untold = [
+            problem
+            for problem in problems
+            if (section := _CERTIFICATES.match(problem.path)) is None or section[0] in changed
+        ]
+        return (None if problems else settings), untold
 
 
 def _with_addresses(running: Listener, written: Listener | None) -> Listener:

@@ -27,6 +27,7 @@ from cryptography.x509 import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from config.files import read_file as read_regular_file
 from config.problems import InvalidValue
 
 SERVER: Final = ExtendedKeyUsageOID.SERVER_AUTH
@@ -39,7 +40,7 @@ _PURPOSES: Final = {SERVER: "servers", CLIENT: "clients"}
 def read_file(path: Path) -> bytes:
     """Return the content of a file; raise InvalidValue if it cannot be read, or holds nothing."""
     try:
-        content = path.read_bytes()
+        content = read_regular_file(path)
     except OSError as error:
         raise InvalidValue(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from None
     if not content.strip():

@@ -85,6 +85,8 @@ class Listener:
         )
         self._advertised = Advertised(settings, self._acceptor, admission.bind)
         self.tls: ListenerTls | None = None
+        self._tls_error: str | None = None
+        """Why the certificate was not loaded again, as it was logged."""
         if settings.tls is not None:
             hosts = self._advertised.hosts if settings.broker_host is not None else None
             self.tls = ListenerTls(settings.tls, name_of, hosts)
@@ -152,8 +154,11 @@ class Listener:
             await self.tls.load()
         except (OSError, ValueError) as error:
             self._stats.certificate_reloads[self.name, "failed"] += 1
-            log.error("certificate not loaded, the old one stays in force", listener=self.name, error=str(error))
+            if str(error) != self._tls_error:  # also by SIGHUP, right after the file was seen to change
+                log.error("certificate not loaded, the old one stays in force", listener=self.name, error=str(error))
+            self._tls_error = str(error)
             return
+        self._tls_error = None
         self._stats.certificate_reloads[self.name, "ok"] += 1
         self._stats.certificate_expiry_s[self.name] = self.tls.expires_at_s
         log.info("certificate loaded", listener=self.name, files=[str(path) for path in self.tls.files])

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, cast
 
+from config.files import read_file, require_regular
 from config.listener import ClientTls
 from protocol.errors import Cause, ProtocolError
 from proxy.brokers.tls import load_own_certificate
@@ -76,7 +77,7 @@ class ListenerTls:
         context = client_context(self._settings)
         if self._hosts is not None:
             context.sni_callback = self._named
-        chain = x509.load_pem_x509_certificates(self._settings.certificate.read_bytes())
+        chain = x509.load_pem_x509_certificates(read_file(self._settings.certificate))
         return context, min(certificate.not_valid_after_utc.timestamp() for certificate in chain)
 
     def _named(self, tls: ssl.SSLObject | ssl.SSLSocket, name: str | None, context: ssl.SSLContext) -> int | None:
@@ -107,6 +108,7 @@ def client_context(settings: ClientTls) -> ssl.SSLContext:
     load_own_certificate(context, settings.certificate, settings.key)
     if settings.client_ca is not None:
         try:
+            require_regular(settings.client_ca)
             context.load_verify_locations(settings.client_ca)
         except OSError as error:
             said = "holds no certificate in PEM form" if isinstance(error, ssl.SSLError) else error.strerror

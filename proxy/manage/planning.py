@@ -156,7 +156,7 @@ def _desired(path: Path, name: str) -> tuple[Policy, Mapping[Entity, int], Seque
     if FORMATS[name].is_ours:
         loaded = load(path)
         return loaded.policy, loaded.lines, loaded.warnings
-    policy, warnings = read(str(path), read_text(path), name)
+    policy, warnings = read(str(path), read_text(path, pipes=True), name)
     return policy, {}, warnings
 
 

@@ -44,13 +44,21 @@ def beside(desired: Path) -> Path:
     return desired.with_name(f"{desired.stem}.applied{desired.suffix or '.yaml'}")
 
 
+def _target(text: str) -> object:
+    """Return what a first line names; the text itself where somebody has edited it."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
 def read(path: Path, source: str) -> Record:
     """Return the record at ``path``, of what was applied to ``source``. Raises ConfigError, RecordError."""
     if not path.exists():
         return Record(path, None, is_ours=True)
     text = read_text(path)
     found = _FIRST_LINE.match(text)
-    if found is not None and json.loads(found[1]) != _named(source, path):
+    if found is not None and _target(found[1]) != _named(source, path):
         raise RecordError(
             f"{path}:1: is what was applied to {found[1]}, and not to {_quoted(source, path)}; "
             "keep a record for each target (--last-applied)"

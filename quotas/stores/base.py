@@ -83,7 +83,7 @@ class QuotaStore(ABC):
         """Return what the store holds now. Raises UnreadableError."""
         try:
             loaded = self._load()
-        except UnreadableError:
+        except Exception:  # a fault of ours leaves quotas as unknown as a store that is away
             if self._stale_since_ms is None:
                 self._stale_since_ms = now_ms
             raise

@@ -19,9 +19,12 @@ from quotas.stores.alteration import Alteration, Limits, Outcome, Refusal
 from quotas.stores.base import ChangedMeanwhileError, Loaded, QuotaStore, UnreadableError, UnwritableError, altered
 from quotas.stores.edit import edited, number
 from quotas.stores.file import LoadedPolicy, parse
+from quotas.stores.replacing import known, replace_if
 
 _Identity = tuple[int, int, int, int, int] | None
 
+_MOST_RENAMED: Final = 8
+"""Looks, a second's worth, that wait for a file to stay."""
 _NEVER: Final = (-1, -1, -1, -1, -1)
 
 
@@ -34,6 +37,8 @@ class FileStore(QuotaStore):
         self._loaded: _Identity = _NEVER
         """Of the file when it was loaded last, well or not."""
         self._looked: _Identity = _NEVER
+        self._renamed = 0
+        """Looks one after the other that each found another file."""
         self._known: tuple[str, LoadedPolicy] | None = None
         """What was read last, by its version: most often it is what is changed next."""
 
@@ -44,8 +49,16 @@ class FileStore(QuotaStore):
         return Loaded(loaded.policy, version, str(self._path), loaded.lines, loaded.warnings)
 
     def changed(self) -> bool:
-        """As in QuotaStore; a file that differs from one look to the next is still being written."""
+        """As in QuotaStore; a file that differs from one look to the next is still being written.
+
+        But for one that others are renamed to again and again: those are whole, and there may be no end of them.
+        """
         before, self._looked = self._looked, self._identity()
+        renamed = before is not None and self._looked is not None and before[:2] != self._looked[:2]
+        self._renamed = self._renamed + 1 if renamed else 0
+        if self._renamed >= _MOST_RENAMED:
+            self._renamed = 0
+            return self._looked != self._loaded
         return self._looked == before != self._loaded
 
     def _alter(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> Mapping[Entity, Outcome]:
@@ -165,10 +178,9 @@ class FileStore(QuotaStore):
             os.close(folder)
 
     def _put_in_place(self, beside: Path, found: _Identity) -> None:
-        # Between this look and the next line nobody can be kept from writing: a few microseconds.
-        if self._identity() != found:
+        expected = known(self._path) if self._identity() == found else None
+        if expected is None or not replace_if(self._path, expected, beside):
             raise ChangedMeanwhileError(f"{self._path}: has been changed meanwhile: load it and try again")
-        beside.replace(self._path)
 
 
 def _version(text: str) -> str:

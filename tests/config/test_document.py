@@ -1,14 +1,15 @@
 import contextlib
 import errno
 import os
+import socket
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config import document
-from config.document import read_document
+from config import files
+from config.document import read_document, read_text
 from config.nodes import Mapping, Scalar, Sequence
 from config.problems import ConfigError, InvalidValue
 
@@ -149,18 +150,72 @@ def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         read_document(tmp_path / "sluice.yaml")
     with pytest.raises(ConfigError, match="cannot be read: not a directory"):
         read_document(tmp_path / "quotas.yaml" / "x")
-    monkeypatch.setattr(document, "MAX_FILE_BYTES", 2**20)
+    monkeypatch.setattr(files, "MAX_FILE_BYTES", 2**20)
     large = tmp_path / "large.yaml"
     large.write_bytes(b"#" * (2**20 + 1))
     with pytest.raises(ConfigError, match="is larger than 1 MiB"):
         read_document(large)
 
 
+@pytest.mark.parametrize("depth", [40, 3000])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "? ",
+        "[",
+        "{a: ",
+        "- ",
+        "? - ",
+        "- ? ",
+        "[?",
+        "{? [",
+        "[{",
+        "? [",
+        "- - ",
+        "!!x [",
+        "&a [",
+        "? &a ",
+        "[a, ",
+        "{[a]: [",
+    ],
+)
+def test_no_depth_of_any_form_is_more_than_it_takes(tmp_path: Path, form: str, depth: int) -> None:
+    for begun in ("", "quotas: ", "a:\n  "):
+        (tmp_path / "deep.yaml").write_text(begun + form * depth + "b\n")
+        with pytest.raises(ConfigError) as caught:
+            read_document(tmp_path / "deep.yaml")
+        assert len(str(caught.value)) < 1000 * depth
+
+
+def special_files(folder: Path) -> list[tuple[Path, str]]:
+    """What is no file, and would be waited for or read for ever."""
+    pipe, socket_file, device = folder / "pipe", folder / "socket", folder / "zero"
+    os.mkfifo(pipe)
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(socket_file))
+    device.symlink_to("/dev/zero")
+    return [(pipe, "is a named pipe"), (socket_file, "is a socket"), (device, "is a device")]
+
+
+def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    for path, said in special_files(tmp_path):
+        with pytest.raises(ConfigError, match=f"{path.name}: {said}, not a file; write it into a file"):
+            read_document(path)
+
+
+def test_a_pipe_is_read_by_commands_that_read_once(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"quotas: []\n")
+    os.close(writing)
+    assert read_text(Path(f"/dev/fd/{reading}"), pipes=True) == "quotas: []\n"
+    os.close(reading)
+
+
 def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(files, "require_regular", refuse)
     with pytest.raises(ConfigError) as caught:
         read_document(tmp_path / "f.yaml")
     said = (

@@ -9,6 +9,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
+from config.files import read_file
 from config.problems import InvalidValue
 
 _VERSION_2: Final = b"\x05\x02"
@@ -22,7 +23,7 @@ def principals(path: Path) -> list[str]:
     Raises InvalidValue if there is none, or the file cannot be read or is no keytab.
     """
     try:
-        content = path.read_bytes()
+        content = read_file(path)
     except OSError as error:
         raise InvalidValue(f"{path} cannot be read: {error.strerror}", "the proxy's own user must be able to") from None
     if not content.startswith(_VERSION_2):

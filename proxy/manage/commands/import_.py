@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import click
 
-from config.document import MAX_FILE_BYTES, read_text
+from config.document import read_text
+from config.files import MAX_FILE_BYTES
 from config.problems import ConfigError, Problem
 from proxy.manage.altering import alter, refusals, report
 from proxy.manage.cli import EXIT_FAILED
@@ -88,7 +89,7 @@ def _coming(source: str | None, name: str | None, options: dict[str, Any]) -> tu
         policy, notes, unread = loaded.policy, loaded.warnings, loaded.unread
     else:
         file = str(source) if source != _STDIN else "stdin"
-        text = _stdin() if source == _STDIN else read_text(Path(str(source)))
+        text = _stdin() if source == _STDIN else read_text(Path(str(source)), pipes=True)
         name = name or recognise(file, text)
         policy, notes = read(file, text, name)
     for note in notes:

@@ -19,6 +19,8 @@ T = TypeVar("T")
 AT_ONCE: Final = 256
 """Nodes of one request. A node has some hundred bytes, and a kilobyte or two where a user has credentials."""
 
+_REQUEST_CHARS: Final = 256 * 1024
+"""Of all paths of a request: ZooKeeper ends a connection on which it gets a mebibyte (jute.maxbuffer)."""
 _AHEAD: Final = 2048
 """Nodes of all requests that are under way."""
 _INT: Final = struct.Struct("!i")
@@ -70,15 +72,24 @@ class Reader:
         return self._read(_Kind(_GET_CHILDREN, _names), paths)
 
     def _read(self, kind: "_Kind[T]", paths: Sequence[str]) -> Iterator[T | None]:
-        size = self._at_once
         under_way: deque[tuple[Sequence[str], Any]] = deque()
-        for start in range(0, len(paths), size):
-            batch = paths[start : start + size]
+        for batch in self._batches(paths):
             under_way.append((batch, self._ask(kind, batch)))
-            if len(under_way) * size >= _AHEAD:
+            if len(under_way) * self._at_once >= _AHEAD:
                 yield from self._answers(*under_way.popleft())
         while under_way:
             yield from self._answers(*under_way.popleft())
+
+    def _batches(self, paths: Sequence[str]) -> Iterator[Sequence[str]]:
+        """Yield the paths of one request after the other."""
+        start = size = 0
+        for at, path in enumerate(paths):
+            if at > start and (at - start == self._at_once or size + len(path) > _REQUEST_CHARS):
+                yield paths[start:at]
+                start, size = at, 0
+            size += len(path)
+        if paths:
+            yield paths[start:]
 
     def _ask(self, kind: "_Kind[T]", paths: Sequence[str]) -> Any:
         rooted = [f"{self._client.chroot}{path}" for path in paths]
@@ -169,7 +180,7 @@ def _names(response: bytes, offset: int) -> tuple[list[str], int]:
     names = []
     for _ in range(count):
         name, offset = _buffer(response, offset)
-        names.append(name.decode())
+        names.append(name.decode("utf-8", "replace"))
     return names, offset
 
 

@@ -7,8 +7,10 @@ whole session's time for a host that says nothing, and tells nobody what was wro
 import socket
 import ssl
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
+from config.files import require_regular
 from config.problems import ConfigError, Problem
 from config.stores import ZooKeeperTls as Tls
 
@@ -74,6 +76,7 @@ def _context(tls: Tls) -> ssl.SSLContext:
     _use("quotas.store.tls.ca", tls.ca, lambda: context.load_verify_locations(tls.ca))
     if tls.certificate is not None:
         certificate, key = tls.certificate, tls.key or tls.certificate
+        _use("quotas.store.tls.key", key, lambda: None)
         _use(
             "quotas.store.tls.certificate",
             certificate,
@@ -84,6 +87,7 @@ def _context(tls: Tls) -> ssl.SSLContext:
 
 def _use(setting: str, path: Any, load: Callable[[], object]) -> None:
     try:
+        require_regular(Path(path))
         load()
     except (OSError, ValueError) as error:
         not_pem = "is not in PEM form, or the key is not that of the certificate"

@@ -1,6 +1,6 @@
 """The ZooKeeper store: quotas read and written as Kafka's brokers do it up to 3.9 (ZkConfigManager, DynamicConfig)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from operator import itemgetter
@@ -30,6 +30,7 @@ _PATH: Final = itemgetter(0)
 _MOST_STRANGE: Final = 20
 """Notifications that cannot be read, and are told of."""
 _MOST_SHOWN: Final = 100
+_LONGEST_SHOWN: Final = 300
 _LOOKS_UNTIL_AGAIN: Final = 24
 """After a load that failed: three seconds' worth of looks. What keeps quotas from being read may end without a word."""
 
@@ -54,10 +55,12 @@ class ZooKeeperStore(QuotaStore):
         self._words = words
         self._held: dict[str, Held] = {}
         """By path, of the nodes that hold quotas or are wrong."""
-        self._strange: list[Problem] = []
-        """What was wrong with notifications since everything was read."""
-        self._seen = -1
-        """The number of the last notification that was read."""
+        self._strange: dict[str, Problem] = {}
+        """What was wrong with notifications since everything was read, by path."""
+        self._read_numbers: frozenset[int] = frozenset()
+        """Of the notifications that were there when it was looked last; and ``_last``, which may be gone by now."""
+        self._last: int | None = None
+        """The number of the notification that was read last."""
         self._whole = True
         """Everything has to be read."""
         self._tops: set[str] = set()
@@ -92,7 +95,7 @@ class ZooKeeperStore(QuotaStore):
         try:
             with self._explained():
                 self._refresh()
-        except UnreadableError:
+        except Exception:
             self._looks_left = _LOOKS_UNTIL_AGAIN
             raise
         self._looks_left = 0
@@ -129,16 +132,13 @@ class ZooKeeperStore(QuotaStore):
         client = self._connection.client()
         self._told = False
         reader = self._reader(client)
-        numbers = self._announced(client)
-        last = max(numbers, default=-1)
-        new = [number for number in sorted(numbers) if number > self._seen]
-        # Some that are gone again may have been missed: brokers delete them after a quarter of an hour. And a number
-        # that is lower than before belongs to another tree.
-        missed = last < self._seen or (bool(new) and self._seen >= 0 and new[0] > self._seen + 1)
-        if self._whole or missed:
+        names = self._announced(client)
+        numbers = {number: f"{tree.CHANGES}/{name}" for name in names if (number := tree.number_of(name)) is not None}
+        new = sorted(numbers.keys() - self._read_numbers)
+        if self._whole or self._has_missed(numbers, new):
             self._whole = False  # before it is read: a session that ends meanwhile makes it true again
             try:
-                self._held, self._strange = self._all(reader), []
+                self._held, self._strange = self._all(reader), {}
             except BaseException:
                 self._whole = True
                 raise
@@ -146,23 +146,38 @@ class ZooKeeperStore(QuotaStore):
             paths = self._changed_paths(reader, [numbers[number] for number in new])
             for path, node in zip(paths, reader.nodes(paths), strict=True):
                 self._hold(self._held, path, node)
-        self._seen = last
+        self._last = new[-1] if new else self._last
+        self._read_numbers = frozenset(numbers if self._last is None else (*numbers, self._last))
+        for name in names:
+            if tree.number_of(name) is None:
+                self._note_strange(f"{tree.CHANGES}/{name}", "its name does not end in ten digits")
         return client
 
-    def _announced(self, client: KazooClient) -> dict[int, str]:
-        """Return the notifications that are there, by number, and be told of the next one."""
+    def _has_missed(self, numbers: Collection[int], new: Sequence[int]) -> bool:
+        """Whether notifications may have come and gone: brokers delete them after a quarter of an hour.
+
+        Where the last one is gone and there is no newer one, it was one of another tree.
+        """
+        if not new:
+            return self._last is not None and self._last not in numbers
+        if not self._read_numbers:
+            return False
+        return any(number - 1 not in numbers and number - 1 not in self._read_numbers for number in new)
+
+    def _announced(self, client: KazooClient) -> list[str]:
+        """Return the names of the notifications that are there, and be told of the next one."""
         try:
             names = client.get_children_async(tree.CHANGES, watch=self._notice).get(timeout=WAIT_S)
         except NoNodeError:
             self._whole = True  # is there a tree at all?
             client.exists_async(tree.CHANGES, watch=self._notice).get(timeout=WAIT_S)
-            return {}
-        found = {}
-        for name in names:
-            digits = name.removeprefix(tree.CHANGE)
-            if digits != name and digits.isdecimal():
-                found[int(digits)] = f"{tree.CHANGES}/{name}"
-        return found
+            return []
+        return [name for name in names if name.startswith(tree.CHANGE)]
+
+    def _note_strange(self, path: str, why: str) -> None:
+        self._strange[path] = self._problem(path, f"is no notification: {why}; it is skipped")
+        while len(self._strange) > _MOST_STRANGE:
+            del self._strange[next(iter(self._strange))]
 
     def _changed_paths(self, reader: Reader, notifications: Sequence[str]) -> list[str]:
         paths: dict[str, None] = {}
@@ -170,8 +185,7 @@ class ZooKeeperStore(QuotaStore):
             try:
                 change = None if node is None else tree.read_notification(node.data)
             except tree.NotificationError as error:
-                self._strange.append(self._problem(path, f"is no notification: {error}; it is skipped"))
-                del self._strange[:-_MOST_STRANGE]
+                self._note_strange(path, str(error))
                 continue
             if change is not None and change.root in _ROOTS:
                 paths[change.path] = None
@@ -222,10 +236,11 @@ class ZooKeeperStore(QuotaStore):
                 return
             properties = tree.properties_of(node and node.data)
             limits = tree.limits_of(entity, properties)
-        except tree.NodeError as error:
+        except Exception as error:  # noqa: BLE001  whatever is wrong with one node, all others are read
+            wrong = str(error) if isinstance(error, tree.NodeError) else f"cannot be read: {type(error).__name__}"
             limits = {} if before is None else dict(before.limits)
             became = "what it said before holds" if limits else "it is skipped"
-            held[path] = Held(entity, limits, f"{error}; {became}", True, digest(path, limits))
+            held[path] = Held(entity, limits, f"{wrong}; {became}", True, digest(path, limits))
             return
         ignored = ", ".join(tree.strangers(entity, properties))
         if limits or ignored:
@@ -237,7 +252,7 @@ class ZooKeeperStore(QuotaStore):
     def _loaded(self) -> Loaded:
         limits: dict[Entity, Mapping[QuotaKind, float]] = {}
         places: dict[Entity, int | str] = {}
-        warnings = list(self._strange)
+        warnings = list(self._strange.values())
         unread: list[Unread] = []
         version = 0
         # Kept in order, so that there is next to nothing to sort after one change.
@@ -257,7 +272,8 @@ class ZooKeeperStore(QuotaStore):
         return Loaded(Policy(limits), f"{version:x}", self._source, places, warnings, unread)
 
     def _problem(self, path: str, message: str, hint: str = "") -> Problem:
-        return Problem(self._source, 0, 0, path, self._worded(message), self._worded(hint))
+        shown = path if len(path) <= _LONGEST_SHOWN else f"{path[:_LONGEST_SHOWN]}…"
+        return Problem(self._source, 0, 0, shown, self._worded(message), self._worded(hint))
 
     def _worded(self, text: str) -> str:
         for setting, word in self._words.items():

@@ -26,10 +26,19 @@ IPS: Final = f"{CONFIG}/ips"
 CHANGE: Final = "config_change_"
 """What the names of notifications begin with; ten digits follow."""
 
+LONGEST_PATH: Final = 256 * 1024
+"""Of a user and a client-id of 32,767 bytes each, sanitised. ZooKeeper takes no request of a mebibyte."""
+
 _ROOTS: Final = {"topics", "clients", "users", "brokers", "ips"}
 _KINDS: Final = {whose: {kind.value: kind for kind in QuotaKind if kind.row.whose is whose} for whose in Whose}
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
-_DOUBLE: Final = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
+# A node holds up to a mebibyte of digits: no two parts of the pattern may match the same ones.
+_DOUBLE: Final = re.compile(r"[+-]?(NaN|Infinity|([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
+_LONG_DIGITS: Final = 19
+"""Of the largest LONG. Python refuses to read thousands of digits as a whole number (sys.set_int_max_str_digits)."""
+_SHOWN: Final = 100
+_NUMBER: Final = re.compile(r"-?[0-9]{10}")
+"""As ZooKeeper numbers sequential nodes: an int, which may overflow."""
 _SCRAM: Final = re.compile(r"SCRAM-SHA-\d+")
 
 
@@ -80,7 +89,7 @@ def entity_of(path: str) -> Entity | None:
                 name = _name(ip)
                 return Entity(ip=name if isinstance(name, Default) else canonical_ip(name))
     except ValueError as error:
-        raise NodeError(f"the name means nobody: {error}") from None
+        raise NodeError(f"the name means nobody: {str(error)[:_SHOWN]}") from None
     return None
 
 
@@ -114,7 +123,7 @@ def properties_of(data: bytes | None) -> dict[str, str]:
         raise NodeError('is not {"version":1,"config":{…}}')
     for name, text in config.items():
         if not isinstance(text, str):
-            raise NodeError(f"{name}: must be a JSON string")
+            raise NodeError(f"{name[:_SHOWN]}: must be a JSON string")
     return config
 
 
@@ -155,10 +164,11 @@ def _limit(kind: QuotaKind, text: str) -> float:
     stripped = text.strip() if kind.row.written is Written.NUMBER else text
     if not pattern.fullmatch(stripped):
         raise NodeError(f"{kind}: {text[:40]!r} is not a {'number' if pattern is _DOUBLE else 'whole number'}")
-    limit = float(stripped.rstrip("fFdD"))
     most = kind.row.written.value
-    if pattern is _INTEGER and int(stripped) > most:
+    digits = stripped.lstrip("+-").lstrip("0") or "0"
+    if pattern is _INTEGER and (len(digits) > _LONG_DIGITS or int(digits) > most):
         raise NodeError(f"{kind}: {text[:40]!r} is too large: the most is {most}")
+    limit = float(stripped.rstrip("fFdD"))
     if math.isnan(limit) or limit < 0:
         raise NodeError(f"{kind}: {text[:40]!r} is no limit")
     return of_zero(kind, limit)
@@ -172,6 +182,12 @@ def notification_of(path: str) -> bytes:
     return orjson.dumps({"version": 2, "entity_path": path.removeprefix(f"{CONFIG}/")})
 
 
+def number_of(name: str) -> int | None:
+    """Return the number of a notification by the name of its node; None where it is none."""
+    digits = name.removeprefix(CHANGE)
+    return int(digits) if digits != name and _NUMBER.fullmatch(digits) else None
+
+
 def read_notification(data: bytes | None) -> Changed | None:
     """Return what changed; None where Kafka ignores the data (not JSON). Raises NotificationError."""
     try:
@@ -182,16 +198,22 @@ def read_notification(data: bytes | None) -> Changed | None:
         raise NotificationError("is not an object")
     version = value.get("version")
     if type(version) is not int or version not in {1, 2}:
-        raise NotificationError(f"version {version!r} is not known")
+        raise NotificationError(f"version {str(version)[:_SHOWN]!r} is not known")
     if version == 1:
         root, entity = value.get("entity_type"), value.get("entity_name")
         if root not in {"topics", "clients"} or not isinstance(entity, str):
             raise NotificationError("version 1 needs an entity_type (topics or clients) and an entity_name")
-        return Changed(root, entity)
+        return _changed(root, entity)
     path = value.get("entity_path")
     if not isinstance(path, str):
         raise NotificationError("version 2 needs an entity_path")
     root, slash, entity = path.partition("/")
     if root not in _ROOTS or not slash:
-        raise NotificationError(f"bad path {path[:100]!r}")
+        raise NotificationError(f"bad path {path[:_SHOWN]!r}")
+    return _changed(root, entity)
+
+
+def _changed(root: str, entity: str) -> Changed:
+    if len(entity) > LONGEST_PATH:
+        raise NotificationError(f"the path {root}/{entity[:_SHOWN]!r}… has {len(entity)} characters")
     return Changed(root, entity)

@@ -145,6 +145,43 @@ async def test_what_is_wrong_after_a_start_without_the_store_does_not_end_the_pr
     assert len(told) == 2
 
 
+async def test_the_end_of_an_outage_is_told_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "quotas.yaml"
+    path.write_text(OLD)
+    quotas = in_force(path, store=_Scripted(path, away=[]))
+    assert await quotas.load()
+    for away, event in ((True, "the quota store is back"), (False, "quotas are read again")):
+        quotas._store._away = [away, away]  # type: ignore[attr-defined]  # it is _Scripted
+        with capture_logs() as logs:
+            assert [await quotas.load() for _ in range(4)] == [False, False, True, True]
+        assert [line["event"] for line in logs] == [
+            "quotas not loaded, the old ones stay in force",
+            event,
+            "quotas in force",
+        ]
+        assert logs[1]["unread_s"] >= 0
+
+
+async def test_a_fault_of_ours_is_no_good_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a text that Python does not take for a number: nothing is loaded, and staleness says so."""
+    path = tmp_path / "quotas.yaml"
+    path.write_text(OLD)
+    at_ms = 1_000_000
+    monkeypatch.setattr(control, "now_ms", lambda: at_ms)
+    store = FileStore(path)
+    quotas = in_force(path, store=store)
+    assert await quotas.load()
+    known = quotas.policy
+    monkeypatch.setattr(store, "_load", lambda: int("9" * 5000))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="4300"):
+            await quotas.load()
+        at_ms += 1500
+    assert quotas.policy is known
+    assert (quotas.staleness_s(), quotas.loads["failed"]) == (3.0, 2)
+    assert quotas.error == "quotas: internal error: ValueError; please report it"
+
+
 async def test_what_is_wrong_with_the_stand_in_is_told_before_it_is_needed(tmp_path: Path) -> None:
     (tmp_path / "quotas.yaml").write_text(OLD)
     (tmp_path / "static.yaml").write_text("quotas: 5\n")

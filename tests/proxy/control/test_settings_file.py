@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 from config.loader import load_settings
 from config.settings import Listener, Mode
 from proxy.control.settings_file import SettingsFile
+from tests.proxy.pki import Pki
 
 pytestmark = pytest.mark.asyncio
 
@@ -105,3 +106,39 @@ async def test_a_listener_that_is_to_have_names_instead_of_ports_needs_a_restart
     running = SettingsFile(file, old, no_other_mode, no_other_addresses)
     with capture_logs():
         await running._take_addresses(load_settings(file).listeners)
+
+
+async def test_what_is_wrong_is_told_once_however_often_it_is_read(tmp_path: Path) -> None:
+    """Who writes a file and sends SIGHUP has it read twice."""
+    file = tmp_path / "sluice.yaml"
+    (tmp_path / "pw").write_text("canary")
+    (tmp_path / "pw").chmod(0o600)
+    file.write_text(GOOD)
+    running = SettingsFile(file, load_settings(file), no_other_mode, no_other_addresses)
+    told = []
+    for text in (GOOD + "a: 1\n", GOOD + "a: 1\n", GOOD + "b: 1\n", GOOD, GOOD + "b: 1\n"):
+        file.write_text(text)
+        with capture_logs() as logs:
+            await running.compare()
+        told.append(len(logs))
+    assert told == [1, 0, 1, 0, 1]
+
+
+async def test_a_certificate_in_use_is_told_where_it_is_loaded_again(tmp_path: Path) -> None:
+    pki = Pki(tmp_path)
+    tls = "tls: {certificate: tls.crt, key: tls.key}"
+    good = GOOD.replace("advertise:", f"{tls}, advertise:")
+    (tmp_path / "pw").write_text("canary")
+    (tmp_path / "pw").chmod(0o600)
+    pki.key.chmod(0o600)
+    file = tmp_path / "sluice.yaml"
+    file.write_text(good)
+    running = SettingsFile(file, load_settings(file), no_other_mode, no_other_addresses)
+    pki.key.write_text("nothing")
+    with capture_logs() as logs:
+        await running.compare()
+        assert logs == []
+        file.write_text(good.replace("tls.crt", "other.crt"))
+        await running.compare()
+    assert {line["event"] for line in logs} == {"configuration not usable: the settings in force stay"}
+    assert any("other.crt" in line["problem"] for line in logs)

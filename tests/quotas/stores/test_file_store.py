@@ -12,7 +12,7 @@ import yaml
 from config.document import read_text
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
-from quotas.stores import file_store
+from quotas.stores import file_store, replacing
 from quotas.stores.alteration import Alteration, Change, Outcome
 from quotas.stores.base import ChangedMeanwhileError, UnreadableError, UnwritableError
 from quotas.stores.edit import edited
@@ -129,18 +129,18 @@ def test_mode_and_owner_stay_and_nothing_is_left_behind(path: Path) -> None:
 
 def test_it_is_on_the_disk_before_it_is_in_place(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
-    fsync, replace = os.fsync, Path.replace
+    fsync, exchange = os.fsync, replacing.exchange
 
     def synced(descriptor: int) -> None:
         done.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
         fsync(descriptor)
 
-    def replaced(self: Path, target: Path) -> Path:
+    def exchanged(one: Path, other: Path) -> bool:
         done.append("rename")
-        return replace(self, target)
+        return exchange(one, other)
 
     monkeypatch.setattr(os, "fsync", synced)
-    monkeypatch.setattr(Path, "replace", replaced)
+    monkeypatch.setattr(replacing, "exchange", exchanged)
     alter(path, change(ALICE, {RATE: 1.0}))
     assert done == ["file", "rename", "folder"]
 
@@ -185,7 +185,7 @@ def test_what_may_not_be_written_says_so(path: Path, monkeypatch: pytest.MonkeyP
         with pytest.raises(UnwritableError, match="is read-only"):
             alter(path, change(ALICE, {RATE: 1.0}))
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", denied)
+        patch.setattr(replacing, "exchange", denied)
         with pytest.raises(UnwritableError):
             alter(path, change(ALICE, {RATE: 1.0}))
     assert path.read_text() == FILE
@@ -228,3 +228,52 @@ def test_a_file_that_is_still_being_written_is_left_to_the_next_look(path: Path)
         assert not store.changed()
     path.write_text(FILE + "# done\n")
     assert [store.changed() for _ in range(2)] == [False, True]
+
+
+@pytest.mark.parametrize("renames", [1, 2, 3, 7])
+def test_an_editor_that_renames_while_an_alteration_is_put_in_place_loses_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch, renames: int
+) -> None:
+    """It renames right before each exchange of names; the last file that it has renamed is there in the end."""
+    store = FileStore(path)
+    store.load(0)
+    exchange = replacing.exchange
+    written: list[str] = []
+
+    def edit_and_exchange(one: Path, other: Path) -> bool:
+        if len(written) < renames:
+            written.append(f"{FILE}# edit {len(written)}\n")
+            (path.parent / "edited").write_text(written[-1])
+            (path.parent / "edited").replace(path)
+        return exchange(one, other)
+
+    alteration = Alteration([change(ALICE, {RATE: 5.0})], "test")
+    monkeypatch.setattr(replacing, "exchange", edit_and_exchange)
+    with pytest.raises(ChangedMeanwhileError):
+        store.alter(alteration)
+    assert path.read_text() == written[-1]
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    monkeypatch.setattr(replacing, "exchange", exchange)
+    store.alter(alteration)
+    assert path.read_text().endswith(f"# edit {renames - 1}\n")
+    assert store.load(0).policy.limits[ALICE][RATE] == 5.0
+
+
+def test_where_names_cannot_be_exchanged_the_file_is_replaced(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replacing, "exchange", lambda *_: False)
+    store = FileStore(path)
+    store.alter(Alteration([change(ALICE, {RATE: 5.0})], "test"))
+    assert store.load(0).policy.limits[ALICE][RATE] == 5.0
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_a_file_that_others_are_renamed_to_without_end_is_read_all_the_same(path: Path) -> None:
+    store = FileStore(path)
+    store.load(0)
+    seen = []
+    for number in range(40):
+        edited = path.with_name(f"edited{number % 3}")
+        edited.write_text(f"{FILE}# edit {number}\n")
+        edited.replace(path)
+        seen.append(store.changed())
+    assert 3 <= sum(seen) <= 6

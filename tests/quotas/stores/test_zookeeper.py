@@ -26,6 +26,7 @@ from tests.quotas.stores.zookeeper import QUIET, ZooKeeperHarness
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
 RATE, PERCENTAGE = QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.REQUEST_PERCENTAGE
+CONNECTIONS = QuotaKind.CONNECTION_CREATION_RATE
 ALICE = Entity(user="alice")
 
 
@@ -77,6 +78,115 @@ def test_a_node_deleted_with_and_without_a_notification(store: ZooKeeperHarness)
     store.notify('{"version":2,"entity_path":"users/alice"}')
     assert store.noticed()
     assert store.load().limits == {Entity(client_id="app"): {RATE: 2.0}}
+
+
+DIGITS = "9" * 5000
+BAD_NODES = [
+    {"config": {"producer_byte_rate": DIGITS}},
+    {"config": {"producer_byte_rate": f"-{DIGITS}"}},
+    {"config": {"producer_byte_rate": "9" * 900_000 + "x"}},
+    {"config": {"request_percentage": "9" * 900_000 + "x"}},
+    {"config": {"request_percentage": "NaN"}},
+    {"config": {"request_percentage": "0x1p3"}},
+    {"config": {"producer_byte_rate": "٣"}},
+    {"config": {"producer_byte_rate": "1e3"}},
+    {"config": {"producer_byte_rate": True}},
+    {"config": {"producer_byte_rate": None}},
+    {"config": {"producer_byte_rate": {}}},
+    {"config": {"x" * 100_000: 5}},
+    {"config": None},
+    5,
+    b'{"version":1,"config":{"producer_byte_rate":' + DIGITS.encode() + b"}}",
+    b'{"version":' + DIGITS.encode() + b',"config":{}}',
+    b'{"config":{"producer_byte_rate":NaN}}',
+    b'{"config":{"producer_byte_rate":"\\ud800"}}',
+    b"[" * 100_000,
+    b'{"config":' * 50_000,
+    b"\xed\xa0\x80",
+    b"\0" * 10,
+]
+GOOD_NODES: list[tuple[str, dict[str, str], float]] = [
+    ("zeros", {"producer_byte_rate": "0" * 5000 + "7"}, 7.0),
+    ("infinite", {"request_percentage": DIGITS}, math.inf),
+    ("exponent", {"request_percentage": f"1e-{DIGITS}1"}, 0.0),
+]
+
+
+def test_one_bad_node_is_told_and_keeps_no_other_from_being_read(store: ZooKeeperHarness) -> None:
+    store.put({ALICE: {RATE: 1.0}, Entity("alice", "app"): {RATE: 2.0}, Entity(ip="10.0.0.1"): {CONNECTIONS: 3.0}})
+    good = store.load().limits
+    bad = [f"/config/users/bad{number}" for number in range(len(BAD_NODES))]
+    for path, value in zip(bad, BAD_NODES, strict=True):
+        store.write(path, value)
+    for name, config, _ in GOOD_NODES:
+        store.write(f"/config/users/{name}", {"config": config})
+    names = [f"/config/{each}" for each in ("users/%zz", "ips/9" + DIGITS, "ips/%ED%A0%80", "clients/%")]
+    for path in names:
+        store.write(path, {"config": {}})
+    assert store.noticed()
+    for _ in range(2):  # by notifications, and when all is read
+        loaded = store.store.load(0)
+        limits = dict(loaded.policy.limits)
+        for name, config, limit in GOOD_NODES:
+            (kind,) = config
+            assert limits.pop(Entity(user=name)) == {QuotaKind(kind): limit}
+        assert limits == good
+        assert {each.problem.path.rstrip("…") for each in loaded.unread} == {*bad, *(path[:300] for path in names)}
+        assert all(len(str(each)) < 700 for each in loaded.warnings)
+        assert store.store.staleness_ms(5) == 0
+    store.write(path_of(ALICE), _node(producer_byte_rate="8"))
+    assert store.noticed()
+    assert store.store.load(0).policy.limits[ALICE] == {RATE: 8.0}, "and changes go on to be seen"
+
+
+BAD_NOTIFICATIONS = [
+    b'{"version":' + DIGITS.encode() + b',"entity_path":"users/a"}',
+    b'{"version":1' + b"0" * 300 + b',"entity_path":"users/a"}',
+    b'{"version":1e5000,"entity_path":"users/a"}',
+    b'{"version":2,"entity_path":"\\ud800"}',
+    b'{"version":2,"entity_path":"users/a\\u0000b"}',
+    b'{"version":2,"entity_path":"users/"}',
+    b'{"version":2,"entity_path":"users//clients/"}',
+    b'{"version":2,"entity_path":"users/../../x"}',
+    b'{"version":2,"entity_path":"ips/%ED%A0%80"}',
+    b'{"version":2,"entity_path":"ips/' + DIGITS.encode() + b'"}',
+    b'{"version":2,"entity_path":"users/' + b"a" * 1_000_000 + b'"}',
+    b'{"version":1,"entity_type":"clients","entity_name":"' + b"a" * 1_000_000 + b'"}',
+    b"[" * 100_000,
+    b'{"version":2,"entity_path":' * 30_000,
+    b"\xff" * 1000,
+]
+
+
+def test_one_bad_notification_keeps_no_other_from_being_read(store: ZooKeeperHarness) -> None:
+    store.put({ALICE: {RATE: 1.0}})
+    store.load()
+    for data in BAD_NOTIFICATIONS:
+        store.client.create(f"{store.chroot}/config/changes/config_change_", data, sequence=True)
+    for number in ("9" * 5000, "٣" * 10, "2147483647", "00000000001", "", "x", "-0000000001"):
+        store.client.create(f"{store.chroot}/config/changes/config_change_{number}", b"{}")
+    store.write(path_of(ALICE), _node(producer_byte_rate="8"))
+    assert store.noticed()
+    assert store.store.load(0).policy.limits == {ALICE: {RATE: 8.0}}
+    for limit in (9.0, 10.0):
+        store.write(path_of(ALICE), _node(producer_byte_rate=f"{limit:.0f}"))
+        assert store.noticed()
+        loaded = store.store.load(0)
+        assert loaded.policy.limits == {ALICE: {RATE: limit}}, "and changes go on to be seen"
+    told = [each.path for each in loaded.warnings]
+    assert any(path.startswith("/config/changes/config_change_999") for path in told)
+    assert all(len(str(each)) < 700 for each in loaded.warnings)
+    assert store.store.staleness_ms(5) == 0
+
+
+def test_names_as_long_as_kafka_has_them_are_read_in_several_requests(store: ZooKeeperHarness) -> None:
+    """Together they are longer than ZooKeeper takes a request for."""
+    store.put({})
+    for number in range(150):
+        path = f"{store.chroot}/config/users/{number}{'n' * 8000}"
+        store.client.create(path, json.dumps({"config": {"producer_byte_rate": f"{number + 1}"}}).encode())
+    limits = store.load().limits
+    assert sorted(each[RATE] for each in limits.values()) == [number + 1 for number in range(150)]
 
 
 @pytest.mark.parametrize(

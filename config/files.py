@@ -1,0 +1,50 @@
+"""Files that others write, read so that none of them makes the reader wait.
+
+Opening a named pipe waits for its writer, and reading a terminal or a device may never end. A thread that does so is
+lost, and keeps the process from ending.
+"""
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+MAX_FILE_BYTES: Final = 64 * 1024 * 1024
+
+_KINDS: Final = (
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+class NotAFileError(OSError):
+    """What has the name is no regular file; ``strerror`` says what it is."""
+
+
+def read_file(path: Path) -> bytes:
+    """Return what a regular file holds. Raises OSError, whose ``strerror`` says why not; ValueError for a bad name."""
+    require_regular(path)
+    # What has taken its place since then is opened without waiting.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        _refuse(path, os.fstat(descriptor).st_mode)
+        content = file.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise OSError(errno.EFBIG, f"is larger than {MAX_FILE_BYTES // 1024**2} MiB", str(path))
+    return content
+
+
+def require_regular(path: Path) -> None:
+    """Raise OSError unless ``path`` is a regular file: before a library opens it, which would wait."""
+    _refuse(path, path.stat().st_mode)
+
+
+def _refuse(path: Path, mode: int) -> None:
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    for is_kind, kind in _KINDS:
+        if is_kind(mode):
+            raise NotAFileError(errno.EINVAL, f"is {kind}, not a file", str(path))
