@@ -157,6 +157,27 @@ def doctor(
     sys.exit(EXIT_UNHEALTHY if found.failed else 0)
 
 
+@cli.command(short_help="Measure how dear requests are at a broker, for request_costs.scale.")
+@_config_option()
+@click.option(
+    "--command-config",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="How to connect and log in, as Kafka's own tools take it. Default: as the configuration's cluster says.",
+)
+@click.option("--broker", type=int, metavar="NODE_ID", help="The broker to measure. Default: the lowest node id.")
+def calibrate(config_path: Path, command_config: Path | None, broker: int | None) -> None:
+    """Measure how dear requests are at a broker, and print what to write as request_costs.scale.
+
+    Takes some ten seconds and the right to change quotas. Creates a topic and quotas of its own for that time. Brokers
+    then record request times of all clients until they are restarted (docs/request-percentage.md).
+    """
+    settings = _settings(config_path)
+    from proxy.calibrate.command import run as measure
+
+    sys.exit(measure(settings, command_config, broker))
+
+
 @cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def quotas(arguments: tuple[str, ...]) -> None:

@@ -24,10 +24,10 @@ class BrokerConnection:
         self._writer = writer
         self._asked = 0
 
-    async def ask(self, request: Request) -> bytes:
+    async def ask(self, request: Request, client_id: str = CLIENT_ID) -> bytes:
         """Return the whole answer frame. Raises OSError, or EOFError where the broker closes instead."""
         self._asked += 1
-        self._writer.write(request.frame(CLIENT_ID, self._asked))
+        self._writer.write(request.frame(client_id, self._asked))
         head = await self._reader.readexactly(RESPONSE_HEAD.size)
         size, correlation_id = RESPONSE_HEAD.unpack(head)
         if not 4 <= size <= _MAX_ANSWER_BYTES or correlation_id != self._asked:

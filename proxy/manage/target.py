@@ -83,11 +83,12 @@ def open_target(
     if quota_file is not None:
         return open_store(FileStore(path=quota_file))
     if bootstrap_server is not None:
-        return ClusterStore(_access(bootstrap_server, command_config), poll_ms=_POLL_MS)
+        return ClusterStore(access_to(bootstrap_server, command_config), poll_ms=_POLL_MS)
     return open_zookeeper(str(zookeeper), zookeeper_config)
 
 
-def _access(bootstrap_server: str, command_config: Path | None) -> Access:
+def access_to(bootstrap_server: str, command_config: Path | None) -> Access:
+    """Return how a file for --command-config comes to a cluster. Raises click.UsageError."""
     try:
         addresses = tuple(parse_reachable(each.strip()) for each in bootstrap_server.split(","))
     except InvalidValue as error:

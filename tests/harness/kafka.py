@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from tests.harness.admin import BrokerAdmin, Entity, set_broker_quota, set_client_quotas
-from tests.harness.broker import PLAIN, Broker, BrokerListener, Node, Setup
+from tests.harness.broker import PLAIN, QUICK_TO_START, Broker, BrokerListener, Node, Setup
 from tests.harness.jars import NEWEST_BROKER, jar_dir
 from tests.harness.wire import Address
 
@@ -27,6 +27,7 @@ class KafkaCluster:
     With `zookeeper` (a zookeeper.connect) they are brokers on that ZooKeeper, as there were up to 3.9.
     `properties` are added to every node's server.properties, `listeners` to the plaintext one. `scram` are users there
     from the first start, as StorageTool's --add-scram takes them: `SCRAM-SHA-256=[name=carol,password=…]`.
+    `virtual_machine` are Java's flags: AS_IN_PRODUCTION where a test measures what requests cost a broker.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class KafkaCluster:
         listeners: Sequence[BrokerListener] = (),
         scram: Sequence[str] = (),
         java_options: Sequence[str] = (),
+        virtual_machine: Sequence[str] = QUICK_TO_START,
         zookeeper: str | None = None,
     ) -> None:
         self.version = version
@@ -47,6 +49,7 @@ class KafkaCluster:
         self._listeners = tuple(listeners)
         self._scram = tuple(scram)
         self._java_options = tuple(java_options)
+        self._virtual_machine = tuple(virtual_machine)
         self._zookeeper = zookeeper
         self._folder: Path | None = None
 
@@ -84,6 +87,7 @@ class KafkaCluster:
             scram=self._scram,
             properties=self._properties,
             java_options=self._java_options,
+            virtual_machine=self._virtual_machine,
             zookeeper=self._zookeeper,
         )
         for node in nodes:

@@ -1,5 +1,6 @@
 """Requests of every kind that request_percentage is measured with, and a load that sends one of them all the time."""
 
+import math
 import struct
 import threading
 import time
@@ -30,6 +31,8 @@ class Storm:
     told: list[tuple[float, int]] = field(default_factory=list)
     """Moments of answers, and their throttle times."""
     errors: list[str] = field(default_factory=list)
+    longest_s: float = 0.0
+    """The longest that a request took, beside the first of each connection."""
 
     def start(self, seconds: float) -> list[threading.Thread]:
         end_s = time.monotonic() + seconds
@@ -50,10 +53,14 @@ class Storm:
         last = struct.unpack_from(">h", request, 4)[0] in _THROTTLE_LAST
         try:
             with Connection(self.address, ANSWER_TIMEOUT_S) as connection:
+                asked_s = math.inf
                 while time.monotonic() < end_s:
                     answer = connection.exchange(request)
                     throttle_ms = struct.unpack_from(">i", answer, len(answer) - 4 if last else 8)[0]
-                    self.told.append((time.monotonic(), throttle_ms))
+                    now_s = time.monotonic()
+                    self.told.append((now_s, throttle_ms))
+                    self.longest_s = max(self.longest_s, now_s - asked_s - self.pause_s)
+                    asked_s = now_s
                     request = self.after(request, answer)
                     time.sleep(self.pause_s)
         except OSError as error:

@@ -1,17 +1,18 @@
-"""How close the model of request time comes to what a broker charges itself, and whom the one and the other throttle.
+"""How close the charge comes to what a broker charges itself, and how many requests the one and the other let through.
 
-The broker's own figure is its request-time by JMX, of the very requests that went through the proxy: it has a quota for
-their client-ids that nobody reaches.
+Brokers have the flags of kafka-server-start: with others, requests cost them several times as much.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack
 from functools import cache
+from statistics import median
 
 import pytest
 
 from tests.harness.admin import Entity
+from tests.harness.broker import AS_IN_PRODUCTION
 from tests.harness.jmx import RequestTimes, java_options
 from tests.harness.kafka import KafkaCluster
 from tests.harness.ports import free_port
@@ -24,7 +25,6 @@ from tests.integration.request_loads import (
     batch,
     fetch,
     heartbeat,
-    list_offsets,
     metadata,
     offset_commit,
     produce,
@@ -35,17 +35,19 @@ pytestmark = [pytest.mark.timeout(900), pytest.mark.matrix]
 OUT_OF_REACH = 100_000.0
 WINDOW_S = 6.0
 """The broker's, in this cluster."""
-FACTOR = 3.0
-"""How far the model may be from the broker's own figure here, where broker, proxy and load share two processors and
-anything else that runs. docs/request-percentage.md says how close it comes on a quiet machine."""
+FACTOR = 6.0
+"""How far the charge may be from the broker's own figure: the same request costs a broker several times as much when it
+is the only one, or when the machine is busy. docs/request-percentage.md says how close it comes."""
 LIMIT = 2.0
 """Percent of one thread: a fifth of what any machine sends when it sends all it can."""
 SECONDS = 44.0
-SHARE = 0.15
+SHARE = 0.2
 """How far the throttled shares may be apart: that of a modest client is that of a pause of the machine, if any."""
 GREEDY = {"storm", "polls", "writer"}
 PARTITIONS = 4
 MANY = 100
+WARM_UP_S = 3.0
+"""Of each kind of request, before anything is measured: until then Java's compiler is still at work."""
 
 Make = Callable[[str], bytes | Callable[[int], bytes]]
 
@@ -71,26 +73,41 @@ CELLS: dict[str, Make] = {
     "Heartbeat": heartbeat,
     "Metadata of 1 topic": lambda client_id: metadata(client_id, ["small"]),
     "Metadata of all topics": metadata,
-    "ListOffsets": lambda client_id: list_offsets(client_id, "small"),
     "OffsetCommit": lambda client_id: offset_commit(client_id, "small"),
     "Fetch, nothing new": lambda client_id: fetch(client_id, "empty", 1000),
     f"Fetch, {MANY} partitions": lambda client_id: fetch(client_id, "wide", 1000, partitions=MANY),
     f"Fetch, session of {MANY}": lambda client_id: fetch(client_id, "wide", 1000, partitions=MANY, epoch=0),
-    "Fetch of 1 kB": lambda client_id: fetch(client_id, "small", 1000),
     "Fetch of 100 kB": lambda client_id: fetch(client_id, "filled", 1000),
     "Fetch of 1 MB": lambda client_id: fetch(client_id, "filled", 1_000_000),
     "Produce of 1 kB": produces("sink", 1, 900),
     "Produce of 1 kB, acks=all": produces("sink", 1, 900, acks=-1),
     "Produce of 900 kB": produces("sink", 1, 900_000),
-    "Produce of 900 kB, acks=all": produces("sink", 1, 900_000, acks=-1),
     "Produce, 400 records": produces("sink", 400, 250),
-    "Produce, 400 records, acks=all": produces("sink", 400, 250, acks=-1),
-    **{f"Produce, 400 records, {codec}": produces("sink", 400, 250, codec) for codec in COMPRESSED},
+    **{f"Produce, 400 records, {codec}": produces("sink", 400, 250, codec) for codec in ("lz4", "zstd")},
     "Produce, 3600 records, lz4": produces("sink", 3600, 250, "lz4"),
-    "Produce, 400 records, lz4, acks=all": produces("sink", 400, 250, "lz4", acks=-1),
-    **{f"the same, to {codec} again": produces(f"as-{codec}", 400, 250, compressed(codec)) for codec in COMPRESSED},
+    "Produce, 400 records, compressed again to lz4": produces("as-lz4", 400, 250, compressed("lz4")),
 }
 """What each client-id sends: 61 topics and some are there (``prepare``)."""
+
+HELD: Mapping[str, tuple[Make, int]] = {
+    "Heartbeat": (heartbeat, 1),
+    "Metadata of all topics": (metadata, 2),
+    "Fetch, nothing new": (CELLS["Fetch, nothing new"], 1),
+    "Fetch, nothing new, 4 connections": (CELLS["Fetch, nothing new"], 4),
+    "Fetch of 1 MB": (CELLS["Fetch of 1 MB"], 2),
+    "Produce of 1 kB": (CELLS["Produce of 1 kB"], 1),
+    "Produce, 400 records, lz4": (CELLS["Produce, 400 records, lz4"], 2),
+    "Produce of 900 kB": (CELLS["Produce of 900 kB"], 4),
+}
+FAST = ("Metadata of all topics", "Produce, 400 records, lz4", "Produce of 900 kB")
+"""Those that may take a large part of a thread."""
+RUNS: Mapping[float, tuple[Collection[str], bool, float]] = {
+    1.0: (HELD, True, 26.0),
+    5.0: (HELD, True, 20.0),
+    20.0: ((*FAST, "Fetch, nothing new, 4 connections", "Produce of 1 kB"), False, 13.0),
+    100.0: (FAST, False, 10.0),
+}
+"""By percent of one thread: which, whether all at once, and for how long. Under a small quota all are asleep mostly."""
 
 
 def prepare(cluster: KafkaCluster) -> None:
@@ -105,11 +122,14 @@ def prepare(cluster: KafkaCluster) -> None:
         for codec in COMPRESSED:
             admin.create_topic(f"as-{codec}", partitions=PARTITIONS, replicas=1, configs={"compression.type": codec})
     with Connection(cluster.direct(0), 30.0) as connection:
-        for _ in range(300):
-            connection.exchange(metadata("warm"))
         for _ in range(20):
             connection.exchange(produce("filler", "filled", batch(1, 100_000)))
         connection.exchange(produce("filler", "small", batch(1, 900)))
+    warm = [Storm(cluster.direct(0), make("warm"), connections=2) for make in CELLS.values()]
+    for load in warm:
+        for thread in load.start(WARM_UP_S):
+            thread.join(60.0)
+        assert load.errors == []
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +147,9 @@ def cluster(jmx_port: int) -> Iterator[KafkaCluster]:
         "log.retention.check.interval.ms": "2000",
         "log.segment.delete.delay.ms": "500",
     }
-    with KafkaCluster(java_options=java_options(jmx_port), properties=properties) as running:
+    with KafkaCluster(
+        java_options=java_options(jmx_port), virtual_machine=AS_IN_PRODUCTION, properties=properties
+    ) as running:
         prepare(running)
         yield running
 
@@ -150,8 +172,8 @@ def test_the_model_beside_the_broker_s_own_figure(cluster: KafkaCluster, jmx_por
                 load = (Polls if "session" in name else Storm)(
                     sluice.broker_addresses[0], make(client_id), connections=connections
                 )
-                threads = load.start(WINDOW_S + 4.0)
-                time.sleep(2.0)
+                threads = load.start(WINDOW_S + 2.0)
+                time.sleep(1.0)
                 before, before_s, asked = percent_seconds(sluice, client_id), time.monotonic(), len(load.told)
                 time.sleep(WINDOW_S)
                 own = broker.percent()[client_id]
@@ -167,6 +189,45 @@ def test_the_model_beside_the_broker_s_own_figure(cluster: KafkaCluster, jmx_por
                     f" {own / rate * 1e4:.0f} µs | {model / rate * 1e4:.0f} µs |"
                 )
     assert all(1 / FACTOR <= ratio <= FACTOR for ratio in ratios.values()), ratios
+
+
+def test_as_many_requests_are_let_through_as_at_a_broker(cluster: KafkaCluster) -> None:
+    """The same load under the same quota, at the broker and through the proxy; prints a row for each."""
+    ratios = {}
+    for percent, (names, together, seconds) in RUNS.items():
+        cluster.set_quota(Entity(client_id=""), request_percentage=percent)
+        cluster.set_client_quotas("request_percentage", {f"ours-{percent:g}-{name}": OUT_OF_REACH for name in names})
+        quotas = f"quotas:\n  - {{entity: {{client-id: {{default: true}}}}, request_percentage: {percent}}}\n"
+        settings = {"quotas": {"window": {"samples": round(WINDOW_S), "size": "1s"}}}
+        with SluiceProcess(cluster.bootstrap, cluster.node_ids, quotas=quotas, settings=settings) as sluice:
+            loads = {
+                (name, side): Storm(address, HELD[name][0](f"{side}-{percent:g}-{name}"), connections=HELD[name][1])
+                for name in names
+                for side, address in (("own", cluster.direct(0)), ("ours", sluice.broker_addresses[0]))
+            }
+            for at_once in [[*loads.values()]] if together else [[load] for load in loads.values()]:
+                _run(at_once, seconds)
+        assert [load.errors for load in loads.values() if load.errors] == []
+        for name in names:
+            ratios[percent, name] = _row(f"{percent:g} %", name, loads[name, "own"], loads[name, "ours"], seconds)
+    within = sorted(max(ratio, 1 / ratio) for ratio in ratios.values())
+    print(f"median {median(within):.2f}, three of four {within[len(within) * 3 // 4]:.2f}, all {within[-1]:.2f}")
+    assert within[-1] <= FACTOR
+
+
+def _row(percent: str, name: str, own: Storm, ours: Storm, seconds: float) -> float:
+    """Print a row, and return how many requests the proxy let through for each of the broker's."""
+    ratio = len(ours.told) / len(own.told)
+    throttled = ["yes" if any(throttle_ms for _, throttle_ms in load.told) else "no" for load in (own, ours)]
+    rates = f"{len(own.told) / seconds:.0f} | {len(ours.told) / seconds:.0f} | {ratio:.2f}"
+    waits = f"{own.longest_s:.1f} s | {ours.longest_s:.1f} s"
+    print(f"| {percent} | {name} | {rates} | {throttled[0]} | {throttled[1]} | {waits} |")
+    return ratio
+
+
+def _run(loads: list[Storm], seconds: float) -> None:
+    for thread in [thread for load in loads for thread in load.start(seconds)]:
+        thread.join(seconds + 60.0)
 
 
 def test_the_same_clients_are_throttled_at_a_broker(cluster: KafkaCluster) -> None:

@@ -1,0 +1,85 @@
+"""Requests that ``sluice calibrate`` measures a broker with, and where their responses have errors and throttles.
+
+Versions that brokers since 2.3 and those of 4.x speak.
+"""
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from protocol.locator import response_body_offset
+from protocol.messages import Message, read_message, write_message
+from protocol.requests import Request
+from protocol.table import SPECS, key_version
+
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
+CREATE_TOPICS: Final = key_version(19, 4)
+DELETE_TOPICS: Final = key_version(20, 3)
+METADATA: Final = key_version(3, 4)
+
+
+class Probe(NamedTuple):
+    """A request whose responses are all alike."""
+
+    name: str
+    request: Request
+    throttle_at: int
+    """Offset of throttle_time_ms in the response frame; negative: from its end."""
+    error_at: int | None
+    """Offset of the error code of the one partition."""
+
+    def throttle_ms(self, response: bytes) -> int:
+        return int(_INT32.unpack_from(response, self.throttle_at % len(response))[0])
+
+    def error_code(self, response: bytes) -> int:
+        """Return the error of the partition; a throttled Fetch is answered without any."""
+        if self.error_at is None or len(response) < self.error_at + _INT16.size:
+            return 0
+        return int(_INT16.unpack_from(response, self.error_at)[0])
+
+
+def fetch_nothing(topic: str) -> Probe:
+    """Return a Fetch of one partition that is empty, and does not wait."""
+    name = _string(topic)
+    head = Struct(">iiiibiii").pack(-1, 0, 0, 1 << 20, 0, 0, -1, 1)
+    partition = Struct(">iiqqi").pack(0, -1, 0, -1, 1 << 20)
+    body = head + name + _INT32.pack(1) + partition + _INT32.pack(0) + _string("")
+    return Probe("Fetch, nothing new", Request(1, 11, body), 8, 22 + len(name) + 4 + 4)
+
+
+def produce(topic: str, records: bytes) -> Probe:
+    """Return a Produce of one batch with acks=1."""
+    name = _string(topic)
+    body = Struct(">hhii").pack(-1, 1, 10_000, 1) + name + Struct(">iii").pack(1, 0, len(records)) + records
+    return Probe(f"Produce of {len(records) // 1024} KiB", Request(0, 7, body), -4, 12 + len(name) + 4 + 4)
+
+
+def all_metadata() -> Probe:
+    """Return a Metadata of all topics."""
+    return Probe("Metadata of all topics", Request(3, 4, b"\xff\xff\xff\xff\0"), 8, None)
+
+
+def create_topic(topic: str, broker: int) -> Request:
+    """Return the request for a topic of one partition on that broker."""
+    assigned = [{"partition_index": 0, "broker_ids": [broker]}]
+    what = {"name": topic, "num_partitions": -1, "replication_factor": -1, "assignments": assigned, "configs": []}
+    return _request(CREATE_TOPICS, {"topics": [what], "timeout_ms": 10_000, "validate_only": False})
+
+
+def delete_topics(topics: list[str]) -> Request:
+    return _request(DELETE_TOPICS, {"topic_names": topics, "timeout_ms": 10_000})
+
+
+def read(number: int, response: bytes) -> Message:
+    """Return the response to one of these, of all Metadata too. Raises ProtocolError."""
+    spec = SPECS[number]
+    body = response_body_offset(spec, response, 0)
+    return read_message(f"{spec} response", spec.response_layout, response, body, len(response), 2_000_000)
+
+
+def _request(number: int, values: Message) -> Request:
+    return Request(number >> 16, number & 0xFFFF, write_message(SPECS[number].request_layout, values))
+
+
+def _string(text: str) -> bytes:
+    return _INT16.pack(len(text.encode())) + text.encode()

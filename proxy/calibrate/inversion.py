@@ -1,0 +1,36 @@
+"""From a broker's first throttle_time_ms to what a request costs it (QuotaUtils.throttleTime, read backwards).
+
+A broker whose client has used S seconds of thread time in a window of W seconds, with a limit of T, throttles it for
+S / T - W. So the first throttle X of a fresh client-id after n requests says S = T * (W + X), and S / n is the cost.
+It equals the broker's own JMX figure within 1 % (docs/request-percentage.md).
+"""
+
+from statistics import median
+from typing import Final
+
+from config.quotas import Window
+
+BURST_SHARE: Final = 0.62
+"""Cost in a burst / cost in the table, on the machine that the table was measured on. Sparse requests cost more."""
+LEAST: Final = 0.5
+MOST: Final = 4.0
+_EDGE_MS: Final = 20
+"""So close to the border of two samples the broker's W may be another one than ours."""
+
+
+def cost_us(percent: float, window: Window, took_ms: float, throttle_ms: int, requests: int) -> float | None:
+    """Return the cost of each of ``requests``, which took ``took_ms`` until the first throttle; None if it cannot be
+    told: the throttle was cut off at the most there is, or a sample ended about then.
+    """
+    beyond_ms = took_ms % window.size_ms
+    if throttle_ms >= window.size_ms or took_ms >= window.size_ms * (window.samples - 1):
+        return None
+    if took_ms > _EDGE_MS and not _EDGE_MS < beyond_ms < window.size_ms - _EDGE_MS:
+        return None
+    window_ms = window.size_ms * (window.samples - 1) + beyond_ms
+    return percent / 100 * (window_ms + throttle_ms) * 1000 / requests
+
+
+def factor(ratios: list[float]) -> float:
+    """Return the ``request_costs.scale`` that bursts ask for, each measured as a part of what the table says."""
+    return min(max(median(ratios) / BURST_SHARE, LEAST), MOST)
