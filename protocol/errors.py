@@ -30,6 +30,7 @@ class Cause(StrEnum):
     PROXY_PROTOCOL_INVALID = "proxy_protocol_invalid"
     PROXY_PROTOCOL_NOT_ALLOWED = "proxy_protocol_not_allowed"
     AUTHENTICATION_TIMEOUT = "authentication_timeout"
+    NOT_AUTHENTICATED = "not_authenticated"
     HELD_TOO_LONG = "held_too_long"
     CONNECTIONS_PER_IP = "connections_per_ip"
     CONNECTION_RATE_PER_IP = "connection_rate_per_ip"

@@ -42,6 +42,10 @@ WHICH_VERSIONS: Final = Request(API_VERSIONS, 0, b"")
 WHICH_BROKERS: Final = Request(METADATA, 1, _EMPTY_ARRAY)
 """Metadata of no topics (v0 cannot ask for none; null would be all of them)."""
 
+NOT_AUTHENTICATED: Final = Struct(">iii").pack(0, -1, 0)
+"""What stands behind the header of the answer to WHICH_BROKERS where the client is not authenticated: no broker, no
+controller, no topic (MetadataRequest.getErrorResponse)."""
+
 WHICH_TOKENS: Final = Request(41, 1, _NULL_ARRAY)
 """DescribeDelegationToken of all owners: the broker answers with the tokens that the asker may describe."""
 

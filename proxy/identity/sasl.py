@@ -9,7 +9,8 @@ one before (``RequestSide`` sees to it), so no answer can be taken for that of a
 | any            | answer to SaslHandshake without error           | an exchange is open; IN_PROGRESS at the first |
 | any            | error 34 to SaslHandshake, not re-authenticating| as it was: this connection has no SASL        |
 | exchange open  | the mechanism's success                         | AUTHENTICATED as the claim                    |
-| IN_PROGRESS    | an answer to an ordinary request                | AUTHENTICATED as the claim (see ``proven``)   |
+| IN_PROGRESS    | no end that can be read, and the broker, asked  | AUTHENTICATED (see ``proven``)                |
+|                | whether it serves the client, does              |                                               |
 | exchange open  | an error, or any other error to SaslHandshake   | FAILED, anonymous                             |
 
 A re-authentication (KIP-368) is an exchange that opens while AUTHENTICATED: the user stays until it has succeeded.
@@ -61,9 +62,6 @@ class State(StrEnum):
     AUTHENTICATED = "authenticated"
 
 
-_PROVED: Final = (State.NONE, State.AUTHENTICATED)
-
-
 class SaslRules:
     """What the observers of one listener share.
 
@@ -101,6 +99,7 @@ class SaslObserver:
     """One connection's SASL. ``observed`` is told of each change of the user and of raw framing."""
 
     __slots__ = (
+        "_accepted",
         "_asked",
         "_asked_raw",
         "_began_raw",
@@ -127,6 +126,8 @@ class SaslObserver:
         self._began_raw = False
         self._open = False
         """The broker has accepted a mechanism, and neither success nor failure has been seen since."""
+        self._accepted = False
+        """The broker has answered a token of that exchange without an error."""
         self._exchange: Mechanism | None = None
         self._raw_tokens = 0
         self.state = State.NONE
@@ -172,17 +173,19 @@ class SaslObserver:
         self._answered(token, now_ms)
         return error_code
 
-    def proven(self) -> bool:
-        """Take note that the broker has answered an ordinary request; False if that is no sign of success.
+    def proven(self) -> None:
+        """Take note that the broker serves the client: the exchange, whose end could not be seen, has succeeded.
 
-        It is one where tokens are raw, for then the broker reads no requests before it is done, and for mechanisms
-        that cannot be followed. Elsewhere it proves nothing: a client that has not succeeded yet, or has been refused
-        (OAUTHBEARER), is answered too, with error 34 in whatever it asked, before the broker closes
-        (SaslServerAuthenticator.handleKafkaRequest). Nor does it during a re-authentication.
+        A claim then counts where tokens are raw, for a broker reads no requests before that exchange is done. Of
+        others success is seen, or it is not known what the broker made of it.
         """
-        if self._open and self.state is State.IN_PROGRESS and (self._exchange is None or self._began_raw):
-            self._succeed()
-        return self.state in _PROVED
+        if self._open and self.state is State.IN_PROGRESS:
+            self._succeed(with_claim=self._began_raw)
+
+    @property
+    def may_be_over(self) -> bool:
+        """The broker has accepted the last token of an exchange that cannot be followed: it may have been the last."""
+        return self._open and self._accepted and self._exchange is None
 
     def _handshake_answered(self, error_code: int) -> None:
         if error_code == 0:
@@ -192,6 +195,7 @@ class SaslObserver:
 
     def _begin(self, mechanism: str, *, raw: bool) -> None:
         self._open = True
+        self._accepted = False
         self._began_raw = raw
         self.mechanism = mechanism
         self._exchange = self._rules.begin(mechanism)
@@ -202,8 +206,10 @@ class SaslObserver:
             self._set_raw(raw=True)
 
     def _answered(self, token: bytes, now_ms: int) -> None:
-        if self._exchange is not None and self._exchange.from_broker(token):
-            lifetime_ms = self.session_lifetime_ms
+        self._accepted = True
+        lifetime_ms = self.session_lifetime_ms
+        # Of an exchange that cannot be followed, a lifetime is the end: a broker tells none before.
+        if self._exchange.from_broker(token) if self._exchange is not None else self._open and lifetime_ms > 0:
             self.deadline_ms = NEVER_MS
             if lifetime_ms > 0:
                 self.deadline_ms = now_ms + lifetime_ms - min(lifetime_ms // 20, _REAUTHENTICATION_MS)
@@ -256,8 +262,8 @@ class SaslObserver:
 
     # ---------------------------------------------------------------------------------------------- how it ends
 
-    def _succeed(self) -> None:
-        claim = self._exchange.claim if self._exchange is not None else None
+    def _succeed(self, *, with_claim: bool = True) -> None:
+        claim = self._exchange.claim if self._exchange is not None and with_claim else None
         claimed = self._claimed
         mechanism = self.mechanism or ""
         self._over()

@@ -14,7 +14,7 @@ from protocol.overlay import ADDRESSES_FIRST, FIND_COORDINATOR, RECORDS
 from protocol.rewriting import Rewriting
 from protocol.table import ApiSpec
 from proxy.session.gates.settling import wanted
-from proxy.session.serving import AUTHENTICATED, NEGOTIATE, REWRITE, SETTLE, TELL, Served
+from proxy.session.serving import AUTHENTICATED, NEGOTIATE, PROVES, REWRITE, SETTLE, TELL, Served
 
 if TYPE_CHECKING:
     from proxy.session.pair import Pair
@@ -46,9 +46,11 @@ class Changes:
         rules = self._pair.rules
         if actions & SETTLE:
             return wanted(size)
-        if not actions & (REWRITE | NEGOTIATE | AUTHENTICATED):
+        if actions & PROVES and size <= rules.gathered_limit:
+            return 4 + size
+        if not actions & (REWRITE | NEGOTIATE | AUTHENTICATED | PROVES):
             return 4 + size if size <= rules.gathered_limit else 0
-        if spec.api_key in ADDRESSES_FIRST:
+        if spec.api_key in ADDRESSES_FIRST and not actions & PROVES:
             return SLICE_BYTES
         if actions & NEGOTIATE:
             raise ProtocolError(Cause.FRAME_TOO_LARGE, f"{spec} response of {size} bytes: no broker has so many APIs")

@@ -52,8 +52,10 @@ def act_on(side: "AnswerSide", entry: Entry, chunk: bytes, start: int, position:
     if actions & TELL and api.delayed and now_ms < until_ms and side.requests.reasons & THROTTLED:
         side.stop(Event.GOT, HELD_BACK)
         return _hold(side, entry, chunk, start, position, 0, now_ms)
-    if actions & PROVES and side.sasl.proven():
-        side.gates.lift_restriction()
+    if actions & PROVES:
+        _write(side, chunk, start, position)
+        side.gates.answered(chunk[position : position + 4 + size])
+        return position + 4 + size
     if gathered:
         entry = (correlation_id, actions & ~CHARGE, api, throttle_ms, until_ms, account, entry[CAME_MS], held_ms)
         return _change(side, entry, chunk, start, position, size, now_ms)

@@ -8,6 +8,7 @@ from typing import Final
 
 from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, FIND_COORDINATOR
 from protocol.plain import Plain
+from protocol.requests import WHICH_BROKERS
 from protocol.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from protocol.table import SPECS, ApiSpec
 
@@ -27,6 +28,10 @@ ANSWER: Final = 6
 """The proxy answers it itself (``local_answers``)."""
 MUTATE: Final = 7
 """It creates or deletes topics: where a quota holds for that, charged topic by topic, and cut of what is refused."""
+GREET: Final = 8
+"""ApiVersions of a client that has not proved who it is: small, and nobody's."""
+PROVE: Final = 9
+"""Any other request of such a client: it waits until that is proved, and is then what it is."""
 
 # What an answer needs, beyond being forwarded; flags.
 CHARGE: Final = 1
@@ -38,12 +43,12 @@ NEGOTIATE: Final = 4
 TELL: Final = 8
 """A throttle is due: throttle_time_ms is patched, and the answer held back where the client expects that."""
 PROVES: Final = 16
-"""It proves that the client is authenticated: a broker that demands it answers nothing else before."""
+"""It is the broker's answer to the proxy's own question whether it serves the client: it goes no further."""
 AUTHENTICATED: Final = 32
 """SASL: gathered and observed; it may say who the client is."""
 SETTLE: Final = 64
 """It says what became of topics that were charged; refused ones are added to it."""
-GATHERED: Final = REWRITE | NEGOTIATE | AUTHENTICATED | SETTLE
+GATHERED: Final = REWRITE | NEGOTIATE | AUTHENTICATED | SETTLE | PROVES
 """What is done with the whole of an answer, or with the slices of a long one."""
 
 PRODUCE_KEY: Final = 0
@@ -53,7 +58,6 @@ _SHARE_FETCH_KEY: Final = 78
 _FETCH_KEYS: Final = frozenset((FETCH_KEY, _SHARE_FETCH_KEY))
 _MUTATION_KEYS: Final = frozenset((CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS))
 _SASL_KEYS: Final = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE))
-_BEFORE_AUTHENTICATION: Final = _SASL_KEYS | {API_VERSIONS_KEY}
 
 # JoinGroup, Heartbeat, LeaveGroup, SyncGroup, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit,
 # ConsumerGroupHeartbeat, ShareGroupHeartbeat, StreamsGroupHeartbeat: members and transactions that time out.
@@ -98,11 +102,15 @@ def serve(
         before_kip_219 = spec.obeyed_from is not None and spec.api_version < spec.obeyed_from
         table[key_version] = Served(
             spec,
-            on_request=ANSWER if authenticated and spec.api_key in answered else _on_request(spec.api_key),
-            on_answer=_on_answer(spec) | (0 if authenticated or spec.api_key in _BEFORE_AUTHENTICATION else PROVES),
+            on_request=_on_request(spec.api_key, answered) if authenticated else _before_authentication(spec.api_key),
+            on_answer=_on_answer(spec),
             delayed=response == "delay" or (response == "auto" and before_kip_219),
         )
     return table
+
+
+QUESTION: Final = Served(WHICH_BROKERS.spec, on_request=FORWARD, on_answer=PROVES, delayed=False)
+"""How the proxy's own question stands among the requests in flight."""
 
 
 def requests_by_api(tables: Iterable[Mapping[int, Served]]) -> list[int]:
@@ -114,7 +122,15 @@ def requests_by_api(tables: Iterable[Mapping[int, Served]]) -> list[int]:
     return requests
 
 
-def _on_request(api_key: int) -> int:
+def _before_authentication(api_key: int) -> int:
+    if api_key in _SASL_KEYS:
+        return AUTHENTICATE
+    return GREET if api_key == API_VERSIONS_KEY else PROVE
+
+
+def _on_request(api_key: int, answered: Collection[int]) -> int:
+    if api_key in answered:
+        return ANSWER
     if api_key == PRODUCE_KEY:
         return PRODUCE
     if api_key in _FETCH_KEYS:

@@ -155,6 +155,13 @@ class Session(Pair):
         return not self.gates.restricted
 
     def overdue(self) -> None:
-        """Close the connection of a client that has not authenticated itself in time."""
-        if not self.authenticated:
+        """Close the connection of a client that has not authenticated itself in time.
+
+        Where the broker may have accepted it, that is asked: it then closes the connection, or serves it.
+        """
+        if self.authenticated:
+            return
+        if self.sasl.may_be_over and self.idle and not self.requests.splitter.remaining:
+            self.gates.login.ask(self.rules.clock())
+        else:
             self.reject(CLIENT, ProtocolError(Cause.AUTHENTICATION_TIMEOUT, "not authenticated in time"))

@@ -9,6 +9,7 @@ from config.settings import RequestCosts as Prices
 from protocol.api_versions import advertised_limits
 from protocol.errors import ProtocolError
 from protocol.locator import Endpoint
+from protocol.requests import NOT_AUTHENTICATED, WHICH_BROKERS
 from proxy.identity.mechanisms.known import Mechanisms
 from proxy.identity.sasl import SaslRules
 from proxy.session.local_answers import Answerer
@@ -246,6 +247,17 @@ class Play:
         except ProtocolError as error:
             self.session.reject("broker", error)
         return self.client.take()
+
+
+QUESTION = WHICH_BROKERS.frame("sluice", 0x536C7569)
+"""The proxy's own: whether the broker serves the client."""
+
+
+def serves(play: Play, *, authenticated: bool = True) -> bytes:
+    """Answer that question, which must have been the last thing sent, and return what then goes to the broker."""
+    answer = pack(">iii", 0, 1, 0) if authenticated else NOT_AUTHENTICATED
+    assert play.from_broker(frame(QUESTION[8:12] + answer)) == b""
+    return play.broker.take()
 
 
 def produce_quota(**options: object) -> Play:

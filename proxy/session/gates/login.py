@@ -1,22 +1,32 @@
-"""What a client that has not proved who it is may send: tokens, and requests that nobody is charged for."""
+"""What a client that has not proved who it is may send: tokens, and which versions there are. All else waits for the
+proof; where that cannot be read in the exchange, the broker is asked.
+"""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import REQUEST_HEAD, Head
-from protocol.headers import MORE, produce_acks, request_body_offset
+from protocol.headers import MORE
+from protocol.requests import NOT_AUTHENTICATED, WHICH_BROKERS
 from protocol.sasl import raw_token_end
 from proxy.identity.sasl import State
 from proxy.session.in_flight import RAW_TOKEN, InFlight, expect
 from proxy.session.sender import Sender
-from proxy.session.serving import PRODUCE, Served
+from proxy.session.serving import QUESTION, Served
+from proxy.session.wires import CLIENT
+from quotas.throttle import INT32_MAX
 
 if TYPE_CHECKING:
     from proxy.session.pair import Pair
 
 GSSAPI_TOKEN: Final = 0x60
 """What a GSSAPI token begins with (RFC 2743 §3.1); no api key does."""
+
+_QUESTION_ID: Final = 0x536C7569
+_QUESTION: Final = WHICH_BROKERS.frame("sluice", _QUESTION_ID)
+"""Metadata of no topics: it needs no rights, costs a broker next to nothing, and changes nothing there. ApiVersions
+would not do: it is answered to everybody."""
 
 
 class LoginGate:
@@ -35,42 +45,43 @@ class LoginGate:
 
     def request(self, api: Served, chunk: bytes, position: int, head: Head) -> bool:
         """Look at a SASL request; False if it is not all there. Raises ProtocolError for one that is too long."""
-        size: int = head[0]
-        end = position + 4 + size
-        if size > self._pair.rules.unauthenticated_request_limit:
-            raise ProtocolError(Cause.FRAME_TOO_LARGE, f"{api.spec} request of {size} bytes")
+        self.check_size(api, head)
+        end: int = position + 4 + head[0]
         if end > len(chunk):
             return False
         self._pair.sasl.request(api.spec, chunk[position:end])
         return True
 
-    def unproved(self, api: Served, chunk: bytes, position: int, head: Head, now_ms: int) -> int:
-        """Let a Produce or Fetch go that nobody can be charged for: who sends it has not been proved.
+    def check_size(self, api: Served, head: Head) -> None:
+        """Raise ProtocolError for a request that is too long for a client that nobody knows yet."""
+        if head[0] > self._pair.rules.unauthenticated_request_limit:
+            raise ProtocolError(Cause.FRAME_TOO_LARGE, f"{api.spec} request of {head[0]} bytes")
 
-        A broker that demands proof refuses it. One that does not proves the client by its answer. Returns 0, or MORE
-        if it is not all there as far as acks. Raises ProtocolError if it ends before them.
-        """
-        end = position + 4 + head[0]
-        body = request_body_offset(api.spec, chunk, position, end)
-        acks = produce_acks(api.spec, chunk, body, end) if body != MORE and api.on_request == PRODUCE else 1
-        if body == MORE or acks is None:
-            return MORE
-        if acks:
-            self.expect(api, head, now_ms)
-        else:
-            self._count(api, head)
-        return 0
+    # --------------------------------------------------------------------------- whether the broker serves the client
+
+    def ask(self, now_ms: int) -> None:
+        """Ask the broker whether it serves the client: that is how a login has ended whose end cannot be seen."""
+        self._pair.requests.write(_QUESTION)
+        self._in_flight.append(expect(_QUESTION_ID, QUESTION, self._sender.account, now_ms))
+
+    def answered(self, answer: bytes) -> bool:
+        """Take the answer to that; whether the broker does. If not, the connection is closed, as the broker does."""
+        if answer[8:] == NOT_AUTHENTICATED:
+            error = ProtocolError(
+                Cause.NOT_AUTHENTICATED, "a request of a client that the broker has not authenticated"
+            )
+            self._pair.reject(CLIENT, error)
+            return False
+        self._pair.sasl.proven()
+        return True
 
     def expect(self, api: Served, head: Head, now_ms: int) -> None:
         """Count a request that nothing is charged for, and expect its answer."""
-        self._count(api, head)
-        self._in_flight.append(expect(head[2], api, self._sender.account, now_ms))
-
-    def _count(self, api: Served, head: Head) -> None:
         api.requests += 1
-        meter = self._sender.account.meter
-        meter.other_requests += 1
-        meter.other_bytes += 4 + head[0]
+        account = self._sender.account
+        account.meter.other_requests += 1
+        account.meter.other_bytes += 4 + head[0]
+        self._in_flight.append(expect(head[2], api, account, now_ms))
 
     # ------------------------------------------------------------------------------- tokens without Kafka's headers
 
@@ -88,11 +99,11 @@ class LoginGate:
         0 if it is a request, and tokens are over. Raises ProtocolError for one that is too long.
         """
         sasl = self._pair.sasl
-        size = raw_token_end(held, self._pair.rules.unauthenticated_request_limit)
         if not sasl.raw_is_answered and len(held) >= REQUEST_HEAD.size and REQUEST_HEAD.unpack_from(held)[1] in served:
             sasl.raw_over()
         if not sasl.raw:
             return 0
+        size = raw_token_end(held, self._pair.rules.unauthenticated_request_limit)
         if size > len(held):
             return MORE
         sasl.raw_request(held[4:size])
@@ -103,7 +114,7 @@ class LoginGate:
 
     def needed(self, held: bytes) -> int:
         """Return how many bytes have to be there before ``token`` can say more of ``held`` than MORE."""
-        size = raw_token_end(held, self._pair.rules.unauthenticated_request_limit)
         if not self._pair.sasl.raw_is_answered and len(held) < REQUEST_HEAD.size:
-            return min(size, REQUEST_HEAD.size)  # from there on it is seen whether it is a request instead
-        return size
+            # From there on it is seen whether it is a request instead, which may be larger than a token.
+            return min(raw_token_end(held, INT32_MAX), REQUEST_HEAD.size)
+        return raw_token_end(held, self._pair.rules.unauthenticated_request_limit)

@@ -15,7 +15,18 @@ from proxy.session.gates.request_cost import RequestCostGate
 from proxy.session.in_flight import API, InFlight
 from proxy.session.local_answers import Answerer
 from proxy.session.sender import AFTER_CORRELATION_ID, UNREAD, Sender
-from proxy.session.serving import ANSWER, AUTHENTICATE, COORDINATE, FETCH, LOOK_UP, MUTATE, PRODUCE, Served
+from proxy.session.serving import (
+    ANSWER,
+    AUTHENTICATE,
+    COORDINATE,
+    FETCH,
+    GREET,
+    LOOK_UP,
+    MUTATE,
+    PRODUCE,
+    PROVE,
+    Served,
+)
 from proxy.session.states import ANSWERING, LOCAL
 from proxy.session.waits import Waits
 
@@ -90,8 +101,8 @@ class RequestGates:
             return self._answer(self._pair.rules.answerer(head[1]), chunk, position, head)
         body = UNREAD
         if self.restricted:  # what anybody may claim to be is neither counted nor kept
-            if api.on_request in (PRODUCE, FETCH, MUTATE):
-                return self._pass(api, chunk, position, head, now_ms)
+            if api.on_request == PROVE:
+                return self._prove(chunk, position, now_ms)
         elif not chunk.startswith(self.sender.client_id_bytes, position + AFTER_CORRELATION_ID):
             if self.sender.crowded:
                 return self._hold(chunk, position, ANSWERING)
@@ -140,6 +151,8 @@ class RequestGates:
             return self._answer(self._pair.rules.answerer(head[1]), chunk, position, head, api)
         if api.on_request == MUTATE:
             return self._mutate(api, chunk, position, head, now_ms)
+        if api.on_request == GREET:
+            self.login.check_size(api, head)
         if api.on_request == LOOK_UP and head[0] > (limit := self._pair.rules.find_coordinator_limit):
             raise ProtocolError(
                 Cause.FRAME_TOO_LARGE, f"{api.spec} request of {head[0]} bytes, limits.find_coordinator is {limit}"
@@ -163,13 +176,16 @@ class RequestGates:
         self._splitter.hold(chunk, position, 4 + head[0])
         return HELD
 
-    def _pass(self, api: Served, chunk: bytes, position: int, head: Head, now_ms: int) -> int:
-        """Pass on what nobody can be charged for; what the client sends behind it waits for the answer."""
-        if self.login.unproved(api, chunk, position, head, now_ms) == MORE:
-            return self._hold_more(chunk, position, head)
-        if self._in_flight:
-            self.reasons |= ANSWERING
-        return TAKEN
+    def _prove(self, chunk: bytes, position: int, now_ms: int) -> int:
+        """Keep a request until it is known whose it is: then it waits and is charged as any other of theirs."""
+        if not self._in_flight:
+            self.login.ask(now_ms)
+        return self._hold(chunk, position, ANSWERING)
+
+    def answered(self, answer: bytes) -> None:
+        """Take the broker's answer to whether it serves the client."""
+        if self.login.answered(answer):
+            self.lift_restriction()
 
     def _log_in(self, api: Served, chunk: bytes, position: int, head: Head, now_ms: int) -> int:
         if not self.login.request(api, chunk, position, head):
@@ -262,16 +278,14 @@ class RequestGates:
         return self.served is not self._pair.rules.served
 
     def restrict(self) -> None:
-        """Take small requests only, until the broker has answered an ordinary one: then the client is known."""
+        """Take logins only, until the broker has accepted one: what else comes waits until the client is known."""
         self.served = self._pair.rules.served_before_authentication
-        self._splitter.limit = self._pair.rules.unauthenticated_request_limit
         self.sender.forget()
         self._forget_prefixes()
 
     def lift_restriction(self) -> None:
-        """Take requests of any size that the limits allow."""
+        """Take requests of every kind."""
         self.served = self._pair.rules.served
-        self._splitter.limit = self._pair.rules.request_limit
 
     def _forget_prefixes(self) -> None:
         self.produces.prefix.forget()

@@ -20,6 +20,7 @@ from quotas.names import counted_as
 from quotas.policy import Policy
 from tests.proxy.playbook import (
     PRODUCER,
+    QUESTION,
     FakeWire,
     Play,
     authenticate,
@@ -31,6 +32,7 @@ from tests.proxy.playbook import (
     list_offsets_answer,
     produce,
     produce_answer,
+    serves,
 )
 
 EVERY_USER = Policy({Entity(user=Default.DEFAULT): {PRODUCER: 1e12}})
@@ -149,15 +151,18 @@ class TestTwoRefused:
         play.from_broker(authenticate_answer(3, error_code=BAD_PASSWORD))
         assert (play.user, play.outcomes) == (ANONYMOUS, [(OAUTHBEARER, False)])
 
-    @pytest.mark.parametrize("mechanism", [PLAIN, "SCRAM-SHA-512", "OAUTHBEARER", GSSAPI])
-    def test_an_answer_to_an_ordinary_request_is_no_success_where_one_can_be_read(self, mechanism: str) -> None:
+    @pytest.mark.parametrize("mechanism", [PLAIN, "SCRAM-SHA-512", "OAUTHBEARER", GSSAPI, "CUSTOM"])
+    def test_an_answer_to_an_ordinary_request_is_no_success_where_the_broker_has_refused(self, mechanism: str) -> None:
         """A broker answers it, with error 34, also when it has refused: before it closes."""
         play = accepted(mechanism)
         if mechanism == "OAUTHBEARER":
             play.from_client(authenticate(2, jwt(sub="admin")))
             play.from_broker(authenticate_answer(2, b'{"status":"invalid_token"}'))
-        play.from_client(list_offsets(3))
-        play.from_broker(list_offsets_answer(3))
+        assert play.from_client(produce(3, 100)) == QUESTION
+        assert serves(play, authenticated=False) == b""
+        assert play.session.closed
+        assert [error.cause for _, error in play.rejected] == ["not_authenticated"]
+        assert charged(play) == {}
         assert (play.user, play.session.authenticated) == (ANONYMOUS, False)
 
     def test_scram_with_an_error_token(self) -> None:
@@ -176,9 +181,8 @@ class TestTwoRefused:
         play.from_broker(handshake_answer(1, ILLEGAL_SASL_STATE))
         play.from_client(authenticate(2, b"\0admin\0x"))
         play.from_broker(authenticate_answer(2, error_code=ILLEGAL_SASL_STATE))
-        play.from_client(list_offsets(3))
-        play.from_broker(list_offsets_answer(3))
-        play.from_client(produce(4, 100))
+        assert play.from_client(produce(4, 100)) == QUESTION
+        assert serves(play) == produce(4, 100)
         assert list(charged(play)) == [ANONYMOUS]
         assert play.session.authenticated
 
@@ -258,13 +262,13 @@ class TestSixUnreadable:
         assert (play.user, play.session.authenticated) == (unread(GSSAPI), True)
 
     def test_a_mechanism_that_nobody_knows(self) -> None:
-        play = accepted("AWS_MSK_IAM")
+        play = accepted("CUSTOM")
         play.from_client(authenticate(2, b'{"user":"admin"}'))
         play.from_broker(authenticate_answer(2))
         assert (play.user, play.session.authenticated) == (ANONYMOUS, False)
-        play.from_client(list_offsets(3))
-        play.from_broker(list_offsets_answer(3))
-        assert (play.user, play.session.authenticated) == (unread("AWS_MSK_IAM"), True)
+        assert play.from_client(list_offsets(3)) == QUESTION
+        assert (serves(play), play.session.authenticated) == (list_offsets(3), True)
+        assert (play.user, play.outcomes) == (unread("CUSTOM"), [("CUSTOM", True)])
 
     @pytest.mark.parametrize("user", ["", "alice"])
     def test_nobody_is_nobody(self, user: str) -> None:
@@ -342,10 +346,11 @@ class TestNineRawFrames:
         play = accepted(GSSAPI, version=0)
         play.from_client(frame(b"\x60\x82ticket"))
         play.from_broker(frame(b"token"))
-        play.from_client(frame(b"\5\4last") + list_offsets(2))
+        last = frame(b"\5\4last")
+        assert play.from_client(last + list_offsets(2)) == last + QUESTION
         assert play.session.sasl.raw is False
         assert play.user == ANONYMOUS
-        play.from_broker(list_offsets_answer(2))
+        assert serves(play) == list_offsets(2)
         assert (play.user, play.session.authenticated) == (unread(GSSAPI), True)
 
     def test_tokens_without_end_close_the_connection(self) -> None:

@@ -10,6 +10,7 @@ from quotas.entities import Entity
 from quotas.policy import Policy
 from tests.proxy.playbook import (
     PRODUCER,
+    QUESTION,
     Play,
     authenticate,
     authenticate_answer,
@@ -19,10 +20,10 @@ from tests.proxy.playbook import (
     heartbeat,
     heartbeat_answer,
     list_offsets,
-    list_offsets_answer,
     produce,
     produce_answer,
     request,
+    serves,
     throttle_of,
 )
 
@@ -48,11 +49,13 @@ def test_a_quota_of_the_user_throttles() -> None:
     assert play.client.paused
 
 
-def test_small_requests_only_until_the_success() -> None:
+def test_nothing_but_logins_passes_until_the_success() -> None:
     play = Play(authenticated=False)
     assert not play.session.authenticated
     assert logged_in().session.authenticated
-    play.from_client(produce(1, HUGE))
+    assert play.from_client(produce(1, HUGE)) == QUESTION
+    assert play.from_client(list_offsets(2)) == b""
+    assert serves(play, authenticated=False) == b""
     assert play.session.closed
 
 
@@ -253,9 +256,8 @@ def test_a_listener_without_sasl_takes_requests_of_any_size_again_after_the_firs
     play.from_client(handshake(1, "PLAIN"))
     play.from_broker(handshake_answer(1, error_code=34))
     assert play.session.sasl.state is State.NONE
-    play.from_client(list_offsets(2))
-    play.from_broker(list_offsets_answer(2))
-    assert play.from_client(produce(3, HUGE)) == produce(3, HUGE)
+    assert play.from_client(produce(3, HUGE)) == QUESTION
+    assert serves(play) == produce(3, HUGE)
 
 
 def test_back_pressure_of_the_client_does_not_end_the_reading_of_tokens() -> None:

@@ -13,6 +13,7 @@ from proxy.session.gates import produce as produce_gate
 from proxy.session.in_flight import MAX_IN_FLIGHT
 from tests.proxy.playbook import (
     KIB,
+    QUESTION,
     FakeWire,
     Play,
     fetch,
@@ -27,6 +28,7 @@ from tests.proxy.playbook import (
     produce,
     produce_answer,
     request,
+    serves,
 )
 
 CHUNK_BYTES = 256_000
@@ -100,6 +102,9 @@ class TestInFlight:
         count = CHUNK_BYTES // len(ask(0))
         data = b"".join(ask(number) for number in range(count))
         asked = play.from_client(data)
+        if not authenticated:
+            assert asked == QUESTION
+            asked = serves(play)
         answered = 0
         while answered < count:
             play.loop.advance(0)

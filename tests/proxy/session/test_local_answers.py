@@ -6,7 +6,16 @@ import pytest
 
 from protocol.errors import Cause, ProtocolError
 from proxy.session.local_answers import Done, LocalRequest
-from tests.proxy.playbook import Play, frame, list_offsets, list_offsets_answer, produce, produce_answer, request
+from tests.proxy.playbook import (
+    QUESTION,
+    Play,
+    frame,
+    list_offsets,
+    list_offsets_answer,
+    produce,
+    produce_answer,
+    request,
+)
 
 DESCRIBE_CLIENT_QUOTAS = 48
 LIMIT = 500
@@ -95,10 +104,12 @@ def test_what_is_longer_than_the_answerer_takes_ends_the_connection(answerer: Sl
     assert str(LIMIT) in str(play.rejected[0][1])
 
 
-def test_before_the_client_is_known_the_broker_answers(answerer: Slow) -> None:
+def test_before_the_client_is_known_nobody_answers(answerer: Slow) -> None:
     play = play_with(answerer, authenticated=False)
-    assert play.from_client(asked(1)) == asked(1)
+    assert play.from_client(asked(1)) == QUESTION
     assert not answerer.asked
+    play.from_broker(frame(QUESTION[8:12] + bytes(12)))
+    assert (len(answerer.asked), play.broker.take()) == (1, b"")
 
 
 class TestSlow:

@@ -5,7 +5,7 @@ import pytest
 from quotas.engine import Engine, Window
 from quotas.entities import Entity
 from quotas.policy import Policy
-from tests.proxy.playbook import list_offsets
+from tests.proxy.playbook import QUESTION, list_offsets, serves
 from tests.proxy.session.another import Another
 from tests.proxy.session.mutating import (
     BURST,
@@ -73,9 +73,11 @@ class TestEvasion:
     def test_nobody_is_charged_before_he_is_known(self) -> None:
         play = play_with(authenticated=False)
         sent = create(1, ("a", BURST + 2))
-        assert play.from_client(sent + create(2, ("b", 1))) == sent
+        assert play.from_client(sent + create(2, ("b", 1))) == QUESTION
         assert tokens(play) == BURST
-        assert play.client.paused, "what follows waits for the proof"
+        assert play.client.paused, "all waits for the proof"
+        assert serves(play)
+        assert tokens(play) < BURST
 
     def test_group_traffic_does_not_lift_it(self) -> None:
         play = play_with()

@@ -10,6 +10,7 @@ from proxy.session.in_flight import MAX_IN_FLIGHT
 from tests.proxy.playbook import (
     KIB,
     PRODUCER,
+    QUESTION,
     Play,
     fetch,
     fetch_answer,
@@ -22,6 +23,7 @@ from tests.proxy.playbook import (
     produce_answer,
     produce_quota,
     request,
+    serves,
 )
 
 
@@ -136,28 +138,15 @@ class TestBadInput:
         ((side, error),) = play.rejected
         assert (side, error.cause) == ("broker", cause)
 
-    def test_requests_are_small_until_the_broker_has_answered_an_ordinary_one(self) -> None:
+    def test_once_that_is_proved_it_is_not_asked_again(self) -> None:
         play = Play(authenticated=False)
-        play.from_client(request(17, 1, 1, b"\0\5OTHER"))
-        play.from_broker(frame(pack(">ihi", 1, 0, 0)))
-        assert play.session.requests.splitter.limit == 1000
-        play.from_client(list_offsets(2))
-        play.from_broker(list_offsets_answer(2))
+        assert play.from_client(list_offsets(1) + list_offsets(2)) == QUESTION
+        assert serves(play) == list_offsets(1) + list_offsets(2)
         assert play.from_client(produce(3, 5000)) == produce(3, 5000)
 
-    def test_once_that_is_proved_no_answer_proves_it_again(self) -> None:
+    def test_a_large_greeting_before_that_is_refused(self) -> None:
         play = Play(authenticated=False)
-        for number in range(3):
-            play.from_client(produce(number, 100))
-            assert (
-                play.session._in_flight[0][2]
-                is (play.rules.served if number else play.rules.served_before_authentication)[7]
-            )
-            assert play.from_broker(produce_answer(number)) == produce_answer(number)
-
-    def test_a_large_request_before_that_is_refused(self) -> None:
-        play = Play(authenticated=False)
-        play.from_client(produce(3, 5000))
+        play.from_client(request(18, 0, 1, bytes(5000)))
         assert play.rejected[0][1].cause == Cause.FRAME_TOO_LARGE
 
 
