@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from config.brokers import BrokerPorts, parse_broker_ports
+from config.claims import checked_claim
 from config.nodes import Mapping, Scalar
 from config.problems import InvalidValue, explained
 from config.units import (
@@ -38,6 +39,7 @@ from config.units import (
 _EXAMPLES: Final = {
     "a name": "orders",
     "a text": '"one text"',
+    "a claim": "preferred_username",
     "a host": "kafka.example.com",
     "host or host:port": "kafka.example.com:9092",
     "a host with {node_id}": "b{node_id}.example.com",
@@ -107,6 +109,7 @@ BufferBytes = Annotated[int, Written("a size or -1", parse_buffer)]
 Milliseconds = Annotated[int, Written("a duration", parse_duration_ms, positive=True)]
 Seconds = Annotated[float, Written("a duration", parse_duration_s, positive=True)]
 SecondsOrZero = Annotated[float, Written("a duration", parse_duration_s)]
+Claim = Annotated[str, Written("a claim", checked_claim)]
 Count = Annotated[int, Written("a whole number", parse_whole, positive=True)]
 CountOrZero = Annotated[int, Written("a whole number", parse_whole)]
 Number = Annotated[float, Written("a number", parse_number)]

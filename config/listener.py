@@ -12,7 +12,9 @@ from config.forms import (
     Advertise,
     BindAddress,
     Brokers,
+    Claim,
     Count,
+    CountOrZero,
     FilePath,
     Flag,
     Given,
@@ -105,13 +107,53 @@ class Kerberos(Section):
         return rules
 
 
+class OAuth(Section):
+    """How OAUTHBEARER users are named where brokers have Strimzi's validator, or another with more than `sub_claim`."""
+
+    user_claim: Claim = Field(
+        "sub",
+        description="The claim that names the user: `oauth.username.claim`. One within another is written as in "
+        "`['user.info'].['id']`.",
+    )
+    user_prefix: Text = Field("", description="What stands before its value: `oauth.username.prefix`.")
+    fallback_claim: Claim | None = Field(
+        None,
+        description="The claim that names the user if the token does not have the first: "
+        "`oauth.fallback.username.claim`.",
+    )
+    fallback_prefix: Text = Field(
+        "", description="What stands before that one's value: `oauth.fallback.username.prefix`."
+    )
+
+    @field_validator("fallback_prefix")
+    @classmethod
+    def _of_a_fallback(cls, prefix: str, info: ValidationInfo) -> str:
+        if prefix and info.data.get("fallback_claim") is None:
+            raise InvalidValue("has no effect without fallback_claim", "write fallback_claim, or user_prefix")
+        return prefix
+
+
 class ListenerSasl(Section):
     """How the brokers behind this listener name SASL users."""
 
     sub_claim: Name = Field(
         "sub", description="The claim that names an OAUTHBEARER user: `sasl.oauthbearer.sub.claim.name`."
     )
+    oauth: Given[OAuth] = None
     kerberos: Given[Kerberos] = None
+    credentials_per_address: CountOrZero = Field(
+        4,
+        description="Where a mechanism shows no user but a credential (an access key of AWS_MSK_IAM, a bearer token "
+        "that is no JWT), how many credentials of one address have a counter each. Further ones share that of the "
+        "mechanism, so that a new token for every connection gains little. 0: all share it.",
+    )
+
+    @field_validator("oauth")
+    @classmethod
+    def _instead_of_sub_claim(cls, oauth: OAuth | None, info: ValidationInfo) -> OAuth | None:
+        if oauth is not None and info.data.get("sub_claim", "sub") != "sub":
+            raise InvalidValue("stands beside sub_claim", "write the claim as oauth.user_claim alone")
+        return oauth
 
 
 class ProxyProtocol(Section):

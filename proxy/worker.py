@@ -219,6 +219,7 @@ class Worker:
             ip_rates=ip_rates,
             ip_throttles={listener: copy(each) for listener, each in stats.ip_throttles.items()},
             authentications=dict(stats.authentications),
+            shared_logins=dict(stats.shared_logins),
             gssapi_unread=self._logins.unread(),
             rejected=dict(stats.rejected),
             certificate_expiry_s=dict(stats.certificate_expiry_s),

@@ -33,7 +33,7 @@ class Engine:
     memory.
     """
 
-    __slots__ = ("_all", "_caps", "_counters", "_policy", "generation", "has_caps")
+    __slots__ = ("_all", "_caps", "_counters", "_named", "_policy", "generation", "has_caps")
 
     def __init__(
         self,
@@ -45,6 +45,7 @@ class Engine:
     ) -> None:
         self.generation = 0
         self._policy = Policy()
+        self._named: set[str] = set()
         names = Room(max_names_bytes)
         windows = {kind: controller_window if kind.row.law is Law.TOKEN_BUCKET else window for kind in CLIENT_KINDS}
         self._counters = {kind: Counters(kind, each, names) for kind, each in windows.items()}
@@ -64,6 +65,10 @@ class Engine:
     def resolve_caps(self, user: str, client_id: str, kind: QuotaKind, broker: int) -> tuple[Bound, ...]:
         """Return the counters that a client is measured by besides, those of its caps. Else as ``resolve``."""
         return self._caps[kind].resolve_caps(user, client_id, broker)
+
+    def names(self, user: str) -> bool:
+        """Whether a quota is for ``user`` by name, or for a group that lists it."""
+        return user in self._named
 
     def unlimited(self, kind: QuotaKind) -> Bound:
         """Return what a client is measured by that no quota concerns: nothing is kept."""
@@ -115,6 +120,7 @@ class Engine:
             changed_total += len(changed)
             removed_total += len(removed)
         self._policy = policy
+        self._named = {each.user for each in policy.limits if isinstance(each.user, str)} | policy.group_of.keys()
         self.has_caps = any(not counters.rules.is_empty for counters in self._caps.values())
         change = PolicyChange(added_total, changed_total, removed_total)
         if regrouped or change != PolicyChange():

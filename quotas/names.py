@@ -48,6 +48,11 @@ def _is_cut(name: str, encoded: bytes) -> bool:
     return len(encoded) <= _MAX_CUT_BYTES and _CUT.fullmatch(name) is not None
 
 
+def shared_name(user: str) -> str | None:
+    """Return whom ``user``, a pseudo principal with a credential (``sluice:<mechanism>:<credential>``), is one of."""
+    return user.rpartition(":")[0] if user.startswith("sluice:") and user.count(":") > 1 else None
+
+
 class Room:
     """How many bytes names may take together, as they lie in memory. The last one may go beyond."""
 

@@ -166,6 +166,12 @@ def _traffic(snapshot: Snapshot) -> Iterator[Metric]:
         snapshot.authentications.items(),
     )
     yield _counter(
+        "sluice_shared_logins",
+        "Authentications of clients that share one counter with all others of their mechanism.",
+        ("listener", "mechanism", "cause"),
+        snapshot.shared_logins.items(),
+    )
+    yield _counter(
         "sluice_gssapi_unread",
         "First tokens of GSSAPI that showed no user.",
         ("listener", "cause"),

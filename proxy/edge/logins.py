@@ -1,17 +1,23 @@
 """Who clients are, by their listener's settings: what reads their SASL and their certificates, and counts logins."""
 
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 
+from config.claims import parse_claim
+from config.listener import ListenerSasl
 from config.settings import Listener as ListenerSettings
 from proxy.edge.routes import ClusterView
 from proxy.edge.stats import Stats
 from proxy.identity.certificates.distinguished_name import rfc2253
 from proxy.identity.certificates.ssl_mapping import parse_rules
+from proxy.identity.credentials import Credentials
 from proxy.identity.failed_logins import FailedLogins
 from proxy.identity.kerberos.gssapi import GssapiAcceptor, Unread, acceptor
 from proxy.identity.mechanisms.known import Mechanisms
+from proxy.identity.mechanisms.oauthbearer import Names
+from proxy.identity.principal import unread
 from proxy.identity.sasl import SaslRules
 from proxy.runtime.clock import now_ms
 
@@ -39,8 +45,24 @@ class Logins:
         kerberos = listener.sasl.kerberos
         if kerberos is not None:
             self._acceptors[listener.name] = acceptor(kerberos)
-        mechanisms = Mechanisms(listener.sasl.sub_claim, self._acceptors.get(listener.name))
-        return SaslRules(mechanisms.begin, view.owner_of, ended)
+        mechanisms = Mechanisms(_names(listener.sasl), self._acceptors.get(listener.name))
+        credentials = Credentials(listener.sasl.credentials_per_address, now_ms, partial(self._shared, listener.name))
+        return SaslRules(mechanisms.begin, view.owner_of, ended, credentials)
+
+    def _shared(self, listener: str, mechanism: str, has_credential: bool) -> None:
+        """Count a client that shares a counter with all others of its mechanism, and say so once."""
+        why = "no_room" if has_credential else "no_credential"
+        if not self._stats.shared_logins[listener, mechanism, why]:
+            log.warning(
+                "clients share one counter, and a quota of the default user holds them all together",
+                listener=listener,
+                mechanism=mechanism,
+                user=unread(mechanism),
+                why="more credentials from one address than sasl.credentials_per_address, or than there is room for"
+                if has_credential
+                else "the mechanism shows neither user nor credential",
+            )
+        self._stats.shared_logins[listener, mechanism, why] += 1
 
     def unread(self) -> dict[tuple[str, str], int]:
         """Return the tokens that no keytab opened, by listener and cause."""
@@ -49,6 +71,15 @@ class Logins:
     def flush(self, now_ms: int) -> None:
         """Log what is due of logins that failed."""
         self._failed.flush(now_ms)
+
+
+def _names(sasl: ListenerSasl) -> Names:
+    """Return which claims name the users of bearer tokens."""
+    oauth = sasl.oauth
+    if oauth is None:
+        return Names((sasl.sub_claim,))
+    fallback = parse_claim(oauth.fallback_claim) if oauth.fallback_claim is not None else ()
+    return Names(parse_claim(oauth.user_claim), oauth.user_prefix, fallback, oauth.fallback_prefix)
 
 
 def certificate_names(listener: ListenerSettings) -> Callable[[bytes], str]:

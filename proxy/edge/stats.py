@@ -47,6 +47,7 @@ class Stats:
         "lag_sum_s",
         "rejected",
         "sessions",
+        "shared_logins",
     )
 
     def __init__(self) -> None:
@@ -61,6 +62,8 @@ class Stats:
         """By listener: connections of addresses that came too often."""
         self.authentications: Counter[tuple[str, str, str]] = Counter()
         """Seen to end, by (listener, mechanism that the broker accepted, outcome: succeeded or failed)."""
+        self.shared_logins: Counter[tuple[str, str, str]] = Counter()
+        """That share a counter with all of their mechanism, by (listener, mechanism, why: no_credential, no_room)."""
         self.rejected: Counter[tuple[str, Cause]] = Counter()
         """Frames, and what came before the first one, by (side: client or broker, cause)."""
         self.certificate_expiry_s: dict[str, float] = {}
@@ -107,6 +110,7 @@ class WorkerSnapshot:
     ip_throttles: dict[str, Throttles]
     """By listener."""
     authentications: dict[tuple[str, str, str], int]
+    shared_logins: dict[tuple[str, str, str], int]
     gssapi_unread: dict[tuple[str, str], int]
     """By listener, of those with a keytab, and cause."""
     rejected: dict[tuple[str, Cause], int]

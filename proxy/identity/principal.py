@@ -29,6 +29,11 @@ def unread(mechanism: str) -> str:
     return f"{_PREFIX}{mechanism}"
 
 
+def of_credential(mechanism: str, credential: str) -> str:
+    """Return the user for a client that is authenticated by such a mechanism, and by a credential of its own."""
+    return f"{_PREFIX}{mechanism}:{credential}"
+
+
 def token_holder(token_id: str) -> str:
     """Return the user for a delegation token whose owner is not known (yet)."""
     return f"{_PREFIX}token:{token_id}"

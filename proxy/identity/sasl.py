@@ -30,8 +30,9 @@ from protocol.sasl import (
     handshake_mechanism,
 )
 from protocol.table import ApiSpec
-from proxy.identity.mechanisms.mechanism import Mechanism
-from proxy.identity.principal import confirmed, token_holder, unread
+from proxy.identity.credentials import Credentials
+from proxy.identity.mechanisms.mechanism import Claim, Mechanism
+from proxy.identity.principal import confirmed, token_holder
 from proxy.runtime.clock import NEVER_MS
 from quotas.entities import ANONYMOUS
 from quotas.names import counted_as
@@ -49,7 +50,7 @@ Clients begin theirs at 85 to 95 % of it (KIP-368), at the first request they ca
 they have to be let go, and what passes before they begin passes without a throttle.
 """
 
-_ANSWERED: Final = frozenset(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"))
+_ANSWERED: Final = frozenset(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"))
 """Mechanisms whose every raw token is answered, and whose end is known. GSSAPI's last token gets no raw answer."""
 
 
@@ -68,17 +69,20 @@ class SaslRules:
     ``begin(name)`` makes the observer of a mechanism, None if it cannot be followed; ``owner_of(token id, then)``
     returns the owner of a delegation token, or None and calls ``then`` when it is known; ``on_outcome(mechanism,
     succeeded, peer, claimed)`` counts: ``claimed`` is the name that the client gave, None where none could be read.
+    ``credentials`` names those whose mechanism does not.
     """
 
-    __slots__ = ("begin", "on_outcome", "owner_of")
+    __slots__ = ("begin", "credentials", "on_outcome", "owner_of")
 
     def __init__(
         self,
         begin: Callable[[str], Mechanism | None],
         owner_of: Callable[[str, Callable[[str], None]], str | None],
         on_outcome: Callable[[str, bool, str, str | None], None],
+        credentials: Credentials,
     ) -> None:
         self.begin = begin
+        self.credentials = credentials
         self.owner_of = owner_of
         self.on_outcome = on_outcome
 
@@ -103,6 +107,7 @@ class SaslObserver:
         "_asked",
         "_asked_raw",
         "_began_raw",
+        "_by_credential",
         "_exchange",
         "_observed",
         "_open",
@@ -130,6 +135,8 @@ class SaslObserver:
         """The broker has answered a token of that exchange without an error."""
         self._exchange: Mechanism | None = None
         self._raw_tokens = 0
+        self._by_credential: str | None = None
+        """The user that ``Credentials`` made of the last success."""
         self.state = State.NONE
         self.mechanism: str | None = None
         """The one that the broker accepted last."""
@@ -269,12 +276,22 @@ class SaslObserver:
         self._over()
         self.state = State.AUTHENTICATED
         self._rules.on_outcome(mechanism, True, self._peer, claimed)
-        if claim is None or not claim.name:
-            self._observed.identified(unread(mechanism))
-        elif claim.is_token:
-            self._observed.identified(self._holder(claim.name))
-        else:
-            self._observed.identified(confirmed(claim.name))
+        self._observed.identified(self._user_of(mechanism, claim))
+
+    def _user_of(self, mechanism: str, claim: Claim | None) -> str:
+        if claim is not None and claim.name and not claim.is_credential:
+            self.leave()
+            return self._holder(claim.name) if claim.is_token else confirmed(claim.name)
+        if self._by_credential is None:  # else it is a re-authentication, and a broker takes no other user (KIP-368)
+            credential = claim.name if claim is not None and claim.name else None
+            self._by_credential = self._rules.credentials.user(mechanism, credential, self._peer)
+        return self._by_credential
+
+    def leave(self) -> None:
+        """Take note that the connection is over, or somebody else's."""
+        if self._by_credential is not None:
+            self._rules.credentials.give_back(self._by_credential)
+            self._by_credential = None
 
     def _fail(self) -> None:
         mechanism = self.mechanism if self._open and self.mechanism else "none accepted"
@@ -282,13 +299,15 @@ class SaslObserver:
         self._over()
         self.state = State.FAILED
         self.deadline_ms = NEVER_MS
+        self.leave()
         self._rules.on_outcome(mechanism, False, self._peer, claimed)
         self._observed.identified(ANONYMOUS)
 
     @property
     def _claimed(self) -> str | None:
         """Who the client says it is, in the exchange that is open."""
-        return self._exchange.claim.name if self._exchange is not None and self._exchange.claim is not None else None
+        claim = self._exchange.claim if self._exchange is not None else None
+        return None if claim is None or claim.is_credential else claim.name
 
     def _over(self) -> None:
         self._open = False

@@ -139,6 +139,7 @@ class Pair:
         contained("Session.close", self._mute.forget)
         contained("Session.close", self._waits.leave, self.rules.clock())
         contained("Session.close", self.requests.leave)
+        contained("Session.close", self.sasl.leave)
         self.requests.write = self.answers.write = dropped
         contained("Session.close", self._client.close)
         if self._broker is not None:

@@ -9,6 +9,7 @@ from proxy.usage.meters import Meters
 from quotas.engine import Bound, Engine
 from quotas.exemptions import NOBODY, Exemptions
 from quotas.kinds import QuotaKind
+from quotas.names import shared_name
 
 
 class Account:
@@ -111,15 +112,24 @@ class Account:
         """No quota holds it, of no kind: it is charged to nobody's counter."""
         return self.key.exempt
 
+    @property
+    def _counted_user(self) -> str:
+        """Whose counters these are. A quota for all clients of a mechanism holds also those that have a name within it,
+        all together, unless there is one for that name.
+        """
+        user = self.key.user
+        shared = shared_name(user)
+        return shared if shared is not None and self._engine.names(shared) and not self._engine.names(user) else user
+
     def _resolve(self, kind: QuotaKind) -> Bound:
         if self.key.exempt:
             return self._engine.unlimited(kind)
-        return self._engine.resolve(self.key.user, self.key.client_id, kind, self.key.broker)
+        return self._engine.resolve(self._counted_user, self.key.client_id, kind, self.key.broker)
 
     def _resolve_caps(self, kind: QuotaKind) -> tuple[Bound, ...]:
         if self.key.exempt:
             return ()
-        return self._engine.resolve_caps(self.key.user, self.key.client_id, kind, self.key.broker)
+        return self._engine.resolve_caps(self._counted_user, self.key.client_id, kind, self.key.broker)
 
 
 class Nobody(Account):

@@ -10,7 +10,9 @@ from protocol.api_versions import advertised_limits
 from protocol.errors import ProtocolError
 from protocol.locator import Endpoint
 from protocol.requests import NOT_AUTHENTICATED, WHICH_BROKERS
+from proxy.identity.credentials import Credentials
 from proxy.identity.mechanisms.known import Mechanisms
+from proxy.identity.mechanisms.oauthbearer import Names
 from proxy.identity.sasl import SaslRules
 from proxy.session.local_answers import Answerer
 from proxy.session.rules import Rules
@@ -141,6 +143,8 @@ class Play:
         fetch_max_version: int | None = 15,
         share_groups: bool = False,
         sub_claim: str = "sub",
+        credentials: Credentials | None = None,
+        peer: str = "10.0.0.1:5",
         policy: Policy | None = None,
         engine: Engine | None = None,
         answerers: Mapping[int, Answerer] = MappingProxyType({}),
@@ -149,6 +153,8 @@ class Play:
         self.loop = FakeLoop()
         policy = policy or (Policy({Entity(client_id="app"): dict(quotas)}) if quotas else Policy({}))
         self.engine = engine or Engine(policy, Window())
+        self.shared: list[tuple[str, bool]] = []
+        """Logins that share a counter: of which mechanism, and whether their credential is known."""
         self.outcomes: list[tuple[str, bool]] = []
         self.claimed: list[str | None] = []
         """Of each outcome: who the client said it was."""
@@ -188,9 +194,11 @@ class Play:
             costs=self.costs,
         )
         self.sasl_rules = SaslRules(
-            Mechanisms(sub_claim).begin,
+            Mechanisms(Names((sub_claim,))).begin,
             self._owner_of,
             self._on_outcome,
+            credentials
+            or Credentials(4, self.loop.clock, lambda mechanism, known: self.shared.append((mechanism, known))),
         )
         self.meters = Meters(1000)
         self.listener = Accounts(self.meters, self.engine, "PLAIN")
@@ -202,7 +210,7 @@ class Play:
             self._on_closed,
             sasl=self.sasl_rules,
             accounts=self.listener,
-            peer="10.0.0.1:5",
+            peer=peer,
             user="ANONYMOUS",
             authenticated=authenticated,
         )

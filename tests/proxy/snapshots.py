@@ -27,6 +27,7 @@ EMPTY = Snapshot(
     ip_rates=[],
     ip_throttles={},
     authentications={},
+    shared_logins={},
     gssapi_unread={},
     rejected={},
     certificate_expiry_s={},

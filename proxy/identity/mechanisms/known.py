@@ -4,17 +4,19 @@
 |---|---|---|
 | PLAIN | the user, if the authorization id is not another | any answer without an error |
 | SCRAM-SHA-256, SCRAM-SHA-512 | the user, or the id of a delegation token | the second answer, if it begins with `v=` |
-| OAUTHBEARER | the token's claim `sub`, or as configured | an empty answer |
+| OAUTHBEARER | the token's claim `sub`, or as configured; else a credential: a digest of it | an empty answer |
+| AWS_MSK_IAM | a credential: the id of the access key | any answer without an error |
 | GSSAPI | with a keytab the principal, else nothing | the third answer, or an empty one |
 
-Of any other neither is known: that one has succeeded shows when the broker answers an ordinary request.
+Of any other neither is known: whether one has succeeded, the broker is asked.
 """
 
 from collections.abc import Callable
 from typing import Final
 
+from proxy.identity.mechanisms.aws_msk_iam import AwsMskIam
 from proxy.identity.mechanisms.mechanism import Claim, Mechanism
-from proxy.identity.mechanisms.oauthbearer import OAuthBearer
+from proxy.identity.mechanisms.oauthbearer import Names, OAuthBearer
 from proxy.identity.mechanisms.plain import Plain
 from proxy.identity.mechanisms.scram import Scram
 
@@ -43,8 +45,8 @@ class UnreadGssapi:
 class Mechanisms:
     """What a listener can follow. ``gssapi`` makes one exchange that reads the principal with the keytab."""
 
-    def __init__(self, sub_claim: str = "sub", gssapi: Callable[[], Mechanism] | None = None) -> None:
-        self._sub_claim = sub_claim
+    def __init__(self, names: Names = Names(), gssapi: Callable[[], Mechanism] | None = None) -> None:  # noqa: B008  frozen
+        self._names = names
         self._gssapi = gssapi
 
     def begin(self, name: str) -> Mechanism | None:
@@ -55,7 +57,9 @@ class Mechanisms:
             case "SCRAM-SHA-256" | "SCRAM-SHA-512":
                 return Scram()
             case "OAUTHBEARER":
-                return OAuthBearer(self._sub_claim)
+                return OAuthBearer(self._names)
+            case "AWS_MSK_IAM":
+                return AwsMskIam()
             case "GSSAPI":
                 return UnreadGssapi() if self._gssapi is None else self._gssapi()
             case _:

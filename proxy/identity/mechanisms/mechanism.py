@@ -14,6 +14,8 @@ class Claim:
     """As it is counted: a name of half a megabyte may be claimed, and is not kept."""
     is_token: bool = False
     """``name`` is the id of a delegation token (KIP-48): the user is its owner, who is not on the wire."""
+    is_credential: bool = False
+    """``name`` tells the client from others and names no user (``proxy.identity.credentials``)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", counted_as(self.name))

@@ -7,15 +7,19 @@ import json
 import re
 from base64 import b64decode
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Final
 
 from proxy.identity.mechanisms import sasl_name
+from proxy.identity.mechanisms.aws_msk_iam import access_key_of_url
 from proxy.identity.mechanisms.mechanism import Claim
 
 _CLIENT_FIRST: Final = re.compile(
     rb"n,(?:a=(?P<authzid>%s))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x20-\x7e\t\r\n]+\x01)*)\x01" % sasl_name.PATTERN
 )
 _AUTH: Final = re.compile(rb"(?P<scheme>[A-Za-z0-9_]+) +(?P<token>[-_~+/.A-Za-z0-9]+=*)")
+_ABSENT: Final = object()
+_DIGEST_CHARS: Final = 16
 _JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
 """What ``String.trim`` takes away."""
 
@@ -45,8 +49,19 @@ def parse_client_first(message: bytes) -> ClientFirst:
     return ClientFirst(auth["token"].decode("ascii"), authzid.decode("ascii"))
 
 
-def principal_name(token: str, claim_name: str) -> str | None:
-    """Return the name in a JWT's claim ``claim_name``; None if it is not a JWT, or says no name in it.
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Which claims of a token name the user, each by the way to it, and what stands before what they say."""
+
+    user: tuple[str, ...] = ("sub",)
+    user_prefix: str = ""
+    fallback: tuple[str, ...] = ()
+    """Where the first is not in the token: Strimzi's ``oauth.fallback.username.claim``."""
+    fallback_prefix: str = ""
+
+
+def principal_name(token: str, names: Names) -> str | None:
+    """Return the user that a JWT names; None if it is not a JWT, or says no name.
 
     Names are trimmed as Kafka's ``BrokerJwtValidator`` does, but for unsecured tokens: ``OAuthBearerUnsecuredJws``
     takes those as they are. What it makes of names that are no strings, and of lone surrogates, are no names here.
@@ -54,13 +69,28 @@ def principal_name(token: str, claim_name: str) -> str | None:
     sections = token.split(".")
     if len(sections) != 3:
         return None
-    name = _json_object(sections[1]).get(claim_name)
+    claims = _json_object(sections[1])
+    name, prefix = _at(claims, names.user), names.user_prefix
+    if name is _ABSENT and names.fallback:
+        name, prefix = _at(claims, names.fallback), names.fallback_prefix
     if not isinstance(name, str):
         return None
     trimmed = name.strip(_JAVA_BLANKS)
     if trimmed and trimmed != name and _json_object(sections[0]).get("alg") != "none":
         name = trimmed
-    return name if trimmed and _is_unicode(name) else None
+    return prefix + name if trimmed and _is_unicode(name) else None
+
+
+def _at(claims: object, way: tuple[str, ...]) -> object:
+    """Return what stands in the claims at the end of a way, ``_ABSENT`` if nothing does: null is something."""
+    for step in way:
+        claims = claims.get(step, _ABSENT) if isinstance(claims, dict) else _ABSENT
+    return claims
+
+
+def credential_of(token: str) -> str:
+    """Return what tells the holder of a token that names nobody from others: whose key signed it, or a digest of it."""
+    return access_key_of_url(token) or sha256(token.encode("ascii")).hexdigest()[:_DIGEST_CHARS]
 
 
 def _json_object(section: str) -> dict[str, object]:
@@ -82,16 +112,16 @@ def _is_unicode(name: str) -> bool:
 
 
 class OAuthBearer:
-    """A ``Mechanism``. Of a token it keeps the name in the claim, and nothing else.
+    """A ``Mechanism``. Of a token it keeps the name in the claim, or a digest of it, and nothing else.
 
     A refusal leaves the exchange open, and the broker's ``OAuthBearerSaslServer`` then takes another first message:
     the claim is always that of the one token that is being answered.
     """
 
-    __slots__ = ("_claim_name", "_unanswered", "claim")
+    __slots__ = ("_names", "_unanswered", "claim")
 
-    def __init__(self, claim_name: str) -> None:
-        self._claim_name = claim_name
+    def __init__(self, names: Names) -> None:
+        self._names = names
         self._unanswered = 0
         self.claim: Claim | None = None
 
@@ -110,5 +140,7 @@ class OAuthBearer:
             first = parse_client_first(message)
         except ValueError:
             return None
-        name = principal_name(first.token, self._claim_name)
-        return None if name is None or first.authzid not in ("", name) else Claim(name)
+        name = principal_name(first.token, self._names)
+        if name is None:
+            return Claim(credential_of(first.token), is_credential=True)
+        return Claim(name) if first.authzid in ("", name) else None

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.identity.mechanisms.mechanism import Claim
-from proxy.identity.mechanisms.oauthbearer import OAuthBearer, parse_client_first, principal_name
+from proxy.identity.mechanisms.oauthbearer import Names, OAuthBearer, parse_client_first, principal_name
 
 
 def section(value: object) -> str:
@@ -35,6 +35,24 @@ def test_what_a_first_message_says(sent: bytes, token: str, authzid: str) -> Non
     first = parse_client_first(sent)
     assert (first.token, first.authzid) == (token, authzid)
     assert token not in repr(first)
+
+
+@pytest.mark.parametrize(
+    ("payload", "name"),
+    [
+        ({"user.info": {"id": "alice"}, "client_id": "app"}, "u-alice"),
+        ({"client_id": "app"}, "service-app"),
+        ({"user.info": {"id": 7}, "client_id": "app"}, None),
+        ({"user.info": {"id": None}, "client_id": "app"}, None),
+        ({"user.info": {"id": " "}, "client_id": "app"}, None),
+        ({"user.info": "alice", "client_id": "app"}, "service-app"),
+        ({"user.info": {"name": "alice"}, "client_id": "app"}, "service-app"),
+        ({"sub": "alice"}, None),
+    ],
+)
+def test_claims_within_others_and_one_instead(payload: object, name: str | None) -> None:
+    names = Names(("user.info", "id"), "u-", ("client_id",), "service-")
+    assert principal_name(jwt(payload), names) == name
 
 
 @pytest.mark.parametrize(
@@ -87,26 +105,26 @@ def test_what_is_refused(sent: bytes) -> None:
     ],
 )
 def test_the_name_in_a_token(payload: object, name: str | None) -> None:
-    assert principal_name(jwt(payload), "sub") == name
+    assert principal_name(jwt(payload), Names()) == name
 
 
 def test_an_unsecured_name_is_not_trimmed() -> None:
-    assert principal_name(jwt({"sub": " alice "}, "none"), "sub") == " alice "
-    assert principal_name(jwt({"sub": "  "}, "none"), "sub") is None
+    assert principal_name(jwt({"sub": " alice "}, "none"), Names()) == " alice "
+    assert principal_name(jwt({"sub": "  "}, "none"), Names()) is None
 
 
 @pytest.mark.parametrize("token", ["", "opaque", "a.b", "a.b.c.d.e", "...", "a.b.c", f"x.{section({'sub': 'a'})}="])
 def test_what_is_no_jwt(token: str) -> None:
-    assert principal_name(token, "sub") is None
+    assert principal_name(token, Names()) is None
 
 
 def test_the_payload_alone_is_read_and_the_claim_can_be_another() -> None:
-    assert principal_name(f"!.{section({'azp': 'svc', 'sub': 'alice'})}.", "azp") == "svc"
+    assert principal_name(f"!.{section({'azp': 'svc', 'sub': 'alice'})}.", Names(("azp",))) == "svc"
 
 
 @given(st.binary(max_size=80), st.text(max_size=20))
 def test_any_bytes_and_any_payload_claim_something_or_nothing(token: bytes, payload: str) -> None:
-    mechanism = OAuthBearer("sub")
+    mechanism = OAuthBearer(Names())
     mechanism.from_client(token)
     assert mechanism.claim is None
     assert not mechanism.from_broker(b"{}")
@@ -117,25 +135,25 @@ def test_any_bytes_and_any_payload_claim_something_or_nothing(token: bytes, payl
 @given(st.text(min_size=1))
 def test_any_name_comes_through_its_token(name: str) -> None:
     expected = name.strip("".join(map(chr, range(33))))
-    assert principal_name(jwt({"sub": name}), "sub") == (expected or None)
+    assert principal_name(jwt({"sub": name}), Names()) == (expected or None)
 
 
 @pytest.mark.parametrize(("authzid", "claim"), [("", Claim("al")), ("al", Claim("al")), ("admin", None)])
 def test_an_authorization_id_must_be_the_name(authzid: str, claim: Claim | None) -> None:
-    mechanism = OAuthBearer("sub")
+    mechanism = OAuthBearer(Names())
     mechanism.from_client(message(jwt({"sub": "al"}), authzid))
     assert mechanism.claim == claim
 
 
 def test_success_is_an_empty_answer() -> None:
-    mechanism = OAuthBearer("sub")
+    mechanism = OAuthBearer(Names())
     mechanism.from_client(message(jwt({"sub": "alice"})))
     assert mechanism.from_broker(b"")
     assert mechanism.claim == Claim("alice")
 
 
 def test_the_claim_of_a_refused_token_is_gone_when_another_follows() -> None:
-    mechanism = OAuthBearer("sub")
+    mechanism = OAuthBearer(Names())
     mechanism.from_client(message(jwt({"sub": "admin"})))
     assert not mechanism.from_broker(b'{"status":"invalid_token"}')
     mechanism.from_client(message(jwt({"sub": "mallory"})))
@@ -144,7 +162,7 @@ def test_the_claim_of_a_refused_token_is_gone_when_another_follows() -> None:
 
 
 def test_of_two_tokens_at_once_neither_is_a_claim() -> None:
-    mechanism = OAuthBearer("sub")
+    mechanism = OAuthBearer(Names())
     mechanism.from_client(message(jwt({"sub": "mallory"})))
     mechanism.from_client(message(jwt({"sub": "admin"})))
     assert mechanism.from_broker(b"")

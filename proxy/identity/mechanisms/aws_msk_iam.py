@@ -1,0 +1,65 @@
+"""SASL AWS_MSK_IAM (aws-msk-iam-auth): one message, a signed request in JSON. Whom the broker makes of it is not in it.
+
+What is in it is whose key signed it: the id of an access key, which the signature covers, and AWS gives to one user or
+one session of a role.
+"""
+
+import json
+import re
+from base64 import urlsafe_b64decode
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import parse_qsl, urlsplit
+
+from proxy.identity.mechanisms.mechanism import Claim
+
+_CREDENTIAL: Final = re.compile(r"(?P<access_key>[A-Z0-9]{16,128})/[0-9]{8}/[a-z0-9-]+/kafka-cluster/aws4_request")
+_NAME: Final = "x-amz-credential"
+_MOST_PARAMETERS: Final = 32
+
+
+def access_key_of(message: bytes) -> str | None:
+    """Return the id of the access key in the client's message; None if it is not one, or could be read in two ways."""
+    try:
+        pairs = json.loads(message, object_pairs_hook=list)
+    except (ValueError, RecursionError):
+        return None
+    return _access_key(pairs) if isinstance(pairs, list) else None
+
+
+def access_key_of_url(token: str) -> str | None:
+    """Return the same of a signed URL in base64, as aws-msk-iam-sasl-signer makes a bearer token; None likewise."""
+    try:
+        url = urlsplit(urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode("ascii"))
+        pairs = parse_qsl(url.query, strict_parsing=True, max_num_fields=_MOST_PARAMETERS)
+    except ValueError:
+        return None
+    return _access_key(pairs) if url.scheme == "https" else None
+
+
+def _access_key(pairs: Sequence[object]) -> str | None:
+    found = [pair[1] for pair in pairs if isinstance(pair, tuple) and str(pair[0]).lower() == _NAME]
+    match = _CREDENTIAL.fullmatch(found[0]) if len(found) == 1 and isinstance(found[0], str) else None
+    return match["access_key"] if match is not None else None
+
+
+class AwsMskIam:
+    """A ``Mechanism``. Of the message it keeps the id of the access key."""
+
+    __slots__ = ("_has_begun", "claim")
+
+    def __init__(self) -> None:
+        self.claim: Claim | None = None
+        self._has_begun = False
+
+    def from_client(self, token: bytes) -> None:
+        """Take the first message: the broker judges no second one."""
+        access_key = None if self._has_begun else access_key_of(token)
+        self._has_begun = True
+        if access_key is not None:
+            self.claim = Claim(access_key, is_credential=True)
+
+    def from_broker(self, token: bytes) -> bool:
+        """Any answer without an error is success: there is one message, and the broker has judged it."""
+        del token
+        return True
