@@ -1,6 +1,6 @@
 """Answers to CreateTopics, CreatePartitions and DeleteTopics: what became of each topic, and further refused ones."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from struct import Struct
 from typing import Final, NamedTuple
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from protocol.errors import Cause, ProtocolError
 from protocol.fields import NO_ID, Fields
 from protocol.locator import response_body_offset
-from protocol.mutations import Entry, Topic
+from protocol.mutations import SLICE_BYTES, Entry, Topic
 from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from protocol.table import ABSENT, ApiSpec
 from protocol.varint import decode_varint, encode_varint
@@ -37,6 +37,14 @@ class Outcome(NamedTuple):
 
 def read_outcomes(spec: ApiSpec, frame: bytes) -> list[Outcome]:
     """Read a whole answer. Raises ProtocolError."""
+    outcomes: list[Outcome] = []
+    for _ in reading_outcomes(spec, frame, outcomes):
+        pass
+    return outcomes
+
+
+def reading_outcomes(spec: ApiSpec, frame: bytes, outcomes: list[Outcome]) -> Iterator[None]:
+    """Read it into ``outcomes`` in slices: yields after every SLICE_BYTES."""
     try:
         body = response_body_offset(spec, frame, 0)
     except IndexError:
@@ -44,7 +52,12 @@ def read_outcomes(spec: ApiSpec, frame: bytes) -> list[Outcome]:
     fields = Fields(f"{spec} response", frame, body, len(frame), spec.flexible)
     if spec.throttle_offset != ABSENT:
         fields.skip(4)
-    return [_read_outcome(spec, fields) for _ in range(fields.counted())]
+    slice_end = fields.at + SLICE_BYTES
+    for _ in range(fields.counted()):
+        outcomes.append(_read_outcome(spec, fields))
+        if fields.at >= slice_end:
+            slice_end = fields.at + SLICE_BYTES
+            yield
 
 
 def _read_outcome(spec: ApiSpec, fields: Fields) -> Outcome:

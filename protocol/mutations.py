@@ -5,7 +5,7 @@ carries out the others. So a request is located topic by topic; what is taken ou
 other byte is kept.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Final, NamedTuple
 
 from protocol.errors import Cause, ProtocolError
@@ -18,6 +18,9 @@ MOST_TOPICS: Final = 5_000
 """In one request. Each that is refused takes fifty bytes of the answer beyond its name."""
 MOST_ENTRIES: Final = 20_000
 """Topics, and what is listed of each: a KRaft controller takes 10,000 partitions at once."""
+
+SLICE_BYTES: Final = 4 * 1024
+"""How much is read at once: some milliseconds, where all of it is small fields."""
 
 DEFAULT_PARTITIONS: Final = -1
 """For num_partitions of CreateTopics from version 4 on: as many as the broker makes by default (KIP-464)."""
@@ -63,67 +66,105 @@ def is_strict(spec: ApiSpec) -> bool:
 
 def read_entries(spec: ApiSpec, frame: bytes, body: int) -> Entries:
     """Read a whole request frame, whose body begins at ``body``. Raises ProtocolError."""
-    fields = Fields(f"{spec} request", frame, body, len(frame), spec.request_header_version == 2)
-    topics: list[Entry] = []
-    listed = 0
-    count_begin = fields.at
-    for _ in range(fields.counted()):
-        begin = fields.at
-        topic_id = NO_ID
-        partitions = 0
-        if spec.api_key == DELETE_TOPICS:
-            name = fields.string() if spec.api_version >= 6 else fields.text()
-            if spec.api_version >= 6:
-                topic_id = fields.uuid()
-                fields.tags()
-        else:
-            name = fields.text()
-            if spec.api_key == CREATE_TOPICS:
-                partitions, further = _read_new_topic(fields)
+    reading = reading_entries(spec, frame, body)
+    while True:
+        try:
+            next(reading)
+        except StopIteration as ended:
+            entries: Entries = ended.value
+            return entries
+
+
+def reading_entries(spec: ApiSpec, frame: bytes, body: int) -> Generator[None, None, Entries]:
+    """Read it in slices: yields after every SLICE_BYTES."""
+    return _Reading(spec, frame, body).entries()
+
+
+class _Reading:
+    def __init__(self, spec: ApiSpec, frame: bytes, body: int) -> None:
+        self._spec = spec
+        self._fields = Fields(f"{spec} request", frame, body, len(frame), spec.request_header_version == 2)
+        self._slice_end = body + SLICE_BYTES
+        self._read = 0
+        """Topics, and what is listed of them."""
+
+    def entries(self) -> Generator[None, None, Entries]:
+        spec, fields = self._spec, self._fields
+        topics: list[Entry] = []
+        count_begin = fields.at
+        for _ in range(fields.counted()):
+            begin = fields.at
+            topic_id = NO_ID
+            partitions = 0
+            if spec.api_key == DELETE_TOPICS:
+                name = fields.string() if spec.api_version >= 6 else fields.text()
+                if spec.api_version >= 6:
+                    topic_id = fields.uuid()
+                    fields.tags()
             else:
-                partitions, further = _read_new_partitions(fields)
-            listed += further
-            fields.tags()
-        topics.append(Entry(begin, fields.at, (name or b"", topic_id), name is not None, partitions))
-        if len(topics) > MOST_TOPICS:
-            raise ProtocolError(
-                Cause.FRAME_TOO_LARGE, f"{spec} request names more than {MOST_TOPICS} topics: send several"
-            )
-        if len(topics) + listed > MOST_ENTRIES:
+                name = fields.text()
+                if spec.api_key == CREATE_TOPICS:
+                    partitions = yield from self._new_topic()
+                else:
+                    partitions = fields.int32()
+                    yield from self._listed(max(fields.count(), 0), self._replicas)
+                fields.tags()
+            topics.append(Entry(begin, fields.at, (name or b"", topic_id), name is not None, partitions))
+            if len(topics) > MOST_TOPICS:
+                raise ProtocolError(
+                    Cause.FRAME_TOO_LARGE, f"{spec} request names more than {MOST_TOPICS} topics: send several"
+                )
+            self._count(1)
+            if self._is_slice_over():
+                yield
+        fields.skip(4)  # timeout_ms
+        has_flag = spec.api_key == CREATE_PARTITIONS or (spec.api_key == CREATE_TOPICS and spec.api_version >= 1)
+        return Entries(topics, count_begin, fields.flag() if has_flag else False)
+
+    def _new_topic(self) -> Generator[None, None, int]:
+        """Read a topic of CreateTopics behind its name; returns how many partitions it is to have."""
+        fields = self._fields
+        partitions = fields.int32()
+        fields.skip(2)  # replication_factor
+        assigned = fields.counted()
+        yield from self._listed(assigned, self._assignment)
+        yield from self._listed(fields.counted(), self._setting)
+        return assigned or partitions
+
+    def _listed(self, number: int, read: Callable[[], None]) -> Generator[None, None, None]:
+        """Read what is listed of a topic."""
+        self._count(number)
+        for _ in range(number):
+            read()
+            if self._is_slice_over():
+                yield
+
+    def _replicas(self) -> None:
+        self._fields.skip(4 * self._fields.counted())
+        self._fields.tags()
+
+    def _assignment(self) -> None:
+        self._fields.skip(4)
+        self._replicas()
+
+    def _setting(self) -> None:
+        self._fields.text()
+        self._fields.string()
+        self._fields.tags()
+
+    def _count(self, further: int) -> None:
+        self._read += further
+        if self._read > MOST_ENTRIES:
             raise ProtocolError(
                 Cause.FRAME_TOO_LARGE,
-                f"{spec} request lists more than {MOST_ENTRIES} topics, partitions and settings: send several",
+                f"{self._spec} request lists more than {MOST_ENTRIES} topics, partitions and settings: send several",
             )
-    fields.skip(4)  # timeout_ms
-    has_flag = spec.api_key == CREATE_PARTITIONS or (spec.api_key == CREATE_TOPICS and spec.api_version >= 1)
-    return Entries(topics, count_begin, fields.flag() if has_flag else False)
 
-
-def _read_new_topic(fields: Fields) -> tuple[int, int]:
-    """Return how many partitions a topic of CreateTopics is to have, and how much is listed of it."""
-    partitions = fields.int32()
-    fields.skip(2)  # replication_factor
-    assigned = fields.counted()
-    for _ in range(assigned):
-        fields.skip(4)
-        fields.skip(4 * fields.counted())
-        fields.tags()
-    configs = fields.counted()
-    for _ in range(configs):
-        fields.text()
-        fields.string()
-        fields.tags()
-    return assigned or partitions, assigned + configs
-
-
-def _read_new_partitions(fields: Fields) -> tuple[int, int]:
-    """The same of a topic of CreatePartitions."""
-    partitions = fields.int32()
-    assigned = fields.count()
-    for _ in range(assigned):
-        fields.skip(4 * fields.counted())
-        fields.tags()
-    return partitions, max(assigned, 0)
+    def _is_slice_over(self) -> bool:
+        if self._fields.at < self._slice_end:
+            return False
+        self._slice_end = self._fields.at + SLICE_BYTES
+        return True
 
 
 def without(spec: ApiSpec, frame: bytes, entries: Entries, left_out: Sequence[Entry]) -> bytes:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from protocol.api_versions import intersect
 from protocol.compile import SLICE_BYTES
@@ -27,6 +27,14 @@ INT: Final = Struct(">i")
 NO_ERROR: Final = b"\0\0"
 
 
+class Sliced(Protocol):
+    """What becomes of a long answer, a slice at a time."""
+
+    def advance(self) -> bool:
+        """Do one slice; True when it is over. Raises ProtocolError for what is no answer."""
+        ...
+
+
 class Changes:
     """Changes the answers of one connection."""
 
@@ -35,7 +43,7 @@ class Changes:
     def __init__(self, pair: "Pair", advertise: Advertise) -> None:
         self._pair = pair
         self._advertise = advertise
-        self.under_way: Rewriting | None = None
+        self.under_way: Sliced | None = None
         """The long answer that stands first in line, being changed in slices or done."""
 
     def needed(self, actions: int, spec: ApiSpec, size: int) -> int:
@@ -98,7 +106,7 @@ class Changes:
         None if that takes longer than a slice: ``under_way`` is then to be advanced, and this to be called again.
         """
         rewriting = self.under_way
-        if rewriting is None:
+        if not isinstance(rewriting, Rewriting):
             frame = chunk[position : position + 4 + size]
             rewriting = Rewriting(spec, frame, size, told_ms, self._told)
             if not rewriting.advance():

@@ -73,13 +73,7 @@ def _change(side: "AnswerSide", entry: Entry, chunk: bytes, start: int, position
     """Forward an answer that had to be gathered, changed; returns as ``act_on`` does."""
     _, actions, api, throttle_ms, *_ = entry
     if actions & SETTLE:
-        unsettled = side.gates.mutations.unsettled
-        begun, taken = unsettled.answer(api.spec, chunk, position, size, throttle_ms, now_ms)
-        if not taken:
-            return start
-        _write(side, chunk, start, position)
-        side.write(begun)
-        return position + taken
+        return _settle(side, entry, chunk, start, position, size, now_ms)
     if size > SLICE_BYTES and not actions & AUTHENTICATED:
         return _rewrite(side, entry, chunk, start, position, size, now_ms)
     end = position + 4 + size
@@ -90,6 +84,26 @@ def _change(side: "AnswerSide", entry: Entry, chunk: bytes, start: int, position
     _write(side, chunk, start, position)
     side.write(changed)
     return end
+
+
+def _settle(side: "AnswerSide", entry: Entry, chunk: bytes, start: int, position: int, size: int, now_ms: int) -> int:
+    """Settle what was charged, a long answer in turn, while the broker is not read. Returns as ``act_on`` does."""
+    _, _, api, throttle_ms, *_ = entry
+    unsettled = side.gates.mutations.unsettled
+    settling = unsettled.answer(api.spec, chunk, position, size, throttle_ms)
+    while not settling.is_done and not settling.advance():
+        if size > SLICE_BYTES:
+            side.changes.under_way = settling
+            side.stop(Event.GOT, WALKED)
+            side.rules.later(side.pair.next_slice)
+            return _hold(side, entry, chunk, start, position, 0, now_ms)
+    side.changes.under_way = None
+    unsettled.passed()
+    if not settling.taken:
+        return start
+    _write(side, chunk, start, position)
+    side.write(settling.written)
+    return position + settling.taken
 
 
 def _rewrite(side: "AnswerSide", entry: Entry, chunk: bytes, start: int, position: int, size: int, now_ms: int) -> int:

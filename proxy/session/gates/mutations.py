@@ -4,27 +4,28 @@ A topic is charged before the request goes, as far as that says what it takes; a
 became of it: what a broker refuses is given back. Who never waits for the answer pays what was asked for.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from protocol.errors import Cause, ProtocolError
 from protocol.frames import Head
 from protocol.headers import request_body_offset
 from protocol.mutation_answers import THROTTLING_QUOTA_EXCEEDED, refusal
-from protocol.mutations import DEFAULT_PARTITIONS, Entries, Entry, Topic, is_strict, read_entries, without
+from protocol.mutations import DEFAULT_PARTITIONS, Entries, Entry, Topic, is_strict, reading_entries, without
 from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS
 from protocol.table import ApiSpec
-from proxy.session.gates.settling import KIND, Charge, Forwarded, Unsettled
+from proxy.session.gates.judging import Judging
+from proxy.session.gates.settling import KIND, Forwarded, Unsettled
 from proxy.session.in_flight import InFlight, expect
 from proxy.session.partitions import Look
 from proxy.session.sender import Sender
 from proxy.session.serving import SETTLE, Served
-from proxy.session.states import ANSWERING, IN_LINE, LOCAL
+from proxy.session.states import ANSWERING, IN_LINE, LOCAL, TURN
 from proxy.session.throttling import Alarm
 from proxy.session.turn import What
 from proxy.session.waits import Waits
 from proxy.usage.accounts import Account
-from quotas.mutations import Buckets, Ruling, TokenBound
+from quotas.mutations import Buckets, TokenBound
 
 if TYPE_CHECKING:
     from proxy.session.pair import Pair
@@ -51,10 +52,13 @@ class MutationGate:
         "_alarm",
         "_answer",
         "_counts",
+        "_entries",
         "_in_flight",
+        "_judging",
         "_look",
         "_looked_for",
         "_pair",
+        "_reading",
         "_sender",
         "_waits",
         "replacement",
@@ -71,6 +75,11 @@ class MutationGate:
         """Partitions of topics of the request that waits, as far as that was asked; None: nobody says."""
         self._look: Look | None = None
         self._looked_for: Sequence[Topic] = ()
+        self._reading: Generator[None, None, Entries] | None = None
+        """Of the request that comes next, if it is long: it is read, and then judged, while others have turns."""
+        self._entries: Entries | None = None
+        """What it holds, once it has been read and until it has gone."""
+        self._judging: Judging | None = None
         self._answer = b""
         """What is to be sent when its throttle time is over (response mode ``delay``)."""
         self._alarm: Alarm | None = None
@@ -83,7 +92,7 @@ class MutationGate:
             concern = [bound for bound in live if isinstance(bound, TokenBound) and bound.concerns]
             if concern:
                 return concern
-        self._counts = {}
+        self._drop(self._pair.rules.clock())
         return []
 
     def _holds(self, bounds: TokenBounds) -> bool:
@@ -115,17 +124,35 @@ class MutationGate:
     def request(self, api: Served, bounds: TokenBounds, frame: bytes, head: Head, now_ms: int) -> int:
         """Judge a whole request. Returns what is to become of it, or the reason why the client has to wait.
 
-        Raises ProtocolError for what is no request of that API.
+        That is TURN of a long one, which is to be given again. Raises ProtocolError for what is no request of that API.
+        """
+        if self._judging is None:
+            verdict = self._prepare(api, bounds, frame, head, now_ms)
+            if verdict or self._judging is None:
+                return verdict
+        judging = self._judging
+        if not judging.advance(now_ms):
+            return TURN
+        self._forget()
+        return self._judged(api, frame, head, judging, now_ms)
+
+    def _prepare(self, api: Served, bounds: TokenBounds, frame: bytes, head: Head, now_ms: int) -> int:
+        """Read a request, and have it wait for what judging it takes. Returns GOES where it waits for nothing: it is to
+        be judged, or goes as it came where there is no ``_judging``.
         """
         spec, holds = api.spec, self._holds(bounds)
         try:
-            entries = read_entries(spec, frame, request_body_offset(spec, frame, 0, len(frame)))
+            entries = self._read(spec, frame)
         except ProtocolError:
+            self._forget()
             if holds:
                 raise
             self._expect(api, head, self._sender.account, 0, now_ms, settle=False)
             return GOES
+        if entries is None:
+            return TURN
         if entries.validate_only or not entries.topics:
+            self._forget()
             self._expect(api, head, self._sender.account, 0, now_ms, settle=False)
             return GOES
         strict = is_strict(spec) or not holds
@@ -134,7 +161,35 @@ class MutationGate:
         # Last of all: who is let go is charged at once, or the next one in line would be let go too.
         if not strict and not self._ask(len(entries.topics), now_ms):
             return IN_LINE
-        return self._judge(api, bounds, frame, head, entries, Ruling(Buckets(bounds), strict=strict), now_ms)
+        counts = self._counts
+        self._judging = Judging(
+            bounds, entries, lambda entry: self._cost(spec, entry, counts), strict=strict, holds=holds
+        )
+        return GOES
+
+    def _read(self, spec: ApiSpec, frame: bytes) -> Entries | None:
+        """Read the next slice of a request; returns None until it is all read. Raises ProtocolError."""
+        if self._entries is not None:
+            return self._entries
+        if self._reading is None:
+            self._reading = reading_entries(spec, frame, request_body_offset(spec, frame, 0, len(frame)))
+        try:
+            next(self._reading)
+        except StopIteration as ended:
+            self._entries = ended.value
+            self._reading = None
+        return self._entries
+
+    def _forget(self) -> None:
+        """Be ready for another request."""
+        self._reading = self._entries = self._judging = None
+        self._counts = {}
+
+    def _drop(self, now_ms: int) -> None:
+        """The request that was being judged does not go, or without being charged."""
+        if self._judging is not None:
+            self._judging.give_back(now_ms)
+        self._forget()
 
     def _ask(self, cost: int, now_ms: int) -> bool:
         account = self._sender.account
@@ -168,14 +223,14 @@ class MutationGate:
             self._counts[topic] = found.get(topic)
         self._pair.turn(What.MUTATION, self._pair.rules.clock())
 
-    def _cost(self, spec: ApiSpec, entry: Entry) -> int:
+    def _cost(self, spec: ApiSpec, entry: Entry, counts: Mapping[Topic, int | None]) -> int:
         """Return what a topic is charged before the broker has said anything of it, 1 where that is not known."""
         partitions = entry.partitions
         if spec.api_key == CREATE_TOPICS:
             if partitions == DEFAULT_PARTITIONS:
                 partitions = self._pair.rules.partitions.default_partitions
         else:
-            present = self._counts.get(entry.topic)
+            present = counts.get(entry.topic)
             if present is None:
                 return 1
             partitions = partitions - present if spec.api_key == CREATE_PARTITIONS else present
@@ -183,39 +238,15 @@ class MutationGate:
 
     # ----------------------------------------------------------------------------------------------- judging
 
-    def _judge(
-        self,
-        api: Served,
-        bounds: TokenBounds,
-        frame: bytes,
-        head: Head,
-        entries: Entries,
-        ruling: Ruling,
-        now_ms: int,
-    ) -> int:
+    def _judged(self, api: Served, frame: bytes, head: Head, judging: Judging, now_ms: int) -> int:
+        """Forward what is left of a request, or answer it where nothing is."""
         account, throttling = self._sender.account, self._pair.rules.throttling
-        holds = self._holds(bounds)
-        shadows = [(bound, bucket) for bound in bounds if (bucket := bound.shadow()) is not None]
-        imagined = Ruling(Buckets([bucket for _, bucket in shadows]), strict=True)
-        charges: dict[bytes, Charge] = {}
-        refused: dict[Topic, Entry] = {}
-        for entry in entries.topics:
-            if entry.topic in refused or entry.key in charges:
-                continue  # named twice, which brokers refuse: judged once, and as one
-            partitions = self._cost(api.spec, entry)
-            accepted = ruling.accepts(partitions, now_ms)
-            in_shadow = imagined.accepts(partitions, now_ms)
-            if not accepted:
-                refused[entry.topic] = entry
-                if not holds:
-                    _count_refused(bounds, partitions, now_ms)
-            if accepted or not holds:
-                charges[entry.key] = Charge(entry, partitions, accepted, in_shadow)
-        self._counts = {}
+        bounds, entries, charges = judging.bounds, judging.entries, judging.charges
+        refused, holds = judging.refused, judging.holds
         account.meter.use_of(KIND).requests += 1
-        throttle_ms = ruling.throttle_ms(now_ms)
-        if (shadow_ms := imagined.throttle_ms(now_ms)) > 0:
-            slowest, _ = max(shadows, key=lambda each: each[1].throttle_ms(now_ms))
+        throttle_ms = judging.throttle_ms(now_ms)
+        if (shadow_ms := judging.shadow_ms(now_ms)) > 0:
+            slowest, _ = max(judging.shadows, key=lambda each: each[1].throttle_ms(now_ms))
             slowest.note_shadow(shadow_ms)
             account.meter.note_shadow(KIND, shadow_ms, now_ms, now_ms)
         if not holds:
@@ -273,19 +304,14 @@ class MutationGate:
 
     def leave(self, now_ms: int) -> None:
         """Wait for nothing any more: the connection is over."""
-        self.unsettled.leave(now_ms)
+        self._drop(now_ms)
+        self.unsettled.leave()
         if self._look is not None:
             self._look.wanted = False
             self._look = None
         if self._alarm is not None:
             self._pair.rules.throttling.unwake(self._alarm)
             self._alarm = None
-
-
-def _count_refused(bounds: TokenBounds, partitions: int, now_ms: int) -> None:
-    """Count what would have been refused, and take no tokens for it."""
-    for bound in bounds:
-        bound.count(partitions, now_ms)
 
 
 def _count(api: Served, account: Account, size: int) -> None:

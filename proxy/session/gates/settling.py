@@ -1,12 +1,11 @@
 """Changes of topics that were charged and forwarded: settled by what the answer says has become of each."""
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from protocol.errors import ProtocolError
 from protocol.fields import NO_ID
-from protocol.mutation_answers import THROTTLING_QUOTA_EXCEEDED, Outcome, in_order, read_outcomes, with_refused
+from protocol.mutation_answers import THROTTLING_QUOTA_EXCEEDED, Outcome, in_order, reading_outcomes, with_refused
 from protocol.mutations import DEFAULT_PARTITIONS, Entry
 from protocol.overlay import CREATE_PARTITIONS, DELETE_TOPICS
 from protocol.table import ApiSpec
@@ -22,6 +21,8 @@ KIND: Final = QuotaKind.CONTROLLER_MUTATION_RATE
 SETTLED_BYTES: Final = 256 * 1024
 """Of longer answers nothing is read: they are long because much has been carried out."""
 _BEGINNING_BYTES: Final = 64
+_TOPICS: Final = 100
+"""Settled in one turn of the loop: a millisecond or two."""
 _NOT_SURELY_REFUSED: Final = frozenset((0, -1, 7))
 """Done, UNKNOWN_SERVER_ERROR, REQUEST_TIMED_OUT: a controller may go on after that."""
 
@@ -57,58 +58,137 @@ class Forwarded(NamedTuple):
 class Unsettled:
     """The requests of one connection that wait for that, oldest first."""
 
-    __slots__ = ("_forwarded", "_pair")
+    __slots__ = ("_forwarded", "_pair", "_settling")
 
     def __init__(self, pair: "Pair") -> None:
         self._pair = pair
         self._forwarded: tuple[Forwarded, ...] = ()  # a list takes memory while it is empty
+        self._settling: Settling | None = None
 
     def add(self, forwarded: Forwarded) -> None:
         """Wait for an answer."""
         self._forwarded = (*self._forwarded, forwarded)
 
-    def answer(
-        self, spec: ApiSpec, chunk: bytes, position: int, size: int, throttle_ms: int, now_ms: int
-    ) -> tuple[bytes, int]:
-        """Settle the oldest request by its answer at ``position``, and add the topics that were refused here.
+    def answer(self, spec: ApiSpec, chunk: bytes, position: int, size: int, throttle_ms: int) -> "Settling":
+        """Return how the oldest request is settled by its answer at ``position``: the same until ``passed``."""
+        if self._settling is None:
+            forwarded = self._forwarded[0]
+            self._forwarded = self._forwarded[1:]
+            data = chunk[position : position + 4 + size]
+            self._settling = Settling(self._pair, forwarded, spec, data, size, throttle_ms)
+        return self._settling
 
-        Returns as ``with_refused``; b"" and 0 where the answer goes as it came. Raises ProtocolError where it is none.
-        """
-        forwarded = self._forwarded[0]
-        self._forwarded = self._forwarded[1:]
-        outcomes: Sequence[Outcome] | None = None
-        frame = chunk[position : position + 4 + size]
-        if size <= SETTLED_BYTES:
-            with suppress(ProtocolError):  # what cannot be read is passed on, and stays charged
-                outcomes = read_outcomes(spec, frame)
-        errors = self._pair.rules.errors
-        for outcome in outcomes or ():
-            errors.note(spec.api_key, outcome.error_code)
-        errors.note(spec.api_key, THROTTLING_QUOTA_EXCEEDED, len(forwarded.refused))
-        self._settle(forwarded, outcomes or (), spec.api_key, now_ms)
-        if not forwarded.refused and not throttle_ms:
-            return b"", 0
-        if outcomes is None or not forwarded.refused:
-            return with_refused(spec, chunk, position, size, throttle_ms, forwarded.refused)
-        return in_order(spec, frame, throttle_ms, outcomes, forwarded.refused, forwarded.asked), len(frame)
+    def passed(self) -> None:
+        """Take note that the answer has been passed on."""
+        self._settling = None
 
-    def _settle(self, forwarded: Forwarded, outcomes: Sequence[Outcome], api_key: int, now_ms: int) -> None:
+    def leave(self) -> None:
+        """Let what was forwarded stay charged: nobody will see its answer. The connection is over."""
+        if self._settling is not None:
+            self._settling.leave()
+        for forwarded in self._forwarded:
+            _stays_charged(self._pair, forwarded, forwarded.charges, 0)
+        self._forwarded = ()
+
+
+class Settling:
+    """An answer on its way: what it says is read, then settled, some topics at a time.
+
+    ``data`` is as much of it as ``wanted`` says.
+    """
+
+    __slots__ = (
+        "_charges",
+        "_data",
+        "_forwarded",
+        "_is_read",
+        "_outcomes",
+        "_pair",
+        "_reading",
+        "_settled",
+        "_size",
+        "_spec",
+        "_throttle_ms",
+        "_used",
+        "is_done",
+        "taken",
+        "written",
+    )
+
+    def __init__(
+        self, pair: "Pair", forwarded: Forwarded, spec: ApiSpec, data: bytes, size: int, throttle_ms: int
+    ) -> None:
+        self._pair = pair
+        self._forwarded = forwarded
+        self._spec = spec
+        self._data = data
+        self._size = size
+        self._throttle_ms = throttle_ms
+        self._outcomes: list[Outcome] = []
+        self._is_read = size <= SETTLED_BYTES
+        """Nothing has been found yet that cannot be read: such an answer is passed on, and stays charged."""
+        self._reading = reading_outcomes(spec, data, self._outcomes) if self._is_read else None
+        self._charges = dict(forwarded.charges)
+        self._settled = 0
+        self._used = 0
+        self.is_done = False
+        self.written = b""
+        """What the answer begins with, when it is done; b"" where it goes as it came."""
+        self.taken = 0
+        """How much of the answer that stands for."""
+
+    def advance(self) -> bool:
+        """Read, or settle, some more; True when it is done. Raises ProtocolError for what is no answer."""
+        if self._reading is not None:
+            try:
+                next(self._reading)
+            except StopIteration:
+                self._reading = None
+            except ProtocolError:
+                self._reading, self._is_read = None, False
+                self._outcomes.clear()
+            return False
+        begin, now_ms = self._settled, self._pair.rules.clock()
+        self._settled = min(begin + _TOPICS, len(self._outcomes))
+        for outcome in self._outcomes[begin : self._settled]:
+            self._pair.rules.errors.note(self._spec.api_key, outcome.error_code)
+            self._settle(outcome, now_ms)
+        if self._settled < len(self._outcomes):
+            return False
+        self.leave()
+        self._write()
+        return True
+
+    def leave(self) -> None:
+        """Let what has not been settled stay charged."""
+        if not self.is_done:
+            self.is_done = True
+            _stays_charged(self._pair, self._forwarded, self._charges, self._used)
+
+    def _write(self) -> None:
+        """Add the topics that were refused here."""
+        spec, refused = self._spec, self._forwarded.refused
+        self._pair.rules.errors.note(spec.api_key, THROTTLING_QUOTA_EXCEEDED, len(refused))
+        if not refused and not self._throttle_ms:
+            return
+        if not self._is_read or not refused:
+            self.written, self.taken = with_refused(spec, self._data, 0, self._size, self._throttle_ms, refused)
+            return
+        asked = self._forwarded.asked
+        self.written = in_order(spec, self._data, self._throttle_ms, self._outcomes, refused, asked)
+        self.taken = len(self._data)
+
+    def _settle(self, outcome: Outcome, now_ms: int) -> None:
         """Give back what was not carried out, and charge what was and had not been asked for so."""
-        charges = dict(forwarded.charges)
-        used = 0
-        for outcome in outcomes:
-            name, topic_id = outcome.topic
-            charge = charges.pop(name, None) or charges.pop(topic_id, None)
-            if charge is None:
-                continue
-            carried_out = self._carried_out(api_key, charge, outcome)
-            if carried_out != charge.partitions:
-                for bound in forwarded.bounds:
-                    _correct(bound, charge, carried_out - charge.partitions, now_ms)
-            used += carried_out
-        self._pair.rules.partitions.forget(charge.entry.topic for charge in charges.values())
-        used += sum(charge.partitions for charge in charges.values())
-        forwarded.account.live_meter.use_of(KIND).used += used
+        name, topic_id = outcome.topic
+        charge = self._charges.pop(name, None) or self._charges.pop(topic_id, None)
+        if charge is None:
+            return
+        carried_out = self._carried_out(self._spec.api_key, charge, outcome)
+        if carried_out != charge.partitions:
+            for bound in self._forwarded.bounds:
+                correct(bound, charge, carried_out - charge.partitions, now_ms)
+        self._used += carried_out
 
     def _carried_out(self, api_key: int, charge: Charge, outcome: Outcome) -> int:
         """Return how many partitions were made or deleted, and note how many the topic has now.
@@ -135,14 +215,15 @@ class Unsettled:
             partitions.note(topic, made)
         return outcome.partitions if outcome.partitions > 0 else charge.partitions
 
-    def leave(self, now_ms: int) -> None:
-        """Let what was forwarded stay charged: nobody will see its answer. The connection is over."""
-        for forwarded in self._forwarded:
-            self._settle(forwarded, (), 0, now_ms)
-        self._forwarded = ()
+
+def _stays_charged(pair: "Pair", forwarded: Forwarded, charges: Mapping[bytes, Charge], used: int) -> None:
+    """Count what was used, and ``charges`` of which nobody says what became of them."""
+    pair.rules.partitions.forget(charge.entry.topic for charge in charges.values())
+    used += sum(charge.partitions for charge in charges.values())
+    forwarded.account.live_meter.use_of(KIND).used += used
 
 
-def _correct(bound: TokenBound, charge: Charge, change: int, now_ms: int) -> None:
+def correct(bound: TokenBound, charge: Charge, change: int, now_ms: int) -> None:
     """Charge more or less than was thought when the request went."""
     if charge.taken:
         bound.record(change, now_ms)
