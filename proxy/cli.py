@@ -69,6 +69,13 @@ def run(config_path: Path) -> None:
 @click.option("--user", metavar="NAME", help="Explain which limits hold for this user.")
 @click.option("--client-id", metavar="NAME", help="The same, for clients that call themselves so.")
 @click.option(
+    "--name",
+    "names",
+    metavar="NAME",
+    multiple=True,
+    help="Print what mapping rules make of this certificate subject or Kerberos principal, instead of examples.",
+)
+@click.option(
     "--quotas", "ask", is_flag=True, help="Ask the stores for the quotas that they hold, also over the network."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -77,6 +84,7 @@ def check(
     quota_file: Path | None,
     user: str | None,
     client_id: str | None,
+    names: tuple[str, ...],
     *,
     ask: bool,
     as_json: bool,
@@ -95,7 +103,7 @@ def check(
     if config_path is not None:
         from proxy.control.stores import load_quotas
 
-        found = report.check(config_path, wall_s(), quota_file, client, load_quotas if ask else None)
+        found = report.check(config_path, wall_s(), quota_file, client, load_quotas if ask else None, names)
     elif quota_file is not None:
         found = report.check_quotas(quota_file, client)
     else:

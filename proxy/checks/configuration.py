@@ -14,6 +14,7 @@ from config.settings import Admin, BrokerSasl, Exempt, Kerberos, Listener, Route
 from config.stores import ZooKeeperStore
 from proxy.brokers.login import LoginError, read_password
 from proxy.checks.findings import Finding, Findings, Severity
+from proxy.checks.mapping import look_for_doubled_in_kerberos
 from proxy.identity.kerberos import keytab
 from proxy.identity.kerberos.gssapi import acceptor
 from proxy.identity.kerberos.name import parse_rules
@@ -166,6 +167,7 @@ def _look_at_kerberos(found: Findings, at: Steps, kerberos: Kerberos) -> None:
         found.secret((*at, "keytab"), kerberos.keytab)
     with found.at(*at, "principal_to_local_rules"):
         parse_rules(kerberos.principal_to_local_rules, kerberos.default_realm)
+    look_for_doubled_in_kerberos(found, at, kerberos)
     if not found.unusable():
         with found.at(*at):
             acceptor(kerberos)  # whether the extra is there, and krb5's last word on the keytab

@@ -1,6 +1,6 @@
 """What ``sluice check`` says: of the configuration, of all that it names, and of both files together."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from proxy.checks.addresses import told_and_bound
 from proxy.checks.configuration import look
 from proxy.checks.explain import Client, explain
 from proxy.checks.findings import Severity
+from proxy.checks.mapping import made_of_examples
 from quotas.entities import ANONYMOUS
 from quotas.policy import Policy
 from quotas.stores import doubts
@@ -39,6 +40,8 @@ class Report:
     """The kind of store that the quotas are in, where that is none of files: it was not looked at."""
     addresses: list[str] = field(default_factory=list)
     """Where clients are told other ports than those that are bound."""
+    mapped: list[str] = field(default_factory=list)
+    """What each rule makes of an example, where rules make users of names."""
     explained: list[str] = field(default_factory=list)
     """Which limits hold for the client that was asked about."""
 
@@ -50,7 +53,7 @@ class Report:
             caps = f", {_counted(self.caps, 'cap')}" if self.caps else ""
             quotas = f"quotas in {self.unseen} not looked at" if self.unseen else _counted(self.quotas, "quota")
             said.append(f"{looked_at}: ok ({quotas}{caps}{listeners})")
-            said += self.addresses
+            said += self.addresses + self.mapped
         return said + self.explained
 
     def as_data(self) -> dict[str, object]:
@@ -60,7 +63,7 @@ class Report:
         found.sort(key=lambda each: (each[1].file, each[1].line, each[1].column))
         data: dict[str, object] = {"ok": not self.problems}
         data["findings"] = [_as_data(severity, problem) for severity, problem in found]
-        told = {"addresses": self.addresses, "explained": self.explained}
+        told = {"addresses": self.addresses, "mapped": self.mapped, "explained": self.explained}
         return data | {name: lines for name, lines in told.items() if lines}
 
 
@@ -86,14 +89,17 @@ def check(
     quota_file: Path | None = None,
     client: Client | None = None,
     load: Load | None = None,
+    names: Sequence[str] = (),
 ) -> Report:
     """Look at everything there is; one broken file does not hide what is wrong with the other.
 
     ``quota_file`` is looked at instead of what the configuration names. ``client``: explain its limits. ``load`` asks
-    the stores themselves; without it nothing is looked at but files.
+    the stores themselves; without it nothing is looked at but files. ``names``: what mapping rules make of these.
     """
     report = Report()
     settings = _check_configuration(report, config_path, now_s)
+    if settings is not None:
+        report.mapped = made_of_examples(settings.listeners, names)
     if quota_file is not None:
         _check_quotas(report, quota_file, settings, client)
         return report

@@ -14,6 +14,7 @@ from config.settings import BrokerTls, ClientTls, Listener
 from config.stores import ZooKeeperTls
 from proxy.brokers.tls import broker_context
 from proxy.checks.findings import Findings, Severity
+from proxy.checks.mapping import look_for_doubled
 from proxy.edge import certificates
 from proxy.edge.tls import client_context
 from proxy.identity.certificates.ssl_mapping import parse_rules
@@ -32,6 +33,7 @@ def look_at_client_tls(found: Findings, at: Steps, tls: ClientTls, listener: Lis
         _ciphers(found, (*at, "ciphers"), tls.ciphers)
     with found.at(*at, "principal_mapping_rules"):
         parse_rules(tls.principal_mapping_rules)
+    look_for_doubled(found, (*at, "principal_mapping_rules"), tls.principal_mapping_rules)
     _context(found, at, lambda: client_context(tls))
 
 

@@ -211,7 +211,9 @@ def write_expired(folder: Path) -> Path:
 
 def test_check_looks_at_what_is_named(tmp_path: Path) -> None:
     file = secure.write(tmp_path)
-    assert sluice("check", "-c", file).output == f"{file}: ok (1 quota, 1 listener)\n"
+    said, *mapped = sluice("check", "-c", file).output.splitlines()
+    assert said == f"{file}: ok (1 quota, 1 listener)"
+    assert len(mapped) == 2  # what each mapping rule makes of an example
     done = sluice("check", "-c", write_expired(tmp_path))
     warning, problem = done.output.splitlines()
     assert done.exit_code == 2

@@ -60,6 +60,11 @@ class Rules:
         raise NoMatchingRule(name)
 
 
+def texts(text: str) -> list[str]:
+    """Return the rules of the setting, each as it stands."""
+    return [match["rule"] for match in _RULE.finditer(text.strip()) if match["rule"]]
+
+
 def parse_rules(text: str) -> Rules:
     """Read the setting. Raises InvalidValue for what Kafka refuses, at its start or at the first name that matches.
 

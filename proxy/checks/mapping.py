@@ -1,0 +1,89 @@
+"""What ``sluice check`` says of rules that make users of names: examples of it, and doubled backslashes."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from config.listener import Kerberos
+from config.problems import InvalidValue, Steps
+from config.settings import Listener
+from proxy.checks.findings import Findings, Severity
+from proxy.identity.certificates import ssl_mapping
+from proxy.identity.kerberos import name as kerberos_name
+from proxy.identity.mapping_rule import NoMatchingRule
+from proxy.identity.principal import confirmed
+
+_SUBJECTS: Final = (
+    "CN=sr,OU=Team,O=Example,L=Berlin,ST=Berlin,C=DE",
+    "CN=sr,OU=Team,O=Example,C=DE",
+    "CN=sr.example.com,OU=Team,O=Example,C=DE",
+    "CN=sr",
+)
+_MOST_NAME_CHARS: Final = 100
+_DOUBLED: Final = re.compile(r"\\\\[A-Za-z]")
+
+User = Callable[[str], str]
+"""Makes a user of a name. Raises NoMatchingRule."""
+
+
+def made_of_examples(listeners: Iterable[Listener], names: Sequence[str] = ()) -> list[str]:
+    """Return a line for each rule: what it makes of the first name that it takes. ``names``: instead of the examples.
+
+    Rules that cannot be read are left out: they are problems.
+    """
+    return [line for listener in listeners for line in _of(listener, names)]
+
+
+def _of(listener: Listener, names: Sequence[str]) -> Iterator[str]:
+    if listener.tls is not None and listener.tls.principal_mapping_rules != "DEFAULT":
+        for rule in ssl_mapping.texts(listener.tls.principal_mapping_rules):
+            yield from _line(listener.name, rule, lambda text: ssl_mapping.parse_rules(text).user, names or _SUBJECTS)
+    kerberos = listener.sasl.kerberos
+    if kerberos is not None and kerberos.principal_to_local_rules != ("DEFAULT",):
+        realm = kerberos.default_realm
+        tried = names or _principals(realm)
+        for rule in kerberos.principal_to_local_rules:
+            yield from _line(listener.name, rule, lambda text: kerberos_name.parse_rules([text], realm).user, tried)
+
+
+def _principals(realm: str) -> tuple[str, ...]:
+    return f"sr@{realm}", f"sr/kafka.example.com@{realm}", "sr@OTHER.REALM", "sr/kafka.example.com@OTHER.REALM"
+
+
+def _line(listener: str, rule: str, parse: Callable[[str], User], names: Sequence[str]) -> Iterator[str]:
+    try:
+        user_of = parse(rule)
+    except InvalidValue:
+        return
+    for name in names:
+        try:
+            user = user_of(name)
+        except NoMatchingRule:
+            continue
+        counted = "" if confirmed(user) == user else f", counted as {confirmed(user)}"
+        yield f"listener {listener}: {rule} makes {user!r} of {name!r}{counted}"
+        return
+    tried = " nor ".join(repr(name[:_MOST_NAME_CHARS]) for name in names)
+    takes = f"does not take {tried}" if len(names) == 1 else f"takes neither {tried}"
+    yield f"listener {listener}: {rule} {takes}; --name says what it makes of another"
+
+
+def look_for_doubled(found: Findings, at: Steps, rules: str) -> None:
+    """Warn of a backslash that is written twice, as in a ``.properties`` file, which takes one of them away."""
+    doubled = _DOUBLED.search(rules)
+    if doubled is None:
+        return
+    message = f"{doubled[0]} in {_around(rules, doubled)} is a backslash and the letter {doubled[0][-1]}"
+    hint = f"a .properties file takes one of two away, YAML in single quotes does not: write {doubled[0][1:]}"
+    found.add(Severity.WARNING, at, message, hint)
+
+
+def look_for_doubled_in_kerberos(found: Findings, at: Steps, kerberos: Kerberos) -> None:
+    """Do so in each rule for principals."""
+    for index, rule in enumerate(kerberos.principal_to_local_rules):
+        look_for_doubled(found, (*at, "principal_to_local_rules", index), rule)
+
+
+def _around(rules: str, match: re.Match[str]) -> str:
+    begin, end = max(match.start() - 10, 0), match.end() + 10
+    return f"{'…' if begin else ''}{rules[begin:end]}{'…' if end < len(rules) else ''}"
