@@ -16,6 +16,9 @@ from protocol.table import ApiSpec
 
 _INT32: Final = Struct(">i")
 
+MOST_LOOKED_UP: Final = 50
+"""Different brokers that are looked up in one slice: for each that is new, ports are bound."""
+
 _walks: dict[int, SlicedWalk] = {}
 """By number of the ApiSpec, made when the first long response of that version comes."""
 
@@ -27,7 +30,18 @@ class Rewriting:
     follows is none of its business. If that is not there either, ``needs_more`` is True when it is over.
     """
 
-    __slots__ = ("_endpoints", "_frame", "_size", "_spec", "_splicer", "_tags", "_throttle_ms", "_walk", "end")
+    __slots__ = (
+        "_endpoints",
+        "_frame",
+        "_size",
+        "_spec",
+        "_splicer",
+        "_tags",
+        "_throttle_ms",
+        "_walk",
+        "_walked",
+        "end",
+    )
 
     def __init__(self, spec: ApiSpec, frame: bytes, size: int, throttle_ms: int | None, told: Told) -> None:
         self._spec = spec
@@ -38,6 +52,8 @@ class Rewriting:
         self._tags: list[Tag] = []
         self._splicer = Splicer(frame, spec.flexible, told)
         self._walk: Generator[None, None, tuple[int, int]] | None = None
+        self._walked: tuple[int, int] | None = None
+        """Where throttle_time_ms stands, and where the walk ended, when it has."""
         self.end = 0
         """How much of the frame ``written`` stands for; 0 while it is under way, and where more is needed."""
 
@@ -48,21 +64,25 @@ class Rewriting:
     def advance(self) -> bool:
         """Do one slice; True when it is over. Raises ProtocolError where the frame is not what it has to be."""
         try:
-            if self._walk is None:
-                self._walk = self._begin()
-            next(self._walk)
+            if not self._endpoints and self._walked is None:
+                if self._walk is None:
+                    self._walk = self._begin()
+                next(self._walk)
         except StopIteration as ended:
-            self._take()
-            self._tell(*ended.value)
-            return True
+            self._walked = ended.value
         except (IndexError, struct.error):
             if len(self._frame) < 4 + self._size:
                 return True
             raise ProtocolError(
                 Cause.BAD_BODY, f"{self._spec} response of {len(self._frame)} bytes ends too early"
             ) from None
-        self._take()
-        return False
+        taken = self._splicer.take(self._endpoints, self._tags, MOST_LOOKED_UP)
+        self._tags.clear()
+        del self._endpoints[:taken]
+        if self._endpoints or self._walked is None:
+            return False
+        self._tell(*self._walked)
+        return True
 
     def written(self) -> bytes:
         """Return what the client is told instead of the first ``end`` bytes."""
@@ -77,11 +97,6 @@ class Rewriting:
         begun = walk(self._frame, body, self._endpoints, self._tags)
         next(begun)
         return begun
-
-    def _take(self) -> None:
-        self._splicer.take(self._endpoints, self._tags)
-        self._endpoints.clear()
-        self._tags.clear()
 
     def _tell(self, throttle_offset: int, end: int) -> None:
         self.end = end

@@ -19,6 +19,9 @@ _INT32: Final = Struct(">i")
 _UNKNOWN: Final = b"node-id-%d-is-not-known-to-sluice.invalid"
 _NO_PORT: Final = 0
 
+MANY: Final = 2**31
+"""As many as there are."""
+
 
 class Splicer:
     """Writes a frame anew. What is changed is given in the order of the frame; throttle_time_ms, in front of it, last.
@@ -44,11 +47,17 @@ class Splicer:
         self._tag_begins = (0, 0)
         """Where the size and the content of ``_tag`` begin in what is written."""
 
-    def take(self, endpoints: Sequence[Endpoint], tags: Sequence[Tag]) -> None:
-        """Replace the endpoints that follow in the frame; ``tags`` are those that some of them are in."""
+    def take(self, endpoints: Sequence[Endpoint], tags: Sequence[Tag], most_looked_up: int = MANY) -> int:
+        """Replace the endpoints that follow in the frame; ``tags`` are those that some of them are in.
+
+        Returns how many have been replaced: of more than ``most_looked_up`` different ones the others are to come.
+        """
         self._tags.extend(tags)
         frame, known = self._frame, self._known
-        for endpoint in endpoints:
+        most_known = len(known) + most_looked_up
+        for number, endpoint in enumerate(endpoints):
+            if len(known) >= most_known:
+                return number
             while self._tags and self._tags[0].content_offset <= endpoint.host_offset:
                 self._begin_tag(self._tags.popleft())
             if endpoint.host:
@@ -57,6 +66,7 @@ class Splicer:
                 if replacement is None:
                     replacement = known[as_it_came] = self._replacement(endpoint)
                 self._put(endpoint.host_offset, endpoint.port_offset + _INT32.size, replacement)
+        return len(endpoints)
 
     def tell(self, offset: int, throttle_ms: int) -> None:
         """Set throttle_time_ms at ``offset``. No response has it behind an address."""

@@ -225,6 +225,7 @@ class Worker:
             certificate_expiry_s=dict(stats.certificate_expiry_s),
             certificate_reloads=dict(stats.certificate_reloads),
             brokers=self._routes.reachable(),
+            brokers_ignored=sum(cluster.ignored for cluster in self._routes.clusters),
             brokers_without_port={each.name: each.brokers_without_port for each in self._listeners},
             connections_limit=self._connections_limit,
             exempt_request_us=self._costs.exempt_us,

@@ -203,6 +203,8 @@ def _traffic(snapshot: Snapshot) -> Iterator[Metric]:
         ("listener",),
         (((listener,), number) for listener, number in snapshot.brokers_without_port.items()),
     )
+    said = "How often a response named a broker beyond the 2,000 that a cluster may have."
+    yield _counter("sluice_brokers_ignored", said, (), [((), snapshot.brokers_ignored)])
 
 
 def _shipping(snapshot: Snapshot) -> Iterator[Metric]:

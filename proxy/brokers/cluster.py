@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 import structlog
 
 from config.cluster import Route
+from protocol.compile import SLICE_BYTES
 from protocol.errors import ProtocolError
 from protocol.locator import Endpoint, locate
 from protocol.requests import WHICH_BROKERS, WHICH_VERSIONS
@@ -28,6 +29,11 @@ log = structlog.get_logger("sluice.cluster")
 UNKNOWN = -1
 """The node id of a bootstrap address, until Metadata has named it."""
 
+MOST_BROKERS: Final = 2000
+"""That one cluster may have. Each takes memory, and a port at every listener."""
+_LEARNED_AT_ONCE: Final = 50
+_MOST_ANSWER_BYTES: Final = 2**20
+"""Of the answer that names all brokers: half a kilobyte for each."""
 _PROBE_S: Final = 5.0
 """How often brokers that cannot be reached are tried; the others are once in each refresh."""
 _PROBES_AT_ONCE: Final = 16
@@ -94,6 +100,8 @@ class Cluster:
         self._refused = False
         self._asked = asyncio.Event()
         self.brokers: dict[int, Broker] = {}
+        self.ignored = 0
+        """How often a broker was named that is one too many."""
         self.error: str | None = "no broker has answered yet"
         """Why the last refresh failed; None when it did not."""
 
@@ -111,13 +119,27 @@ class Cluster:
                 continue  # "no coordinator" is written as node -1 at an empty host
             host = endpoint.host.decode("utf-8", "replace")
             known = self.brokers.get(endpoint.node_id)
-            if known is None:
+            if known is None and len(self.brokers) >= MOST_BROKERS:
+                self._ignore(endpoint.node_id)
+            elif known is None:
                 self.brokers[endpoint.node_id] = Broker(endpoint.node_id, host, endpoint.port)
                 log.info("broker found", broker=endpoint.node_id, address=f"{host}:{endpoint.port}")
                 self._on_broker(endpoint.node_id)
             elif (known.host, known.port) != (host, endpoint.port):
                 log.info("broker moved", broker=endpoint.node_id, address=f"{host}:{endpoint.port}", was=str(known))
                 known.host, known.port = host, endpoint.port
+
+    def _ignore(self, node_id: int) -> None:
+        """Learn no further broker: who is told of it gets a name that says so, and cannot be resolved."""
+        if not self.ignored:
+            log.error(
+                "too many brokers: further ones are ignored, and clients cannot reach them",
+                cluster=self.name,
+                most=MOST_BROKERS,
+                broker=node_id,
+                fix="see that cluster.bootstrap leads to brokers of one Kafka cluster, and restart",
+            )
+        self.ignored += 1
 
     def candidates(self, node_id: int | None) -> list[Broker]:
         """Return where a connection for ``node_id`` may go, best first; None: any broker, in turn."""
@@ -231,7 +253,10 @@ class Cluster:
     async def _refresh(self) -> None:
         try:
             if self.can_ask:
-                self.learn(await self.ask(which_brokers))
+                endpoints = await self.ask(which_brokers)
+                for begin in range(0, len(endpoints), _LEARNED_AT_ONCE):
+                    self.learn(endpoints[begin : begin + _LEARNED_AT_ONCE])
+                    await asyncio.sleep(0)
             else:
                 await self.ask(_is_there)
         except NoAnswerError as error:
@@ -296,7 +321,12 @@ async def _ips(host: str) -> set[str]:
 
 async def which_brokers(connection: BrokerConnection) -> Sequence[Endpoint]:
     """Ask a broker for the addresses of all."""
-    return locate(WHICH_BROKERS.spec, await connection.ask(WHICH_BROKERS)).endpoints
+    answer = await connection.ask(WHICH_BROKERS)
+    if len(answer) > _MOST_ANSWER_BYTES:
+        raise ConnectionError(f"names more brokers than a cluster may have, which is {MOST_BROKERS}")
+    if len(answer) > SLICE_BYTES:
+        return (await asyncio.to_thread(locate, WHICH_BROKERS.spec, answer)).endpoints
+    return locate(WHICH_BROKERS.spec, answer).endpoints
 
 
 async def _is_there(connection: BrokerConnection) -> None:

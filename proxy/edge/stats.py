@@ -120,6 +120,8 @@ class WorkerSnapshot:
     """Node id → whether the last connection attempt to it succeeded."""
     brokers_without_port: dict[str, int]
     """By listener: known brokers that its clients cannot reach."""
+    brokers_ignored: int
+    """How often answers named a broker beyond those that a cluster may have."""
     connections_limit: int
     exempt_request_us: int
     """Of threads, for requests that no request_percentage holds."""

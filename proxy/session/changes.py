@@ -11,7 +11,7 @@ from protocol.error_codes import coordinator_errors
 from protocol.errors import Cause, ProtocolError
 from protocol.locator import Endpoint, locate, splice
 from protocol.overlay import ADDRESSES_FIRST, FIND_COORDINATOR, RECORDS
-from protocol.rewriting import Rewriting
+from protocol.rewriting import MOST_LOOKED_UP, Rewriting
 from protocol.table import ApiSpec
 from proxy.session.gates.settling import wanted
 from proxy.session.serving import AUTHENTICATED, NEGOTIATE, PROVES, REWRITE, SETTLE, TELL, Served
@@ -70,8 +70,11 @@ class Changes:
             raise too_long(spec, size, limit)
         return 4 + size
 
-    def of_whole(self, frame: bytes, actions: int, api: Served, throttle_ms: int, now_ms: int) -> bytes:
-        """Read a gathered frame, and return what the client gets: ``frame`` itself where nothing has to change."""
+    def of_whole(self, frame: bytes, actions: int, api: Served, throttle_ms: int, now_ms: int) -> bytes | None:
+        """Read a gathered frame, and return what the client gets: ``frame`` itself where nothing has to change.
+
+        None for one with so many brokers that it is to be changed in slices.
+        """
         spec = api.spec
         if actions & NEGOTIATE:
             self._pair.rules.errors.note(spec.api_key, int.from_bytes(frame[8:10], "big", signed=True))
@@ -84,6 +87,8 @@ class Changes:
         located = locate(spec, frame)
         if spec.api_key == FIND_COORDINATOR:
             self._note_errors(spec, frame)
+        if len(located.endpoints) > MOST_LOOKED_UP:
+            return None
         told_ms: int | None = None
         if actions & TELL and located.throttle_offset >= 0:
             # Never less than the broker's own: it does not read this connection for that long.

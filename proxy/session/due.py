@@ -74,11 +74,13 @@ def _change(side: "AnswerSide", entry: Entry, chunk: bytes, start: int, position
     _, actions, api, throttle_ms, *_ = entry
     if actions & SETTLE:
         return _settle(side, entry, chunk, start, position, size, now_ms)
-    if size > SLICE_BYTES and not actions & AUTHENTICATED:
+    if side.changes.under_way is not None or (size > SLICE_BYTES and not actions & AUTHENTICATED):
         return _rewrite(side, entry, chunk, start, position, size, now_ms)
     end = position + 4 + size
     frame = chunk[position:end]
     changed = side.changes.of_whole(frame, actions, api, throttle_ms, now_ms)
+    if changed is None:
+        return _rewrite(side, entry, chunk, start, position, size, now_ms)
     if changed is frame:
         return start
     _write(side, chunk, start, position)

@@ -4,9 +4,9 @@ import pytest
 
 from protocol.compile import SLICE_BYTES, walk_source
 from protocol.errors import ProtocolError
-from protocol.locator import locate, splice
+from protocol.locator import Endpoint, locate, splice
 from protocol.overlay import ADDRESSES_FIRST
-from protocol.rewriting import Rewriting
+from protocol.rewriting import MOST_LOOKED_UP, Rewriting
 from protocol.table import SPECS, ApiSpec
 from tests.protocol.encode import encode_frame
 
@@ -43,6 +43,28 @@ def test_becomes_what_it_becomes_at_once(spec: ApiSpec, count: int, throttle_ms:
     told_ms = None if throttle_ms is None else max(throttle_ms, 5)
     assert not rewriting.needs_more
     assert rewriting.written() + frame[rewriting.end :] == splice(frame, locate(spec, frame), told_ms, ADDRESSES)
+
+
+@pytest.mark.parametrize("spec", [spec for spec in WITH_ADDRESSES if spec.endpoint_path], ids=repr)
+def test_different_brokers_are_looked_up_a_few_in_each_slice(spec: ApiSpec) -> None:
+    """To look one up that is new binds ports: thousands of them, as a hostile broker may name, are no one slice."""
+    brokers = [{"node_id": n, "broker_id": n, "host": f"kafka-{n}", "port": 9092} for n in range(1, 333)]
+    frame = encode_frame(spec, {(spec.endpoint_path or "").split(" ")[-1]: brokers})
+    told = {number: (b"proxy.example", number) for number in range(1, 333)}
+    asked: list[int] = []
+
+    def look_up(endpoint: Endpoint) -> tuple[bytes, int]:
+        asked.append(endpoint.node_id)
+        return told[endpoint.node_id]
+
+    rewriting = Rewriting(spec, frame, len(frame) - 4, None, look_up)
+    before, is_over = 0, False
+    while not is_over:
+        is_over = rewriting.advance()
+        assert len(asked) - before <= MOST_LOOKED_UP
+        before = len(asked)
+    assert asked == list(told)
+    assert rewriting.written() + frame[rewriting.end :] == splice(frame, locate(spec, frame), None, told)
 
 
 @pytest.mark.parametrize("spec", WITH_ADDRESSES, ids=repr)

@@ -13,8 +13,9 @@ from structlog.testing import capture_logs
 
 from config.cluster import BrokerSasl, BrokerTls, Route
 from config.units import Address
+from protocol.locator import Endpoint
 from protocol.requests import WHICH_VERSIONS
-from proxy.brokers.cluster import UNKNOWN, Broker, Cluster, NoAnswerError, which_brokers
+from proxy.brokers.cluster import MOST_BROKERS, UNKNOWN, Broker, Cluster, NoAnswerError, which_brokers
 from tests.proxy.fake_broker import fake_broker
 from tests.proxy.front import end_background
 from tests.proxy.secure_broker import (
@@ -346,3 +347,31 @@ async def test_watching_looks_after_all_brokers_at_each_refresh() -> None:
             while not two.requests:
                 await asyncio.sleep(0.01)
         await end_background()
+
+
+async def test_no_cluster_has_more_brokers_than_that() -> None:
+    """Whoever answers instead of a broker names as many as he likes; each would take memory, and ports."""
+    found: list[int] = []
+    route = Route(bootstrap=(Address("127.0.0.1", 1),))
+    hostile = Cluster("test", route, found.append, refresh_s=TIMEOUT_S, connect_timeout_s=TIMEOUT_S)
+    with capture_logs() as logs:
+        for begin in range(0, MOST_BROKERS + 300, 100):
+            hostile.learn([Endpoint(number, b"kafka", 9092, 0, 0, 0) for number in range(begin, begin + 100)])
+    assert found == list(hostile.brokers) == list(range(MOST_BROKERS))
+    assert hostile.ignored == 300
+    assert [line["event"] for line in logs if line["log_level"] == "error"] == [
+        "too many brokers: further ones are ignored, and clients cannot reach them"
+    ]
+    hostile.learn([Endpoint(7, b"elsewhere", 9092, 0, 0, 0)])
+    assert hostile.brokers[7].host == "elsewhere"
+
+
+async def test_an_answer_that_is_too_long_is_no_cluster() -> None:
+    async with fake_broker() as broker:
+        broker.brokers = dict.fromkeys(range(6000), ("k" * 200, 9092))
+        route = Route(bootstrap=(Address("127.0.0.1", broker.port),))
+        cluster = Cluster("test", route, lambda _: None, refresh_s=TIMEOUT_S, connect_timeout_s=TIMEOUT_S)
+        await cluster.refresh()
+        assert cluster.brokers == {}
+        assert cluster.error is not None
+        assert "names more brokers than a cluster may have" in cluster.error

@@ -123,6 +123,26 @@ class TestSlices:
         assert play.client.take() == b""
 
 
+class TestManyBrokers:
+    @pytest.mark.parametrize("spec", [METADATA_V12, FIND_COORDINATOR_V4], ids=repr)
+    def test_are_learned_while_others_have_their_turn_however_short_the_answer(self, spec: ApiSpec) -> None:
+        field = "brokers" if spec is METADATA_V12 else "coordinators"
+        said = answer(spec, {field: [broker(number) for number in range(300)], "throttle_time_ms": 3})
+        assert len(said) < SLICE_BYTES
+        play = Play()
+        play.from_client(ask(spec) + list_offsets(2))
+        assert play.from_broker(said + list_offsets_answer(2)) == b""
+        turns = 0
+        while play.broker.paused:
+            before = len(play.told)
+            play.loop.turn()
+            assert len(play.told) - before <= 50
+            turns += 1
+        assert turns >= 5
+        assert play.client.take() == rewrite(spec, said, None, ADDRESSES) + list_offsets_answer(2)
+        assert play.told == list(range(300))
+
+
 class TestMetadata:
     @pytest.mark.long
     @pytest.mark.parametrize("spec", [METADATA_V1, METADATA_V12], ids=repr)
