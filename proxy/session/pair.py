@@ -266,7 +266,12 @@ class Pair:
 
     def answer_empty(self, throttle_ms: int, now_ms: int) -> None:
         """Answer the Fetch that waits as a broker answers one over its quota: with nothing."""
-        self._client.write(self.requests.answer_empty(throttle_ms))
+        try:
+            answer = self.requests.answer_empty(throttle_ms)
+        except ProtocolError as error:  # it ends inside what has to be read of it
+            self.reject(CLIENT, error)
+            return
+        self._client.write(answer)
         self._go(Event.ADMITTED, IN_LINE, now_ms)
         self.answered(now_ms)
 

@@ -260,6 +260,8 @@ class Turn:
         throttling.answered_empty += 1
         self._pair.answer_empty(throttle_ms, now_ms)
         self._kept = kept
+        if self._pair.closed:
+            self._forget(now_ms)
         return True
 
     def _go(self, now_ms: int, *, turn: bool, forced: bool = False) -> None:
