@@ -56,8 +56,21 @@ class InvalidValue(ValueError):  # noqa: N818  it is what the value is, and pyda
 
 def _shortened(said: str) -> str:
     """Return what quotes the file, with an end, and without what would move a cursor."""
+    said = without_secrets(said)
     short = said if len(said) <= _MAX_MESSAGE else f"{said[:_MAX_MESSAGE]}…"
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in short)
+
+
+_SECRETS: Final = re.compile(
+    r"""(?P<before>//)[^\s/@'"]+@ | [^\s/@'":]+:[^\s/@'"]+@
+    | (?P<name>(?:password|passwd|secret|token|jaas\.config)\s*=\s*) (?:"[^"]*" | '[^']*' | [^\s,;\]}]+)""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+def without_secrets(said: str) -> str:
+    """Return a text without what may be a secret in it: a user with a password in front of a host, ``password=…``."""
+    return _SECRETS.sub(lambda found: f"{found['name']}…" if found["name"] else f"{found['before'] or ''}…@", said)
 
 
 _VARIABLE: Final = re.compile(r"\$[{(]|\$[A-Za-z_]|\{\{")

@@ -140,6 +140,8 @@ def parse_reachable(text: str) -> Address:
 
 def _host_and_port(text: str, with_host: str) -> tuple[str, int]:
     """Return what stands before the port, and the port; ``with_host`` is the fix where there is a port alone."""
+    if "@" in text:  # whom it names may be a password: not quoted
+        raise InvalidValue("has a user or a password in front of the host", "leave it out: logins have a section, sasl")
     if text.strip() not in ("", text):
         raise InvalidValue(f"{text!r} begins or ends with whitespace", f"write {text.strip()}")
     if (protocol := _PROTOCOL.match(text)) is not None:

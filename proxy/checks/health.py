@@ -4,6 +4,7 @@ import http.client
 from typing import Final
 from urllib.parse import urlsplit
 
+from config.problems import without_secrets
 from config.units import EVERY_INTERFACE, Address
 
 TIMEOUT_S: Final = 3.0
@@ -27,7 +28,7 @@ def ask(url: str, path: str) -> tuple[bool, str]:
     except ValueError:
         host = None
     if not host or parts.scheme != "http":
-        raise ValueError(f"{url!r} is not a URL like http://127.0.0.1:9404")
+        raise ValueError(f"{without_secrets(url)!r} is not a URL like http://127.0.0.1:9404")
     connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
     try:
         connection.request("GET", parts.path.rstrip("/") or path)

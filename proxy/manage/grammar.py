@@ -41,6 +41,7 @@ _PARSERS: Final[dict[Written, Callable[[str], float]]] = {
 
 _DOUBLE: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|NaN|[+-]?Infinity", re.ASCII)
 _KEY: Final = re.compile(r"[A-Za-z0-9._-]*", re.ASCII)
+_MOST_SHOWN: Final = 60
 _COMMA: Final = re.compile(r",(?=[^\]]*(?:\[|$))")
 """Between configs: not within brackets, as ConfigCommand splits them."""
 
@@ -152,7 +153,7 @@ class _Wanted:
     def read_word(self, word: str) -> None:
         """Read one word of the short form."""
         key, equals, value = word.partition("=")
-        with _of(word):
+        with _of(word if key in (*_KINDS, *_WORDS) and "=" not in value else key):
             if key in _KINDS:
                 if equals:
                     self._add(word, key, value)
@@ -170,7 +171,9 @@ class _Wanted:
     def _add(self, flag: str, key: str, text: str) -> None:
         with _of(flag):
             if not _KEY.fullmatch(key) or not key:
-                raise InvalidValue(f"{key!r} is not the name of a quota", f"known here: {', '.join(_KINDS)}")
+                raise InvalidValue(
+                    f"{key[:_MOST_SHOWN]!r} is not the name of a quota", f"known here: {', '.join(_KINDS)}"
+                )
             if key in self.added:
                 raise InvalidValue(f"{key} stands twice", "give it once")
             self.added[key] = limit(key, text)
@@ -212,11 +215,12 @@ def _any(key: str) -> Named:
 
 def _configs(text: str) -> Iterator[tuple[str, str]]:
     """Yield the pairs of ``k=v,k2=[v2]``."""
-    for pair in _COMMA.split(text) if "[" in text else text.split(","):
+    for number, pair in enumerate(_COMMA.split(text) if "[" in text else text.split(","), 1):
         key, equals, value = pair.partition("=")
         with _of("--add-config"):
-            if not equals:
-                raise InvalidValue(f"{pair!r} is no pair", "write it like producer_byte_rate=1MiB")
+            if not equals:  # and who knows what it is a part of
+                said = repr(pair) if pair in _KINDS else f"part {number} of it"
+                raise InvalidValue(f"{said} is no pair", "write it like producer_byte_rate=1MiB")
         yield key.strip(), re.sub(r"[\[\]]", "", value).strip()
 
 
@@ -225,8 +229,13 @@ def limit(key: str, text: str) -> float:
     if _DOUBLE.fullmatch(text):
         return float(text.replace("Infinity", "inf"))
     kind = _KINDS.get(key)
+    if kind is None:  # what is no quota may be a password: only its name is quoted
+        credentials = "set credentials with kafka-configs, at the brokers" if key.startswith("SCRAM-") else ""
+        raise InvalidValue(f"{key[:_MOST_SHOWN]} is no quota", credentials or f"known here: {', '.join(_KINDS)}")
+    if any(sign in text for sign in ",=["):  # more than the value of a quota
+        raise InvalidValue(f"{key}: is followed by more than a number", "write each pair as a word of its own")
     try:
-        return float(_PARSERS[kind.row.written if kind is not None else Written.NUMBER](text))
+        return float(_PARSERS[kind.row.written](text))
     except InvalidValue as invalid:
         raise InvalidValue(f"{key}: {invalid.message}", invalid.hint) from None
 

@@ -103,7 +103,8 @@ class _Script:
         tool = next((at for at, word in enumerate(words) if _TOOL.fullmatch(PurePath(word).name)), None)
         if tool is None:
             if words[0] not in _SILENT:
-                self.rules.notes.append(problem(InvalidValue(f"{words[0]!r} is no kafka-configs command: skipped")))
+                first = words[0].partition("=")[0]  # of PASSWORD=… the name
+                self.rules.notes.append(problem(InvalidValue(f"{first!r} is no kafka-configs command: skipped")))
             return
         try:
             flags = _flags(command.words[tool + 1 :])
@@ -128,6 +129,11 @@ class _Script:
             self.rules.add(of_entity, [(key, java_double(limit)) for key, limit in limits.items()], problem)
 
 
+def _shown(flag: str, text: str) -> str:
+    """Return what is said of a value: its flag, where it may hold a password."""
+    return f"the value of {flag}" if flag == "--add-config" else repr(text)
+
+
 def _flags(words: Sequence[Word]) -> list[tuple[str, str]]:
     """Return the flags of a command with their values, as the grammar takes them. Raises InvalidValue."""
     flags: list[tuple[str, str]] = []
@@ -137,17 +143,17 @@ def _flags(words: Sequence[Word]) -> list[tuple[str, str]]:
         if word.varies and not equals:
             if word.text == _MORE:
                 continue
-            raise InvalidValue(f"{word.text!r} is filled in by a shell", "write it out")
+            raise InvalidValue(f"{name!r} is filled in by a shell", "write it out")
         if name in _BARE:
             flags.append((name.removeprefix("--").replace("-", "_"), ""))
             continue
         if name not in _VALUED and name not in _ELSEWHERE:
-            raise InvalidValue(f"{word.text!r} is not known here", suggestion(name, [*_VALUED, *_BARE]))
+            raise InvalidValue(f"{name!r} is not known here", suggestion(name, [*_VALUED, *_BARE]))
         given = Word(value, word.varies) if equals else next(rest, None)
         if given is None:
             raise InvalidValue(f"{name} has no value", "give one")
         if name in _VALUED:
             if given.varies:
-                raise InvalidValue(f"{given.text!r} is filled in by a shell", "write it out")
+                raise InvalidValue(f"{_shown(name, given.text)} is filled in by a shell", "write it out")
             flags.append((name.removeprefix("--").replace("-", "_"), given.text))
     return flags

@@ -1,0 +1,88 @@
+"""No secret of a command line or of a file is quoted by what is said of it."""
+
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from config.jaas import parse_jaas
+from config.problems import ConfigError, InvalidValue
+from proxy.cli import cli
+from proxy.manage.formats import kafka_configs
+from proxy.manage.grammar import read
+
+SECRET = "hunter2"
+FLAGS = [
+    "SCRAM-SHA-512=[password=hunter2]",
+    "SCRAM-SHA-512=[iterations=8192,password=hunter2]",
+    "SCRAM-SHA-256=password=hunter2",
+    "producer_byte_rate=1MiB,SCRAM-SHA-512=[password=a,hunter2",
+    "SCRAM-SHA-512=[password=a],hunter2",
+    "password=hunter2",
+    "sasl.jaas.config=org.apache.PlainLoginModule required password=hunter2;",
+    "ssl.key.password=hunter2",
+]
+SCRIPTS = [
+    "PASSWORD=hunter2",
+    "export X=1; hunter2_is=1 kafka-configs.sh --alter --add-config 'SCRAM-SHA-512=[password=hunter2]' --user a",
+    'kafka-configs.sh --alter --add-config "SCRAM-SHA-512=[password=hunter2$X]" --user a',
+    "kafka-configs.sh --alter --password=hunter2 --user a",
+    "kafka-configs.sh --alter --password=hunter2$X --user a",
+    "kafka-configs.sh --alter --add-config 'password=[hunter2' --user a",
+]
+
+
+@pytest.mark.parametrize("value", FLAGS)
+def test_a_flag(value: str) -> None:
+    for words in ([], ["user=a"]):
+        with pytest.raises(click.UsageError) as caught:
+            read([("user", "a"), ("add_config", value)], words)
+        assert SECRET not in caught.value.format_message()
+
+
+@pytest.mark.parametrize("value", FLAGS)
+def test_a_word(value: str) -> None:
+    with pytest.raises(click.UsageError) as caught:
+        read([], ["user=a", value])
+    assert SECRET not in caught.value.format_message()
+
+
+@pytest.mark.parametrize("value", FLAGS)
+def test_a_file_of_configs(tmp_path: Path, value: str) -> None:
+    (tmp_path / "more.properties").write_text(value + "\n")
+    with pytest.raises(click.UsageError) as caught:
+        read([("user", "a"), ("add_config_file", str(tmp_path / "more.properties"))])
+    assert SECRET not in caught.value.format_message()
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script(script: str) -> None:
+    try:
+        _, notes = kafka_configs.read("script.sh", script)
+        said = "\n".join(map(str, notes))
+    except ConfigError as error:
+        said = str(error)
+    assert said
+    assert SECRET not in said.replace("hunter2_is", "")
+
+
+@pytest.mark.parametrize(
+    "address", ["sasl://app:hunter2@kafka:9092", "app:hunter2@kafka:9092", "https://hunter2@kafka", "a:hunter2@b"]
+)
+def test_a_host_with_a_password_in_front(tmp_path: Path, address: str) -> None:
+    (tmp_path / "sluice.yaml").write_text(
+        f'cluster: {{name: d, bootstrap: ["{address}"]}}\nadmin: {{bind: "{address}"}}\n'
+    )
+    done = CliRunner().invoke(cli, ["check", "-c", str(tmp_path / "sluice.yaml")])
+    assert done.exit_code == 2
+    assert SECRET not in done.output
+    assert "bootstrap[0]" in done.output
+
+
+def test_what_is_said_of_a_value_without_a_secret_stays() -> None:
+    for said in ("'127.0.0.1:port' ends in 'port'", "tls.key a@b: it is no key", "write password_file: FILE"):
+        assert InvalidValue(said).message == said
+    with pytest.raises(ValueError, match="does not end with one") as caught:
+        parse_jaas("org.PlainLoginModule required password=hunter2")
+    assert SECRET not in str(caught.value)
