@@ -206,6 +206,7 @@ class Worker:
             gone=self._engine.take_gone(),
             clients=clients,
             delay_queue=self._throttling.queue_sizes(),
+            unseen_users=self._engine.unseen(),
             fetches_answered_empty=self._throttling.answered_empty,
             requests_dropped=self._throttling.dropped,
             requests=requests_by_api(self._tables),

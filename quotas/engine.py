@@ -33,7 +33,7 @@ class Engine:
     memory.
     """
 
-    __slots__ = ("_all", "_caps", "_counters", "_named", "_policy", "generation", "has_caps")
+    __slots__ = ("_all", "_caps", "_counters", "_named", "_policy", "_unseen", "generation", "has_caps")
 
     def __init__(
         self,
@@ -46,6 +46,7 @@ class Engine:
         self.generation = 0
         self._policy = Policy()
         self._named: set[str] = set()
+        self._unseen: set[str] = set()
         names = Room(max_names_bytes)
         windows = {kind: controller_window if kind.row.law is Law.TOKEN_BUCKET else window for kind in CLIENT_KINDS}
         self._counters = {kind: Counters(kind, each, names) for kind, each in windows.items()}
@@ -60,6 +61,7 @@ class Engine:
 
         A null client-id is "". Raises KeyError for a kind that is not in CLIENT_KINDS.
         """
+        self._unseen.discard(user)
         return self._counters[kind].resolve(user, client_id, broker)
 
     def resolve_caps(self, user: str, client_id: str, kind: QuotaKind, broker: int) -> tuple[Bound, ...]:
@@ -69,6 +71,12 @@ class Engine:
     def names(self, user: str) -> bool:
         """Whether a quota is for ``user`` by name, or for a group that lists it."""
         return user in self._named
+
+    def unseen(self) -> list[str]:
+        """Return the users whom a quota is for by name, or by a group, and whom no client has been: most likely
+        clients are named in another way than the quotas have it. Since the quota is there, that is.
+        """
+        return sorted(self._unseen)
 
     def unlimited(self, kind: QuotaKind) -> Bound:
         """Return what a client is measured by that no quota concerns: nothing is kept."""
@@ -120,7 +128,9 @@ class Engine:
             changed_total += len(changed)
             removed_total += len(removed)
         self._policy = policy
-        self._named = {each.user for each in policy.limits if isinstance(each.user, str)} | policy.group_of.keys()
+        named = {each.user for each in policy.limits if isinstance(each.user, str)} | policy.group_of.keys()
+        self._unseen = {user for user in named if user in self._unseen or user not in self._named}
+        self._named = named
         self.has_caps = any(not counters.rules.is_empty for counters in self._caps.values())
         change = PolicyChange(added_total, changed_total, removed_total)
         if regrouped or change != PolicyChange():

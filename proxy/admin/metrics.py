@@ -38,6 +38,7 @@ from quotas.kinds import PERCENT
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
 _MAX_ERROR_BYTES: Final = 1024
+_MOST_UNSEEN: Final = 100
 _SIDES: Final = ("client", "broker")
 _OUTCOMES: Final = ("ok", "failed")
 _MODES: Final = ("enforce", "shadow", "off")
@@ -88,6 +89,9 @@ def _quotas(snapshot: Snapshot) -> Iterator[Metric]:
     changes = [((), snapshot.mode_changes)]
     yield _counter("sluice_quota_mode_changes", "How often the mode was changed since the start.", (), changes)
     yield _number("sluice_quotas_configured", "Quotas of the last good load.", snapshot.quotas_configured)
+    yield _number("sluice_quota_users_unseen", "Users with quotas whom no client has been.", len(snapshot.unseen_users))
+    unseen = (((label(user),), 1) for user in snapshot.unseen_users[:_MOST_UNSEEN])
+    yield _gauge("sluice_quota_user_unseen", "1 for each of them, up to a hundred.", ("user",), unseen)
     loaded_at_s = [((), snapshot.quotas_loaded_at_s)] if snapshot.quotas_loaded_at_s else []
     yield _gauge("sluice_quota_loaded_timestamp_seconds", "Unix time of the last good load.", (), loaded_at_s)
     yield _number(

@@ -90,6 +90,8 @@ class WorkerSnapshot:
     clients: list[ClientState]
     """What went through since the last snapshot, of some clients more than once."""
     delay_queue: dict[QuotaKind, int]
+    unseen_users: list[str]
+    """Whom quotas are for, and whom no client has been yet."""
     fetches_answered_empty: int
     requests_dropped: int
     requests: list[int]

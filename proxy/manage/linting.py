@@ -4,7 +4,7 @@ Of a rule the engine is asked about a *witness*: the client that the rule is mos
 that nobody has named ("somebody else") stands for all of those; where not even it gets the rule, nobody does.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
@@ -14,6 +14,7 @@ from proxy.checks.explain import Explainer, written
 from proxy.checks.twice import of_same_quotas
 from proxy.manage import surprises
 from proxy.manage.surprises import Said, Witnesses
+from proxy.manage.unseen import never_seen
 from quotas.entities import Entity, Group
 from quotas.exemptions import Exemptions
 from quotas.kinds import BYTES, QuotaKind
@@ -48,6 +49,7 @@ NAMES: Final = {
     "invisible-in-name": "a name with a character that cannot be seen",
     "differs-in-case": "two names that differ in upper and lower case alone",
     "unused-group": "a group that no quota is for",
+    "user-never-seen": "a user with a quota whom no client has been, as a running proxy says (`--admin`)",
     "of-the-store": "what the store itself says, as of a node in ZooKeeper that is no quota",
 }
 """Every kind of finding, and what it is about. Names stay as they are: others' pipelines know them."""
@@ -80,8 +82,10 @@ class Finding:
         }
 
 
-def lint(loaded: Loaded, settings: Quotas | None) -> list[Finding]:
-    """Return what is doubtful about what a store holds, in the order of its rules; ``settings`` say who is exempt."""
+def lint(loaded: Loaded, settings: Quotas | None, unseen: Sequence[str] = ()) -> list[Finding]:
+    """Return what is doubtful about what a store holds, in the order of its rules; ``settings`` say who is exempt,
+    ``unseen`` whom a running proxy has never seen.
+    """
     policy = loaded.policy
     explainer = Explainer(policy, where=loaded.where)
     witnesses = Witnesses(policy, explainer)
@@ -97,6 +101,7 @@ def lint(loaded: Loaded, settings: Quotas | None) -> list[Finding]:
         surprises.idle_caps(witnesses),
         _exempt(policy, settings),
         _hidden(loaded),
+        never_seen(policy, unseen),
     )
     kinds: dict[tuple[str, Entity | None, str, str], list[QuotaKind]] = {}
     for name, entity, kind, message, fix in said:

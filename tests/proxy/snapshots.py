@@ -14,6 +14,7 @@ EMPTY = Snapshot(
     gone=[],
     clients=[],
     delay_queue=dict.fromkeys(QuotaKind, 0),
+    unseen_users=[],
     fetches_answered_empty=0,
     requests_dropped=0,
     requests=[0] * 128,

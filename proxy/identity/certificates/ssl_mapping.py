@@ -51,6 +51,11 @@ class Rules:
 
     _rules: tuple[_Rule | _Default, ...]
 
+    @property
+    def patterns(self) -> list[re.Pattern[str]]:
+        """What the rules take, but for DEFAULT, which takes all."""
+        return [rule.pattern for rule in self._rules if isinstance(rule, _Rule)]
+
     def user(self, name: str) -> str:
         """Return the user for a distinguished name as RFC 2253 writes it. Raises NoMatchingRule."""
         for rule in self._rules:

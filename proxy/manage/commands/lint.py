@@ -10,6 +10,7 @@ import click
 from proxy.manage.linting import NAMES, Finding, lint
 from proxy.manage.seen import failing_with, seen, settings_of
 from proxy.manage.target import target_options
+from proxy.manage.unseen import NoAnswerError, ask
 
 EXIT_FOUND: Final = 1
 EXIT_FAILED: Final = 2
@@ -27,8 +28,13 @@ _MOST_SHOWN: Final = 20
     type=click.Choice([*NAMES]),
     help="Leave out findings of this name; may be given several times.",
 )
+@click.option(
+    "--admin",
+    metavar="URL",
+    help="Also ask this admin port, as in http://127.0.0.1:9404, which users with quotas no client has been.",
+)
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def command(ignore: tuple[str, ...], output: str, *, strict: bool, **target: Any) -> None:
+def command(ignore: tuple[str, ...], output: str, admin: str | None, *, strict: bool, **target: Any) -> None:
     """Print what is most likely not meant: rules that hold for nobody, limits below one batch, surprises of precedence.
 
     Each finding has a name (docs/managing-quotas.md lists them), a place and a fix.
@@ -41,7 +47,12 @@ def command(ignore: tuple[str, ...], output: str, *, strict: bool, **target: Any
     """  # noqa: D301  \b is click's
     with failing_with(EXIT_FAILED):
         loaded, settings = seen(**target), settings_of(target)
-    found = [finding for finding in lint(loaded, settings) if finding.name not in ignore]
+    try:
+        unseen = ask(admin) if admin is not None else []
+    except NoAnswerError as error:
+        click.echo(f"error: --admin: {error}", err=True)
+        sys.exit(EXIT_FAILED)
+    found = [finding for finding in lint(loaded, settings, unseen) if finding.name not in ignore]
     if output == "json":
         click.echo(json.dumps({"findings": [each.as_data() for each in found]}, indent=2, ensure_ascii=False))
     else:

@@ -57,6 +57,7 @@ EVERYTHING = replace(
     ],
     ip_throttles={"PLAIN": Throttles(7, 6500)},
     authentications={("SASL", "PLAIN", "failed"): 2},
+    unseen_users=["alice"],
     shared_logins={("SASL", "CUSTOM", "no_credential"): 3},
     gssapi_unread={("SASL", "no_key"): 1, ("SASL", "refused"): 0},
     rejected={("client", Cause.BAD_HEADER): 3},

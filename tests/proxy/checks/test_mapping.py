@@ -77,3 +77,23 @@ def test_one_in_a_rule_for_principals(tmp_path: Path, monkeypatch: pytest.Monkey
     config = KERBEROS.replace('"RULE:[1:$1](.*)s/@.*//"', r"'RULE:[1:$1](.*)s/\\d.*//'")
     (warning,) = check(write(tmp_path, config), NOW_S).warnings
     assert warning.path == "listeners[0].sasl.kerberos.principal_to_local_rules[0]"
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "^CN=([^,]+),OU=batch,.*$",
+        r"CN=(\w+)\.prod\.example\.com(?:,.*)?",
+        r"(?:O|OU)=[A-Z]{3}\d+,.*",
+        r"^UID=(?=a)a[^=]*$",
+        "x?y",
+    ],
+)
+def test_an_example_is_made_after_the_pattern(tmp_path: Path, pattern: str) -> None:
+    (line,) = mapped(tmp_path, CONFIG.replace(RULES, f"'RULE:{pattern}/made/'"))
+    assert " makes 'made' of " in line
+
+
+def test_none_is_better_than_a_wrong_one(tmp_path: Path) -> None:
+    (line,) = mapped(tmp_path, CONFIG.replace(RULES, r"'RULE:^CN=(?!s)(.*)x$/$1/'"))
+    assert "takes neither" in line

@@ -183,10 +183,10 @@ def test_many_findings_of_one_name_are_counted() -> None:
 
 
 def test_every_name_that_is_given_is_in_the_table() -> None:
-    from proxy.manage import linting, surprises
+    from proxy.manage import linting, surprises, unseen
 
     given: set[str] = set()
-    for module in (doubts, surprises, linting):
+    for module in (doubts, surprises, linting, unseen):
         for statement in ast.parse(inspect.getsource(module)).body:
             if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) == "NAMES":
                 continue

@@ -1,0 +1,57 @@
+"""Users with quotas whom no client has been, as a running proxy says on its admin port."""
+
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from proxy.manage.surprises import Said
+from quotas.policy import Policy
+
+NAME: Final = "user-never-seen"
+_TIMEOUT_S: Final = 10.0
+_LINE: Final = re.compile(r'sluice_quota_user_unseen\{user="(?P<user>(?:[^"\\]|\\.)*)"\} 1(?:\.0)?')
+_LINES: Final = b"sluice_quota_user"
+_ESCAPED: Final = re.compile(r"\\(.)")
+_FIX: Final = (
+    "see in sluice_client_connections_opened_total how its client is called: sasl.oauth, mapping rules and "
+    "principal_to_local_rules make names"
+)
+
+
+class NoAnswerError(Exception):
+    """The admin port does not say it; the message says why."""
+
+
+def ask(url: str) -> list[str]:
+    """Return those users, up to a hundred. Raises NoAnswerError."""
+    page = f"{url.rstrip('/')}/metrics"
+    if not url.startswith("http://"):
+        raise NoAnswerError(f"{url!r} is not a URL like http://127.0.0.1:9404")
+    try:
+        with urllib.request.urlopen(page, timeout=_TIMEOUT_S) as answer:  # noqa: S310  http alone, see above
+            lines = [line.decode("utf-8", "replace").rstrip() for line in answer if line.startswith(_LINES)]
+    except (OSError, ValueError) as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
+        raise NoAnswerError(f"{page} does not answer: {error}") from None
+    if not any(line.startswith("sluice_quota_users_unseen ") for line in lines):
+        raise NoAnswerError(f"{page} does not say which users were never seen: is it this version of Sluice?")
+    return [_unescaped(match["user"]) for line in lines if (match := _LINE.fullmatch(line)) is not None]
+
+
+def _unescaped(value: str) -> str:
+    return _ESCAPED.sub(lambda match: "\n" if match[1] == "n" else match[1], value)
+
+
+def never_seen(policy: Policy, users: Sequence[str]) -> Iterator[Said]:
+    """Yield a finding for each rule that is for one of ``users``, by name or as a member of a group."""
+    unseen = set(users)
+    for entity in policy.limits:
+        if entity.user in unseen:
+            yield NAME, entity, None, "no client has been this user since the proxy has the quota", _FIX
+    for group, members in policy.groups.items():
+        for user in members:
+            if user in unseen:
+                yield NAME, None, None, f"in the group {group}: no client has been user {user}", _FIX
