@@ -1,9 +1,12 @@
 """What waits for its throttle to end: Kafka's DelayQueue of ThrottledChannels, without its thread and its clock."""
 
 from heapq import heapify, heappop, heappush
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
+
+MANY: Final = 2**31
+"""As many as there are."""
 
 
 class Handle(Generic[T]):
@@ -52,20 +55,18 @@ class DelayQueue(Generic[T]):
             self._heap = [entry for entry in self._heap if entry[2].waiting]
             heapify(self._heap)
 
-    def due(self, now_ms: int) -> list[T]:
-        """Take out and return everything whose end has come (end <= now), in order of its end."""
+    def due(self, now_ms: int | None, most: int = MANY) -> list[T]:
+        """Take out and return whose end has come (end <= now), in order of its end, ``most`` of them at the most. With
+        None everything, whenever its end is.
+        """
         items: list[T] = []
-        while self._heap and self._heap[0][0] <= now_ms:
+        while self._heap and (now_ms is None or self._heap[0][0] <= now_ms) and len(items) < most:
             handle = heappop(self._heap)[2]
             if handle.waiting:
                 handle.waiting = False
                 self._waiting -= 1
                 items.append(handle.item)
         return items
-
-    def all(self) -> list[T]:
-        """Take out and return everything, in order of its end."""
-        return self.due(max((end_ms for end_ms, _, _ in self._heap), default=0))
 
     def next_end(self) -> int | None:
         """Return the earliest end time, the moment for which a timer is to be set; None when nothing waits."""

@@ -25,20 +25,22 @@ class Waiter(Protocol):
         ...
 
     def sent_on(self, now_ms: int) -> None:
-        """Ask again whether to wait, and where: this line is no longer. Raises nothing."""
+        """Ask again whether to wait, and where. Raises nothing."""
         ...
 
 
 class Place(Entry):
     """A place in a line, to leave it by."""
 
-    __slots__ = ("kept_until_ms", "line", "waiter")
+    __slots__ = ("is_dissolved", "kept_until_ms", "line", "waiter")
 
     def __init__(self, line: "Line", number: int, waiter: Waiter, cost: float, weight: float) -> None:
         super().__init__(number, cost, weight)
         self.line = line
         self.waiter = waiter
         self.kept_until_ms = 0
+        self.is_dissolved = False
+        """It is in the line no longer, and who waits is to be told so."""
 
 
 class Line:
@@ -93,6 +95,7 @@ class Line:
 
     def leave(self, place: Place, now_ms: int, *, keep: bool = False) -> None:
         """Give a place up before its turn; with ``keep`` it is there for a while for the next ``join``."""
+        place.is_dissolved = False
         if place.parties:
             self._queue.remove(place)
             place.kept_until_ms = now_ms + KEEPS_MS if keep else 0
@@ -126,8 +129,17 @@ class Line:
         """Look again in a while: to look has failed."""
         self._alarm(self, self._asked_ms + KEEPS_MS)
 
-    def dissolve(self, now_ms: int) -> None:
-        """Send everybody to ask again, in order: the limits have changed, and perhaps whose counter is whose."""
-        for place in self._queue.take_all():
-            if isinstance(place, Place):
-                place.waiter.sent_on(now_ms)
+    def dissolve(self) -> list[Place]:
+        """Take everybody out and return their places, in order, each for ``send_on``: the limits have changed, and
+        perhaps whose counter is whose.
+        """
+        places = [place for place in self._queue.take_all() if isinstance(place, Place)]
+        for place in places:
+            place.is_dissolved = True
+        return places
+
+    def send_on(self, place: Place, now_ms: int) -> None:
+        """Send who has waited at a dissolved place, and has not left it since, to ask again."""
+        if place.is_dissolved:
+            place.is_dissolved = False
+            place.waiter.sent_on(now_ms)

@@ -1,8 +1,8 @@
 """From a throttle time to connections that wait: mode, ceilings, and delay queues with one timer each."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 import structlog
 
@@ -13,9 +13,13 @@ from quotas.delay_queue import DelayQueue, Handle
 from quotas.engine import Bound
 from quotas.imagined import Imagined, Throttle
 from quotas.kinds import QuotaKind
-from quotas.line import Line
+from quotas.line import Line, Place
 
 log = structlog.get_logger("sluice.throttle")
+
+
+AT_ONCE: Final = 50
+"""Clients that go on in one turn of the loop: each reads, or forwards, what has waited with it."""
 
 
 class Muted(Protocol):
@@ -71,6 +75,12 @@ class Throttling:
         self._alarms: DelayQueue[Muted] = DelayQueue()
         """Of lines, and of what waits in them no longer than that."""
         self._timers: dict[int, tuple[int, Timer]] = {}
+        self._to_ask: deque[tuple[Line, Place]] = deque()
+        """Who waits, and is to ask again."""
+        self._all_go = False
+        """Everybody is to go who is muted."""
+        self._goes_on = False
+        """A turn of the loop is asked for to go on with that."""
         self._lines: dict[Line, Alarm] = {}
         """The lines in which somebody waits."""
         self._waiting: Counter[QuotaKind] = Counter()
@@ -118,18 +128,15 @@ class Throttling:
         return strictest
 
     def set_mode(self, mode: str, now_ms: int) -> None:
-        """Be in another mode from now on. Unless it enforces, everybody goes at once who is muted or waits."""
+        """Be in another mode from now on. Unless it enforces, everybody goes who is muted or waits, some at a time."""
         self.tidy(now_ms)
         self._mode = mode
         self.enforces = mode == "enforce"
         for imagined in (self._imagined, self._shadows):
             imagined.clear()  # what still waits in the model would have its throttles in a mode that has none
-        if self.enforces:
-            return
-        self.reconsider(now_ms)
-        for queue in (*self._queues.values(), self._alarms):
-            for muted in queue.all():
-                contained("throttle over", muted.throttle_over, now_ms, otherwise=muted.abort)
+        self._all_go = not self.enforces
+        if self._all_go:
+            self.reconsider(now_ms)
 
     # ------------------------------------------------------------------------------------------------ shadow
 
@@ -210,9 +217,32 @@ class Throttling:
         self._alarms.discard(handle)
 
     def reconsider(self, now_ms: int) -> None:
-        """Let everybody who waits ask again: other limits are in force."""
+        """Let everybody who waits ask again, some at a time: other limits are in force."""
         for line in list(self._lines):
-            contained("line", line.dissolve, now_ms)
+            contained("line", self._dissolve, line)
+        if not self._goes_on:
+            self._go_on(now_ms)
+
+    def _dissolve(self, line: Line) -> None:
+        self._to_ask.extend([(line, place) for place in line.dissolve()])
+
+    def _go_on(self, now_ms: int) -> None:
+        """Let the next ones ask again, and then the next ones go who are muted, if all are to go."""
+        self._goes_on = False
+        left = AT_ONCE
+        while left and self._to_ask:
+            line, place = self._to_ask.popleft()
+            contained("line", line.send_on, place, now_ms)
+            left -= 1
+        for queue in (*self._queues.values(), self._alarms) if self._all_go else ():
+            for muted in queue.due(None, left):
+                contained("throttle over", muted.throttle_over, now_ms, otherwise=muted.abort)
+                left -= 1
+        if not left:
+            self._goes_on = True
+            self._call_later(0.0, lambda: self._go_on(self._clock()))
+        else:
+            self._all_go = False
 
     def tidy(self, now_ms: int) -> None:
         """Forget the lines in which nobody waits, and in shadow count what would have happened until now."""
@@ -250,7 +280,7 @@ class Throttling:
     def _release(self, queue: DelayQueue[Muted]) -> None:
         self._timers.pop(id(queue), None)
         now_ms = self._clock()
-        for item in queue.due(now_ms):
+        for item in queue.due(now_ms, AT_ONCE):  # the others at the next turn of the loop: their end has come
             contained("throttle over", item.throttle_over, now_ms, otherwise=item.abort)
         self._arm(queue)
 

@@ -100,13 +100,16 @@ def test_one_who_goes_may_bring_the_next() -> None:
     assert [name for name, _ in counter.went] == ["a"] * 5
 
 
-def test_a_line_that_is_dissolved_sends_everybody_to_ask_again_in_order() -> None:
+def test_everybody_can_be_sent_to_ask_again_in_order() -> None:
     counter = in_debt()
     guests = [Guest(counter, name) for name in "abc"]
     for guest in guests:
         guest.join(0)
-    counter.line.dissolve(10)
-    assert [guest.asked_again for guest in guests] == [1, 1, 1]
+    places = counter.line.dissolve()
+    counter.line.leave(places.pop(1), 5)
+    for place in [*places, *places]:
+        counter.line.send_on(place, 10)
+    assert [guest.asked_again for guest in guests] == [1, 0, 1]
     assert not counter.line
 
 

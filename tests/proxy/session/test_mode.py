@@ -5,6 +5,7 @@ broker would remember, and nothing of what he was free to do.
 import pytest
 
 from proxy.session.states import THROTTLED
+from proxy.session.throttling import AT_ONCE
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
@@ -43,6 +44,56 @@ def test_the_muted_and_those_in_line_go_at_once(mode: str) -> None:
     assert not play.client.paused
     assert [other.broker.take() for other in others] == [produce(1, 100)] * 20
     assert sum(play.throttling.queue_sizes().values()) == 0
+
+
+@pytest.mark.parametrize("turned", ["shadow", "off", "raised"])
+def test_a_crowd_goes_some_at_a_time_with_others_turns_in_between(turned: str) -> None:
+    """Four thousand that wait are let go in a quarter of a second of work: nobody else may wait for that."""
+    play = produce_quota()
+    play.from_client(produce(1, 12 * KIB))
+    play.from_broker(produce_answer(1))
+    others = [Another(play) for _ in range(230)]
+    assert not any(other.send(produce(1, 100)) for other in others)
+    if turned == "raised":
+        play.engine.apply(Policy({Entity(client_id="app"): {PRODUCER: 1e9}}), play.loop.now_ms)
+        play.throttling.reconsider(play.loop.now_ms)
+    else:
+        turn(play, turned)
+    gone, turns = sum(bool(other.broker.sent) for other in others), 0
+    while gone < len(others):
+        others[200].session.close()  # one who leaves meanwhile is asked nothing
+        assert 0 < gone <= AT_ONCE * (turns + 1)
+        play.loop.turn()
+        turns += 1
+        gone = sum(bool(other.broker.sent) or other is others[200] for other in others)
+    assert turns >= 4
+    play.loop.advance(0)
+    muted = 1 if turned == "raised" else 0  # who was throttled already stays so
+    assert (play.client.paused, sum(play.throttling.queue_sizes().values())) == (bool(muted), muted)
+
+
+def test_those_whose_throttle_ends_at_once_are_read_again_some_at_a_time() -> None:
+    play = produce_quota()
+    many = [Muted() for _ in range(3 * AT_ONCE + 1)]
+    for muted in many:
+        play.throttling.mute(PRODUCER, muted, play.loop.now_ms + 10)
+    play.loop.now_ms += 10
+    ended: list[Muted] = []
+    while len(ended) < len(many):
+        before = len(ended)
+        play.loop.turn()
+        ended = [muted for muted in many if muted.is_over]
+        assert 0 < len(ended) - before <= AT_ONCE
+
+
+class Muted:
+    is_over = False
+
+    def throttle_over(self, now_ms: int) -> None:
+        self.is_over = True
+
+    def abort(self) -> None:
+        raise AssertionError
 
 
 def test_a_connection_in_the_middle_of_its_requests_is_held_no_more() -> None:
