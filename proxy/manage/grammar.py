@@ -153,10 +153,11 @@ class _Wanted:
     def read_word(self, word: str) -> None:
         """Read one word of the short form."""
         key, equals, value = word.partition("=")
-        with _of(word if key in (*_KINDS, *_WORDS) and "=" not in value else key):
+        shown = word if key in (*_KINDS, *_WORDS) and "=" not in value else key
+        with _of(shown):
             if key in _KINDS:
                 if equals:
-                    self._add(word, key, value)
+                    self._add(shown, key, value)
                 else:
                     self.removed.append(key)
             elif word in _DEFAULT_WORDS:
