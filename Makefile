@@ -18,7 +18,7 @@ OF_COMPILED := config conformance deploy/test_compiled.py protocol proxy quotas 
 PYTHONS := 3.12 3.13
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-long test-compiled coverage test-analysis test-pythons test-integration test-integration-compiled \
+.PHONY: help setup demo test test-unit test-fresh test-long test-compiled coverage test-analysis test-pythons test-integration test-integration-compiled \
 	test-all lint format bench bench-analysis table dist wheel docs clean
 
 help:  ## this list
@@ -51,6 +51,14 @@ test-unit: $(VENV)/.installed  ## the tests of the proxy that need no broker, bu
 
 test-long: $(VENV)/.installed  ## the long ones: fuzzing, properties, many clients, whole processes (a minute and a half)
 	$(BIN)/pytest -n auto $(UNIT_LONG) $(OF_ANALYSIS:%=--ignore=%)
+
+OF_TIME := tests/proxy/edge tests/proxy/runtime
+test-fresh: $(VENV)/.installed  ## those of time, with a monotonic clock that begins at two seconds, as on a machine just started
+	@for how in "unshare -T" "unshare -r -T"; do \
+		if $$how true 2>/dev/null; then \
+			exec $$how --monotonic=-$$(($$(cut -d. -f1 /proc/uptime) - 2)) $(BIN)/pytest -n auto $(UNIT_SHORT) $(OF_TIME); \
+		fi; \
+	done; echo "test-fresh skipped: time namespaces are not permitted here (unshare -T, unshare -r -T)"
 
 # The wheel alone; the libraries are those of $(VENV).
 $(COMPILED)/.installed: $(VENV)/.installed deploy/hatch_build.py $(SOURCES)
@@ -85,7 +93,7 @@ test-pythons:  ## test-unit on the other versions of Python that pyproject.toml 
 		else echo "no python$$version here"; fi; \
 	done
 
-test: setup lint test-unit test-long test-compiled test-analysis test-integration  ## everything
+test: setup lint test-unit test-fresh test-long test-compiled test-analysis test-integration  ## everything
 
 test-all: test test-pythons test-integration-compiled  ## and other examples of the unit tests, and the whole matrix of clients, brokers and long runs
 	$(BIN)/pytest -n auto $(UNIT) --hypothesis-profile=explore

@@ -59,6 +59,7 @@ class Front:
     ) -> None:
         self.stats = Stats()
         self.play = Play(quotas)
+        self.play.loop.now_ms = now_ms()  # what comes from sockets has the real time, whenever the machine was started
         self.bootstrap_port, self.port_1, self.port_2 = free_ports(3)
         route = Route(bootstrap=tuple(Address("127.0.0.1", port) for port in bootstrap))
         self.cluster = Cluster("test", route, self._on_broker, refresh_s=TIMEOUT_S, connect_timeout_s=TIMEOUT_S)
