@@ -70,6 +70,12 @@ class Cluster(Route):
 
     name: Name = Field(description="A name for the cluster, used in logs and metrics.")
     refresh_s: Seconds = Field(30.0, alias="refresh", description="How often the brokers' addresses are refreshed.")
+    state: FilePath | None = Field(
+        None,
+        description="A file in which the node ids and addresses of the brokers are kept, so that their ports are open "
+        "at once after a restart. It matters where the brokers require SASL and there is no `cluster.sasl`. A missing "
+        "directory is created with mode 0700. Default: none.",
+    )
     connect_timeout_s: Seconds = Field(
         10.0, alias="connect_timeout", description="How long connecting to a broker may take."
     )

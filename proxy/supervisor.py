@@ -25,6 +25,7 @@ from proxy.control.managing import Managing
 from proxy.control.mode import ModeSwitch
 from proxy.control.quotas import QuotasInForce
 from proxy.control.settings_file import SettingsFile
+from proxy.control.state_file import StateFile
 from proxy.control.stores import open_quotas, outage_of
 from proxy.edge.listening import bind, bind_bootstrap
 from proxy.edge.stats import Snapshot, WorkerSnapshot
@@ -68,6 +69,8 @@ class Supervisor:
         self._managing = Managing(self._quotas, quotas.admins)
         self._usage = UsageService(settings, self._worker.take_usage)
         self._mode = ModeSwitch(quotas.mode, self._change_mode)
+        state = settings.cluster.state
+        self._state = None if state is None else StateFile(state, settings, self._worker.known_brokers)
         self._file = SettingsFile(path, settings, self._mode.configure, self._worker.readdress)
 
     async def run(self) -> int:
@@ -127,7 +130,8 @@ class Supervisor:
         try:
             for listener in settings.listeners:
                 bootstrap[listener.name] = bind_bootstrap(listener, self._bind)
-            connections_limit = await self._worker.start(bootstrap)
+            known = [] if self._state is None else await self._state.load()
+            connections_limit = await self._worker.start(bootstrap, known)
         except BaseException:
             for listening in [each for sockets in bootstrap.values() for each in sockets]:
                 listening.close()
@@ -135,6 +139,8 @@ class Supervisor:
         if not self._admin_started:
             await self._open_admin_port()
         self._usage.start()
+        if self._state is not None:
+            self._state.watch()
         FileWatch([self._path], self._compare).run("watch the configuration")
         gc.collect()
         gc.freeze()  # what exists now lives as long as the process: no collection needs to look at it again
@@ -159,6 +165,8 @@ class Supervisor:
         await asyncio.wait((self._finishing,))
         self._managing.stop()  # if that was cut short
         self._cut_off += await self._worker.stop()
+        if self._state is not None:
+            await attempt("keep the state file", self._state.keep)
         await attempt("ship the last usage records", lambda: self._usage.stop(0 if self._hurried else _LAST_WORDS_S))
         await attempt("close the admin port", self._admin.stop)
         await attempt("close the quota store", self._close_quotas)
@@ -244,6 +252,7 @@ class Supervisor:
             ready=not await self._not_ready(),
             internal_errors=dict(faults.counts),
             log_dropped=logs.dropped(),
+            state_file=dict(self._state.counts) if self._state is not None else None,
             shipping=copy(self._usage.shipping) if self._settings.usage is not None else None,
             info={
                 "version": __version__,

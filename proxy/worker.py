@@ -18,6 +18,7 @@ from config.settings import Mode, Settings
 from protocol.api_versions import advertised_limits
 from protocol.client_quotas import ALTER, DESCRIBE
 from protocol.produce_topics import MOST_VERSION
+from proxy.brokers.known import KnownBrokers
 from proxy.brokers.topic_partitions import TopicPartitions
 from proxy.edge.connection_gate import ConnectionGate, rates_of
 from proxy.edge.connection_places import places_of
@@ -110,14 +111,20 @@ class Worker:
         self._listeners: list[Listener] = []
         self._routes = Routes(settings)
 
-    async def start(self, bootstrap: Mapping[str, Sequence[socket.socket]]) -> int:
+    async def start(self, bootstrap: Mapping[str, Sequence[socket.socket]], known: Sequence[KnownBrokers] = ()) -> int:
         """Serve, where the sockets of each listener's bootstrap address listen; return the limit of connections.
+
+        ``known`` are brokers from before the start: their ports are there from the first moment on.
 
         Raises OSError and ValueError where files for TLS cannot be loaded, or descriptors are too few.
         """
         settings = self._settings
         self._connections_limit, self._gate.most_held = room(settings, raise_limit())
         self._open_listeners()
+        for cluster in self._routes.clusters:
+            for each in known:
+                if each.bootstrap == cluster.bootstrap:
+                    cluster.remember(each)
         for listener in self._listeners:
             listener.open_bootstrap(bootstrap[listener.name])
         for cluster in self._routes.clusters:
@@ -186,6 +193,10 @@ class Worker:
     async def identify(self, peer: str) -> Identity | None:
         """Return who the client at ``host:port`` is, None if there is no such connection."""
         return identify(self._listeners, peer)
+
+    async def known_brokers(self) -> list[KnownBrokers]:
+        """Return what is known of the brokers of each route, as far as they have been named since the start."""
+        return [known for cluster in self._routes.clusters if (known := cluster.known) is not None]
 
     async def alterations(self) -> int:
         """Return how many AlterClientQuotas have come since the start: the brokers' quotas may be others after one."""

@@ -68,6 +68,7 @@ class Renderer:
             _traffic(snapshot),
             connection_rates(snapshot, self._max_entities),
             _shipping(snapshot),
+            _state_file(snapshot),
             _program(snapshot),
         )
         return generate_latest(_Families(chain(families, self._process.collect())))
@@ -222,6 +223,13 @@ def _shipping(snapshot: Snapshot) -> Iterator[Metric]:
     yield _number("sluice_usage_buffer_bytes", "Usage records that wait to be shipped.", shipping.buffered_bytes)
     why = [] if shipping.error is None else [((label(shipping.error, _MAX_ERROR_BYTES),), 1)]
     yield _gauge("sluice_usage_error_info", "Why usage records cannot be shipped.", ("error",), why)
+
+
+def _state_file(snapshot: Snapshot) -> Iterator[Metric]:
+    counts = snapshot.state_file
+    if counts is not None:
+        outcomes = (((outcome,), number) for outcome, number in counts.items())
+        yield _counter("sluice_state_file_operations", "Loads and writes of cluster.state.", ("outcome",), outcomes)
 
 
 def _program(snapshot: Snapshot) -> Iterator[Metric]:

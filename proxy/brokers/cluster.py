@@ -16,6 +16,7 @@ from protocol.locator import Endpoint, locate
 from protocol.requests import WHICH_BROKERS, WHICH_VERSIONS
 from proxy.brokers.connection import BrokerConnection, connect, open_transport
 from proxy.brokers.failures import describe
+from proxy.brokers.known import KnownBroker, KnownBrokers
 from proxy.brokers.login import BrokerLogin, LoginError
 from proxy.brokers.tls import BrokerTls
 from proxy.runtime.faults import note
@@ -51,6 +52,8 @@ class Broker:
     port: int
     reachable: bool = True
     """Whether the last connection attempt succeeded."""
+    named: bool = True
+    """An answer has named it since the start; False while it is only remembered from before."""
     silent: bool = False
     """It was there and did not answer the proxy itself: that it takes a session's connection then proves nothing."""
 
@@ -70,9 +73,10 @@ class NoAnswerError(ConnectionError):
 class Cluster:
     """The brokers behind the proxy, by node id, on the listener of theirs that ``route`` leads to.
 
-    ``on_broker`` is called for a node id seen for the first time, before anybody is told of it. Where the brokers
-    demand SASL and the route has no login, they cannot be asked who they are: then they are learned from what they
-    answer to clients alone (docs/decisions/0011). Raises OSError where the files for TLS cannot be loaded.
+    ``on_broker`` is called for a node id that is new, or named for the first time, before anybody is told of it.
+    Where the brokers demand SASL and the route has no login, they cannot be asked who they are: then they are learned
+    from what they answer to clients alone (docs/decisions/0011), and what ``remember`` was told of. Raises OSError
+    where the files for TLS cannot be loaded.
     """
 
     def __init__(
@@ -102,13 +106,16 @@ class Cluster:
         self.brokers: dict[int, Broker] = {}
         self.ignored = 0
         """How often a broker was named that is one too many."""
+        self.cluster_id = ""
+        """As the last Metadata has it; "" where none was seen."""
+        self._remembers = False
         self.error: str | None = "no broker has answered yet"
         """Why the last refresh failed; None when it did not."""
 
     @property
     def why_not_ready(self) -> str | None:
         """Why no client can be served; None when one can. Once brokers are known, each may go and come back."""
-        return None if self.brokers else self.error
+        return None if self.named else self.error
 
     # ----------------------------------------------------------------------------------------------- who is where
 
@@ -125,9 +132,8 @@ class Cluster:
                 self.brokers[endpoint.node_id] = Broker(endpoint.node_id, host, endpoint.port)
                 log.info("broker found", broker=endpoint.node_id, address=f"{host}:{endpoint.port}")
                 self._on_broker(endpoint.node_id)
-            elif (known.host, known.port) != (host, endpoint.port):
-                log.info("broker moved", broker=endpoint.node_id, address=f"{host}:{endpoint.port}", was=str(known))
-                known.host, known.port = host, endpoint.port
+            else:
+                self._name_again(known, host, endpoint.port)
 
     def _ignore(self, node_id: int) -> None:
         """Learn no further broker: who is told of it gets a name that says so, and cannot be resolved."""
@@ -141,12 +147,64 @@ class Cluster:
             )
         self.ignored += 1
 
+    def _name_again(self, known: Broker, host: str, port: int) -> None:
+        """Take in a broker that is known, or only remembered."""
+        if (known.host, known.port) != (host, port):
+            log.info("broker moved", broker=known.node_id, address=f"{host}:{port}", was=str(known))
+            known.host, known.port = host, port
+        if not known.named:
+            known.named = True
+            self._on_broker(known.node_id)
+
+    def all_named(self, cluster_id: str) -> None:
+        """Forget the brokers that are only remembered: an answer has named all there are.
+
+        ``cluster_id`` is what it says, "" if that is nothing.
+        """
+        if cluster_id:
+            self.cluster_id = cluster_id
+        if not self._remembers or not self.named:
+            return
+        self._remembers = False
+        for broker in [each for each in self.brokers.values() if not each.named]:
+            log.info("broker of the state file is there no more", broker=broker.node_id, address=str(broker))
+            del self.brokers[broker.node_id]
+
+    def remember(self, known: KnownBrokers) -> None:
+        """Take in what was known before the start. Such a broker is there for clients who come to its own address."""
+        for each in known.brokers[:MOST_BROKERS]:
+            if each.node_id not in self.brokers:
+                self.brokers[each.node_id] = Broker(each.node_id, each.host, each.port, named=False)
+                self._on_broker(each.node_id)
+                self._remembers = True
+        log.info(
+            "brokers known from the state file", cluster=self.name, brokers=[each.node_id for each in known.brokers]
+        )
+
+    @property
+    def bootstrap(self) -> tuple[str, ...]:
+        """The addresses of the route, which tell it from others."""
+        return tuple(map(str, self._bootstrap))
+
+    @property
+    def known(self) -> KnownBrokers | None:
+        """What is known of the brokers; None until one has been named since the start."""
+        if not self.named:
+            return None
+        brokers = sorted(KnownBroker(each.node_id, each.host, each.port) for each in self.brokers.values())
+        return KnownBrokers(self.bootstrap, self.cluster_id, tuple(brokers))
+
+    @property
+    def named(self) -> list[Broker]:
+        """The brokers that an answer has named since the start."""
+        return [broker for broker in self.brokers.values() if broker.named]
+
     def candidates(self, node_id: int | None) -> list[Broker]:
         """Return where a connection for ``node_id`` may go, best first; None: any broker, in turn."""
         if node_id is not None:
             known = self.brokers.get(node_id)
             return [] if known is None else [known]
-        brokers = list(self.brokers.values()) or self._bootstrap
+        brokers = self.named or self._bootstrap
         self._turn += 1
         turn = self._turn % len(brokers)
         ordered = brokers[turn:] + brokers[:turn]
@@ -257,6 +315,7 @@ class Cluster:
                 for begin in range(0, len(endpoints), _LEARNED_AT_ONCE):
                     self.learn(endpoints[begin : begin + _LEARNED_AT_ONCE])
                     await asyncio.sleep(0)
+                self.all_named("")
             else:
                 await self.ask(_is_there)
         except NoAnswerError as error:
@@ -278,7 +337,7 @@ class Cluster:
     async def ask(self, question: Callable[[BrokerConnection], Awaitable[T]]) -> T:
         """Put ``question`` to one broker after the other, logged in, until one answers. Raises NoAnswerError."""
         failures: list[str] = []
-        for broker in [*self.candidates(None), *(self._bootstrap if self.brokers else [])]:
+        for broker in [*self.candidates(None), *(self._bootstrap if self.named else [])]:
             try:
                 async with asyncio.timeout(self._connect_timeout_s), self._connected(broker) as connection:
                     answer = await question(connection)

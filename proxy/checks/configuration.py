@@ -10,8 +10,9 @@ from config.document import Document
 from config.files import read_file
 from config.nodes import Mapping, Node, Sequence
 from config.problems import NO_VARIABLES, InvalidValue, Problem, Steps, holds_a_variable
-from config.settings import Admin, BrokerSasl, Exempt, Kerberos, Listener, Route, Settings
+from config.settings import Admin, BrokerSasl, Cluster, Exempt, Kerberos, Listener, Route, Settings
 from config.stores import ZooKeeperStore
+from proxy.brokers import known
 from proxy.brokers.login import LoginError, read_password
 from proxy.checks.findings import Finding, Findings, Severity
 from proxy.checks.mapping import look_for_doubled_in_kerberos
@@ -37,6 +38,7 @@ def look(settings: Settings, document: Document, now_s: float) -> list[Finding]:
     """
     found = Findings(document, datetime.fromtimestamp(now_s, UTC))
     _look_at_route(found, ("cluster",), settings.cluster)
+    _look_at_state(found, settings.cluster.state)
     for index, listener in enumerate(settings.listeners):
         _look_at_listener(found, ("listeners", index), listener, settings.cluster)
     for steps, store in settings.quotas.stores_by_steps():
@@ -109,7 +111,7 @@ def _look_at_token(found: Findings, admin: Admin) -> None:
         found.secret(at, admin.token_file)
 
 
-def _look_at_listener(found: Findings, at: Steps, listener: Listener, cluster: Route) -> None:
+def _look_at_listener(found: Findings, at: Steps, listener: Listener, cluster: Cluster) -> None:
     if listener.tls is not None:
         from proxy.checks.tls import look_at_client_tls  # and with it 9 MB of cryptography
 
@@ -118,12 +120,13 @@ def _look_at_listener(found: Findings, at: Steps, listener: Listener, cluster: R
         _look_at_kerberos(found, (*at, "sasl", "kerberos"), listener.sasl.kerberos)
     if listener.cluster is not None:
         _look_at_route(found, (*at, "cluster"), listener.cluster)
-    if listener.authentication == "sasl" and (listener.cluster or cluster).sasl is None:
+    if listener.authentication == "sasl" and (listener.cluster or cluster).sasl is None and cluster.state is None:
         message = (
             "the brokers ask for a login, and the proxy has none: after a start it knows no broker but those of "
             "bootstrap, until a client has logged in there"
         )
-        fix = f"add sasl to {'cluster' if listener.cluster is None else 'the cluster of this listener'}"
+        own = "cluster" if listener.cluster is None else "the cluster of this listener"
+        fix = f"add sasl to {own}, or write cluster.state: a file that keeps the brokers for the next start"
         found.add(Severity.WARNING, (*at, "authentication"), message, fix)
 
 
@@ -134,6 +137,20 @@ def _look_at_route(found: Findings, at: Steps, route: Route) -> None:
         look_at_broker_tls(found, (*at, "tls"), route.tls)
     if route.sasl is not None:
         _look_at_login(found, (*at, "sasl"), route.sasl, encrypted=route.tls is not None)
+
+
+def _look_at_state(found: Findings, file: Path | None) -> None:
+    at = ("cluster", "state")
+    if file is None or not file.exists():
+        return
+    if file.is_dir():
+        found.add(Severity.UNUSABLE, at, f"{file} is a directory", f"name a file in it: {file / 'brokers.json'}")
+        return
+    try:
+        known.read(file)
+    except (OSError, known.NotUsableError) as error:
+        said = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
+        found.add(Severity.WARNING, at, f"{file} is ignored: {said}", "delete it: it is written anew")
 
 
 def _look_at_zookeeper(found: Findings, at: Steps, store: ZooKeeperStore) -> None:

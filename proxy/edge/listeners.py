@@ -102,9 +102,11 @@ class Listener:
 
     # ------------------------------------------------------------------------------------------------- addresses
 
-    def advertise(self, endpoints: Sequence[Endpoint]) -> Mapping[int, tuple[bytes, int]]:
-        """Learn the brokers of an answer and return what this listener's clients are told instead."""
+    def advertise(self, endpoints: Sequence[Endpoint], cluster_id: str | None) -> Mapping[int, tuple[bytes, int]]:
+        """Learn the brokers of an answer and return what this listener's clients are told instead (``Advertise``)."""
         self._cluster.learn(endpoints)
+        if cluster_id is not None:
+            self._cluster.all_named(cluster_id)
         return self._advertised.told
 
     def open_broker(self, node_id: int) -> None:

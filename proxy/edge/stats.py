@@ -157,6 +157,8 @@ class Snapshot(WorkerSnapshot):
     """How often the mode was changed since the start."""
     quota_changes: dict[str, int] = field(default_factory=dict)
     """Entities whose quotas somebody meant to change, by outcome (``proxy.control.change_log``)."""
+    state_file: dict[str, int] | None = None
+    """Loads and writes of ``cluster.state``, by outcome; None without it."""
     shipping: Shipping | None = None
     """Of usage records; None where none are taken."""
     info: dict[str, str] = field(default_factory=dict)

@@ -54,7 +54,7 @@ class ToBrokers:
         A session whose broker cannot be told from its address is closed after what is in flight: quotas are per
         broker, and the next connection is to one that is known.
         """
-        if not self._cluster.brokers:
+        if not self._cluster.named:
             return
         for session in list(self.unnamed):
             if not await attempt("name the broker of a session", partial(self._name, session)):

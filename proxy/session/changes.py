@@ -6,11 +6,12 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, Protocol
 
 from protocol.api_versions import intersect
+from protocol.cluster_ids import cluster_id_at, cluster_id_behind
 from protocol.compile import SLICE_BYTES
 from protocol.error_codes import coordinator_errors
 from protocol.errors import Cause, ProtocolError
 from protocol.locator import Endpoint, locate, splice
-from protocol.overlay import ADDRESSES_FIRST, FIND_COORDINATOR, RECORDS
+from protocol.overlay import ADDRESSES_FIRST, FIND_COORDINATOR, METADATA, RECORDS
 from protocol.rewriting import MOST_LOOKED_UP, Rewriting
 from protocol.table import ApiSpec
 from proxy.session.gates.settling import wanted
@@ -19,8 +20,9 @@ from proxy.session.serving import AUTHENTICATED, NEGOTIATE, PROVES, REWRITE, SET
 if TYPE_CHECKING:
     from proxy.session.pair import Pair
 
-Advertise = Callable[[Sequence[Endpoint]], Mapping[int, tuple[bytes, int]]]
-"""Broker addresses of an answer → node id → the (host, port) that a client is told, listening already."""
+Advertise = Callable[[Sequence[Endpoint], str | None], Mapping[int, tuple[bytes, int]]]
+"""(Broker addresses of an answer, the id of its cluster) → node id → the (host, port) that a client is told, listening
+already. The id is None unless the answer is one that names all brokers, with these; "" if it does not say its id."""
 
 INT: Final = Struct(">i")
 """Of an ApiVersions response, whose header is v0 in all versions."""
@@ -97,7 +99,8 @@ class Changes:
             api.plain.learn(frame)
         if told_ms is None and not located.endpoints:
             return frame
-        return splice(frame, located, told_ms, self._advertise(located.endpoints))
+        cluster_id = cluster_id_behind(spec, frame, located.endpoints) if spec.api_key == METADATA else None
+        return splice(frame, located, told_ms, self._advertise(located.endpoints, cluster_id))
 
     def _note_errors(self, spec: ApiSpec, frame: bytes) -> None:
         errors = self._pair.rules.errors
@@ -118,10 +121,12 @@ class Changes:
                 self.under_way = rewriting
                 return None
         self.under_way = None
+        if spec.api_key == METADATA and not rewriting.needs_more:
+            self._advertise((), cluster_id_at(spec, chunk, position + rewriting.end))
         return rewriting
 
     def _told(self, endpoint: Endpoint) -> tuple[bytes, int] | None:
-        return self._advertise((endpoint,)).get(endpoint.node_id)
+        return self._advertise((endpoint,), None).get(endpoint.node_id)
 
 
 def too_long(spec: ApiSpec, size: int, limit: int) -> ProtocolError:

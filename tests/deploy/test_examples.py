@@ -54,12 +54,12 @@ def test_the_quota_files_pass_check_by_themselves() -> None:
 
 
 def test_what_is_commented_out_says_the_defaults(tmp_path: Path) -> None:
-    without_default = r"  +(max_delay|connections): .*\n"
+    without_default = r"  +(max_delay|connections|state): .*\n"
     text = (DEPLOY / "sluice.yaml").read_text()
     shown = re.sub(r"^( *)# ( *[a-z_]+:(?: |$))", r"\1\2", text, flags=re.MULTILINE)
     shown, left_out = re.subn(without_default, "", shown)
     (tmp_path / "sluice.yaml").write_text(shown)
-    assert left_out == 2
+    assert left_out == 3
     assert len(yaml.safe_load(shown)) == len(yaml.safe_load(text)) + 4
     plain, full = load_settings(DEPLOY / "sluice.yaml"), load_settings(tmp_path / "sluice.yaml")
     assert full.model_dump(exclude={"quotas": {"store"}}) == plain.model_dump(exclude={"quotas": {"store"}})
@@ -152,6 +152,9 @@ def test_prometheus_takes_the_scrape_configuration_and_the_alerts() -> None:
     run(promtool, "check", "rules", "deploy/alerts.yml")
 
 
+NOT_WRITTEN = 'instance="one", outcome="not_written"'
+
+
 def test_alerts_fire_when_they_should(tmp_path: Path) -> None:
     """What `promtool test rules` makes of half an hour: away from the start, a fault in the tenth minute, quotas that
     are not known for five minutes and cannot be read later, and a broker without a port for ten minutes.
@@ -161,8 +164,10 @@ def test_alerts_fire_when_they_should(tmp_path: Path) -> None:
     fires += [("SluiceInternalErrors", f"{at}m", at in (11, 20)) for at in (5, 11, 20, 29)]
     fires += [("SluiceQuotasUnknown", f"{at}m", at == 4) for at in (0, 4, 8)]
     fires += [("SluiceQuotasStale", f"{at}m", at == 20) for at in (10, 20, 29)]
+    fires += [("SluiceStateFileNotWritten", f"{at}m", at == 20) for at in (9, 20)]
     fires += [("SluiceBrokerWithoutPort", f"{at}m", at == 15) for at in (9, 15, 25)]
     labels = {
+        "SluiceStateFileNotWritten": {"severity": "warning", "instance": "one", "outcome": "not_written"},
         "SluiceBrokerWithoutPort": {"severity": "warning", "instance": "one", "listener": "PLAIN"},
         "SluiceQuotasUnknown": {"severity": "critical", "instance": "one", "mode": "static"},
         "SluiceQuotasStale": {"severity": "warning", "instance": "one"},
@@ -184,6 +189,7 @@ def test_alerts_fire_when_they_should(tmp_path: Path) -> None:
                         "series": 'sluice_brokers_without_port{instance="one", listener="PLAIN"}',
                         "values": "0x9 1x9 0x9",
                     },
+                    {"series": f"sluice_state_file_operations_total{{{NOT_WRITTEN}}}", "values": "0x14 1x20"},
                     {"series": fault, "values": "_x9 1x30"},
                     {"series": 'sluice_quota_stand_in{instance="one", mode="static"}', "values": "1x5 stale"},
                     {"series": 'sluice_quota_staleness_seconds{instance="one"}', "values": "0x15 30+60x9 0x10"},

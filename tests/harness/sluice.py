@@ -74,7 +74,8 @@ class SluiceProcess:
 
     `node_ids` get a port each; `settings` are laid over the configuration file, section by section. `advertise` is the
     host that clients are told. `listeners` are more of them beside the plaintext one: the keys of a listener in
-    sluice.yaml by its name, of which bind, advertise and brokers are given where they are left out.
+    sluice.yaml by its name, of which bind, advertise and brokers are given where they are left out. `plain` are more
+    keys of the plaintext one.
     """
 
     def __init__(
@@ -86,11 +87,13 @@ class SluiceProcess:
         settings: Mapping[str, Any] | None = None,
         advertise: str = LOOPBACK,
         listeners: Mapping[str, Mapping[str, Any]] | None = None,
+        plain: Mapping[str, Any] | None = None,
     ) -> None:
         self.admin = Address(LOOPBACK, free_port())
         self.address, self.broker_addresses = _choose_addresses(node_ids)
         self.listeners = {name: _listener_addresses(given, node_ids) for name, given in (listeners or {}).items()}
         self._listeners = dict(listeners or {})
+        self._plain = dict(plain or {})
         self._bootstrap = bootstrap
         self._advertise = advertise
         self._quotas = quotas
@@ -202,7 +205,7 @@ class SluiceProcess:
         return self._running().tail()
 
     def _configuration(self) -> dict[str, Any]:
-        plain = self._listener("PLAIN", ListenerAddresses(self.address, self.broker_addresses), {})
+        plain = self._listener("PLAIN", ListenerAddresses(self.address, self.broker_addresses), self._plain)
         others = [self._listener(name, self.listeners[name], given) for name, given in self._listeners.items()]
         sections: dict[str, Any] = {
             "cluster": {"name": "harness", "bootstrap": self._bootstrap.split(",")},

@@ -3,12 +3,17 @@
 import signal
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.harness.clients.kinds import JAVA_3
+from tests.harness.clients.process import ClientProcess
+from tests.harness.clients.tasks import Produce
 from tests.harness.kafka import KafkaCluster
 from tests.harness.load import Shape, fetch_request, produce_request, run_loads
 from tests.harness.measure import wait_until
+from tests.harness.secure import NODE_IDS, SASL, SecureCluster
 from tests.harness.sluice import SluiceProcess
 from tests.harness.wire import API_VERSIONS, Connection, answers_api_versions, frame
 from tests.integration.conftest import fresh_name
@@ -107,6 +112,46 @@ def test_promtool_finds_nothing_to_say(sluice: SluiceProcess, topic: str) -> Non
         ["promtool", "check", "metrics"], input=text, capture_output=True, text=True, timeout=30, check=False
     )
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+
+
+def test_a_producer_goes_on_after_a_restart_of_a_proxy_that_has_no_login(
+    secure_cluster: SecureCluster, tmp_path: Path
+) -> None:
+    """Java 3.9.2 comes back to the brokers' ports alone, and never to its bootstrap servers."""
+    topic = fresh_name("restarted")
+    secure_cluster.cluster.create_topic(topic)
+    route = secure_cluster.cluster.bootstrap_of(SASL)
+    state = tmp_path / "state" / "brokers.json"
+    sluice = SluiceProcess(
+        route,
+        NODE_IDS,
+        settings={"cluster": {"state": str(state)}},
+        plain={"authentication": "sasl"},
+    )
+    security = secure_cluster.by_password("SCRAM-SHA-512", "alice")
+    task = Produce(
+        bootstrap=sluice.bootstrap,
+        client_id="restarted",
+        topic=topic,
+        security=security,
+        duration_s=120.0,
+        rate_bytes_per_s=20_000,
+        idempotent=True,
+    )
+    with JAVA_3.run(task) as producer:
+        with sluice:
+            producer.wait_for(lambda client: _records(client) > 0, "records before")
+            wait_until(state.exists, "the state file")
+            assert sluice.stop() == 0
+        before = _records(producer)
+        with sluice:
+            producer.wait_for(lambda client: _records(client) > before + 20, "records after", 30.0)
+            assert sluice.metrics().value("sluice_state_file_operations_total", outcome="loaded") == 1
+        producer.ask_to_stop()
+
+
+def _records(client: ClientProcess) -> int:
+    return max((int(event["records"]) for event in client.of_kind("progress")), default=0)
 
 
 def _reachable(sluice: SluiceProcess) -> bool:

@@ -96,7 +96,7 @@ class _Peer:
         self._session = Session(
             play.rules,
             self._client,
-            lambda _: {},
+            lambda *_: {},
             lambda _: None,
             sasl=play.sasl_rules,
             accounts=Accounts(play.meters, play.engine, "PLAIN"),

@@ -164,6 +164,7 @@ class Play:
         """Delegation tokens whose owner was asked for, and whom to tell."""
         self.rejected: list[tuple[str, ProtocolError]] = []
         self.told: list[int] = []
+        self.clusters: list[str] = []
         self.closed = 0
         limits, served, served_before = _served(response, frozenset(answerers), fetch_max_version, share_groups)
         self.throttling = Throttling(
@@ -217,7 +218,9 @@ class Play:
         if connected:
             self.session.connected(self.broker, 1)
 
-    def _advertise(self, endpoints: Sequence[Endpoint]) -> Mapping[int, tuple[bytes, int]]:
+    def _advertise(self, endpoints: Sequence[Endpoint], cluster_id: str | None) -> Mapping[int, tuple[bytes, int]]:
+        if cluster_id is not None:
+            self.clusters.append(cluster_id)
         self.told.extend(endpoint.node_id for endpoint in endpoints)
         return ADDRESSES
 

@@ -125,7 +125,7 @@ JOBS = (places("every", "run") | places("attempt")) - {
     "name the broker of a session",
 }
 CONFIG = """\
-cluster: {{name: test, bootstrap: ["127.0.0.1:{broker}"], refresh: 50ms}}
+cluster: {{name: test, bootstrap: ["127.0.0.1:{broker}"], refresh: 50ms, state: brokers.json}}
 listeners:
   - {{name: PLAIN, bind: "127.0.0.1:{bind}", advertise: 127.0.0.1, brokers: {{"1": "{port}"}}}}
   - name: SSL

@@ -26,6 +26,7 @@ from protocol.client_quotas import (
 )
 from protocol.requests import Request
 from proxy import supervisor
+from proxy.brokers.known import KnownBrokers
 from proxy.edge.quota_requests import Ask
 from proxy.edge.stats import Drained, WorkerSnapshot
 from proxy.edge.whoami import Identity
@@ -60,8 +61,11 @@ class Elsewhere(Worker):
 
         super().__init__(across(settings), bind, ask_across)
 
-    async def start(self, bootstrap: Mapping[str, Sequence[socket.socket]]) -> int:
-        return across(await super().start(bootstrap))
+    async def start(self, bootstrap: Mapping[str, Sequence[socket.socket]], known: Sequence[KnownBrokers] = ()) -> int:
+        return across(await super().start(bootstrap, across(known)))
+
+    async def known_brokers(self) -> list[KnownBrokers]:
+        return across(await super().known_brokers())
 
     async def stop(self) -> int:
         return across(await super().stop())

@@ -41,6 +41,7 @@ EVERYTHING = replace(
         *OF_OTHER_UNITS,
     ),
     mode="shadow",
+    state_file={"loaded": 1, "written": 2},
     quotas_stand_in="static",
     clients=[
         ClientState(Client("PLAIN", "alice", "app"), Traffic(700, 300, 9, 2, 500, 200), 1, is_muted=True),

@@ -16,6 +16,7 @@ from config.units import Address
 from protocol.locator import Endpoint
 from protocol.requests import WHICH_VERSIONS
 from proxy.brokers.cluster import MOST_BROKERS, UNKNOWN, Broker, Cluster, NoAnswerError, which_brokers
+from proxy.brokers.known import KnownBroker, KnownBrokers
 from tests.proxy.fake_broker import fake_broker
 from tests.proxy.front import end_background
 from tests.proxy.secure_broker import (
@@ -375,3 +376,63 @@ async def test_an_answer_that_is_too_long_is_no_cluster() -> None:
         assert cluster.brokers == {}
         assert cluster.error is not None
         assert "names more brokers than a cluster may have" in cluster.error
+
+
+# ------------------------------------------------------------------------------------- brokers from before the start
+
+REMEMBERED = (KnownBroker(1, "127.0.0.1", 1), KnownBroker(2, "127.0.0.1", 2))
+
+
+def endpoint(node_id: int, port: int) -> Endpoint:
+    return Endpoint(node_id=node_id, host=b"127.0.0.1", port=port, id_offset=0, host_offset=0, port_offset=0)
+
+
+def remembering(*ports: int) -> tuple[Cluster, list[int]]:
+    cluster = cluster_of(*ports, demands_sasl=True)
+    opened: list[int] = []
+    cluster._on_broker = opened.append
+    cluster.remember(KnownBrokers(cluster.bootstrap, "id", REMEMBERED))
+    return cluster, opened
+
+
+async def test_a_remembered_broker_is_there_for_who_comes_to_its_address_and_for_nobody_else() -> None:
+    cluster, opened = remembering(9)
+    assert opened == [1, 2]
+    assert [str(broker) for broker in cluster.candidates(2)] == ["127.0.0.1:2"]
+    assert [str(broker) for broker in cluster.candidates(None)] == ["127.0.0.1:9"]
+    assert cluster.why_not_ready == "no broker has answered yet"
+    assert cluster.known is None
+
+
+async def test_a_remembered_broker_that_is_named_is_one_like_the_others() -> None:
+    cluster, opened = remembering(9)
+    cluster.learn([endpoint(2, 22)])  # a coordinator
+    assert opened == [1, 2, 2]
+    assert [str(broker) for broker in cluster.candidates(None)] == ["127.0.0.1:22"]
+    assert [str(broker) for broker in cluster.candidates(1)] == ["127.0.0.1:1"]
+    assert cluster.why_not_ready is None
+    assert cluster.known == KnownBrokers(
+        cluster.bootstrap, "", (KnownBroker(1, "127.0.0.1", 1), KnownBroker(2, "127.0.0.1", 22))
+    )
+
+
+async def test_what_no_answer_names_any_more_is_forgotten_with_the_first_that_names_all() -> None:
+    cluster, _ = remembering(9)
+    cluster.all_named("of a broker that knows none yet")
+    assert len(cluster.brokers) == 2
+    cluster.learn([endpoint(2, 22), endpoint(3, 33)])
+    cluster.all_named("id")
+    assert sorted(cluster.brokers) == [2, 3]
+    cluster.learn([endpoint(2, 22)])
+    cluster.all_named("id")  # from then on one that is down is not forgotten
+    assert sorted(cluster.brokers) == [2, 3]
+    assert cluster.known is not None
+    assert cluster.known.cluster_id == "id"
+
+
+async def test_the_proxy_s_own_metadata_is_an_answer_that_names_all(sasl: BrokerSasl) -> None:
+    async with secure_broker(password=PASSWORD) as broker:
+        cluster = cluster_of(broker.port, sasl=sasl)
+        cluster.remember(KnownBrokers(cluster.bootstrap, "", (KnownBroker(9, "127.0.0.1", 1),)))
+        await cluster.refresh()
+        assert (cluster.error, [*cluster.brokers]) == (None, [1])

@@ -239,10 +239,30 @@ NO_LOGIN = (
 )
 
 
+OR_KEEP = "or write cluster.state: a file that keeps the brokers for the next start"
+
+
+def test_a_state_file_says_who_the_brokers_are(folder: Path) -> None:
+    login = CONFIG[CONFIG.index("  sasl:") : CONFIG.index("listeners:")]
+    kept = CONFIG.replace(login, "  state: brokers.json\n")
+    assert found(folder, kept) == []
+    (folder / "brokers.json").write_text('{"version": 1, "routes": []}')
+    assert found(folder, kept) == []
+    (folder / "brokers.json").write_text("{")
+    (problem,) = found(folder, kept)
+    assert "cluster.state: " in problem
+    assert problem.endswith("brokers.json is ignored: it is not JSON; delete it: it is written anew")
+    (folder / "brokers.json").unlink()
+    (folder / "brokers.json").mkdir()
+    (problem,) = found(folder, kept)
+    assert not problem.startswith("warning")
+    assert "is a directory; name a file in it" in problem
+
+
 def test_brokers_that_cannot_be_asked(folder: Path) -> None:
     login = CONFIG[CONFIG.index("  sasl:") : CONFIG.index("listeners:")]
     assert found(folder, CONFIG.replace(login, "")) == [
-        f"warning: sluice.yaml:13:21: listeners[0].authentication: {NO_LOGIN}; add sasl to cluster"
+        f"warning: sluice.yaml:13:21: listeners[0].authentication: {NO_LOGIN}; add sasl to cluster, {OR_KEEP}"
     ]
     assert found(folder, CONFIG.replace(login, "").replace("authentication: sasl", "authentication: none")) == []
 
@@ -253,7 +273,7 @@ def test_the_route_of_a_listener_is_looked_at_too(folder: Path) -> None:
         ":17:45: listeners[0].cluster.tls.ca: none.pem cannot be read: no such file or directory",
         (
             f"warning: sluice.yaml:18:21: listeners[0].authentication: {NO_LOGIN}; "
-            "add sasl to the cluster of this listener"
+            f"add sasl to the cluster of this listener, {OR_KEEP}"
         ),
     ]
 

@@ -249,7 +249,7 @@ async def test_a_host_for_each_broker_on_one_port(pki: Pki) -> None:
             async with client(proxy.bootstrap_port, context, "B1.kafka.test") as to_one:
                 await to_one.ask(list_offsets(1))
             assert (len(one.requests) - before, len(two.requests)) == (1, 1)
-            assert proxy.listener.advertise([]) == {
+            assert proxy.listener.advertise([], None) == {
                 1: (b"B1.kafka.test", proxy.bootstrap_port),
                 2: (b"B2.kafka.test", proxy.bootstrap_port),
             }

@@ -14,7 +14,7 @@ class Another:
         self.session = Session(
             play.rules,
             self.client,
-            lambda _: {},
+            lambda *_: {},
             lambda _: None,
             sasl=play.sasl_rules,
             accounts=Accounts(play.meters, play.engine, "PLAIN"),

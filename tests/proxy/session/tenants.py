@@ -46,7 +46,7 @@ class Connection:
         session = Session(
             self.play.rules,
             self.client,
-            lambda _: ADDRESSES,
+            lambda *_: ADDRESSES,
             lambda _: None,
             sasl=self.play.sasl_rules,
             accounts=self.play.listener,

@@ -42,7 +42,7 @@ class Connection:
         self.session = Session(
             play.rules,
             self.client,
-            lambda _: {},
+            lambda *_: {},
             lambda _: None,
             sasl=play.sasl_rules,
             accounts=play.listener,

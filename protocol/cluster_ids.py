@@ -1,0 +1,48 @@
+"""The cluster id in a Metadata response, which stands behind its brokers."""
+
+from collections.abc import Sequence
+from struct import Struct, error
+from typing import Final
+
+from protocol.compile import Endpoint
+from protocol.table import ApiSpec
+from protocol.varint import decode_varint, skip_tags
+
+_INT16: Final = Struct(">h")
+_PORT_BYTES: Final = 4
+_FIRST_VERSION: Final = 2
+
+
+def cluster_id_behind(spec: ApiSpec, frame: bytes, brokers: Sequence[Endpoint]) -> str:
+    """Return the cluster id of a whole response that names ``brokers``; "" where it has none."""
+    if spec.api_version < _FIRST_VERSION or not brokers:
+        return ""
+    try:
+        _, offset = _string(spec, frame, brokers[-1].port_offset + _PORT_BYTES)  # the rack
+        if spec.flexible:
+            offset = skip_tags(frame, offset)
+    except (IndexError, error):
+        return ""
+    return cluster_id_at(spec, frame, offset)
+
+
+def cluster_id_at(spec: ApiSpec, data: bytes, offset: int) -> str:
+    """Return the cluster id that begins at ``offset``; "" where there is none, or not all of it."""
+    if spec.api_version < _FIRST_VERSION:
+        return ""
+    try:
+        cluster_id, end = _string(spec, data, offset)
+    except (IndexError, error):
+        return ""
+    return cluster_id.decode("utf-8", "replace") if end <= len(data) else ""
+
+
+def _string(spec: ApiSpec, data: bytes, offset: int) -> tuple[bytes, int]:
+    """Return a nullable string, null as empty, and where it ends."""
+    if spec.flexible:
+        length, start = decode_varint(data, offset)
+        length -= 1
+    else:
+        (length,), start = _INT16.unpack_from(data, offset), offset + _INT16.size
+    end = start + max(length, 0)
+    return data[start:end], end

@@ -1,0 +1,111 @@
+"""``cluster.state``: the brokers that are known, kept in a file for the next start.
+
+The file only ever helps: where it cannot be used it is left out, which is said and counted, and as soon as the brokers
+name themselves they are right and the file is wrong.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from config.settings import Settings
+from proxy.brokers.known import KnownBrokers, NotUsableError, read, write
+from proxy.runtime.tasks import every
+
+log = structlog.get_logger("sluice.cluster")
+
+_OUTCOMES: Final = ("loaded", "not_usable", "other_cluster", "written", "not_written")
+_LOOK_S: Final = 1.0
+_AGAIN_S: Final = 10.0
+"""After it could not be written."""
+
+
+class StateFile:
+    """The file at ``path``, of the cluster that ``settings`` name. ``take`` returns what is known now."""
+
+    def __init__(self, path: Path, settings: Settings, take: Callable[[], Awaitable[list[KnownBrokers]]]) -> None:
+        self._path = path
+        self._routes = [settings.cluster, *(each.cluster for each in settings.listeners if each.cluster is not None)]
+        self._take = take
+        self._kept: dict[tuple[str, ...], KnownBrokers] = {}
+        """What the file holds, by the bootstrap addresses of each route."""
+        self._other: set[str] = set()
+        """Ids of the clusters that answered and are not the one in the file."""
+        self._error = ""
+        self.counts = dict.fromkeys(_OUTCOMES, 0)
+        """By outcome."""
+
+    async def load(self) -> list[KnownBrokers]:
+        """Return what is known of the routes that there are; nothing where the file cannot be used."""
+        try:
+            found = await asyncio.to_thread(read, self._path)
+        except FileNotFoundError:
+            log.info("no state file yet", path=str(self._path))
+            return []
+        except (OSError, NotUsableError) as error:
+            self._not_usable(str(error.strerror or error) if isinstance(error, OSError) else str(error))
+            return []
+        for route in self._routes:
+            bootstrap = tuple(map(str, route.bootstrap))
+            for each in found:
+                if set(bootstrap) & set(each.bootstrap):
+                    self._kept[bootstrap] = KnownBrokers(bootstrap, each.cluster_id, each.brokers)
+        if not self._kept:
+            self._not_usable("it is of brokers with other bootstrap addresses")
+            return []
+        self.counts["loaded"] += 1
+        return list(self._kept.values())
+
+    def watch(self) -> None:
+        """Write the file whenever something else is known."""
+        every(lambda: _AGAIN_S if self._error else _LOOK_S, self.keep, "keep the state file")
+
+    async def keep(self) -> None:
+        """Write the file if something else is known than it holds."""
+        known = {each.bootstrap: self._with_id(each) for each in await self._take()}
+        self._compare(known)
+        wanted = self._kept | known
+        if wanted == self._kept:
+            return
+        try:
+            await asyncio.to_thread(write, self._path, list(wanted.values()))
+        except OSError as error:
+            self.counts["not_written"] += 1
+            why = str(error.strerror or error).lower()
+            if why != self._error:
+                fix = f"let the user with id {os.geteuid()} write to {self._path.parent}"
+                log.error("state file not written", path=str(self._path), error=why, fix=fix)
+            self._error = why
+            return
+        self._error = ""
+        self._kept = wanted
+        self.counts["written"] += 1
+
+    def _with_id(self, known: KnownBrokers) -> KnownBrokers:
+        """Keep the cluster id of the file until Metadata has said one."""
+        kept = self._kept.get(known.bootstrap)
+        return known if known.cluster_id or kept is None else replace(known, cluster_id=kept.cluster_id)
+
+    def _compare(self, known: dict[tuple[str, ...], KnownBrokers]) -> None:
+        """Say once of each cluster that it is another than the one in the file."""
+        for bootstrap, each in known.items():
+            kept = self._kept.get(bootstrap)
+            if kept is not None and kept.cluster_id and each.cluster_id not in ("", kept.cluster_id, *self._other):
+                self._other.add(each.cluster_id)
+                self.counts["other_cluster"] += 1
+                log.error(
+                    "another cluster answers than the state file is of: its brokers are forgotten",
+                    path=str(self._path),
+                    cluster_id=each.cluster_id,
+                    in_file=kept.cluster_id,
+                    bootstrap=list(bootstrap),
+                )
+
+    def _not_usable(self, why: str) -> None:
+        self.counts["not_usable"] += 1
+        log.error("state file not usable: it is ignored, and written anew", path=str(self._path), error=why)
