@@ -83,6 +83,9 @@ class FairQueue:
     def __len__(self) -> int:
         return self._all.waiting
 
+    def __bool__(self) -> bool:
+        return self._all.waiting > 0
+
     def add(self, entry: Entry, path: Path) -> None:
         """Add an entry, behind those with the same path and a lower number."""
         party = self._all

@@ -14,6 +14,7 @@ from proxy.checks.configuration import look
 from proxy.checks.explain import Client, explain
 from proxy.checks.findings import Severity
 from proxy.checks.mapping import made_of_examples
+from proxy.checks.sharing import sharing_default
 from quotas.entities import ANONYMOUS
 from quotas.policy import Policy
 from quotas.stores import doubts
@@ -42,6 +43,8 @@ class Report:
     """Where clients are told other ports than those that are bound."""
     mapped: list[str] = field(default_factory=list)
     """What each rule makes of an example, where rules make users of names."""
+    shared: list[str] = field(default_factory=list)
+    """Whose clients a quota of the default user holds all together."""
     explained: list[str] = field(default_factory=list)
     """Which limits hold for the client that was asked about."""
 
@@ -53,7 +56,7 @@ class Report:
             caps = f", {_counted(self.caps, 'cap')}" if self.caps else ""
             quotas = f"quotas in {self.unseen} not looked at" if self.unseen else _counted(self.quotas, "quota")
             said.append(f"{looked_at}: ok ({quotas}{caps}{listeners})")
-            said += self.addresses + self.mapped
+            said += self.addresses + self.mapped + self.shared
         return said + self.explained
 
     def as_data(self) -> dict[str, object]:
@@ -63,7 +66,7 @@ class Report:
         found.sort(key=lambda each: (each[1].file, each[1].line, each[1].column))
         data: dict[str, object] = {"ok": not self.problems}
         data["findings"] = [_as_data(severity, problem) for severity, problem in found]
-        told = {"addresses": self.addresses, "mapped": self.mapped, "explained": self.explained}
+        told = {"addresses": self.addresses, "mapped": self.mapped, "shared": self.shared, "explained": self.explained}
         return data | {name: lines for name, lines in told.items() if lines}
 
 
@@ -137,6 +140,7 @@ def _check_loaded(report: Report, settings: Settings, client: Client | None, loa
         report.problems += error.problems
         return
     _count(report, loaded.policy)
+    report.shared = sharing_default(settings.listeners, loaded.policy)
     report.warnings += [warning for warning in loaded.warnings if warning not in report.warnings]
     if settings.quotas.mode == "enforce" and not isinstance(settings.quotas.layers[-1], FileStore):
         report.warnings += twice.of_same_quotas(loaded)
@@ -202,6 +206,8 @@ def _read_quotas(
         return None
     report.warnings += loaded.warnings
     report.warnings += _small_limits(quota_file, loaded)
+    if settings is not None:
+        report.shared = sharing_default(settings.listeners, loaded.policy)
     if settings is not None and not any(map(_knows_users, settings.listeners)):
         report.warnings += _quotas_of_nobody(quota_file, loaded)
     return loaded

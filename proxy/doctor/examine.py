@@ -15,6 +15,7 @@ from proxy.doctor.client import Client, client_for, load_client
 from proxy.doctor.credentials import ClientConfigError
 from proxy.doctor.findings import DoctorFindings
 from proxy.doctor.front import BEHIND_TLS, Front
+from proxy.doctor.mechanisms import look_at_mechanisms
 from proxy.doctor.quotas import look_at_quotas
 from proxy.runtime.clock import wall_s
 
@@ -50,6 +51,8 @@ async def _connect(
     async def look() -> Behind:
         route, demands_sasl = listener.cluster or settings.cluster, listener.authentication == "sasl"
         behind = await look_behind(found, route, demands_sasl=demands_sasl)
+        if behind.reached and demands_sasl:
+            await look_at_mechanisms(found, listener, route)
         if behind.reached:
             await look_at_quotas(found, settings, route)
         return behind

@@ -77,7 +77,8 @@ def test_the_secure_example_is_good_with_files_as_it_names_them(tmp_path: Path) 
     secret(tmp_path / "secrets" / "sluice.password", b"a password\n")
     report = check(tmp_path / "sluice.yaml", NOW_S)
     assert "makes 'ss' of 'CN=ss,OU=batch,ss'" in report.mapped[0]
-    assert report == Report(listeners=2, quotas=6, mapped=report.mapped)
+    assert [line.split()[1] for line in report.shared] == ["SASL_SSL:"]
+    assert report == Report(listeners=2, quotas=6, mapped=report.mapped, shared=report.shared)
 
 
 def test_the_rules_of_the_secure_example_do_what_they_say() -> None:

@@ -123,8 +123,10 @@ def test_2_answer_that_is_no_proof(stage: Stage) -> None:
     succeeded = authentications(stage.sluice, "succeeded", SIGNED)
     with stage.connect(SIGNED) as connection:
         assert sasl.log_in_bearer(connection, stage.secure.stranger.token("alice")).token == REFUSED
+        refused = stage.sluice.metrics().value("sluice_frames_rejected_total", cause="not_authenticated")
         connection.send(stage.request() * 3)
         assert connection.rest() == b""
+    assert stage.sluice.metrics().value("sluice_frames_rejected_total", cause="not_authenticated") == refused + 1
     assert authentications(stage.sluice, "succeeded", SIGNED) == succeeded
     assert stage.taken_for() <= {ANONYMOUS}
 

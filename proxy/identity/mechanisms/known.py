@@ -20,6 +20,8 @@ from proxy.identity.mechanisms.oauthbearer import Names, OAuthBearer
 from proxy.identity.mechanisms.plain import Plain
 from proxy.identity.mechanisms.scram import Scram
 
+NAMING: Final = frozenset(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"))
+"""Those that show who a client is, or by which credential it can be told from others."""
 _GSSAPI_ANSWERS: Final = 3
 """The AP-REP, the offer of security layers, and the end, which is empty (RFC 4752)."""
 

@@ -1,0 +1,30 @@
+"""Clients that cannot be told apart, where a quota of the default user holds them all."""
+
+from pathlib import Path
+
+import pytest
+
+from proxy.checks.report import check
+from tests.proxy.checks.secure import CONFIG, KERBEROS, NOW_S, write
+
+DEFAULT = "quotas:\n  - {entity: {user: {default: true}}, producer_byte_rate: 1MiB}\n"
+
+
+def shared(folder: Path, config: str, quotas: str) -> list[str]:
+    file = write(folder, config)
+    (folder / "quotas.yaml").write_text(quotas)
+    return check(file, NOW_S).shared
+
+
+def test_where_the_default_user_has_a_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.checks.configuration.acceptor", lambda _: None)
+    (line,) = shared(tmp_path, CONFIG, DEFAULT)
+    assert line.startswith("listener SASL_SSL: the quota of the default user holds all clients of GSSAPI together")
+    (line,) = shared(tmp_path, KERBEROS, DEFAULT)
+    assert "GSSAPI" not in line
+    assert "of a mechanism that Sluice cannot follow, all clients together" in line
+
+
+def test_elsewhere_nothing_is_said(tmp_path: Path) -> None:
+    assert shared(tmp_path, CONFIG, DEFAULT.replace("{default: true}", "alice")) == []
+    assert shared(tmp_path, CONFIG.replace("authentication: sasl", "authentication: none"), DEFAULT) == []

@@ -1,0 +1,43 @@
+"""Mechanisms that brokers offer, and whose clients share a counter."""
+
+from pathlib import Path
+
+import pytest
+
+from config.cluster import Route
+from config.listener import Kerberos, ListenerSasl
+from config.settings import Listener
+from config.units import Address
+from proxy.doctor.findings import DoctorFindings
+from proxy.doctor.mechanisms import look_at_mechanisms
+from tests.proxy.secure_broker import secure_broker
+
+pytestmark = pytest.mark.asyncio
+
+
+def listener(kerberos: Kerberos | None = None) -> Listener:
+    sasl = ListenerSasl() if kerberos is None else ListenerSasl(kerberos=kerberos)
+    settings = {"name": "SASL", "sasl": sasl}
+    return Listener.model_construct(None, **settings)  # type: ignore[arg-type]  # what is asked for, and no more
+
+
+async def test_which_are_told() -> None:
+    keytab = Kerberos(keytab=Path("kafka.keytab"), default_realm="EXAMPLE.COM")
+    async with secure_broker() as one:
+        route = Route(bootstrap=(Address("127.0.0.1", 1), Address("127.0.0.1", one.port)))
+        for offered, kerberos, told in (
+            (["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"], None, []),
+            (["GSSAPI", "CUSTOM"], None, ["GSSAPI", "CUSTOM"]),
+            (["GSSAPI", "CUSTOM"], keytab, ["CUSTOM"]),
+        ):
+            one.mechanisms = offered
+            found = DoctorFindings()
+            await look_at_mechanisms(found, listener(kerberos), route)
+            assert [finding.text.split()[2].rstrip(",") for finding in found.all] == told
+            assert {finding.status.value for finding in found.all} <= {"warn"}
+
+
+async def test_brokers_that_do_not_say() -> None:
+    found = DoctorFindings()
+    await look_at_mechanisms(found, listener(), Route(bootstrap=(Address("127.0.0.1", 1),)))
+    assert found.all == []
