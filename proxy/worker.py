@@ -42,6 +42,7 @@ from proxy.runtime.lag import watch as watch_lag
 from proxy.runtime.slices import in_slices
 from proxy.runtime.tasks import AFTER_FAULT_S, attempt, every, later, spawn
 from proxy.runtime.turns import Turns
+from proxy.session.gathering import Gathering
 from proxy.session.latencies import Latencies
 from proxy.session.response_errors import ResponseErrors
 from proxy.session.rules import Rules
@@ -105,6 +106,7 @@ class Worker:
             addresses=self._metering.addresses,
         )
         self._costs = RequestCosts(settings.request_costs)
+        self._gathering = Gathering()
         self._connections_limit = 0
         self._tables: list[dict[int, Served]] = []
         self._altering: list[Served] = []
@@ -239,6 +241,7 @@ class Worker:
             brokers=self._routes.reachable(),
             brokers_ignored=sum(cluster.ignored for cluster in self._routes.clusters),
             brokers_without_port={each.name: each.brokers_without_port for each in self._listeners},
+            gathered_bytes=self._gathering.bytes,
             connections_limit=self._connections_limit,
             exempt_request_us=self._costs.exempt_us,
             lag_counts=list(stats.lag_counts),
@@ -276,6 +279,7 @@ class Worker:
         partitions = TopicPartitions(lambda: (each for each in self._routes.clusters if each.can_ask), now_ms)
         self._turns = Turns(asyncio.get_running_loop().call_soon)
         return Rules(
+            gathering=self._gathering,
             engine=self._engine,
             throttling=self._throttling,
             served=self._tables[0],

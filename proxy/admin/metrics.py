@@ -153,6 +153,8 @@ def _traffic(snapshot: Snapshot) -> Iterator[Metric]:
     yield _counter(
         "sluice_connections", "Client connections that came.", ("listener", "outcome"), snapshot.connections.items()
     )
+    said = "Bytes kept of clients' requests that are not whole yet, beyond 16 KiB of each."
+    yield _number("sluice_gathered_bytes", said, snapshot.gathered_bytes)
     yield _number("sluice_connections_limit", "Client connections allowed at once.", snapshot.connections_limit)
     yield _counter("sluice_requests", "Requests of clients.", ("api",), _requests(snapshot.requests))
     errors = (

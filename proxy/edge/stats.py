@@ -124,6 +124,8 @@ class WorkerSnapshot:
     """By listener: known brokers that its clients cannot reach."""
     brokers_ignored: int
     """How often answers named a broker beyond those that a cluster may have."""
+    gathered_bytes: int
+    """Kept of clients' requests that are not whole yet."""
     connections_limit: int
     exempt_request_us: int
     """Of threads, for requests that no request_percentage holds."""

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from librt.strings import read_i32_be
 
+from protocol.errors import Cause, ProtocolError
 from protocol.frames import FrameSplitter
 from proxy.session.body import Body
 from proxy.session.gates.fetch import answerable
 from proxy.session.gates.requests import ANSWERED, HELD, REPLACED, RequestGates
 from proxy.session.gates.unanswered import without_answered
+from proxy.session.gathering import FREE_BYTES
 from proxy.session.in_flight import HELD_MS, MAX_IN_FLIGHT, InFlight
 from proxy.session.protected_topics import Guard
 from proxy.session.request_walk import walk
@@ -31,7 +33,7 @@ from proxy.session.states import (
     begin,
 )
 from proxy.session.tokens import take_requests
-from proxy.session.wires import Wire, dropped
+from proxy.session.wires import CLIENT, Wire, dropped
 
 if TYPE_CHECKING:
     from proxy.session.pair import Pair
@@ -48,6 +50,7 @@ class RequestSide:
     __slots__ = (
         "_client",
         "_held_since_ms",
+        "_is_gathered",
         "_pair",
         "_paused",
         "body",
@@ -74,6 +77,8 @@ class RequestSide:
         """Since when the requests that the splitter holds have been held, if for a reason of ours."""
         self._client = pair.client
         self._paused = False
+        self._is_gathered = False
+        """So much of this client is kept that it counts (``Gathering``)."""
         self.write: Callable[[bytes], None] = dropped
         """Where forwarded bytes go: the broker connection's ``write`` while there is one."""
 
@@ -120,10 +125,33 @@ class RequestSide:
 
     def _note_hold(self, now_ms: int) -> None:
         """Take note since when requests have been held, if they are: what lacks bytes of the client's is not."""
+        if self._is_gathered or self.splitter.held_bytes > FREE_BYTES:
+            self._note_gathered()
         if not self.splitter.held_bytes or not self.reasons & HELD_UP:
             self._held_since_ms = NOT_HELD
         elif self._held_since_ms == NOT_HELD:
             self._held_since_ms = now_ms
+
+    def _note_gathered(self) -> None:
+        """Take note of what is kept of a request that is not whole, or of who has not proved who he is. Raises
+        ProtocolError where this client's is the most of what is too much.
+        """
+        gathering, splitter = self.rules.gathering, self.splitter
+        self._is_gathered = splitter.held_bytes > FREE_BYTES and (not splitter.ready or self.gates.restricted)
+        if not self._is_gathered:
+            gathering.forget(self._pair)
+            return
+        most = gathering.note(self._pair, splitter.held_bytes)
+        if most is None:
+            return
+        error = ProtocolError(
+            Cause.KEPT_TOO_MUCH,
+            f"requests that are not whole yet take more than {gathering.most_bytes} bytes together, and of this "
+            "connection's most is kept",
+        )
+        if most is self._pair:
+            raise error
+        most.reject(CLIENT, error)
 
     def stop_for(self, reasons: int) -> None:
         """Stop for what the last request has made a reason of."""
@@ -244,6 +272,7 @@ class RequestSide:
         if self.body is not None:
             self.body.leave(self.splitter.remaining)
             self.body = None
+        self.rules.gathering.forget(self._pair)
         self.gates.leave()
 
     # -------------------------------------------------------------------------------------- stopping and going on

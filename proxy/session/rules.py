@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from protocol.errors import Cause, ProtocolError
+from proxy.session.gathering import Gathering
 from proxy.session.latencies import Latencies
 from proxy.session.local_answers import Answerer, NewerApiVersions
 from proxy.session.partitions import NoPartitions, Partitions
@@ -27,6 +28,7 @@ class Rules:
         "errors",
         "find_coordinator_limit",
         "gathered_limit",
+        "gathering",
         "latencies",
         "later",
         "mutations_limit",
@@ -63,6 +65,7 @@ class Rules:
         latencies: Latencies | None = None,
         mutations_limit: int = 256 * 1024,
         partitions: Partitions | None = None,
+        gathering: Gathering | None = None,
         costs: RequestCosts,
     ) -> None:
         self.engine = engine
@@ -78,6 +81,8 @@ class Rules:
         self.gathered_limit = gathered_limit
         """Of answers that are held in memory whole; those with records have ``response_limit`` alone."""
         self.errors = errors or ResponseErrors()
+        self.gathering = gathering or Gathering()
+        """What clients have the proxy keep of their requests."""
         self.latencies = latencies or Latencies()
         """How long brokers take to answer."""
         self.clock = clock

@@ -45,6 +45,7 @@ EMPTY = Snapshot(
     brokers={1: True},
     brokers_without_port={"PLAIN": 0},
     brokers_ignored=0,
+    gathered_bytes=0,
     connections_limit=10_000,
     exempt_request_us=0,
     lag_counts=[0] * (len(LAG_BUCKETS_S) + 1),

@@ -8,7 +8,7 @@ from tests.proxy.playbook import FakeWire, Play
 class Another:
     """One more connection of the same client."""
 
-    def __init__(self, play: Play, broker: int = 1) -> None:
+    def __init__(self, play: Play, broker: int = 1, *, authenticated: bool = True) -> None:
         self.play = play
         self.client, self.broker = FakeWire(), FakeWire()
         self.session = Session(
@@ -20,7 +20,7 @@ class Another:
             accounts=Accounts(play.meters, play.engine, "PLAIN"),
             peer="10.0.0.2:6",
             user="ANONYMOUS",
-            authenticated=True,
+            authenticated=authenticated,
         )
         self.session.connected(self.broker, broker)
 
