@@ -5,12 +5,15 @@ from struct import Struct, error
 from typing import Final
 
 from protocol.compile import Endpoint
+from protocol.errors import ProtocolError
 from protocol.table import ApiSpec
 from protocol.varint import decode_varint, skip_tags
 
 _INT16: Final = Struct(">h")
 _PORT_BYTES: Final = 4
 _FIRST_VERSION: Final = 2
+_MOST_BYTES: Final = 255
+"""Kafka's own ids have 22."""
 
 
 def cluster_id_behind(spec: ApiSpec, frame: bytes, brokers: Sequence[Endpoint]) -> str:
@@ -21,7 +24,7 @@ def cluster_id_behind(spec: ApiSpec, frame: bytes, brokers: Sequence[Endpoint]) 
         _, offset = _string(spec, frame, brokers[-1].port_offset + _PORT_BYTES)  # the rack
         if spec.flexible:
             offset = skip_tags(frame, offset)
-    except (IndexError, error):
+    except (IndexError, error, ProtocolError):
         return ""
     return cluster_id_at(spec, frame, offset)
 
@@ -32,9 +35,11 @@ def cluster_id_at(spec: ApiSpec, data: bytes, offset: int) -> str:
         return ""
     try:
         cluster_id, end = _string(spec, data, offset)
-    except (IndexError, error):
+    except (IndexError, error, ProtocolError):
         return ""
-    return cluster_id.decode("utf-8", "replace") if end <= len(data) else ""
+    if end > len(data) or len(cluster_id) > _MOST_BYTES:
+        return ""
+    return cluster_id.decode("ascii") if cluster_id.isascii() and cluster_id.decode("ascii").isprintable() else ""
 
 
 def _string(spec: ApiSpec, data: bytes, offset: int) -> tuple[bytes, int]:

@@ -192,7 +192,7 @@ class Cluster:
         if not self.named:
             return None
         brokers = sorted(KnownBroker(each.node_id, each.host, each.port) for each in self.brokers.values())
-        return KnownBrokers(self.bootstrap, self.cluster_id, tuple(brokers))
+        return KnownBrokers(self.bootstrap, self.cluster_id, tuple(each for each in brokers if each.can_be_kept))
 
     @property
     def named(self) -> list[Broker]:

@@ -30,6 +30,11 @@ class KnownBroker:
     host: str
     port: int
 
+    @property
+    def can_be_kept(self) -> bool:
+        """Whether the state file takes it: brokers may advertise what leads nowhere."""
+        return 0 < len(self.host) <= MAX_HOST_LENGTH and self.host.isprintable() and 1 <= self.port <= MAX_PORT
+
 
 @dataclass(frozen=True, slots=True)
 class KnownBrokers:

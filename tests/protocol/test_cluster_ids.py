@@ -35,3 +35,19 @@ def test_an_id_that_is_not_all_there_is_none(spec: ApiSpec) -> None:
         assert cluster_id_at(spec, frame[:end], begin - (1 if spec.flexible else 2)) == ""
     assert cluster_id_at(spec, frame, begin - (1 if spec.flexible else 2)) == CLUSTER_ID
     assert cluster_id_behind(spec, metadata(spec, brokers=0), []) == ""
+
+
+@pytest.mark.parametrize("wrong", ["a\nb", "ż", "a" * 256])
+@pytest.mark.parametrize("spec", WITH_ID, ids=str)
+def test_an_id_that_is_none_of_kafkas_is_left_out(spec: ApiSpec, wrong: str) -> None:
+    frame = metadata(spec, cluster_id=wrong)
+    assert cluster_id_behind(spec, frame, locate(spec, frame).endpoints) == ""
+
+
+@pytest.mark.parametrize("spec", WITH_ID, ids=str)
+def test_whatever_stands_there_is_an_id_or_none(spec: ApiSpec) -> None:
+    for junk in (b"\xff" * 12, b"\x80" * 12, b"\0" * 12, b"\x7f" * 12):
+        assert isinstance(cluster_id_at(spec, junk, 0), str)
+        frame = metadata(spec)
+        brokers = locate(spec, frame).endpoints
+        assert isinstance(cluster_id_behind(spec, frame[: brokers[-1].port_offset + 4] + junk, brokers), str)

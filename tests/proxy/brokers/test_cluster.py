@@ -430,6 +430,14 @@ async def test_what_no_answer_names_any_more_is_forgotten_with_the_first_that_na
     assert cluster.known.cluster_id == "id"
 
 
+async def test_an_address_that_leads_nowhere_is_not_kept() -> None:
+    """Brokers may say anything, and the file has to be readable at the next start."""
+    cluster = cluster_of(9, demands_sasl=True)
+    hosts = [(b"one", 9092), (b"a" * 300, 9092), (b"a\nb", 9092), (b"one", 0), (b"one", -1), (b"one", 65536)]
+    cluster.learn([Endpoint(node_id, *each, 0, 0, 0) for node_id, each in enumerate(hosts)])
+    assert cluster.known == KnownBrokers(cluster.bootstrap, "", (KnownBroker(0, "one", 9092),))
+
+
 async def test_the_proxy_s_own_metadata_is_an_answer_that_names_all(sasl: BrokerSasl) -> None:
     async with secure_broker(password=PASSWORD) as broker:
         cluster = cluster_of(broker.port, sasl=sasl)
