@@ -106,6 +106,15 @@ def levels(user: str, client_id: str, group: str | None, lengths: tuple[int, ...
         yield None, each
 
 
+def level_name(key: Key) -> str:
+    """Return what a level is called, however many prefixes there are: ``user, default client-id``."""
+    user, client_id = key
+    of_user = "user-group" if isinstance(user, Group) else "default user" if user is DEFAULT else "user"
+    of_client_id = "client-id prefix" if isinstance(client_id, Prefix) else "client-id"
+    of_client_id = "default client-id" if client_id is DEFAULT else of_client_id
+    return ", ".join([of_user] * (user is not None) + [of_client_id] * (client_id is not None))
+
+
 class Counter(NamedTuple):
     """Which counter a client is measured by: its tags, and what of them stands for several (bits of ``counted``)."""
 
@@ -229,8 +238,7 @@ def walk(
         limit = limits.get(key)
         looked_at.append(Level(key, limit))
         if limit is not None:
-            number = len(looked_at)
-            why = f"level {number} is the first with a limit" if number > 1 else "the first level has a limit"
+            why = f"{level_name(key)} is the first level with a limit"
             counter = counter_of(key, user, client_id, terms.get(key, PLAIN))
             return Walk(tuple(looked_at), key, counter, why)
     why = "no level has a limit"

@@ -17,7 +17,7 @@ from quotas.kinds import BYTES, MUTATIONS, PERCENT, QuotaKind, Whose
 from quotas.kinds import CONNECTIONS as OF_CONNECTIONS
 from quotas.names import counted_as
 from quotas.policy import PLAIN, Key, KindTerms, Policy
-from quotas.precedence import Counter, Walk, counter_of, levels
+from quotas.precedence import Counter, Walk, counter_of, level_name, levels
 from quotas.rate import Window
 from quotas.stores.edit import number
 
@@ -75,6 +75,14 @@ class Looked:
     reached: bool = True
     """Levels behind the winner are not looked at."""
 
+    @property
+    def level(self) -> str:
+        """What the level is called."""
+        of = self.entity
+        if of.ip is not None:
+            return "default ip" if isinstance(of.ip, Default) else "ip"
+        return level_name((of.user, of.client_id))
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -96,6 +104,7 @@ class Verdict:
             "caps": [cap.as_data() for cap in self.caps],
             "levels": [
                 {
+                    "level": each.level,
                     "entity": each.entity.describe(),
                     "limit": finite(each.limit),
                     "where": each.where,
@@ -217,7 +226,9 @@ class Explainer:
             why = f"{entity.describe()} has Kafka's word for no limit" if unlimited else "no level has a limit"
             return Verdict(CONNECTIONS, tuple(looked), None, why)
         own = entity.ip is not Default.DEFAULT
-        why = "the address has a limit of its own" if own else "level 2 is the first with a limit"
+        why = (
+            "the address has a limit of its own" if own else "the default of addresses is the first level with a limit"
+        )
         counted = f"ip={ip}" if own else f"ip={ip}, or its network where very many come (docs/quotas.md)"
         rule = Rule(CONNECTIONS, entity, limit, self._where(entity, CONNECTIONS), counted=counted)
         return Verdict(CONNECTIONS, tuple(looked), rule, why)

@@ -56,17 +56,17 @@ def _terms(kind: QuotaKind, rule: Rule) -> Iterator[str]:
 
 
 def _table(levels: tuple[Looked, ...]) -> Iterator[str]:
-    """Yield a line for each level: its number, whom it is for, what stands there and where."""
+    """Yield a line for each level: whom it is for, what stands there and where."""
     names = [level.entity.describe() for level in levels]
     limits = [_NOTHING if level.limit is None else written(level.limit) for level in levels]
     name_width, limit_width = max(map(len, names)), max(map(len, limits))
     won = False
-    for number, (level, name, limit) in enumerate(zip(levels, names, limits, strict=True), 1):
+    for level, name, limit in zip(levels, names, limits, strict=True):
         remark = ""
         if level.limit is not None:
             remark = "not reached" if not level.reached else "" if won else "wins"
             won = True
-        line = f"  {number:>2} {name:<{name_width}}  {limit:>{limit_width}}  {remark:<11}  {level.where}"
+        line = f"    {name:<{name_width}}  {limit:>{limit_width}}  {remark:<11}  {level.where}"
         yield line.rstrip()
 
 

@@ -28,10 +28,11 @@ MAX_EVENTS: Final = 1000
 class LogWriter:
     """Writes lines to ``stream``: at once, or between ``start`` and ``stop`` by a thread of its own.
 
-    ``say_dropped(number)`` is to log how many were dropped, when lines are taken again.
+    ``say_dropped(number, error)`` is to log how many were dropped, when lines are taken again: for want of a reader, or
+    because of the error that writing them met.
     """
 
-    def __init__(self, stream: TextIO, say_dropped: Callable[[int], None]) -> None:
+    def __init__(self, stream: TextIO, say_dropped: Callable[[int, str], None]) -> None:
         self._stream = stream
         self._say_dropped = say_dropped
         self._changed = Condition()
@@ -40,7 +41,12 @@ class LogWriter:
         self._thread: Thread | None = None
         self._stopping = False
         self._unsaid = 0
-        self.dropped = 0
+        self._error = ""
+        """Why lines could not be written, since it was said last."""
+        self.unread = 0
+        """Lines that were dropped because nobody took those before them."""
+        self.unwritten = 0
+        """Lines that were dropped because writing them failed: the disk is full, the reader has gone."""
 
     def write(self, line: str) -> None:
         """Take a line. Never waits for its reader while there is a thread."""
@@ -50,7 +56,8 @@ class LogWriter:
             return
         with self._changed:
             if self._waiting_chars + len(line) > MAX_WAITING_CHARS:
-                self._drop(1)
+                self.unread += 1
+                self._unsaid += 1
                 return
             self._waiting.append(line)
             self._waiting_chars += len(line)
@@ -75,11 +82,13 @@ class LogWriter:
 
     def _run(self) -> None:
         while lines := self._take():
-            self._put(lines)
+            if not self._put(lines):
+                continue  # to say so would fail, too
             with self._changed:
                 unsaid, self._unsaid = self._unsaid, 0
+                error, self._error = self._error, ""
             if unsaid:
-                self._say_dropped(unsaid)
+                self._say_dropped(unsaid, error)
 
     def _take(self) -> list[str]:
         """Wait for lines and return some; none when it is time to stop and all are written."""
@@ -94,7 +103,8 @@ class LogWriter:
             self._waiting_chars -= chars
         return taken
 
-    def _put(self, lines: list[str]) -> None:
+    def _put(self, lines: list[str]) -> bool:
+        """Write lines; False where that failed."""
         text = "".join(lines)
         try:
             try:
@@ -102,17 +112,17 @@ class LogWriter:
             except OSError:  # a stream in memory
                 self._stream.write(text)
                 self._stream.flush()
-                return
+                return True
             # Past the stream's own buffer: a thread that still waits there would abort the interpreter when it ends.
             _write_all(descriptor, text.encode(self._stream.encoding or "utf-8", "backslashreplace"))
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
             # A full disk, or a reader that went away, must not stop the proxy, and there is nowhere to say so yet.
             with self._changed:
-                self._drop(len(lines))
-
-    def _drop(self, number: int) -> None:
-        self.dropped += number
-        self._unsaid += number
+                self.unwritten += len(lines)
+                self._unsaid += len(lines)
+                self._error = str(getattr(error, "strerror", None) or error).lower()
+            return False
+        return True
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

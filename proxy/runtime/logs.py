@@ -92,14 +92,19 @@ def flush(*, of_all: bool = False) -> None:
 
 
 def dropped() -> dict[str, int]:
-    """Return how many lines were not written, by cause: nobody took them, or they were too many of one event."""
+    """Return how many lines were not written, by cause: nobody took them, writing failed, or too many of one event."""
     if _current is None:
-        return {"unread": 0, "repeated": 0}
-    return {"unread": _current.writer.dropped, "repeated": _current.seldom.left_out}
+        return {"unread": 0, "unwritten": 0, "repeated": 0}
+    writer = _current.writer
+    return {"unread": writer.unread, "unwritten": writer.unwritten, "repeated": _current.seldom.left_out}
 
 
-def _say_dropped(number: int) -> None:
-    structlog.get_logger("sluice.log").warning("lines dropped: nobody took them", number=number)
+def _say_dropped(number: int, error: str) -> None:
+    log = structlog.get_logger("sluice.log")
+    if error:
+        log.warning("lines dropped: they could not be written", number=number, error=error)
+    else:
+        log.warning("lines dropped: nobody took them", number=number)
 
 
 def render_json(logger: WrappedLogger, method: str, event: EventDict) -> str:

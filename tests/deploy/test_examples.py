@@ -167,8 +167,10 @@ def test_alerts_fire_when_they_should(tmp_path: Path) -> None:
     fires += [("SluiceQuotasStale", f"{at}m", at == 20) for at in (10, 20, 29)]
     fires += [("SluiceStateFileNotWritten", f"{at}m", at == 20) for at in (9, 20)]
     fires += [("SluiceBrokerWithoutPort", f"{at}m", at == 15) for at in (9, 15, 25)]
+    fires += [("SluiceLogNotWritten", f"{at}m", at in (6, 15)) for at in (3, 6, 15, 25)]
     labels = {
         "SluiceStateFileNotWritten": {"severity": "warning", "instance": "one", "outcome": "not_written"},
+        "SluiceLogNotWritten": {"severity": "warning", "instance": "one", "cause": "unwritten"},
         "SluiceBrokerWithoutPort": {"severity": "warning", "instance": "one", "listener": "PLAIN"},
         "SluiceQuotasUnknown": {"severity": "critical", "instance": "one", "mode": "static"},
         "SluiceQuotasStale": {"severity": "warning", "instance": "one"},
@@ -191,6 +193,8 @@ def test_alerts_fire_when_they_should(tmp_path: Path) -> None:
                         "values": "0x9 1x9 0x9",
                     },
                     {"series": f"sluice_state_file_operations_total{{{NOT_WRITTEN}}}", "values": "0x14 1x20"},
+                    {"series": 'sluice_log_dropped_total{instance="one", cause="unwritten"}', "values": "0x4 7x30"},
+                    {"series": 'sluice_log_dropped_total{instance="one", cause="repeated"}', "values": "0+9x30"},
                     {"series": fault, "values": "_x9 1x30"},
                     {"series": 'sluice_quota_stand_in{instance="one", mode="static"}', "values": "1x5 stale"},
                     {"series": 'sluice_quota_staleness_seconds{instance="one"}', "values": "0x15 30+60x9 0x10"},

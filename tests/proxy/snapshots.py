@@ -50,7 +50,7 @@ EMPTY = Snapshot(
     exempt_request_us=0,
     lag_counts=[0] * (len(LAG_BUCKETS_S) + 1),
     lag_sum_s=0.0,
-    log_dropped={"unread": 0, "repeated": 0},
+    log_dropped={"unread": 0, "unwritten": 0, "repeated": 0},
     info={"version": "0.1.0"},
 )
 

@@ -231,8 +231,8 @@ def test_the_mode_that_quotas_are_in() -> None:
 
 
 def test_lines_of_the_log_that_were_not_written_by_cause() -> None:
-    text = render(replace(EMPTY, log_dropped={"unread": 3, "repeated": 0}))
-    assert values(text, "sluice_log_dropped_total") == {("unread",): 3.0, ("repeated",): 0.0}
+    text = render(replace(EMPTY, log_dropped={"unread": 3, "unwritten": 2, "repeated": 0}))
+    assert values(text, "sluice_log_dropped_total") == {("unread",): 3.0, ("unwritten",): 2.0, ("repeated",): 0.0}
 
 
 def test_authentications_by_listener_mechanism_and_outcome() -> None:

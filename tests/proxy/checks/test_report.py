@@ -427,7 +427,7 @@ def test_what_holds_for_a_client_is_explained(folder: Path) -> None:
     assert report.lines("it")[-8:] == [
         "it: ok (2 quotas, 2 caps)",
         "user alice, client-id app-1, of the group tenant",
-        "  producer_byte_rate: 10485760 of user=<default> (level 6 is the first with a limit)",
+        "  producer_byte_rate: 10485760 of user=<default> (default user is the first level with a limit)",
         "  producer_byte_rate: and besides 52428800 of cap user-group=tenant",
         (
             "  producer_byte_rate: and besides 20971520 of cap client-id-prefix=app-, in shadow: measured, and holding "

@@ -54,17 +54,17 @@ def test_the_walk_the_winner_and_why() -> None:
 user alice, client-id app-1, at 10.0.0.1, of the group tenant
 
 producer_byte_rate: 10485760 bytes/s (10 MiB/s) at each broker, of user=<default> (quotas.yaml:6)
-  why: level 6 is the first with a limit
+  why: default user is the first level with a limit
   counter: one for user=alice, whatever the client-id
   burst: 2000 ms' worth at once
-   1 user=alice, client-id=app-1                 -
-   2 user=alice, client-id=<default>             -
-   3 user=alice                                  -
-   4 user=<default>, client-id=app-1             -
-   5 user=<default>, client-id=<default>         -
-   6 user=<default>                       10485760  wins         quotas.yaml:6
-   7 client-id=app-1                       5242880  not reached  quotas.yaml:7
-   8 client-id=<default>                         -
+    user=alice, client-id=app-1                 -
+    user=alice, client-id=<default>             -
+    user=alice                                  -
+    user=<default>, client-id=app-1             -
+    user=<default>, client-id=<default>         -
+    user=<default>                       10485760  wins         quotas.yaml:6
+    client-id=app-1                       5242880  not reached  quotas.yaml:7
+    client-id=<default>                         -
   and besides: 52428800 bytes/s (50 MiB/s) at each broker, of cap user-group=tenant (quotas.yaml:4)
     counter: one for user-group=tenant, whatever the client-id
     max_delay: no throttle is longer than 5000 ms
@@ -76,10 +76,10 @@ request_percentage: no quota (no level has a limit)
 controller_mutation_rate: no quota (no level has a limit)
 
 connection_creation_rate: 10 connections/s at the whole proxy, of ip=<default> (quotas.yaml:10)
-  why: level 2 is the first with a limit
+  why: the default of addresses is the first level with a limit
   counter: one for ip=10.0.0.1, or its network where very many come (docs/quotas.md)
-   1 ip=10.0.0.1    -
-   2 ip=<default>  10  wins         quotas.yaml:10
+    ip=10.0.0.1    -
+    ip=<default>  10  wins         quotas.yaml:10
 """
     )
 
@@ -98,7 +98,7 @@ def test_terms_and_units() -> None:
 def test_an_address_without_a_limit_says_so() -> None:
     said = explained("--file", "quotas.yaml", "--ip", "10.0.0.9")
     assert "connection_creation_rate: no quota (ip=10.0.0.9 has Kafka's word for no limit)" in said
-    assert "2 ip=<default>          10  not reached  quotas.yaml:10" in said
+    assert "    ip=<default>          10  not reached  quotas.yaml:10" in said
 
 
 def test_what_the_configuration_says_of_all() -> None:
@@ -124,7 +124,7 @@ def test_the_short_form_is_that_of_check() -> None:
     from proxy.checks.explain import Client
     from proxy.checks.report import check_quotas
 
-    assert "producer_byte_rate: 10485760 of user=<default> at quotas.yaml:6 (level 6 is the first" in short
+    assert "producer_byte_rate: 10485760 of user=<default> at quotas.yaml:6 (default user is the first" in short
     without_places = re.sub(r" at quotas.yaml:\d+", "", short).splitlines()
     assert without_places == check_quotas(Path("quotas.yaml"), Client("alice", "app-1")).explained
 

@@ -73,7 +73,8 @@ def test_while_nobody_reads_the_pipe_writing_goes_on_and_what_is_dropped_is_coun
     line = "y" * 999
     number = 3 * MAX_WAITING_CHARS // 1000
 
-    def say(dropped: int) -> None:
+    def say(dropped: int, error: str) -> None:
+        assert not error
         said.append(dropped)
         writer.write(f"dropped {dropped}")
 
@@ -84,7 +85,7 @@ def test_while_nobody_reads_the_pipe_writing_goes_on_and_what_is_dropped_is_coun
     writer = LogWriter(pipe.stream, say)
     writer.start()
     assert in_time(Thread(target=flood, daemon=True))
-    dropped = writer.dropped
+    dropped = writer.unread
     assert dropped >= number - 2 - MAX_WAITING_CHARS // 1000 - 2**16 // 1000
     lines = pipe.read(before_the_end=writer.stop)
     assert said == [dropped]
@@ -94,7 +95,7 @@ def test_while_nobody_reads_the_pipe_writing_goes_on_and_what_is_dropped_is_coun
 
 def test_a_stop_does_not_wait_for_a_reader_who_never_comes(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.runtime.log_lines._LAST_WORDS_S", 0.0)
-    writer = LogWriter(pipe.stream, lambda _: None)
+    writer = LogWriter(pipe.stream, lambda *_: None)
     writer.start()
     writer.write("unheard")
     assert in_time(Thread(target=writer.stop, daemon=True))
@@ -125,7 +126,7 @@ def test_the_loop_goes_on_while_nobody_reads_the_log(pipe: Pipe) -> None:
 
 def test_lines_come_in_order_and_all_of_them_before_the_end() -> None:
     stream = io.StringIO()
-    writer = LogWriter(stream, lambda _: None)
+    writer = LogWriter(stream, lambda *_: None)
     writer.write("before")
     writer.start()
     for number in range(1000):
@@ -140,10 +141,38 @@ def test_what_a_full_disk_does_not_take_is_dropped_and_counted() -> None:
         def write(self, text: str) -> int:
             raise OSError(28, "No space left on device")
 
-    writer = LogWriter(Full(), lambda _: None)
+    writer = LogWriter(Full(), lambda *_: None)
     writer.write("a")
     writer.write("b")
-    assert writer.dropped == 2
+    assert (writer.unread, writer.unwritten) == (0, 2)
+
+
+def test_a_disk_that_is_full_is_told_once_it_is_not_and_not_again_and_again_before() -> None:
+    class Filling(io.StringIO):
+        full = True
+        attempts = 0
+
+        def write(self, text: str) -> int:
+            self.attempts += 1
+            if self.full:
+                raise OSError(28, "No space left on device")
+            return super().write(text)
+
+    told: list[tuple[int, str]] = []
+    stream = Filling()
+    writer = LogWriter(stream, lambda number, error: told.append((number, error)))
+    for _ in range(2):
+        writer.start()
+        writer.write("lost")
+        writer.stop()
+        assert told == []
+    assert stream.attempts == 2
+    stream.full = False
+    writer.start()
+    writer.write("written")
+    writer.stop()
+    assert told == [(2, "no space left on device")]
+    assert stream.getvalue() == "written\n"
 
 
 class _Named:
@@ -206,7 +235,7 @@ def test_a_flood_of_one_event_with_long_names_is_a_few_lines_and_is_counted(monk
         for number in range(3000):
             name = f"{number}" + "x" * 32_767
             structlog.get_logger("sluice.throttle").info("first throttle", client_id=name, rule=f"client-id={name}")
-        assert logs.dropped() == {"unread": 0, "repeated": 3000 - BURST}
+        assert logs.dropped() == {"unread": 0, "unwritten": 0, "repeated": 3000 - BURST}
         logs.flush(of_all=True)
     finally:
         structlog.reset_defaults()
