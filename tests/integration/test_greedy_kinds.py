@@ -1,8 +1,7 @@
 """Ways around request_percentage, and around quotas by a client-id that is another with each request.
 
 The measures are the proxy's own charge, and what each way was answered, against what one connection that asks steadily
-is answered under the same quota. A way around it would show in both: on a busy machine, requests that wait for a
-processor together are charged more than the quota and get less.
+is answered under the same quota.
 """
 
 import struct

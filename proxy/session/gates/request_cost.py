@@ -161,8 +161,7 @@ class RequestCostGate:
             self._pair.rules.costs.exempt_us += int(us + rest_us + 0.5)
             return False
         self._rest_us = rest_us
-        account.meter.use_of(KIND).requests += 1
-        return self._spend(account, us, now_ms)
+        return self._spend(account, us, now_ms, requests=1)
 
     def take_rest_us(self) -> float:
         """Return the cost of what is still to come of the last request, for ``rest_came``."""
@@ -174,9 +173,12 @@ class RequestCostGate:
         self._spend(account, rest_us, now_ms)
         self._imagine(account, rest_us, now_ms)
 
-    def _spend(self, account: Account, us: float, now_ms: int) -> bool:
+    @staticmethod
+    def _spend(account: Account, us: float, now_ms: int, requests: int = 0) -> bool:
         whole_us = int(us + 0.5)  # usage records count whole ones; round() is a call
-        account.meter.use_of(KIND).used += whole_us
+        use = account.meter.use_of(KIND)
+        use.used += whole_us
+        use.requests += requests
         is_shut = False
         for bound in account.bounds(KIND):
             if bound.charge(whole_us * PERCENT_S_PER_US, now_ms):

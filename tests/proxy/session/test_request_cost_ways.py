@@ -6,6 +6,7 @@ from struct import unpack_from
 
 import pytest
 
+from quotas.rate import Rate, Window
 from tests.proxy.playbook import (
     Play,
     fetch,
@@ -156,6 +157,58 @@ def test_no_way_around_it(way: str) -> None:
     print(f"{way}: {happened.ratio:.2f} x quota, first ten seconds {happened.first_s:.1f} s' worth")
     assert happened.ratio <= 1.15 * max(1.0, happened.request_ms / 10 / LIMIT)
     assert happened.ratio >= 0.6
+
+
+@dataclass
+class AtBroker:
+    """Connections that send one request after the other under Kafka's law: each is muted for its own throttle."""
+
+    connections: int
+    cost_us: float
+    seconds: int
+
+    def run(self) -> tuple[int, int]:
+        """Return how many requests were answered, and the longest wait in ms."""
+        rate = Rate(Window(), LIMIT, cap_ms=1000)
+        free_ms = [0] * self.connections
+        answered = longest_ms = 0
+        for now_ms in range(self.seconds * 1000):
+            for index, moment_ms in enumerate(free_ms):
+                if now_ms >= moment_ms:
+                    throttle_ms = rate.charge(self.cost_us * 1e-4, now_ms)
+                    free_ms[index] = now_ms + 1 + throttle_ms
+                    answered += 1
+                    longest_ms = max(longest_ms, throttle_ms)
+        return answered, longest_ms
+
+    def run_here(self) -> tuple[int, int]:
+        """Return the same of the proxy, where each request is answered after a millisecond."""
+        play = request_quota(other_us=self.cost_us)
+        ends = [Another(play) for _ in range(self.connections)]
+        asked_ms = [-1] * self.connections
+        answered = longest_ms = 0
+        for now_ms in range(self.seconds * 1000):
+            for index, end in enumerate(ends):
+                if end.broker.take():
+                    end.session.answers.feed(list_offsets_answer(1), play.loop.now_ms)
+                    longest_ms = max(longest_ms, now_ms - asked_ms[index] - 1)
+                    asked_ms[index] = -1
+                    answered += 1
+                if asked_ms[index] < 0:
+                    asked_ms[index] = now_ms
+                    end.session.requests.feed(list_offsets(1), play.loop.now_ms)
+            play.loop.advance(1)
+        return answered, longest_ms
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("connections", "cost_us"), [(1, 40.0), (4, 300.0), (2, 5_000.0), (40, 100.0)])
+def test_as_many_requests_and_no_longer_waits_than_under_kafka_s_law(connections: int, cost_us: float) -> None:
+    load = AtBroker(connections, cost_us, 46)
+    (own, own_ms), (ours, ours_ms) = load.run(), load.run_here()
+    print(f"broker {own} requests, {own_ms} ms; here {ours}, {ours_ms} ms")
+    assert ours == pytest.approx(own, rel=0.2)
+    assert ours_ms <= max(own_ms, 1000) + 10
 
 
 class TestCoordination:
