@@ -263,10 +263,23 @@ def parse_advertised(text: str) -> AdvertisedAddress:
         raise InvalidValue(f"{text!r} is a port without a host", fix)
     if text.startswith("[") and text.endswith("]"):
         return AdvertisedAddress(_host_of(text, text))
-    if ":" not in text or (text.count(":") > 1 and not set(text) & set("[/,;")):
+    if text.count(":") > 1 and not set(text) & set("[/,;"):
+        return AdvertisedAddress(_bare_ipv6(text))
+    if ":" not in text:
         return AdvertisedAddress(parse_host(text))
     address = parse_reachable(text)
     return AdvertisedAddress(address.host, address.port)
+
+
+def _bare_ipv6(text: str) -> str:
+    """Return an IPv6 address without brackets, and so without a port."""
+    try:
+        return parse_host(text)
+    except InvalidValue as invalid:
+        host, _, port = text.rpartition(":")
+        with contextlib.suppress(ipaddress.AddressValueError):
+            invalid.hint = f"put it into brackets in front of a port: [{ipaddress.IPv6Address(host)}]:{port}"
+        raise
 
 
 def parse_name(text: Scalar) -> str:

@@ -1,9 +1,20 @@
 """What ``sluice check`` says of listeners whose clients are told other ports than those that are bound."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from config.settings import Listener
 from config.units import Address
+
+_SHORTEST_PORT: Final = 3
+
+
+def reads_as_port(listener: Listener) -> str | None:
+    """Return what to write where an IPv6 address without brackets may have been meant to end in a port."""
+    host, _, last = listener.advertise.host.rpartition(":")
+    if listener.advertise.port is not None or not host or not last.isdecimal() or len(last) < _SHORTEST_PORT:
+        return None
+    return f"[{host}]:{last}"
 
 
 def told_and_bound(listeners: Iterable[Listener]) -> list[str]:

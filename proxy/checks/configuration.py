@@ -14,6 +14,7 @@ from config.settings import Admin, BrokerSasl, Cluster, Exempt, Kerberos, Listen
 from config.stores import ZooKeeperStore
 from proxy.brokers import known
 from proxy.brokers.login import LoginError, read_password
+from proxy.checks.addresses import reads_as_port
 from proxy.checks.findings import Finding, Findings, Severity
 from proxy.checks.mapping import look_for_doubled_in_kerberos
 from proxy.identity.kerberos import keytab
@@ -112,6 +113,9 @@ def _look_at_token(found: Findings, admin: Admin) -> None:
 
 
 def _look_at_listener(found: Findings, at: Steps, listener: Listener, cluster: Cluster) -> None:
+    if (with_port := reads_as_port(listener)) is not None:
+        message = f"{listener.advertise.host} is an IPv6 address without a port"
+        found.add(Severity.WARNING, (*at, "advertise"), message, f"if its end was meant to be one, write {with_port}")
     if listener.tls is not None:
         from proxy.checks.tls import look_at_client_tls  # and with it 9 MB of cryptography
 

@@ -57,7 +57,7 @@ async def look_behind(found: DoctorFindings, route: Route, *, demands_sasl: bool
         if not answered[address]:
             silent.append(node_id)
     if blind:
-        fix = "set cluster.sasl: until then brokers are known after the first client's Metadata only"
+        fix = "set cluster.sasl or cluster.state: without either, clients' Metadata alone tells the brokers"
         found.warn("brokers", "they demand SASL, and the proxy has no login to ask them for their addresses", fix)
     return Behind(reached, frozenset(silent))
 

@@ -184,6 +184,8 @@ SEVERAL = "is more than one address"
         (parse_advertised, "k:31092-31094", "ends in '31092-31094', which is not a port", "ports go from 1 to 65535"),
         (parse_advertised, "SASL_SSL://k:443", "begins with a protocol", "leave SASL_SSL:// out: write k:443"),
         (parse_advertised, "a:443,b:443", SEVERAL, 'write it as a list: ["a:443", "b:443"]'),
+        (parse_advertised, "2001:db8::1:31092", "is not an IPv6 address", "in front of a port: [2001:db8::1]:31092"),
+        (parse_advertised, "::g:443", "is not an IPv6 address", ""),
         (parse_advertised, "[::g]:443", "is not an IPv6 address", ""),
         (parse_advertised, "b{node_id}.x:443", "is not a host name", "is what broker_host is for"),
         (parse_host_template, "b{node_id}.x:443", "has a port", "write b{node_id}.x, and the port behind the host of"),

@@ -233,6 +233,18 @@ def test_a_password_in_the_clear(folder: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("host", "warns"), [("2001:db8::1:443", True), ("2001:db8::1", False), ("[2001:db8::1]:443", False)]
+)
+def test_an_ipv6_address_that_may_have_been_meant_to_end_in_a_port(folder: Path, host: str, warns: bool) -> None:
+    plain = CONFIG[: CONFIG.index("listeners:")] + "listeners:\n"
+    plain += f'  - {{name: A, bind: ":9092", advertise: "{host}", brokers: {{"1": "9101"}}}}\n'
+    said = [line for line in found(folder, plain + CONFIG[CONFIG.index("quotas:") :]) if "advertise" in line]
+    assert [line.partition("advertise: ")[2] for line in said] == [
+        "2001:db8::1:443 is an IPv6 address without a port; if its end was meant to be one, write [2001:db8::1]:443"
+    ] * warns
+
+
 NO_LOGIN = (
     "the brokers ask for a login, and the proxy has none: after a start it knows no broker but those of bootstrap, "
     "until a client has logged in there"
