@@ -194,7 +194,7 @@ class Worker:
 
     async def identify(self, peer: str) -> Identity | None:
         """Return who the client at ``host:port`` is, None if there is no such connection."""
-        return identify(self._listeners, peer)
+        return await identify(self._listeners, peer)
 
     async def known_brokers(self) -> list[KnownBrokers]:
         """Return what is known of the brokers of each route, as far as they have been named since the start."""

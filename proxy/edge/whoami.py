@@ -1,9 +1,11 @@
 """Whom the proxy takes the client of a connection for."""
 
+import asyncio
 from collections.abc import Iterable
 from typing import TypedDict
 
 from proxy.edge.listeners import Listener
+from proxy.runtime.slices import SLICE
 from quotas.entities import ANONYMOUS
 
 
@@ -19,15 +21,19 @@ class Identity(TypedDict):
     """Of SASL, as the broker accepted it; None where there was none."""
 
 
-def identify(listeners: Iterable[Listener], peer: str) -> Identity | None:
+async def identify(listeners: Iterable[Listener], peer: str) -> Identity | None:
     """Return who ``peer`` (``host:port``, as the proxy sees it) is, None if no such connection is open.
 
-    Looks at every session: for people who ask, not for programs that poll.
+    Looks at every session, some at a time: for people who ask, not for programs that poll.
     """
     wanted = peer.replace("[", "").replace("]", "")
+    looked_at = 0
     for listener in listeners:
-        for session in listener.sessions:
-            if session.peer.replace("[", "").replace("]", "") == wanted:
+        for session in list(listener.sessions):
+            looked_at += 1
+            if looked_at % SLICE == 0:
+                await asyncio.sleep(0)
+            if session.peer.replace("[", "").replace("]", "") == wanted and not session.closed:
                 user = session.user
                 return {
                     "listener": listener.name,

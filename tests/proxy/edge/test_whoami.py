@@ -1,3 +1,4 @@
+import asyncio
 from types import SimpleNamespace
 from typing import cast
 
@@ -5,12 +6,17 @@ import pytest
 
 from proxy.edge.listeners import Listener
 from proxy.edge.whoami import identify
+from proxy.runtime.slices import SLICE
 from quotas.entities import ANONYMOUS
 
+pytestmark = pytest.mark.asyncio
 
-def session(peer: str, user: str = ANONYMOUS, mechanism: str | None = None, *, authenticated: bool = False) -> object:
+
+def session(
+    peer: str, user: str = ANONYMOUS, mechanism: str | None = None, *, authenticated: bool = False
+) -> SimpleNamespace:
     sasl = SimpleNamespace(authenticated=authenticated, mechanism=mechanism)
-    return SimpleNamespace(peer=peer, user=user, sasl=sasl)
+    return SimpleNamespace(peer=peer, user=user, sasl=sasl, closed=False)
 
 
 LISTENERS = cast(
@@ -38,13 +44,25 @@ LISTENERS = cast(
         ("[::1]:8", "SASL", "cert", None, True),
     ],
 )
-def test_who_is_there(peer: str, listener: str, user: str, mechanism: str | None, authenticated: bool) -> None:
-    found = identify(LISTENERS, peer)
+async def test_who_is_there(peer: str, listener: str, user: str, mechanism: str | None, authenticated: bool) -> None:
+    found = await identify(LISTENERS, peer)
     assert found is not None
     assert (found["listener"], found["user"], found["mechanism"]) == (listener, user, mechanism)
     assert found["authenticated"] is authenticated
 
 
-def test_who_is_not() -> None:
-    assert identify(LISTENERS, "10.0.0.1:66") is None
-    assert identify([], "10.0.0.1:5") is None
+async def test_who_is_not() -> None:
+    assert await identify(LISTENERS, "10.0.0.1:66") is None
+    assert await identify([], "10.0.0.1:5") is None
+
+
+async def test_others_have_their_turn_while_many_are_looked_at() -> None:
+    many = SimpleNamespace(name="MANY", sessions=[session(f"10.0.0.1:{port}") for port in range(3 * SLICE)])
+    asking = asyncio.ensure_future(identify([cast("Listener", many)], "10.0.0.2:1"))
+    turns = 0
+    while not asking.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns > 3
+    many.sessions[7].closed = True  # what is left of it is nobody's
+    assert await identify([cast("Listener", many)], "10.0.0.1:7") is None
