@@ -199,7 +199,7 @@ class QuotasInForce:
         is_first, self.loaded_at_s = not self.loaded_at_s, wall_s()
         self.loads["ok"] += self.error is None
         if not is_first:  # at the start everything is new
-            await asyncio.to_thread(self._tell_of_edits, known, old)
+            await asyncio.to_thread(self._tell_of_edits, known, old, loaded.author)
         self._made = {}
         for warning in loaded.warnings[:_MAX_LOGGED_PROBLEMS]:
             log.warning("quotas", problem=str(warning))
@@ -219,11 +219,11 @@ class QuotasInForce:
         )
         return True
 
-    def _tell_of_edits(self, known: Policy, old: Policy) -> None:
+    def _tell_of_edits(self, known: Policy, old: Policy, author: str) -> None:
         """Tell what is another than ``known``, but for what was altered here; and terms that are not those in force."""
         edited = _differences(known, self.configured, self._made)
         self.changes.count("edited", len({each.entity for each in edited}))
-        self._tell(edited, None, aloud=self._enabled)
+        self._tell(edited, Alteration([], author) if author else None, aloud=self._enabled)
         new = self.policy
         terms = [entity for entity in {**old.terms, **new.terms} if old.terms.get(entity) != new.terms.get(entity)]
         for entity in terms[:_MAX_LOGGED_CHANGES]:

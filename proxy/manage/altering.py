@@ -1,6 +1,7 @@
 """Changes that commands make in a store: checked, made in batches where a store takes them so, and told of."""
 
 import getpass
+import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -117,6 +118,9 @@ def _change(wanted: Wanted) -> Change:
 
 
 def _who() -> str:
+    """Return who makes the changes, for the record: whom SLUICE_BY names, for pipelines, or the user of the system."""
+    if by := os.environ.get("SLUICE_BY") or os.environ.get("SUDO_USER"):
+        return f"{by} by sluice quotas"
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # no such user id, as in many containers

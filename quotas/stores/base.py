@@ -67,6 +67,8 @@ class Loaded:
     """What is doubtful or not enforced."""
     unread: Sequence[Unread] = ()
     """What was skipped; its problems are among the warnings."""
+    author: str = ""
+    """Who brought it to what it is, for the record; "" where the store does not say."""
 
     def where(self, entity: Entity, kind: QuotaKind | None = None) -> str:  # noqa: ARG002  all kinds stand together
         """Return where a quota stands, as ``quotas.yaml:12``."""

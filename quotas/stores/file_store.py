@@ -16,6 +16,7 @@ from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
 from quotas.stores.alteration import Alteration, Limits, Outcome, Refusal
+from quotas.stores.author import author, sign
 from quotas.stores.base import ChangedMeanwhileError, Loaded, QuotaStore, UnreadableError, UnwritableError, altered
 from quotas.stores.edit import edited, number
 from quotas.stores.file import LoadedPolicy, parse
@@ -46,7 +47,8 @@ class FileStore(QuotaStore):
         # Before it is read: what is written meanwhile is another identity, and seen as a change.
         self._loaded = self._identity()
         version, loaded = self._parse(self._read())
-        return Loaded(loaded.policy, version, str(self._path), loaded.lines, loaded.warnings)
+        who = author(self._path, version)
+        return Loaded(loaded.policy, version, str(self._path), loaded.lines, loaded.warnings, author=who)
 
     def changed(self) -> bool:
         """As in QuotaStore; a file that differs from one look to the next is still being written.
@@ -83,7 +85,7 @@ class FileStore(QuotaStore):
         if changes:
             text, after = self._edited(text, policy, changes)
             if not alteration.validate_only:
-                self._write(text, found)
+                self._write(text, found, alteration.who)
                 self._known = after
         return outcomes
 
@@ -141,16 +143,16 @@ class FileStore(QuotaStore):
         if self._path.exists() and not os.access(self._path, os.W_OK):
             raise UnwritableError(f"{self._path}: is read-only for the user with id {os.geteuid()}: let it write there")
 
-    def _write(self, text: str, found: _Identity) -> None:
+    def _write(self, text: str, found: _Identity, who: str) -> None:
         """Put ``text`` in the place of the file, whole or not at all, if that still is the one that was ``found``."""
         try:
-            self._write_beside(text, found)
+            self._write_beside(text, found, who)
         except OSError as error:
             reason = str(error.strerror or error).lower()
             own = f"let the user with id {os.geteuid()} write to {self._path.parent}, and give the file to it"
             raise UnwritableError(f"{self._path}: cannot be written: {reason}: {own}") from None
 
-    def _write_beside(self, text: str, found: _Identity) -> None:
+    def _write_beside(self, text: str, found: _Identity, who: str) -> None:
         path = self._path
         before = path.stat()
         with path.open("rb") as file:
@@ -165,6 +167,7 @@ class FileStore(QuotaStore):
                 if (own.st_uid, own.st_gid) != (before.st_uid, before.st_gid):
                     os.fchown(descriptor, before.st_uid, before.st_gid)
                 os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
+                sign(descriptor, who, _version(text))
                 os.fsync(descriptor)
             self._put_in_place(beside, found)
         except BaseException:

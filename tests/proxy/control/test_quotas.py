@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from structlog.testing import capture_logs
 
 from config.problems import Problem
+from proxy.cli import cli
 from proxy.control import quotas as control
 from proxy.control.quotas import Outage, QuotasInForce
 from proxy.runtime.clock import now_ms
@@ -160,6 +162,27 @@ async def test_the_end_of_an_outage_is_told_as_such(tmp_path: Path) -> None:
             "quotas in force",
         ]
         assert logs[1]["unread_s"] >= 0
+
+
+async def test_what_sluice_quotas_changes_in_the_file_is_told_with_the_person(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "quotas.yaml"
+    path.write_text(OLD)
+    quotas = in_force(path)
+    assert await quotas.load()
+    for by, limit in (("alice", "5MiB"), ("bob", "6MiB")):
+        monkeypatch.setenv("SLUICE_BY", by)
+        command = ["quotas", "alter", "--file", str(path), "user=alice", f"producer_byte_rate={limit}"]
+        done = CliRunner().invoke(cli, command)
+        assert done.exit_code == 0, done.output
+        assert await quotas.load()
+        assert quotas.changes.last()[0]["who"] == f"{by} by sluice quotas"
+    path.write_text(
+        path.read_text().replace(str(6 << 20), "7MiB").replace("6MiB", "7MiB")
+    )  # in place, by somebody else
+    assert await quotas.load()
+    assert (quotas.changes.last()[0]["who"], quotas.changes.last()[0]["new"]) == ("file", 7 << 20)
 
 
 async def test_a_fault_of_ours_is_no_good_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
