@@ -149,7 +149,7 @@ class _Preflight:
             raise AnalysisError(
                 f"topic {self._topic}: this login may not read it: it needs READ and DESCRIBE"
             ) from None
-        except (kafka.KafkaError, OSError) as error:
+        except (kafka.KafkaError, OSError, NotImplementedError) as error:
             raise AnalysisError(f"{self.step} ({error})") from None
         finally:
             await consumer.stop()

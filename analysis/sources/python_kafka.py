@@ -227,6 +227,8 @@ def _said(what: str) -> Iterator[None]:
         raise (AwayError if away else AnalysisError)(f"{what}: {said}") from error
     except OSError as error:
         raise AwayError(f"{what}: {error.strerror or error}") from error
+    except NotImplementedError as error:  # aiokafka's word for what no version of the brokers' and its own has
+        raise AnalysisError(f"{what}: the brokers are too old for aiokafka ({error}): use --source jvm") from error
 
 
 def _arrow(at: TopicPartition, records: Iterable[Stored]) -> Iterator[pa.RecordBatch]:

@@ -55,6 +55,12 @@ class TopicSink:
                 f"topic {self._topic.name}: a document of {len(document.value)} bytes is too large for it: "
                 "raise its max.message.bytes"
             ) from error
+        except NotImplementedError as error:  # aiokafka's word for what no version of the brokers' and its own has
+            await self.close()
+            raise SinkError(
+                f"topic {self._topic.name}: the brokers are too old for aiokafka ({error}): make the topic yourself, "
+                "or write usage records to files (usage.files)"
+            ) from error
         except (KafkaError, OSError) as error:
             await self.close()
             raise SinkError(f"topic {self._topic.name}: {_described(error)}") from error

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import structlog
 from aiokafka.client import AIOKafkaClient
-from aiokafka.protocol.admin import CreateTopicsRequest_v3, CreateTopicsResponse_v3
+from aiokafka.protocol.admin import CreateTopicsRequest_v2, CreateTopicsRequest_v3, CreateTopicsResponse_v3
 from aiokafka.protocol.api import Request, RequestStruct
 from aiokafka.protocol.metadata import MetadataRequest
 
@@ -68,7 +68,7 @@ class _CreateTopicsV4(RequestStruct):  # type: ignore[misc]  # aiokafka has no t
     SCHEMA = CreateTopicsRequest_v3.SCHEMA
 
 
-class _CreateTopics(Request[_CreateTopicsV4]):  # type: ignore[misc]  # aiokafka has no types
+class _CreateTopics(Request[CreateTopicsRequest_v2 | _CreateTopicsV4]):  # type: ignore[misc]  # aiokafka has no types
     API_KEY = 19
 
     def __init__(self, topic: Topic) -> None:
@@ -76,6 +76,11 @@ class _CreateTopics(Request[_CreateTopicsV4]):  # type: ignore[misc]  # aiokafka
 
     def build(self, request_struct_class: Any) -> Any:
         topic = self._topic
+        if topic.replication_factor < 0 and request_struct_class.API_VERSION < _CreateTopicsV4.API_VERSION:
+            raise SinkError(
+                f"topic {topic.name}: brokers older than 2.4 do not choose its number of replicas: set "
+                "usage.topic.replication_factor, or make the topic yourself"
+            )
         configs = [("cleanup.policy", "delete"), ("retention.ms", str(topic.retention_ms))]
         assigned: list[object] = []
         wanted = (topic.name, topic.partitions, topic.replication_factor, assigned, configs)

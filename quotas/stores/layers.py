@@ -167,7 +167,7 @@ def _merged(parts: Sequence[Loaded]) -> Loaded:
         dict.fromkeys(limits, ""),
         [warning for part in parts for warning in part.warnings],
         [unread for part in parts for unread in part.unread],
-        parts,
+        parts=parts,
     )
 
 

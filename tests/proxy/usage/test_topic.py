@@ -9,6 +9,7 @@ import pytest
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, MessageSizeTooLargeError
 
 from proxy.usage import topic as usage_topic
+from proxy.usage import topic_creation
 from proxy.usage.documents import Document
 from proxy.usage.shipping import RefusedError, SinkError
 from proxy.usage.topic import TopicSink
@@ -212,3 +213,25 @@ def test_a_topic_that_is_not_there_is_made_by_the_controller(creation_error: int
 def test_a_topic_that_cannot_be_used_says_what_to_do(topic_error: int, creation_error: int, advice: str) -> None:
     with pytest.raises(SinkError, match=f"topic usage: .*{advice}"):
         asyncio.run(ensure(TOPIC, FakeClient(topic_error, creation_error)))
+
+
+@pytest.mark.parametrize("newest", [2, 3])
+def test_brokers_older_than_2_4_are_told_how_many_replicas_or_say_which_setting_helps(newest: int) -> None:
+    versions = {19: (0, newest)}
+    made = topic_creation._CreateTopics(Topic("usage", 1, 3, 1000)).prepare(versions)
+    assert made.API_VERSION == 2
+    with pytest.raises(SinkError, match=r"usage\.topic.replication_factor, or make the topic yourself"):
+        topic_creation._CreateTopics(Topic("usage", 1, -1, 1000)).prepare(versions)
+
+
+def test_brokers_that_are_too_old_for_the_library_are_said_to_be() -> None:
+    async def login() -> Any:
+        raise NotImplementedError("Support for _CreateTopics v0 has not yet been added")
+
+    async def reachable() -> None:
+        pass
+
+    topic = Topic("usage", 1, 3, 1000)
+    sink = TopicSink(topic, login, reachable, "one")
+    with pytest.raises(SinkError, match=r"the brokers are too old for aiokafka .*: make the topic yourself"):
+        asyncio.run(sink.write(document(1)))
