@@ -22,14 +22,9 @@ TLS = "tls: {certificate: a.pem, key: a.key}, "
         ("demo", "demo", []),
         ("quotas.yaml}", "quotas.yaml, type: file}", []),
         ("demo", "other", ["cluster.name"]),
-        ("name: A", TLS + "name: B", ["listeners[0].name", "listeners[0].tls"]),
+        ("bind", TLS + "bind", ["listeners[0].tls"]),
         ("quotas: {", "limits: {connections: 5}\nquotas: {mode: shadow, ", ["quotas.mode", "limits.connections"]),
         ("9092", "9093", ["cluster.bootstrap"]),
-        (
-            "quotas: {",
-            "  - {name: C, bind: '127.0.0.1:2000', advertise: c, brokers: {'1': '2001'}}\nquotas: {",
-            ["listeners[1]"],
-        ),
         ("quotas: {", "usage: {topic: {}}\nquotas: {", ["usage"]),
         ("quotas: {", "drain: {delay: 1s, timeout: 30s}\nquotas: {", ["drain.delay"]),
     ],
@@ -42,3 +37,17 @@ def test_the_key_of_each_is_named(tmp_path: Path, old: str, new: str, changed: l
     after = load_settings(file)
     assert changed_settings(before, after) == changed
     assert changed_settings(after, before) == changed
+
+
+def test_listeners_are_known_by_their_names_wherever_they_are(tmp_path: Path) -> None:
+    file = tmp_path / "sluice.yaml"
+    file.write_text(GOOD)
+    alone = load_settings(file)
+    first = "listeners:\n  - {name: C, bind: '127.0.0.1:2000', advertise: c, brokers: {'1': '2001'}}\n"
+    file.write_text(GOOD.replace("listeners:\n", first))
+    two = load_settings(file)
+    assert changed_settings(alone, two) == ["listeners[0]"]
+    assert changed_settings(two, alone) == ["listeners.C"]
+    assert changed_settings(two, two.model_copy(update={"listeners": two.listeners[::-1]})) == []
+    file.write_text(GOOD.replace("name: A", "name: B"))
+    assert changed_settings(alone, load_settings(file)) == ["listeners[0]", "listeners.A"]
