@@ -30,6 +30,7 @@ class Bound(Debt):
         "_handed_over",
         "_live",
         "_turn_ms",
+        "claims_from_ms",
         "key",
         "line",
         "max_delay_ms",
@@ -62,6 +63,8 @@ class Bound(Debt):
         """The number of the request that may pass whatever is owed (``promise``)."""
         self.streamer: object | None = None
         """Whose request is coming in that is more than the limit has left: one at a time, the others wait for it."""
+        self.claims_from_ms = AT_ONCE
+        """From then on others wait for a request to come, by what it announces."""
         self._fetches: Fetches | None = None
         self._handed_over = NOTHING
         self._turn_ms = AT_ONCE

@@ -40,8 +40,16 @@ def frame(
 class Connection:
     """A blocking connection that sends frames and reads frames; within TLS where a context is given."""
 
-    def __init__(self, address: Address, timeout_s: float = TIMEOUT_S, *, tls: ssl.SSLContext | None = None) -> None:
-        self._socket = socket.create_connection((address.host, address.port), timeout=timeout_s)
+    def __init__(
+        self,
+        address: Address,
+        timeout_s: float = TIMEOUT_S,
+        *,
+        tls: ssl.SSLContext | None = None,
+        source: str | None = None,
+    ) -> None:
+        here = None if source is None else (source, 0)
+        self._socket = socket.create_connection((address.host, address.port), timeout=timeout_s, source_address=here)
         if tls is not None:
             self._socket = tls.wrap_socket(self._socket, server_hostname=address.host)
 

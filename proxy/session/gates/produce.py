@@ -1,14 +1,14 @@
 """What a client produces: charged on the request's header where the quota has that much left, else as it comes.
 
-A claim is not a use. What of a request never came is taken back, so that a Produce which announces much costs those
-who share its quota what came of it.
+A claim is not a use. What of a request has not come within COMING_MS is given back and charged when it comes, so that a
+Produce which announces much costs those who share its quota what came of it.
 """
 
 from typing import TYPE_CHECKING, Final
 
 from protocol.frames import Head
 from protocol.headers import MORE
-from proxy.session.body import Body
+from proxy.session.gates.produce_body import ProduceBody
 from proxy.session.gates.unanswered import ACKS_0
 from proxy.session.in_flight import API, CAME_MS, CORRELATION_ID, Entry, InFlight, expect, tell
 from proxy.session.request_prefix import RequestPrefix
@@ -30,8 +30,8 @@ KIND: Final = QuotaKind.PRODUCER_BYTE_RATE
 _MAX_UNANSWERED = 1024
 
 COMING_MS: Final = 100
-"""How long others wait for a request to come that is more than its quota has left, before what has come of it says how
-long. A claim that nothing follows keeps them no longer."""
+"""How long others wait for a request to come, by what it announces; then only what has come of it counts. A claim that
+nothing follows keeps them no longer."""
 
 
 class ProduceGate:
@@ -147,11 +147,13 @@ class ProduceGate:
         Of a request that is more than its quota has left only what has come is charged: ``missing`` is still to come.
         """
         account, bounds = self._sender.account, (self.bound, *self.caps)
-        as_it_comes = missing > 0 and throttle_ms > 0
+        claims = missing <= 0 or self._may_claim(now_ms)
+        as_it_comes = missing > 0 and (throttle_ms > 0 or not claims)
         over: list[Bound] = []
         if as_it_comes:
             for bound in bounds:
-                if over_ms := bound.check(now_ms):
+                over_ms = bound.check(now_ms) if claims else 0
+                if over_ms:
                     bound.live.owe(min(over_ms, COMING_MS), now_ms)
                     over.append(bound.live)
                 bound.take_back(missing, bound.mark)
@@ -166,10 +168,14 @@ class ProduceGate:
             self._unanswered += 1
         if missing > 0:
             marks = [] if as_it_comes else [bound.mark for bound in bounds]
-            self._body = ProduceBody(self, account, bounds, marks, entry)
+            self._body = self._coming(marks, missing, entry, now_ms, claims=claims)
             for counter in over:
                 if counter.streamer is None:
                     counter.streamer = self._body
+
+    def _may_claim(self, now_ms: int) -> bool:
+        """Whether others wait for a request to come: not for a while after one has not come in time."""
+        return all(bound.live.claims_from_ms <= now_ms for bound in (self.bound, *self.caps))
 
     def after(self) -> int:
         """Return why nothing is to be read behind the last request: of many without answers, others have a turn."""
@@ -178,17 +184,31 @@ class ProduceGate:
         self._unanswered = 0
         return TURN
 
-    def take_body(self, missing: int) -> "ProduceBody | None":
+    def take_body(self, missing: int) -> ProduceBody | None:
         """Return the body of the request charged last, of which so much is still to come; for the caller to keep."""
         body, self._body = self._body, None
         if body is not None:
             body.count(-missing)
         return body
 
-    def under_way(self, entry: Entry) -> "ProduceBody":
+    def under_way(self, entry: Entry, missing: int) -> ProduceBody:
         """Return the body of a request that was charged whole, and is expected to be answered as ``entry`` says."""
-        bounds = (self.bound, *self.caps)
-        return ProduceBody(self, self._sender.account, bounds, [bound.mark for bound in bounds], entry)
+        now_ms: int = entry[CAME_MS]
+        marks = [bound.mark for bound in (self.bound, *self.caps)]
+        if claims := self._may_claim(now_ms):
+            return self._coming(marks, missing, entry, now_ms, claims=claims)
+        for bound, mark in zip((self.bound, *self.caps), marks, strict=True):
+            bound.take_back(missing, mark)
+        return self._coming([], missing, entry, now_ms, claims=claims)
+
+    def _coming(
+        self, marks: list[tuple[Sample, int]], missing: int, entry: Entry | None, now_ms: int, *, claims: bool
+    ) -> ProduceBody:
+        account, bounds = self._sender.account, (self.bound, *self.caps)
+        body = ProduceBody(self, self._pair, account, bounds, marks, missing, entry)
+        if claims and account.limited(KIND):
+            body.lapses_at(now_ms + COMING_MS)
+        return body
 
     def ask_on(self, account: Account, bounds: list[Bound], size: int, now_ms: int) -> bool:
         """Whether the rest of a request may come, of which ``size`` has just come, as far as these are concerned."""
@@ -206,78 +226,3 @@ class ProduceGate:
             and last[CAME_MS] == entry[CAME_MS]
         ):
             self._in_flight[-1] = tell(last, throttle_ms, now_ms)
-
-
-class ProduceBody(Body):
-    """Of a Produce. ``marks`` say where the whole of it has been charged already, of each counter; none: it is charged
-    as it comes.
-
-    ``entry`` expects the answer which is to tell the throttle time; None with acks=0.
-    """
-
-    __slots__ = ("_bounds", "_entry", "_gate", "_marks")
-
-    def __init__(
-        self,
-        gate: ProduceGate,
-        account: Account,
-        bounds: tuple[Bound, ...],
-        marks: list[tuple[Sample, int]],
-        entry: Entry | None,
-    ) -> None:
-        super().__init__(account)
-        self._gate = gate
-        self._bounds = bounds
-        self._marks = marks
-        self._entry = entry
-
-    def count(self, size: int) -> None:
-        self.account.meter.produce_bytes += size
-
-    def came(self, size: int, now_ms: int, *, finished: bool) -> bool:
-        self.count(size)
-        gate = self._gate
-        for bound in self._bounds:
-            gate.go_ahead(bound, size, now_ms)
-        throttle_ms = 0 if self._marks else self._charge(size, now_ms)
-        if finished:
-            self.leave(0)
-        if not throttle_ms or not gate.enforces:  # or no longer
-            return True
-        if finished:
-            gate.told(self._entry, self.account, throttle_ms, now_ms)
-            return True
-        return self._may_go_on(size, now_ms)
-
-    def _may_go_on(self, size: int, now_ms: int) -> bool:
-        """Let each counter that it is over owe that; whether all of them let the rest come now."""
-        to_ask: list[Bound] = []
-        for each in self._bounds:
-            bound = each.live
-            throttle_ms = bound.check(now_ms)
-            if not throttle_ms:
-                continue
-            if bound.streamer is None and not bound.owed_ms(now_ms):
-                bound.streamer = self  # one is let through to its end; what it takes beyond the limit is owed by all
-            bound.owe(throttle_ms, now_ms)
-            if bound.streamer is not self:
-                to_ask.append(bound)
-        return not to_ask or self._gate.ask_on(self.account, to_ask, size, now_ms)
-
-    def _charge(self, size: int, now_ms: int) -> int:
-        bounds = self.account.bounds(KIND)
-        if bounds != self._bounds:  # other quotas are in force than when it began
-            self._yield()
-            self._bounds = bounds
-        return self.account.charge(KIND, size, now_ms)
-
-    def leave(self, missing: int) -> None:
-        for bound, mark in zip(self._bounds, self._marks, strict=False):  # no marks, nothing to take back
-            bound.take_back(missing, mark)
-        self._yield()
-
-    def _yield(self) -> None:
-        for each in self._bounds:
-            bound = each.live
-            if bound.streamer is self:
-                bound.streamer = None

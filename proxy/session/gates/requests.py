@@ -253,7 +253,7 @@ class RequestGates:
         if body is None:
             last = self._in_flight[-1] if self._in_flight else None
             if last is not None and last[API].on_request == PRODUCE and not self.restricted:
-                body = self.produces.under_way(last)
+                body = self.produces.under_way(last, missing)
             else:
                 body = Body(self.sender.account)
             body.count(-missing)

@@ -246,6 +246,32 @@ async def test_a_throttled_client_that_half_closed_gets_its_answer_and_what_it_s
 
 
 @TLS
+@pytest.mark.parametrize("act", [finish, reset])
+async def test_a_request_in_line_of_a_client_that_went_away_unseen_is_dropped_at_its_turn(
+    pki: Pki, encrypted: bool, act: Act, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.edge.end.LINGER_S", 0.02)
+    async with served(pki, encrypted, quotas=True) as (proxy, broker, client, session):
+        play = proxy.play
+        bound = play.engine.resolve("ANONYMOUS", "app", PRODUCER, 1)
+        bound.owe(60_000, play.loop.now_ms)
+        await client.send(produce(2, 100))
+        async with asyncio.timeout(TIMEOUT_S):
+            while not session.held:
+                await asyncio.sleep(0.005)
+            await act(client, broker)
+            while not session.client.has_finished():
+                await asyncio.sleep(0.005)
+        assert not session.closed
+        play.loop.advance(60_000)
+        assert (play.throttling.dropped, bound.recorded_total) == (1, 0)
+        async with asyncio.timeout(TIMEOUT_S):
+            while proxy.listener.sessions:
+                await asyncio.sleep(0.005)
+        assert endings(proxy) == {}
+
+
+@TLS
 async def test_a_broker_that_hangs_keeps_no_session_for_ever(
     pki: Pki, encrypted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

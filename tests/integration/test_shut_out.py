@@ -1,0 +1,150 @@
+"""One client with many connections does not shut out another one of the same counter, in front of a real broker.
+
+Every attack has a client-id of its own, and all run side by side; each victim has one connection.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pytest
+
+from tests.harness.kafka import KafkaCluster
+from tests.harness.load import fetch_request, produce_request
+from tests.harness.ports import LOOPBACK
+from tests.harness.sluice import SluiceProcess
+from tests.harness.wire import Address, Connection
+from tests.integration.conftest import fresh_name
+from tests.integration.filled import filled_topic
+
+pytestmark = [pytest.mark.integration, pytest.mark.alone, pytest.mark.timeout(240)]
+
+LIMIT_BYTES_PER_S = 50_000
+FIRST_S = 13.0
+"""The first allowance, and what follows from it."""
+MEASURED_S = 33.0
+"""Three windows."""
+OTHER_HOST = "127.0.0.2"
+"""Clients that have not logged in are told apart by their addresses."""
+MANY, CROWD = 20, 60
+LARGE_BYTES, SMALL_BYTES = 40_000, 10_000
+CLAIMED_BYTES = 100_000
+BATCH_BYTES = 5_000
+IMPATIENT_S, RENEWED_S, CLAIMED_AGAIN_S = 0.5, 1.0, 5.0
+GIVE_UP_S = 60.0
+
+GONE, POLLED, CLAIMED, ALONE = "gone", "polled", "claimed", "alone"
+
+
+@dataclass(slots=True)
+class Victim:
+    """One connection that sends its request again and again, and takes no notice of throttles."""
+
+    address: Address
+    request: bytes
+    host: str = LOOPBACK
+    answers: list[tuple[float, int]] = field(default_factory=list)
+
+    def run(self, until_s: float) -> None:
+        with suppress(OSError), Connection(self.address, GIVE_UP_S, source=self.host) as connection:
+            while time.monotonic() < until_s:
+                answer = connection.exchange(self.request)
+                self.answers.append((time.monotonic(), max(len(answer), len(self.request)) - 4))
+
+    def rate(self, begin_s: float, end_s: float) -> float:
+        """Against the quota."""
+        used = sum(size for at_s, size in self.answers if begin_s <= at_s < end_s and size > BATCH_BYTES / 2)
+        return used / (end_s - begin_s) / LIMIT_BYTES_PER_S
+
+    def longest_pause_s(self, begin_s: float, end_s: float) -> float:
+        moments = [at_s for at_s, size in self.answers if begin_s <= at_s < end_s and size > BATCH_BYTES / 2]
+        return max(later - earlier for earlier, later in pairwise([begin_s, *moments, end_s]))
+
+
+def renewed(address: Address, request: bytes, count: int, pause_s: float) -> Callable[[float], None]:
+    """So many connections that send a request, read nothing, close after the pause, and come again."""
+
+    def run(until_s: float) -> None:
+        while time.monotonic() < until_s:
+            with ExitStack() as stack:
+                for _ in range(count):
+                    with suppress(OSError):
+                        stack.enter_context(Connection(address)).send(request)
+                time.sleep(pause_s)
+
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    victims: dict[str, Victim]
+    begin_s: float
+
+    def rate(self, name: str) -> float:
+        return self.victims[name].rate(self.begin_s, self.begin_s + MEASURED_S)
+
+    def longest_pause_s(self, name: str) -> float:
+        return self.victims[name].longest_pause_s(self.begin_s, self.begin_s + MEASURED_S)
+
+
+@pytest.fixture(scope="module")
+def scene(cluster: KafkaCluster) -> Iterator[Scene]:
+    node_id = cluster.node_ids[0]
+    topic, empty = fresh_name("shut-out"), fresh_name("empty")
+    for name in (topic, empty):
+        cluster.create_topic(name, leader=node_id)
+    filled = filled_topic(cluster, node_id, 1_000_000, batch_bytes=BATCH_BYTES)
+    kinds = {GONE: "producer", POLLED: "consumer", CLAIMED: "producer", ALONE: "producer"}
+    quotas = "quotas:\n" + "".join(
+        f"  - {{entity: {{client-id: {name}}}, {kind}_byte_rate: {LIMIT_BYTES_PER_S}}}\n"
+        for name, kind in kinds.items()
+    )
+    with SluiceProcess(cluster.bootstrap, cluster.node_ids, quotas=quotas) as sluice:
+        address = sluice.broker_addresses[node_id]
+        large = produce_request(topic, GONE, LARGE_BYTES)
+        claim = produce_request(topic, CLAIMED, CLAIMED_BYTES)[:200]
+        victims = {
+            GONE: Victim(address, large),
+            POLLED: Victim(address, fetch_request(filled, POLLED, BATCH_BYTES), OTHER_HOST),
+            CLAIMED: Victim(address, produce_request(topic, CLAIMED, SMALL_BYTES)),
+            ALONE: Victim(address, produce_request(topic, ALONE, SMALL_BYTES)),
+        }
+        runs = [
+            renewed(address, large, MANY - 1, IMPATIENT_S),
+            renewed(address, fetch_request(empty, POLLED, BATCH_BYTES), CROWD, RENEWED_S),
+            renewed(address, claim, MANY, CLAIMED_AGAIN_S),
+            *(victim.run for victim in victims.values()),
+        ]
+        begin_s = time.monotonic() + FIRST_S
+        threads = [threading.Thread(target=run, args=(begin_s + MEASURED_S,), daemon=True) for run in runs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(FIRST_S + MEASURED_S + GIVE_UP_S)
+        yield Scene(victims, begin_s)
+
+
+def test_requests_of_clients_that_have_gone_take_nothing_from_a_patient_one(scene: Scene) -> None:
+    """Nineteen give up after half a second and come again: the patient one had 0.000 of the quota."""
+    rate = scene.rate(GONE)
+    print(f"patient beside {MANY - 1} that give up: {rate:.3f} of the quota / {1 / MANY:.3f} would be fair")
+    assert rate >= 1 / MANY
+
+
+def test_fetches_that_fetch_nothing_keep_nobody_from_fetching(scene: Scene) -> None:
+    """Sixty connections, renewed: one that fetches beside them had nothing for 8 to 16 s at a time."""
+    rate, pause_s = scene.rate(POLLED), scene.longest_pause_s(POLLED)
+    print(
+        f"fetching beside {CROWD} that fetch nothing: {rate:.2f} of the quota, at the most {pause_s:.1f} s of nothing"
+    )
+    assert pause_s < 6.0
+
+
+def test_claims_that_fit_take_nothing_from_who_sends(scene: Scene) -> None:
+    """Twenty that announce 100 kB and send nothing, again each five seconds: the victim had .71 of its quota."""
+    rate, alone = scene.rate(CLAIMED), scene.rate(ALONE)
+    print(f"producing beside {MANY} claims: {rate:.2f} of the quota / {alone:.2f} alone")
+    assert rate >= 0.9 * alone
