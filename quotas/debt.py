@@ -70,19 +70,30 @@ class Debt(Rate):
             debt_ms = max(debt_ms, ceil(min(beyond / self._limit, FOREVER_S) * 1000) if self._limit else INT32_MAX)
         return max(debt_ms, 0)
 
-    def headroom(self, now_ms: int) -> float:
-        """Return how much may be recorded now without a debt; negative within one."""
+    def left(self, now_ms: int) -> float:
+        """Return how much may still be recorded; negative where more was than N samples' worth.
+
+        Some of that may be a debt for a moment: while a window is young, the time that the rate is taken over goes up
+        and down between N - 1 samples and N.
+        """
         if self._limit is None:
             return inf
-        self.purge(now_ms)
+        rate, window_ms = self.observe(now_ms)
         self._drain(now_ms)
-        used = self._elsewhere
-        for sample in self._samples:
-            used += sample.sum
-        most = self._limit * (self._window.keep_ms / 1000)
-        return min(self._window.allowance(self._limit) - used, most - self._level) - min(
-            self._aside, most * _MOST_ASIDE
-        )
+        keep_ms = self._window.keep_ms
+        most = self._limit * (keep_ms / 1000)
+        by_window = self._limit * (max(window_ms, keep_ms) / 1000) - rate * (window_ms / 1000)
+        return min(by_window, most - self._level) - min(self._aside, most * _MOST_ASIDE)
+
+    def when_left(self, value: float, now_ms: int) -> int:
+        """Return ``now_ms`` if so much is left, else the moment before which it is not."""
+        missing = value - self.left(now_ms)
+        if missing <= 0 or not self._limit:
+            return now_ms
+        keep_ms = self._window.keep_ms
+        ends_ms = [sample.last_ms + keep_ms for sample in self._samples if sample.sum > 0]
+        moment_ms = now_ms + ceil(min(missing / self._limit, FOREVER_S) * 1000)
+        return min([moment_ms, *[end_ms for end_ms in ends_ms if end_ms > now_ms]])
 
     def fits(self, value: float, now_ms: int) -> bool:
         """Whether ``value`` may be recorded now without a debt, as far as a few additions can tell: True is certain.

@@ -125,8 +125,7 @@ class Waits:
 
     def _share(self, bounds: tuple[Bound, ...]) -> None:
         for bound in self._shares:
-            bound.fetches.forget(self)
-            bound.fetches.sharers -= 1
+            bound.fetches.leave(self)
         self._shares = bounds
         for bound in bounds:
-            bound.fetches.sharers += 1
+            bound.fetches.join(self)

@@ -12,6 +12,7 @@ from tests.proxy.playbook import CONSUMER, PRODUCER, FakeWire, Play, fetch, fetc
 
 _MAX_BYTES_AT = 4 + 8 + 2 + 3 + 12
 """Of the playbook's Fetch, behind its size, header, client-id, replica_id, max_wait_ms and min_bytes."""
+RENEWED_MS = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ class Shape:
     batch: int = 1000
     obeys: bool = True
     reconnecting: bool = False
+    renewing: int = 0
+    """So many more connections, each with a Fetch that the broker has no answer for; a new one soon takes its place."""
 
 
 @dataclass(slots=True)
@@ -51,7 +54,8 @@ class Crowd:
         self.start_ms = self.play.loop.now_ms
         self.seconds = seconds
         self.peers = [_Peer(self) for _ in range(shape.connections)]
-        for peer in self.peers:
+        self.renewing = [_Renewing(self) for _ in range(shape.renewing)]
+        for peer in [*self.peers, *self.renewing]:
             self.later(self.chance.randint(0, 50), peer.send)
         for _ in range(seconds * 10):
             self.play.loop.advance(100)
@@ -144,3 +148,13 @@ class _Peer:
         self.seen.told_ms.append(told_ms)
         self.seen.waited_ms.append(crowd.now_ms - self._sent_ms)
         crowd.later((told_ms if shape.obeys else 0) + crowd.chance.randint(0, 2), self.send)
+
+
+class _Renewing(_Peer):
+    """Waits for records that never come, and comes again before it is told so."""
+
+    def send(self) -> None:
+        self._session.close()
+        self._connect()
+        self._session.requests.feed(fetch(1), self._crowd.play.loop.now_ms)
+        self._crowd.later(RENEWED_MS, self.send)

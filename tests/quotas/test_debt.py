@@ -94,11 +94,11 @@ def test_what_never_came_is_taken_back_where_it_was_charged() -> None:
     bound.charge(500, 1500)
     bound.take_back(8000, mark)
     assert bound.recorded_total == 1500
-    assert bound.headroom(1500) == pytest.approx(8500)
+    assert bound.left(1500) == pytest.approx(9500)
     assert bound.charge(8000, 1600) == 0
     bound.take_back(8000, bound.mark)
     mark = bound.mark
     bound.charge(10, 14_000)  # it has expired meanwhile: nothing of it counts, and nothing is given for it
-    before = bound.headroom(14_000)
+    before = bound.left(14_000)
     bound.take_back(500, mark)
-    assert bound.headroom(14_000) == before
+    assert bound.left(14_000) == before

@@ -26,9 +26,13 @@ def test_counters(kind: QuotaKind, limit: float) -> None:
     assert (bound.may_go(1502) > 1502) is (limit < 1)
     if isinstance(bound, TokenBound):
         assert Ruling(bound, strict=True).accepts(1, 1502) is (limit > 1)
-    for look in (bound.owed_ms, bound.headroom, bound.busy_ms, bound.usage):
+    for look in (bound.owed_ms, bound.left, bound.busy_ms, bound.usage):
         look(1500)
     bound.fits(1.0, 1500)
+    bound.fetches.join("a")
+    assert bound.may_go(FAR - 1) >= FAR - 1
+    assert bound.fetches.grant("a", 1 << 30, FAR - 1) >= 1
+    bound.fetches.leave("a")
     bound.rejudge(1600)
     bound.forgive(1700)
     engine.expire(FAR)

@@ -1,103 +1,197 @@
+from collections.abc import Iterable
+
 import pytest
 
 from quotas.engine import Bound, Engine
 from quotas.entities import Entity
-from quotas.fetches import SET_ASIDE_MS
+from quotas.fetches import GATHER_S, SET_ASIDE_MS
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
 
 CONSUMER = QuotaKind.CONSUMER_BYTE_RATE
 LIMIT = 100_000
-ALLOWANCE = 10 * LIMIT
+AT_ONCE = 10 * LIMIT
+WINDOW = 11 * LIMIT
+ALL = 1 << 30
+BATCH = 16_000
+EMPTY = 90
 
 
-def counter() -> Bound:
-    engine = Engine(Policy({Entity(client_id="app"): {CONSUMER: LIMIT}}))
+def counter(sharers: Iterable[object] = ("a",), limit: float = LIMIT) -> Bound:
+    engine = Engine(Policy({Entity(client_id="app"): {CONSUMER: limit}}))
     bound = engine.resolve("u", "app", CONSUMER, 1)
-    bound.fetches.sharers = 1
+    for who in sharers:
+        bound.fetches.join(who)
+    bound.charge(0, 0)
     return bound
 
 
-def fetched(bound: Bound, who: str, size: int, now_ms: int) -> None:
+def known(sharers: Iterable[object], size: int = BATCH) -> Bound:
+    """One whose sharers have each had an answer of that size, that nobody was charged for."""
+    bound = counter(sharers)
+    for who in sharers:
+        bound.fetches.grant(who, size if size > EMPTY else ALL, 0)
+        bound.fetches.answered(who, size)
+    return bound
+
+
+def fetched(bound: Bound, who: object, size: int, now_ms: int) -> None:
     bound.fetches.answered(who, size)
     throttle_ms = bound.charge(size, now_ms)
     if throttle_ms:
         bound.owe(throttle_ms, now_ms)
 
 
-def set_aside(bound: Bound, who: str) -> float:
-    grant = bound.fetches._grants.get(who)
-    return 0 if grant is None else grant.set_aside
+def set_aside(bound: Bound, who: object) -> float:
+    return bound.fetches._fetchers[who].set_aside
 
 
-def test_one_alone_gets_what_the_window_has_left() -> None:
+def test_one_alone_gets_what_may_come_at_once_and_then_what_the_window_has_left() -> None:
     bound = counter()
-    assert bound.fetches.grant("a", 1 << 30, 0) == ALLOWANCE
+    assert bound.fetches.grant("a", ALL, 0) == AT_ONCE
     fetched(bound, "a", 600_000, 0)
-    assert bound.fetches.grant("a", 1 << 30, 10) == 400_000
+    assert bound.fetches.grant("a", ALL, 10) == WINDOW - 600_000
     fetched(bound, "a", 400_000, 10)
-    assert bound.fetches.grant("a", 1 << 30, 20) == LIMIT // 4
-    assert bound.fetches.grant("b", 1000, 30) == 1000
+    assert bound.fetches.grant("a", 1000, 20) == 1000
 
 
-def test_sharers_share() -> None:
-    bound = counter()
-    bound.fetches.sharers = 4
-    assert bound.fetches.grant("a", 1 << 30, 0) == ALLOWANCE // 4
+def test_sharers_share_and_each_gets_the_same() -> None:
+    bound = known(range(4))
+    assert {bound.fetches.grant(who, ALL, 0) for who in range(4)} == {WINDOW // 4}
 
 
 def test_while_nothing_is_known_of_batches_one_goes_after_the_other() -> None:
-    bound = counter()
-    bound.fetches.sharers = 8
+    bound = counter(range(8))
     assert bound.may_go(0) == 0
-    bound.fetches.grant("a", 1 << 30, 0)
+    bound.fetches.grant(0, ALL, 0)
     assert bound.may_go(5) == SET_ASIDE_MS  # what the first may bring is as much as is left
-    fetched(bound, "a", 16_000, 10)
+    fetched(bound, 0, BATCH, 10)
     assert bound.may_go(10) == 10
 
 
-def test_once_batches_are_known_to_be_small_idle_consumers_poll_side_by_side() -> None:
-    bound = counter()
-    bound.fetches.sharers = 20
-    for number in range(30):
-        bound.fetches.grant("first", 1 << 30, number)
-        fetched(bound, "first", 2_000, number)
-    now_ms = 20_000
-    for number in range(20):
-        assert bound.may_go(now_ms) == now_ms
-        bound.fetches.grant(number, 1 << 30, now_ms)
+@pytest.mark.parametrize("limit", [1_000, 50_000, 10_000_000])
+def test_idle_consumers_poll_side_by_side_at_any_quota(limit: int) -> None:
+    """The first of them shows that there is nothing; from then on nobody waits for another's poll."""
+    bound = counter(range(40), limit)
+    now_ms = bound.may_go(0)
+    bound.fetches.grant(0, ALL, now_ms)
+    now_ms = bound.may_go(now_ms)
+    assert now_ms <= SET_ASIDE_MS
+    for poll in range(3):
+        for who in range(40):
+            if poll or who:
+                assert bound.may_go(now_ms) == now_ms
+                bound.fetches.grant(who, ALL, now_ms)
+        assert bool(bound.fetches) is (limit == 10_000_000 and not poll)
+        for who in range(40):
+            bound.fetches.answered(who, EMPTY)
+        now_ms += 500
 
 
-def test_what_was_set_aside_lapses() -> None:
-    bound = counter()
-    bound.fetches.grant("silent", 1 << 30, 0)
-    assert set_aside(bound, "silent") >= 500_000
-    assert bound.may_go(SET_ASIDE_MS) == SET_ASIDE_MS
+def test_who_waits_for_fifty_megabytes_takes_nothing_from_one_who_fetches() -> None:
+    idle = range(19)
+    bound = counter([*idle, "busy"])
+    for who in idle:
+        bound.fetches.grant(who, ALL, 0)
+        bound.fetches.answered(who, EMPTY)
+    bound.fetches.grant("busy", 1000, 0)
+    bound.fetches.answered("busy", 1000)
+    for who in idle:
+        bound.fetches.grant(who, ALL, 1)
+    assert bound.may_go(2) == 2
+    assert bound.fetches.grant("busy", ALL, 2) == AT_ONCE
+
+
+def test_what_waits_at_the_broker_is_lowered_to_a_share_of_all() -> None:
+    bound = known(range(20), EMPTY)
+    assert {bound.fetches.grant(who, ALL, 1) for who in range(20)} == {WINDOW // 20}
+
+
+def test_who_has_no_answer_soon_waits_for_data_and_sets_nothing_aside() -> None:
+    bound = known(["silent", "other"])
+    bound.fetches.grant("silent", ALL, 0)
+    assert set_aside(bound, "silent") > 0
+    assert bound.fetches.covers("silent", 1)
+    bound.may_go(SET_ASIDE_MS)
     assert set_aside(bound, "silent") == 0
-    assert not bound.fetches.covers("silent", 1)
+    assert not bound.fetches.covers("silent", 1000)
+    bound.fetches.answered("silent", BATCH)
+    bound.fetches.grant("silent", ALL, SET_ASIDE_MS)
+    assert set_aside(bound, "silent") > 0, "now that it has brought something"
 
 
-def test_an_answer_larger_than_granted_is_what_is_set_aside_from_then_on() -> None:
-    bound = counter()
-    bound.fetches.sharers = 100
-    for number in range(40):
-        bound.fetches.grant("a", 1 << 30, number)
-        fetched(bound, "a", 1000, number)
-    now_ms = 20_000
-    bound.fetches.grant("a", 1 << 30, now_ms)
-    fetched(bound, "a", 600_000, now_ms)  # one batch
-    bound.fetches.grant("a", 1 << 30, now_ms + 1)
-    assert set_aside(bound, "a") >= 600_000
-    assert bound.may_go(now_ms + 2) > now_ms + 2
+def test_connections_that_leave_without_an_answer_are_not_waited_for() -> None:
+    """Sixty that fetch nothing and come again, and one that would fetch."""
+    bound = known(["victim"])
+    for number in range(60):
+        bound.fetches.join(number)
+        bound.fetches.grant(number, ALL, number)
+        bound.fetches.leave(number)
+    for number in range(60, 120):
+        bound.fetches.join(number)
+        bound.fetches.grant(number, ALL, number)
+    assert bound.may_go(120) == 120
+    assert bound.fetches.grant("victim", ALL, 120) >= AT_ONCE // 2
+
+
+def test_when_nothing_is_left_fetches_wait_until_it_is_worth_going() -> None:
+    """Twenty for whom records come half as fast again as the quota lets them: not each record by a Fetch of its own."""
+    bound, now_ms, count = known(range(20), 1000), 0, 0
+    bound.charge(WINDOW, 0)
+    brought = dict.fromkeys(range(20), 0)
+    while now_ms < 66_000:
+        now_ms = bound.may_go(now_ms)
+        for who in brought:
+            there = now_ms * LIMIT * 3 // 2 // 1000 // 20 - brought[who]
+            size = min(bound.fetches.grant(who, ALL, now_ms), there)
+            brought[who] += size
+            fetched(bound, who, size, now_ms + 3)
+            count += 1
+        now_ms += 5
+    assert count <= 20 * 66 / GATHER_S
+    assert sum(brought.values()) >= 0.95 * 55 * LIMIT
+
+
+def test_the_quota_is_used_though_fetches_wait() -> None:
+    bound, now_ms, sent = known(range(20), 1000), 0, 0
+    while now_ms < 330_000:
+        now_ms = bound.may_go(now_ms)
+        for who in range(20):
+            size = min(bound.fetches.grant(who, ALL, now_ms), 20_000)
+            fetched(bound, who, size, now_ms + 3)
+            sent += size
+        now_ms += 5
+    assert 0.95 <= sent / (now_ms / 1000 * LIMIT) <= 1.05
+
+
+def test_a_batch_larger_than_granted_is_what_is_set_aside_from_then_on() -> None:
+    bound = known(range(100), 1000)
+    bound.fetches.grant(0, ALL, 0)
+    fetched(bound, 0, 600_000, 0)  # one batch
+    bound.fetches.grant(0, ALL, 1)
+    assert set_aside(bound, 0) >= 400_000
+    assert bound.may_go(2) > 2
 
 
 def test_who_leaves_sets_nothing_aside() -> None:
-    bound = counter()
-    bound.fetches.grant("a", 1 << 30, 0)
+    bound = known(["a", "b"])
+    bound.fetches.grant("a", ALL, 0)
     bound.fetches.forget("a")
     bound.fetches.forget("a")
     assert bound.may_go(1) == 1
-    assert bound.fetches.grant("b", 1 << 30, 1) == ALLOWANCE
+    bound.fetches.grant("a", ALL, 1)
+    bound.fetches.leave("a")
+    assert not bound.fetches
+    assert bound.fetches.grant("b", ALL, 1) == AT_ONCE
+    bound.fetches.leave("b")
+    assert not bound.fetches.sharers
+    assert not bound.fetches._active
+
+
+def test_answers_without_data_wait_for_no_debt() -> None:
+    bound = known(["a"])
+    assert bound.fetches.covers("a", EMPTY)
+    assert not bound.fetches.covers("a", 1000)
 
 
 def broker(max_bytes: int, batch: int, overhead: int = 80) -> int:
@@ -125,7 +219,7 @@ def test_tiny_batches_come_many_at_a_time_also_after_nothing_came() -> None:
     bound = counter()
     for number in range(64):
         max_bytes = bound.fetches.grant("a", 50_000_000, 20_000 * number)
-        size = broker(max_bytes, 150) if number % 3 else 90
+        size = broker(max_bytes, 150) if number % 3 else EMPTY
         fetched(bound, "a", size, 20_000 * number)
     asked = []
     for number in range(64, 96):
@@ -135,62 +229,50 @@ def test_tiny_batches_come_many_at_a_time_also_after_nothing_came() -> None:
 
 
 def test_where_all_might_ask_for_as_much_they_go_as_they_are() -> None:
-    bound = counter()
-    bound.charge(0, 0)
-    bound.fetches._least = 1000
-    bound.fetches.sharers = 4
-    assert not bound.fetches.grant_whole("a", ALLOWANCE // 4 + 1, 1)
-    assert bound.fetches.grant_whole("a", ALLOWANCE // 4, 1)
+    bound = known(["a", 1, 2, 3], 1000)
+    assert not bound.fetches.grant_whole("a", AT_ONCE // 4 + 1, 1)
+    assert bound.fetches.grant_whole("a", AT_ONCE // 4, 1)
 
 
 def test_pipelined_fetches_are_set_aside_one_by_one_and_never_beyond_what_is_left() -> None:
-    bound = counter()
-    bound.charge(0, 0)
+    bound = known(["a"], AT_ONCE // 4)
     fetches = bound.fetches
-    fetches._least = 1000
-    asked = ALLOWANCE // 4
+    asked = AT_ONCE // 4
     assert [fetches.grant_whole("a", asked, 1) for _ in range(6)] == [True] * 4 + [False] * 2
     fetched(bound, "a", asked, 2)
+    fetches.join("b")
     assert not fetches.grant_whole("b", asked, 3)  # it came: it is charged instead
-    fetched(bound, "a", 600, 4)
-    assert fetches.grant_whole("b", asked - 600, 5)
     fetches.forget("a")
-    fetches.forget("b")
-    assert fetches._set_aside == 0
-    assert fetches.grant_whole("b", ALLOWANCE - asked - 600, 6)
+    assert not fetches._set_aside
 
 
 def test_what_is_granted_whole_is_what_the_long_way_grants() -> None:
-    for size in (1, 1000, LIMIT, ALLOWANCE // 2, ALLOWANCE - 5000, ALLOWANCE - 1, ALLOWANCE):
-        short, long = counter(), counter()
+    for size in (1, 1000, LIMIT, AT_ONCE // 2, AT_ONCE - 5000, AT_ONCE - 1, AT_ONCE):
+        short, long = known(["a"], 1000), known(["a"], 1000)
         for bound in (short, long):
-            bound.fetches._least = 100
             bound.charge(2000, 0)
         if short.fetches.grant_whole("a", size, 500):
             assert long.may_go(500) == 500
             assert long.fetches.grant("a", size, 500) == size
-            assert (short.fetches._set_aside, short.headroom(500)) == (long.fetches._set_aside, long.headroom(500))
+            assert (short.fetches._set_aside, short.left(500)) == (long.fetches._set_aside, long.left(500))
         else:
-            assert size > ALLOWANCE - 5000
+            assert size > AT_ONCE - 5000
 
 
 def test_in_debt_nothing_is_granted_whole() -> None:
-    bound = counter()
-    fetched(bound, "a", 2 * ALLOWANCE, 0)
+    bound = known(["a"], 1000)
+    fetched(bound, "a", 2 * AT_ONCE, 0)
     assert not bound.fetches.grant_whole("a", 1, 1)
     assert not bound.fetches.grant_whole("a", 1, 60_000)  # the window has to be rolled first
     assert bound.may_go(60_000) == 60_000
     bound.charge(1, 60_000)
-    bound.fetches._least = 100
     assert bound.fetches.grant_whole("a", 1, 60_001)
 
 
 def test_a_grant_that_no_answer_took_is_set_aside_once() -> None:
-    bound = counter()
-    bound.charge(0, 0)
-    bound.fetches._least = 100
-    assert bound.fetches.grant_whole("b", ALLOWANCE // 4, 1)
-    assert bound.fetches.grant_whole("a", ALLOWANCE // 4, 1)
+    bound = known(["a", "b"], 1000)
+    assert bound.fetches.grant_whole("b", AT_ONCE // 4, 1)
+    assert bound.fetches.grant_whole("a", AT_ONCE // 4, 1)
     bound.fetches.grant("a", 1000, 2)
     bound.fetches.grant("a", 1000, 3)
     assert bound.fetches._set_aside == sum(set_aside(bound, who) for who in ("a", "b"))

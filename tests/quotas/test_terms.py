@@ -77,7 +77,7 @@ def test_what_is_proposed_stands_beside_what_is_in_force() -> None:
 @pytest.mark.parametrize(("burst_ms", "worth"), [(5000, 500.0), (500, 50.0), (2500, 249.9), (60_000, 6000.0)])
 def test_a_burst_is_so_much_time_s_worth(burst_ms: int, worth: float) -> None:
     bound = Engine(policy(Terms(burst_ms=burst_ms))).resolve("alice", "", PRODUCE, 1)
-    assert bound.headroom(0) == pytest.approx(worth)
+    assert bound.window.allowance(100.0) == pytest.approx(worth)
     assert bound.charge(worth, 0) == 0
     assert bound.charge(10, 0) > 0
 

@@ -46,7 +46,7 @@ class TestFetchThrottle:
         play.from_broker(fetch_answer(1, 4 * KIB - 14))
         assert play.broker.take() == b""
         play.from_broker(list_offsets_answer(2))
-        assert play.broker.take() == fetch(3, max_bytes=6 * KIB)
+        assert play.broker.take() == fetch(3, max_bytes=7 * KIB)
 
     def test_without_a_quota_it_stays(self) -> None:
         assert Play().from_client(fetch(1)) == fetch(1)

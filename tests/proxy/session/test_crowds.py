@@ -67,3 +67,11 @@ def test_a_crowd_beyond_its_quota_is_answered_with_nothing_instead_of_held_beyon
     assert told_ms < 5000
     assert max(waited for peer in crowd.peers for waited in peer.seen.waited_ms) <= 8_200 + told_ms
     assert min(crowd.parts(FIRST_S)) > 0.4
+
+
+@pytest.mark.parametrize("renewing", [1, 60])
+def test_connections_that_fetch_nothing_take_nothing_from_one_that_does(renewing: int) -> None:
+    crowd = Crowd(replace(shape("fetch", 1, 1.0, batch=0.004), renewing=renewing), SECONDS)
+    assert 0.93 <= crowd.rate(FIRST_S, SECONDS) <= 1.2
+    assert crowd.rate(0, 10) >= 1
+    assert max(crowd.peers[0].seen.waited_ms) <= 8_100
