@@ -34,6 +34,10 @@ class Storm:
     longest_s: float = 0.0
     """The longest that a request took, beside the first of each connection."""
 
+    @property
+    def was_throttled(self) -> bool:
+        return any(throttle_ms for _, throttle_ms in self.told)
+
     def start(self, seconds: float) -> list[threading.Thread]:
         end_s = time.monotonic() + seconds
         threads = [

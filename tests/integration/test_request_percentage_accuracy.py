@@ -211,16 +211,20 @@ def test_as_many_requests_are_let_through_as_at_a_broker(cluster: KafkaCluster) 
                     _run(at_once, seconds)
         assert [load.errors for load in loads.values() if load.errors] == []
         for name in names:
-            ratios[percent, name] = _row(f"{percent:g} %", name, loads[name, "own"], loads[name, "ours"], seconds)
+            own, ours = loads[name, "own"], loads[name, "ours"]
+            ratio = _row(f"{percent:g} %", name, own, ours, seconds)
+            if own.was_throttled and ours.was_throttled:  # or else this machine was too slow for the quota to matter
+                ratios[percent, name] = ratio
     within = sorted(max(ratio, 1 / ratio) for ratio in ratios.values())
     print(f"median {median(within):.2f}, three of four {within[len(within) * 3 // 4]:.2f}, all {within[-1]:.2f}")
+    assert len(within) >= len(SMALL)
     assert within[-1] <= FACTOR
 
 
 def _row(percent: str, name: str, own: Storm, ours: Storm, seconds: float) -> float:
     """Print a row, and return how many requests the proxy let through for each of the broker's."""
     ratio = len(ours.told) / len(own.told)
-    throttled = ["yes" if any(throttle_ms for _, throttle_ms in load.told) else "no" for load in (own, ours)]
+    throttled = ["yes" if load.was_throttled else "no" for load in (own, ours)]
     rates = f"{len(own.told) / seconds:.0f} | {len(ours.told) / seconds:.0f} | {ratio:.2f}"
     waits = f"{own.longest_s:.1f} s | {ours.longest_s:.1f} s"
     print(f"| {percent} | {name} | {rates} | {throttled[0]} | {throttled[1]} | {waits} |")
