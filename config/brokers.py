@@ -1,4 +1,4 @@
-"""Which port or host of the proxy stands for which broker: bound here, advertised to clients; and no port twice."""
+"""The ports of brokers at the proxy, bound and advertised, and the check that no port is claimed twice."""
 
 import re
 from collections.abc import Iterable, Mapping

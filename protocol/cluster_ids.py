@@ -1,4 +1,4 @@
-"""The cluster id in a Metadata response, which stands behind its brokers."""
+"""The cluster id in a Metadata response: it follows the brokers."""
 
 from collections.abc import Sequence
 from struct import Struct, error

@@ -1,4 +1,4 @@
-"""What is known of brokers, as plain data that outlives the process: ``cluster.state`` is a file of it."""
+"""Node ids and addresses of brokers as plain data, and the file of them that ``cluster.state`` names."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What ``sluice check`` says of listeners whose clients are told other ports than those that are bound."""
+"""Advertised and bound addresses, as ``sluice check`` prints them where they differ."""
 
 from collections.abc import Iterable
 from typing import Final

@@ -1,4 +1,4 @@
-"""What the clients of one listener are told instead of brokers' addresses: for each a port, or a host name (SNI)."""
+"""The addresses that one listener tells its clients for the brokers: a port or a host name (SNI) for each."""
 
 import socket
 from collections.abc import Iterable
@@ -34,11 +34,11 @@ class Advertised:
         self._acceptor = acceptor
         self._bind = bind
         self.hosts: dict[str, int | None] = {settings.advertise.host.lower(): None}
-        """What clients name in TLS (SNI): with one port for all brokers, it says which of them they want."""
+        """Host names that clients send in TLS (SNI), and the brokers that they mean by them; None: any broker."""
         self.told: dict[int, tuple[bytes, int]] = {}
         """Host and port by node id."""
         self._ports: dict[int, _Port] = {}
-        """Of those that have one; none where host names stand for brokers."""
+        """The ports that are bound, by node id; none with `broker_host`."""
         self._failures: dict[int, str] = {}
         """Why a port could not be bound, as it was logged."""
 
