@@ -13,6 +13,7 @@ API_VERSIONS: Final = 18
 CREATE_TOPICS: Final = 19
 DELETE_TOPICS: Final = 20
 CREATE_PARTITIONS: Final = 37
+DESCRIBE_QUORUM: Final = 55
 DESCRIBE_CLUSTER: Final = 60
 SHARE_FETCH: Final = 78
 SHARE_ACKNOWLEDGE: Final = 79
@@ -36,7 +37,8 @@ Streams groups (the application's own server, KIP-1071), node_endpoints of Fetch
 
 CONTROLLER_LISTENERS: Final = "listeners:[name:string host:string"
 """In the layout of a response: it names the addresses of KRaft controllers, as DescribeQuorum does from v2 on
-(KIP-853). They may be the hosts of brokers, and nothing here stands for them: clients are not offered the version."""
+(KIP-853). They may be the hosts of brokers, and nothing here stands for them: ``protocol/quorum.py`` leaves them out,
+and clients are offered no other API that has them."""
 
 ADDRESSES_FIRST: Final = frozenset((METADATA,))
 """APIs whose responses name the brokers before what makes them long: of the rest nothing has to be looked at."""

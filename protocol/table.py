@@ -5,7 +5,13 @@ from pathlib import Path
 from typing import Final, TypedDict, TypeVar
 
 from protocol.layout import fixed_offset
-from protocol.overlay import ADMIN_CLUSTER_ACTIONS, BROKER_ADDRESSES, CONTROLLER_LISTENERS, OBEYED_FROM
+from protocol.overlay import (
+    ADMIN_CLUSTER_ACTIONS,
+    BROKER_ADDRESSES,
+    CONTROLLER_LISTENERS,
+    DESCRIBE_QUORUM,
+    OBEYED_FROM,
+)
 
 ABSENT: Final = -1
 """``throttle_offset`` of a response that has no throttle_time_ms: only muting works."""
@@ -126,7 +132,9 @@ def _versions(api: _Api) -> list[ApiSpec]:
             api["key"],
             version,
             api["name"],
-            advertised=for_clients and version not in api["unstable"] and CONTROLLER_LISTENERS not in response[version],
+            advertised=for_clients
+            and version not in api["unstable"]
+            and (api["key"] == DESCRIBE_QUORUM or CONTROLLER_LISTENERS not in response[version]),
             request_header_version=request_header[version],
             response_header_version=response_header[version],
             request_layout=request[version],

@@ -12,6 +12,7 @@ from protocol.error_codes import coordinator_errors
 from protocol.errors import Cause, ProtocolError
 from protocol.locator import Endpoint, locate, splice
 from protocol.overlay import ADDRESSES_FIRST, FIND_COORDINATOR, METADATA, RECORDS
+from protocol.quorum import names_controllers, without_listeners
 from protocol.rewriting import MOST_LOOKED_UP, Rewriting
 from protocol.table import ApiSpec
 from proxy.session.gates.settling import wanted
@@ -86,6 +87,8 @@ class Changes:
         if actions & AUTHENTICATED:
             self._pair.rules.errors.note(spec.api_key, self._pair.sasl.answer(spec, frame, now_ms))
             return frame
+        if names_controllers(spec):
+            return without_listeners(spec, frame)
         located = locate(spec, frame)
         if spec.api_key == FIND_COORDINATOR:
             self._note_errors(spec, frame)

@@ -8,6 +8,7 @@ from typing import Final
 
 from protocol.overlay import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, FIND_COORDINATOR
 from protocol.plain import Plain
+from protocol.quorum import names_controllers
 from protocol.requests import WHICH_BROKERS
 from protocol.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from protocol.table import SPECS, ApiSpec
@@ -146,7 +147,7 @@ def _on_request(api_key: int, answered: Collection[int]) -> int:
 
 def _on_answer(spec: ApiSpec) -> int:
     actions = CHARGE if spec.api_key in _FETCH_KEYS else 0
-    if spec.endpoints:
+    if spec.endpoints or names_controllers(spec):
         actions |= REWRITE
     if spec.api_key == API_VERSIONS_KEY:
         actions |= NEGOTIATE

@@ -274,6 +274,22 @@ def run_java(version: str, bootstrap: str, client_id: str, topics: int, partitio
 
 
 @pytest.mark.integration
+def test_kafka_python_describes_the_quorum(cluster: KafkaCluster, sluice: SluiceProcess) -> None:
+    """It knows version 2 alone; the controllers' addresses are nobody's business here."""
+    found = []
+    for bootstrap in (cluster.bootstrap, sluice.bootstrap):
+        admin: Any = KafkaAdminClient(bootstrap_servers=bootstrap, client_id="describes")
+        found.append(admin.describe_metadata_quorum())
+        admin.close()
+    own, proxied = found
+    assert own["nodes"], "a broker says them"
+    assert [node["node_id"] for node in proxied["nodes"]] == [node["node_id"] for node in own["nodes"]]
+    assert [node["listeners"] for node in proxied["nodes"]] == [[] for _ in own["nodes"]]
+    (partition,), (same,) = (each["topics"][0]["partitions"] for each in found)
+    assert partition["leader_id"] == same["leader_id"]
+
+
+@pytest.mark.integration
 @pytest.mark.timeout(200)
 def test_java_repeats_what_is_refused_until_all_is_done(sluice: SluiceProcess) -> None:
     """Ten topics of three partitions, one more for each, and all deleted: 30, 10 and 40, whatever was refused when."""

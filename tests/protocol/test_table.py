@@ -14,6 +14,7 @@ from protocol.generate.jars import RELEASES, cached_jar_directory
 from protocol.generate.table import dump, merge, render
 from protocol.layout import parse_layout
 from protocol.overlay import BROKER_ADDRESSES, OBEYED_FROM
+from protocol.quorum import names_controllers
 from protocol.table import ABSENT, NAMES, SPECS, WALK, ApiSpec, key_version
 
 OTHERS = json.loads((Path(__file__).parent / "data" / "protocol-table.json").read_text(encoding="utf-8"))["apis"]
@@ -80,9 +81,9 @@ def test_advertises_what_brokers_advertise_to_clients(api: dict[str, Any]) -> No
         assert advertised == []
         return
     lowest, highest = api["kafka_4_2_range"]
-    # Brokers offer the one only with unstable.api.versions.enable; the other names the controllers.
-    left_out = {"InitProducerId": 6, "DescribeQuorum": 2}.get(api["name"])
-    assert set(range(lowest, highest + 1)) - {left_out} <= set(advertised)
+    # Brokers offer it only with unstable.api.versions.enable.
+    left_out = {6} if api["name"] == "InitProducerId" else set()
+    assert set(range(lowest, highest + 1)) - left_out <= set(advertised)
 
 
 def test_knows_what_the_others_know_and_little_more() -> None:
@@ -130,8 +131,8 @@ def test_jars_say_what_the_table_says() -> None:
 def test_no_client_is_offered_an_address_that_is_not_rewritten(spec: ApiSpec) -> None:
     """A host beside a port is where somebody connects; user_endpoint is the application's own (KIP-1071)."""
     layout = spec.response_layout.replace("user_endpoint:{host:string port:u16}", "")
-    assert layout.count("host:string port:") == (1 if spec.endpoints else 0)
+    assert layout.count("host:string port:") == (1 if spec.endpoints or names_controllers(spec) else 0)
 
 
 def test_controllers_are_named_by_describe_quorum_from_v2_on() -> None:
-    assert [SPECS[key_version(55, version)].advertised for version in range(3)] == [True, True, False]
+    assert [names_controllers(SPECS[key_version(55, version)]) for version in range(3)] == [False, False, True]

@@ -6,8 +6,10 @@ import pytest
 
 from protocol.api_versions import advertised_limits
 from protocol.fetch import NO_SESSION, empty_answer
+from protocol.overlay import DESCRIBE_QUORUM
 from protocol.table import SPECS, key_version
 from proxy.session.serving import serve
+from tests.protocol.encode import encode_frame, encode_request
 from tests.proxy.playbook import (
     KIB,
     Play,
@@ -230,3 +232,15 @@ class TestAnsweredWithNothing:
         assert play.client.take() == b""
         assert play.client.closed
         assert play.broker.take() == b""
+
+
+@pytest.mark.parametrize("step", [1, 7, 10**6])
+def test_controllers_keep_their_ids_and_show_no_address(step: int) -> None:
+    spec = SPECS[key_version(DESCRIBE_QUORUM, 2)]
+    play = Play()
+    sent = encode_request(spec, {"topics": []}, 1)
+    assert play.from_client(sent) == sent
+    listener = {"name": "CONTROLLER", "host": "kraft", "port": 9093}
+    back = encode_frame(spec, {"nodes": [{"node_id": 3000, "listeners": [listener]}]}, 1)
+    got = b"".join(play.from_broker(back[at : at + step]) for at in range(0, len(back), step))
+    assert got == encode_frame(spec, {"nodes": [{"node_id": 3000, "listeners": []}]}, 1)
