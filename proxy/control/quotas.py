@@ -199,7 +199,9 @@ class QuotasInForce:
         is_first, self.loaded_at_s = not self.loaded_at_s, wall_s()
         self.loads["ok"] += self.error is None
         if not is_first:  # at the start everything is new
-            await asyncio.to_thread(self._tell_of_edits, known, old, loaded.author)
+            # After ``alter`` the file's author is who asked for that, and not who edited it before.
+            author = "" if self._made else loaded.author
+            await asyncio.to_thread(self._tell_of_edits, known, old, author)
         self._made = {}
         for warning in loaded.warnings[:_MAX_LOGGED_PROBLEMS]:
             log.warning("quotas", problem=str(warning))
