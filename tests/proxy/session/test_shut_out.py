@@ -60,6 +60,27 @@ def test_of_a_client_id_that_anybody_may_claim_each_user_and_address_has_its_tur
     assert longest_pause_ms(neighbour) < 5_000
 
 
+def test_all_addresses_of_one_ipv6_network_have_one_customer_s_turns() -> None:
+    """Sixty of them had sixty turns: a client of another network waited for twelve seconds at a time."""
+    play = Play(policy=policy((Entity(client_id="app"), 10_000)))
+    attackers = [Connection(play, "ANONYMOUS", peer=f"[2001:db8::{number:x}]:6") for number in range(1, 61)]
+    victim = Connection(play, "ANONYMOUS", peer="[2001:db8:1::9]:6")
+    run(play, [*attackers, victim], 40)
+    assert longest_pause_ms(victim) < 2_500
+
+
+def test_who_fetches_small_batches_gets_on_beside_many_with_large_ones() -> None:
+    """Their answers were a turn each, of four seconds' worth, and what is known of their batches was taken for those of
+    all: .002 of the quota.
+    """
+    play = Play(policy=policy((Entity(client_id="app"), 50_000), kind=FETCH))
+    large: list[Connection] = [Consumer(play, "bob", size=200_000) for _ in range(10)]
+    small = Consumer(play, "alice", size=1_000)
+    run(play, [*large, small], 120)
+    assert rate([small], 20, 120) > 0.05 * 50_000
+    assert 0.9 < rate([*large, small], 20, 120) / 50_000 < 1.1
+
+
 def test_a_client_with_small_requests_does_not_wait_for_many_large_ones() -> None:
     play = Play(policy=policy((cap(TENANT), 20_000)))
     large = [Connection(play, "bob", size=60_000) for _ in range(20)]
