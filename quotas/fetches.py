@@ -11,7 +11,8 @@ How it works:
 - An answer that brings more than expected is charged like any other. If the counter is in debt by then, it waits.
 - Where answers are long, the next Fetch goes when there is no debt, for a share of two seconds' worth. Where they are
   shorter than half of that, fetches wait until two seconds' worth are left, and go together: otherwise each would go as
-  soon as a share is left, and bring the record or two that have come since.
+  soon as a share is left, and bring the record or two that have come since. One connection alone does not wait so: it
+  may be its own limit for a partition that keeps answers short, and to wait would lose a tenth of the quota or more.
 - A broker sends at least one whole batch, and cuts off the last one, which clients throw away. So a lowered Fetch asks
   for a multiple of the size of a batch, or for one byte to get just one. That size is learned from such answers.
 """
@@ -127,7 +128,7 @@ class Fetches:
         bound = self._bound
         left = bound.left(now_ms)
         share = self._share(len(self._active))
-        if self._gathers or (left < share and self._worth_part < 0.5):
+        if self._gathers or (left < share and self._worth_part < 0.5 and len(self._active) > 1):
             moment_ms = bound.when_left(self._enough, now_ms)
             self._gathers = moment_ms > now_ms
             if self._gathers:

@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 
 from proxy.session.session import Session
+from quotas.engine import Engine, Window
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from tests.proxy.playbook import Play, fetch_answer
@@ -67,6 +68,17 @@ def test_all_addresses_of_one_ipv6_network_have_one_customer_s_turns() -> None:
     victim = Connection(play, "ANONYMOUS", peer="[2001:db8:1::9]:6")
     run(play, [*attackers, victim], 40)
     assert longest_pause_ms(victim) < 2_500
+
+
+@pytest.mark.parametrize("samples", [6, 11])
+def test_one_whose_answers_are_short_by_his_own_wish_has_all_of_his_quota(samples: int) -> None:
+    """16 kB for each partition, of 1 MB/s: to wait until two seconds' worth were left took a fifth of the quota."""
+    limits = policy((Entity(client_id="app"), 1_000_000), kind=FETCH)
+    play = Play(policy=limits, engine=Engine(limits, Window(samples, 1000)))
+    consumer = Consumer(play, "alice", size=16_000)
+    consumer.partition_bytes = 16_000
+    run(play, [consumer], 66, step_ms=12)
+    assert 0.94 < rate([consumer], 22, 66) / 1_000_000 < 1.06
 
 
 def test_who_fetches_small_batches_gets_on_beside_many_with_large_ones() -> None:
