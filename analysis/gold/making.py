@@ -1,0 +1,144 @@
+"""Gold tables, made of the hours that have new batches; ``made`` lists what each was made of."""
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any, Final
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from analysis.charges import charges
+from analysis.gold.tables import CLOCKS, DOCUMENTS_OF_ROWS, TABLES, Table
+from analysis.schema import COLUMNS, ROWS
+from analysis.spark.folder import Folder
+
+Hours = dict[str, list[str]]
+"""Of a date: the batches of each hour, 00 to 23."""
+_LONGEST_WINDOW_HOURS: Final = 1
+_FILE_ROWS: Final = 2_000_000
+
+
+def make(spark: SparkSession, warehouse: str, tell: Callable[[str], None] = lambda _: None) -> int:
+    """Make the tables of all hours that have other batches than they were made of; return how many hours.
+
+    One program at a time may do so.
+    """
+    return sum(Making(spark, warehouse, tell).date(each) for each in Folder(spark, warehouse).names("usage/date=*"))
+
+
+class Making:
+    """Gold of one warehouse."""
+
+    def __init__(self, spark: SparkSession, warehouse: str, tell: Callable[[str], None]) -> None:
+        self._spark = spark
+        self._root = warehouse.rstrip("/")
+        self._folder = Folder(spark, warehouse)
+        self._tell = tell
+        self._newest = max(self._folder.names("usage/date=*"), default="")
+
+    def date(self, name: str) -> int:
+        """Make what is due of ``date=YYYY-MM-DD``; return how many hours were."""
+        begun = time.monotonic()  # noqa: TID251  how long it took
+        stored, made = self._stored(name), self._made(name)
+        due = sorted(self._due(name, stored, made["hours"]))
+        if due:
+            self._note(name, {**made, "day": None})
+            self._hours(name, due)
+            made = {"hours": {**made["hours"], **{hour: stored[hour] for hour in due}}, "day": None}
+            self._note(name, made)
+        if name < self._newest and made["day"] != sorted(stored):
+            self._day(name, sorted(stored))
+            self._note(name, {**made, "day": sorted(stored)})
+        if due:
+            self._tell(f"gold of {name.removeprefix('date=')}: hours {', '.join(due)} in {time.monotonic() - begun:.1f} s")  # noqa: TID251
+        return len(due)
+
+    def _due(self, name: str, stored: Hours, made: Hours) -> set[str]:
+        """Return hours with other batches, and those after them: their windows begin in the hour before."""
+        changed = {hour for hour in stored if stored[hour] != made.get(hour)}
+        after = {f"{int(hour) + 1:02}" for hour in changed} & stored.keys()
+        before = _shifted(name, -1)
+        if "00" in stored and self._stored(before).get("23") != self._made(before)["hours"].get("23"):
+            after.add("00")
+        return changed | after
+
+    def _stored(self, name: str) -> Hours:
+        found: Hours = {}
+        for entry in self._folder.entries(f"usage/{name}/hour=*/batch=*"):
+            _, _, hour, batch = entry.path.split("/")
+            found.setdefault(f"{int(hour.removeprefix('hour=')):02}", []).append(batch.removeprefix("batch="))
+        return {hour: sorted(batches) for hour, batches in found.items()}
+
+    def _made(self, name: str) -> dict[str, Any]:
+        file = f"gold/made/{name}.json"
+        found: dict[str, Any] = json.loads(self._folder.read(file)) if self._folder.exists(file) else {}
+        return {"hours": found.get("hours", {}), "day": found.get("day")}
+
+    def _note(self, name: str, made: dict[str, Any]) -> None:
+        self._folder.write(f"gold/made/{name}.json", json.dumps(made))
+
+    def _hours(self, name: str, due: list[str]) -> None:
+        condition = f"date = DATE '{name.removeprefix('date=')}' AND hour IN ({', '.join(str(int(hour)) for hour in due)})"
+        usage = self._usage(name, due)
+        usage.createOrReplaceTempView("usage")
+        charges(self._spark).createOrReplaceTempView("charges")
+        self._documents(name, condition)
+        for table in TABLES:
+            self._write(table, self._spark.sql(table.hours.format(due=condition)), name, due)
+            if table.name == "client":
+                self._spark.sql(CLOCKS).createOrReplaceTempView("clocks")
+
+    def _usage(self, name: str, due: list[str]) -> DataFrame:
+        """Return rows of hours and of those before them; a column that a file has not is what it is worth then."""
+        wanted = {(name, hour) for hour in due} | {_before(name, hour) for hour in due}
+        places = [f"{date_}/hour={hour}" for date_, hour in sorted(wanted)]
+        paths = [f"{self._root}/usage/{place}" for place in places if self._folder.exists(f"usage/{place}")]
+        rows = self._spark.read.schema(ROWS).option("basePath", f"{self._root}/usage").parquet(*paths)
+        missing = {each.name: F.coalesce(F.col(each.name), F.lit(each.missing)) for each in COLUMNS if each.missing is not None}
+        return rows.withColumns(missing)
+
+    def _documents(self, name: str, condition: str) -> None:
+        self._spark.sql(DOCUMENTS_OF_ROWS.format(due=condition)).createOrReplaceTempView("documents_of_hours")
+
+    def _write(self, table: Table, found: DataFrame, name: str, due: list[str]) -> None:
+        place = f"gold/{table.name}_hour/{name}"
+        root = f"{self._root}/gold/{table.name}_hour"
+        found = found.withColumn("hour", F.lpad(F.col("hour").cast("string"), 2, "0"))
+        found.write.partitionBy("date", "hour").mode("overwrite").option("partitionOverwriteMode", "dynamic").option(
+            "compression", "zstd"
+        ).parquet(root)
+        for hour in due:
+            if not self._folder.exists(f"{place}/hour={hour}"):
+                self._write_nothing(found, f"{place}/hour={hour}")
+        if table.is_kept:
+            kept = self._spark.read.schema(found.withColumn("hour", F.lit(0)).schema).option("basePath", root)
+            kept.parquet(*(f"{self._root}/{place}/hour={hour}" for hour in due)).createOrReplaceTempView(table.name)
+
+    def _write_nothing(self, table: DataFrame, place: str) -> None:
+        """Leave a file that has the columns and no rows: readers need not know them."""
+        with NamedTemporaryFile() as file:
+            pq.write_table(to_arrow_schema(table.drop("date", "hour").schema).empty_table(), file.name)
+            self._folder.put(Path(file.name), f"{place}/nothing.parquet")
+
+    def _day(self, name: str, hours: list[str]) -> None:
+        for table in TABLES:
+            root = f"{self._root}/gold/{table.name}_hour"
+            self._spark.read.option("basePath", root).parquet(f"{root}/{name}").createOrReplaceTempView("hours")
+            found = self._spark.sql(table.day or "SELECT * EXCEPT (date) FROM hours")
+            found.coalesce(1).write.mode("overwrite").option("compression", "zstd").parquet(
+                f"{self._root}/gold/{table.name}_day/{name}"
+            )
+
+
+def _shifted(name: str, days: int) -> str:
+    return f"date={date.fromisoformat(name.removeprefix('date=')) + timedelta(days=days)}"
+
+
+def _before(name: str, hour: str) -> tuple[str, str]:
+    return (_shifted(name, -1), "23") if hour == "00" else (name, f"{int(hour) - 1:02}")
