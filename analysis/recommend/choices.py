@@ -8,15 +8,11 @@ from quotas.kinds import BYTES, QuotaKind
 
 
 class Per(StrEnum):
-    """Whom quotas are for, where no present ones say it."""
+    """Whom the quotas of a new file are for."""
 
     USER = "user"
     CLIENT_ID = "client-id"
     PAIR = "user,client-id"
-
-    def of(self, user: str, client_id: str) -> str:
-        """Return what ``--entities`` is matched with."""
-        return {Per.USER: user, Per.CLIENT_ID: client_id, Per.PAIR: f"{user}/{client_id}"}[self]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +20,6 @@ class Choices:
     """How quotas are sized."""
 
     target: Target
-    per: Per | None = Per.USER
-    """None: for whom the present quotas are, or those that were in force."""
     headroom: float = 0.15
     floor: float = 1000.0
     """Bytes per second: no quota is below."""

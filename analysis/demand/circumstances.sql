@@ -1,0 +1,15 @@
+-- How the period was recorded, in one value.
+SELECT {
+    begin_ms: min(begin_ms), end_ms: max(end_ms), origin_ms: (SELECT min(origin_ms) FROM origins),
+    instances: count(DISTINCT (cluster, instance)),
+    samples: arg_max(window_ms // sample_ms, end_ms), sample_ms: arg_max(sample_ms, end_ms),
+    windows: count(DISTINCT (window_ms, sample_ms)), modes: list_sort(list(DISTINCT mode)),
+    interval_ms: sum(active_ms) / sum(rows), exempt_rows: CAST(coalesce(sum(rows) FILTER (exempt), 0) AS BIGINT),
+    documents: (SELECT count(*) FROM documents),
+    missing_documents: (
+        SELECT CAST(coalesce(sum(span - stored), 0) AS BIGINT)
+        FROM (SELECT max(seq) - min(seq) + 1 AS span, count(*) AS stored FROM documents GROUP BY cluster, instance, boot)
+    ),
+    capped: coalesce((SELECT bool_or(role = 'cap') FROM charged_here), false)
+}
+FROM client
