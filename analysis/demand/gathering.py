@@ -59,7 +59,7 @@ def gather(recording: Recording, wanted: Counted, charges: "DataFrame", work: Wo
     found = (
         spark.sql(_GATHERED, charges=charges, assignment=assignment)
         .groupBy(pmod("unit", lit(tasks)))
-        .applyInArrow(task.run, schema)
+        .applyInArrow(lambda table: task.run(table), schema)  # of a method, Spark counts ``self`` as an argument
     )
     return found.toArrow()
 

@@ -147,7 +147,7 @@ def read(gold: "DuckDBPyConnection") -> Recording:
     gold.execute("CREATE OR REPLACE TEMP TABLE replayed AS SELECT unnest(?) AS kind", [words])
     gold.execute(_queries("clients"))
     circumstances = _circumstances(gold)
-    found: Any = gold.execute("FROM clients ORDER BY client").to_arrow_table()
+    found: Any = gold.sql("FROM clients ORDER BY client").to_arrow_table()
     if not found.num_rows:
         raise AnalysisError(
             f"nobody produced or fetched anything from {circumstances.begin:%Y-%m-%d %H:%M} to "
@@ -180,7 +180,7 @@ def _circumstances(gold: "DuckDBPyConnection") -> Circumstances:
 
 
 def _used(gold: "DuckDBPyConnection", kind: QuotaKind, clients: int) -> Used:
-    sums: Any = gold.execute("SELECT * EXCEPT (kind) FROM used WHERE kind = ?", [kind.row.word]).to_arrow_table()
+    sums: Any = gold.sql("FROM used WHERE kind = ?", params=[kind.row.word]).to_arrow_table()
     links = gold.execute("SELECT client, number FROM links WHERE kind = ?", [kind.row.word]).fetchnumpy()
     client = sums["client"].to_numpy()
 

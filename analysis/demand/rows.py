@@ -36,15 +36,18 @@ def charges(
     name: str, settings: "SparkSettings", warehouse: str, begin: datetime | None, end: datetime | None
 ) -> "DataFrame":
     """Return who was charged what in a period, row by row (``analysis.charges``), in a session that this starts."""
+    from pyspark.sql.functions import coalesce, col, lit
+
     from analysis import charges as tall
-    from analysis.schema import ROWS
+    from analysis.schema import COLUMNS, ROWS
     from analysis.spark import session
 
     spark = session.start(name, settings)
-    rows = spark.read.schema(ROWS).option("basePath", f"{warehouse}/usage").parquet(f"{warehouse}/usage")
+    rows = spark.read.schema(ROWS).parquet(f"{warehouse.rstrip('/')}/usage")
     if begin is not None:
-        rows = rows.where(rows["time"] >= begin)
+        rows = rows.where(col("date") >= begin.date()).where(col("time") >= begin)
     if end is not None:
-        rows = rows.where(rows["time"] < end)
-    rows.createOrReplaceTempView("usage")
+        rows = rows.where(col("date") <= end.date()).where(col("time") < end)
+    missing = {each.name: coalesce(col(each.name), lit(each.missing)) for each in COLUMNS if each.missing is not None}
+    rows.withColumns(missing).createOrReplaceTempView("usage")
     return tall.charges(spark)

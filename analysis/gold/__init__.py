@@ -14,7 +14,7 @@ All tables of an hour or a day exist, if only as a file without rows. Keys are n
 ``who`` is cluster, instance, broker (INT), listener, user (null: of nobody, an address or a refused connection),
 client_id (null likewise), ip (null: of a client).
 
-    client      who, mode, exempt, interval_ms (nominal: whole seconds), window_ms, controller_window_ms
+    client      who, mode, exempt, interval_ms (nominal: whole seconds), window_ms, sample_ms, controller_window_ms
                 -> rows, active_ms, begin_ms, end_ms (Unix time; min, max), bytes_in, bytes_out, requests,
                 request_time_ms, connections (max), connections_opened, connections_refused, accept_waits,
                 accept_wait_ms

@@ -44,7 +44,7 @@ def _sums(names: str | list[str]) -> str:
     return ", ".join(f"sum({name}) AS {name}" for name in listed)
 
 
-_CLIENT: Final = f"{WHO}, mode, exempt, interval_ms, window_ms, controller_window_ms"
+_CLIENT: Final = f"{WHO}, mode, exempt, interval_ms, window_ms, sample_ms, controller_window_ms"
 _CLIENT_OF_HOURS: Final = (
     f"{_sums(_SUMMED)}, max(connections) AS connections, min(begin_ms) AS begin_ms, max(end_ms) AS end_ms"
 )
