@@ -60,7 +60,9 @@ def charges(spark: SparkSession, usage: str = "usage") -> DataFrame:
     found = spark.sql(f"SELECT {looks} FROM {usage}").collect()[0]
     present = [(kind, role) for (kind, role, _), is_there in zip(asked, found, strict=True) if is_there]
     stacked = [_line(kind, role) for kind, role in present if role != "cap"] or [_line(KINDS[0], "quota")]
-    same, values = (", ".join(f"{of}.{each}" for each in names.split(", ")) for of, names in (("u", _SAME), ("c", _VALUES)))
+    same, values = (
+        ", ".join(f"{of}.{each}" for each in names.split(", ")) for of, names in (("u", _SAME), ("c", _VALUES))
+    )
     parts = [
         f"SELECT {same}, {values} FROM {usage} u LATERAL VIEW stack({len(stacked)}, {', '.join(stacked)}) c AS {_VALUES}"
         f" WHERE {_SAYS}",

@@ -163,3 +163,9 @@ FILE: Final = pa.schema(
 
 ROWS: Final[StructType] = from_arrow_schema(pa.schema([*FILE, ("date", pa.date32()), ("hour", SMALL)]))
 """The same as Spark has it, with ``date`` and ``hour``, in UTC: partitions of the table."""
+
+DOCUMENTS: Final = (
+    "cluster string, instance string, boot string, seq long, begin_ms long, end_ms long, dropped long, rows long,"
+    " rows_of_others long, rows_of_nobody long, late boolean, is_first boolean, date date, hour int, batch string"
+)
+"""A row of ``documents`` as Spark has it, of each document that is stored."""

@@ -19,13 +19,15 @@ client_id (null likewise), ip (null: of a client).
                 request_time_ms, connections (max), connections_opened, connections_refused, accept_waits,
                 accept_wait_ms
     charged     who, mode, exempt, kind, role, rule (null: none), counter (BIGINT)
-                -> used, requests, throttled, throttle_ms, muted_ms, least_limit, most_limit (null: no limit), per_used
+                -> used, requests, throttled, throttle_ms, muted_ms, least_limit, most_limit (null: no limit), per_used,
+                window_ms
                 Kinds, roles, units and counters are those of ``analysis.charges``.
     counters    counter -> kind, role, cluster, instance, broker, rule, unit_user, unit_client_id, per_used,
-                window_ms, interval_ms (nominal), is_shared (more than one client was charged to it)
+                window_ms, interval_ms (nominal), is_shared (more than one client was charged to it),
+                first_client, last_client (STRUCT of user, client_id: the least and the greatest)
                 unit_user: the user, ``group:NAME``, ``ip:ADDRESS`` or null (plays no role); unit_client_id: the
                 client-id, ``PREFIX*`` or null. Without a rule, each client on a broker has a counter of its own.
-    readings    counter -> kind, values ARRAY<FLOAT>, counts ARRAY<INT>, over, busy, used_intervals, max, most_window,
+    readings    counter -> values ARRAY<FLOAT>, counts ARRAY<INT>, over, busy, used_intervals, max, most_window,
                 limit, last_ms
                 Of each interval (nominal, by the clock) the use of the window that ends with it, over what the limit
                 allows in a window. ``values`` are those above 0, ascending, each once, rounded to 256 an octave;
@@ -46,7 +48,8 @@ client_id (null likewise), ip (null: of a client).
     users       hour (INT), cluster, user, exempt -> bytes_in, bytes_out, requests, and begin_ms, end_ms
                 By UTC hour also in ``users_day``: exact in any time zone.
     documents   hour (INT), cluster, instance, boot, seq -> begin_ms, end_ms, dropped (the proxy's count so far), rows,
-                rows_of_others, rows_of_nobody, late (came after documents of a later hour had been stored)
+                rows_of_others, rows_of_nobody, late (came after documents of a later hour had been stored), is_first
+                (nothing of its boot was stored before: numbers below it, from 0 on, are missing)
 
 ``WAREHOUSE/rejected/batch=…/*.parquet``: topic, partition, offset, file, line (null where it has none), fault,
 size, value (BINARY, the first 64 KiB).

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from analysis.charges import charges
-from analysis.gold.tables import CLOCKS, DOCUMENTS_OF_ROWS, TABLES, Table
-from analysis.schema import COLUMNS, ROWS
+from analysis.gold.tables import CLOCKS, TABLES, Table
+from analysis.schema import COLUMNS, DOCUMENTS, ROWS
 from analysis.spark.folder import Folder
 
 Hours = dict[str, list[str]]
@@ -56,7 +56,9 @@ class Making:
             self._day(name, sorted(stored))
             self._note(name, {**made, "day": sorted(stored)})
         if due:
-            self._tell(f"gold of {name.removeprefix('date=')}: hours {', '.join(due)} in {time.monotonic() - begun:.1f} s")  # noqa: TID251
+            self._tell(
+                f"gold of {name.removeprefix('date=')}: hours {', '.join(due)} in {time.monotonic() - begun:.1f} s"
+            )  # noqa: TID251
         return len(due)
 
     def _due(self, name: str, stored: Hours, made: Hours) -> set[str]:
@@ -84,11 +86,13 @@ class Making:
         self._folder.write(f"gold/made/{name}.json", json.dumps(made))
 
     def _hours(self, name: str, due: list[str]) -> None:
-        condition = f"date = DATE '{name.removeprefix('date=')}' AND hour IN ({', '.join(str(int(hour)) for hour in due)})"
+        condition = (
+            f"date = DATE '{name.removeprefix('date=')}' AND hour IN ({', '.join(str(int(hour)) for hour in due)})"
+        )
         usage = self._usage(name, due)
         usage.createOrReplaceTempView("usage")
         charges(self._spark).createOrReplaceTempView("charges")
-        self._documents(name, condition)
+        self._documents(name, due).createOrReplaceTempView("documents")
         for table in TABLES:
             self._write(table, self._spark.sql(table.hours.format(due=condition)), name, due)
             if table.name == "client":
@@ -100,11 +104,17 @@ class Making:
         places = [f"{date_}/hour={hour}" for date_, hour in sorted(wanted)]
         paths = [f"{self._root}/usage/{place}" for place in places if self._folder.exists(f"usage/{place}")]
         rows = self._spark.read.schema(ROWS).option("basePath", f"{self._root}/usage").parquet(*paths)
-        missing = {each.name: F.coalesce(F.col(each.name), F.lit(each.missing)) for each in COLUMNS if each.missing is not None}
+        missing = {
+            each.name: F.coalesce(F.col(each.name), F.lit(each.missing)) for each in COLUMNS if each.missing is not None
+        }
         return rows.withColumns(missing)
 
-    def _documents(self, name: str, condition: str) -> None:
-        self._spark.sql(DOCUMENTS_OF_ROWS.format(due=condition)).createOrReplaceTempView("documents_of_hours")
+    def _documents(self, name: str, due: list[str]) -> DataFrame:
+        paths = [place for hour in due if self._folder.exists(place := f"documents/{name}/hour={hour}")]
+        read = self._spark.read.schema(DOCUMENTS)
+        if not paths:
+            return self._spark.createDataFrame([], DOCUMENTS)
+        return read.option("basePath", f"{self._root}/documents").parquet(*(f"{self._root}/{path}" for path in paths))
 
     def _write(self, table: Table, found: DataFrame, name: str, due: list[str]) -> None:
         place = f"gold/{table.name}_hour/{name}"

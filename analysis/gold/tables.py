@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from analysis.charges import BYTES, MUTED_MS, UNIT_CLIENT, UNIT_USER
-from quotas.names import OTHER
 
 WHO: Final = "cluster, instance, broker, listener, user, client_id, ip"
 _SUMMED: Final = (
@@ -201,14 +200,6 @@ users: Final = Table(
     "",
 )
 
-documents: Final = Table("documents", "SELECT * FROM documents_of_hours WHERE {due}", "")
+documents: Final = Table("documents", "SELECT * EXCEPT (batch) FROM documents", "")
 
 TABLES: Final = (client, charged, counters, readings, muted, moments, shared, users, documents)
-
-DOCUMENTS_OF_ROWS: Final = f"""
-    SELECT cluster, instance, boot, seq, min(unix_millis(time)) AS begin_ms,
-        max(unix_millis(time) + interval_ms) AS end_ms, max(dropped_documents) AS dropped, count(*) AS rows,
-        count_if(client_id = '{OTHER}') AS rows_of_others, count_if(user IS NULL AND ip IS NULL) AS rows_of_nobody,
-        false AS late, date, hour
-    FROM usage WHERE {{due}} GROUP BY cluster, instance, boot, seq, date, hour"""
-"""Documents of a warehouse whose ingestion kept none."""

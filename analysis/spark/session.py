@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -41,6 +41,26 @@ class SparkSettings:
     conf: Mapping[str, str] = field(default_factory=dict)
     java_cache: Path | None = None
     """Where Java's classes are kept, on one machine; None: nowhere."""
+
+
+def with_jars(settings: SparkSettings, folder: Path | None) -> SparkSettings:
+    """Return settings with Spark's Kafka source: the jars of a folder, or those that Spark fetches by its version.
+
+    What was said goes before, and spark-submit has its own (--packages, --jars).
+    """
+    _need_pyspark()
+    import pyspark
+
+    if folder is None:
+        if under_spark_submit() or settings.conf.keys() & {"spark.jars", "spark.jars.packages"}:
+            return settings
+        jars = {"spark.jars.packages": f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"}
+    else:
+        found = ",".join(str(jar) for jar in sorted(folder.resolve().glob("*.jar")))
+        if not found:
+            raise AnalysisError(f"{folder}: there are no jars in it; --jars is a folder with Spark's Kafka source")
+        jars = {"spark.jars": found}
+    return replace(settings, conf={**jars, **settings.conf})
 
 
 def start(name: str, settings: SparkSettings = SparkSettings()) -> "SparkSession":

@@ -14,13 +14,13 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from analysis.errors import AnalysisError
-from analysis.sources.place import KEPT_BYTES, SOURCE
+from analysis.ingest.source import KEPT_BYTES, SOURCE
 from analysis.spark.folder import Folder
-from analysis.table.scan import ON_DISK
-from analysis.table.schema import MOST_DOCUMENT_BYTES
+from analysis.schema import MOST_DOCUMENT_BYTES
 
 MOST_FILE_BYTES: Final = 512 * 2**20
 """Of a file that is not on a disk: eight times the size at which the proxy begins another one."""
+_ON_DISK: Final = "file:"
 _FILES: Final = "path string, modificationTime timestamp, length long, content binary"
 _BYTES_PER_DOCUMENT: Final = 90_000
 """Of a document of a thousand rows."""
@@ -34,7 +34,7 @@ _FOUND: Final = {"pathGlobFilter": "*.jsonl", "recursiveFileLookup": "true"}
 
 
 def stream(spark: SparkSession, directory: str, documents: int) -> DataFrame:
-    """Return documents (``place.SOURCE``), about so many a batch. Raises AnalysisError where there is no directory."""
+    """Return documents (``source.SOURCE``), about so many a batch. Raises AnalysisError where there is no directory."""
     folder = Folder(spark, directory)
     if not folder.exists():
         raise AnalysisError(f"{directory}: there is no such directory; --files is usage.files.directory of sluice.yaml")
@@ -74,7 +74,7 @@ def _documents(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 if batch.num_columns > 1:
                     file: BinaryIO = io.BytesIO(batch.column(1)[at].as_buffer())
                 else:
-                    file = open(path.removeprefix(ON_DISK), "rb", buffering=_PIECE_BYTES)  # noqa: SIM115, PTH123  closed below
+                    file = open(path.removeprefix(_ON_DISK), "rb", buffering=_PIECE_BYTES)  # noqa: SIM115, PTH123  closed below
                 with file:
                     yield from _numbered(path, file)
             except OSError as error:

@@ -1,0 +1,124 @@
+"""Where ingestion writes: ``<warehouse>/usage`` and ``documents``, by (date, hour, batch), and ``rejected`` by batch.
+
+Plain Parquet, for any engine to read. A batch is a partition because it is replaced as a whole when it is run again.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+
+from analysis.errors import AnalysisError
+from analysis.ingest.known import HOUR_MS, Boot, BootName, Key
+from analysis.schema import DOCUMENTS as COLUMNS_OF_DOCUMENTS
+from analysis.schema import ROWS
+from analysis.spark.folder import Folder
+from quotas.names import OTHER
+
+USAGE, DOCUMENTS, REJECTED = "usage", "documents", "rejected"
+LAYOUT_VERSION: Final = 1
+_MARK: Final = "sluice-warehouse.json"
+_BOOTS_WITHIN: Final = timedelta(days=7)
+"""A proxy that was silent for longer, and goes on, is taken for one of which nothing is stored."""
+_LEFT: Final = ".spark-staging-*"
+
+
+class Warehouse:
+    """The tables of one warehouse; ``besides`` is the batch that is being written, and to be replaced."""
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        self._spark = spark
+        self._root = root.rstrip("/")
+        self._folder = Folder(spark, root)
+
+    def create(self) -> None:
+        """Make it a warehouse, if it is none yet. Raises AnalysisError for one of another version."""
+        if not self._folder.exists(_MARK):
+            self._folder.write(_MARK, json.dumps({"version": LAYOUT_VERSION, "rejected": 2}) + "\n")
+        try:
+            version = json.loads(self._folder.read(_MARK))["version"]
+        except (ValueError, TypeError, KeyError):
+            raise AnalysisError(
+                f'{self._root}/{_MARK} is damaged: it should be {{"version": {LAYOUT_VERSION}}}'
+            ) from None
+        if version != LAYOUT_VERSION:
+            raise AnalysisError(
+                f"{self._root} is a warehouse of version {version}, and this Sluice knows {LAYOUT_VERSION}: "
+                "take the Sluice that wrote it, or a newer one"
+            )
+        if self._folder.exists(USAGE) and not self._folder.exists(f"{DOCUMENTS}/_SUCCESS"):
+            self._documents_of_rows()
+
+    def write(self, table: DataFrame, name: str, *by: str) -> None:
+        """Write a batch's part of a table: partitions that it has replace those of an earlier attempt."""
+        to = table.write.partitionBy(*by).mode("overwrite").option("partitionOverwriteMode", "dynamic")
+        to.option("compression", "zstd").parquet(f"{self._root}/{name}")
+
+    def keys(self, hour: int, besides: str) -> list[Key]:
+        """Return the documents of an hour (since 1970) that other batches have stored."""
+        at = datetime.fromtimestamp(hour * HOUR_MS // 1000, UTC)
+        stored = self._documents(f"date={at:%Y-%m-%d}/hour={at:%H}")
+        if stored is None:
+            return []
+        found = stored.where(F.col("batch") != besides).select("instance", "boot", "seq").toArrow()
+        return [Key(*each) for each in zip(*(column.to_pylist() for column in found.columns), strict=True)]
+
+    def boots(self, boots: Collection[BootName], since_hour: int, besides: str) -> Mapping[BootName, Boot]:
+        """Return what other batches have stored of runs of proxies, up to a week before an hour."""
+        since = datetime.fromtimestamp(since_hour * HOUR_MS // 1000, UTC) - _BOOTS_WITHIN
+        stored = self._documents("")
+        if stored is None:
+            return {}
+        asked = self._spark.createDataFrame([*boots], "instance string, boot string")
+        found = (
+            stored.where((F.col("batch") != besides) & (F.col("date") >= F.lit(since.date())))
+            .join(F.broadcast(asked), ["instance", "boot"])
+            .groupBy("instance", "boot")
+            .agg(F.min("seq"), F.max("seq"), F.count_distinct("seq"), F.max("dropped"))
+        )
+        return {(instance, boot): Boot(*rest) for instance, boot, *rest in found.collect()}
+
+    def newest_hour(self, until_ms: int, besides: str) -> int | None:
+        """Return the newest hour (since 1970) that another batch has stored of, before a moment."""
+        for date in reversed(self._folder.names(f"{DOCUMENTS}/date=*")):
+            for place in reversed(self._folder.entries(f"{DOCUMENTS}/{date}/hour=*")):
+                at = datetime.strptime(place.path.removeprefix(f"{DOCUMENTS}/"), "date=%Y-%m-%d/hour=%H").replace(
+                    tzinfo=UTC
+                )
+                hour = round(at.timestamp() * 1000) // HOUR_MS
+                if hour * HOUR_MS < until_ms and set(self._folder.names(f"{place.path}/batch=*")) - {
+                    f"batch={besides}"
+                }:
+                    return hour
+        return None
+
+    def remove_left(self) -> None:
+        """Remove what writers that were killed left aside."""
+        for name in (USAGE, DOCUMENTS, REJECTED):
+            for left in self._folder.names(f"{name}/{_LEFT}"):
+                self._folder.remove(f"{name}/{left}")
+
+    def _documents(self, place: str) -> DataFrame | None:
+        path = f"{DOCUMENTS}/{place}".rstrip("/")
+        if not self._folder.exists(path):
+            return None
+        read = self._spark.read.schema(COLUMNS_OF_DOCUMENTS).option("basePath", f"{self._root}/{DOCUMENTS}")
+        return read.parquet(f"{self._root}/{path}")
+
+    def _documents_of_rows(self) -> None:
+        """Make the table of documents of the rows that an earlier version has stored."""
+        rows = self._spark.read.schema(ROWS.add("batch", "string")).parquet(f"{self._root}/{USAGE}")
+        rows.createOrReplaceTempView("rows_of_earlier")
+        found = self._spark.sql(f"""
+            SELECT cluster, instance, boot, seq, min(unix_millis(time)) AS begin_ms,
+                max(unix_millis(time) + interval_ms) AS end_ms, max(dropped_documents) AS dropped, count(*) AS rows,
+                count_if(client_id = '{OTHER}') AS rows_of_others,
+                count_if(user IS NULL AND ip IS NULL) AS rows_of_nobody, false AS late, false AS is_first,
+                date, lpad(hour, 2, '0') AS hour, batch
+            FROM rows_of_earlier GROUP BY cluster, instance, boot, seq, date, hour, batch""")
+        found.coalesce(1).write.partitionBy("date", "hour", "batch").mode("overwrite").parquet(
+            f"{self._root}/{DOCUMENTS}"
+        )
