@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from analysis.cli import analyze
+from analysis.demand.gathering import Gathered
 from analysis.ingest.documents import UnreadableError, read, table
 from analysis.ingest.faults import HEADER, bounds_of
 from analysis.ingest.job import Ingestion, Tally, run
@@ -22,14 +23,13 @@ from analysis.kernel.series import Recorded
 from analysis.kernel.target import parse_target
 from analysis.metrics.clients import SUMS
 from analysis.metrics.counter_use import CounterUse
-from analysis.recommend.searching import SearchWork
-from analysis.replay.gathering import Gathered, Throttles
+from analysis.recommend.searching import Searching
 from analysis.sources import files
 from analysis.table import arrays
 from analysis.table.arrays import MOST_SUM, added
 from analysis.table.parquet import encoded, joined
 from analysis.table.schema import COLUMNS, FLAG, LIMIT, TEXT
-from analysis.whatif.job import ReplayWork
+from analysis.whatif.replaying import Replaying
 from quotas.rate import Window
 from tests.analysis.records import BEGIN_MS, Document, document, row, write_jsonl
 
@@ -140,23 +140,19 @@ def test_a_replay_is_of_numbers(documents: list[Document], limit: float) -> None
     units = int(number.max()) + 1
     requests = np.bincount(number, arrays.ints(rows, "produce_requests"), units).astype(float)
     recorded = Recorded.of(cells, np.arange(units), requests, int(cells.second.max()) + 1)
-    nothing = np.zeros(0)
-    gathered = Gathered(np.arange(units), recorded, Throttles(nothing.astype(np.intp), nothing, nothing))
-    limits = np.full((1, units), limit)
-    for batch in ReplayWork(Window(), limits, np.full((2, units), np.nan))(gathered):
-        assert all(finite(column) for name, column in zip(batch.schema.names, batch.columns, strict=True)), batch
-    for batch in SearchWork(Window(), parse_target("p99 throttle < 100 ms"))(gathered):
-        assert all(finite(column) for column in batch.columns)
+    gathered = Gathered(np.arange(units), recorded)
+    replaying = Replaying(Window(), np.full(units, limit), np.full((2, units), np.nan))
+    for work in (replaying, Searching(Window(), parse_target("p99 throttle < 100 ms"))):
+        found = work(gathered)
+        assert all(finite(column) for column in found.columns), found
 
 
 def test_who_used_nothing_needs_nothing_beside_one_who_did() -> None:
     number, begin_ms, interval_ms = np.arange(2), np.array([0, 30_000]), np.full(2, 1000)
     cells = Cells.of(SeriesRows(number, begin_ms, interval_ms, np.array([1e12, 0.0]), np.zeros(2)))
     recorded = Recorded.of(cells, number, np.ones(2), 31)
-    nothing = np.zeros(0)
-    gathered = Gathered(number, recorded, Throttles(nothing.astype(np.intp), nothing, nothing))
-    [batch] = SearchWork(Window(), parse_target("p99 throttle < 100 ms"))(gathered)
-    needed = batch.column("needed").to_pylist()
+    found = Searching(Window(), parse_target("p99 throttle < 100 ms"))(Gathered(number, recorded))
+    needed = found["needed"].to_pylist()
     assert needed[0] > 0
     assert needed[1] == 0
 

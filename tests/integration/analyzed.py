@@ -34,12 +34,6 @@ class Answer:
     verdicts: list[str]
 
 
-_TAIL: Final = """
-    SELECT max(epoch_ms(time) + interval_ms) - max(epoch_ms(time) + interval_ms) FILTER (client_id = ?) AS ms
-    FROM read_parquet(?)
-"""
-
-
 def rows_of(query: str, *values: str) -> list[dict[str, Any]]:
     found = duckdb.execute(query, values)
     names = [each[0] for each in found.description]
@@ -75,12 +69,6 @@ class Analyzed:
     def units(self, quotas: str) -> list[dict[str, Any]]:
         """Return all that `whatif` says of each counter under a quota file."""
         return rows_of("SELECT * FROM read_parquet(?)", f"{self._proposed(quotas)}/whatif/*.parquet")
-
-    def tail_s(self, client_id: str) -> float:
-        """Return how long the recording goes on after the last row of a client."""
-        files = f"{self.folder}/warehouse/usage/**/*.parquet"
-        [found] = rows_of(_TAIL, client_id, files)
-        return float(found["ms"]) / 1000
 
     def muted_s(self, client_id: str) -> float:
         """Return how long a client was held while producing, over all brokers."""

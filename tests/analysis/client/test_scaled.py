@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from analysis.replay.recording import circumstances_of, read
 from pyspark.sql import SparkSession
 
 from analysis.client.asked import parse
@@ -9,7 +10,6 @@ from analysis.client.counters import OnCounters, counters, kinds_of, panels
 from analysis.client.kept import keep, release
 from analysis.client.scaled import FACTORS, scaled
 from analysis.kernel.units import parse_rule
-from analysis.replay.recording import circumstances_of, read
 from analysis.whatif.job import whatif
 from analysis.whatif.scenarios import Scenario
 from quotas.entities import Entity, Group
