@@ -1,11 +1,9 @@
 """Where the sums and the rows of a period come from: tables of gold, and Spark for the rows."""
 
-import json
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analysis.errors import AnalysisError
+from analysis.warehouse import Period, opened
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -16,20 +14,7 @@ if TYPE_CHECKING:
 
 def gold(warehouse: str, begin: datetime | None, end: datetime | None) -> "DuckDBPyConnection":
     """Return the tables of gold for a period. Raises AnalysisError where there are none."""
-    import duckdb
-
-    root = Path(warehouse) / "gold"
-    con = duckdb.connect()
-    for name in ("client", "charged", "counters", "readings", "documents"):
-        paths: list[str] = []
-        for made in sorted(root.glob("made/*.json")):
-            said = json.loads(made.read_text())
-            for hour in said["hours"]:
-                paths += map(str, (root / f"{name}_hour" / made.stem / f"hour={hour}").glob("*.parquet"))
-        if not paths:
-            raise AnalysisError(f"{warehouse}: there is no gold")
-        con.execute(f"CREATE VIEW {name} AS FROM read_parquet({paths!r}, hive_partitioning = true)")
-    return con
+    return opened(warehouse, Period.around(begin, end), ("client", "charged", "counters", "readings", "documents"))
 
 
 def charges(
@@ -44,10 +29,11 @@ def charges(
 
     spark = session.start(name, settings)
     rows = spark.read.schema(ROWS).parquet(f"{warehouse.rstrip('/')}/usage")
-    if begin is not None:
-        rows = rows.where(col("date") >= begin.date()).where(col("time") >= begin)
-    if end is not None:
-        rows = rows.where(col("date") <= end.date()).where(col("time") < end)
+    period = Period.around(begin, end)
+    if period.begin is not None:
+        rows = rows.where(col("date") >= period.begin.date()).where(col("time") >= period.begin)
+    if period.end is not None:
+        rows = rows.where(col("date") <= period.end.date()).where(col("time") < period.end)
     missing = {each.name: coalesce(col(each.name), lit(each.missing)) for each in COLUMNS if each.missing is not None}
     rows.withColumns(missing).createOrReplaceTempView("usage")
     return tall.charges(spark)

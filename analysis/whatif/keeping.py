@@ -1,13 +1,13 @@
 """What what-if keeps: a table and a page, over those of an earlier run and over nothing else."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from analysis.errors import AnalysisError
+from analysis.warehouse import located
 from analysis.whatif.job import WhatIf
 from analysis.whatif.page import OURS, render
 
@@ -31,8 +31,8 @@ class Kept:
         """Take a directory, by its path or URI. Raises AnalysisError where it holds what an earlier run has not made,
         or is a part of the warehouse.
         """
-        files, place = _located(out)
-        if any(f"{place}/".startswith(f"{_located(warehouse)[1]}/{table}/") for table in _TABLES):
+        files, place = located(out)
+        if any(f"{place}/".startswith(f"{located(warehouse)[1]}/{table}/") for table in _TABLES):
             raise AnalysisError(f"--out: {out} is in a table of the warehouse: {_ANOTHER}")
         try:
             return cls._checked(files, place)
@@ -67,15 +67,3 @@ class Kept:
         except OSError as error:
             raise AnalysisError(f"--out: {self.place} cannot be written: {error}") from None
         return f"{self.place}/{PAGE}"
-
-
-def _located(place: str) -> tuple[pafs.FileSystem, str]:
-    """Return the file system of a path or URI, and the path there."""
-    scheme, colon, _ = place.partition("://")
-    if not colon:
-        return pafs.LocalFileSystem(), str(Path(place.removeprefix("file:")).resolve())
-    try:
-        files, path = pafs.FileSystem.from_uri(f"s3{place[3:]}" if scheme == "s3a" else place)
-    except (OSError, ValueError) as error:
-        raise AnalysisError(f"--out: {place}: {error}") from None
-    return files, path.rstrip("/")
