@@ -7,8 +7,9 @@ SELECT {
     interval_ms: sum(active_ms) / sum(rows), exempt_rows: CAST(coalesce(sum(rows) FILTER (exempt), 0) AS BIGINT),
     documents: (SELECT count(*) FROM documents),
     missing_documents: (
-        SELECT CAST(coalesce(sum(span - stored), 0) AS BIGINT)
-        FROM (SELECT max(seq) - min(seq) + 1 AS span, count(*) AS stored FROM documents GROUP BY cluster, instance, boot)
+        SELECT CAST(coalesce(sum(missing), 0) AS BIGINT) FROM (
+            SELECT max(seq) + 1 - CASE WHEN bool_or(is_first) THEN 0 ELSE min(seq) END - count(*) AS missing
+            FROM documents GROUP BY cluster, instance, boot)
     ),
     capped: coalesce((SELECT bool_or(role = 'cap') FROM charged_here), false)
 }

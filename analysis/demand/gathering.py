@@ -35,16 +35,16 @@ _GATHERED: Final = """
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What one task has got."""
+    """The units of one task."""
 
     units: Indices
     """By the numbers that were asked for, ascending."""
     recorded: Recorded
-    """Of these units, numbered from 0."""
+    """Their demand; numbered from 0."""
 
 
 Work = Callable[[Gathered], pa.Table]
-"""What a task does: figures by ``unit``. It travels to the workers: a dataclass that can be called."""
+"""The work of a task: figures by ``unit``. It travels to the workers: a dataclass that can be called."""
 
 
 def gather(recording: Recording, wanted: Counted, charges: "DataFrame", work: Work, schema: str) -> pa.Table:
@@ -59,7 +59,7 @@ def gather(recording: Recording, wanted: Counted, charges: "DataFrame", work: Wo
     found = (
         spark.sql(_GATHERED, charges=charges, assignment=assignment)
         .groupBy(pmod("unit", lit(tasks)))
-        .applyInArrow(lambda table: task.run(table), schema)  # of a method, Spark counts ``self`` as an argument
+        .applyInArrow(lambda table: task.run(table), schema)  # noqa: PLW0108  of a method, Spark counts ``self``
     )
     return found.toArrow()
 

@@ -1,4 +1,4 @@
-"""Who used what in a period, and under which circumstances: sums of gold, by DuckDB."""
+"""The use of each client in a period, and how the period was recorded: sums of gold, by DuckDB."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ENFORCE: Final = "enforce"
 NAMES: Final = ("cluster", "instance", "broker", "user", "client_id")
-"""Whom sums are about: a client on one broker, through one proxy."""
+"""The key of sums: a client on one broker, through one proxy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Circumstances:
     """Where the earliest second 0 of any proxy begins."""
     instances: int
     window: Window
-    """Of enforcement, as at the end; of a second at least: the kernel goes by seconds."""
+    """The window of enforcement at the end; of a second at least: the kernel goes by seconds."""
     windows: int
     """How many different ones there were."""
     modes: tuple[str, ...]
@@ -46,7 +46,7 @@ class Circumstances:
     missing_documents: int
     """Lost by the proxy, or not ingested: gaps in their numbers."""
     exempt_rows: int
-    """Of clients that no quota holds: they are left out of all else."""
+    """Rows of clients that no quota holds: they are left out of all else."""
     capped: bool
     """Whether anybody was charged to caps."""
 
@@ -90,7 +90,7 @@ class Circumstances:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What clients used of one quota kind: [client], but for ``links``."""
+    """The use of one quota kind: [client], but for ``links``."""
 
     used: Floats
     """In the unit of the limit times seconds."""
@@ -102,7 +102,7 @@ class Used:
     most_limit: Floats
     """In force, infinite without one. They differ where it changed."""
     rules: tuple[str | None, ...]
-    """What set the limit; "" where that changed, None where there was none."""
+    """The rule that set the limit; "" where that changed, None where there was none."""
     cap_muted_s: Floats
     """Of ``muted_s``, how long caps held it."""
     capped: Bools

@@ -1,4 +1,4 @@
-"""How quotas are to be sized, as somebody asked for it."""
+"""Options by which quotas are sized."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,7 +8,7 @@ from quotas.kinds import BYTES, QuotaKind
 
 
 class Per(StrEnum):
-    """Whom the quotas of a new file are for."""
+    """The entity type of quotas in a new file."""
 
     USER = "user"
     CLIENT_ID = "client-id"

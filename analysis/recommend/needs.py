@@ -1,4 +1,4 @@
-"""What is recommended, and why: the needs of each quota, from what workers found of its counters."""
+"""Recommendations and their reasons: the needs of each quota, from the figures of its counters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,16 +21,16 @@ from quotas.kinds import QuotaKind
 from quotas.names import OTHER
 
 _ENOUGH_S: Final = 60
-"""Of use: who was seen for less has too little data."""
+"""Seconds of use: a client seen for less has too little data."""
 _MANY_MISSING: Final = 0.1
-"""Of the documents: what was not recorded may have been the most."""
+"""Share of the documents: what was not recorded may have been the most."""
 _NEARLY_ALL: Final = 0.99
-"""Of the time: intervals are whole milliseconds."""
+"""Share of the time: intervals are whole milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What one entity needs of one kind, on the broker where it needs most. Rates are in the kind's unit per second."""
+    """The quota that an entity needs of one kind, on the broker where it needs most. Rates are in the limit's unit."""
 
     kind: QuotaKind
     quota: float
@@ -39,7 +39,7 @@ class Need:
     """0: less than the least quota, and not looked for."""
     unit: Unit
     p99: float
-    """Of the seconds with use."""
+    """The p99 of the seconds with use."""
     most: float
     """In any second."""
     surge: float
@@ -49,7 +49,7 @@ class Need:
     capped: bool = False
     """Whether its clients were charged to caps besides, while recorded."""
     by_caps: float = 0.0
-    """Of the time for which they were held up, the share for which caps did."""
+    """The share of the time held up for which caps held it."""
     low_because: str = ""
     """Why the confidence is low, where it is."""
 
@@ -69,7 +69,7 @@ class Recommendation:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What is known of counters: [unit] each."""
+    """Facts about counters: [unit] each."""
 
     found: dict[str, Floats]
     active_s: Floats
@@ -80,7 +80,7 @@ class _Facts:
 
 
 def recommendations(recording: Recording, choices: Choices, wanted: Wanted, figures: Floats) -> list[Recommendation]:
-    """Return what is recommended for each holder of a quota; ``figures`` are [FIGURES, unit]."""
+    """Return a recommendation for each holder of a quota; ``figures`` are [FIGURES, unit]."""
     units = wanted.units
     facts = _Facts(
         dict(zip(FIGURES, figures, strict=True)),

@@ -1,4 +1,4 @@
-"""What a worker does with the counters that it has got: it looks for the smallest quotas that meet a target."""
+"""The search for the smallest quotas that meet a target, in a worker."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -15,14 +15,14 @@ from analysis.kernel.target import Target
 from quotas.rate import Window
 
 FIGURES: Final = ("needed", "p99", "most", "surge", "answer")
-"""What is found of each unit: rates in the unit of the limit per second, and the number of its answer in ANSWERS."""
+"""Figures of each unit: rates in the unit of the limit per second, and the number of its answer in ANSWERS."""
 SCHEMA: Final = ", ".join(["unit INT", *(f"{name} DOUBLE" for name in FIGURES)])
 ANSWERS: Final = tuple(Answer)
 
 
 @dataclass(frozen=True, slots=True)
 class Searching:
-    """What a worker does with the units that it has got: a row of FIGURES for each ``unit``."""
+    """Searches for the units of one task: a row of FIGURES for each ``unit``."""
 
     window: Window
     target: Target

@@ -1,4 +1,4 @@
-"""Whose use a quota is sized for: the counters that each quota has, by the rules of a file, asked as the proxy asks."""
+"""The counters that a quota is sized for, by the rules of a file, asked as the proxy asks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Wanted:
     kinds: tuple[QuotaKind, ...]
     counters: tuple[Unit, ...]
     holders: tuple[Entity, ...]
-    """Whom the quota of each is for."""
+    """The entity of each one's quota."""
     units: Counted
     beyond: Mapping[QuotaKind, int]
     """How many clients with use are in none of them: no quota holds them, or nobody knows which."""

@@ -1,4 +1,4 @@
-"""What a need is in words."""
+"""Needs in words."""
 
 from functools import partial
 

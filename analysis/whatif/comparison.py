@@ -1,4 +1,4 @@
-"""What-if in words and numbers: the totals of each scenario, a table for a terminal, and JSON."""
+"""The answer of what-if in words and numbers: the totals of each scenario, a table for a terminal, and JSON."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,14 +17,14 @@ Row = Mapping[str, Any]
 """Of ``WhatIf.units``."""
 
 _NAMED: Final = 10
-"""Of those who are left out."""
+"""Names of clients that are left out, in one line."""
 _OF_BYTES: Final = pa.array([kind.value for kind in QuotaKind if kind.row.unit is BYTES])
 _NO, _POSSIBLY, _YES = VERDICTS
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Of one scenario; a counter is one unit of enforcement: who shares a limit, on one broker."""
+    """Sums over one scenario; a counter is one unit of enforcement: who shares a limit, on one broker."""
 
     counters: int
     limited: int
@@ -36,7 +36,7 @@ class Totals:
     throttled_before_s: float
     throttled_s: float
     recorded_bytes: float
-    """Of the kinds whose limits are bytes."""
+    """Sum over the kinds whose limits are bytes."""
     sent_bytes: float
     """Likewise, within the period; the rest waits at its end."""
 

@@ -1,4 +1,4 @@
-"""What proposed quotas would have done to what was recorded: who would be throttled, before and after."""
+"""Counters under proposed quotas: from sums where these tell all, from rows for the rest."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ def whatif(recording: Recording, scenarios: Sequence[Scenario], charges: "Callab
     units = Counted(parts, starts[-1])
     limits = np.concatenate([np.zeros(0), *(each.assignment.limits for each in assigned)])
     window = recording.circumstances.window
-    # Who was never held up, and never had more than the limit in any window, would not have been throttled.
+    # A unit that was never held up, and never had more than the limit in any window, would not have been throttled.
     held = units.sums(recording, "muted_s") > 0
     replayed = held | (units.surge(recording) > limits * (window.keep_ms / 1000))
     figures = _untouched(recording, units)

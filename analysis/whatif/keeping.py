@@ -1,4 +1,4 @@
-"""What what-if keeps: a table and a page, over those of an earlier run and over nothing else."""
+"""The output directory of what-if: a table and a page, over those of an earlier run and over nothing else."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -15,7 +15,7 @@ TABLE: Final = "whatif"
 PAGE: Final = "whatif.html"
 _PART: Final = "part-0.parquet"
 _TABLES: Final = ("usage", "rejected", "documents", "checkpoints", "gold")
-"""Of a warehouse."""
+"""Folders of a warehouse."""
 _ANOTHER: Final = "name another directory"
 
 

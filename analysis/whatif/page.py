@@ -1,4 +1,4 @@
-"""What-if as one self-contained page: before and after, for whoever is asked to agree to the quotas."""
+"""The answer of what-if as one self-contained page: before and after, for whoever is asked to agree to the quotas."""
 
 from importlib.resources import files
 from typing import Final

@@ -1,4 +1,4 @@
-"""What a worker finds of counters under proposed quotas, before and after."""
+"""Figures of counters under proposed quotas, before and after, made in a worker."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -33,7 +33,7 @@ VERDICTS: Final = ("no", "possibly", "yes")
 
 @dataclass(frozen=True, slots=True)
 class Replaying:
-    """What a worker does with the units that it has got: a row of FIGURES for each."""
+    """Replays the units of one task: a row of FIGURES for each."""
 
     window: Window
     limits: Floats

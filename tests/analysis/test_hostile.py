@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from analysis.sources import files
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +25,6 @@ from analysis.kernel.target import parse_target
 from analysis.metrics.clients import SUMS
 from analysis.metrics.counter_use import CounterUse
 from analysis.recommend.searching import Searching
-from analysis.sources import files
 from analysis.table import arrays
 from analysis.table.arrays import MOST_SUM, added
 from analysis.table.parquet import encoded, joined

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.kernel.advice import Confidence, confidence, round_up, with_headroom, write_bytes
+from analysis.kernel.advice import Confidence, confidence, round_up, with_headroom
 from analysis.kernel.censoring import Answer
 from analysis.kernel.demand import Demand, Indices
 from analysis.kernel.fluid import SLAB_S, replay
@@ -16,7 +16,6 @@ from analysis.kernel.series import Recorded
 from analysis.kernel.stretch import stretches
 from analysis.kernel.target import Measure, Target, parse_target
 from config.problems import InvalidValue
-from config.units import parse_bytes
 from quotas.rate import Window
 from tests.analysis.kernel.test_series import recorded_of
 from tests.analysis.workloads import SHAPES, recordings
@@ -121,24 +120,6 @@ def test_nobody_and_nothing() -> None:
 def test_rounding_is_upwards_and_at_most_a_tenth(needed: float) -> None:
     rounded = float(round_up(needed))
     assert needed <= rounded <= max(needed * 1.1 + 1e-9, np.ceil(needed))
-    assert parse_bytes(write_bytes(rounded)) == rounded
-
-
-@pytest.mark.parametrize(
-    ("quota", "written"),
-    [
-        (0, "0"),
-        (7, "7"),
-        (950, "950"),
-        (1_000, "1kB"),
-        (1_200_000, "1.2MB"),
-        (850_000, "850kB"),
-        (99e9, "99GB"),
-        (1_250, "1250"),
-    ],
-)
-def test_quotas_as_an_operator_would_write_them(quota: float, written: str) -> None:
-    assert write_bytes(quota) == written
 
 
 def test_headroom() -> None:

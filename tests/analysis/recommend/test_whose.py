@@ -41,8 +41,8 @@ def client(user: str, client_id: str, broker: int = 1) -> Client:
 
 def units(wanted: Wanted, kind: QuotaKind = PRODUCE) -> list[int]:
     """Return the number of the counter of each client."""
-    [found] = [unit.tolist() for of_kind, unit in wanted.units.parts if of_kind is kind]
-    return found
+    [found] = [unit for of_kind, unit in wanted.units.parts if of_kind is kind]
+    return list(map(int, found))
 
 
 def holders(wanted: Wanted, kind: QuotaKind = PRODUCE) -> list[Entity | None]:
