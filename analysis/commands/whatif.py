@@ -81,7 +81,7 @@ def _scenario(path: Path) -> "Scenario":
     for entity, words in not_replayed(loaded.policy).items():
         click.echo(
             f"warning: {path}:{loaded.lines[entity]}: {' and '.join(words)} of {entity.describe()} "
-            f"{'is' if len(words) == 1 else 'are'} not replayed: whom this holds is left out",
+            f"{'is' if len(words) == 1 else 'are'} not replayed, and left out of the answer",
             err=True,
         )
     return Scenario(str(path), loaded.policy)

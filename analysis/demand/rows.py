@@ -26,7 +26,9 @@ def charges(
     from analysis import charges as tall
     from analysis.schema import COLUMNS, ROWS
     from analysis.spark import session
+    from analysis.spark.progress import to_stderr
 
+    to_stderr(f"{name}: not all is in the tables of gold; Spark reads rows")
     spark = session.start(name, settings)
     rows = spark.read.schema(ROWS).parquet(f"{warehouse.rstrip('/')}/usage")
     period = Period.around(begin, end)
