@@ -1,8 +1,9 @@
 """Where the sums and the rows of a period come from: tables of gold, and Spark for the rows."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from analysis.errors import AnalysisError
 from analysis.warehouse import Period, opened
 
 if TYPE_CHECKING:
@@ -12,9 +13,17 @@ if TYPE_CHECKING:
     from analysis.spark.session import SparkSettings
 
 
+_TABLES: Final = ("client", "charged", "counters", "readings", "documents")
+
+
 def gold(warehouse: str, begin: datetime | None, end: datetime | None) -> "DuckDBPyConnection":
     """Return the tables of gold for a period. Raises AnalysisError where there are none."""
-    return opened(warehouse, Period.around(begin, end), ("client", "charged", "counters", "readings", "documents"))
+    import duckdb
+
+    try:
+        return opened(warehouse, Period.around(begin, end), _TABLES)
+    except duckdb.Error as error:
+        raise AnalysisError(f"{warehouse}: gold cannot be read: {error}") from None
 
 
 def charges(
