@@ -19,21 +19,21 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from quotas.kinds import BYTES as unit_of_bytes
+from quotas import kinds
 from quotas.kinds import METERED, Law, QuotaKind, Whose
 
 KINDS: Final = tuple(kind for kind in QuotaKind if kind.row.enforced)
 """The kinds that usage records have columns of."""
 
 _SAME: Final = "date, hour, time, interval_ms, cluster, instance, listener, user, client_id, ip, mode, exempt"
-BYTES: Final = ", ".join(f"'{kind.row.word}'" for kind in KINDS if kind.row.unit is unit_of_bytes)
+BYTES: Final = ", ".join(f"'{kind.row.word}'" for kind in KINDS if kind.row.unit is kinds.BYTES)
 """The kinds that count bytes."""
 MUTED_MS: Final = " + ".join(kind.row.columns.muted_ms for kind in KINDS)
 """Of a row of ``usage``, for whatever kind."""
 
 _HELD: Final = ("throttled", "throttle_ms", "muted_ms")
 _VALUES: Final = f"kind, role, broker, rule, limit, used, per_used, requests, {', '.join(_HELD)}, window_ms"
-_SAYS: Final = " OR ".join(f"c.{name} > 0" for name in ("used", *_HELD))
+_SAYS: Final = " OR ".join(f"{name} > 0" for name in ("used", *_HELD))
 
 # Names in rules are quoted if they could be mistaken for syntax (quotas.entities); \x27 and \x22 are quotes.
 _NAME: Final = r"(?:\x27(?:\\.|[^\x27\\])*\x27|\x22(?:\\.|[^\x22\\])*\x22|[^,;]*)"
@@ -63,12 +63,10 @@ def charges(spark: SparkSession, usage: str = "usage") -> DataFrame:
     same, values = (
         ", ".join(f"{of}.{each}" for each in names.split(", ")) for of, names in (("u", _SAME), ("c", _VALUES))
     )
-    parts = [
-        f"SELECT {same}, {values} FROM {usage} u LATERAL VIEW stack({len(stacked)}, {', '.join(stacked)}) c AS {_VALUES}"
-        f" WHERE {_SAYS}",
-        *(_of_caps(kind, usage) for kind, role in present if role == "cap"),
-    ]
-    return spark.sql(f"SELECT *, {COUNTER} AS counter FROM ({' UNION ALL '.join(parts)})")
+    stack = f"LATERAL VIEW stack({len(stacked)}, {', '.join(stacked)}) c AS {_VALUES}"
+    caps_of = [_of_caps(kind, usage) for kind, role in present if role == "cap"]
+    parts = [f"SELECT {same}, {values} FROM {usage} u {stack}", *caps_of]
+    return spark.sql(f"SELECT *, {COUNTER} AS counter FROM ({' UNION ALL '.join(parts)}) WHERE {_SAYS}")
 
 
 def _says(kind: QuotaKind) -> str:

@@ -10,6 +10,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+from pyspark.sql.types import StructType
 
 from analysis.errors import AnalysisError
 from analysis.ingest.known import HOUR_MS, Boot, BootName, Key
@@ -37,20 +38,26 @@ class Warehouse:
     def create(self) -> None:
         """Make it a warehouse, if it is none yet. Raises AnalysisError for one of another version."""
         if not self._folder.exists(_MARK):
-            self._folder.write(_MARK, json.dumps({"version": LAYOUT_VERSION, "rejected": 2}) + "\n")
+            self._mark()
         try:
-            version = json.loads(self._folder.read(_MARK))["version"]
+            said = json.loads(self._folder.read(_MARK))
+            version = said["version"]
         except (ValueError, TypeError, KeyError):
             raise AnalysisError(
-                f'{self._root}/{_MARK} is damaged: it should be {{"version": {LAYOUT_VERSION}}}'
+                f'{self._root}/{_MARK} is damaged: it should be {{"version": {LAYOUT_VERSION}, "documents": true}}'
             ) from None
         if version != LAYOUT_VERSION:
             raise AnalysisError(
                 f"{self._root} is a warehouse of version {version}, and this Sluice knows {LAYOUT_VERSION}: "
                 "take the Sluice that wrote it, or a newer one"
             )
-        if self._folder.exists(USAGE) and not self._folder.exists(f"{DOCUMENTS}/_SUCCESS"):
+        if not said.get("documents"):
             self._documents_of_rows()
+            self._mark()
+
+    def _mark(self) -> None:
+        """Note that it has the present form, with a table of documents: killed before, all is done again."""
+        self._folder.write(_MARK, json.dumps({"version": LAYOUT_VERSION, "rejected": 2, "documents": True}) + "\n")
 
     def write(self, table: DataFrame, name: str, *by: str) -> None:
         """Write a batch's part of a table: partitions that it has replace those of an earlier attempt."""
@@ -110,7 +117,9 @@ class Warehouse:
 
     def _documents_of_rows(self) -> None:
         """Make the table of documents of the rows that an earlier version has stored."""
-        rows = self._spark.read.schema(ROWS.add("batch", "string")).parquet(f"{self._root}/{USAGE}")
+        if not self._folder.names(f"{USAGE}/date=*"):
+            return
+        rows = self._spark.read.schema(StructType([*ROWS]).add("batch", "string")).parquet(f"{self._root}/{USAGE}")
         rows.createOrReplaceTempView("rows_of_earlier")
         found = self._spark.sql(f"""
             SELECT cluster, instance, boot, seq, min(unix_millis(time)) AS begin_ms,
