@@ -121,7 +121,7 @@ def _header(document: UsageDocument) -> dict[str, Any]:
 
 def _of_nobody(document: UsageDocument) -> int:
     """Return how many rows are neither of a client nor of an address: of refused connections."""
-    nobody = pa.array([True] * document.num_rows)
+    nobody = pa.array([True] * document.num_rows, pa.bool_())
     for name in ("user", "ip"):
         if name in document.texts:
             nobody = pc.and_(nobody, pc.is_null(document.texts[name]))
