@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from functools import wraps
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
@@ -14,8 +15,6 @@ from analysis.spark.session import SparkSettings
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _FORM: Final = "2026-01-31, 2026-01-31T18:00 or 2026-01-31T18:00:00+02:00; without an offset it is UTC"
-NOTHING: Final = "none"
-Against = tuple[datetime, datetime] | Literal["none"] | None
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -51,37 +50,35 @@ def period_options(command: _Command) -> _Command:
     return first(last(in_order))  # type: ignore[return-value]  # of the same options
 
 
-def _moment(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:
-    return None if value is None else _read_moment(value)
+def _moment(context: click.Context, _: click.Parameter, value: str | None) -> datetime | None:
+    return None if value is None else _read_moment(value, context.params.get("zone") or UTC)
 
 
-def _read_moment(value: str) -> datetime:
+def _read_moment(value: str, zone: tzinfo) -> datetime:
     try:
         moment = datetime.fromisoformat(value.strip())
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        return moment.replace(tzinfo=zone).astimezone(UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
         raise click.BadParameter(f"{value!r} is not a time: write {_FORM}") from None
 
 
-def against_option(command: _Command) -> _Command:
-    """Add ``against``: a period, None for the one before, or NOTHING."""
+def zone_option(command: _Command) -> _Command:
+    """Add ``zone: ZoneInfo``; times of ``period_options`` without an offset are in it."""
 
-    def span(_: click.Context, __: click.Parameter, value: str | None) -> Against:
-        if value is None or value == NOTHING:
-            return NOTHING if value else None
-        first, dots, last = value.partition("..")
-        if not dots:
-            raise click.BadParameter(f"{value!r} is not FROM..TO: 2026-01-30..2026-01-31, or none")
-        begin, end = _read_moment(first), _read_moment(last)
-        if begin >= end:
-            raise click.BadParameter(f"{value!r} ends before it begins")
-        return begin, end
+    def known(_: click.Context, __: click.Parameter, value: str) -> ZoneInfo:
+        try:
+            return ZoneInfo(value)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise click.BadParameter(f"{value!r} is not a time zone: write its name, like Europe/Berlin or UTC") from None
 
     return click.option(
-        "--against",
-        callback=span,
-        metavar="FROM..TO",
-        help="Compare with this period; `none`: with nothing. Without it, with the period before, of the same length.",
+        "--zone",
+        default="UTC",
+        show_default=True,
+        is_eager=True,
+        callback=known,
+        metavar="NAME",
+        help="Time zone of days, times and of --from and --to: Europe/Berlin.",
     )(command)
 
 

@@ -1,9 +1,9 @@
-"""Whose page is wanted: ``user=alice``, ``client-id=web``, ``user=alice,client-id=web`` or ``ip=10.0.0.5``."""
+"""The client that a report is about: ``user=alice``, ``client-id=web``, ``user=alice,client-id=web`` or ``ip=10.0.0.5``."""
 
 import ast
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
@@ -33,14 +33,9 @@ class Asked:
 
     names: Mapping[str, str]
 
-    @property
-    def of_address(self) -> bool:
-        return "ip" in self.names
-
-    @property
-    def values(self) -> dict[str, Sequence[str]]:
-        """Return what ``UsageRows.only`` takes."""
-        return {column: (name,) for column, name in self.names.items()}
+    def condition(self, prefix: str = "") -> str:
+        """Return SQL that is true of its rows."""
+        return " AND ".join(f"{_sql_name(prefix + column)} = {_literal(name)}" for column, name in self.names.items())
 
     def describe(self) -> str:
         """Return the short form, as ``parse`` takes it."""
@@ -121,12 +116,9 @@ def nobody(asked: Asked, known: Mapping[str, Iterable[str]], period: str) -> Ana
     return AnalysisError(f"no usage records of {asked.describe()}{period}: {'; '.join(said)}")
 
 
-def counter_is_own(asked: Asked, rule: Entity, *, shared: bool) -> bool:
-    """Return whether all that a rule's counter counts for the client is the client's own."""
-    from quotas.entities import Group, Prefix
+def _sql_name(name: str) -> str:
+    return f'"{name}"'
 
-    if rule.ip is not None:
-        return True
-    by_user = rule.user is not None and not isinstance(rule.user, Group)
-    by_client_id = rule.client_id is not None and not (shared and isinstance(rule.client_id, Prefix))
-    return (by_user or "user" not in asked.names) and (by_client_id or "client_id" not in asked.names)
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
