@@ -214,7 +214,8 @@ def _answer(totals: Row, client: Asked | None) -> str:
     muted = words.duration(float(totals["muted_ms"]) / 1000)
     if client is not None:
         who = words.plain(client.describe())
-        return f"{who} {was} throttled for {muted} in all." if totals["muted_ms"] else f"{who} was not throttled."
+        once = "would have been" if shadow else "was"
+        return f"{who} {once} throttled for {muted} in all." if totals["muted_ms"] else f"{who} was not throttled."
     if not totals["throttled"]:
         return f"Nobody {was} throttled."
     clients = f"{totals['throttled']:,} of {words.counted(totals['clients'], 'client')}"

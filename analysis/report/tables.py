@@ -195,7 +195,12 @@ def make(connection: "DuckDBPyConnection", names: Iterable[str], schema: str = "
     """Make tables by their queries in ``sql/``."""
     for name in names:
         query = files("analysis.report").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
-        connection.execute(f"CREATE TABLE {schema}.{name} AS {query}")
+        # A sum of BIGINT is a HUGEINT, which Parquet does not have.
+        wide = [row["column_name"] for row in rows(connection, f"DESCRIBE {query}") if row["column_type"] == "HUGEINT"]
+        narrow = ", ".join(f'"{column}"::BIGINT AS "{column}"' for column in wide)
+        connection.execute(
+            f"CREATE TABLE {schema}.{name} AS SELECT *{narrow and f' REPLACE ({narrow})'} FROM (\n{query})"
+        )
 
 
 def compare(connection: "DuckDBPyConnection", found: Gold, period: Period) -> bool:

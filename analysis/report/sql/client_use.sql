@@ -8,4 +8,4 @@ SELECT a.counter, any_value(l.kind) AS kind, any_value(l.role) AS role, any_valu
 FROM everybody a JOIN limits l ON l.counter = a.counter
 WHERE a.role <> 'shadow'
 GROUP BY a.counter, a.date, a.hour
-ORDER BY sum(used) OVER (PARTITION BY a.counter) DESC, a.counter, at_s
+ORDER BY sum(sum(a.used) FILTER (a.is_own)) OVER (PARTITION BY a.counter) DESC NULLS LAST, a.counter, at_s
