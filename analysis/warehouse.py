@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.fs as pafs
-from pyarrow import dataset
 
 from analysis.errors import AnalysisError
 
@@ -203,6 +202,8 @@ def _show(connection: "DuckDBPyConnection", table: str, files: pafs.FileSystem, 
         sources = list(map(_read, parts))
         connection.execute(f"CREATE VIEW {table} AS {_together(sources)}")
         return
+    from pyarrow import dataset  # it imports pandas: half a second
+
     sources = []
     for number, paths in enumerate(parts):
         partitions = dataset.partitioning(_PLACES, flavor="hive")
