@@ -112,19 +112,6 @@ def seconds(_: click.Context, option: click.Parameter, value: str) -> int:
     return int(number) * _UNITS_S[unit]
 
 
-def grace_option(command: _Command) -> _Command:
-    """Add ``grace_s: int``, of what maintains a warehouse."""
-    return click.option(
-        "--grace",
-        "grace_s",
-        default="1h",
-        show_default=True,
-        callback=seconds,
-        metavar="TIME",
-        help="For so long files that went are kept aside, for who reads them now; a later run removes them.",
-    )(command)
-
-
 def older_option(of_what: str) -> Callable[[_Command], _Command]:
     """Add ``older_s: int``: only those that ended so long ago."""
     return click.option(

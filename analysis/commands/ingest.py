@@ -172,13 +172,16 @@ class _Gold:
         """Make it, unless another program is at work on the warehouse: then the next run does."""
         from analysis.gold.making import make
         from analysis.spark.folder import Folder
+        from analysis.upkeep.compaction import recover
         from analysis.upkeep.lock import Lock
 
-        if not Folder(self._running, self._warehouse).names("usage/date=*"):
+        folder = Folder(self._running, self._warehouse)
+        if not folder.names("usage/date=*"):
             return
         lock = Lock(Folder(self._running, f"{self._warehouse.rstrip('/')}/usage"), "ingest", time.time)  # noqa: TID251
         try:
             with lock:
+                recover(folder)
                 make(self._running, self._warehouse, to_stderr)
         except RunError:
             raise

@@ -1,12 +1,10 @@
 """Gold tables, made of the hours that have new batches; ``made`` lists what each was made of."""
 
-import json
 import time
-from collections.abc import Callable, Iterable
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Callable
+from datetime import date, timedelta
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any, Final
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
@@ -14,14 +12,11 @@ from pyspark.sql import functions as F  # noqa: N812  as in every PySpark progra
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from analysis.charges import charges
+from analysis.gold import made
+from analysis.gold.made import Hours, Made
 from analysis.gold.tables import CLOCKS, TABLES, Table
 from analysis.schema import COLUMNS, DOCUMENTS, ROWS
 from analysis.spark.folder import Folder
-
-Hours = dict[str, list[str]]
-"""Of a date: the batches of each hour, 00 to 23."""
-_LONGEST_WINDOW_HOURS: Final = 1
-_FILE_ROWS: Final = 2_000_000
 
 
 def make(spark: SparkSession, warehouse: str, tell: Callable[[str], None] = lambda _: None) -> int:
@@ -29,7 +24,8 @@ def make(spark: SparkSession, warehouse: str, tell: Callable[[str], None] = lamb
 
     One program at a time may do so.
     """
-    return sum(Making(spark, warehouse, tell).date(each) for each in Folder(spark, warehouse).names("usage/date=*"))
+    dates = reversed(Folder(spark, warehouse).names("usage/date=*"))  # an hour after midnight asks what is made before
+    return sum(map(Making(spark, warehouse, tell).date, dates))
 
 
 class Making:
@@ -45,28 +41,28 @@ class Making:
     def date(self, name: str) -> int:
         """Make what is due of ``date=YYYY-MM-DD``; return how many hours were."""
         begun = time.monotonic()  # noqa: TID251  how long it took
-        stored, made = self._stored(name), self._made(name)
-        due = sorted(self._due(name, stored, made["hours"]))
+        stored, known = self._stored(name), made.read(self._folder, name)
+        due = sorted(self._due(name, stored, known.hours))
         if due:
-            self._note(name, {**made, "day": None})
+            made.write(self._folder, name, known._replace(day=None))
             self._hours(name, due)
-            made = {"hours": {**made["hours"], **{hour: stored[hour] for hour in due}}, "day": None}
-            self._note(name, made)
-        if name < self._newest and made["day"] != sorted(stored):
+            known = Made({**known.hours, **{hour: stored[hour] for hour in due}})
+            made.write(self._folder, name, known)
+        if name < self._newest and known.day != sorted(stored):
             self._day(name, sorted(stored))
-            self._note(name, {**made, "day": sorted(stored)})
+            made.write(self._folder, name, known._replace(day=sorted(stored)))
         if due:
             self._tell(
                 f"gold of {name.removeprefix('date=')}: hours {', '.join(due)} in {time.monotonic() - begun:.1f} s"
             )  # noqa: TID251
         return len(due)
 
-    def _due(self, name: str, stored: Hours, made: Hours) -> set[str]:
+    def _due(self, name: str, stored: Hours, known: Hours) -> set[str]:
         """Return hours with other batches, and those after them: their windows begin in the hour before."""
-        changed = {hour for hour in stored if stored[hour] != made.get(hour)}
+        changed = {hour for hour in stored if stored[hour] != known.get(hour)}
         after = {f"{int(hour) + 1:02}" for hour in changed} & stored.keys()
         before = _shifted(name, -1)
-        if "00" in stored and self._stored(before).get("23") != self._made(before)["hours"].get("23"):
+        if "00" in stored and self._stored(before).get("23") != made.read(self._folder, before).hours.get("23"):
             after.add("00")
         return changed | after
 
@@ -76,14 +72,6 @@ class Making:
             _, _, hour, batch = entry.path.split("/")
             found.setdefault(f"{int(hour.removeprefix('hour=')):02}", []).append(batch.removeprefix("batch="))
         return {hour: sorted(batches) for hour, batches in found.items()}
-
-    def _made(self, name: str) -> dict[str, Any]:
-        file = f"gold/made/{name}.json"
-        found: dict[str, Any] = json.loads(self._folder.read(file)) if self._folder.exists(file) else {}
-        return {"hours": found.get("hours", {}), "day": found.get("day")}
-
-    def _note(self, name: str, made: dict[str, Any]) -> None:
-        self._folder.write(f"gold/made/{name}.json", json.dumps(made))
 
     def _hours(self, name: str, due: list[str]) -> None:
         condition = (
