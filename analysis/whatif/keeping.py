@@ -1,6 +1,7 @@
 """The output directory of what-if: a table and a page, over those of an earlier run and over nothing else."""
 
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Final
 
 import pyarrow.fs as pafs
@@ -41,8 +42,9 @@ class Kept:
 
     @classmethod
     def _checked(cls, files: pafs.FileSystem, place: str) -> "Kept":
-        page, table, root = files.get_file_info([f"{place}/{PAGE}", f"{place}/{TABLE}", place])
-        for each in (root, table):
+        above = [str(each) for each in PurePosixPath(place).parents] if isinstance(files, pafs.LocalFileSystem) else []
+        page, table, *folders = files.get_file_info([f"{place}/{PAGE}", f"{place}/{TABLE}", place, *above])
+        for each in (table, *folders):
             if each.type is pafs.FileType.File:
                 raise AnalysisError(f"--out: {each.path} is there and no directory: {_ANOTHER}")
         if page.type is not pafs.FileType.NotFound:

@@ -152,7 +152,7 @@ def test_the_command_writes_what_check_accepts(recorded: str, tmp_path: Path) ->
     ran = CliRunner().invoke(analyze, ["recommend", "--warehouse", recorded, *arguments])
     assert ran.exit_code == 0, ran.output
     assert "~ user=alice producer_byte_rate unlimited → " in ran.stderr
-    assert "quotas per user: 7 to change, 1 left as they are" in ran.stderr
+    assert "quotas per user: 6 to change, 1 left as they are" in ran.stderr
     assert {entity.user for entity in load(path).policy.limits} == {"alice", "bob", "carol", "dave", "fred"}
     assert "# x user=eve producer_byte_rate unlimited: too little data: used in 1 s" in path.read_text()
     config = tmp_path / "sluice.yaml"
