@@ -69,7 +69,9 @@ def zone_option(command: _Command) -> _Command:
         try:
             return ZoneInfo(value)
         except (ZoneInfoNotFoundError, ValueError, OSError):
-            raise click.BadParameter(f"{value!r} is not a time zone: write its name, like Europe/Berlin or UTC") from None
+            raise click.BadParameter(
+                f"{value!r} is not a time zone: write its name, like Europe/Berlin or UTC"
+            ) from None
 
     return click.option(
         "--zone",
@@ -86,22 +88,12 @@ def spark_options(command: _Command) -> _Command:
     """Add ``spark: SparkSettings``."""
 
     @wraps(command)
-    def with_settings(
-        *args: Any, master: str | None, conf: tuple[str, ...], java_cache: Path | None, **kwargs: Any
-    ) -> Any:
-        return command(*args, spark=SparkSettings(master, dict(map(_setting, conf)), java_cache), **kwargs)
-
-    cache = click.option(
-        "--java-cache",
-        type=click.Path(path_type=Path, file_okay=False),
-        envvar="SLUICE_JAVA_CACHE",
-        metavar="DIR",
-        help="Keep Java's classes here, 170 MB: the first run takes three times as long, later ones two thirds.",
-    )
+    def with_settings(*args: Any, master: str | None, conf: tuple[str, ...], **kwargs: Any) -> Any:
+        return command(*args, spark=SparkSettings(master, dict(map(_setting, conf))), **kwargs)
 
     conf = click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
     master = click.option("--master", metavar="URL", help="As of spark-submit; without it all cores of this machine.")
-    return master(conf(cache(with_settings)))  # type: ignore[return-value]  # the options are taken away again
+    return master(conf(with_settings))  # type: ignore[return-value]  # the options are taken away again
 
 
 def seconds(_: click.Context, option: click.Parameter, value: str) -> int:

@@ -59,11 +59,11 @@ class Gold:
     def behind(self, period: Period) -> dict[datetime, int]:
         """Return the hours whose tables lack rows, and how many batches of these are not in them."""
         dates = [_time(f"{each}/hour=0") for each in _names(self.files, f"{self.root}/usage", "date=")]
-        near = [
-            date for date in dates if any(period.has(hour) for hour in (date + each * HOUR for each in range(24)))
-        ]
+        near = [date for date in dates if any(period.has(hour) for hour in (date + each * HOUR for each in range(24)))]
         with ThreadPoolExecutor(_LISTED_AT_ONCE) as pool:
-            of_dates = pool.map(lambda date: _names(self.files, f"{self.root}/usage/date={date:%Y-%m-%d}", "hour="), near)
+            of_dates = pool.map(
+                lambda date: _names(self.files, f"{self.root}/usage/date={date:%Y-%m-%d}", "hour="), near
+            )
             places = [
                 (date + int(name.removeprefix("hour=")) * HOUR, f"{self.root}/usage/date={date:%Y-%m-%d}/{name}")
                 for date, names in zip(near, of_dates, strict=True)

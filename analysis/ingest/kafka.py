@@ -133,7 +133,11 @@ class Topic:
             spark.readStream.format("kafka")
             .options(**options)
             .options(
-                **{"kafka.bootstrap.servers": self.bootstrap, "kafka.isolation.level": "read_committed"},
+                **{
+                    "kafka.bootstrap.servers": self.bootstrap,
+                    "kafka.isolation.level": "read_committed",
+                    "kafka.max.poll.records": "1",
+                },
                 subscribe=self.name,
                 startingOffsets="earliest",
                 maxOffsetsPerTrigger=str(documents),

@@ -43,8 +43,7 @@ def ticks(begin: datetime, end: datetime) -> str:
         at = begin + length * part / TICKS
         few = " few" if part % 3 else ""
         marks.append(
-            f'<span class="tick{few}" style="left:{100 * part / TICKS:.2f}%">'
-            f"{words.moment(at, of=length)}</span>"
+            f'<span class="tick{few}" style="left:{100 * part / TICKS:.2f}%">{words.moment(at, of=length)}</span>'
         )
     return f'<div class="axis" aria-hidden="true">{"".join(marks)}</div>'
 

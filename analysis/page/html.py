@@ -8,7 +8,9 @@ from importlib.resources import files
 
 def document(title: str, body: str) -> str:
     """Return a page, with ``title`` as text and ``body`` as HTML."""
-    style, script = (files("analysis.page").joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    style, script = (
+        files("analysis.page").joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
+    )
     # No request is allowed, and no script but ours: a name that got through the escapes could still do nothing.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (

@@ -155,5 +155,3 @@ def _keep(made: Path, out: str, folder: str) -> None:
         pafs.copy_files(str(made), target, pafs.LocalFileSystem(), files)
     except OSError as error:
         raise AnalysisError(f"--out: {out} cannot be written: {error}") from None
-
-

@@ -93,11 +93,11 @@ def render(connection: "DuckDBPyConnection", about: About) -> str:
         "bar": _bar,
         "rules": few("FROM rules WHERE rule IS NOT NULL OR exempt OR role = 'shadow'", 200),
         "addresses": few("FROM addresses WHERE attempts > 0 OR waits > 0"),
-        "talkers": few("FROM talkers WHERE \"user\" IS NOT NULL"),
+        "talkers": few('FROM talkers WHERE "user" IS NOT NULL'),
         "flow": steps.stack(rows(connection, "FROM over_time")),
         "trends": few("FROM trend WHERE verdict IN ('rising', 'at its limit', 'far', 'falling')"),
         "charges": few(
-            'SELECT SubAccountId AS "user", sum(ConsumedQuantity) FILTER (SkuId = \'bytes_in\') AS bytes_in, '
+            "SELECT SubAccountId AS \"user\", sum(ConsumedQuantity) FILTER (SkuId = 'bytes_in') AS bytes_in, "
             "sum(ConsumedQuantity) FILTER (SkuId = 'bytes_out') AS bytes_out, "
             "sum(ConsumedQuantity) FILTER (SkuId = 'requests') AS requests, sum(BilledCost) AS cost, "
             "any_value(BillingCurrency) AS currency FROM chargeback GROUP BY SubAccountId "
@@ -148,7 +148,10 @@ class _Steps:
         ]
         top = draw.round_up(max(map(sum, zip(*layers, strict=True))), 1024)
         who = [
-            (number if first["place"] >= 0 else draw.SERIES, "all others" if first["place"] < 0 else words.client(first["user"], first["client_id"]))
+            (
+                number if first["place"] >= 0 else draw.SERIES,
+                "all others" if first["place"] < 0 else words.client(first["user"], first["client_id"]),
+            )
             for number, (first, _) in enumerate(clients)
         ]
         return {"plot": Markup(draw.stack(layers, top)), "top": top, "who": who}  # noqa: S704  numbers alone

@@ -86,7 +86,8 @@ def _only(connection: "DuckDBPyConnection", client: Asked) -> None:
     moments = f"SELECT * FROM gold.moments WHERE {is_own}" if "ip" not in client.names else "FROM gold.moments LIMIT 0"
     connection.execute(f"CREATE VIEW main.moments AS {moments}")
     victim, cause = (
-        "false" if "ip" in client.names else f"coalesce({client.condition(prefix)}, false)" for prefix in ("victim_", "")
+        "false" if "ip" in client.names else f"coalesce({client.condition(prefix)}, false)"
+        for prefix in ("victim_", "")
     )
     connection.execute(
         f"CREATE VIEW gold.own_shared AS SELECT *, {victim} AS victim_is_own FROM gold.shared WHERE {victim} OR {cause}"
@@ -105,7 +106,8 @@ def _known(connection: "DuckDBPyConnection", column: str) -> list[str]:
 def measure(connection: "DuckDBPyConnection", period: Period, gap_ms: int | None) -> Span:
     """Return what the period spans, and set the variables that ``sql/`` reads."""
     (seen,) = rows(
-        connection, "SELECT min(begin_ms) AS begin_ms, max(end_ms) AS end_ms, max(window_ms) AS window_ms FROM gold.client"
+        connection,
+        "SELECT min(begin_ms) AS begin_ms, max(end_ms) AS end_ms, max(window_ms) AS window_ms FROM gold.client",
     )
     begin_ms, end_ms = seen["begin_ms"], seen["end_ms"]
     gap_ms = seen["window_ms"] if gap_ms is None else gap_ms
@@ -157,7 +159,11 @@ def price(connection: "DuckDBPyConnection", rates: Rates, period: Period, zone: 
 
     A zone whose midnight is not at a full UTC hour is refused: gold is by UTC hours.
     """
-    said = {"bytes_in": "Bytes sent to brokers", "bytes_out": "Bytes received from brokers", "requests": "Requests to brokers"}
+    said = {
+        "bytes_in": "Bytes sent to brokers",
+        "bytes_out": "Bytes received from brokers",
+        "requests": "Requests to brokers",
+    }
     connection.execute(
         "CREATE TABLE rates (sku VARCHAR, description VARCHAR, consumed_unit VARCHAR, per DOUBLE, pricing_unit VARCHAR, "
         "price DOUBLE, currency VARCHAR)"
@@ -172,7 +178,10 @@ def price(connection: "DuckDBPyConnection", rates: Rates, period: Period, zone: 
         "month_ms BIGINT, next_month_ms BIGINT)"
     )
     hours = rows(connection, "SELECT DISTINCT date, hour FROM users ORDER BY date, hour")
-    lines = [_local(datetime(each["date"].year, each["date"].month, each["date"].day, each["hour"], tzinfo=UTC), zone) for each in hours]
+    lines = [
+        _local(datetime(each["date"].year, each["date"].month, each["date"].day, each["hour"], tzinfo=UTC), zone)
+        for each in hours
+    ]
     if lines:
         connection.executemany("INSERT INTO local_hours VALUES (?, ?, ?, ?, ?, ?, ?, ?)", lines)
 

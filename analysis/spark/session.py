@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from analysis.errors import AnalysisError
-from analysis.spark import classes, interrupt, workers
+from analysis.spark import interrupt, workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,8 +39,6 @@ class SparkSettings:
 
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
-    java_cache: Path | None = None
-    """Where Java's classes are kept, on one machine; None: nowhere."""
 
 
 def with_jars(settings: SparkSettings, folder: Path | None) -> SparkSettings:
@@ -83,8 +81,6 @@ def start(name: str, settings: SparkSettings = SparkSettings()) -> "SparkSession
         session = builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise AnalysisError(_not_started(str(error))) from error
-    if settings.java_cache is not None and "ArchiveClassesAtExit" in conf.get(_JAVA_OPTIONS, ""):
-        atexit.register(classes.finish, _archive(settings.java_cache), session.sparkContext._gateway.proc)  # type: ignore[union-attr]  # noqa: SLF001
     workers.equip(session)
     for key, value in _ALWAYS.items():
         session.conf.set(key, value)
@@ -122,8 +118,6 @@ def _defaults(settings: SparkSettings) -> dict[str, str]:
             # Arrow's own choice keeps the most memory that a worker has had: 0.1 GiB each.
             os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "jemalloc")
         defaults |= _local(os.cpu_count() or 1)
-        if settings.java_cache is not None:
-            defaults[_JAVA_OPTIONS] += f" {classes.option(_archive(settings.java_cache))}"
     return defaults
 
 
@@ -161,10 +155,6 @@ def _need_pyspark() -> None:
         raise AnalysisError(
             f"pyspark {pyspark.__version__} is not supported: pip install 'kafka-sluice[analysis]' (4.2 or 4.3)"
         )
-
-
-def _archive(folder: Path) -> Path:
-    return classes.archive(folder, _java())
 
 
 def _java() -> Path:

@@ -79,8 +79,8 @@ class Expiry:
         known = made.read(self._folder, date)
         left = {hour: batches for hour, batches in known.hours.items() if not is_old(f"{date}/hour={hour}")}
         made.write(self._folder, date, made.Made(left))
-        for table in TABLES:
-            self._folder.remove(f"gold/{table.name}_day/{date}")
+        for each in TABLES:
+            self._folder.remove(f"gold/{each.name}_day/{date}")
         for table in _TABLES:
             for hour in self._folder.names(f"{table}/{date}/hour=*"):
                 if is_old(f"{date}/{hour}"):

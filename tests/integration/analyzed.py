@@ -11,12 +11,12 @@ import duckdb
 import numpy as np
 
 from analysis.kernel.histogram import Floats
-from tests.harness.jars import java_cache
+from tests.harness.jars import SPARK_KAFKA, jar_dir
 from tests.integration.demanded import QUOTA_OF
 from tests.integration.recorded import Counter
 
 _TIMEOUT_S: Final = 200.0
-_SMALL: Final = ("--master", "local[2]", "--conf", "spark.driver.memory=1g", *java_cache())
+_SMALL: Final = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")
 _COUNTERS: Final = """
     SELECT client_id, broker, kind, throttled_s, throttled_least_s, throttled_most_s, sent_bytes, verdict
     FROM read_parquet(?)
@@ -50,7 +50,9 @@ class Analyzed:
     def of(cls, bootstrap: str, topic: str, folder: Path) -> "Analyzed":
         """Take the records of a topic in."""
         made = cls(folder)
-        made._analyze("ingest", "--bootstrap", bootstrap, "--topic", topic, "--once")
+        made._analyze(
+            "ingest", "--bootstrap", bootstrap, "--topic", topic, "--once", "--jars", str(jar_dir(SPARK_KAFKA.name))
+        )
         return made
 
     @classmethod

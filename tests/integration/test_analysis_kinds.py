@@ -46,6 +46,8 @@ quotas:
   - {{entity: {{client-id: topics-free}}, controller_mutation_rate: 1000000}}
   - {{entity: {{client-id: busy-limited}}, request_percentage: 1}}
 """
+
+
 @dataclass(slots=True)
 class Truth:
     """What clients saw."""

@@ -78,17 +78,3 @@ def runs(program: str, folder: Path, *arguments: str) -> None:
     command = [sys.executable, str(ROOT / "tests" / "integration" / program), str(folder), *arguments]
     with Program("program", command, folder / "log", environment={"PYTHONPATH": str(ROOT)}) as started:
         assert started.wait(1200.0) == 0, started.tail()
-
-
-@pytest.mark.matrix
-@pytest.mark.timeout(1200)
-@pytest.mark.parametrize("what", [[], ["summarize"]])
-def test_maintenance_that_ends_at_any_object(tmp_path: Path, what: list[str]) -> None:
-    runs("stepped_upkeep.py", tmp_path, *what)
-
-
-@pytest.mark.timeout(600)
-@pytest.mark.matrix
-@pytest.mark.parametrize("what", [[], ["reports"]])
-def test_days_are_summed_up(tmp_path: Path, what: list[str]) -> None:
-    runs("summed_in_s3.py", tmp_path, *what)

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.spark
 
 Rows = list[dict[str, Any]]
 
+
 class Gold:
     """What was made of documents, and they."""
 

@@ -1,3 +1,0 @@
-"""The schema's former place."""
-
-from analysis.schema import *  # noqa: F403
