@@ -115,8 +115,12 @@ def command(
     with held(at):
         after = making.now_and_then if making is not None and not once else lambda: None
         ingestion = Ingestion(running, warehouse, to_stderr, before=before, after=after)
-        run(stream, ingestion.publish, at, None if once else every_s or _EVERY_S)
-        if making is not None:
+        try:
+            stopped = run(stream, ingestion.publish, at, None if once else every_s or _EVERY_S)
+        except KeyboardInterrupt:
+            click.echo(f"{warehouse}: {ingestion.total}")
+            raise
+        if making is not None and not stopped:
             making.make()
     click.echo(f"{warehouse}: {ingestion.total}")
 

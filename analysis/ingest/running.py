@@ -23,10 +23,10 @@ _STOP: Final = "5s"
 """How long Spark may take to end a query. A batch under way then is done again by the next run."""
 
 
-def run(stream: DataFrame, publish: Callable[[DataFrame, int], None], checkpoint: str, every_s: int | None) -> None:
+def run(stream: DataFrame, publish: Callable[[DataFrame, int], None], checkpoint: str, every_s: int | None) -> bool:
     """Have a stream published until SIGTERM or SIGINT; without ``every_s``, all that there is now. Raises RunError.
 
-    A batch that a signal interrupts is done again by the next run.
+    Return whether a signal came. A batch that it interrupts is done again by the next run.
     """
     stop = Event()
 
@@ -50,7 +50,7 @@ def run(stream: DataFrame, publish: Callable[[DataFrame, int], None], checkpoint
                 if stop.is_set():
                     with suppress(PySparkException, Py4JError):  # it does not end within _STOP: this process does
                         query.stop()
-                    return
+                    break
         except StreamingQueryException as error:
             if not stop.is_set():
                 raise RunError(f"ingestion stopped: {cause(error)}; {next_run(error)}") from error
@@ -60,6 +60,7 @@ def run(stream: DataFrame, publish: Callable[[DataFrame, int], None], checkpoint
                     "Java has ended: its reason is above, and a next run goes on where this one was; if it ran out of "
                     "memory, give it more (--conf spark.driver.memory=4g) or take fewer documents (--max-documents)"
                 ) from None
+    return stop.is_set()
 
 
 @contextmanager

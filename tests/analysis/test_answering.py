@@ -59,9 +59,7 @@ def test_the_help_ends_with_0() -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("command", ["whatif", "recommend"])
-def test_a_file_that_cannot_be_read_is_an_error(
-    spark: SparkSession, tmp_path: Path, command: str
-) -> None:
+def test_a_file_that_cannot_be_read_is_an_error(spark: SparkSession, tmp_path: Path, command: str) -> None:
     warehouse = warehouse_of(spark, documents([Load("alice", "app", uneven(2 * MB, 1, 60))]), tmp_path)
     first = min(Path(warehouse, "gold", "client_hour").rglob("*.parquet"))
     first.write_bytes(first.read_bytes()[:-20])

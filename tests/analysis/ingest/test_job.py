@@ -1,0 +1,225 @@
+"""Ingestion from files, by a real streaming query; from a topic it is tests/integration/test_ingest.py."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from analysis.errors import AnalysisError
+from analysis.ingest import files
+from analysis.ingest.job import Ingestion, Tally
+from analysis.ingest.running import run
+from analysis.ingest.source import KEPT_BYTES
+from analysis.schema import COLUMNS, MOST_DOCUMENT_BYTES
+from analysis.schema import ROWS as TABLE
+from tests.analysis.records import BEGIN, Document, document, in_order, row, stored, write_jsonl
+
+pytestmark = pytest.mark.spark
+
+ROWS = [row("alice", bytes_in=7), row("bob", bytes_in=5)]
+HOUR_S = 3600
+
+
+class Site:
+    """A directory of usage files and the warehouse that takes them in."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark = spark
+        self.files = folder / "files"
+        self.files.mkdir()
+        self.warehouse = str(folder / "warehouse")
+        self.checkpoint = folder / "checkpoint"
+        self.told: list[str] = []
+        self.tasks = 0
+        """How many a batch has; 0: as many as Spark chooses."""
+
+    def add(self, name: str, *documents: Document | str) -> None:
+        write_jsonl(self.files / f"{name}.jsonl", documents)
+
+    def ingest(self) -> Tally:
+        """Take in all that is there, as a process of its own would."""
+        ingestion = Ingestion(self.spark, self.warehouse, self.told.append)
+        self.run(ingestion)
+        return ingestion.total
+
+    def stream(self) -> DataFrame:
+        found = files.stream(self.spark, str(self.files), 1000)
+        return found.repartition(self.tasks) if self.tasks else found
+
+    def run(self, ingestion: Ingestion) -> None:
+        run(self.stream(), ingestion.publish, str(self.checkpoint), None)
+
+    def usage(self) -> list[dict[str, Any]]:
+        missing: dict[str, Any] = {each.name: each.missing for each in COLUMNS if each.missing is not None}
+        found = self.spark.read.schema(TABLE).parquet(f"{self.warehouse}/usage").fillna(missing)
+        return in_order(found.toArrow().to_pylist())
+
+    def parts(self) -> list[Path]:
+        """Partitions of the table that have files, with all that is anywhere in it."""
+        table = Path(self.warehouse) / "usage"
+        return sorted({file.parent.relative_to(table) for file in table.rglob("*.parquet")})
+
+    def rejected(self) -> list[tuple[str, bytes, str]]:
+        found = self.spark.read.parquet(f"{self.warehouse}/rejected").collect()
+        return sorted((Path(each.file).name, bytes(each.value), each.fault) for each in found)
+
+
+@pytest.fixture
+def site(spark: SparkSession, tmp_path: Path) -> Site:
+    return Site(spark, tmp_path)
+
+
+def test_what_comes_is_stored_once(site: Site) -> None:
+    documents = [document(seq, ROWS, second=HOUR_S * seq / 2) for seq in range(4)]
+    site.add("a", documents[0], documents[1], documents[1])
+    assert site.ingest() == Tally(documents=2, rows=4, duplicates=1)
+    site.add("b", documents[0], documents[2], documents[3])
+    assert site.ingest() == Tally(documents=2, rows=4, duplicates=1)
+    assert site.ingest() == Tally()
+    assert site.usage() == in_order(stored(documents))
+
+
+def test_every_row_is_there_for_a_reader_that_is_not_spark(site: Site) -> None:
+    site.add("a", *(document(seq, ROWS, second=HOUR_S * seq) for seq in range(3)))
+    site.ingest()
+    table = f"{site.warehouse}/usage/date=*/hour=*/batch=*/*.parquet"
+    query = "SELECT date::VARCHAR, hour, sum(bytes_in), min(time) FROM read_parquet(?, hive_partitioning=true)"
+    found = duckdb.execute(f"{query} GROUP BY ALL ORDER BY 2", [table]).fetchall()
+    assert [(date, int(hour), total) for date, hour, total, _ in found] == [
+        ("2026-03-01", 12 + at, 12) for at in range(3)
+    ]
+    assert found[0][3].astimezone(BEGIN.tzinfo) == BEGIN
+
+
+def test_what_comes_late_lands_in_its_own_hour_and_is_counted(site: Site) -> None:
+    site.add("a", document(7, ROWS, second=5 * HOUR_S))
+    assert site.ingest() == Tally(documents=1, rows=2, missing=7), "numbers begin at 0"
+    site.add("b", document(1, ROWS, second=0), document(8, ROWS, second=5 * HOUR_S + 1))
+    assert site.ingest() == Tally(documents=2, rows=4, late=1, missing=-1)
+    assert [part.parts[1] for part in site.parts()] == ["hour=12", "hour=17", "hour=17"]
+    assert [each["time"].hour for each in site.usage()].count(12) == 2
+
+
+def test_what_is_missing_is_told_across_runs(site: Site) -> None:
+    site.add("a", document(0, ROWS), document(3, [row("eve", "sluice:other")], dropped_documents=1))
+    found = site.ingest()
+    assert found == Tally(documents=2, rows=3, missing=2, dropped=1, rows_of_others=1)
+    assert str(found) == "2 documents, 3 rows, 2 missing, 1 dropped by proxies, 1 row of sluice:other"
+    site.add("b", document(2, ROWS), document(5, ROWS, second=HOUR_S))
+    assert site.ingest() == Tally(documents=2, rows=4, missing=0), "4 is, and 2 no more"
+
+
+def test_what_cannot_be_read_is_kept_aside_and_stops_nothing(site: Site) -> None:
+    damaged = document(2, ROWS)
+    damaged["rows"]["user"] = ["alice"]
+    site.add("a", "nonsense", document(0, ROWS), {**document(1, ROWS), "v": 2}, damaged)
+    assert site.ingest() == Tally(documents=1, rows=2, rejected=3)
+    told = [line for line in site.told if line.startswith("rejected: file:")]
+    assert len(told) == 3
+    names, values, faults = zip(*site.rejected(), strict=True)
+    assert set(names) == {"a.jsonl"}
+    assert b"nonsense" in values
+    assert sorted(fault.split(":")[0] for fault in faults) == [
+        "arrays differ in length",
+        "is not JSON",
+        "version 2 is not known",
+    ]
+
+
+def test_a_damaged_copy_does_not_keep_the_whole_one_away(site: Site) -> None:
+    damaged = document(0, ROWS)
+    damaged["rows"]["user"] = ["alice"]
+    site.add("a", damaged, document(0, ROWS), document(0, ROWS))
+    assert site.ingest() == Tally(documents=1, rows=2, duplicates=1, rejected=1)
+
+
+def test_a_batch_that_was_published_and_not_committed_is_replaced(site: Site) -> None:
+    documents = [document(0, ROWS), document(1, ROWS, second=HOUR_S)]
+    site.add("a", *documents, "nonsense")
+    site.ingest()
+    commits = site.checkpoint / "commits"
+    for left in [*commits.glob("*0"), *commits.glob(".*0.crc")]:
+        left.unlink()
+    assert site.ingest() == Tally(documents=2, rows=4, rejected=1)
+    assert len(site.rejected()) == 1
+    assert site.usage() == in_order(stored(documents))
+
+
+def test_a_new_checkpoint_reads_all_again_and_stores_nothing_twice(site: Site) -> None:
+    site.add("a", *(document(seq, ROWS) for seq in range(3)))
+    site.ingest()
+    site.checkpoint = site.checkpoint.with_name("another")
+    assert site.ingest() == Tally(duplicates=3)
+    assert len(site.usage()) == 6
+
+
+def test_duplicates_from_several_tasks(site: Site) -> None:
+    documents = [document(seq, ROWS) for seq in range(6)]
+    for number in range(3):
+        site.add(f"file-{number}", *documents[2 * number :], "nonsense")
+    site.tasks = 6
+    assert site.ingest() == Tally(documents=6, rows=12, duplicates=6, rejected=3)
+    assert site.usage() == in_order(stored(documents))
+
+
+def test_documents_without_rows_are_stored_and_known(site: Site) -> None:
+    site.add("a", document(0, []), document(0, []))
+    assert site.ingest() == Tally(documents=1, duplicates=1)
+
+
+def test_files_that_are_not_complete_are_not_read(site: Site) -> None:
+    site.add("a", document(0, ROWS))
+    write_jsonl(site.files / "b.part", [document(1, ROWS)])
+    (site.files / "edge-2").mkdir()
+    site.add("edge-2/c", {**document(0, ROWS), "instance": "edge-2"})
+    assert site.ingest().documents == 2
+
+
+def test_what_is_too_long_and_what_is_no_text_is_kept_as_bytes(site: Site) -> None:
+    """For DuckDB and Spark alike; and what stands behind it is taken in."""
+    no_text = b"\xff\xfe \x00"
+    lines = [b"x" * (MOST_DOCUMENT_BYTES + 5), no_text, b"", json.dumps(document(0, ROWS)).encode()]
+    (site.files / "a.jsonl").write_bytes(b"\n".join(lines))
+    of_no_time = [
+        document(seq, ROWS, time_ms=time_ms) for seq, time_ms in enumerate((0, 4_070_908_800_000, 10**18, -5), 1)
+    ]
+    site.add("b", *of_no_time)
+    tally = site.ingest()
+    assert (tally.documents, tally.rejected, tally.wrong_clock) == (1, 7, 4)
+    assert str(tally).startswith("1 documents, 2 rows, 7 rejected (4 of a wrong clock)")
+    query = "SELECT line, size, value, fault FROM read_parquet(?) ORDER BY file, line"
+    found = duckdb.execute(query, [f"{site.warehouse}/rejected/*/*.parquet"]).fetchall()
+    long = len(lines[0])
+    assert [each[:3] for each in found[:3]] == [(1, long, lines[0][:KEPT_BYTES]), (2, 4, no_text), (3, 0, b"")]
+    assert found[0][3] == f"has {long} bytes, and may have {MOST_DOCUMENT_BYTES}"
+    assert [each[3].partition(",")[0] for each in found[3:]] == [
+        "wrong clock: time_ms is 0",
+        "wrong clock: time_ms is 4070908800000",
+        "wrong clock: time_ms is 1000000000000000000",
+        "wrong clock: time_ms is -5",
+    ]
+    assert no_text in [value for _, value, _ in site.rejected()]
+
+
+def test_a_warehouse_of_an_earlier_version_gets_its_documents(site: Site) -> None:
+    """Which it had none of, so that nothing is stored twice."""
+    site.add("a", *(document(seq, ROWS, second=HOUR_S * seq) for seq in range(3)))
+    site.ingest()
+    shutil.rmtree(Path(site.warehouse) / "documents")
+    (Path(site.warehouse) / "sluice-warehouse.json").write_text('{"version": 1, "rejected": 2}')
+    site.checkpoint = site.checkpoint.with_name("another")
+    assert site.ingest() == Tally(duplicates=3)
+    query = "SELECT seq, rows, begin_ms FROM read_parquet(?) ORDER BY seq"
+    found = duckdb.execute(query, [f"{site.warehouse}/documents/*/*/*/*.parquet"]).fetchall()
+    assert [each[:2] for each in found] == [(0, 2), (1, 2), (2, 2)]
+
+
+def test_a_warehouse_of_a_version_to_come_is_left_alone(site: Site) -> None:
+    Path(site.warehouse).mkdir()
+    (Path(site.warehouse) / "sluice-warehouse.json").write_text('{"version": 2}')
+    with pytest.raises(AnalysisError, match="is a warehouse of version 2, and this Sluice knows 1"):
+        site.ingest()
