@@ -25,8 +25,8 @@ WITH values_of AS (
     FROM sums s JOIN ranked r ON r.counter = s.counter
     GROUP BY s.counter
 )
-SELECT l.*, coalesce(least(p.p50, s.max), 0) AS p50, coalesce(least(p.p95, s.max), 0) AS p95,
-    coalesce(least(p.p99, s.max), 0) AS p99, s.max, s."over" / s.whole AS "over", s."limit", s.busy / s.whole AS active,
+SELECT l.*, least(coalesce(p.p50, 0), s.max) AS p50, least(coalesce(p.p95, 0), s.max) AS p95,
+    least(coalesce(p.p99, 0), s.max) AS p99, s.max, s."over" / s.whole AS "over", s."limit", s.busy / s.whole AS active,
     least(p.active_p50, s.max) AS active_p50, least(p.active_p95, s.max) AS active_p95,
     least(p.active_p99, s.max) AS active_p99, s.used_intervals, s.most_window
 FROM sums s JOIN limits l ON l.counter = s.counter LEFT JOIN percentiles p ON p.counter = s.counter

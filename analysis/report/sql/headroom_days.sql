@@ -17,8 +17,8 @@ WITH values_of AS (
     WHERE r."limit" > 0 AND l.rule IS NOT NULL AND getvariable('days') >= 5
     GROUP BY r.counter, r.date
 )
-SELECT s.counter, s.date, s.length_ms, coalesce(least(min(value) FILTER (
-        rank >= ceil(whole * 0.99) - (whole - busy) AND ceil(whole * 0.99) > whole - busy), any_value(s.max)), 0) AS p99,
+SELECT s.counter, s.date, s.length_ms, least(coalesce(min(value) FILTER (
+        rank >= ceil(whole * 0.99) - (whole - busy) AND ceil(whole * 0.99) > whole - busy), 0), any_value(s.max)) AS p99,
     any_value(s.max) AS max, any_value(s.busy / s.whole) AS active, any_value(s."limit") AS "limit"
 FROM sums s LEFT JOIN ranked r ON r.counter = s.counter AND r.date = s.date
 GROUP BY s.counter, s.date, s.length_ms

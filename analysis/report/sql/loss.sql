@@ -1,7 +1,7 @@
 -- Documents of each boot and hour that are stored, and that are missing by their numbers (0, 1, 2 …).
 -- A gap is even over the time between the documents around it.
 WITH numbered AS (
-    SELECT d.*, lag(d.seq) OVER boot AS before, coalesce(lag(d.end_ms) OVER boot, d.begin_ms) AS since_ms,
+    SELECT d.* EXCLUDE (date, hour), lag(d.seq) OVER boot AS before, coalesce(lag(d.end_ms) OVER boot, d.begin_ms) AS since_ms,
         max(d.dropped) OVER (boot ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS dropped_before, e.seq AS earlier
     FROM documents d
     LEFT JOIN earlier_boots e ON e.cluster = d.cluster AND e.instance = d.instance AND e.boot = d.boot

