@@ -84,7 +84,7 @@ class Warehouse:
             stored.where((F.col("batch") != besides) & (F.col("date") >= F.lit(since.date())))
             .join(F.broadcast(asked), ["instance", "boot"])
             .groupBy("instance", "boot")
-            .agg(F.min("seq"), F.max("seq"), F.count_distinct("seq"), F.max("dropped"))
+            .agg(F.expr("IF(bool_or(is_first), 0, min(seq))"), F.max("seq"), F.count_distinct("seq"), F.max("dropped"))
         )
         return {(instance, boot): Boot(*rest) for instance, boot, *rest in found.collect()}
 
