@@ -1,4 +1,4 @@
-"""The client that a report is about: ``user=alice``, ``client-id=web``, ``user=alice,client-id=web`` or ``ip=10.0.0.5``."""
+"""The client of a report: ``user=alice``, ``client-id=web``, ``user=alice,client-id=web`` or ``ip=10.0.0.5``."""
 
 import ast
 import difflib
@@ -9,7 +9,6 @@ from hashlib import sha256
 from typing import Final
 
 from analysis.errors import AnalysisError
-from quotas.entities import Entity
 from quotas.names import configured_as
 
 FORM: Final = (

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
 from functools import wraps
-from pathlib import Path
 from typing import Any, Final, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 

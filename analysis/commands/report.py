@@ -62,8 +62,8 @@ def command(
 ) -> None:
     """Report who was throttled and by whose use, how close the limits are, where traffic goes, and what it costs.
 
-    Covers the last 24 hours that are stored, unless a period is given. Reads the gold tables that `ingest` makes, without
-    Spark. Writes tables as Parquet, chargeback.csv, and report.html to look at.
+    Covers the last 24 hours that are stored, unless a period is given. Reads the gold tables that `ingest` makes,
+    without Spark. Writes tables as Parquet, chargeback.csv, and report.html to look at.
     """
     out = place.chosen(out, warehouse)
     prices = _rates(rates)

@@ -59,7 +59,7 @@ def run(request: ReportRequest, now: datetime, tell: Callable[[str], None]) -> M
         tables.show(connection, found, period, request.client)
         span = tables.measure(connection, period, request.gap_ms)
         tables.find_earlier_boots(connection, found)
-        tables.price(connection, request.rates, period, request.zone)
+        tables.price(connection, request.rates, request.zone)
         names = [*tables.OF_PERIOD]
         tables.make(connection, tables.OF_PERIOD)
         if request.client is not None:
@@ -87,7 +87,8 @@ def _period(request: ReportRequest, found: Gold, now: datetime) -> Period:
 
 
 def _before(period: Period) -> Period:
-    assert period.begin is not None and period.end is not None  # noqa: S101  _period has both
+    assert period.begin is not None  # noqa: S101  _period has both
+    assert period.end is not None  # noqa: S101
     return Period(period.begin - (period.end - period.begin), period.begin)
 
 
@@ -107,8 +108,8 @@ def _behind(found: Gold, period: Period) -> str | None:
     if older:
         many = f" and {len(older) - 1} more" if len(older) > 1 else ""
         raise AnalysisError(
-            f"{found.warehouse}: rows of the hour {older[0]:%Y-%m-%d %H:%M} UTC{many} are not in gold yet: run "
-            "`sluice analyze ingest --once` on this warehouse, without --no-gold"
+            f"{found.warehouse}: rows of the hour {older[0]:%Y-%m-%d %H:%M} UTC{many} are not in gold yet: an "
+            "ingest that is running makes it every five minutes, otherwise run `sluice analyze ingest --once`, without --no-gold"
         )
     batches = sum(behind.values())
     return f"{batches} newer batch{'es' if batches > 1 else ''} of rows not in gold yet, and not in this report"
@@ -133,7 +134,8 @@ def _write(connection: "DuckDBPyConnection", names: Sequence[str], place: Path) 
         for name in ("BillingPeriodStart", "BillingPeriodEnd", "ChargePeriodStart", "ChargePeriodEnd")
     )
     connection.execute(
-        f"COPY (SELECT * REPLACE ({times}, {written}) FROM chargeback) TO '{quoted('chargeback.csv')}' (FORMAT csv, HEADER)"
+        f"COPY (SELECT * REPLACE ({times}, {written}) FROM chargeback) TO '{quoted('chargeback.csv')}' "
+        "(FORMAT csv, HEADER)"
     )
 
 

@@ -108,7 +108,8 @@ def render(connection: "DuckDBPyConnection", about: About) -> str:
         "changes": few("FROM compared_clients") if compared else [],
         "limit_changes": few("FROM compared_limits") if compared else [],
         "quota_changes": few(
-            "FROM compared_quotas WHERE (least_limit, most_limit) IS DISTINCT FROM (least_limit_before, most_limit_before)"
+            "FROM compared_quotas WHERE (least_limit, most_limit) "
+            "IS DISTINCT FROM (least_limit_before, most_limit_before)"
         )
         if compared
         else [],

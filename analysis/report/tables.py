@@ -154,7 +154,7 @@ def find_earlier_boots(connection: "DuckDBPyConnection", found: Gold) -> None:
     connection.execute(f"CREATE OR REPLACE TABLE earlier_boots AS {earlier}")
 
 
-def price(connection: "DuckDBPyConnection", rates: Rates, period: Period, zone: ZoneInfo) -> None:
+def price(connection: "DuckDBPyConnection", rates: Rates, zone: ZoneInfo) -> None:
     """Make ``rates``, and ``local_hours``: of each UTC hour its local day and month. Raises AnalysisError.
 
     A zone whose midnight is not at a full UTC hour is refused: gold is by UTC hours.
@@ -165,8 +165,8 @@ def price(connection: "DuckDBPyConnection", rates: Rates, period: Period, zone: 
         "requests": "Requests to brokers",
     }
     connection.execute(
-        "CREATE TABLE rates (sku VARCHAR, description VARCHAR, consumed_unit VARCHAR, per DOUBLE, pricing_unit VARCHAR, "
-        "price DOUBLE, currency VARCHAR)"
+        "CREATE TABLE rates (sku VARCHAR, description VARCHAR, consumed_unit VARCHAR, per DOUBLE, "
+        "pricing_unit VARCHAR, price DOUBLE, currency VARCHAR)"
     )
     for sku, rated in RATED.items():
         rate = rates.of.get(sku)
@@ -174,8 +174,8 @@ def price(connection: "DuckDBPyConnection", rates: Rates, period: Period, zone: 
         values = [sku, said[sku], rated.unit, *priced, rates.currency]
         connection.execute("INSERT INTO rates VALUES (?, ?, ?, ?, ?, ?, ?)", values)
     connection.execute(
-        "CREATE TABLE local_hours (date DATE, hour INTEGER, hour_ms BIGINT, day DATE, day_ms BIGINT, next_day_ms BIGINT, "
-        "month_ms BIGINT, next_month_ms BIGINT)"
+        "CREATE TABLE local_hours (date DATE, hour INTEGER, hour_ms BIGINT, day DATE, day_ms BIGINT, "
+        "next_day_ms BIGINT, month_ms BIGINT, next_month_ms BIGINT)"
     )
     hours = rows(connection, "SELECT DISTINCT date, hour FROM users ORDER BY date, hour")
     lines = [
@@ -193,8 +193,8 @@ def _local(hour: datetime, zone: ZoneInfo) -> list[Any]:
     begins = [datetime(each.year, each.month, each.day, tzinfo=zone).astimezone(UTC) for each in bounds]
     if any(each.minute or each.second for each in begins[:2]):
         raise AnalysisError(
-            f"--zone {zone.key}: its days begin at {begins[0]:%H:%M} UTC, and gold is by full UTC hours: take UTC, or a zone "
-            "whose offset is in full hours"
+            f"--zone {zone.key}: its days begin at {begins[0]:%H:%M} UTC, and gold is by full UTC hours: take UTC, or "
+            "a zone whose offset is in full hours"
         )
     times = [round(each.timestamp() * 1000) for each in begins]
     return [hour.date(), hour.hour, round(hour.timestamp() * 1000), day, *times]

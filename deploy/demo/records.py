@@ -53,7 +53,7 @@ def make_report(bootstrap: str, say: Callable[[str], None]) -> Report:
     say("taking the usage records of this run into a warehouse (sluice analyze ingest) …")
     _analyze("ingest", *warehouse, "--bootstrap", bootstrap, "--topic", TOPIC, "--once")
     say("reporting what they tell (sluice analyze report) …")
-    sentence, html = _analyze("report", *warehouse, "--out", str(FOLDER)).splitlines()[-2:]
+    sentence, html = _analyze("report", *warehouse, "--out", str(FOLDER), heap=()).splitlines()[-2:]
     return Report(sentence, Path(html))
 
 
@@ -76,15 +76,15 @@ def _throttled(report: Report) -> dict[tuple[str, int, str], tuple[int, int, int
     """Return episodes, throttled requests and milliseconds, by client, broker and rule."""
     columns = ("client_id", "broker", "rule", "throttled", "muted_ms")
     found: dict[tuple[str, int, str], tuple[int, int, int]] = {}
-    for episode in pq.read_table(report.folder / "episodes", columns=list(columns)).to_pylist():
+    for episode in pq.read_table(report.folder / "episodes.parquet", columns=list(columns)).to_pylist():
         key = (episode["client_id"], episode["broker"], episode["rule"])
         episodes, requests, muted_ms = found.get(key, (0, 0, 0))
         found[key] = (episodes + 1, requests + episode["throttled"], muted_ms + episode["muted_ms"])
     return dict(sorted(found.items()))
 
 
-def _analyze(*arguments: str) -> str:
-    command = [str(SLUICE), "analyze", *arguments, *_HEAP]
+def _analyze(*arguments: str, heap: tuple[str, ...] = _HEAP) -> str:
+    command = [str(SLUICE), "analyze", *arguments, *heap]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
     if done.returncode != 0:
         raise ProcessError(f"sluice analyze {arguments[0]} failed:\n{done.stderr}")

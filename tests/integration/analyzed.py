@@ -66,7 +66,7 @@ class Analyzed:
         """Return the rows of one table of the report."""
         out = self.folder / "report"
         self._analyze("report", "--out", str(out))
-        return rows_of("SELECT * FROM read_parquet(?)", f"{out}/report=*/{table}/*.parquet")
+        return rows_of("SELECT * FROM read_parquet(?)", f"{out}/report=*/{table}.parquet")
 
     def units(self, quotas: str) -> list[dict[str, Any]]:
         """Return all that `whatif` says of each counter under a quota file."""
@@ -114,7 +114,7 @@ class Analyzed:
         sluice = str(Path(sys.executable).parent / "sluice")
         place = ("--warehouse", str(self.folder / "warehouse"))
         done = subprocess.run(
-            [sluice, "analyze", command, *place, *arguments, *_SMALL],
+            [sluice, "analyze", command, *place, *arguments, *(() if command == "report" else _SMALL)],
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_S,

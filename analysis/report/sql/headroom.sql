@@ -1,9 +1,7 @@
 -- Used over limit of each counter that has one: percentiles over all intervals of the period.
 -- Gold has how many intervals had which value above 0; all others of the period are 0, and below these.
 WITH values_of AS (
-    SELECT counter, value, sum(intervals) AS intervals
-    FROM (SELECT counter, unnest("values") AS value, unnest(counts) AS intervals FROM readings)
-    GROUP BY counter, value
+    SELECT counter, unnest("values") AS value, unnest(counts) AS intervals FROM readings
 ), ranked AS (
     SELECT counter, value, sum(intervals) OVER (PARTITION BY counter ORDER BY value ROWS UNBOUNDED PRECEDING) AS rank
     FROM values_of

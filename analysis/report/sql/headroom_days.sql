@@ -1,10 +1,7 @@
 -- The p99 of used over limit on each UTC date, for the trend: of periods of five days or more.
 WITH values_of AS (
-    SELECT counter, date, value, sum(intervals) AS intervals
-    FROM (
-        SELECT counter, date, unnest("values") AS value, unnest(counts) AS intervals
-        FROM readings WHERE getvariable('days') >= 5)
-    GROUP BY counter, date, value
+    SELECT counter, date, unnest("values") AS value, unnest(counts) AS intervals
+    FROM readings WHERE getvariable('days') >= 5
 ), ranked AS (
     SELECT *, sum(intervals) OVER (PARTITION BY counter, date ORDER BY value ROWS UNBOUNDED PRECEDING) AS rank
     FROM values_of

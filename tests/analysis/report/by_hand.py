@@ -1,4 +1,4 @@
-"""Gold made by hand, without Spark: rows of some tables for some hours; ``test_tables`` holds the columns to real gold."""
+"""Gold made by hand, without Spark: rows of some tables for some hours. ``test_tables`` compares columns with real gold."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -30,48 +30,140 @@ _CLIENT: Final = pa.struct([("user", _T), ("client_id", _T)])
 SCHEMAS: Final[Mapping[str, Mapping[str, pa.DataType]]] = {
     "client": {
         **_WHO,
-        **{"mode": _T, "exempt": _B, "interval_ms": _N, "window_ms": _N, "rows": _N, "active_ms": _N},
-        **{**_MOVED, "request_time_ms": _N, "connections_opened": _N, "connections_refused": _N},
-        **{"accept_waits": _N, "accept_wait_ms": _N, "connections": _N, "begin_ms": _N, "end_ms": _N},
+        "mode": _T,
+        "exempt": _B,
+        "interval_ms": _N,
+        "window_ms": _N,
+        "rows": _N,
+        "active_ms": _N,
+        **_MOVED,
+        "request_time_ms": _N,
+        "connections_opened": _N,
+        "connections_refused": _N,
+        "accept_waits": _N,
+        "accept_wait_ms": _N,
+        "connections": _N,
+        "begin_ms": _N,
+        "end_ms": _N,
     },
     "charged": {
         **_WHO,
-        **{"mode": _T, "exempt": _B, "kind": _T, "role": _T, "rule": _T, "counter": _N, "used": _N, "requests": _N},
-        **{**_HELD, "least_limit": _F, "most_limit": _F, "per_used": _F},
+        "mode": _T,
+        "exempt": _B,
+        "kind": _T,
+        "role": _T,
+        "rule": _T,
+        "counter": _N,
+        "used": _N,
+        "requests": _N,
+        **_HELD,
+        "least_limit": _F,
+        "most_limit": _F,
+        "per_used": _F,
     },
     "counters": {
-        **{"counter": _N, "kind": _T, "role": _T, "cluster": _T, "instance": _T, "broker": _I, "rule": _T},
-        **{"unit_user": _T, "unit_client_id": _T, "per_used": _F, "window_ms": _N, "interval_ms": _N},
-        **{"first_client": _CLIENT, "last_client": _CLIENT, "is_shared": _B},
+        "counter": _N,
+        "kind": _T,
+        "role": _T,
+        "cluster": _T,
+        "instance": _T,
+        "broker": _I,
+        "rule": _T,
+        "unit_user": _T,
+        "unit_client_id": _T,
+        "per_used": _F,
+        "window_ms": _N,
+        "interval_ms": _N,
+        "first_client": _CLIENT,
+        "last_client": _CLIENT,
+        "is_shared": _B,
     },
     "readings": {
-        **{"counter": _N, "values": pa.list_(pa.float32()), "counts": pa.list_(_I), "over": _N, "busy": _N},
-        **{"used_intervals": _N, "max": _F, "most_window": _F, "limit": _F, "last_ms": _N},
+        "counter": _N,
+        "values": pa.list_(pa.float32()),
+        "counts": pa.list_(_I),
+        "over": _N,
+        "busy": _N,
+        "used_intervals": _N,
+        "max": _F,
+        "most_window": _F,
+        "limit": _F,
+        "last_ms": _N,
     },
     "muted": {
         **_WHO,
-        **{"mode": _T, "kind": _T, "role": _T, "counter": _N, "rule": _T, "begin_ms": _N, "end_ms": _N, "used": _N},
-        **{"bytes": _N, **_HELD, "limit": _F},
+        "mode": _T,
+        "kind": _T,
+        "role": _T,
+        "counter": _N,
+        "rule": _T,
+        "begin_ms": _N,
+        "end_ms": _N,
+        "used": _N,
+        "bytes": _N,
+        **_HELD,
+        "limit": _F,
     },
     "moments": {
-        **{"cluster": _T, "broker": _I, "user": _T, "client_id": _T, "is_rest": _B, "at_s": _N},
-        **{**_MOVED, "request_time_ms": _N, "muted_ms": _N},
+        "cluster": _T,
+        "broker": _I,
+        "user": _T,
+        "client_id": _T,
+        "is_rest": _B,
+        "at_s": _N,
+        **_MOVED,
+        "request_time_ms": _N,
+        "muted_ms": _N,
     },
     "shared": {
-        **{"counter": _N, "kind": _T, "user": _T, "client_id": _T, "victim_user": _T, "victim_client_id": _T},
-        **{"caused_ms": _F, "muted_ms": _N},
+        "counter": _N,
+        "kind": _T,
+        "user": _T,
+        "client_id": _T,
+        "victim_user": _T,
+        "victim_client_id": _T,
+        "caused_ms": _F,
+        "muted_ms": _N,
     },
     "users": {"cluster": _T, "user": _T, "exempt": _B, **_MOVED, "begin_ms": _N, "end_ms": _N},
     "documents": {
-        **{"cluster": _T, "instance": _T, "boot": _T, "seq": _N, "begin_ms": _N, "end_ms": _N, "dropped": _N},
-        **{"rows": _N, "rows_of_others": _N, "rows_of_nobody": _N, "late": _B},
+        "cluster": _T,
+        "instance": _T,
+        "boot": _T,
+        "seq": _N,
+        "begin_ms": _N,
+        "end_ms": _N,
+        "dropped": _N,
+        "rows": _N,
+        "rows_of_others": _N,
+        "rows_of_nobody": _N,
+        "late": _B,
     },
 }
 _PLAIN: Final = {
-    **{"cluster": "demo", "instance": "edge-1", "broker": 1, "listener": "PLAIN", "user": "alice", "client_id": "app"},
-    **{"ip": None, "mode": "enforce", "kind": "produce", "role": "quota", "rule": "user=alice", "counter": 1},
-    **{"interval_ms": 1000, "window_ms": 11_000, "limit": 1e6, "least_limit": 1e6, "most_limit": 1e6, "per_used": 1.0},
-    **{"boot": "boot-1", "unit_user": "alice", "unit_client_id": None, "bytes": None, "max": None},
+    "cluster": "demo",
+    "instance": "edge-1",
+    "broker": 1,
+    "listener": "PLAIN",
+    "user": "alice",
+    "client_id": "app",
+    "ip": None,
+    "mode": "enforce",
+    "kind": "produce",
+    "role": "quota",
+    "rule": "user=alice",
+    "counter": 1,
+    "interval_ms": 1000,
+    "window_ms": 11_000,
+    "limit": 1e6,
+    "least_limit": 1e6,
+    "most_limit": 1e6,
+    "per_used": 1.0,
+    "boot": "boot-1",
+    "unit_user": "alice",
+    "unit_client_id": None,
+    "bytes": None,
+    "max": None,
 }
 
 
@@ -83,7 +175,10 @@ def write(warehouse: Path, hours: Mapping[datetime, Tables], *, stale: Sequence[
     for hour, tables in hours.items():
         place = f"date={hour:%Y-%m-%d}"
         for name, schema in SCHEMAS.items():
-            rows = [{column: each.get(column, _missing(column, kind)) for column, kind in schema.items()} for each in tables.get(name, ())]
+            rows = [
+                {column: each.get(column, _missing(column, kind)) for column, kind in schema.items()}
+                for each in tables.get(name, ())
+            ]
             folder = warehouse / "gold" / f"{name}_hour" / place / f"hour={hour:%H}"
             folder.mkdir(parents=True)
             pq.write_table(pa.Table.from_pylist(rows, pa.schema(list(schema.items()))), folder / "part-0.parquet")
@@ -128,8 +223,8 @@ def busy() -> dict[str, list[Row]]:
     """An hour with all sections of a page, and names that are hostile to it."""
     found: dict[str, list[Row]] = {name: [] for name in SCHEMAS}
     for number, (user, client_id) in enumerate(NAMES * 3):
-        who = {"user": user, "client_id": client_id, "broker": number, "rule": f"user={user}", "counter": number}
-        sums = {"bytes_in": 10**9 * (number + 1), "bytes_out": 10**8, "requests": 1000}
+        who: Row = {"user": user, "client_id": client_id, "broker": number, "rule": f"user={user}", "counter": number}
+        sums: Row = {"bytes_in": 10**9 * (number + 1), "bytes_out": 10**8, "requests": 1000}
         found["client"].append(client(**who, **sums, connections_refused=number, mode="enforce"))
         held = {"throttled": 9, "throttle_ms": 900, "muted_ms": 1000 * (number + 1)}
         found["charged"].append({**who, "used": 10**9, "requests": 1000, **held})
@@ -144,7 +239,15 @@ def busy() -> dict[str, list[Row]]:
         found["shared"].append({**who, "victim_user": "v", "victim_client_id": SCRIPT, "caused_ms": 5.0, "muted_ms": 9})
         found["users"].append({**who, **sums})
     found["charged"].append(
-        {"kind": "connection", "user": None, "client_id": None, "ip": SCRIPT, "rule": "ip=<default>", "used": 4, "throttled": 1}
+        {
+            "kind": "connection",
+            "user": None,
+            "client_id": None,
+            "ip": SCRIPT,
+            "rule": "ip=<default>",
+            "used": 4,
+            "throttled": 1,
+        }
     )
     found["documents"] = documents(HOUR, [0, 1, 5], instance=SCRIPT, dropped=1)
     return found

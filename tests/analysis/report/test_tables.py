@@ -26,9 +26,7 @@ class Reported:
     def __init__(self, documents: list[Document], warehouse: str) -> None:
         self.documents, self.warehouse = documents, Path(warehouse)
         self.folder = report(self.warehouse)
-        self.limits = {
-            each["counter"]: Name(*(each[field] for field in Name._fields)) for each in self.table("limits")
-        }
+        self.limits = {each["counter"]: Name(*(each[field] for field in Name._fields)) for each in self.table("limits")}
 
     def table(self, name: str) -> list[dict[str, Any]]:
         return table(self.folder, name)
@@ -75,7 +73,9 @@ def test_rules(reported: Reported) -> None:
         for name in names:
             expected[key][name] += charge[name]
     found = {
-        (tuple(each[name] for name in ("kind", "role", "rule")), each["exempt"], each["mode"]): {n: each[n] for n in names}
+        (tuple(each[name] for name in ("kind", "role", "rule")), each["exempt"], each["mode"]): {
+            n: each[n] for n in names
+        }
         for each in reported.table("rules")
     }
     assert found == {key: {name: sums[name] for name in names} for key, sums in expected.items()}
@@ -110,7 +110,9 @@ def test_episodes(reported: Reported) -> None:
     sums: Counter[tuple[Any, ...]] = Counter()
     for charge in oracle.charges(reported.documents):
         if charge["role"] != "shadow" and charge["kind"] != "connection" and charge["muted_ms"]:
-            sums[charge["user"], charge["client_id"], charge["broker"], charge["kind"], charge["rule"], charge["mode"]] += charge["muted_ms"]
+            sums[
+                charge["user"], charge["client_id"], charge["broker"], charge["kind"], charge["rule"], charge["mode"]
+            ] += charge["muted_ms"]
     found: Counter[tuple[Any, ...]] = Counter()
     ends: dict[tuple[Any, ...], Any] = {}
     keys = ("user", "client_id", "broker", "kind", "rule", "mode")
@@ -139,7 +141,13 @@ def test_whose_use_muted_whom(reported: Reported) -> None:
     for (_, *key), caused_ms in oracle.shared(reported.documents).items():
         expected[tuple(key)] += caused_ms
     found = {
-        (reported.limits[each["counter"]], each["user"], each["client_id"], each["victim_user"], each["victim_client_id"]): each["caused_ms"]
+        (
+            reported.limits[each["counter"]],
+            each["user"],
+            each["client_id"],
+            each["victim_user"],
+            each["victim_client_id"],
+        ): each["caused_ms"]
         for each in reported.table("caused")
     }
     assert found == pytest.approx(dict(expected))
@@ -152,7 +160,9 @@ def test_chargeback(reported: Reported) -> None:
         for sku in ("bytes_in", "bytes_out", "requests"):
             expected[row["user"] or "(nobody: refused connections)", day, sku] += row[sku]
     found = {
-        (each["SubAccountId"], int(each["ChargePeriodStart"].timestamp()) // 86_400, each["SkuId"]): each["ConsumedQuantity"]
+        (each["SubAccountId"], int(each["ChargePeriodStart"].timestamp()) // 86_400, each["SkuId"]): each[
+            "ConsumedQuantity"
+        ]
         for each in reported.table("chargeback")
     }
     assert found == expected
