@@ -1,4 +1,4 @@
-"""Gold made by hand, without Spark: rows of some tables for some hours. ``test_tables`` compares columns with real gold."""
+"""Gold made by hand, without Spark: rows of some tables for some hours. ``test_tables`` compares its columns."""
 
 import json
 from collections.abc import Mapping, Sequence
