@@ -26,6 +26,7 @@ COMPARISON: Final = ("compared_clients", "compared_limits", "compared_quotas")
 _STEPS_S: Final = (10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400)
 _MOST_STEPS: Final = 180
 _HOUR_MS: Final = 3_600_000
+_MOST: Final = 2**63 - 1
 Row = dict[str, Any]
 
 
@@ -204,9 +205,9 @@ def make(connection: "DuckDBPyConnection", names: Iterable[str], schema: str = "
     """Make tables by their queries in ``sql/``."""
     for name in names:
         query = files("analysis.report").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
-        # A sum of BIGINT is a HUGEINT, which Parquet does not have.
+        # A sum of BIGINT is a HUGEINT, which Parquet does not have; forged records may add up to more than there is.
         wide = [row["column_name"] for row in rows(connection, f"DESCRIBE {query}") if row["column_type"] == "HUGEINT"]
-        narrow = ", ".join(f'"{column}"::BIGINT AS "{column}"' for column in wide)
+        narrow = ", ".join(f'least("{column}", {_MOST})::BIGINT AS "{column}"' for column in wide)
         connection.execute(
             f"CREATE TABLE {schema}.{name} AS SELECT *{narrow and f' REPLACE ({narrow})'} FROM (\n{query})"
         )
