@@ -28,7 +28,7 @@ _PLOTS: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a report is of, beside its tables."""
+    """A report's period, zone and client, and notes for its reader."""
 
     span: Span
     period: Period
@@ -38,7 +38,7 @@ class About:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Plotted:
     """Rows of one client or counter, and their plot."""
 
     first: Row
@@ -131,12 +131,12 @@ class _Steps:
         times = (self._time(self._first * self._step_s), self._time((self._first + self._count) * self._step_s))
         self.axis = Markup(draw.ticks(*times))  # noqa: S704  numbers alone
 
-    def strips(self, found: Iterable[Row]) -> Iterable[Line]:
+    def strips(self, found: Iterable[Row]) -> Iterable[Plotted]:
         keys = ("cluster", "user", "client_id", "broker", "kind", "rule")
         for first, some in _apart(found, keys):
             shares = self._values(some, "share")
             times = [self._time((self._first + step) * self._step_s) for step in range(self._count)]
-            yield Line(first, Markup(draw.strip(shares, times, self._step_s)))  # noqa: S704  escapes
+            yield Plotted(first, Markup(draw.strip(shares, times, self._step_s)))  # noqa: S704  escapes
 
     def stack(self, found: Iterable[Row]) -> dict[str, Any] | None:
         clients = [(first, some) for first, some in _apart(sorted(found, key=lambda each: each["place"]), ("place",))]

@@ -1,4 +1,4 @@
-"""What things cost, from ``rates.yaml``::
+"""Prices, from ``rates.yaml``::
 
 currency: EUR
 rates:
