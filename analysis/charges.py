@@ -15,6 +15,7 @@ follows is SQL over these; no other module has a case for a kind, a cap or an ad
     counter      a number: of one instance, on one broker, by one rule; without a rule, of one client
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,6 +23,8 @@ from pyspark.sql import DataFrame, SparkSession
 from quotas import kinds
 from quotas.kinds import METERED, Law, QuotaKind, Whose
 
+Present = tuple[QuotaKind, str]
+"""A kind and a role that rows have."""
 KINDS: Final = tuple(kind for kind in QuotaKind if kind.row.enforced)
 """The kinds that usage records have columns of."""
 
@@ -50,15 +53,9 @@ UNIT_CLIENT: Final = f"""CASE WHEN {_TELLS_CLIENT} THEN client_id
 """Likewise the client-id, or its prefix."""
 
 
-def charges(spark: SparkSession, usage: str = "usage") -> DataFrame:
-    """Return the tall view of a view of rows."""
-    quotas = [(kind, "quota", _says(kind)) for kind in KINDS]
-    shadows = [(kind, "shadow", f"{kind.row.shadow_columns[0]} IS NOT NULL") for kind in METERED]
-    caps = [(kind, "cap", f"{kind.row.cap_columns[0]} IS NOT NULL") for kind in METERED]
-    asked = [*quotas, *shadows, *caps]
-    looks = ", ".join(f"coalesce(bool_or({where}), false)" for *_, where in asked)
-    found = spark.sql(f"SELECT {looks} FROM {usage}").collect()[0]
-    present = [(kind, role) for (kind, role, _), is_there in zip(asked, found, strict=True) if is_there]
+def charges(spark: SparkSession, usage: str = "usage", present: Iterable[Present] | None = None) -> DataFrame:
+    """Return the tall view of a view of rows; without ``present`` these are looked at first, for what they have."""
+    present = _present(spark, usage) if present is None else list(present)
     stacked = [_line(kind, role) for kind, role in present if role != "cap"] or [_line(KINDS[0], "quota")]
     same, values = (
         ", ".join(f"{of}.{each}" for each in names.split(", ")) for of, names in (("u", _SAME), ("c", _VALUES))
@@ -67,6 +64,16 @@ def charges(spark: SparkSession, usage: str = "usage") -> DataFrame:
     caps_of = [_of_caps(kind, usage) for kind, role in present if role == "cap"]
     parts = [f"SELECT {same}, {values} FROM {usage} u {stack}", *caps_of]
     return spark.sql(f"SELECT *, {COUNTER} AS counter FROM ({' UNION ALL '.join(parts)}) WHERE {_SAYS}")
+
+
+def _present(spark: SparkSession, usage: str) -> list[Present]:
+    quotas = [(kind, "quota", _says(kind)) for kind in KINDS]
+    shadows = [(kind, "shadow", f"{kind.row.shadow_columns[0]} IS NOT NULL") for kind in METERED]
+    caps = [(kind, "cap", f"{kind.row.cap_columns[0]} IS NOT NULL") for kind in METERED]
+    asked = [*quotas, *shadows, *caps]
+    looks = ", ".join(f"coalesce(bool_or({where}), false)" for *_, where in asked)
+    found = spark.sql(f"SELECT {looks} FROM {usage}").collect()[0]
+    return [(kind, role) for (kind, role, _), is_there in zip(asked, found, strict=True) if is_there]
 
 
 def _says(kind: QuotaKind) -> str:

@@ -116,15 +116,17 @@ def command(
     from analysis.recommend.job import recommend
     from analysis.recommend.new_file import new_file
     from analysis.recommend.present import Fate, lines, merged, summary, verdicts
+    from analysis.warehouse import Period
 
     choices = Choices(_target(target), headroom, floor, entities)
     if out is not None:
         refuse_place(out, force=force)
     present = _present(quotas_path, config_path, per, propose=propose)
-    recorded = recording.read(rows.gold(warehouse, begin, end))
+    period = Period.around(begin, end)
+    recorded = recording.read(rows.gold(warehouse, period))
     policy = present.policy if present else whose.by_name(recorded, Per(per or Per.USER), choices)
     wanted = whose.by_rules(recorded, policy, choices if present else replace(choices, entities=()))
-    found = recommend(recorded, choices, wanted, lambda: rows.charges("recommend", spark, warehouse, begin, end))
+    found = recommend(recorded, choices, wanted, rows.charges("recommend", spark, warehouse, period))
     of = verdicts(policy, found, choices, accept_low=accept_low)
     for line in (*(f"note: {note}" for note in recorded.circumstances.notes()), *lines(of, propose=propose)):
         click.echo(line, err=True)

@@ -51,14 +51,16 @@ def command(
     replayed against each file; what a limit holds back is carried over (docs/analysis-whatif.md).
     """
     from analysis.demand import recording, rows
+    from analysis.warehouse import Period
     from analysis.whatif import comparison
     from analysis.whatif.job import whatif
     from analysis.whatif.keeping import Kept
 
     kept = None if out is None else Kept.at(out, warehouse)
     scenarios = [_scenario(path) for path in quotas_paths]
-    recorded = recording.read(rows.gold(warehouse, begin, end))
-    found = whatif(recorded, scenarios, lambda: rows.charges("whatif", spark, warehouse, begin, end))
+    period = Period.around(begin, end)
+    recorded = recording.read(rows.gold(warehouse, period))
+    found = whatif(recorded, scenarios, rows.charges("whatif", spark, warehouse, period))
     if kept is not None:
         click.echo(kept.write(found), err=True)
     click.echo(comparison.as_json(found) if as_json else comparison.text(found, top))

@@ -2,20 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from analysis.demand.counted import Counted
-from analysis.demand.recording import Recording
+from analysis.demand.recording import NAMES, Recording
+from analysis.demand.rows import Charges
 from analysis.kernel.cells import Cells, SeriesRows
 from analysis.kernel.demand import Indices
 from analysis.kernel.histogram import Floats
 from analysis.kernel.series import Recorded
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _TASK_ROWS: Final = 2**19
 """In one task, about: some 150 MB meanwhile."""
@@ -47,17 +45,19 @@ Work = Callable[[Gathered], pa.Table]
 """The work of a task: figures by ``unit``. It travels to the workers: a dataclass that can be called."""
 
 
-def gather(recording: Recording, wanted: Counted, charges: "DataFrame", work: Work, schema: str) -> pa.Table:
+def gather(recording: Recording, wanted: Counted, charges: Charges, work: Work, schema: str) -> pa.Table:
     """Return all that ``work`` makes of the rows of ``wanted``, by ``schema``."""
     from pyspark.sql.functions import broadcast, lit, pmod
 
-    spark = charges.sparkSession
+    assignment = wanted.assignment(recording)
+    clients = assignment.select(NAMES).group_by(NAMES).aggregate([])
+    of_clients = charges(clients, recording.present)
+    spark = of_clients.sparkSession
     rows = wanted.active_s(recording).sum() * 1000 / recording.circumstances.interval_ms
     tasks = max(spark.sparkContext.defaultParallelism, int(rows // _TASK_ROWS) + 1)
-    assignment = broadcast(spark.createDataFrame(wanted.assignment(recording)))
     task = _Task(wanted.sums(recording, "requests"), recording.circumstances.seconds, work)
     found = (
-        spark.sql(_GATHERED, charges=charges, assignment=assignment)
+        spark.sql(_GATHERED, charges=of_clients, assignment=broadcast(spark.createDataFrame(assignment)))
         .groupBy(pmod("unit", lit(tasks)))
         .applyInArrow(lambda table: task.run(table), schema)  # noqa: PLW0108  of a method, Spark counts ``self``
     )

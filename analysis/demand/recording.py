@@ -132,6 +132,8 @@ class Recording:
     """[counter]: the most within any window, in the unit of the limit times seconds."""
     active_s: Floats
     """[counter]: how long anything was used."""
+    present: tuple[tuple[QuotaKind, str], ...] = ()
+    """The kinds and roles that rows have (``analysis.charges``), of those that are replayed."""
 
     def names(self, clients: Indices) -> dict[str, Any]:
         """Return the columns NAMES of some clients."""
@@ -155,15 +157,17 @@ def read(gold: "DuckDBPyConnection") -> Recording:
         )
     names = (found[name].to_pylist() for name in ("cluster", "owner", "broker", "user", "client_id"))
     counters = gold.execute(_queries("counters"), {"window_ms": circumstances.window.keep_ms}).fetchnumpy()
-    there = {kind for [kind] in gold.execute("SELECT DISTINCT kind FROM used").fetchall()}
+    roles = set(gold.execute("SELECT DISTINCT kind, role FROM charged_here").fetchall())
+    present = tuple((kind, role) for kind in REPLAYED for role in ("quota", "cap") if (kind.row.word, role) in roles)
     return Recording(
         circumstances,
         found.select(NAMES),
         tuple(starmap(Client, zip(*names, strict=True))),
         found["origin_ms"].to_numpy().astype(np.intp),
-        {kind: _used(gold, kind, found.num_rows) for kind in REPLAYED if kind.row.word in there},
+        {kind: _used(gold, kind, found.num_rows) for kind in dict.fromkeys(kind for kind, _ in present)},
         counters["surge"].astype(float),
         counters["active_s"].astype(float),
+        present,
     )
 
 

@@ -1,25 +1,18 @@
 """The smallest quotas under which what was recorded meets a target, for each present rule or each name."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from analysis.demand.gathering import gather
 from analysis.demand.recording import Recording
+from analysis.demand.rows import Charges
 from analysis.kernel.search import enough
 from analysis.recommend.choices import Choices
 from analysis.recommend.needs import Recommendation, recommendations
 from analysis.recommend.searching import FIGURES, SCHEMA, Searching
 from analysis.recommend.whose import Wanted
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
-
-def recommend(
-    recording: Recording, choices: Choices, wanted: Wanted, charges: "Callable[[], DataFrame]"
-) -> list[Recommendation]:
+def recommend(recording: Recording, choices: Choices, wanted: Wanted, charges: Charges) -> list[Recommendation]:
     """Return a recommendation for each quota that has counters with use; ``charges`` gives the rows, where needed."""
     units = wanted.units
     window = recording.circumstances.window
@@ -34,6 +27,6 @@ def recommend(
     searched = (total > 0) & (most >= least[of_quota]) & (most * (1 + choices.headroom) > floor)
     figures = np.zeros((len(FIGURES), units.units))
     if searched.any():
-        found = gather(recording, units.only(searched), charges(), Searching(window, choices.target), SCHEMA)
+        found = gather(recording, units.only(searched), charges, Searching(window, choices.target), SCHEMA)
         figures[:, found["unit"].to_numpy()] = [found[name].to_numpy() for name in FIGURES]
     return recommendations(recording, choices, wanted, figures)

@@ -1,8 +1,8 @@
 """Counters under proposed quotas: from sums where these tell all, from rows for the rest."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,15 +10,13 @@ import pyarrow as pa
 from analysis.demand.counted import Counted
 from analysis.demand.gathering import gather
 from analysis.demand.recording import ENFORCE, Recording
+from analysis.demand.rows import Charges
 from analysis.kernel.censoring import Answer
 from analysis.kernel.histogram import Floats
 from analysis.kernel.units import Assignment, Client, Unit, read_rule, recorded_unit
 from analysis.whatif.replaying import ANSWERS, FIGURES, NO, SCHEMA, VERDICTS, Replaying
 from analysis.whatif.scenarios import LeftOut, Scenario, assign
 from quotas.kinds import QuotaKind
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +40,8 @@ class _Assigned:
     assignment: Assignment
 
 
-def whatif(recording: Recording, scenarios: Sequence[Scenario], charges: "Callable[[], DataFrame]") -> WhatIf:
-    """Say what each scenario does; ``charges`` gives the rows, and is called where sums do not answer all."""
+def whatif(recording: Recording, scenarios: Sequence[Scenario], charges: Charges) -> WhatIf:
+    """Say what each scenario does; ``charges`` reads rows, and is called where sums do not answer all."""
     assigned: list[_Assigned] = []
     left_out: list[LeftOut] = []
     for scenario in scenarios:
@@ -66,7 +64,7 @@ def whatif(recording: Recording, scenarios: Sequence[Scenario], charges: "Callab
     if replayed.any():
         in_force = np.hstack([_limits_in_force(recording, each) for each in assigned])
         work = Replaying(window, limits, in_force)
-        found = gather(recording, units.only(replayed), charges(), work, SCHEMA)
+        found = gather(recording, units.only(replayed), charges, work, SCHEMA)
         figures[:, found["unit"].to_numpy()] = np.array([found[name].to_numpy() for name in FIGURES])
     table = _table(recording, assigned, units, figures)
     return WhatIf(recording, tuple(scenarios), table, tuple(left_out), int(replayed.sum()))

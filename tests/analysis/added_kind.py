@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from analysis.cli import analyze
 from analysis.demand import rows
+from analysis.warehouse import Period
 from analysis.whatif import comparison
 from analysis.whatif import page as comparison_page
 from quotas.entities import Entity
@@ -87,7 +88,7 @@ def test_quotas_are_recommended(warehouse: str, tmp_path: Path) -> None:
 
 
 def test_gold_has_it(warehouse: str) -> None:
-    gold = rows.gold(warehouse, None, None)
+    gold = rows.gold(warehouse, Period())
     charged = gold.sql("SELECT used * per_used, muted_ms, most_limit FROM charged WHERE kind = ?", params=[WORD])
     assert charged.fetchall() == [(pytest.approx(RATE * SECONDS), 250 * SECONDS, 20.0)]
     window = gold.sql(

@@ -12,6 +12,7 @@ from analysis.ingest import files
 from analysis.ingest.job import Ingestion
 from analysis.ingest.running import run
 from analysis.spark.session import SparkSettings
+from analysis.warehouse import Period
 from analysis.whatif.job import WhatIf, whatif
 from analysis.whatif.scenarios import Scenario
 from quotas.policy import Policy
@@ -30,12 +31,10 @@ def warehouse_of(spark: SparkSession, documents: Iterable[Document], folder: Pat
 
 
 def recording_of(warehouse: str) -> Recording:
-    return recording.read(rows.gold(warehouse, None, None))
+    return recording.read(rows.gold(warehouse, Period()))
 
 
 def answered(warehouse: str, *policies: Policy) -> WhatIf:
     """Return what-if of quotas, by the names ``quotas-0`` and so on."""
     scenarios = [Scenario(f"quotas-{number}", policy) for number, policy in enumerate(policies)]
-    return whatif(
-        recording_of(warehouse), scenarios, lambda: rows.charges("tests", SparkSettings(), warehouse, None, None)
-    )
+    return whatif(recording_of(warehouse), scenarios, rows.charges("tests", SparkSettings(), warehouse, Period()))

@@ -22,6 +22,7 @@ from analysis.recommend.job import recommend
 from analysis.recommend.needs import Need, Recommendation
 from analysis.recommend.whose import by_name, by_rules
 from analysis.spark.session import SparkSettings
+from analysis.warehouse import Period
 from proxy.cli import cli
 from quotas.kinds import QuotaKind
 from quotas.stores.file import load
@@ -93,7 +94,7 @@ def choices(target: str = THROTTLE, **more: Any) -> Choices:
 def found_in(warehouse: str, chosen: Choices, per: Per = Per.USER) -> dict[str, Recommendation]:
     recording = recording_of(warehouse)
     wanted = by_rules(recording, by_name(recording, per, chosen), replace(chosen, entities=()))
-    found = recommend(recording, chosen, wanted, lambda: rows.charges("tests", SparkSettings(), warehouse, None, None))
+    found = recommend(recording, chosen, wanted, rows.charges("tests", SparkSettings(), warehouse, Period()))
     return {each.entity.describe(): each for each in found}
 
 

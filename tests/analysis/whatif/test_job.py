@@ -151,7 +151,7 @@ def test_scenarios_do_not_disturb_each_other(recorded: str, found: WhatIf) -> No
 
 
 def test_where_sums_answer_all_no_row_is_read(recorded: str) -> None:
-    def never() -> NoReturn:
+    def never(*_: object) -> NoReturn:
         raise AssertionError("rows were asked for")
 
     wide = whatif(recording_of(recorded), [Scenario("wide", Policy({EACH_CLIENT_ID: {PRODUCE: 40 * MB}}))], never)
