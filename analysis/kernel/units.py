@@ -59,7 +59,7 @@ class Assignment:
     limits: Floats
     """[unit], infinite without one; in the unit of the kind, on one broker."""
     index: Indices
-    """[client]: the unit of each, as ``analysis.kernel.demand.by_unit`` takes it."""
+    """[client]: the unit of each."""
 
     @classmethod
     def of(cls, policy: Policy, kind: QuotaKind, clients: Iterable[Client]) -> "Assignment":
@@ -130,14 +130,6 @@ _ONE_OF_SEVERAL: Final = re.compile(rf"(?:{_QUOTED}|[^;'\"])+")
 _PART: Final = re.compile(rf"(user-group|client-id-prefix|user|client-id|ip)=({_QUOTED}|<default>|[^\s<>,=\"'\\]+)")
 
 
-def parse_rule(text: str) -> Entity:
-    """Return the entity that ``Entity.describe`` wrote as ``text``, as records and metrics name rules.
-
-    Raises ValueError for anything else.
-    """
-    return read_rule(text).entity
-
-
 def split_rules(text: str) -> list[str]:
     """Return the rules that one text names, with BETWEEN between them; what is not written so is one."""
     found = [each.removeprefix(" ") for each in _ONE_OF_SEVERAL.findall(text)]
@@ -145,7 +137,10 @@ def split_rules(text: str) -> list[str]:
 
 
 def read_rule(text: str) -> Rule:
-    """Return the same with what the text says of its counters. Raises ValueError likewise."""
+    """Return the rule that ``Entity.describe`` wrote as ``text``, as records and metrics name rules.
+
+    Raises ValueError for anything else.
+    """
     return _remembered(text) if len(text) <= _LONGEST_REMEMBERED else _read(text)
 
 
