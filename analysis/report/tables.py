@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 OF_PERIOD: Final = (
-    *("clients", "talkers", "rules", "capped", "addresses", "limits", "headroom", "headroom_days", "trend"),
+    *("talkers", "rules", "capped", "addresses", "limits", "headroom", "headroom_days", "trend"),
     *("episodes", "muted_steps", "caused", "over_time", "loss", "chargeback", "totals"),
 )
 """In the order in which they are made: later ones read earlier ones."""
 OF_CLIENT: Final = ("client_use", "company")
-COMPARED: Final = ("clients", "talkers", "limits", "headroom")
+COMPARED: Final = ("talkers", "limits", "headroom")
 COMPARISON: Final = ("compared_clients", "compared_limits", "compared_quotas")
 _STEPS_S: Final = (10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400)
 _MOST_STEPS: Final = 180

@@ -3,7 +3,7 @@
 WITH values_of AS (
     SELECT counter, unnest("values") AS value, unnest(counts) AS intervals FROM readings
 ), ranked AS (
-    SELECT counter, value, sum(intervals) OVER (PARTITION BY counter ORDER BY value ROWS UNBOUNDED PRECEDING) AS rank
+    SELECT counter, value, sum(intervals::DOUBLE) OVER (PARTITION BY counter ORDER BY value ROWS UNBOUNDED PRECEDING) AS rank
     FROM values_of
 ), sums AS (
     SELECT r.counter, sum(r."over") AS "over", sum(r.busy) AS busy, sum(r.used_intervals) AS used_intervals,
@@ -12,15 +12,19 @@ WITH values_of AS (
     FROM readings r JOIN limits l ON l.counter = r.counter
     WHERE r."limit" > 0 AND l.rule IS NOT NULL
     GROUP BY r.counter
+), sought AS (
+    -- The rank of each percentile among the values above 0; null: it is one of the zeros.
+    SELECT *, (nullif(greatest(ceil(whole * 0.50) - (whole - busy), 0), 0))::DOUBLE AS rank50,
+        (nullif(greatest(ceil(whole * 0.95) - (whole - busy), 0), 0))::DOUBLE AS rank95,
+        (nullif(greatest(ceil(whole * 0.99) - (whole - busy), 0), 0))::DOUBLE AS rank99,
+        ceil(busy * 0.50)::DOUBLE AS active50, ceil(busy * 0.95)::DOUBLE AS active95, ceil(busy * 0.99)::DOUBLE AS active99
+    FROM sums
 ), percentiles AS (
     SELECT s.counter,
-        min(value) FILTER (rank >= ceil(whole * 0.50) - (whole - busy) AND ceil(whole * 0.50) > whole - busy) AS p50,
-        min(value) FILTER (rank >= ceil(whole * 0.95) - (whole - busy) AND ceil(whole * 0.95) > whole - busy) AS p95,
-        min(value) FILTER (rank >= ceil(whole * 0.99) - (whole - busy) AND ceil(whole * 0.99) > whole - busy) AS p99,
-        min(value) FILTER (rank >= greatest(ceil(busy * 0.50), 1)) AS active_p50,
-        min(value) FILTER (rank >= greatest(ceil(busy * 0.95), 1)) AS active_p95,
-        min(value) FILTER (rank >= greatest(ceil(busy * 0.99), 1)) AS active_p99
-    FROM sums s JOIN ranked r ON r.counter = s.counter
+        min(value) FILTER (rank >= rank50) AS p50, min(value) FILTER (rank >= rank95) AS p95,
+        min(value) FILTER (rank >= rank99) AS p99, min(value) FILTER (rank >= active50) AS active_p50,
+        min(value) FILTER (rank >= active95) AS active_p95, min(value) FILTER (rank >= active99) AS active_p99
+    FROM sought s JOIN ranked r ON r.counter = s.counter
     GROUP BY s.counter
 )
 SELECT l.*, least(coalesce(p.p50, 0), s.max) AS p50, least(coalesce(p.p95, 0), s.max) AS p95,

@@ -3,7 +3,7 @@ WITH moved AS (
     SELECT cluster, "user", client_id, sum(bytes_in) AS bytes_in, sum(bytes_out) AS bytes_out,
         sum(requests) AS requests, sum(request_time_ms) AS request_time_ms, sum(active_ms) AS active_ms,
         sum(connections_opened) AS connections_opened, sum(connections_refused) AS connections_refused, sum(rows) AS rows
-    FROM clients GROUP BY ALL
+    FROM client GROUP BY ALL
 ), held AS (
     SELECT cluster, "user", client_id, sum(throttled) AS throttled, sum(throttle_ms) AS throttle_ms, sum(muted_ms) AS muted_ms
     FROM charged WHERE role <> 'shadow' AND kind <> 'connection' AND (throttled > 0 OR throttle_ms > 0 OR muted_ms > 0)
