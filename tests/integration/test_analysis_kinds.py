@@ -59,6 +59,7 @@ class Truth:
     busy: Storm
     tenants: dict[str, tuple[Client, Load]]
     """By client-id."""
+    seconds: float
 
 
 @dataclass(slots=True)
@@ -90,6 +91,7 @@ def tenants(topic: str, node_id: int, seconds: float) -> list[Client]:
 
 def use(sluice: SluiceProcess, node_id: int, seconds: float, topic: str) -> Truth:
     address = sluice.broker_addresses[node_id]
+    begin_s = time.monotonic()
     limited, free = asyncio.run(connect(address))
     busy = Storm(address, metadata("busy-limited"))
     threads = busy.start(seconds)
@@ -113,8 +115,9 @@ def use(sluice: SluiceProcess, node_id: int, seconds: float, topic: str) -> Trut
     for thread in threads:
         thread.join()
     assert not busy.errors
+    took_s = time.monotonic() - begin_s
     by_name = {client.client_id: (client, load) for client, load in zip(wanting, sent, strict=True)}
-    return Truth(limited, free, found["topics-limited"], found["topics-free"], busy, by_name)
+    return Truth(limited, free, found["topics-limited"], found["topics-free"], busy, by_name, took_s)
 
 
 @pytest.fixture(
