@@ -39,7 +39,8 @@ _VALUES: Final = f"kind, role, broker, rule, limit, used, per_used, requests, {'
 _SAYS: Final = " OR ".join(f"{name} > 0" for name in ("used", *_HELD))
 
 # Names in rules are quoted if they could be mistaken for syntax (quotas.entities); \x27 and \x22 are quotes.
-_NAME: Final = r"(?:\x27(?:\\.|[^\x27\\])*\x27|\x22(?:\\.|[^\x22\\])*\x22|[^,;]*)"
+_QUOTED: Final = r"\x27(?:\\.|[^\x27\\])*\x27|\x22(?:\\.|[^\x22\\])*\x22"
+_NAME: Final = rf"(?:{_QUOTED}|[^,;]*)"
 _TELLS_USER: Final = """(rule IS NULL OR rule LIKE 'user=%' OR rule LIKE 'cap user=%')"""
 _TELLS_CLIENT: Final = f"""(rule IS NULL OR rule LIKE '%client-id%' AND
     rule RLIKE R"^(cap )?(user(-group)?={_NAME}, )?client-id(=|-prefix={_NAME}, shared=false$)")"""
@@ -104,7 +105,7 @@ def _of_caps(kind: QuotaKind, usage: str) -> str:
     """Return a row for each cap; what several did in one interval is told of the one that held longest."""
     caps, limits, longest, *held = kind.row.cap_columns
     columns = kind.row.columns
-    each = rf"""regexp_extract_all({caps}, R"(cap (?:[^;\x27\x22]|\x27(?:\\.|[^\x27\\])*\x27|\x22(?:\\.|[^\x22\\])*\x22)+)", 1)"""
+    each = f'regexp_extract_all({caps}, R"(cap (?:[^;\\x27\\x22]|{_QUOTED})+)", 1)'
     did = ", ".join(f"IF(cap <=> {longest}, {name}, 0)" for name in held)
     limit = f"try_cast(get(split({limits}, '; '), place) AS DOUBLE)"
     return f"""SELECT {_SAME}, '{kind.row.word}', 'cap', {_broker(kind)}, cap, {limit}, {columns.used},

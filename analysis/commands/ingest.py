@@ -92,9 +92,9 @@ def command(
         raise click.UsageError("give either --once or --every")
     read: Topic | None = None
     if bootstrap is not None:
-        from analysis.ingest.kafka import Topic
+        from analysis.ingest import kafka
 
-        read = Topic.load(topic, bootstrap, kafka_config)
+        read = kafka.Topic.load(topic, bootstrap, kafka_config)
         read.reach()
         spark = session.with_jars(spark, jars)
     running = session.start("ingest", spark)

@@ -49,12 +49,11 @@ class Making:
             known = Made({**known.hours, **{hour: stored[hour] for hour in due}})
             made.write(self._folder, name, known)
         if name < self._newest and known.day != sorted(stored):
-            self._day(name, sorted(stored))
+            self._day(name)
             made.write(self._folder, name, known._replace(day=sorted(stored)))
         if due:
-            self._tell(
-                f"gold of {name.removeprefix('date=')}: hours {', '.join(due)} in {time.monotonic() - begun:.1f} s"
-            )  # noqa: TID251
+            took_s = time.monotonic() - begun  # noqa: TID251  as above
+            self._tell(f"gold of {name.removeprefix('date=')}: hours {', '.join(due)} in {took_s:.1f} s")
         return len(due)
 
     def _due(self, name: str, stored: Hours, known: Hours) -> set[str]:
@@ -124,7 +123,7 @@ class Making:
             pq.write_table(to_arrow_schema(table.drop("date", "hour").schema).empty_table(), file.name)
             self._folder.put(Path(file.name), f"{place}/nothing.parquet")
 
-    def _day(self, name: str, hours: list[str]) -> None:
+    def _day(self, name: str) -> None:
         for table in TABLES:
             root = f"{self._root}/gold/{table.name}_hour"
             self._spark.read.option("basePath", root).parquet(f"{root}/{name}").createOrReplaceTempView("hours")

@@ -13,8 +13,10 @@ WHO: Final = "cluster, instance, broker, listener, user, client_id, ip"
 _SUMMED: Final = (
     "rows, active_ms, bytes_in, bytes_out, requests, request_time_ms, connections_opened, connections_refused,"
     " accept_waits, accept_wait_ms"
-).split(", ")
+)
 _HELD: Final = "throttled, throttle_ms, muted_ms"
+MOST_SUM: Final = 2**60
+"""An exbibyte, and far from where whole numbers end."""
 _MOMENT_S: Final = 10
 _MOST_CLIENTS: Final = 20
 _LEAST_SHARE: Final = 0.05
@@ -38,9 +40,11 @@ class Table:
     """Whether queries of tables after it read it."""
 
 
-def _sums(names: str | list[str]) -> str:
-    listed = names.split(", ") if isinstance(names, str) else names
-    return ", ".join(f"sum({name}) AS {name}" for name in listed)
+def _sums(names: str) -> str:
+    """Return sums that stop at MOST_SUM: numbers that no proxy counted are no reason to fail."""
+    return ", ".join(
+        f"least(coalesce(try_sum({name}), {MOST_SUM}), {MOST_SUM}) AS {name}" for name in names.split(", ")
+    )
 
 
 _CLIENT: Final = f"{WHO}, mode, exempt, interval_ms, window_ms, sample_ms, controller_window_ms"
@@ -51,7 +55,8 @@ client: Final = Table(
     "client",
     f"""SELECT date, hour, {_CLIENT}, {_CLIENT_OF_HOURS} FROM (
         SELECT * EXCEPT (interval_ms, exempt), 1 AS rows, interval_ms AS active_ms, coalesce(exempt, false) AS exempt,
-            CAST(greatest(round(interval_ms / 1000), 1) * 1000 AS BIGINT) AS interval_ms, samples * sample_ms AS window_ms,
+            CAST(greatest(round(interval_ms / 1000), 1) * 1000 AS BIGINT) AS interval_ms,
+            samples * sample_ms AS window_ms,
             controller_samples * controller_sample_ms AS controller_window_ms,
             unix_millis(time) AS begin_ms, unix_millis(time) + interval_ms AS end_ms FROM usage)
         WHERE {{due}} GROUP BY date, hour, {_CLIENT}""",
@@ -74,8 +79,8 @@ charged: Final = Table(
 _COUNTER: Final = "kind, role, cluster, instance, broker, rule, unit_user, unit_client_id, per_used"
 counters: Final = Table(
     "counters",
-    f"""SELECT /*+ BROADCAST(clocks) */ date, hour, counter, {_COUNTER}, window_ms, interval_ms, first_client, last_client,
-        first_client <> last_client AS is_shared FROM (
+    f"""SELECT /*+ BROADCAST(clocks) */ date, hour, counter, {_COUNTER}, window_ms, interval_ms, first_client,
+        last_client, first_client <> last_client AS is_shared FROM (
             SELECT date, hour, counter, any_value(kind) AS kind, any_value(role) AS role, any_value(cluster) AS cluster,
                 any_value(instance) AS instance, any_value(broker) AS broker, any_value(rule) AS rule,
                 any_value({UNIT_USER}) AS unit_user, any_value({UNIT_CLIENT}) AS unit_client_id,
@@ -105,7 +110,7 @@ readings: Final = Table(
     "readings",
     f"""
     WITH used AS (
-        SELECT /*+ REPARTITION(counter), BROADCAST(clocks) */ counter, per_used, interval_ms, used, limit,
+        SELECT /*+ REPARTITION(counter), BROADCAST(clocks) */ counter, per_used, interval_ms, CAST(used AS DOUBLE) AS used, limit,
             unix_millis(time) DIV interval_ms AS slot,
             CAST(greatest(round(window_ms / interval_ms), 1) AS BIGINT) AS whole
         FROM (SELECT * EXCEPT (interval_ms) FROM charges WHERE used > 0 AND role <> 'shadow')
@@ -118,21 +123,23 @@ readings: Final = Table(
         GROUP BY counter, per_used, interval_ms, whole, slot + later),
     runs AS (
         SELECT counter, slot * interval_ms AS begin_ms, is_used, lead(slot) OVER (by_slot) - slot AS intervals,
-            sum(change) OVER (past) * per_used AS used, last(limit, true) OVER (past) AS limit, whole * interval_ms AS window_ms
+            sum(change) OVER (past) * per_used AS used, last(limit, true) OVER (past) AS limit,
+            whole * interval_ms AS window_ms
         FROM changes WINDOW by_slot AS (PARTITION BY counter ORDER BY slot),
             past AS (PARTITION BY counter ORDER BY slot ROWS UNBOUNDED PRECEDING)),
     shares AS (
         SELECT *, CAST(timestamp_millis(begin_ms) AS DATE) AS date, hour(timestamp_millis(begin_ms)) AS hour,
             IF(limit > 0, used / (limit * window_ms / 1000), NULL) AS share
-        FROM runs WHERE used > 0),
+        FROM runs WHERE used > 0 AND intervals > 0),
     steps AS (
         SELECT date, hour, counter, {_ROUNDED} AS value, sum(intervals) AS intervals,
             sum(IF(share > 1, intervals, 0)) AS over, count_if(is_used) AS used_intervals, max(share) AS max,
             max(used) AS most_window, max_by(limit, begin_ms) AS limit, max(begin_ms) AS last_ms
         FROM shares WHERE {{due}} GROUP BY ALL)
     SELECT date, hour, counter, {_SPREAD}, {_SCALARS} FROM (
-        SELECT date, hour, counter, sort_array(collect_list(IF(value IS NULL, NULL, struct(value, intervals)))) AS pairs,
-            {_ADDED_UP} FROM (SELECT *, intervals AS busy FROM steps) GROUP BY date, hour, counter)""",
+        SELECT date, hour, counter, {_ADDED_UP},
+            sort_array(collect_list(IF(value IS NULL, NULL, struct(value, intervals)))) AS pairs
+            FROM (SELECT *, intervals AS busy FROM steps) GROUP BY date, hour, counter)""",
     f"""
     WITH steps AS (
         SELECT counter, pair.values AS value, sum(pair.counts) AS intervals
@@ -157,17 +164,18 @@ moments: Final = Table(
     "moments",
     f"""
     WITH moved AS (
-        SELECT date, hour, cluster, user, client_id, sum(bytes_in + bytes_out) AS bytes FROM client
+        SELECT date, hour, cluster, user, client_id, sum(CAST(bytes_in AS DOUBLE) + bytes_out) AS bytes FROM client
         WHERE user IS NOT NULL GROUP BY date, hour, cluster, user, client_id),
     busiest AS (
         SELECT date, hour, cluster, user, client_id, false AS is_rest FROM (SELECT *, row_number() OVER (
             PARTITION BY date, hour ORDER BY bytes DESC, cluster, user, client_id) AS place FROM moved)
         WHERE place <= {_MOST_CLIENTS})
     SELECT /*+ BROADCAST(b) */ u.date, u.hour, u.cluster, broker, b.user, b.client_id, b.is_rest IS NULL AS is_rest,
-        unix_seconds(time) DIV {_MOMENT_S} * {_MOMENT_S} AS at_s, {_sums(_MOVED)},
-        sum(request_time_ms) AS request_time_ms, sum({MUTED_MS}) AS muted_ms
-    FROM (SELECT * FROM usage WHERE {{due}}) u LEFT JOIN busiest b
-        ON u.date = b.date AND u.hour = b.hour AND u.cluster = b.cluster AND u.user = b.user AND u.client_id = b.client_id
+        unix_seconds(time) DIV {_MOMENT_S} * {_MOMENT_S} AS at_s,
+        {_sums(f"{_MOVED}, request_time_ms, muted_ms")}
+    FROM (SELECT *, {MUTED_MS} AS muted_ms FROM usage WHERE {{due}}) u LEFT JOIN busiest b
+        ON u.date = b.date AND u.hour = b.hour AND u.cluster = b.cluster AND u.user = b.user
+            AND u.client_id = b.client_id
     GROUP BY u.date, u.hour, u.cluster, broker, b.user, b.client_id, b.is_rest IS NULL, at_s""",
     "",
 )
@@ -180,17 +188,17 @@ shared: Final = Table(
             ON c.date = m.date AND c.hour = m.hour AND c.counter = m.counter WHERE c.is_shared),
     used AS (
         SELECT /*+ BROADCAST(h) */ c.date, c.hour, c.counter, kind, user, client_id,
-            unix_seconds(time) DIV {_MOMENT_S} AS moment, sum(used) AS used, sum(muted_ms) AS muted_ms
+            unix_seconds(time) DIV {_MOMENT_S} AS moment, sum(CAST(used AS DOUBLE)) AS used, sum(muted_ms) AS muted_ms
         FROM (SELECT * FROM charges WHERE {{due}} AND role <> 'shadow') c JOIN held h
             ON c.date = h.date AND c.hour = h.hour AND c.counter = h.counter
         GROUP BY c.date, c.hour, c.counter, kind, user, client_id, moment),
     shares AS (SELECT *, try_divide(used, sum(used) OVER (PARTITION BY counter, moment)) AS share FROM used)
-    SELECT o.date, o.hour, o.counter, o.kind, o.user, o.client_id, v.user AS victim_user, v.client_id AS victim_client_id,
-        sum(v.muted_ms * o.share) AS caused_ms, sum(v.muted_ms) AS muted_ms
+    SELECT o.date, o.hour, o.counter, o.kind, o.user, o.client_id, v.user AS victim_user,
+        v.client_id AS victim_client_id, sum(v.muted_ms * o.share) AS caused_ms, sum(v.muted_ms) AS muted_ms
     FROM shares o JOIN shares v ON o.counter = v.counter AND o.moment = v.moment AND o.date = v.date AND o.hour = v.hour
     WHERE v.muted_ms > 0 AND o.share >= {_LEAST_SHARE} AND NOT (o.user <=> v.user AND o.client_id <=> v.client_id)
     GROUP BY o.date, o.hour, o.counter, o.kind, o.user, o.client_id, v.user, v.client_id""",
-    f"SELECT {_SHARED}, {_sums('caused_ms, muted_ms')} FROM hours GROUP BY {_SHARED}",
+    f"SELECT {_SHARED}, sum(caused_ms) AS caused_ms, sum(muted_ms) AS muted_ms FROM hours GROUP BY {_SHARED}",
 )
 
 users: Final = Table(

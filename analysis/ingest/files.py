@@ -15,8 +15,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from analysis.errors import AnalysisError
 from analysis.ingest.source import KEPT_BYTES, SOURCE
-from analysis.spark.folder import Folder
 from analysis.schema import MOST_DOCUMENT_BYTES
+from analysis.spark.folder import Folder
 
 MOST_FILE_BYTES: Final = 512 * 2**20
 """Of a file that is not on a disk: eight times the size at which the proxy begins another one."""

@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from analysis.errors import RunError
 from analysis.ingest import decoding
 from analysis.ingest.faults import MOST_AHEAD_MS, WRONG_CLOCK
 from analysis.ingest.known import HOUR_MS, Document, Key, KnownDocuments

@@ -36,9 +36,10 @@ _ADVICE: Final = {
     "IllegalSaslStateException": "that is no listener for a login: see security.protocol",
     "TopicAuthorizationException": "this login may not read it: it needs READ and DESCRIBE",
     "UnknownTopicOrPartitionException": (
-        "it is not there, or this login may not see it: --topic is usage.topic.name of sluice.yaml, and the proxy makes it"
+        "it is not there, or this login may not see it: --topic is usage.topic.name of sluice.yaml, "
+        "and the proxy makes it"
     ),
-    "TimeoutException": "no answer: does that listener want another security.protocol, with a login? see --kafka-config",
+    "TimeoutException": "no answer: does that listener want another security.protocol, or a login? see --kafka-config",
     "InvalidTopicException": "that is no name of a topic: --topic is usage.topic.name of sluice.yaml",
 }
 """By the class of what Kafka's client raises."""
@@ -107,7 +108,8 @@ class Topic:
             raise self._refused(error) from None
         except (Py4JError, TypeError):
             raise AnalysisError(
-                f"Spark's Kafka source is not there: give --jars with a folder of its jars, or --conf spark.jars.packages (docs/analysis.md)"
+                "Spark's Kafka source is not there: give --jars with a folder of its jars, or "
+                "--conf spark.jars.packages=…"
             ) from None
         finally:
             if client is not None:

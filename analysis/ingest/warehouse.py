@@ -4,7 +4,7 @@ Plain Parquet, for any engine to read. A batch is a partition because it is repl
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 

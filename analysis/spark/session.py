@@ -1,6 +1,5 @@
 """The Spark session: here on all cores where nobody says otherwise, and unchanged wherever spark-submit puts it."""
 
-import atexit
 import logging
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What is older than it is to be kept goes: hours of rows, documents and gold, and rejected documents; under the lock."""
+"""What is older than it is to be kept goes, under the lock: hours of rows, documents and gold, and rejected documents."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

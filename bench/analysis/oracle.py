@@ -1,4 +1,4 @@
-"""DuckDB on the tables that Spark made: does everything come out that went in, and has gold the readings of the rows?"""
+"""DuckDB on the tables that Spark made: everything that went in, and the readings of gold."""
 
 import math
 from pathlib import Path

@@ -1,17 +1,27 @@
-"""Documents by somebody who wants no answer to succeed: refused, or harmless to a replay."""
+"""Documents by somebody who wants no report to succeed: refused, or harmless to every sum that is made of them."""
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
+from analysis.cli import analyze
 from analysis.demand.gathering import Gathered
+from analysis.gold.making import make
+from analysis.gold.tables import MOST_SUM
+from analysis.ingest import files
 from analysis.ingest.documents import UnreadableError, read, table
 from analysis.ingest.faults import HEADER, bounds_of
+from analysis.ingest.job import Ingestion, Tally
+from analysis.ingest.running import run
 from analysis.kernel.cells import Cells, SeriesRows
 from analysis.kernel.series import Recorded
 from analysis.kernel.target import parse_target
@@ -19,7 +29,7 @@ from analysis.recommend.searching import Searching
 from analysis.schema import COLUMNS, FLAG, LIMIT, TEXT
 from analysis.whatif.replaying import Replaying
 from quotas.rate import Window
-from tests.analysis.records import BEGIN_MS, Document, document, row
+from tests.analysis.records import BEGIN_MS, Document, document, row, write_jsonl
 
 HUGE = [2**53, 2**62, 2**63 - 1, 2**63, 2**64 - 1, 2**64, 10**30, -1, -(2**63)]
 SAID = {field.name: field for field in HEADER if field.type != TEXT and field.name != "time_ms"}
@@ -70,9 +80,9 @@ def test_a_replay_is_of_numbers(documents: list[Document], limit: float) -> None
     rows = taken(documents)
     if rows is None:
         return
-    begin_ms = rows["time"].cast(pa.int64()).to_numpy() // 1000
+    begin_ms = rows["time"].cast("int64").to_numpy() // 1000
     interval_ms = np.clip(rows["interval_ms"].to_numpy(), 1, 10_000)
-    _, number = np.unique(rows["user"].to_numpy(zero_copy_only=False).astype(str), return_inverse=True)
+    _, number = np.unique(rows["user"].to_pylist(), return_inverse=True)
     columns = [rows[f"produce_{name}"].to_numpy().astype(float) for name in ("bytes", "muted_ms")]
     cells = Cells.of(SeriesRows(number, begin_ms - begin_ms.min(), interval_ms, columns[0], columns[1]))
     units = int(number.max()) + 1
@@ -93,3 +103,89 @@ def test_who_used_nothing_needs_nothing_beside_one_who_did() -> None:
     needed = found["needed"].to_pylist()
     assert needed[0] > 0
     assert needed[1] == 0
+
+
+HONEST = [
+    document(
+        second,
+        [
+            row("alice", bytes_in=1000, produce_bytes=990, requests=1, produce_requests=1, connections=1)
+            | {"produce_limit": 1e6, "produce_rule": "user=alice"}
+        ],
+        boot="honest",
+    )
+    for second in range(120)
+]
+HOUR_MS = 3_600_000
+MOST_BYTES = 125_000_000 * (HOUR_MS + 60_000)
+COUNTS: dict[str, Any] = {
+    **dict.fromkeys(("bytes_in", "bytes_out", "produce_bytes", "fetch_bytes"), MOST_BYTES),
+    **dict.fromkeys(
+        ("requests", "produce_requests", "fetch_requests", "produce_throttled"), 10**6 * (HOUR_MS + 60_000)
+    ),
+    **dict.fromkeys(("request_time_ms", "produce_throttle_ms", "fetch_throttle_ms"), 10**15),
+    **dict.fromkeys(("produce_muted_ms", "fetch_muted_ms"), HOUR_MS + 60_000),
+    **dict.fromkeys(("produce_rule", "fetch_rule"), "user=eve"),
+    "produce_limit": 1e-3,
+    "fetch_limit": 1e32,
+    "connections": 10**8,
+}
+WORST = row("eve", **COUNTS)
+ACCEPTED = [document(seq, [WORST] * 1000, second=seq, boot="worst", interval_ms=HOUR_MS) for seq in range(3)] + [
+    document(0, [row("mallory", bytes_in=7)], boot="long", interval_ms=86_400_000),
+    document(0, [row("mallory", bytes_in=7)], boot="old", time_ms=1_577_836_800_000),
+    document(0, [row("mallory", bytes_in=7)], boot="window", samples=1, sample_ms=1),
+    document(2**53, [row("mallory", bytes_in=7)], second=1, boot="window", samples=24, sample_ms=3_600_000),
+]
+"""All of eve's come to more than 2^60 bytes."""
+REFUSED = [
+    document(0, [WORST], boot="x", interval_ms=2**62),
+    document(0, [WORST], boot="x", samples=0),
+    document(0, [WORST], boot="x", samples=2**31 - 1),
+    document(0, [{**WORST, "bytes_in": 2**62}], boot="x"),
+    document(0, [{**WORST, "produce_limit": 1e308}], boot="x"),
+    document(0, [WORST], boot="x", time_ms=253_402_300_799_000),
+]
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_a_report_of_a_period_with_hostile_documents_is_made(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    write_jsonl(folder / "edge.jsonl", [*HONEST, *REFUSED[:3], "{" * 1000, *ACCEPTED, *REFUSED[3:]])
+    told: list[str] = []
+    place = str(tmp_path / "warehouse")
+    ingestion = Ingestion(spark, place, told.append, lambda: BEGIN_MS + 3_600_000)
+    run(files.stream(spark, str(folder), 1000), ingestion.publish, str(tmp_path / "checkpoint"), None)
+    make(spark, place)
+    rows = len(HONEST) + 3 * 1000 + 4
+    assert ingestion.total == Tally(
+        documents=len(HONEST) + len(ACCEPTED), rows=rows, rejected=7, wrong_clock=1, missing=2**53 - 1
+    )
+    rejected = [line for line in told if line.startswith("rejected")]
+    assert [line.partition(": ")[2].rpartition("/")[2] for line in rejected] == [
+        "edge.jsonl, line 121: interval_ms is 4611686018427387904, and may be from 1 to 86400000",
+        "edge.jsonl, line 122: samples is 0, and may be from 1 to 1000",
+        "edge.jsonl, line 123: samples is 2147483647, and may be from 1 to 1000",
+    ]
+    quotas = tmp_path / "proposed.yaml"
+    quotas.write_text("quotas: [{entity: {user: {default: true}}, producer_byte_rate: 1000}]\n", encoding="utf-8")
+    for command in (
+        ["report", "--out", str(tmp_path / "out")],
+        ["whatif", "--quotas", str(quotas), "--json"],
+        [
+            "recommend",
+            "--target",
+            "p99 throttle < 100 ms",
+            "--out",
+            str(tmp_path / "new.yaml"),
+            "--accept-low-confidence",
+        ],
+    ):
+        done = CliRunner().invoke(analyze, [command[0], "--warehouse", place, *command[1:]])
+        assert done.exit_code == 0, (command, done.output, done.exception)
+    clients = spark.read.parquet(*map(str, tmp_path.glob("out/report=*/talkers*"))).collect()
+    sums = {each.user: each for each in clients}
+    assert (sums["alice"].bytes_in, sums["alice"].requests) == (120_000, 120)
+    assert sums["eve"].bytes_in == MOST_SUM

@@ -142,6 +142,7 @@ SUM: Final = (
 
 
 @pytest.mark.integration
+@pytest.mark.timeout(1500)
 def test_killed_at_several_moments_of_batches_nothing_is_lost_or_doubled(
     cluster: KafkaCluster, usage_topic: str, tmp_path: Path
 ) -> None:
@@ -149,14 +150,14 @@ def test_killed_at_several_moments_of_batches_nothing_is_lost_or_doubled(
     notes.mkdir()
     program = [sys.executable, str(Path(__file__).with_name("killed_ingest.py")), str(notes)]
     place = ["--warehouse", str(tmp_path / "warehouse"), "--bootstrap", cluster.bootstrap, "--topic", usage_topic]
-    options = [*place, "--once", "--max-documents", "50", "--no-gold", *LOCAL, *jars()]
+    options = [*place, "--once", "--max-documents", "90", "--no-gold", *LOCAL, *jars()]
     environment = {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": str(bare_python(tmp_path))}
     statuses: list[int] = []
     while not statuses or statuses[-1] == -signal.SIGKILL:
         status, output = run(f"ingest-{len(statuses)}", [*program, "ingest", *options], tmp_path, **environment)
         assert status in (0, -signal.SIGKILL), output
         statuses.append(status)
-    assert len(statuses) >= 3
+    assert len(statuses) >= 6
     assert len(list(notes.iterdir())) == len(statuses) - 1
     assert stored(tmp_path / "warehouse") == expected()
     check_rejected(tmp_path / "warehouse")

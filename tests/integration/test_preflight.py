@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-
-from analysis.errors import AnalysisError
 from analysis.sources import preflight
 from analysis.sources.connection import Connection
+
+from analysis.errors import AnalysisError
 from tests.harness.broker import PLAIN
 from tests.harness.kafka import KafkaCluster
 from tests.harness.ports import free_port

@@ -33,7 +33,7 @@ class Gold:
         self.names = {each["counter"]: Name(*(each[field] for field in Name._fields)) for each in counters}
 
     def table(self, name: str, grain: str = "hour") -> Rows:
-        found = ds.dataset(self._root / f"{name}_{grain}", partitioning="hive").to_table().to_pylist()
+        found: Rows = ds.dataset(self._root / f"{name}_{grain}", partitioning="hive").to_table().to_pylist()
         for each in found:
             if "hour" in each:
                 each["at"] = (date.fromisoformat(each["date"]).toordinal() - 719_163) * 24 + int(each["hour"])
@@ -56,7 +56,8 @@ def gold(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Gold:
 
 
 def _ends_before_midnight(each: Document) -> bool:
-    return -5000 <= each["time_ms"] - world.MIDNIGHT_MS < 0  # the hour after midnight has some of its windows
+    begin_ms: int = each["time_ms"]
+    return -5000 <= begin_ms - world.MIDNIGHT_MS < 0  # the hour after midnight has some of its windows
 
 
 def test_each_client_has_its_sums(gold: Gold) -> None:
@@ -66,20 +67,40 @@ def test_each_client_has_its_sums(gold: Gold) -> None:
     } == {key: dict(line) for key, line in oracle.client(gold.documents).items()}
 
 
-_SUMS = "bytes_in bytes_out requests request_time_ms connections_opened connections_refused accept_waits accept_wait_ms rows active_ms connections begin_ms end_ms".split()
+_SUMS = (
+    "bytes_in",
+    "bytes_out",
+    "requests",
+    "request_time_ms",
+    "connections_opened",
+    "connections_refused",
+    "accept_waits",
+    "accept_wait_ms",
+    "rows",
+    "active_ms",
+    "connections",
+    "begin_ms",
+    "end_ms",
+)
 
 
 def test_each_charge_is_told_by_rule_cap_and_shadow(gold: Gold) -> None:
     found = {}
     for each in gold.table("charged"):
         name = gold.names.get(each["counter"]) if each["role"] != "shadow" else None
-        key = (each["at"], *(each[n] for n in (*WHO, "mode", "exempt", "role")), each["kind"], each["rule"], name)
+        key: tuple[Any, ...] = (
+            each["at"],
+            *(each[n] for n in (*WHO, "mode", "exempt", "role")),
+            each["kind"],
+            each["rule"],
+            name,
+        )
         found[key] = (*(each[n] for n in ("used", "requests", *HELD)), each["least_limit"], each["most_limit"])
-    expected = {}
-    for (*key, name), line in oracle.charged(gold.documents).items():
+    expected: dict[tuple[Any, ...], Any] = {}
+    for (*names, name), line in oracle.charged(gold.documents).items():
         limits = (min(line["limits"]), max(line["limits"])) if line["limits"] else (None, None)
-        told = None if key[-1] == "shadow" else name
-        expected[*key, name.kind, name.rule, told] = (*(line[n] for n in ("used", "requests", *HELD)), *limits)
+        told = None if names[-1] == "shadow" else name
+        expected[*names, name.kind, name.rule, told] = (*(line[n] for n in ("used", "requests", *HELD)), *limits)
     assert found == expected
 
 

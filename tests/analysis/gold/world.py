@@ -26,7 +26,7 @@ _CAP_NAMES: Final = ("cap user-group=tenant-a", "cap user='x; cap y, client-id=z
 
 def documents(seed: int, begins_ms: list[int], seconds: int) -> list[Document]:
     """Documents of two proxies, for so many seconds from each begin on; most intervals of most clients have no row."""
-    dice = random.Random(seed)  # noqa: S311  no secret
+    dice = random.Random(seed)
     found = []
     seq = 0
     for begin_ms in begins_ms:
@@ -47,11 +47,8 @@ def documents(seed: int, begins_ms: list[int], seconds: int) -> list[Document]:
 
 
 def _rows(dice: random.Random) -> list[dict[str, Any]]:
-    rows = []
-    for user, rule in _RULES.items():
-        for client_id in _CLIENTS:
-            if dice.random() < 0.12:
-                rows.append(_row(dice, user, client_id, rule))
+    clients = [(user, client_id, rule) for user, rule in _RULES.items() for client_id in _CLIENTS]
+    rows = [_row(dice, *each) for each in clients if dice.random() < 0.12]
     if dice.random() < 0.2:
         rows.append(row(None, None, broker=-1, connections_refused=dice.randrange(1, 5)))
     if dice.random() < 0.2:
@@ -83,7 +80,7 @@ def _row(dice: random.Random, user: str, client_id: str, rule: str | None) -> di
                 _, _, longest, *by_caps = kind.row.cap_columns
                 found[longest] = dice.choice(_CAP_NAMES)
                 found |= {name: dice.randrange(most + 1) for name, most in zip(by_caps, held, strict=True)}
-        if rule is not None and dice.random() < 0.5 or found[kind.row.cap_columns[2]]:
+        if (rule is not None and dice.random() < 0.5) or found[kind.row.cap_columns[2]]:
             found |= dict(zip(kind.row.cap_columns[:2], (_CAPS, "5000; 70000"), strict=True))
         if rule is None and dice.random() < 0.5:
             found |= dict(zip(kind.row.shadow_columns, (900.0, 1, 5, dice.randrange(50)), strict=True))

@@ -7,9 +7,9 @@ import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
+from analysis.gold import made
 from analysis.gold.making import make
 from analysis.spark.folder import Folder
-from analysis.upkeep import compaction
 from analysis.upkeep.compaction import Compacted, Compaction, recover
 from analysis.upkeep.expiry import Expired, Expiry
 from tests.analysis.ingesting import ingest
@@ -46,7 +46,7 @@ class Filled:
 
     def ask(self, select: str, table: str) -> list[Any]:
         query = (
-            f"{select} FROM read_parquet('{self.root}/{table}/*/*/*/*.parquet', hive_partitioning=true) ORDER BY ALL"  # noqa: S608
+            f"{select} FROM read_parquet('{self.root}/{table}/*/*/*/*.parquet', hive_partitioning=true) ORDER BY ALL"
         )
         return duckdb.connect().execute(query).fetchall()
 
@@ -113,7 +113,7 @@ def test_a_run_that_is_killed_is_finished_by_the_next(filled: Filled, at: str, m
 
     with monkeypatch.context() as patched:
         if at == "rename":
-            patched.setattr(compaction.made, "rename", killed)
+            patched.setattr(made, "rename", killed)
         else:
             real = getattr(Folder, at)
 
