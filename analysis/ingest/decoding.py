@@ -1,16 +1,19 @@
-"""Python workers decode texts: first what each document says once, or why it is none; then rows, as Arrow tables.
+"""Python workers decode texts: first what each document says once, or why it is none; then rows, as whole files.
 
 Spark's ``from_json`` and ``inline`` take four times the CPU. A batch is decoded twice, because only what the first time
 finds says which documents are there already, and which columns any of them has.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from analysis.ingest.documents import UnreadableError, UsageDocument, check_clock, check_size, count_of, read, table
+from analysis.ingest.known import HOUR_MS
 from analysis.ingest.source import KEPT_BYTES, PLACE, SOURCE
 from analysis.schema import COUNT, FILE, OPTIONAL, TEXT
 from quotas.names import OTHER
@@ -31,7 +34,11 @@ HEADERS: Final = pa.schema(
 REJECTED: Final = pa.schema(
     [*(SOURCE.field(name) for name in PLACE), ("fault", TEXT), ("size", COUNT), ("value", pa.binary())]
 )
-_ROWS_AT_ONCE: Final = 50_000
+FILES: Final = pa.schema([("hour", COUNT), ("content", pa.binary())])
+"""Whole Parquet files of rows, by the hour since 1970. Spark's writer goes through rows one by one."""
+FILE_ROWS: Final = 500_000
+"""A worker that has as many makes files of them: what it holds stays at some 300 MB."""
+ROW_GROUP_ROWS: Final = 131_072
 
 
 def headers(until_ms: int) -> Callable[[Batches], Batches]:
@@ -51,31 +58,33 @@ def headers(until_ms: int) -> Callable[[Batches], Batches]:
     return decode
 
 
-def rows(skipped: Collection[Place], columns: Collection[str], until_ms: int) -> Callable[[Batches], Batches]:
-    """Return what makes rows of SOURCE, as ``rows_schema``; without those of the places that are ``skipped``."""
-    schema = rows_schema(columns)
+def files(skipped: Collection[Place], columns: Collection[str], until_ms: int) -> Callable[[Batches], Batches]:
+    """Return what makes FILES of SOURCE: rows of hours, with those of OPTIONAL that are among ``columns``.
+
+    Documents of the places that are ``skipped`` are left out.
+    """
 
     def decode(batches: Batches) -> Batches:
-        documents: list[UsageDocument] = []
+        hours: defaultdict[int, list[UsageDocument]] = defaultdict(list)
+        held = 0
         for batch in batches:
             for at, place in enumerate(_places(batch)):
                 if place in skipped:
                     continue
                 try:
-                    documents.append(_document(batch, at, until_ms))
+                    document = _document(batch, at, until_ms)
                 except UnreadableError:
                     continue  # told, and kept, the first time
-                if sum(each.num_rows for each in documents) >= _ROWS_AT_ONCE:
-                    yield from _rows(documents, schema)
-                    documents = []
-        yield from _rows(documents, schema)
+                if document.num_rows:
+                    hours[document.header["time_ms"] // HOUR_MS].append(document)
+                held += document.num_rows
+                if held >= FILE_ROWS:
+                    yield from _encoded(hours, columns)
+                    hours.clear()
+                    held = 0
+        yield from _encoded(hours, columns)
 
     return decode
-
-
-def rows_schema(columns: Collection[str]) -> pa.Schema:
-    """Return FILE without those of OPTIONAL that are not among ``columns``."""
-    return pa.schema([field for field in FILE if field.name not in OPTIONAL or field.name in columns])
 
 
 def rejected(until_ms: int) -> Callable[[Batches], Batches]:
@@ -128,6 +137,11 @@ def _of_nobody(document: UsageDocument) -> int:
     return pc.sum(nobody).as_py() or 0
 
 
-def _rows(documents: list[UsageDocument], schema: pa.Schema) -> Batches:
-    if documents:  # texts that a document has once are dictionaries, which Spark takes for bytes
-        yield from table(documents).select(schema.names).cast(schema).combine_chunks().to_batches()
+def _encoded(hours: Mapping[int, Sequence[UsageDocument]], columns: Collection[str]) -> Batches:
+    names = [field.name for field in FILE if field.name not in OPTIONAL or field.name in columns]
+    texts = [field.name for field in FILE if field.type == TEXT and field.name in names]
+    for hour, documents in hours.items():
+        content = pa.BufferOutputStream()
+        rows = table(documents).select(names)
+        pq.write_table(rows, content, ROW_GROUP_ROWS, compression="zstd", use_dictionary=texts)
+        yield pa.RecordBatch.from_pylist([{"hour": hour, "content": bytes(content.getvalue())}], FILES)

@@ -19,7 +19,7 @@ from analysis.ingest import decoding
 from analysis.ingest.faults import MOST_AHEAD_MS, WRONG_CLOCK
 from analysis.ingest.known import HOUR_MS, Document, Key, KnownDocuments
 from analysis.ingest.source import PLACE, where
-from analysis.ingest.warehouse import DOCUMENTS, REJECTED, USAGE, Warehouse
+from analysis.ingest.warehouse import DOCUMENTS, REJECTED, Warehouse
 from analysis.schema import DOCUMENTS as COLUMNS_OF_DOCUMENTS
 from quotas.names import OTHER
 
@@ -143,19 +143,9 @@ class Ingestion:
 
     def _store(self, batch: DataFrame, new: list[dict[str, Any]], duplicates: frozenset[Any], until_ms: int) -> None:
         columns = {name for line in new for name in line["columns"]}
-        schema = from_arrow_schema(decoding.rows_schema(columns))
-        rows = batch.mapInArrow(decoding.rows(duplicates, columns, until_ms), schema)
-        self._tables.write(
-            rows.withColumns(
-                {
-                    "date": F.to_date("time"),
-                    "hour": F.date_format("time", "HH"),
-                    "batch": F.lit(self._batch),
-                }
-            ),
-            USAGE,
-            *("date", "hour", "batch"),
-        )
+        files = batch.mapInArrow(decoding.files(duplicates, columns, until_ms), from_arrow_schema(decoding.FILES))
+        hours, contents = files.toArrow().columns
+        self._tables.publish(self._batch, zip(hours.to_pylist(), contents, strict=True))
 
     def _store_documents(
         self, spark: SparkSession, new: list[dict[str, Any]], stored: list[Document], late: list[bool]

@@ -4,10 +4,12 @@ Plain Parquet, for any engine to read. A batch is a partition because it is repl
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 from pyspark.sql.types import StructType
@@ -24,7 +26,6 @@ LAYOUT_VERSION: Final = 1
 _MARK: Final = "sluice-warehouse.json"
 _BOOTS_WITHIN: Final = timedelta(days=7)
 """A proxy that was silent for longer, and goes on, is taken for one of which nothing is stored."""
-_LEFT: Final = ".spark-staging-*"
 
 
 class Warehouse:
@@ -64,6 +65,23 @@ class Warehouse:
         to = table.write.partitionBy(*by).mode("overwrite").option("partitionOverwriteMode", "dynamic")
         to.option("compression", "zstd").parquet(f"{self._root}/{name}")
 
+    def publish(self, batch: str, files: Iterable[tuple[int, pa.BinaryScalar]]) -> None:
+        """Put whole files of rows, by hours since 1970, in place of what an earlier attempt of the batch left.
+
+        They are written aside first, where names begin with a dot: a partition that is there is whole.
+        """
+        aside = f"{USAGE}/.staging-{batch}"
+        self._folder.remove(aside)
+        hours: Counter[str] = Counter()
+        for hour, content in files:
+            at = datetime.fromtimestamp(hour * HOUR_MS // 1000, UTC)
+            place = f"date={at:%Y-%m-%d}/hour={at:%H}"
+            self._folder.write(f"{aside}/{place}/part-{hours[place]:05}.parquet", content.as_py())
+            hours[place] += 1
+        for place in sorted(hours):
+            self._folder.move(f"{aside}/{place}", f"{USAGE}/{place}/batch={batch}")
+        self._folder.remove(aside)
+
     def keys(self, hour: int, besides: str) -> list[Key]:
         """Return the documents of an hour (since 1970) that other batches have stored."""
         at = datetime.fromtimestamp(hour * HOUR_MS // 1000, UTC)
@@ -101,12 +119,6 @@ class Warehouse:
                 }:
                     return hour
         return None
-
-    def remove_left(self) -> None:
-        """Remove what writers that were killed left aside."""
-        for name in (USAGE, DOCUMENTS, REJECTED):
-            for left in self._folder.names(f"{name}/{_LEFT}"):
-                self._folder.remove(f"{name}/{left}")
 
     def _documents(self, place: str) -> DataFrame | None:
         path = f"{DOCUMENTS}/{place}".rstrip("/")

@@ -1,6 +1,7 @@
 """``sluice analyze ingest`` that is killed, Java and all, at each of several moments of a batch.
 
-The moments: rows are stored and documents are not; all is stored and not committed. Each once for every batch: what a
+The moments: some partitions of rows are in place; all are, and documents are not; all is stored and not committed.
+Each once for every batch: what a
 batch has been killed at before is noted in the directory that is the first argument.
 """
 
@@ -14,6 +15,7 @@ from typing import Any
 from analysis.cli import analyze
 from analysis.ingest.job import Ingestion
 from analysis.ingest.warehouse import Warehouse
+from analysis.spark.folder import Folder
 
 NOTES = Path(sys.argv.pop(1))
 
@@ -45,7 +47,11 @@ if __name__ == "__main__":
 
     patched: dict[type, dict[str, Callable[..., None]]] = {
         Ingestion: {"publish": killed_after(begun, lambda _, __, number: f"{number}")},
-        Warehouse: {"write": killed_after(write, lambda _, __, table, *___: f"{batches[-1]} {table}")},
+        Warehouse: {
+            "write": killed_after(write, lambda _, __, table, *___: f"{batches[-1]} {table}"),
+            "publish": killed_after(Warehouse.publish, lambda *_: f"{batches[-1]} usage"),
+        },
+        Folder: {"move": killed_after(Folder.move, lambda *_: f"{batches[-1]} partition")},
     }
     for kind, methods in patched.items():
         for method, function in methods.items():
