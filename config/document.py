@@ -107,10 +107,15 @@ def read_text(path: Path, *, pipes: bool = False) -> str:
 def _near_miss(path: Path) -> str:
     """Return the file beside ``path`` that may have been meant."""
     try:
-        near = difflib.get_close_matches(path.name, [each.name for each in path.parent.iterdir()], 1, _NEAR)
+        near = difflib.get_close_matches(path.name, _beside(path), 1, _NEAR)
     except OSError:
         return ""
     return f"did you mean {path.parent / near[0]}?" if near else ""
+
+
+def _beside(path: Path) -> list[str]:
+    """Return the names of other files; a link that leads nowhere has its own."""
+    return [each.name for each in path.parent.iterdir() if each.name != path.name]
 
 
 def _line_and_column(before: str) -> tuple[int, int]:

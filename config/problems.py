@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 _MAX_MESSAGE: Final = 300
+_MAX_KEY: Final = 100
 
 Steps = tuple[str | int, ...]  # from the top of a file to a value: keys, and places in lists
 
@@ -62,7 +63,8 @@ def _shortened(said: str) -> str:
 
 
 _SECRETS: Final = re.compile(
-    r"""(?P<before>//)[^\s/@'"]+@ | [^\s/@'":]+:[^\s/@'"]+@
+    # A word is looked at once, from its beginning: from each of its letters would be quadratic.
+    r"""(?P<before>//)[^\s/@'"]+@ | (?<![^\s/@'"])(?=[^\s/@'"]*:)[^\s/@'"]+@
     | (?P<name>(?:password|passwd|secret|token|jaas\.config)\s*=\s*) (?:"[^"]*" | '[^']*' | [^\s,;\]}]+)""",
     re.VERBOSE | re.IGNORECASE,
 )
@@ -116,6 +118,13 @@ class InvalidValues(ValueError):  # noqa: N818  as above
             raise self
 
 
+def _shown(key: str) -> str:
+    """Return a key as a message quotes it: with an end, and without a secret in it."""
+    key = without_secrets(key)
+    key = key if len(key) <= _MAX_KEY else f"{key[:_MAX_KEY]}…"
+    return key if key.isprintable() else ascii(key)
+
+
 def field_path(steps: Iterable[str | int]) -> str:
     """``["listeners", 0, "bind"]`` as ``listeners[0].bind``."""
     path = ""
@@ -123,7 +132,7 @@ def field_path(steps: Iterable[str | int]) -> str:
         if isinstance(step, int):
             path += f"[{step}]"
         else:
-            path += ("." if path else "") + (step if step.isprintable() else ascii(step))
+            path += ("." if path else "") + _shown(step)
     return path
 
 

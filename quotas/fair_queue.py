@@ -38,7 +38,7 @@ class Entry:
 class Party:
     """The entries of one name; the root of a queue is a party too."""
 
-    __slots__ = ("active", "cost", "entries", "finish", "in_turns", "members", "served", "turns", "waiting")
+    __slots__ = ("active", "cost", "entries", "finish", "in_turns", "members", "owed", "served", "turns", "waiting")
 
     def __init__(self) -> None:
         self.waiting = 0
@@ -48,6 +48,8 @@ class Party:
         self.finish = 0.0
         """The start tag of its next entry, in the virtual time of its parent."""
         self.in_turns = False
+        self.owed = 0.0
+        """Weight to add to that of its next entry: those before weighed more than they said."""
         self.served = 0.0
         """The virtual time: the start tag of the entry that was taken last."""
         self.turns: list[tuple[float, int, str]] = []
@@ -98,7 +100,9 @@ class FairQueue:
                 member = party.members[name] = Party()
             if not member.in_turns:
                 member.in_turns = True
-                heappush(party.turns, (max(party.served, member.finish), entry.number, name))
+                start = max(party.served, member.finish) + member.owed
+                member.owed = 0.0
+                heappush(party.turns, (start, entry.number, name))
             party.active += not member.waiting
             party = member
             parties.append(party)
@@ -140,13 +144,24 @@ class FairQueue:
         for party, member in pairwise(parties):
             start, _, name = party.turns[0]
             party.served = start
-            member.finish = start + entry.weight
+            member.finish = start + entry.weight + member.owed
+            member.owed = 0.0
             if member.waiting:
                 heapreplace(party.turns, (member.finish, next(numbers), name))
             else:
                 heappop(party.turns)
                 member.in_turns = False
         return entry
+
+    def owe(self, path: Path, weight: float) -> None:
+        """Count ``weight`` against the parties of a path besides: an entry that was taken weighed more than it said."""
+        party = self._all
+        for name in path:
+            member = party.members.get(name)
+            if member is None:
+                return
+            member.owed += weight
+            party = member
 
     def take_all(self) -> list[Entry]:
         """Take out all entries, in the order of their numbers."""

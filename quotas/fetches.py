@@ -11,7 +11,8 @@ How it works:
 - An answer that brings more than expected is charged like any other. If the counter is in debt by then, it waits.
 - Where answers are long, the next Fetch goes when there is no debt, for a share of two seconds' worth. Where they are
   shorter than half of that, fetches wait until two seconds' worth are left, and go together: otherwise each would go as
-  soon as a share is left, and bring the record or two that have come since.
+  soon as a share is left, and bring the record or two that have come since. One connection alone does not wait so: it
+  may be its own limit for a partition that keeps answers short, and to wait would lose a tenth of the quota or more.
 - A broker sends at least one whole batch, and cuts off the last one, which clients throw away. So a lowered Fetch asks
   for a multiple of the size of a batch, or for one byte to get just one. That size is learned from such answers.
 """
@@ -44,9 +45,11 @@ _PROBE_EACH: Final = 16
 class Fetcher:
     """One connection that fetches under a counter: what is expected of it, and what it has under way."""
 
-    __slots__ = ("expected", "fetches", "max_bytes", "set_aside", "since_ms")
+    __slots__ = ("batch", "expected", "fetches", "max_bytes", "set_aside", "since_ms")
 
     def __init__(self) -> None:
+        self.batch = 0
+        """The size of its last batch that came alone, including what surrounds it; 0 before there was one."""
         self.expected: float | None = None
         """Bytes that its next Fetch is likely to bring; infinite: all that it may. ``None`` before its first answer."""
         self.max_bytes = 0
@@ -87,7 +90,7 @@ class Fetches:
         self._is_new = True
         """No answer was seen yet."""
         self._batch = 0
-        """The size of the last batch that came alone, including what surrounds it; 0 before there was one."""
+        """The size of the last batch that came alone, on any connection; 0 before there was one."""
         self._lowered = 0
         self._was_cut = False
         """An answer was as long as allowed: its last batch may be incomplete."""
@@ -125,7 +128,7 @@ class Fetches:
         bound = self._bound
         left = bound.left(now_ms)
         share = self._share(len(self._active))
-        if self._gathers or (left < share and self._worth_part < 0.5):
+        if self._gathers or (left < share and self._worth_part < 0.5 and len(self._active) > 1):
             moment_ms = bound.when_left(self._enough, now_ms)
             self._gathers = moment_ms > now_ms
             if self._gathers:
@@ -161,10 +164,12 @@ class Fetches:
             (self._bound.left(now_ms) - self._set_aside) / sharers, self._share(max(sharers, len(self._active)))
         )
         share = min(share, self._at_once)
-        max_bytes = asked_bytes if asked_bytes <= share else self._whole_batches(int(share))
+        max_bytes = asked_bytes if asked_bytes <= share else self._whole_batches(self._batch_of(fetcher), int(share))
         fetcher.max_bytes = max_bytes
         fetcher.fetches = 1
-        self._put_aside(who, fetcher, min(self._expected(fetcher), max(max_bytes, self._batch or self._usual)), now_ms)
+        self._put_aside(
+            who, fetcher, min(self._expected(fetcher), max(max_bytes, self._batch_of(fetcher) or self._usual)), now_ms
+        )
         return max_bytes
 
     def _sharers(self, who: object, fetcher: Fetcher, now_ms: int) -> int:
@@ -184,14 +189,18 @@ class Fetches:
         sharers = len(self._fetchers) if fetcher.expected is None else len(active)
         return max(sharers - len(self._under_way), 1 + len(self._bound.line or ()))
 
-    def _whole_batches(self, share: int) -> int:
+    def _whole_batches(self, batch: int, share: int) -> int:
         """Return what to ask for so that only whole batches come."""
         self._lowered += 1
-        if self._was_cut and (not self._batch or self._lowered % _PROBE_EACH == 0):
+        if self._was_cut and (not batch or self._lowered % _PROBE_EACH == 0):
             return 1
-        if not self._batch:
+        if not batch:
             return max(share, 1)
-        return share // self._batch * self._batch if share >= 2 * self._batch else 1
+        return share // batch * batch if share >= 2 * batch else 1
+
+    def _batch_of(self, fetcher: Fetcher) -> int:
+        """Return the size of its batches; before that is known, of another connection's, or 0."""
+        return fetcher.batch or self._batch
 
     def _put_aside(self, who: object, fetcher: Fetcher, expected: float, now_ms: int) -> None:
         if expected <= EMPTY_BYTES:
@@ -209,14 +218,18 @@ class Fetches:
         fetcher = self._fetchers.get(who)
         return fetcher is not None and size <= fetcher.set_aside + EMPTY_BYTES
 
+    def turns_beyond(self, size: int) -> float:
+        """Return how many turns more than its own an answer has taken, by what a turn is to bring."""
+        return max(size / self._share(len(self._active)) - 1, 0.0) if self._enough else 0.0
+
     def answered(self, who: object, size: int) -> None:
         """Learn from an answer that is being charged, and release what was set aside for it."""
         fetcher = self._fetchers.get(who)
         if fetcher is None:
             return
-        is_full = size >= max(fetcher.max_bytes, self._batch) / 2
+        is_full = size >= max(fetcher.max_bytes, self._batch_of(fetcher)) / 2
         if fetcher.max_bytes == 1 or size > 1.5 * fetcher.max_bytes > 0:
-            self._batch = max(size, EMPTY_BYTES)
+            self._batch = fetcher.batch = max(size, EMPTY_BYTES)
         elif size > fetcher.max_bytes > 0:
             self._was_cut = True
         self._learn(size)

@@ -93,6 +93,10 @@ class Line:
             self._alarm(self, max(self._may_go(now_ms), now_ms))
         return place
 
+    def owe(self, client: Path, weight: float) -> None:
+        """Count ``weight`` against the client's turns besides: more came of one than was counted."""
+        self._queue.owe(client, weight)
+
     def leave(self, place: Place, now_ms: int, *, keep: bool = False) -> None:
         """Give a place up before its turn; with ``keep`` it is there for a while for the next ``join``."""
         place.is_dissolved = False

@@ -5,12 +5,14 @@ people.
 import asyncio
 import gc
 import json
+import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from config.units import Address
 from proxy.admin.connections import AdminConnections
@@ -28,6 +30,19 @@ METHODS: Final[tuple[str, ...]] = ("GET", "HEAD")
 _MAX_LINE_BYTES: Final = 2048
 _MAX_HEADER_BYTES: Final = 8190
 _STOP_TIMEOUT_S: Final = 1.0
+
+
+def _without_requests(record: logging.LogRecord) -> bool:
+    """Have a request that is no HTTP be a warning, and no error with a traceback: any stranger can send one."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, HttpProcessingError):
+        record.levelno, record.levelname, record.exc_info = logging.WARNING, "WARNING", None
+        record.msg, record.args = "%s of a client of the admin port", (type(error).__name__,)
+    return True
+
+
+_log: Final = logging.getLogger("sluice.admin")
+_log.addFilter(_without_requests)
 
 
 class AdminServer:
@@ -77,7 +92,11 @@ class AdminServer:
             reason = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else error.strerror
             raise OSError(f"admin.bind {self._bind}: {reason or error}") from error
         self._server = web.Server(
-            self._answer, access_log=None, max_line_size=_MAX_LINE_BYTES, max_field_size=_MAX_HEADER_BYTES
+            self._answer,
+            access_log=None,
+            logger=_log,
+            max_line_size=_MAX_LINE_BYTES,
+            max_field_size=_MAX_HEADER_BYTES,
         )
         self._connections = AdminConnections(self._server)
         self._connections.listen(sockets)

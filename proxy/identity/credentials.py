@@ -87,12 +87,12 @@ class Credentials:
 def network_of(peer: str) -> str:
     """Return the address of ``host:port``, of IPv6 its network."""
     host = peer.rpartition(":")[0].strip("[]").partition("%")[0]
+    if ":" not in host:
+        return host
     try:
-        address = ipaddress.ip_address(host)
+        address = ipaddress.IPv6Address(host)
     except ValueError:
         return host
-    if isinstance(address, ipaddress.IPv4Address):
-        return str(address)
     if address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)
     return str(ipaddress.ip_network((address, _IPV6_BITS), strict=False))

@@ -17,7 +17,7 @@ import click
 
 from config.client_properties import parse_properties
 from config.document import read_text
-from config.problems import InvalidValue, suggestion
+from config.problems import InvalidValue, suggestion, without_secrets
 from config.units import parse_bytes, parse_number, parse_whole
 from quotas.entities import MAX_PREFIX_BYTES, Default, Entity, Group, Prefix
 from quotas.kinds import QuotaKind, Written
@@ -153,7 +153,7 @@ class _Wanted:
     def read_word(self, word: str) -> None:
         """Read one word of the short form."""
         key, equals, value = word.partition("=")
-        shown = word if key in (*_KINDS, *_WORDS) and "=" not in value else key
+        shown = word if key in (*_KINDS, *_WORDS) and "=" not in value else without_secrets(key)[:_MOST_SHOWN]
         with _of(shown):
             if key in _KINDS:
                 if equals:

@@ -5,6 +5,7 @@ It is what the parts of a session know of the whole, and has no await and no soc
 
 from protocol.errors import ProtocolError
 from protocol.frames import REQUEST_HEAD, FrameSplitter
+from proxy.identity.credentials import network_of
 from proxy.identity.sasl import SaslObserver, SaslRules
 from proxy.runtime.faults import contained
 from proxy.session.answer_side import AnswerSide
@@ -203,9 +204,10 @@ class Pair:
     def client_path(self, account: Account) -> Path:
         """Say whose turn it is in a line: of users, of one user's addresses, and of one address's client-ids.
 
-        Last comes what is made up most easily: many client-ids from one address have one address's turns.
+        Last comes what is made up most easily: many client-ids from one address have one address's turns, and so have
+        all IPv6 addresses of one customer.
         """
-        return account.key.user, self.peer.rpartition(":")[0], account.key.client_id
+        return account.key.user, network_of(self.peer), account.key.client_id
 
     def throttle_over(self, now_ms: int) -> None:
         """Send what was held back and read again (called by the delay queue)."""
@@ -222,6 +224,10 @@ class Pair:
     def turn(self, what: int, now_ms: int) -> None:
         """Go on with what waited for its turn under its quota."""
         if what == What.ANSWER:
+            if self._has_gone and not self.requests.splitter.held_bytes:
+                self.rules.throttling.dropped += 1
+                self.close()
+                return
             try:
                 self.answers.turn(now_ms)
             except ProtocolError as error:
@@ -233,12 +239,17 @@ class Pair:
             self._go(Event.ADMITTED, IN_LINE, now_ms)
         self.answered(now_ms)
 
+    @property
+    def _has_gone(self) -> bool:
+        """The client has closed: Kafka's clients never close one side alone."""
+        return bool(self.requests.reasons & FINISHED) or self._client.has_finished()
+
     def _drop_unless_read(self) -> None:
         """Drop what has waited if its client has closed meanwhile: nobody would read the answer, and nobody is charged.
 
         What expects no answer still goes, as at a broker.
         """
-        if not self.requests.reasons & FINISHED and not self._client.has_finished():
+        if not self._has_gone:
             return
         try:
             dropped = self.requests.drop_answered()

@@ -242,8 +242,8 @@ class Turn:
         self._pair.abort()
 
     def client_finished(self, now_ms: int) -> None:
-        """Ask again: a request whose client has closed does not wait any more."""
-        if self._what not in (What.NOTHING, What.BODY, What.ANSWER):
+        """Ask again: a request whose client has closed does not wait any more, nor an answer."""
+        if self._what not in (What.NOTHING, What.BODY):
             self._go(now_ms, turn=False)
 
     def _answer_empty(self, bound: Bound, now_ms: int) -> bool:

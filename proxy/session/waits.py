@@ -82,6 +82,8 @@ class Waits:
                 turn.wait(What.ANSWER, account, bound, size, now_ms)
                 return False
         for bound in bounds:
+            if bound.line:
+                bound.line.owe(self._pair.client_path(account), bound.fetches.turns_beyond(size))
             bound.fetches.answered(self, size)
             if bound.line:
                 self._pair.rules.throttling.alarm(bound.line, now_ms)
@@ -94,8 +96,10 @@ class Waits:
         self._request.went(now_ms)
 
     def client_finished(self, now_ms: int) -> None:
-        """Ask again: a request whose client has closed does not wait any more."""
+        """Ask again: a request whose client has closed does not wait any more, nor an answer."""
         self._request.client_finished(now_ms)
+        if self._answer is not None:
+            self._answer.client_finished(now_ms)
 
     def leave(self, now_ms: int) -> None:
         """Wait for nothing any more: the connection is gone."""

@@ -41,11 +41,9 @@ def read(
     folded: set[tuple[object, object]] = set()
     position = beginning.start(1)
     line = 1 + text.count("\n", 0, position)
-    for found in _pattern(len(beginning[1])).finditer(text, position):
-        start, end = found.span()
-        if start != position:
-            return None
-        position = end
+    pattern = _pattern(len(beginning[1]))
+    while (found := pattern.match(text, position)) is not None:  # a search from each place on would be quadratic
+        start, position = found.span()
         if found.lastindex is not None:
             user = _name(found[1] or found[5] or found[8])
             client_id = _name(found[2] or found[3] or found[6] or found[7] or found[9] or found[10])
@@ -62,7 +60,7 @@ def read(
             entity = Entity(user, client_id)
             limits[entity] = understood
             lines[entity] = line
-            line += text.count("\n", start, end)
+            line += text.count("\n", start, position)
         else:
             line += 1
     if position != len(text):

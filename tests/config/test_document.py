@@ -148,6 +148,9 @@ def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         read_document(tmp_path / "quota.yaml")
     with pytest.raises(ConfigError, match=r"no such file$"):
         read_document(tmp_path / "sluice.yaml")
+    (tmp_path / "config.yaml").symlink_to("nowhere")
+    with pytest.raises(ConfigError, match=r"no such file$"):
+        read_document(tmp_path / "config.yaml")
     with pytest.raises(ConfigError, match="cannot be read: not a directory"):
         read_document(tmp_path / "quotas.yaml" / "x")
     monkeypatch.setattr(files, "MAX_FILE_BYTES", 2**20)

@@ -107,12 +107,12 @@ class RefusedError(Exception):
     """A broker's answer that says an error."""
 
 
-def produce_request(topic: str, client_id: str, records_bytes: int, partition: int = 0) -> bytes:
-    """Produce v7, acks=1, one batch of one record: `records_bytes` in all."""
+def produce_request(topic: str, client_id: str, records_bytes: int, partition: int = 0, acks: int = 1) -> bytes:
+    """Produce v7, one batch of one record: `records_bytes` in all."""
     records = record_batch(records_bytes)
     name = topic.encode()
     body = (
-        struct.pack(">hhii", -1, 1, 30_000, 1)  # transactional_id null, acks, timeout_ms, one topic
+        struct.pack(">hhii", -1, acks, 30_000, 1)  # transactional_id null, acks, timeout_ms, one topic
         + struct.pack(">h", len(name))
         + name
         + struct.pack(">iii", 1, partition, len(records))

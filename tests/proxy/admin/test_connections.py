@@ -102,6 +102,23 @@ async def test_so_has_an_answer_that_is_not_taken_and_a_connection_that_is_idle(
             assert await is_closed(deaf[0])
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET / HTTP/1.1\r\nno header\r\n\r\n",
+        b"GET /" + b"a" * 50_000,
+        b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 20_000,
+    ],
+    ids=["no header", "a long line", "many headers"],
+)
+async def test_what_is_no_http_is_refused_without_a_traceback(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async with serving() as (served, client), crowd(served, 1, sent) as peers:
+        assert await is_closed(peers[0])
+        async with client.get("/livez") as answer:
+            assert answer.status == 200
+    assert [(record.levelname, record.exc_info) for record in caplog.records] == [("WARNING", None)]
+
+
 async def test_who_leaves_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving() as (served, _):
         for _ in range(3):

@@ -48,6 +48,20 @@ def test_a_word(value: str) -> None:
     assert SECRET not in caught.value.format_message()
 
 
+def test_a_word_that_is_a_login() -> None:
+    with pytest.raises(click.UsageError) as caught:
+        read([], ["a:hunter2@kafka"])
+    assert SECRET not in caught.value.format_message()
+
+
+@pytest.mark.parametrize("key", [*FLAGS[:2], "password=hunter2", "a:hunter2@b"])
+def test_a_key_of_a_file(tmp_path: Path, key: str) -> None:
+    (tmp_path / "quotas.yaml").write_text(f"quotas:\n- entity: {{user: a}}\n  '{key}': 1\n")
+    done = CliRunner().invoke(cli, ["check", "--quotas", str(tmp_path / "quotas.yaml")])
+    assert "unknown limit" in done.output
+    assert SECRET not in done.output.replace(str(tmp_path), "")
+
+
 @pytest.mark.parametrize("value", FLAGS)
 def test_a_file_of_configs(tmp_path: Path, value: str) -> None:
     (tmp_path / "more.properties").write_text(value + "\n")
@@ -68,7 +82,14 @@ def test_a_script(script: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["sasl://app:hunter2@kafka:9092", "app:hunter2@kafka:9092", "https://hunter2@kafka", "a:hunter2@b"]
+    "address",
+    [
+        "sasl://app:hunter2@kafka:9092",
+        "app:hunter2@kafka:9092",
+        "https://hunter2@kafka",
+        "a:hunter2@b",
+        "a:hunter2:c@b",
+    ],
 )
 def test_a_host_with_a_password_in_front(tmp_path: Path, address: str) -> None:
     (tmp_path / "sluice.yaml").write_text(

@@ -88,13 +88,16 @@ class Connection:
 class Consumer(Connection):
     """Gets as much as its Fetch asks for, in batches of ``size``."""
 
+    partition_bytes = 50_000
+    """The most that its one partition brings."""
+
     def request(self) -> bytes:
         return fetch(self.sent)
 
     def arrived(self, data: bytes, now_ms: int) -> None:
         max_bytes = int.from_bytes(data[4 + 8 + 2 + 3 + 12 : 4 + 8 + 2 + 3 + 16], "big")
         batch = self.size
-        answer = fetch_answer(self.sent, max(min(max_bytes, 50_000) // batch, 1) * batch)
+        answer = fetch_answer(self.sent, max(min(max_bytes, self.partition_bytes) // batch, 1) * batch)
         self.session.answers.feed(answer, now_ms)
 
     def step(self) -> None:

@@ -4,7 +4,18 @@ import pytest
 
 from protocol.errors import Cause
 from quotas.entities import Entity
-from tests.proxy.playbook import CONSUMER, KIB, PRODUCER, Play, fetch, fetch_quota, list_offsets, produce, produce_quota
+from tests.proxy.playbook import (
+    CONSUMER,
+    KIB,
+    PRODUCER,
+    Play,
+    fetch,
+    fetch_answer,
+    fetch_quota,
+    list_offsets,
+    produce,
+    produce_quota,
+)
 from tests.proxy.session.another import Another
 from tests.proxy.session.tenants import Connection, between, policy, run
 
@@ -107,6 +118,29 @@ def test_nothing_is_fetched_for_a_client_that_has_closed() -> None:
     waiting.client.finished = True
     play.loop.advance(4_000)
     assert (waiting.broker.take(), waiting.client.take(), play.throttling.dropped) == (b"", b"", 1)
+
+
+@pytest.mark.parametrize("seen", [False, True], ids=["by the kernel", "by the loop"])
+def test_an_answer_that_waits_while_its_client_closes_is_charged_to_nobody(seen: bool) -> None:
+    """It was charged at its turn: clients that wait half a second for much, and leave, took the turns of all others."""
+    play = fetch_quota()
+    bound = play.engine.resolve("ANONYMOUS", "app", CONSUMER, 1)
+    waiting = Another(play)
+    assert waiting.send(fetch(1))
+    play.loop.advance(300)
+    assert bound.may_go(play.loop.now_ms) == play.loop.now_ms, "nothing is expected of it any more"
+    bound.record(12 * KIB, play.loop.now_ms)
+    bound.owe(3_000, play.loop.now_ms)
+    before = bound.recorded_total
+    waiting.session.answers.feed(fetch_answer(1, 2 * KIB), play.loop.now_ms)
+    assert waiting.client.take() == b""
+    waiting.client.finished = True
+    if seen:
+        waiting.session.client_finished()
+        assert waiting.session.closed
+    play.loop.advance(30_000)
+    assert waiting.session.closed
+    assert (bound.recorded_total, play.throttling.dropped, waiting.client.take()) == (before, 1, b"")
 
 
 def test_impatient_clients_keep_nobody_from_a_patient_one() -> None:

@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 
 from proxy.session.session import Session
+from quotas.engine import Engine, Window
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from tests.proxy.playbook import Play, fetch_answer
@@ -58,6 +59,38 @@ def test_of_a_client_id_that_anybody_may_claim_each_user_and_address_has_its_tur
     run(play, [*attackers, victim, neighbour], 40)
     assert longest_pause_ms(victim) < 2_500
     assert longest_pause_ms(neighbour) < 5_000
+
+
+def test_all_addresses_of_one_ipv6_network_have_one_customer_s_turns() -> None:
+    """Sixty of them had sixty turns: a client of another network waited for twelve seconds at a time."""
+    play = Play(policy=policy((Entity(client_id="app"), 10_000)))
+    attackers = [Connection(play, "ANONYMOUS", peer=f"[2001:db8::{number:x}]:6") for number in range(1, 61)]
+    victim = Connection(play, "ANONYMOUS", peer="[2001:db8:1::9]:6")
+    run(play, [*attackers, victim], 40)
+    assert longest_pause_ms(victim) < 2_500
+
+
+@pytest.mark.parametrize("samples", [6, 11])
+def test_one_whose_answers_are_short_by_his_own_wish_has_all_of_his_quota(samples: int) -> None:
+    """16 kB for each partition, of 1 MB/s: to wait until two seconds' worth were left took a fifth of the quota."""
+    limits = policy((Entity(client_id="app"), 1_000_000), kind=FETCH)
+    play = Play(policy=limits, engine=Engine(limits, Window(samples, 1000)))
+    consumer = Consumer(play, "alice", size=16_000)
+    consumer.partition_bytes = 16_000
+    run(play, [consumer], 66, step_ms=12)
+    assert 0.94 < rate([consumer], 22, 66) / 1_000_000 < 1.06
+
+
+def test_who_fetches_small_batches_gets_on_beside_many_with_large_ones() -> None:
+    """Their answers were a turn each, of four seconds' worth, and what is known of their batches was taken for those of
+    all: .002 of the quota.
+    """
+    play = Play(policy=policy((Entity(client_id="app"), 50_000), kind=FETCH))
+    large: list[Connection] = [Consumer(play, "bob", size=200_000) for _ in range(10)]
+    small = Consumer(play, "alice", size=1_000)
+    run(play, [*large, small], 120)
+    assert rate([small], 20, 120) > 0.05 * 50_000
+    assert 0.9 < rate([*large, small], 20, 120) / 50_000 < 1.1
 
 
 def test_a_client_with_small_requests_does_not_wait_for_many_large_ones() -> None:

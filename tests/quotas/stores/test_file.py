@@ -12,6 +12,33 @@ from quotas.kinds import QuotaKind
 from quotas.stores.file import load
 from tests.quotas.stores.quota_files import problems, warnings
 
+ENDLESS = {
+    "digits": "9" * 300_000,
+    "parts of a time": "1" + ":59" * 100_000,
+    "a version": "1." * 150_000,
+    "spaces": "a" + " " * 300_000 + "x",
+    "hosts": "//a" * 100_000,
+    "assignments": "password=" * 30_000,
+    "names": "a," * 150_000,
+    "classes": "[a-" * 100_000,
+}
+WHERE = {
+    "a rate": "quotas:\n- entity: {{user: alice}}\n  producer_byte_rate: {}\n",
+    "a percentage": "quotas:\n- entity: {{user: alice}}\n  request_percentage: {}\n",
+    "a user": "quotas:\n- entity: {{user: {}}}\n  producer_byte_rate: lots\n",
+    "an address": "quotas:\n- entity: {{ip: {}}}\n  connection_creation_rate: 1\n",
+    "a kind": "quotas:\n- entity: {{user: alice}}\n  ? {}\n  : 1\n",
+}
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("what", ENDLESS)
+def test_no_text_takes_longer_than_its_length(file: Path, what: str, where: str) -> None:
+    """Nothing here is timed: what is quadratic takes minutes, in which no thread of the proxy runs."""
+    found = problems(file, WHERE[where].format(f'"{ENDLESS[what]}"'))
+    assert found
+    assert max(map(len, found)) < 1000
+
 
 def test_values_with_and_without_units(file: Path) -> None:
     file.write_text(
