@@ -110,8 +110,8 @@ readings: Final = Table(
     "readings",
     f"""
     WITH used AS (
-        SELECT /*+ REPARTITION(counter), BROADCAST(clocks) */ counter, per_used, interval_ms, CAST(used AS DOUBLE) AS used, limit,
-            unix_millis(time) DIV interval_ms AS slot,
+        SELECT /*+ REPARTITION(counter), BROADCAST(clocks) */ counter, per_used, interval_ms,
+            CAST(used AS DOUBLE) AS used, limit, unix_millis(time) DIV interval_ms AS slot,
             CAST(greatest(round(window_ms / interval_ms), 1) AS BIGINT) AS whole
         FROM (SELECT * EXCEPT (interval_ms) FROM charges WHERE used > 0 AND role <> 'shadow')
         JOIN clocks USING (cluster, instance)),

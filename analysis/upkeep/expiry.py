@@ -1,4 +1,4 @@
-"""What is older than it is to be kept goes, under the lock: hours of rows, documents and gold, and rejected documents."""
+"""Removes old hours of rows, documents and gold, and old rejected documents, under the lock."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

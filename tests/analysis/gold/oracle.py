@@ -128,7 +128,7 @@ def client(documents: Sequence[Document]) -> dict[tuple[Any, ...], Row]:
 
 
 def _nominal(row: Row) -> int:
-    return max(math.floor(row["interval_ms"] / 1000 + 0.5), 1) * 1000
+    return max(math.floor(int(row["interval_ms"]) / 1000 + 0.5), 1) * 1000
 
 
 def charged(documents: Sequence[Document]) -> dict[tuple[Any, ...], Row]:
