@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from functools import wraps
-from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
@@ -14,8 +14,6 @@ from analysis.spark.session import SparkSettings
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _FORM: Final = "2026-01-31, 2026-01-31T18:00 or 2026-01-31T18:00:00+02:00; without an offset it is UTC"
-NOTHING: Final = "none"
-Against = tuple[datetime, datetime] | Literal["none"] | None
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -51,37 +49,37 @@ def period_options(command: _Command) -> _Command:
     return first(last(in_order))  # type: ignore[return-value]  # of the same options
 
 
-def _moment(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:
-    return None if value is None else _read_moment(value)
+def _moment(context: click.Context, _: click.Parameter, value: str | None) -> datetime | None:
+    return None if value is None else _read_moment(value, context.params.get("zone") or UTC)
 
 
-def _read_moment(value: str) -> datetime:
+def _read_moment(value: str, zone: tzinfo) -> datetime:
     try:
         moment = datetime.fromisoformat(value.strip())
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        return moment.replace(tzinfo=zone).astimezone(UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
         raise click.BadParameter(f"{value!r} is not a time: write {_FORM}") from None
 
 
-def against_option(command: _Command) -> _Command:
-    """Add ``against``: a period, None for the one before, or NOTHING."""
+def zone_option(command: _Command) -> _Command:
+    """Add ``zone: ZoneInfo``; times of ``period_options`` without an offset are in it."""
 
-    def span(_: click.Context, __: click.Parameter, value: str | None) -> Against:
-        if value is None or value == NOTHING:
-            return NOTHING if value else None
-        first, dots, last = value.partition("..")
-        if not dots:
-            raise click.BadParameter(f"{value!r} is not FROM..TO: 2026-01-30..2026-01-31, or none")
-        begin, end = _read_moment(first), _read_moment(last)
-        if begin >= end:
-            raise click.BadParameter(f"{value!r} ends before it begins")
-        return begin, end
+    def known(_: click.Context, __: click.Parameter, value: str) -> ZoneInfo:
+        try:
+            return ZoneInfo(value)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise click.BadParameter(
+                f"{value!r} is not a time zone: write its name, like Europe/Berlin or UTC"
+            ) from None
 
     return click.option(
-        "--against",
-        callback=span,
-        metavar="FROM..TO",
-        help="Compare with this period; `none`: with nothing. Without it, with the period before, of the same length.",
+        "--zone",
+        default="UTC",
+        show_default=True,
+        is_eager=True,
+        callback=known,
+        metavar="NAME",
+        help="Time zone of days, times and of --from and --to: Europe/Berlin.",
     )(command)
 
 
@@ -89,22 +87,12 @@ def spark_options(command: _Command) -> _Command:
     """Add ``spark: SparkSettings``."""
 
     @wraps(command)
-    def with_settings(
-        *args: Any, master: str | None, conf: tuple[str, ...], java_cache: Path | None, **kwargs: Any
-    ) -> Any:
-        return command(*args, spark=SparkSettings(master, dict(map(_setting, conf)), java_cache), **kwargs)
-
-    cache = click.option(
-        "--java-cache",
-        type=click.Path(path_type=Path, file_okay=False),
-        envvar="SLUICE_JAVA_CACHE",
-        metavar="DIR",
-        help="Keep Java's classes here, 170 MB: the first run takes three times as long, later ones two thirds.",
-    )
+    def with_settings(*args: Any, master: str | None, conf: tuple[str, ...], **kwargs: Any) -> Any:
+        return command(*args, spark=SparkSettings(master, dict(map(_setting, conf))), **kwargs)
 
     conf = click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
     master = click.option("--master", metavar="URL", help="As of spark-submit; without it all cores of this machine.")
-    return master(conf(cache(with_settings)))  # type: ignore[return-value]  # the options are taken away again
+    return master(conf(with_settings))  # type: ignore[return-value]  # the options are taken away again
 
 
 def seconds(_: click.Context, option: click.Parameter, value: str) -> int:
@@ -113,19 +101,6 @@ def seconds(_: click.Context, option: click.Parameter, value: str) -> int:
     if unit not in _UNITS_S or not number.isdecimal():
         raise click.BadParameter(f"{value!r} is not a time like 10s, 5m, 2h or 90d", param=option)
     return int(number) * _UNITS_S[unit]
-
-
-def grace_option(command: _Command) -> _Command:
-    """Add ``grace_s: int``, of what maintains a warehouse."""
-    return click.option(
-        "--grace",
-        "grace_s",
-        default="1h",
-        show_default=True,
-        callback=seconds,
-        metavar="TIME",
-        help="For so long files that went are kept aside, for who reads them now; a later run removes them.",
-    )(command)
 
 
 def older_option(of_what: str) -> Callable[[_Command], _Command]:

@@ -1,11 +1,14 @@
 """``sluice analyze ingest``."""
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from analysis import options
+from analysis.errors import AnalysisError, RunError
 from analysis.spark import session
 from analysis.spark.progress import to_stderr
 from analysis.spark.session import SparkSettings
@@ -13,11 +16,12 @@ from analysis.spark.session import SparkSettings
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from analysis.ingest.outage import Outage, Signals
-    from analysis.sources.connection import Connection
+    from analysis.ingest.kafka import Topic
 
 _EVERY_S: Final = 60
 _DOCUMENTS: Final = 10_000
+_GOLD_EVERY_S: Final = 300
+"""Gold is made when a run ends, and of one that goes on not more often than this."""
 
 
 def _period_s(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
@@ -39,11 +43,11 @@ def _period_s(context: click.Context, option: click.Parameter, value: str | None
     help="A client.properties as Kafka's own tools take it: security.protocol, sasl.jaas.config, ssl.truststore ...",
 )
 @click.option(
-    "--source",
-    type=click.Choice(["auto", "jvm", "python"]),
-    default="auto",
-    show_default=True,
-    help="Who reads the topic: Spark's connector where its jars are, else Python.",
+    "--jars",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    envvar="SLUICE_SPARK_JARS",
+    metavar="DIR",
+    help="A folder with the jars of Spark's Kafka source; without it Spark fetches them (spark.jars.packages).",
 )
 @click.option("--files", metavar="DIR", help="Read files of usage records (*.jsonl) instead of a topic.")
 @click.option("--once", is_flag=True, help="Take in what there is, and end.")
@@ -60,13 +64,14 @@ def _period_s(context: click.Context, option: click.Parameter, value: str | None
     help="How many documents a batch takes, of up to 1,000 rows each.",
 )
 @click.option("--accept-loss", is_flag=True, help="Go on where the topic's retention has deleted what was not read.")
+@click.option("--gold/--no-gold", "gold", default=True, help="Make the tables that reports read; or not, in this run.")
 @options.spark_options
 def command(
     warehouse: str,
     bootstrap: str | None,
     topic: str,
     kafka_config: Path | None,
-    source: str,
+    jars: Path | None,
     files: str | None,
     every_s: int | None,
     checkpoint: str | None,
@@ -75,8 +80,9 @@ def command(
     *,
     once: bool,
     accept_loss: bool,
+    gold: bool,
 ) -> None:
-    """Take usage records into the warehouse, exactly once: from a topic, or from files.
+    """Take usage records into the warehouse, exactly once, from a topic or from files; and make the tables of reports.
 
     A run may be ended or killed at any moment; the next one goes on where it was.
     """
@@ -84,73 +90,105 @@ def command(
         raise click.UsageError("give either --bootstrap, for a topic, or --files")
     if once and every_s is not None:
         raise click.UsageError("give either --once or --every")
-    from analysis.ingest.outage import Signals
+    read: Topic | None = None
+    if bootstrap is not None:
+        from analysis.ingest import kafka
 
-    signals, outage = Signals(), None
-    if bootstrap is None:
-        running = session.start("ingest", spark)
-        stream, name = _of_files(running, str(files), max_documents)
+        read = kafka.Topic.load(topic, bootstrap, kafka_config)
+        read.reach()
+        spark = session.with_jars(spark, jars)
+    running = session.start("ingest", spark)
+
+    from analysis.ingest.job import Ingestion
+    from analysis.ingest.running import held, run
+
+    before: Callable[[], None] = lambda: None  # noqa: E731
+    if read is None:
+        stream, name = _of_files(running, str(files), max_documents), "files"
     else:
-        from analysis.sources.connection import Connection
-
-        connection = Connection.load(bootstrap, kafka_config)
-        outage = _reached(connection, topic, signals, python=source == "python", waits=not once)
-        signals.raise_interrupt()
-        if signals.came:
-            return
-        running = session.start("ingest", spark)
-        stream, name = _of_topic(running, connection, topic, source, max_documents, accept_loss=accept_loss)
-
-    from analysis.ingest.alone import Company, held
-    from analysis.ingest.job import Ingestion, run
-
-    at = checkpoint or f"{warehouse.rstrip('/')}/checkpoints/{name}"
+        id_ = read.ask(running)
+        stream, name = read.stream(running, max_documents, accept_loss=accept_loss), f"kafka-{topic}-{id_}".rstrip("-")
+        before = _same_topic(running, read, id_)
+        _tell_of_another(running, checkpoint or f"{warehouse.rstrip('/')}/checkpoints", name, topic)
+    at = f"{(checkpoint or warehouse + '/checkpoints').rstrip('/')}/{name}"
+    making = _Gold(running, warehouse) if gold else None
     with held(at):
-        ingestion = Ingestion(running, warehouse, to_stderr, alone=Company(warehouse).alone)
-        run(stream, ingestion, at, None if once else every_s or _EVERY_S, outage, signals)
-    click.echo(f"{warehouse}: {ingestion.total}")
-    signals.raise_interrupt()
-
-
-def _reached(connection: "Connection", topic: str, signals: "Signals", *, python: bool, waits: bool) -> "Outage | None":
-    """Ask the brokers, and return what waits for them; None: nothing does. Raises AnalysisError."""
-    from analysis.errors import AwayError
-    from analysis.ingest.outage import Outage
-    from analysis.sources import preflight
-
-    def probe() -> None:
-        preflight.check(connection, topic, python=python)
-
-    outage = Outage(signals, probe, to_stderr) if waits else None
-    try:
-        probe()
-    except AwayError as error:
-        if outage is None:
+        after = making.now_and_then if making is not None and not once else lambda: None
+        ingestion = Ingestion(running, warehouse, to_stderr, before=before, after=after)
+        try:
+            stopped = run(stream, ingestion.publish, at, None if once else every_s or _EVERY_S)
+        except KeyboardInterrupt:
+            click.echo(f"{warehouse}: {ingestion.total}")
             raise
-        with signals.heard():
-            outage.wait(str(error))
-        if not signals.came:
-            outage.over()
-    return outage
+        if making is not None and not stopped:
+            making.make()
+    click.echo(f"{warehouse}: {ingestion.total}")
 
 
-def _of_files(running: "SparkSession", directory: str, documents: int) -> "tuple[DataFrame, str]":
-    from analysis.sources import files
+def _of_files(running: "SparkSession", directory: str, documents: int) -> "DataFrame":
+    from analysis.ingest import files
 
     stream = files.stream(running, directory, documents)
     for path in files.passed_over(running, directory):
         to_stderr(
             f"passed over: {path} is larger than {files.MOST_FILE_BYTES} bytes, the most of a file that is on no disk"
         )
-    return stream, "files"
+    return stream
 
 
-def _of_topic(
-    running: "SparkSession", connection: "Connection", topic: str, source: str, documents: int, *, accept_loss: bool
-) -> "tuple[DataFrame, str]":
-    from analysis.sources.python_kafka import Topic
-    from analysis.sources.topic import Source, stream
+def _same_topic(running: "SparkSession", topic: "Topic", id_: str) -> Callable[[], None]:
+    """Return a check that the topic is still the one that the checkpoint is of. The next run reads the other one."""
 
-    found, reader = stream(running, Topic(topic, connection, documents, accept_loss), Source(source))
-    to_stderr(f"reading topic {topic} through {'Python' if reader is Source.PYTHON else 'the JVM connector'}")
-    return found, f"{reader}-{topic}"
+    def check() -> None:
+        if topic.ask(running) != id_:
+            raise RunError(
+                f"topic {topic.name} was deleted and made again: a next run reads the new one from its begin"
+            )
+
+    return check
+
+
+def _tell_of_another(running: "SparkSession", checkpoints: str, name: str, topic: str) -> None:
+    from analysis.spark.folder import Folder
+
+    others = set(Folder(running, checkpoints).names(f"kafka-{topic}-" + "?" * 22)) - {name}
+    if others and not Folder(running, checkpoints).exists(name):
+        to_stderr(
+            f"topic {topic} was deleted and made again since the last run: it is read from its begin; "
+            "documents of the old one that had not been read are missing"
+        )
+
+
+class _Gold:
+    """Makes gold in the session that ingests."""
+
+    def __init__(self, running: "SparkSession", warehouse: str) -> None:
+        self._running = running
+        self._warehouse = warehouse
+        self._made_s = time.monotonic()  # noqa: TID251  how long ago
+
+    def now_and_then(self) -> None:
+        """Make it, if that was not done just before."""
+        if time.monotonic() - self._made_s >= _GOLD_EVERY_S:  # noqa: TID251  as above
+            self.make()
+
+    def make(self) -> None:
+        """Make it, unless another program is at work on the warehouse: then the next run does."""
+        from analysis.gold.making import make
+        from analysis.spark.folder import Folder
+        from analysis.upkeep.compaction import recover
+        from analysis.upkeep.lock import Lock
+
+        folder = Folder(self._running, self._warehouse)
+        if not folder.names("usage/date=*"):
+            return
+        lock = Lock(Folder(self._running, f"{self._warehouse.rstrip('/')}/usage"), "ingest", time.time)  # noqa: TID251
+        try:
+            with lock:
+                recover(folder)
+                make(self._running, self._warehouse, to_stderr)
+        except RunError:
+            raise
+        except AnalysisError as error:
+            to_stderr(f"gold is left to the next run: {error}")
+        self._made_s = time.monotonic()  # noqa: TID251  as above

@@ -1,7 +1,7 @@
 """``sluice analyze recommend``."""
 
 import sys
-from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -12,16 +12,11 @@ from analysis import options
 from analysis.answering import Answering
 from analysis.errors import AnalysisError
 from analysis.recommend.writing import refuse_place, write
-from analysis.spark import session
 from analysis.spark.session import SparkSettings
 
 if TYPE_CHECKING:
     from analysis.kernel.target import Target
-    from analysis.recommend.choices import Choices
-    from analysis.recommend.needs import Recommendation
     from analysis.recommend.present import Present
-    from analysis.recommend.whose import Wanted
-    from analysis.replay.recording import Recording
 
 EXIT_LOW: Final = 1
 _RECORD: Final = "record for a week, or take it with --accept-low-confidence"
@@ -50,7 +45,7 @@ def _bytes(_: click.Context, __: click.Parameter, value: str) -> float:
     "quotas_path",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The present quotas: written is this file with other limits, whatever else it says.",
+    help="The present quotas: this file is rewritten with new limits; everything else stays.",
 )
 @click.option(
     "-c",
@@ -64,13 +59,13 @@ def _bytes(_: click.Context, __: click.Parameter, value: str) -> float:
 @click.option(
     "--per",
     type=click.Choice(["user", "client-id", "user,client-id"]),
-    help="Whom quotas are for, without --quotas. Not given: whom those in force were for; users, if there were none.",
+    help="Whom quotas are for, without --quotas; default: user.",
 )
 @click.option(
     "--entities",
     multiple=True,
     metavar="NAME",
-    help="Only these, with * and ?; may be repeated. Of present quotas: `user=alice*`.",
+    help="Only these, with * and ?, as in `user=alice*`; may be repeated.",
 )
 @click.option(
     "--headroom",
@@ -110,33 +105,37 @@ def command(
 ) -> None:
     """Find the smallest quotas under which what was recorded meets a target, and put them into the present ones.
 
-    With --quotas or --config: the present file with its limits changed, and the difference on stderr. Without: a new
-    quota file that explains itself.
+    With --quotas or --config: the present file with its limits changed. Without: a new quota file. The difference, and
+    what it is found from, is on stderr.
 
     Exit status: 0 done, 1 if anything was left out for low confidence, 2 for an error.
     """
-    aim = _target(target)
+    from analysis.demand import recording, rows
+    from analysis.recommend import whose
+    from analysis.recommend.choices import Choices, Per
+    from analysis.recommend.job import recommend
+    from analysis.recommend.new_file import new_file
+    from analysis.recommend.present import Fate, lines, merged, summary, verdicts
+    from analysis.warehouse import Period
+
+    choices = Choices(_target(target), headroom, floor, entities)
     if out is not None:
         refuse_place(out, force=force)
     present = _present(quotas_path, config_path, per, propose=propose)
-    running = session.start("recommend", spark)
-    from analysis.recommend.choices import Choices, Per
-    from analysis.recommend.job import recommend
-    from analysis.replay import recording
-    from analysis.spark.progress import Progress
-    from analysis.table import warehouse as stored
-
-    choices = Choices(aim, None if per is None else Per(per), headroom, floor, entities)
-    with Progress(running, "recommend", steps=2) as progress:
-        progress.step("who used what")
-        recorded = recording.read(stored.usage(running, warehouse, begin, end))
-        progress.step("search")
-        choices, wanted = _whose(recorded, choices, present)
-        found = recommend(recorded, choices, wanted)
+    period = Period.around(begin, end)
+    recorded = recording.read(rows.gold(warehouse, period))
+    policy = present.policy if present else whose.by_name(recorded, Per(per or Per.USER), choices)
+    wanted = whose.by_rules(recorded, policy, choices if present else replace(choices, entities=()))
+    found = recommend(recorded, choices, wanted, rows.charges("recommend", spark, warehouse, period))
+    of = verdicts(policy, found, choices, accept_low=accept_low)
+    for line in (*(f"note: {note}" for note in recorded.circumstances.notes()), *lines(of, propose=propose)):
+        click.echo(line, err=True)
+    name = str(present.path) if present else f"quotas per {per or Per.USER}"
+    click.echo(f"{name}: {summary(of, policy, wanted.outside())}", err=True)
     if present is None:
-        text, low = _new(found, choices, target, recorded, wanted, accept_low=accept_low, out=out)
+        text = new_file(of, Per(per or Per.USER), choices, target, recorded.circumstances)
     else:
-        text, low = _merged(present, found, choices, recorded, wanted, propose=propose, accept_low=accept_low)
+        text = merged(present, of, propose=propose)
     if out is None:
         click.echo(text, nl=False)
     else:
@@ -144,7 +143,7 @@ def command(
         if present is not None and not present.is_unchanged():
             raise AnalysisError(f"{present.path} has been changed meanwhile: nothing is written; start again")
         write(out, text)
-    if low:
+    if low := sum(each.fate is Fate.LOW for each in of):
         click.echo(f"warning: {low} left out for low confidence: {_RECORD}", err=True)
         sys.exit(EXIT_LOW)
 
@@ -176,67 +175,3 @@ def _present(quotas: Path | None, config: Path | None, per: str | None, *, propo
     for warning in present.loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
     return present
-
-
-def _whose(recorded: "Recording", choices: "Choices", present: "Present | None") -> "tuple[Choices, Wanted]":
-    """Return whose quotas are looked for, and the choices by which."""
-    from dataclasses import replace
-
-    from analysis.recommend import whose
-    from analysis.recommend.choices import Per
-
-    if present is not None:
-        return choices, whose.by_rules(recorded, present.policy, choices)
-    if choices.per is None and whose.were_under_rules(recorded):
-        return choices, whose.by_records(recorded, choices)
-    choices = replace(choices, per=choices.per or Per.USER)
-    return choices, whose.by_name(recorded, choices)
-
-
-def _new(
-    found: "Sequence[Recommendation]",
-    choices: "Choices",
-    target: str,
-    recorded: "Recording",
-    wanted: "Wanted",
-    *,
-    accept_low: bool,
-    out: Path | None,
-) -> tuple[str, int]:
-    """Return a new quota file, and how many quotas are left out of it for low confidence."""
-    from analysis.kernel.advice import Confidence
-    from analysis.recommend import quota_file
-
-    every = found if accept_low else list(quota_file.trusted(found))
-    whole = len({(each.user, each.client_id) for each in every})
-    given = len({(each.user, each.client_id) for each in every if not each.refused})
-    without = f", and {whole - given} without one: the file says why" if whole > given else ""
-    click.echo(f"quotas for {given} of {whole}{without}{f': {out}' if out else ''}", err=True)
-    low = sum(need.confidence is Confidence.LOW for each in found if not each.refused for need in each.needs)
-    if low and accept_low:
-        click.echo(f"warning: {low} with low confidence: record for a week before you rely on the file", err=True)
-    text = quota_file.write(every, choices, target, recorded.circumstances, wanted.outside())
-    return text, 0 if accept_low else low
-
-
-def _merged(
-    present: "Present",
-    found: "Sequence[Recommendation]",
-    choices: "Choices",
-    recorded: "Recording",
-    wanted: "Wanted",
-    *,
-    propose: bool,
-    accept_low: bool,
-) -> tuple[str, int]:
-    """Return the present file with what is recommended in it, and how many limits are left for low confidence."""
-    from analysis.recommend.present import Fate, lines, merged, summary, verdicts
-
-    of = verdicts(present.policy, found, choices, accept_low=accept_low, propose=propose)
-    for note in recorded.circumstances.notes():
-        click.echo(f"note: {note}", err=True)
-    for line in lines(of, propose=propose):
-        click.echo(line, err=True)
-    text = merged(present, of, propose=propose)
-    click.echo(f"{present.path}: {summary(of, present.policy, wanted.outside())}", err=True)
-    return text, sum(each.fate is Fate.LOW for each in of)

@@ -1,25 +1,19 @@
 """``sluice analyze whatif``."""
 
-import re
 import sys
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
 from analysis import options
 from analysis.answering import Answering
 from analysis.errors import AnalysisError
-from analysis.report import place
-from analysis.spark import session
 from analysis.spark.session import SparkSettings
 
 if TYPE_CHECKING:
     from analysis.whatif.scenarios import Scenario
-
-_ON_DISK: Final = re.compile(r"(?:file:)?(?![A-Za-z][A-Za-z0-9+.-]+:/)(.+)")
-"""A directory of this machine, and no URI of another file system."""
 
 
 @click.command(cls=Answering)
@@ -53,46 +47,26 @@ def command(
 ) -> None:
     """Say who would be throttled under other quotas, for how long, before and after.
 
-    Recorded demand is replayed against each file; what it holds back is carried over (docs/analysis-whatif.md).
+    Who never had more than the limit would not be: that is known from the tables of gold. The rows of all others are
+    replayed against each file; what a limit holds back is carried over (docs/analysis-whatif.md).
     """
-    if out is not None:
-        _refuse_place(out, warehouse)
-    scenarios = [_scenario(path) for path in quotas_paths]
-    running = session.start("whatif", spark)
-    from analysis.replay import recording
-    from analysis.spark.progress import Progress
-    from analysis.table import warehouse as stored
+    from analysis.demand import recording, rows
+    from analysis.warehouse import Period
     from analysis.whatif import comparison
     from analysis.whatif.job import whatif
     from analysis.whatif.keeping import Kept
 
-    kept = None if out is None else Kept.at(running, out)
-    with Progress(running, "whatif", steps=2) as progress:
-        progress.step("who used what")
-        recorded = recording.read(stored.usage(running, warehouse, begin, end))
-        progress.step("replay")
-        found = whatif(recorded, scenarios)
+    kept = None if out is None else Kept.at(out, warehouse)
+    scenarios = [_scenario(path) for path in quotas_paths]
+    period = Period.around(begin, end)
+    recorded = recording.read(rows.gold(warehouse, period))
+    found = whatif(recorded, scenarios, rows.charges("whatif", spark, warehouse, period))
     if kept is not None:
         click.echo(kept.write(found), err=True)
     click.echo(comparison.as_json(found) if as_json else comparison.text(found, top))
     sums = [comparison.totals(found, scenario.name) for scenario in scenarios]
     if fail_if_throttled and any(each.throttled or each.possibly_throttled for each in sums):
         sys.exit(1)
-
-
-def _refuse_place(out: str, warehouse: str) -> None:
-    """Refuse a place where nothing can be kept, before anything is read."""
-    from analysis.whatif.keeping import refuse_a_file
-
-    try:
-        place.chosen(out, warehouse)
-    except AnalysisError:
-        raise AnalysisError(
-            f"--out: {out} is in a table of the warehouse, whose readers would take the figures for rows of it: "
-            "name another directory"
-        ) from None
-    if not session.under_spark_submit() and (on_disk := _ON_DISK.fullmatch(out)):  # there it may be HDFS
-        refuse_a_file(Path(on_disk[1]))
 
 
 def _scenario(path: Path) -> "Scenario":
@@ -106,11 +80,10 @@ def _scenario(path: Path) -> "Scenario":
         raise AnalysisError(str(error)) from None
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
-    unknown = not_replayed(loaded.policy)
-    for entity, words in unknown.items():
+    for entity, words in not_replayed(loaded.policy).items():
         click.echo(
             f"warning: {path}:{loaded.lines[entity]}: {' and '.join(words)} of {entity.describe()} "
-            f"{'is' if len(words) == 1 else 'are'} not replayed: whom this quota holds is left out",
+            f"{'is' if len(words) == 1 else 'are'} not replayed, and left out of the answer",
             err=True,
         )
-    return Scenario(str(path), loaded.policy, frozenset(unknown))
+    return Scenario(str(path), loaded.policy)

@@ -26,7 +26,7 @@ from analysis.ingest.faults import (
     most_of,
     value_of,
 )
-from analysis.table.schema import (
+from analysis.schema import (
     COLUMNS,
     FIELDS,
     FILE,

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from analysis.table.schema import (
+from analysis.schema import (
     COLUMNS,
     COUNT,
     FIELDS,

@@ -1,46 +1,29 @@
-"""Usage records from a stream into the table, exactly once.
+"""Usage records from a stream into the warehouse, exactly once, by Spark's Structured Streaming.
 
-A batch of the stream is published as partitions (date, hour, batch) that replace what an earlier try of the same
-batch left there, so a kill at any moment loses and doubles nothing: not what the stream's checkpoint has, nor what is
-read by an engine that knows nothing of Spark. The batch is named by the checkpoint's id and its number: a checkpoint
-that is made anew begins at 0 again, and must not replace what another one wrote.
+A batch is written as partitions (date, hour, batch) that replace those of an earlier attempt, so a kill at any moment
+loses and doubles nothing. It is named by the checkpoint's id and its number: a checkpoint that is made anew begins at 0
+again, and must not replace what another one wrote.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from py4j.protocol import Py4JError
-from pyspark import StorageLevel
-from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.streaming.query import StreamingQuery
 
-from analysis.errors import AnalysisError, RunError, cause, is_away, next_run
-from analysis.ingest import rejected
-from analysis.ingest.ended import java_ended, shortly, unless_stopped
+from analysis.ingest import decoding
 from analysis.ingest.faults import MOST_AHEAD_MS, WRONG_CLOCK
-from analysis.ingest.known import Header, Hour, Key, KnownDocuments, duplicates
-from analysis.ingest.numbers import Gaps
-from analysis.ingest.outage import Outage, Signals
-from analysis.ingest.publishing import Publication, remove_left
-from analysis.ingest.staging import FILE_ROWS, FILES, INPUT, STAGED, merge, staging
-from analysis.sources.place import where
-from analysis.spark.folder import Folder
-from analysis.table import warehouse as tables
+from analysis.ingest.known import HOUR_MS, Document, Key, KnownDocuments
+from analysis.ingest.source import PLACE, where
+from analysis.ingest.warehouse import DOCUMENTS, REJECTED, Warehouse
+from analysis.schema import DOCUMENTS as COLUMNS_OF_DOCUMENTS
 from quotas.names import OTHER
 
-_ROWS_AT_ONCE: Final = 4_000_000
-"""Whose files the driver holds: some 60 MB."""
 _SHOWN_FAULTS: Final = 3
-_POLL_S: Final = 1
-_STOP: Final = "5s"
-"""How long Spark may take to end a query. What is under way then is done again by the next run."""
 
 
 def _now_ms() -> int:
@@ -67,10 +50,10 @@ class Tally:
     rows_of_others: int = 0
     """Of clients that records do not tell apart: beyond ``usage.max_clients``."""
 
-    def add(self, other: "Tally", times: int = 1) -> None:
-        """Add another one's numbers; -1: take them away."""
+    def add(self, other: "Tally") -> None:
+        """Add another one's numbers."""
         for each in fields(self):
-            setattr(self, each.name, getattr(self, each.name) + times * getattr(other, each.name))
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
     def __str__(self) -> str:
         clocks = f" ({self.wrong_clock:,} of a wrong clock)" if self.wrong_clock else ""
@@ -88,10 +71,10 @@ class Tally:
 
 
 class Ingestion:
-    """Publishes batches of documents (``sources.place``) into a warehouse; one at a time may write to a warehouse.
+    """Stores batches of texts (``source.SOURCE``) in a warehouse.
 
-    ``tell`` gets a line about each batch and about what was rejected; ``now_ms`` is the wall clock; ``alone`` says
-    whether nobody else writes to the warehouse now.
+    ``tell`` gets a line about each batch and about what was rejected; ``now_ms`` is the wall clock; ``before`` is
+    called before each batch, and raises where it must not be stored; ``after`` when it has been.
     """
 
     def __init__(
@@ -100,197 +83,105 @@ class Ingestion:
         warehouse: str,
         tell: Callable[[str], None],
         now_ms: Callable[[], int] = _now_ms,
-        alone: Callable[[], AbstractContextManager[bool]] = lambda: nullcontext(True),
+        before: Callable[[], None] = lambda: None,
+        after: Callable[[], None] = lambda: None,
     ) -> None:
-        tables.create(spark, warehouse)
-        rejected.bring_up_to_date(spark, warehouse)
+        self._tables = Warehouse(spark, warehouse)
+        self._tables.create()
         self.total = Tally()
-        self._warehouse = warehouse
-        self._usage = Folder(spark, tables.path_of(warehouse, tables.USAGE))
-        self.tell = tell
+        self._tell = tell
         self._now_ms = now_ms
-        self.spark = spark
+        self._before = before
+        self._after = after
         self._batch = ""
-        self._tally = Tally()
-        """What the last batch that was begun has come to."""
-        with alone() as nobody_else:
-            if nobody_else:
-                remove_left(self._usage)
-        self.begin()
-
-    def begin(self) -> None:
-        """Know nothing but what is stored: as a new process would, after a batch that was not committed."""
-        self._known = KnownDocuments(self._stored)
-        self._gaps = Gaps(self._known.numbers)
-        self._newest: Hour | None = None
+        self._first_hour = 0
+        self._known = KnownDocuments(
+            lambda hour: self._tables.keys(hour, self._batch),
+            lambda boots: self._tables.boots(boots, self._first_hour, self._batch),
+        )
 
     def publish(self, batch: DataFrame, number: int) -> None:
         """Store a batch: the function for ``foreachBatch``."""
+        self._before()
         spark = batch.sparkSession
-        self.spark = spark
-        before, self._batch = self._batch, f"{spark.sparkContext.getLocalProperty('sql.streaming.queryId')}-{number}"
-        if self._batch == before:  # it was published, and its end was not noted: brokers were away
-            self.total.add(self._tally, -1)
-        self._tally = Tally()
-        self._tally = tally = self._publish(
-            batch.withColumn("id", F.monotonically_increasing_id()).select(*INPUT.names)
-        )
-        self.total.add(tally)
-        self.tell(f"batch {number}: {tally}")
-
-    def _publish(self, documents: DataFrame) -> Tally:
-        newest = self._newest or self._newest_stored()
+        self._batch = f"{spark.sparkContext.getLocalProperty('sql.streaming.queryId')}-{number}"
         until_ms = self._now_ms() + MOST_AHEAD_MS
-        with _staged(documents, until_ms) as staged:
-            found = _Found.of(staged)
-            twice = duplicates(found.rows, self._known)
-            if not twice:
-                self._store(staged, found)
-        if twice:
-            left = found.rows.keys() - set(twice)
-            with _staged(documents, until_ms, {header.id for header in twice}) as staged:
-                found = _Found.of(staged)
-                if found.rows.keys() != left:
-                    raise AnalysisError("a batch that was read twice did not have the same documents both times")
-                self._store(staged, found)
-        missing, dropped = self._gaps.count(found.dropped)
-        self._known.add(found.rows)
-        self._newest = max([newest, *(header.hour for header in found.rows)])
-        late = sum(header.hour < newest for header in found.rows)
-        return Tally(
-            documents=len(found.rows),
-            rows=sum(found.rows.values()),
-            duplicates=len(twice),
-            late=late,
-            rejected=found.rejected,
-            wrong_clock=found.wrong_clock,
+        found = batch.mapInArrow(decoding.headers(until_ms), from_arrow_schema(decoding.HEADERS)).toArrow()
+        lines = sorted(
+            found.to_pylist(), key=lambda line: tuple((line[name] is not None, line[name]) for name in PLACE)
+        )
+        read = [line for line in lines if line["fault"] is None]
+        faults = [line for line in lines if line["fault"] is not None]
+        documents = [_document(line) for line in read]
+        self._first_hour = min((each.hour for each in documents), default=0)
+        are_new = [*self._known.are_new(documents)]
+        new = [line for line, is_new in zip(read, are_new, strict=True) if is_new]
+        stored = [each for each, is_new in zip(documents, are_new, strict=True) if is_new]
+        duplicates = frozenset(_place(line) for line, is_new in zip(read, are_new, strict=True) if not is_new)
+        newest = self._tables.newest_hour(until_ms, self._batch) if stored else None
+        late = [newest is not None and each.hour < newest for each in stored]
+        if stored:
+            self._store(batch, new, duplicates, until_ms)
+            self._store_documents(spark, new, stored, late)
+        if faults:
+            self._reject(batch, faults, until_ms)
+        missing, dropped = self._known.add(stored)
+        tally = Tally(
+            documents=len(new),
+            rows=sum(line["rows"] for line in new),
+            duplicates=len(duplicates),
+            late=sum(late),
+            rejected=len(faults),
+            wrong_clock=sum(line["fault"].startswith(WRONG_CLOCK) for line in faults),
             missing=missing,
             dropped=dropped,
-            rows_of_others=found.rows_of_others,
+            rows_of_others=sum(line["rows_of_others"] for line in new),
         )
+        self.total.add(tally)
+        self._tell(f"batch {number}: {tally}")
+        self._after()
 
-    def _store(self, staged: DataFrame, found: "_Found") -> None:
-        """Publish the files, and keep aside what has a fault."""
-        publication = Publication(self._usage, self._batch)
-        rows = sum(found.rows.values())
-        hours = len({header.hour for header in found.rows})
-        slices = 1 + rows // _ROWS_AT_ONCE
-        for number in range(slices):
-            files = staged.where(F.col("content").isNotNull() & (F.spark_partition_id() % slices == number))
-            if found.files > 2 * (hours + rows // FILE_ROWS):
-                files = files.coalesce(1 + rows // slices // FILE_ROWS).mapInArrow(merge, staged.schema)
-            for date, hour, content in zip(*files.select(*FILES.names).toArrow().columns, strict=True):
-                publication.add(Hour(date.as_py(), hour.as_py()), content.as_py())
-        publication.publish()
-        if found.rejected:
-            self._reject(staged.where("fault IS NOT NULL").select("id", *rejected.COLUMNS))
+    def _store(self, batch: DataFrame, new: list[dict[str, Any]], duplicates: frozenset[Any], until_ms: int) -> None:
+        columns = {name for line in new for name in line["columns"]}
+        files = batch.mapInArrow(decoding.files(duplicates, columns, until_ms), from_arrow_schema(decoding.FILES))
+        hours, contents = files.toArrow().columns
+        self._tables.publish(self._batch, zip(hours.to_pylist(), contents, strict=True))
 
-    def _reject(self, found: DataFrame) -> None:
+    def _store_documents(
+        self, spark: SparkSession, new: list[dict[str, Any]], stored: list[Document], late: list[bool]
+    ) -> None:
+        begun = self._known.begun(stored)
+        lines = [
+            (
+                *(line[name] for name in ("cluster", "instance", "boot", "seq", "time_ms")),
+                line["time_ms"] + line["interval_ms"],
+                *(line[name] for name in ("dropped_documents", "rows", "rows_of_others", "rows_of_nobody")),
+                *(is_late, each.key in begun),
+                *(_moment(line).date(), _moment(line).hour, self._batch),
+            )
+            for line, each, is_late in zip(new, stored, late, strict=True)
+        ]
+        table = spark.createDataFrame(lines, COLUMNS_OF_DOCUMENTS).withColumn(
+            "hour", F.lpad(F.col("hour").cast("string"), 2, "0")
+        )
+        self._tables.write(table.coalesce(1), DOCUMENTS, "date", "hour", "batch")
+
+    def _reject(self, batch: DataFrame, faults: list[dict[str, Any]], until_ms: int) -> None:
         """Keep aside what has a fault, and say the first of it."""
-        rejected.store(found, self._warehouse, self._batch)
-        for each in found.drop("value").orderBy("id").limit(_SHOWN_FAULTS).collect():
-            self.tell(f"rejected: {where(each)}: {each.fault}")
-
-    def _newest_stored(self) -> Hour:
-        """Ask the table for its newest hour, this very batch aside; where it has none, for one before all others."""
-        until = datetime.fromtimestamp(
-            (self._now_ms() + MOST_AHEAD_MS) / 1000, UTC
-        )  # what is beyond is of a wrong clock
-        newest = tables.newest_hour(self.spark, self._warehouse, besides=self._batch, until=until)
-        return Hour(f"{newest:%Y-%m-%d}", newest.hour) if newest else Hour("", 0)
-
-    def _stored(self, hour: Hour) -> Iterable[Key]:
-        """Ask the table for the keys of an hour; but what this very batch left there is to be replaced."""
-        return [Key(*key) for key in tables.stored_keys(self.spark, self._warehouse, *hour, self._batch)]
+        rejected = batch.mapInArrow(decoding.rejected(until_ms), from_arrow_schema(decoding.REJECTED))
+        self._tables.write(rejected.coalesce(1).withColumn("batch", F.lit(self._batch)), REJECTED, "batch")
+        for line in faults[:_SHOWN_FAULTS]:
+            self._tell(f"rejected: {where(line)}: {line['fault']}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """What is in a batch."""
-
-    rows: dict[Header, int]
-    """Of each document without a fault, in the order in which they came."""
-    rejected: int
-    wrong_clock: int
-    files: int
-    dropped: dict[Header, int]
-    """What each of them says of how many its proxy had dropped."""
-    rows_of_others: int
-
-    @classmethod
-    def of(cls, staged: DataFrame) -> "_Found":
-        """Have a batch decoded, which is STAGED, and look at all of it but texts and files."""
-        wrong_clock = F.col("fault").startswith(WRONG_CLOCK).alias("wrong_clock")
-        header = (*Key._fields, "time_ms", "rows", "dropped_documents", "rows_of_others")
-        columns = staged.select("id", *header, wrong_clock).toArrow().sort_by("id").to_pylist()
-        documents = {_header(each): each for each in columns if each["rows"] is not None}
-        files = sum(each["id"] is None for each in columns)
-        return cls(
-            rows={header: each["rows"] for header, each in documents.items()},
-            rejected=len(columns) - len(documents) - files,
-            wrong_clock=sum(bool(each["wrong_clock"]) for each in columns),
-            files=files,
-            dropped={header: each["dropped_documents"] for header, each in documents.items()},
-            rows_of_others=sum(each["rows_of_others"] for each in documents.values()),
-        )
+def _document(line: dict[str, Any]) -> Document:
+    key = Key(line["instance"], line["boot"], line["seq"])
+    return Document(key, line["time_ms"] // HOUR_MS, line["dropped_documents"])
 
 
-def _header(staged: Mapping[str, Any]) -> Header:
-    key = Key(staged["instance"], staged["boot"], staged["seq"])
-    return Header(staged["id"], key, Hour.of(staged["time_ms"]))
+def _place(line: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(line[name] for name in PLACE)
 
 
-@contextmanager
-def _staged(documents: DataFrame, until_ms: int, dropped: Collection[int] = ()) -> Iterator[DataFrame]:
-    """Have workers make STAGED of documents (INPUT), once: it stays on disk."""
-    stage = staging(dropped, until_ms)
-    staged = documents.mapInArrow(stage, from_arrow_schema(STAGED)).persist(StorageLevel.DISK_ONLY)
-    try:
-        yield staged
-    finally:
-        staged.unpersist()
-
-
-def run(
-    stream: DataFrame,
-    ingestion: Ingestion,
-    checkpoint: str,
-    every_s: int | None,
-    outage: Outage | None = None,
-    signals: Signals | None = None,
-) -> None:
-    """Let the ingestion take in a stream until SIGTERM or SIGINT; None: what there is now. Raises RunError.
-
-    A batch that a signal interrupts is done again by the next run. With an ``outage`` brokers that are away are waited
-    for, and then the batch that they interrupted is done again.
-    """
-    signals = signals or Signals()
-    ingestion.spark.conf.set("spark.sql.streaming.stopTimeout", _STOP)
-    trigger = {"availableNow": True} if every_s is None else {"processingTime": f"{every_s} seconds"}
-    publish = shortly(ingestion.publish, signals)
-    writer = stream.writeStream.foreachBatch(publish).option("checkpointLocation", checkpoint)
-    with signals.heard():
-        while not signals.came:
-            try:
-                with unless_stopped(signals):
-                    _take_in(writer.trigger(**trigger).start(), outage, signals)
-            except StreamingQueryException as error:
-                if outage is None or not is_away(error):
-                    raise RunError(f"ingestion stopped: {cause(error)}; {next_run(error)}") from error
-                outage.wait(cause(error))
-                ingestion.begin()
-            except (Py4JError, ConnectionError):
-                raise java_ended(ingestion.spark, checkpoint) from None
-            else:
-                return
-
-
-def _take_in(query: StreamingQuery, outage: Outage | None, signals: Signals) -> None:
-    """Return when a query has ended, or a signal has come. Raises StreamingQueryException."""
-    while not query.awaitTermination(_POLL_S):
-        if signals.came:
-            with suppress(PySparkException, Py4JError):  # it does not end by itself within _STOP: this process does
-                query.stop()
-            return
-        if outage is not None and outage.lasts and query.lastProgress is not None:
-            outage.over()
+def _moment(line: dict[str, Any]) -> datetime:
+    return datetime.fromtimestamp(line["time_ms"] // 1000, UTC)

@@ -1,89 +1,111 @@
-"""Which documents are stored already: what finds the ones that come twice."""
+"""Documents that are stored already: which come twice, and which numbers of a proxy's run are missing."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable
-from datetime import UTC, datetime
-from typing import Final, NamedTuple, Self
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
 
-_HOUR_MS: Final = 3_600_000
+HOUR_MS: Final = 3_600_000
 _HOURS_KEPT: Final = 6
 """In memory; of others the table is asked. A day of one proxy has 86,400 documents and more."""
 
 
 class Key(NamedTuple):
-    """What makes a document the same as another one."""
+    """A document is the same as another one if these are."""
 
     instance: str
     boot: str
     seq: int
 
 
-class Hour(NamedTuple):
-    """An hour of UTC, as partitions have it."""
+class Document(NamedTuple):
+    """A document that was read."""
 
-    date: str
-    """YYYY-MM-DD."""
-    hour: int
-
-    @classmethod
-    def of(cls, time_ms: int) -> Self:
-        """Return the hour of a moment, in Unix time."""
-        moment = datetime.fromtimestamp(time_ms // _HOUR_MS * 3600, UTC)
-        return cls(f"{moment:%Y-%m-%d}", moment.hour)
-
-    def before(self) -> "Hour":
-        """Return the hour before it."""
-        begin = datetime.strptime(f"{self.date} {self.hour}", "%Y-%m-%d %H").replace(tzinfo=UTC)
-        return Hour.of(round(begin.timestamp() * 1000) - _HOUR_MS)
-
-
-class Header(NamedTuple):
-    """Which document it is."""
-
-    id: int
-    """Of the document, within its batch."""
     key: Key
-    hour: Hour
+    hour: int
+    """Since 1970."""
+    dropped: int
+    """How many its proxy had dropped so far."""
+
+
+class Boot(NamedTuple):
+    """The numbers of one run of a proxy that are stored."""
+
+    first: int = 0
+    last: int = -1
+    documents: int = 0
+    dropped: int = 0
+    """How many it said that it had dropped."""
+
+    @property
+    def missing(self) -> int:
+        """How many numbers between are stored nowhere; numbers begin at 0."""
+        return self.last - self.first + 1 - self.documents
+
+
+BootName = tuple[str, str]
+"""Instance and boot."""
 
 
 class KnownDocuments:
-    """The keys of stored documents, by hour. ``load(hour)`` asks the table."""
+    """What is stored: keys by hour, and numbers by boot. ``load_hour`` and ``load_boots`` ask the table."""
 
-    def __init__(self, load: Callable[[Hour], Iterable[Key]]) -> None:
-        self._load = load
-        self._hours: OrderedDict[Hour, dict[tuple[str, str], set[int]]] = OrderedDict()
+    def __init__(
+        self,
+        load_hour: Callable[[int], Iterable[Key]],
+        load_boots: Callable[[Collection[BootName]], Mapping[BootName, Boot]],
+    ) -> None:
+        self._load_hour = load_hour
+        self._load_boots = load_boots
+        self._hours: OrderedDict[int, set[Key]] = OrderedDict()
+        self._boots: dict[BootName, Boot] = {}
 
-    def has(self, header: Header) -> bool:
-        """Whether the document is stored."""
-        return header.key.seq in self._of(header.hour).get(header.key[:2], ())
+    def are_new(self, documents: Iterable[Document]) -> Iterator[bool]:
+        """Yield for each document whether it is neither stored nor the same as one before it."""
+        came: set[Key] = set()
+        for each in documents:
+            yield each.key not in came and each.key not in self._of(each.hour)
+            came.add(each.key)
 
-    def numbers(self, hour: Hour, boot: tuple[str, str]) -> Collection[int]:
-        """Return the numbers of a boot (instance and boot) that are stored of an hour."""
-        return self._of(hour).get(boot, ())
+    def begun(self, documents: Collection[Document]) -> set[Key]:
+        """Return the first document of each boot of which nothing is stored."""
+        self._ask({each.key[:2] for each in documents})
+        firsts: dict[BootName, Key] = {}
+        for each in documents:
+            if not self._boots[each.key[:2]].documents:
+                firsts[each.key[:2]] = min(each.key, firsts.get(each.key[:2], each.key))
+        return set(firsts.values())
 
-    def add(self, headers: Iterable[Header]) -> None:
-        """Note documents that have been stored since."""
-        for header in headers:
-            self._of(header.hour).setdefault(header.key[:2], set()).add(header.key.seq)
+    def add(self, documents: Collection[Document]) -> tuple[int, int]:
+        """Note documents that were stored.
+
+        Return how many more are missing (below 0: came, after they had been told as missing), and how many more
+        their proxies say that they dropped.
+        """
+        self._ask({each.key[:2] for each in documents})
+        missing = dropped = 0
+        for each in documents:
+            self._of(each.hour).add(each.key)
+            before = self._boots[each.key[:2]]
+            after = Boot(
+                before.first,
+                max(before.last, each.key.seq),
+                before.documents + (each.key.seq >= before.first),
+                max(before.dropped, each.dropped),
+            )
+            missing += after.missing - before.missing
+            dropped += after.dropped - before.dropped
+            self._boots[each.key[:2]] = after
         while len(self._hours) > _HOURS_KEPT:
             self._hours.popitem(last=False)
+        return missing, dropped
 
-    def _of(self, hour: Hour) -> dict[tuple[str, str], set[int]]:
-        found = self._hours.get(hour)
-        if found is None:
-            found = self._hours[hour] = {}
-            for key in self._load(hour):
-                found.setdefault(key[:2], set()).add(key.seq)
+    def _ask(self, boots: set[BootName]) -> None:
+        if unknown := boots - self._boots.keys():
+            stored = self._load_boots(unknown)
+            self._boots |= {boot: stored.get(boot, Boot()) for boot in unknown}
+
+    def _of(self, hour: int) -> set[Key]:
+        if hour not in self._hours:
+            self._hours[hour] = set(self._load_hour(hour))
         self._hours.move_to_end(hour)
-        return found
-
-
-def duplicates(headers: Iterable[Header], known: KnownDocuments) -> list[Header]:
-    """Return those that go, of documents without a fault: all but the first of a key, all of a key that is stored."""
-    first: set[Key] = set()
-    found = []
-    for header in headers:
-        if header.key in first or known.has(header):
-            found.append(header)
-        first.add(header.key)
-    return found
+        return self._hours[hour]

@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike
 
 from analysis.kernel.censoring import Answer
 from analysis.kernel.histogram import Floats
-from config.units import BYTE_UNITS
 
 _LEAST_DAYS: Final = 1.0
 _MANY_DAYS: Final = 7.0
@@ -50,12 +49,3 @@ def round_up(quotas: ArrayLike) -> Floats:
     step = 10.0 ** np.maximum(np.floor(np.log10(np.maximum(needed, 1))) - 1, 0)
     steps = np.floor(needed / step)
     return np.asarray(np.where(steps * step >= needed, steps, steps + 1) * step)
-
-
-def write_bytes(quota: float) -> str:
-    """Return a whole number of bytes as a quota file has it: 1.2MB, 850kB, 120."""
-    for unit in ("GB", "MB", "kB"):
-        whole = BYTE_UNITS[unit]
-        if quota >= whole and quota * 10 % whole == 0:
-            return f"{quota / whole:.12g}{unit}"
-    return f"{quota:.0f}"

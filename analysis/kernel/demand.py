@@ -57,19 +57,6 @@ class Demand:
         return Demand(self.sent_bytes[:, units], self.request_bytes[units], self.peak_bytes_per_s[units])
 
 
-def by_unit(columns: ArrayLike, unit: ArrayLike, units: int) -> Floats:
-    """Add up columns of [second, row] by the unit that each row belongs to, to [second, unit]; -1 is none."""
-    values = np.asarray(columns, dtype=float)
-    index = np.asarray(unit, dtype=np.intp)
-    order = np.argsort(index, kind="stable")
-    order = order[np.searchsorted(index[order], 0) :]
-    gathered = np.zeros((len(values), units))
-    if order.size:
-        present, starts = np.unique(index[order], return_index=True)
-        gathered[:, present] = np.add.reduceat(values[:, order], starts, axis=1)
-    return gathered
-
-
 def surge_bytes(sent_bytes: Floats, window_s: float) -> Floats:
     """Return the most bytes of each unit in any ``window_s`` seconds: above W·T it is throttled, otherwise never.
 

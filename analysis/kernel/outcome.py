@@ -25,6 +25,16 @@ class Carry:
     muted_s: Floats
     """[scenario, unit]: how far the throttle times given reach into the period that follows."""
 
+    @classmethod
+    def nothing(cls, units: int, history: int, shape: tuple[int, ...]) -> "Carry":
+        """Return the carry of a period in which nobody did anything."""
+        return cls(np.zeros((0, units)), np.zeros(shape), np.zeros((history, *shape)), np.zeros(shape))
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether what follows does not depend on it."""
+        return not (self.waiting_bytes.any() or self.recent_bytes.any() or self.muted_s.any())
+
 
 @dataclass(frozen=True, slots=True)
 class StepSeries:
@@ -42,10 +52,8 @@ class Outcome:
     seconds: int
     demand_bytes: Floats
     sent_bytes: Floats
-    expired_bytes: Floats
-    """What was given up, having waited for the patience that the replay was given."""
     waiting_bytes: Floats
-    """What waited at the end. demand + carried over = sent + expired + waiting."""
+    """What waited at the end. demand + carried over = sent + waiting."""
     peak_waiting_bytes: Floats
     active_s: Floats
     """Seconds with demand, or in which something waited, or throttled."""
@@ -60,8 +68,6 @@ class Outcome:
     """How long bytes wait until they are sent: for their own throttle and all those before them."""
     carry: Carry
     series: StepSeries | None = None
-    held_s: Floats | None = None
-    """Of flows under several counters (``network``), [scenario, level, flow]: for how many seconds each held it."""
 
     @property
     def ever_throttled(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
@@ -86,7 +92,6 @@ class Outcome:
             self.seconds + later.seconds,
             self.demand_bytes + later.demand_bytes,
             self.sent_bytes + later.sent_bytes,
-            self.expired_bytes + later.expired_bytes,
             later.waiting_bytes,
             np.maximum(self.peak_waiting_bytes, later.peak_waiting_bytes),
             self.active_s + later.active_s,
@@ -96,7 +101,6 @@ class Outcome:
             self.throttles + later.throttles,
             self.delays + later.delays,
             later.carry,
-            held_s=later.held_s if self.held_s is None or later.held_s is None else self.held_s + later.held_s,
         )
 
 

@@ -9,9 +9,8 @@ import numpy as np
 
 from analysis.kernel.cells import Cells
 from analysis.kernel.demand import Demand, Indices
-from analysis.kernel.fluid import Bounds, replay
+from analysis.kernel.fluid import replay
 from analysis.kernel.histogram import Floats
-from analysis.kernel.network import Network, replay_together
 from analysis.kernel.outcome import Carry, Outcome
 from analysis.kernel.series import Recorded
 from quotas.rate import Window
@@ -30,11 +29,6 @@ def stretches(recorded: Recorded, units: Indices, scenarios: int) -> Iterator["S
         yield Stretch(recorded, units[at : at + width], starts[0], starts[1])
 
 
-def stretch(recorded: Recorded, units: Indices) -> "Stretch":
-    """Return some units as one stretch, however many."""
-    return Stretch(recorded, units, *(cells.starts(len(recorded.answers)) for cells in (recorded.low, recorded.high)))
-
-
 class Stretch:
     """Units whose whole period is replayed together, a piece after the other."""
 
@@ -50,19 +44,8 @@ class Stretch:
         """Whether demand at most is more than demand at least."""
         return self._high is not self._low
 
-    def replay(
-        self,
-        limits: Floats,
-        window: Window,
-        bounds: Bounds = Bounds(),  # noqa: B008  frozen
-        *,
-        high: bool = False,
-        network: Network | None = None,
-    ) -> Outcome:
-        """Let the demand at least (or at most) meet ``limits`` [scenario, unit of ``units``].
-
-        With a ``network`` the units are its flows, the limits those of its counters, and so is the outcome.
-        """
+    def replay(self, limits: Floats, window: Window, *, high: bool = False) -> Outcome:
+        """Let the demand at least (or at most) meet ``limits`` [scenario, unit of ``units``]."""
         recorded = self._recorded
         course = self._high if high else self._low
         whole: Outcome | None = None
@@ -71,20 +54,12 @@ class Stretch:
         while end < recorded.seconds:
             begin, end = end, min(end + _PIECE_S, recorded.seconds)
             sent = course.sent_bytes(begin, end)
-            if whole is not None and not sent.any() and (carry is None or _quiet(carry)):
+            if whole is not None and not sent.any() and (carry is None or carry.is_quiet):
                 carry = None
                 end = max(end, min(course.next_second(end) // _PIECE_S * _PIECE_S, recorded.seconds))
                 continue
-            demand = Demand(
-                sent,
-                recorded.request_bytes[self.units],
-                recorded.peak_bytes_per_s[self.units],
-            )
-            more = end < recorded.seconds
-            if network is None:
-                outcome = replay(demand, limits, window, bounds=bounds, before=carry, more=more)
-            else:
-                outcome = replay_together(demand, network, limits, window, before=carry, more=more)
+            demand = Demand(sent, recorded.request_bytes[self.units], recorded.peak_bytes_per_s[self.units])
+            outcome = replay(demand, limits, window, before=carry, more=end < recorded.seconds)
             carry = outcome.carry
             whole = outcome if whole is None else whole.then(outcome)
         if whole is None:
@@ -115,7 +90,3 @@ class _Course:
         sent = np.zeros((end - begin, self._units))
         sent[self._second[part] - begin, self._column[part]] = self._sent_bytes[part]
         return sent
-
-
-def _quiet(carry: Carry) -> bool:
-    return not (carry.waiting_bytes.any() or carry.recent_bytes.any() or carry.muted_s.any())

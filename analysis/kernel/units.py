@@ -1,14 +1,14 @@
 """Whose use counts together: from the clients of usage records to the counters of a policy.
 
-A unit is one counter of one proxy instance on one broker; several clients may share it, and its limit. Which they do
-depends on the quotas: under proposed ones the policy says it (``Assignment.of``), for recorded ones the rule that
-stands in the record does (``recorded_unit``).
+A unit is one counter on one broker; several clients may share it, and its limit. Which they do depends on the quotas:
+under proposed ones the policy says it (``Assignment.of``), for recorded ones the rule that stands in the record does
+(``recorded_unit``).
 """
 
 import ast
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -16,69 +16,37 @@ import numpy as np
 
 from analysis.kernel.demand import Indices
 from analysis.kernel.histogram import Floats
-from quotas.connections import UNLIMITED
 from quotas.counted import CAP
 from quotas.entities import BETWEEN, EACH, Default, Entity, Group, Name, Prefix
-from quotas.kinds import METERED, QuotaKind, Whose
+from quotas.kinds import METERED, Law, QuotaKind
 from quotas.policy import PLAIN, Key, Policy
 from quotas.precedence import caps_of, counter_of, find, level_of
 
+REPLAYED: Final = tuple(kind for kind in METERED if kind.row.law is Law.SAMPLED_RATE)
+"""The kinds whose law the kernel has: sampled rates on one broker, which hold up what is too much."""
+
 
 class Client(NamedTuple):
-    """Who is in one row of usage records, apart from the listener: counters do not know it."""
+    """One client on one broker; counters do not know its listener."""
 
+    cluster: str
     instance: str
+    """"" where one proxy at a time had the broker, so that a counter is of the broker alone."""
     broker: int
     user: str
     client_id: str
-    ip: str = ""
-    """Of connections, whose clients nobody knows yet: then all else but the instance is empty."""
 
 
 class Unit(NamedTuple):
     """One counter; user and client_id are its tags, "" where that part plays no role."""
 
+    cluster: str
     instance: str
     broker: int
-    """-1 for what is counted once for all brokers."""
     user: str
     client_id: str
     several: int = 0
     """Whether a tag stands for a group or for a prefix, and not for one name (``quotas.counted``)."""
-    ip: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Where usage records hold what one quota kind is about."""
-
-    used: str
-    """What is charged."""
-    per_used: float
-    """How many units of the limit one of it is."""
-    requests: str
-    throttle_ms: str | None
-    throttled: str | None
-    muted_ms: str | None
-    limit: str | None
-    rule: str | None
-
-
-def _of(kind: QuotaKind) -> Columns:
-    names = kind.row.columns
-    return Columns(
-        *(names.used, kind.row.unit.per_used, names.requests),
-        *(names.throttle_ms, names.throttled, names.muted_ms, names.limit, names.rule),
-    )
-
-
-_CONNECTIONS: Final = QuotaKind.CONNECTION_CREATION_RATE
-
-COLUMNS: Final[Mapping[QuotaKind, Columns]] = {
-    **{kind: _of(kind) for kind in METERED},
-    # A connection is its own request.
-    _CONNECTIONS: replace(_of(_CONNECTIONS), requests=_CONNECTIONS.row.columns.used),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,116 +59,40 @@ class Assignment:
     limits: Floats
     """[unit], infinite without one; in the unit of the kind, on one broker."""
     index: Indices
-    """[client]: the unit of each, as ``analysis.kernel.demand.by_unit`` takes it."""
-    caps: Indices = field(default_factory=lambda: np.zeros((0, 0), dtype=np.intp))
-    """[client, place]: the units of the caps that hold besides, the narrowest first; -1: none. A unit is in one place
-    alone, that of all caps of its form; without places where nobody has any."""
+    """[client]: the unit of each."""
 
     @classmethod
     def of(cls, policy: Policy, kind: QuotaKind, clients: Iterable[Client]) -> "Assignment":
-        """Return who shares a counter of ``kind`` under ``policy``, put in force where none was before."""
+        """Return who shares a counter of ``kind`` under ``policy``, put in force where none was before; caps aside."""
         table = policy.table(kind)
-        if kind.row.whose is Whose.IP:
-            return cls._of_addresses(table, clients)
         levels = 0
         for configured in table:
             levels |= level_of(configured)
         terms = policy.terms_of(kind)
-        clients = tuple(clients)
-        found = [(client, *find(policy, kind, levels, client.user, client.client_id)) for client in clients]
-        mine = [Unit(each.instance, _broker(each, kind), *counter) for each, _, counter in found]
-        units, index = _numbered(mine)
-        by_unit = {unit: key for unit, (_, key, _) in zip(mine, found, strict=True)}
-        winners = [by_unit[unit] for unit in units]
-        keys = [None if key is None or terms.get(key, PLAIN).shadow else key for key in winners]
-        made = cls(
-            units,
-            tuple(None if key is None else policy.client(key) for key in keys),
-            np.array([np.inf if key is None else table[key] for key in keys]),
-            index,
-        )
-        return made._with_caps(policy, kind, clients)
-
-    def _with_caps(self, policy: Policy, kind: QuotaKind, clients: Sequence[Client]) -> "Assignment":
-        """Return the same with the counters of caps behind those of quotas."""
-        table = policy.table(kind, cap=True)
-        if not table:
-            return self
-        found = [_caps(policy, kind, client) for client in clients]
         numbers: dict[Unit, int] = {}
-        rules: list[Entity | None] = []
-        limits: list[float] = []
-        forms = sorted({_form(key) for of_client in found for _, key in of_client})
-        place_of = {form: place for place, form in enumerate(forms)}
-        caps = np.full((len(clients), len(forms)), -1, dtype=np.intp)
-        for client, of_client in enumerate(found):
-            for unit, key in of_client:
-                if unit not in numbers:
-                    numbers[unit] = len(self.units) + len(numbers)
-                    rules.append(policy.client(key, cap=True))
-                    limits.append(table[key])
-                caps[client, place_of[_form(key)]] = numbers[unit]
-        return Assignment(
-            (*self.units, *numbers), (*self.rules, *rules), np.append(self.limits, limits), self.index, caps
+        winners: list[Key | None] = []
+        index = []
+        for client in clients:
+            key, counter = find(policy, kind, levels, client.user, client.client_id)
+            unit = Unit(client.cluster, client.instance, client.broker, *counter)
+            number = numbers.setdefault(unit, len(numbers))
+            if number == len(winners):
+                winners.append(None if key is None or terms.get(key, PLAIN).shadow else key)
+            index.append(number)
+        return cls(
+            tuple(numbers),
+            tuple(None if key is None else policy.client(key) for key in winners),
+            np.array([np.inf if key is None else table[key] for key in winners]),
+            np.array(index, dtype=np.intp),
         )
 
-    @classmethod
-    def _of_addresses(cls, table: Mapping[Key, float], clients: Iterable[Client]) -> "Assignment":
-        """Each address has a counter of its own, whichever listener it comes to."""
-        units, index = _numbered(Unit(client.instance, -1, "", "", ip=client.ip) for client in clients)
-        keys = [
-            next((key for key in ((unit.ip, None), (Default.DEFAULT, None)) if key in table), None) for unit in units
-        ]
-        limits = [np.inf if key is None or table[key] == UNLIMITED else table[key] for key in keys]
-        return cls(units, tuple(None if key is None else Entity(ip=key[0]) for key in keys), np.array(limits), index)
 
-    @classmethod
-    def each(
-        cls,
-        clients: Iterable[Client],
-        kind: QuotaKind = QuotaKind.PRODUCER_BYTE_RATE,
-        *,
-        user: bool,
-        client_id: bool,
-    ) -> "Assignment":
-        """Return one unlimited unit for each user, each client-id or each pair: for whom quotas are to be found."""
-        units, index = _numbered(
-            Unit(each.instance, _broker(each, kind), each.user if user else "", each.client_id if client_id else "")
-            for each in clients
-        )
-        return cls(units, (None,) * len(units), np.full(len(units), np.inf), index)
-
-
-def _caps(policy: Policy, kind: QuotaKind, client: Client) -> list[tuple[Unit, Key]]:
-    """Return the caps in force that hold for a client."""
+def caps_in_force(policy: Policy, kind: QuotaKind, client: Client) -> list[Entity]:
+    """Return the caps that hold for a client, those in shadow left out."""
     table, terms = policy.table(kind, cap=True), policy.terms_of(kind, cap=True)
     lengths, group = policy.prefix_lengths(kind, cap=True), policy.groups_of(kind, cap=True).get(client.user)
     found = caps_of(table, terms, lengths, group, client.user, client.client_id)
-    return [
-        (Unit(client.instance, _broker(client, kind), *counter), key)
-        for key, counter in found
-        if not terms.get(key, PLAIN).shadow
-    ]
-
-
-def _form(key: Key) -> tuple[int, int, int]:
-    """Return where caps of the form of a key stand among others: as in ``quotas.precedence.levels``."""
-    user, client_id = key
-    of_user = 3 if user is None else 2 if isinstance(user, Default) else 1 if isinstance(user, Group) else 0
-    of_client_id = 3 if client_id is None else 2 if isinstance(client_id, Default) else 0
-    if isinstance(client_id, Prefix):
-        return of_user, 1, -len(client_id.text)
-    return of_user, of_client_id, 0
-
-
-def _broker(client: Client, kind: QuotaKind) -> int:
-    return -1 if kind.row.of_cluster else client.broker
-
-
-def _numbered(units: Iterable[Unit]) -> tuple[tuple[Unit, ...], Indices]:
-    numbers: dict[Unit, int] = {}
-    index = [numbers.setdefault(unit, len(numbers)) for unit in units]
-    return tuple(numbers), np.array(index, dtype=np.intp)
+    return [policy.client(key, cap=True) for key, _ in found if not terms.get(key, PLAIN).shadow]
 
 
 class Rule(NamedTuple):
@@ -211,21 +103,11 @@ class Rule(NamedTuple):
     """False: of a prefix whose client-ids have a counter each."""
 
 
-def recorded_unit(
-    client: Client,
-    rule: Entity | None,
-    kind: QuotaKind = QuotaKind.PRODUCER_BYTE_RATE,
-    *,
-    shared: bool = True,
-) -> Unit | None:
-    """Return the counter that a client was measured by when ``rule`` held for it; None: it was unlimited."""
-    if rule is None:
-        return None
-    if rule.ip is not None:
-        return Unit(client.instance, -1, "", "", ip=client.ip)
+def recorded_unit(client: Client, rule: Entity, *, shared: bool = True) -> Unit:
+    """Return the counter that a client was measured by when ``rule`` held for it."""
     terms = PLAIN if shared else _EACH
     user, client_id, several = counter_of((rule.user, rule.client_id), client.user, client.client_id, terms)
-    return Unit(client.instance, _broker(client, kind), user, client_id, several | CAP if rule.cap else several)
+    return Unit(client.cluster, client.instance, client.broker, user, client_id, several | CAP if rule.cap else several)
 
 
 _EACH: Final = PLAIN._replace(shared=False)
@@ -248,14 +130,6 @@ _ONE_OF_SEVERAL: Final = re.compile(rf"(?:{_QUOTED}|[^;'\"])+")
 _PART: Final = re.compile(rf"(user-group|client-id-prefix|user|client-id|ip)=({_QUOTED}|<default>|[^\s<>,=\"'\\]+)")
 
 
-def parse_rule(text: str) -> Entity:
-    """Return the entity that ``Entity.describe`` wrote as ``text``, as records and metrics name rules.
-
-    Raises ValueError for anything else.
-    """
-    return read_rule(text).entity
-
-
 def split_rules(text: str) -> list[str]:
     """Return the rules that one text names, with BETWEEN between them; what is not written so is one."""
     found = [each.removeprefix(" ") for each in _ONE_OF_SEVERAL.findall(text)]
@@ -263,7 +137,10 @@ def split_rules(text: str) -> list[str]:
 
 
 def read_rule(text: str) -> Rule:
-    """Return the same with what the text says of its counters. Raises ValueError likewise."""
+    """Return the rule that ``Entity.describe`` wrote as ``text``, as records and metrics name rules.
+
+    Raises ValueError for anything else.
+    """
     return _remembered(text) if len(text) <= _LONGEST_REMEMBERED else _read(text)
 
 

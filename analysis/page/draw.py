@@ -30,9 +30,7 @@ def strip(shares: Sequence[float], steps: Sequence[datetime], step_s: int, said:
             share_of_time = f"{when}: {words.percent(share)} of the time, {words.duration(share * step_s)}"
             tip = said[number] if said else share_of_time
             # A little wider than a step: no hairlines between cells.
-            begin_s = step.timestamp()
-            times = f'data-t="{begin_s:.0f}" data-end="{begin_s + step_s:.0f}"'
-            cell = f'<rect class="h{level}" x="{number}" y="0" width="1.03" height="1" {times}>'
+            cell = f'<rect class="h{level}" x="{number}" y="0" width="1.03" height="1">'
             cells.append(f"{cell}<title>{escape(tip)}</title></rect>")
     return _svg("strip", len(shares), 1, "".join(cells))
 
@@ -45,8 +43,7 @@ def ticks(begin: datetime, end: datetime) -> str:
         at = begin + length * part / TICKS
         few = " few" if part % 3 else ""
         marks.append(
-            f'<span class="tick{few}" style="left:{100 * part / TICKS:.2f}%" data-t="{at.timestamp():.0f}" '
-            f"data-form={words.form(length)}>{words.moment(at, of=length)}</span>"
+            f'<span class="tick{few}" style="left:{100 * part / TICKS:.2f}%">{words.moment(at, of=length)}</span>'
         )
     return f'<div class="axis" aria-hidden="true">{"".join(marks)}</div>'
 
@@ -71,19 +68,6 @@ def bar(p50: float, p95: float, p99: float, most: float, scale: float) -> str:
     )
 
 
-def share_bar(share: float, mark: float | None = None, css: str = "cool") -> str:
-    """Draw a share of a whole, 0 to 1, and where it is to be compared with."""
-    marked = "" if mark is None else f'<path class="limit" d="M{100 * mark:.2f} 0V10"/>'
-    width = 100 * min(max(share, 0), 1)
-    return _svg(
-        "bar",
-        100,
-        10,
-        f'<rect class="rail" x="0" y="3" width="100" height="4"/>'
-        f'<rect class="{css}" x="0" y="2" width="{width:.2f}" height="6"/>{marked}',
-    )
-
-
 def stack(layers: Sequence[Sequence[float]], top: float) -> str:
     """Draw layers of equal length upon each other; ``top`` is the value at the upper edge."""
     count = len(layers[0])
@@ -97,42 +81,6 @@ def stack(layers: Sequence[Sequence[float]], top: float) -> str:
         drawn.append(f'<path class="s{min(number, SERIES)}" d="M0 {_y(floor[0], top)}{over}{under}Z"/>')
         floor = roof
     return _svg("stack", count, 100, "".join(drawn))
-
-
-def course(points: Sequence[tuple[int, float]], line: tuple[float, float] | None, scale: float) -> str:
-    """Draw values of days, the limit at 1, and a ``line`` from the first to the last day (its two values)."""
-    first, last = points[0][0], points[-1][0]
-    length = max(last - first, 1)
-    at = [(round(4 + 92 * (day - first) / length, 2), _y(value, scale, 40)) for day, value in points]
-    dots = "".join(f'<path class="dot" d="M{x} {y}h.01"/>' for x, y in at)
-    fit = ""
-    if line is not None:
-        fit = f'<path class="fit" d="M4 {_y(line[0], scale, 40)}L96 {_y(line[1], scale, 40)}"/>'
-    limit = f'<path class="limit" d="M0 {_y(1, scale, 40)}H100"/>'
-    return _svg("course", 100, 40, f"{limit}{fit}{dots}")
-
-
-def event(above: Sequence[float], below: Sequence[float], expected: Sequence[float], begins: int) -> str:
-    """Draw two rows on one axis of steps: what one did, and below what others had of it beside what was ``expected``.
-
-    ``begins`` is the step at whose begin something begins. Each row has a scale of its own.
-    """
-    count = len(above)
-    top = max(above, default=0) or 1
-    roof = "".join(f"L{step} {_y(value, top, 40)}H{step + 1}" for step, value in enumerate(above))
-    most = max(*below, *expected, 0) or 1
-    lines = (
-        "M" + "L".join(f"{step} {50 + _y(value, most, 50)}H{step + 1}" for step, value in enumerate(values))
-        for values in (below, expected)
-    )
-    had, usual = lines
-    return _svg(
-        "event",
-        count,
-        100,
-        f'<path class="s0" d="M0 40{roof}V40Z"/><path class="begin" d="M{begins} 0V100"/>'
-        f'<path class="had" d="{had}"/><path class="limit" d="{usual}"/>',
-    )
 
 
 def round_up(value: float, base: int) -> float:

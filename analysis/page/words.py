@@ -10,8 +10,6 @@ _MOST_OF_A_NAME: Final = 44
 _BYTES: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _COUNTS: Final = ("", " k", " M", " G", " T")
 _FORMS: Final = {"full": "%Y-%m-%d %H:%M:%S", "day": "%b %d", "minute": "%H:%M", "second": "%H:%M:%S"}
-ZONE: Final = "<span class=zone>UTC</span>"
-"""The name of the zone that times are in: ``page.js`` puts in the reader's, where it shows that."""
 NOBODY: Final = "(nobody yet)"
 NO_CLIENT_ID: Final = "(no client-id)"
 _KINDS: Final = {name: kind for kind in QuotaKind for name in (kind.value, kind.row.word)}
@@ -56,6 +54,12 @@ def rate(bytes_per_s: float) -> str:
 def doing(kind: str) -> str:
     """Return what is throttled by a quota kind: ``producing``."""
     return _KINDS[kind].row.doing
+
+
+def unit_used(kind: str) -> str:
+    """Return what usage records count of a quota kind: ``bytes``, ``us of threads``, ``partitions``."""
+    row = _KINDS[kind].row
+    return row.columns.used.removeprefix(f"{row.word}_").replace("thread_us", "µs of threads")
 
 
 def word(kind: str) -> str:
@@ -103,7 +107,7 @@ def duration(seconds: float) -> str:
 
 
 def moment(time: datetime, *, of: timedelta | None = None) -> str:
-    """Return a time in UTC; for a tick of a plot over ``of``, only the part that tells one from another."""
+    """Return a time in its zone; for a tick of a plot over ``of``, only the part that tells one from another."""
     return f"{time:{_FORMS[form(of)]}}"
 
 
@@ -112,17 +116,6 @@ def form(of: timedelta | None) -> str:
     if of is None:
         return "full"
     return "day" if of >= timedelta(days=3) else "minute" if of >= timedelta(hours=1) else "second"
-
-
-def when(time: datetime) -> str:
-    """Return ``moment`` as HTML that ``page.js`` shows in the zone of the reader."""
-    return f'<span class=when data-t="{time.timestamp():.0f}" data-form=full>{moment(time)}</span>'
-
-
-def between(begin: datetime, end: datetime) -> str:
-    """Return ``from_to`` likewise."""
-    times = f'data-t="{begin.timestamp():.0f}" data-end="{end.timestamp():.0f}"'
-    return f"<span {times}>{from_to(begin, end)}</span>"
 
 
 def from_to(begin: datetime, end: datetime) -> str:

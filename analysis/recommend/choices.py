@@ -1,4 +1,4 @@
-"""How quotas are to be sized, as somebody asked for it."""
+"""Options by which quotas are sized."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,15 +8,11 @@ from quotas.kinds import BYTES, QuotaKind
 
 
 class Per(StrEnum):
-    """Whom quotas are for, where no present ones say it."""
+    """The entity type of quotas in a new file."""
 
     USER = "user"
     CLIENT_ID = "client-id"
     PAIR = "user,client-id"
-
-    def of(self, user: str, client_id: str) -> str:
-        """Return what ``--entities`` is matched with."""
-        return {Per.USER: user, Per.CLIENT_ID: client_id, Per.PAIR: f"{user}/{client_id}"}[self]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +20,6 @@ class Choices:
     """How quotas are sized."""
 
     target: Target
-    per: Per | None = Per.USER
-    """None: for whom the present quotas are, or those that were in force."""
     headroom: float = 0.15
     floor: float = 1000.0
     """Bytes per second: no quota is below."""

@@ -9,15 +9,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from analysis.demand.terms import not_replayed
 from analysis.errors import AnalysisError
 from analysis.kernel.advice import Confidence
+from analysis.kernel.units import REPLAYED
 from analysis.page.words import counted, plain
 from analysis.recommend.choices import Choices
 from analysis.recommend.needs import Need, Recommendation
 from analysis.recommend.proposing import with_proposals
-from analysis.recommend.whose import Holder, matches
+from analysis.recommend.whose import UNLIMITED, matches
 from analysis.recommend.wording import needs, of_caps, trust
-from analysis.replay.terms import not_replayed
 from config.document import read_text
 from config.loader import load_settings
 from config.problems import ConfigError
@@ -85,7 +86,8 @@ class Verdict:
 
     def line(self, *, propose: bool) -> str:
         """Return a line of the difference."""
-        said = f"{self.fate} {self.entity.describe()} {self.kind} {number(self.before)}"
+        before = number(self.before) if self.before < UNLIMITED else "unlimited"
+        said = f"{self.fate} {self.entity.describe()} {self.kind} {before}"
         if self.need is None or self.fate not in (Fate.CHANGE, Fate.LOW):
             return f"{said}: {self.why}"
         proposed = "proposed: " if propose else ""
@@ -117,31 +119,25 @@ def quota_file_of(config: Path) -> Path:
     )
 
 
-def verdicts(
-    policy: Policy, found: Iterable[Recommendation], choices: Choices, *, accept_low: bool, propose: bool = False
-) -> list[Verdict]:
+def verdicts(policy: Policy, found: Iterable[Recommendation], choices: Choices, *, accept_low: bool) -> list[Verdict]:
     """Return what becomes of each limit of the quotas, in the order of the file; caps have none."""
-    by_holder: dict[Holder, Recommendation] = {
-        (each.user or None, each.client_id or None, each.ip or None): each for each in found
-    }
+    by_holder = {each.entity: each for each in found}
     return [
-        _verdict(policy, entity, kind, by_holder.get(_holder(entity)), accept_low=accept_low, propose=propose)
+        _verdict(policy, entity, kind, by_holder.get(entity), accept_low=accept_low)
         for entity, limits in policy.limits.items()
         if not entity.cap and matches(entity.describe(), choices)
         for kind in limits
     ]
 
 
-def _holder(entity: Entity) -> Holder:
-    return entity.user, entity.client_id, entity.ip
-
-
 def _verdict(
-    policy: Policy, entity: Entity, kind: QuotaKind, found: Recommendation | None, *, accept_low: bool, propose: bool
+    policy: Policy, entity: Entity, kind: QuotaKind, found: Recommendation | None, *, accept_low: bool
 ) -> Verdict:
     before = float(policy.limits[entity][kind])
     if words := not_replayed(policy.terms.get(entity, _PLAIN)):
         return Verdict(entity, kind, before, Fate.LEFT, f"{' and '.join(words)} of it is not replayed")
+    if kind not in REPLAYED:
+        return Verdict(entity, kind, before, Fate.LEFT, f"{kind} is not replayed")
     need = next((each for each in found.needs if each.kind is kind), None) if found else None
     if found is None or need is None:
         return Verdict(entity, kind, before, Fate.UNUSED, "nobody used it, and it is left as it is")
@@ -149,9 +145,6 @@ def _verdict(
         return Verdict(entity, kind, before, Fate.LEFT, found.refused)
     if need.quota == before:
         return Verdict(entity, kind, before, Fate.SAME, needs(need), need)
-    if propose and entity.ip is not None:
-        # A quota file takes no terms for addresses.
-        return Verdict(entity, kind, before, Fate.LEFT, f"nothing can be proposed for an address; {needs(need)}")
     if need.confidence is Confidence.LOW and not accept_low:
         return Verdict(entity, kind, before, Fate.LOW, need.low_because, need)
     return Verdict(entity, kind, before, Fate.CHANGE, "", need)

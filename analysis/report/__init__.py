@@ -1,5 +1,5 @@
-"""The report of a period: tables as Parquet, a CSV for whoever pays, and one HTML file to look at.
+"""The report of a period: SQL over gold (``sql/``, a file for each table), by DuckDB, and a page that shows the tables.
 
-``tables`` computes and writes, ``summary`` takes from the tables the little that is drawn (``findings``), and ``page``
-turns that into HTML. ``findings``, ``sections`` and ``page`` are plain Python and know nothing of Spark.
+``tables`` opens a period and makes them; ``job`` writes them; ``page`` has the HTML. Spark is not started, and every
+figure is defined in ``sql/`` alone.
 """

@@ -1,118 +1,159 @@
-"""The whole of it: from usage rows to a directory with tables, ``chargeback.csv`` and ``report.html``."""
+"""A report, from gold to files: a directory with its tables, ``chargeback.csv`` and ``report.html``."""
 
-import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from datetime import datetime
-from html import unescape
-from typing import Final
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final
+from zoneinfo import ZoneInfo
 
-import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.fs as pafs
 
+from analysis import warehouse
+from analysis.asked import Asked
 from analysis.errors import AnalysisError
-from analysis.metrics import comparison
-from analysis.metrics.period import Period, look
-from analysis.metrics.rates import Rates
-from analysis.page import spreadsheet
-from analysis.report import comparing, episodes, missing, page, tables
-from analysis.report.comparing import Against, Other
-from analysis.report.findings import ReportFindings
-from analysis.report.summary import summarize
-from analysis.report.tables import ReportChoices
-from analysis.spark.folder import Folder
-from analysis.spark.progress import Progress
-from analysis.table import reading
-from analysis.table.parts import Parts
-from analysis.table.results import Results
-from analysis.table.scan import UsageRows
-from analysis.table.whole import made_whole
+from analysis.report import page, tables
+from analysis.report.rates import Rates
+from analysis.report.spreadsheet import harmless
+from analysis.warehouse import HOUR, Gold, Period
 
-_PAGE: Final = "report.html"
-_ID: Final = "%Y%m%dT%H%M%SZ"
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_DAY: Final = timedelta(days=1)
+_NAMES: Final = ("ResourceId", "SubAccountId", "SubAccountName")
+_STAMP: Final = "%Y%m%dT%H%M%SZ"
+_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
 @dataclass(frozen=True, slots=True)
 class ReportRequest:
-    """A report: of which period, where to, and how. ``gap_ms`` None is the window of enforcement."""
-
+    warehouse: str
     begin: datetime | None
     end: datetime | None
     out: str
     rates: Rates
     gap_ms: int | None
-    against: Against | None = None
-    """What it is held against; None: nothing."""
+    zone: ZoneInfo
+    against: bool
+    """Whether the period before is compared."""
+    client: Asked | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
     sentence: str
-    """The headline."""
     html: str
-    """Where the page is."""
 
 
-def run(usage: UsageRows, wanted: ReportRequest) -> Made:
-    """Make the report of ``usage``. A second one of the same period takes the place of the first, as a whole."""
-    with Progress(usage.spark, "report", steps=len(tables.NAMES) + 3 + (wanted.against is not None)) as progress:
-        progress.step("looking at the period")
-        period = look(usage)
-        if period is None:
-            raise AnalysisError(usage.nothing)
-        begin, end = wanted.begin or period.begin, wanted.end or period.end
-        other = None if wanted.against is None else comparing.find(wanted.against, (begin, end))
-        name = f"report={begin:{_ID}}-{end:{_ID}}"
-        place = f"{wanted.out.rstrip('/')}/{name}"
-        with made_whole(usage.spark, wanted.out, name, _PAGE) as making:
-            found = _make(usage, period, other, wanted, place, making, progress.step)
-    answer = " ".join(filter(None, (page.answer(found), missing.sentence(found.loss))))
-    return Made(unescape(re.sub("<[^>]*>", "", answer)), f"{place}/{_PAGE}")
+def run(request: ReportRequest, now: datetime, tell: Callable[[str], None]) -> Made:
+    """Make a report, and return its answer and where its page is. Raises AnalysisError."""
+    found = warehouse.gold(request.warehouse)
+    period = _period(request, found, now)
+    notes = [_behind(found, period), _rounded(request, period)]
+    for note in filter(None, notes):
+        tell(note)
+    with warehouse.connected() as connection:
+        tables.show(connection, found, period, request.client)
+        span = tables.measure(connection, period, request.gap_ms)
+        tables.find_earlier_boots(connection, found)
+        tables.price(connection, request.rates, request.zone)
+        names = [*tables.OF_PERIOD]
+        tables.make(connection, tables.OF_PERIOD)
+        if request.client is not None:
+            tables.make(connection, tables.OF_CLIENT)
+            names += tables.OF_CLIENT
+        elif request.against and tables.compare(connection, found, _before(period)):
+            names += tables.COMPARISON
+        name = f"report={span.begin:{_STAMP}}-{span.end + timedelta(milliseconds=999):{_STAMP}}"
+        folder = name if request.client is None else f"{request.client.folder()}/{name}"
+        with TemporaryDirectory() as place:
+            _write(connection, names, Path(place))
+            about = page.About(span, period, request.zone, request.client, [note for note in notes if note])
+            html = page.render(connection, about)
+            Path(place, "report.html").write_text(html, encoding="utf-8")
+            _keep(Path(place), request.out, folder)
+        return Made(page.sentence(connection, request.client), f"{request.out.rstrip('/')}/{folder}/report.html")
 
 
-def _make(
-    usage: UsageRows,
-    period: Period,
-    other: Other | None,
-    wanted: ReportRequest,
-    place: str,
-    making: str,
-    step: Callable[[str], None],
-) -> ReportFindings:
-    """Write all that is in ``place`` to ``making``, and return what the page shows."""
-    choices = ReportChoices(_gap_ms(period, wanted), wanted.rates)
-    results = Results(usage.spark, making)
-    step("reading")
-    makings = tables.makings(usage, period, choices.gap_ms)
-    makings += [] if other is None else [comparison.making()]
-    read = reading.tables(usage, makings, period.rows, period.longest_window_ms)
-    made = tables.make(usage, read, period, results, choices, step)
-    if other is not None:
-        step("against another period")
-    compared = None if other is None else comparing.make(read, made, other, results)
-    step("drawing")
-    found = replace(summarize(made, period, choices, place), comparison=compared)
-    folder = Folder(usage.spark, making)
-    folder.write("chargeback.csv", _csv(made["chargeback"]))
-    episodes.write(folder, made["episodes"])
-    folder.write(_PAGE, page.render(found))
-    return found
+def _period(request: ReportRequest, found: Gold, now: datetime) -> Period:
+    """Return the hours of a request; without one, the last 24 that are stored."""
+    end = request.end or (None if request.begin else found.newest(now) + HOUR)
+    begin = request.begin or (end and end - _DAY)
+    around = Period.around(begin, end)
+    return Period(around.begin, around.end or found.newest(now) + HOUR)
 
 
-def _gap_ms(period: Period, wanted: ReportRequest) -> int:
-    return max(period.windows_ms) if wanted.gap_ms is None else wanted.gap_ms
+def _before(period: Period) -> Period:
+    assert period.begin is not None  # noqa: S101  _period has both
+    assert period.end is not None  # noqa: S101
+    return Period(period.begin - (period.end - period.begin), period.begin)
 
 
-def _csv(chargeback: Parts) -> str:
-    tables_ = (_written(table).to_pydict() for table in chargeback.tables())
-    lines = (line for table in tables_ for line in zip(*table.values(), strict=True))
-    return spreadsheet.text(chargeback.schema.names, lines)
+def _rounded(request: ReportRequest, period: Period) -> str | None:
+    if (request.begin or period.begin, request.end or period.end) == (period.begin, period.end):
+        return None
+    return f"gold is by UTC hour: the report is from {period.begin:%Y-%m-%d %H:%M} to {period.end:%Y-%m-%d %H:%M} UTC"
 
 
-def _written(table: pa.Table) -> pa.Table:
-    """Return times as texts."""
-    for index, field in enumerate(table.schema):
-        if pa.types.is_timestamp(field.type):
-            whole_s = table.column(index).cast(pa.timestamp("s", "UTC"), safe=False)
-            table = table.set_column(index, field.name, pc.strftime(whole_s, "%Y-%m-%dT%H:%M:%SZ"))
-    return table
+def _behind(found: Gold, period: Period) -> str | None:
+    """Return a note if the newest hour has got rows since its tables were made; raise AnalysisError if another has."""
+    behind = found.behind(period)
+    if not behind:
+        return None
+    newest = max([*found.hours, *behind])
+    older = sorted(hour for hour in behind if hour != newest and hour + HOUR != newest)
+    if older:
+        many = f" and {len(older) - 1} more" if len(older) > 1 else ""
+        raise AnalysisError(
+            f"{found.warehouse}: rows of the hour {older[0]:%Y-%m-%d %H:%M} UTC{many} are not in gold yet: an "
+            "ingest that runs makes it every five minutes, else run `sluice analyze ingest --once` without --no-gold"
+        )
+    batches = sum(behind.values())
+    return f"{batches} newer batch{'es' if batches > 1 else ''} of rows not in gold yet, and not in this report"
+
+
+def _write(connection: "DuckDBPyConnection", names: Sequence[str], place: Path) -> None:
+    def quoted(name: str) -> str:
+        return str(place / name).replace("'", "''")
+
+    for name in names:
+        connection.execute(f"COPY main.{name} TO '{quoted(f'{name}.parquet')}' (FORMAT parquet, COMPRESSION zstd)")
+    # A name that a spreadsheet would take for a formula is written so that it is none.
+    connection.execute("CREATE TABLE written (name VARCHAR, harmless VARCHAR)")
+    found = connection.execute("SELECT ResourceId FROM chargeback UNION SELECT SubAccountId FROM chargeback").fetchall()
+    if changed := [[name, harmless(name)] for (name,) in found if harmless(name) != name]:
+        connection.executemany("INSERT INTO written VALUES (?, ?)", changed)
+    written = ", ".join(
+        f"coalesce((SELECT harmless FROM written WHERE name = {name}), {name}) AS {name}" for name in _NAMES
+    )
+    times = ", ".join(
+        f"strftime({name}, '{_TIME}') AS {name}"
+        for name in ("BillingPeriodStart", "BillingPeriodEnd", "ChargePeriodStart", "ChargePeriodEnd")
+    )
+    connection.execute(
+        f"COPY (SELECT * REPLACE ({times}, {written}) FROM chargeback) TO '{quoted('chargeback.csv')}' "
+        "(FORMAT csv, HEADER)"
+    )
+
+
+def _keep(made: Path, out: str, folder: str) -> None:
+    """Put the files in the place of an earlier report of the same period."""
+    files, root = warehouse.located(out)
+    target = f"{root}/{folder}"
+    try:
+        if isinstance(files, pafs.LocalFileSystem):
+            unfinished = Path(f"{root}/.unfinished-{folder.replace('/', '-')}")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            shutil.copytree(made, unfinished)
+            shutil.rmtree(target, ignore_errors=True)
+            Path(target).parent.mkdir(parents=True, exist_ok=True)
+            unfinished.rename(target)
+            return
+        files.create_dir(target)
+        files.delete_dir_contents(target)
+        pafs.copy_files(str(made), target, pafs.LocalFileSystem(), files)
+    except OSError as error:
+        raise AnalysisError(f"--out: {out} cannot be written: {error}") from None

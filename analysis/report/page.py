@@ -1,124 +1,234 @@
-"""The page: an answer in a sentence, tiles, sections, and how it was made. One file, no request to anywhere."""
+"""The page of a report: one HTML file that asks for nothing from outside, made of the report's tables."""
 
-from datetime import datetime, timedelta
-from html import escape
-from typing import Final
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final
+from zoneinfo import ZoneInfo
 
-from analysis.page import words
+import jinja2
+from markupsafe import Markup
+
+from analysis.asked import Asked
+from analysis.page import draw, words
 from analysis.page.html import document
-from analysis.report import comparison, missing, neighbours, quotas, sections
-from analysis.report.findings import ReportFindings
+from analysis.report.tables import Row, Span, rows
+from analysis.warehouse import Period
 
-_DOCS: Final = "docs/analysis-report.md"
-_USED_OVER_LIMIT: Final = (
-    "what was used in the window of enforcement before the end of each interval, over what the limit allows in it"
-)
-_OPTION: Final = "%Y-%m-%dT%H:%M:%S"
-_SOON: Final = 30
-"""Days until a limit that are worth a word in the headline."""
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
-
-def render(found: ReportFindings) -> str:
-    """Return the HTML of a report."""
-    clusters = ", ".join(words.plain(cluster) for cluster in found.clusters)
-    title = f"{clusters}: {words.from_to(found.begin, found.end)} UTC"
-    over = f"{escape(clusters)}: {words.between(found.begin, found.end)} {words.ZONE}"
-    parts = (
-        sections.throttled(found),
-        comparison.compared(found),
-        quotas.kinds(found),
-        quotas.connections(found),
-        sections.headroom(found),
-        sections.talkers(found),
-        neighbours.section(found),
-        sections.trends(found),
-        sections.charges(found),
-        missing.missing(found),
-    )
-    return document(
-        title,
-        f"<header><p class=over>Sluice usage report &middot; {over}</p>"
-        f"{_headline(found)}{missing.headline(found)}</header>"
-        f"<main>{_tiles(found)}{''.join(parts)}{_made(found)}</main>",
-        is_local=True,
-        loads=True,
-    )
+_SHOWN: Final = 100
+"""Lines of a table on the page; files have all."""
+_BARS: Final = 40
+_PLOTS: Final = 12
 
 
-def answer(found: ReportFindings) -> str:
-    """Return, as HTML, the answer in a sentence."""
-    totals = found.totals
-    was = "would have been" if found.shadow else "was" if totals.throttled <= 1 else "were"
-    if not totals.throttled:
-        return f"<em>Nobody</em> {was} throttled."
-    clients = f"{totals.throttled:,} of {words.counted(totals.clients, 'client')}"
-    return f"<em>{clients}</em> {was} throttled, for {words.duration(totals.muted_ms / 1000)} in all."
+@dataclass(frozen=True, slots=True)
+class About:
+    """A report's period, zone and client, and notes for its reader."""
+
+    span: Span
+    period: Period
+    zone: ZoneInfo
+    client: Asked | None
+    notes: list[str]
 
 
-def _headline(found: ReportFindings) -> str:
-    css = "" if found.totals.throttled else " class=well"
-    return f"<h1{css}>{answer(found)}</h1><p class=lead>{' '.join(_leads(found))}</p>"
+@dataclass(frozen=True, slots=True)
+class Plotted:
+    """Rows of one client or counter, and their plot."""
+
+    first: Row
+    plot: Markup
 
 
-def _leads(found: ReportFindings) -> list[str]:
-    said = []
-    if found.throttled:
-        worst = found.throttled[0]
-        who = words.name(words.client(worst.user, worst.client_id))
-        how_long = words.duration(worst.muted_ms / 1000)
-        said.append(f"Hardest hit: {who}, {words.doing(worst.kind)} on broker {worst.broker}, {how_long}.")
-    if found.totals.close:
-        verb = "runs" if found.totals.close == 1 else "run"
-        said.append(f"{words.counted(found.totals.close, 'limit')} {verb} at 90 % or more.")
-    elif found.headroom:
-        said.append(f"No limit runs at 90 %; the closest is at {words.percent(found.headroom[0].p99)}.")
-    soon = [each for each in found.trends if each.days_left is not None and each.days_left <= _SOON]
-    if soon:
-        next_ = soon[0]
-        said.append(
-            f"{words.name(words.counter(next_.unit_user, next_.unit_client_id))} reaches its limit in about "
-            f"{words.counted(round(next_.days_left or 0), 'day')}."
-        )
-    if len(found.modes) > 1 or found.shadow:
-        said.append(f"Mode: {', '.join(words.plain(mode) for mode in found.modes)}.")
-    return said
+def sentence(connection: "DuckDBPyConnection", client: Asked | None) -> str:
+    """Return the answer in a sentence, and how much is missing."""
+    (totals,) = rows(connection, "FROM totals")
+    return f"{_answer(totals, client)}{_missing(totals)}"
 
 
-def _tiles(found: ReportFindings) -> str:
-    totals = found.totals
-    tiles = [
-        (words.duration(found.length.total_seconds()), "recorded", ""),
-        (f"{totals.throttled:,} / {totals.clients:,}", "clients throttled", "hot" if totals.throttled else ""),
-        (words.duration(totals.muted_ms / 1000), "muted in all", ""),
-        (f"{totals.close:,} / {totals.counters:,}", "limits at 90 % or more", "hot" if totals.close else ""),
-        (words.size(totals.bytes_in), "in", ""),
-        (words.size(totals.bytes_out), "out", ""),
-        (words.count(totals.requests), "requests", ""),
-        (words.count(totals.refused), "connections refused", "hot" if totals.refused else ""),
-    ]
-    items = "".join(
-        f'<li><strong class="{css}">{number}</strong><span>{said}</span></li>' for number, said, css in tiles
-    )
-    return f"<ul class=tiles>{items}</ul>"
+def render(connection: "DuckDBPyConnection", about: About) -> str:
+    """Return the page."""
 
+    def few(query: str, most: int = _SHOWN) -> list[Row]:
+        return rows(connection, f"{query} LIMIT {most}")
 
-def _up(moment: datetime) -> datetime:
-    """Return the next whole second."""
-    return moment + timedelta(microseconds=-moment.microsecond % 1_000_000)
+    def count(table: str) -> int:
+        return int(rows(connection, f"SELECT count(*) AS n FROM {table}")[0]["n"])
 
-
-def _made(found: ReportFindings) -> str:
-    rows = words.counted(found.totals.rows, "row")
-    instances = words.counted(found.instances, "proxy instance")
-    lost = words.percent(found.loss.share) if found.loss.missing else "none"
-    facts = {
-        "Records": f"{rows} of {instances}, {words.counted(found.brokers, 'broker')}; {lost} missing",
-        "Plots": f"in steps of {words.duration(found.step_s)}, {words.ZONE}",
-        "Again": f"sluice analyze report --from {found.begin:{_OPTION}} --to {_up(found.end):{_OPTION}}, in UTC",
-        "Episodes": f"muted intervals, with gaps of up to {words.duration(found.gap_ms / 1000)} (--gap) joined",
-        "Used / limit": _USED_OVER_LIMIT,
-        "Tables": escape(words.plain(found.tables)),
-        "Meaning": f"every figure is defined in {_DOCS}",
+    (totals,) = few("FROM totals")
+    tables = {row["name"] for row in rows(connection, "SELECT table_name AS name FROM duckdb_tables()")}
+    compared = "compared_clients" in tables
+    own = about.client is not None
+    steps = _Steps(about)
+    clusters = ", ".join(words.plain(each) for each in totals["clusters"])
+    local = partial(datetime.astimezone, tz=about.zone)
+    title = f"{clusters}: {words.from_to(local(about.span.begin), local(about.span.end))} {about.zone.key}"
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    environment.filters |= {
+        **{name: getattr(words, name) for name in ("size", "count", "percent", "duration", "doing", "plain")},
+        "name": lambda text: Markup(words.name(text)),  # noqa: S704  escapes
+        "when": lambda moment: words.moment(local(moment)),
+        "limit_or_none": lambda most, kind: "none" if most is None else words.limit(kind, most),
+        "seconds": lambda ms: words.duration(ms / 1000),
     }
-    items = "".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in facts.items())
-    return f"<section id=made><h2>How this was made</h2><dl>{items}</dl></section>"
+    content = {
+        "title": title,
+        "about": about,
+        "answer": _answer(totals, about.client),
+        "missing_said": _missing(totals),
+        "totals": totals,
+        "client_of": words.client,
+        "counter_of": words.counter,
+        "used": _used,
+        "axis": steps.axis,
+        "muted": list(steps.strips(few("FROM muted_steps", 20 * 400))),
+        "episodes": few("FROM episodes"),
+        "caused": few("FROM caused"),
+        "headroom": few("FROM headroom WHERE max > 0", _BARS),
+        "bar": _bar,
+        "rules": few("FROM rules WHERE rule IS NOT NULL OR exempt OR role = 'shadow'", 200),
+        "addresses": few("FROM addresses WHERE attempts > 0 OR waits > 0"),
+        "talkers": few('FROM talkers WHERE "user" IS NOT NULL'),
+        "flow": steps.stack(rows(connection, "FROM over_time")),
+        "trends": few("FROM trend WHERE verdict IN ('rising', 'at its limit', 'far', 'falling')"),
+        "charges": few(
+            "SELECT SubAccountId AS \"user\", sum(ConsumedQuantity) FILTER (SkuId = 'bytes_in') AS bytes_in, "
+            "sum(ConsumedQuantity) FILTER (SkuId = 'bytes_out') AS bytes_out, "
+            "sum(ConsumedQuantity) FILTER (SkuId = 'requests') AS requests, sum(BilledCost) AS cost, "
+            "any_value(BillingCurrency) AS currency FROM chargeback GROUP BY SubAccountId "
+            "ORDER BY cost DESC NULLS LAST, bytes_in + bytes_out DESC, SubAccountId"
+        ),
+        "loss": few("FROM loss WHERE missing > 0 OR dropped > 0 OR late > 0 ORDER BY missing DESC, dropped DESC, hour"),
+        "compared": compared,
+        "changes": few("FROM compared_clients") if compared else [],
+        "limit_changes": few("FROM compared_limits") if compared else [],
+        "quota_changes": few(
+            "FROM compared_quotas WHERE (least_limit, most_limit) "
+            "IS DISTINCT FROM (least_limit_before, most_limit_before)"
+        )
+        if compared
+        else [],
+        "uses": list(steps.uses(few("FROM client_use", 100_000))) if own else [],
+        "company": few("FROM company") if own else [],
+        "sizes": {name: count(name) for name in ("episodes", "headroom", "talkers", "caused")},
+    }
+    template = files("analysis.report").joinpath("report.html.j2").read_text(encoding="utf-8")
+    return document(title, environment.from_string(template).render(content))
+
+
+class _Steps:
+    """Plots over the steps of a period."""
+
+    def __init__(self, about: About) -> None:
+        self._zone, self._step_s = about.zone, about.span.step_s
+        self._first = int(about.span.begin.timestamp()) // self._step_s
+        self._count = int(about.span.end.timestamp()) // self._step_s - self._first + 1
+        times = (self._time(self._first * self._step_s), self._time((self._first + self._count) * self._step_s))
+        self.axis = Markup(draw.ticks(*times))  # noqa: S704  numbers alone
+
+    def strips(self, found: Iterable[Row]) -> Iterable[Plotted]:
+        keys = ("cluster", "user", "client_id", "broker", "kind", "rule")
+        for first, some in _apart(found, keys):
+            shares = self._values(some, "share")
+            times = [self._time((self._first + step) * self._step_s) for step in range(self._count)]
+            yield Plotted(first, Markup(draw.strip(shares, times, self._step_s)))  # noqa: S704  escapes
+
+    def stack(self, found: Iterable[Row]) -> dict[str, Any] | None:
+        clients = [(first, some) for first, some in _apart(sorted(found, key=lambda each: each["place"]), ("place",))]
+        if not clients:
+            return None
+        clients.sort(key=lambda each: each[0]["place"] % 1000)  # all others, -1, on top
+        layers = [
+            [(bytes_in + bytes_out) / self._step_s for bytes_in, bytes_out in zip(*sides, strict=True)]
+            for sides in ((self._values(some, "bytes_in"), self._values(some, "bytes_out")) for _, some in clients)
+        ]
+        top = draw.round_up(max(map(sum, zip(*layers, strict=True))), 1024)
+        who = [
+            (
+                number if first["place"] >= 0 else draw.SERIES,
+                "all others" if first["place"] < 0 else words.client(first["user"], first["client_id"]),
+            )
+            for number, (first, _) in enumerate(clients)
+        ]
+        return {"plot": Markup(draw.stack(layers, top)), "top": top, "who": who}  # noqa: S704  numbers alone
+
+    def uses(self, found: Iterable[Row]) -> Iterable[dict[str, Any]]:
+        """Yield what the page shows of the counters that a client used most, hour by hour."""
+        for first, some in list(_apart(found, ("counter",)))[:_PLOTS]:
+            begin, end = some[0]["at_s"] // 3600, some[-1]["at_s"] // 3600
+            hours = [0.0] * (end - begin + 1)
+            others = [0.0] * len(hours)
+            for row in some:
+                place = row["at_s"] // 3600 - begin
+                hours[place] = (row["used"] or 0) * row["per_used"] / 3600
+                others[place] = max(row["used_by_all"] * row["per_used"] / 3600 - hours[place], 0)
+            top = draw.round_up(max(mine + rest for mine, rest in zip(hours, others, strict=True)), 1024)
+            limits = [row for number, row in enumerate(some) if not number or _limits(row) != _limits(some[number - 1])]
+            yield {
+                "first": first,
+                "plot": Markup(draw.stack([hours, others], top)),  # noqa: S704  numbers alone
+                "axis": Markup(draw.ticks(self._time(begin * 3600), self._time((end + 1) * 3600))),  # noqa: S704
+                "top": top,
+                "muted_ms": sum(row["muted_ms"] or 0 for row in some),
+                "limits": [{**row, "at": datetime.fromtimestamp(row["at_s"], UTC)} for row in limits],
+            }
+
+    def _values(self, some: Iterable[Row], name: str) -> list[float]:
+        values = [0.0] * self._count
+        for row in some:
+            if 0 <= (step := row["at_s"] // self._step_s - self._first) < self._count:
+                values[step] += float(row[name])
+        return values
+
+    def _time(self, unix_s: float) -> datetime:
+        return datetime.fromtimestamp(unix_s, self._zone)
+
+
+def _limits(row: Row) -> tuple[float | None, float | None]:
+    return row["least_limit"], row["most_limit"]
+
+
+def _apart(found: Iterable[Row], keys: tuple[str, ...]) -> Iterable[tuple[Row, list[Row]]]:
+    """Yield the rows of each key, in the order in which keys come first, with the first of them."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in found:
+        groups.setdefault(tuple(row[key] for key in keys), []).append(row)
+    for group in groups.values():
+        yield group[0], group
+
+
+def _bar(row: Row) -> Markup:
+    return Markup(draw.bar(row["p50"], row["p95"], row["p99"], row["max"], 1.25))  # noqa: S704  numbers alone
+
+
+def _used(kind: str, used: float) -> str:
+    """Return what was used of a kind, as records count it."""
+    unit = words.unit_used(kind)
+    return words.size(used) if unit == "bytes" else f"{words.count(used)} {unit}"
+
+
+def _answer(totals: Row, client: Asked | None) -> str:
+    shadow = set(totals["modes"]) == {"shadow"}
+    was = "would have been" if shadow else "was" if totals["throttled"] <= 1 else "were"
+    muted = words.duration(float(totals["muted_ms"]) / 1000)
+    if client is not None:
+        who = words.plain(client.describe())
+        once = "would have been" if shadow else "was"
+        return f"{who} {once} throttled for {muted} in all." if totals["muted_ms"] else f"{who} was not throttled."
+    if not totals["throttled"]:
+        return f"Nobody {was} throttled."
+    clients = f"{totals['throttled']:,} of {words.counted(totals['clients'], 'client')}"
+    return f"{clients} {was} throttled, for {muted} in all."
+
+
+def _missing(totals: Row) -> str:
+    missing = int(totals["missing"])
+    if not missing:
+        return ""
+    expected = missing + int(totals["documents"])
+    return f" {missing:,} of {words.counted(expected, 'document')} ({words.percent(missing / expected)}) missing."

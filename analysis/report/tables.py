@@ -1,154 +1,229 @@
-"""The tables of a report: made one after the other, of the rows and of those before it."""
+"""The tables of a report: gold of a period in the schema ``gold``, and what ``sql/`` makes of it beside."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from datetime import UTC, datetime, timedelta
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final
+from zoneinfo import ZoneInfo
 
-import pyarrow as pa
+from analysis.asked import Asked, nobody
+from analysis.errors import AnalysisError
+from analysis.report.rates import RATED, Rates
+from analysis.warehouse import HOUR, TABLES, Gold, Period, nothing
 
-from analysis.metrics import (
-    addresses,
-    caps,
-    chargeback,
-    clients,
-    episodes,
-    evidence,
-    headroom,
-    loss,
-    moments,
-    muted,
-    neighbours,
-    rules,
-    sharing,
-    talkers,
-    trend,
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+OF_PERIOD: Final = (
+    *("talkers", "rules", "capped", "addresses", "limits", "headroom", "headroom_days", "trend"),
+    *("episodes", "muted_steps", "caused", "over_time", "loss", "chargeback", "totals"),
 )
-from analysis.metrics.period import Period
-from analysis.metrics.rates import Rates
-from analysis.page import draw
-from analysis.table.parts import Parts
-from analysis.table.reading import Making
-from analysis.table.results import Results
-from analysis.table.scan import UsageRows
+"""In the order in which they are made: later ones read earlier ones."""
+OF_CLIENT: Final = ("client_use", "company")
+COMPARED: Final = ("talkers", "limits", "headroom")
+COMPARISON: Final = ("compared_clients", "compared_limits", "compared_quotas")
+_STEPS_S: Final = (10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400)
+_MOST_STEPS: Final = 180
+_HOUR_MS: Final = 3_600_000
+_MOST: Final = 2**63 - 1
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class ReportChoices:
-    """What can be chosen about a report."""
+class Span:
+    """From the first row of a period to its last, and the step of its plots."""
 
+    begin: datetime
+    end: datetime
     gap_ms: int
-    rates: Rates
-
-
-@dataclass(frozen=True, slots=True)
-class _MadeFrom:
-    """What a table is made from: the rows, and the tables ``made`` before it."""
-
-    usage: UsageRows
-    period: Period
-    choices: ReportChoices
-    made: dict[str, Parts]
-    read: Mapping[str, Parts]
-    """What tasks made of the rows (``makings``)."""
+    step_s: int
 
     @property
-    def recent(self) -> "_MadeFrom":
-        """The same of those dates that neighbours are looked for on."""
-        period = self.period.last_dates(neighbours.DATES)
-        if period == self.period:
-            return self
-        begin_ms = round(period.begin.timestamp() * 1000)
-        made = {
-            **self.made,
-            "clients": self.made["clients"].within("date", period.begin.date()),
-            "muted": self.made["muted"].within("begin_ms", begin_ms),
-        }
-        return _MadeFrom(self.usage.from_time(period.begin), period, self.choices, made, self.read)
-
-    def whole(self, name: str) -> pa.Table:
-        """Return a table of few rows."""
-        return self.made[name].whole()
+    def length(self) -> timedelta:
+        return self.end - self.begin
 
 
-def _moments(of: _MadeFrom) -> Parts:
-    chosen, of_clients = of.whole("candidates"), of.made["clients"]
-    held = sharing.Held.of(chosen, of_clients, of.whole("capped"))
-    return moments.moments(of.usage, chosen, of_clients, held, of.period.rows)
+def rows(connection: "DuckDBPyConnection", query: str) -> list[Row]:
+    """Return the rows of an answer, by the names of columns."""
+    found = connection.execute(query)
+    names = [column[0] for column in found.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
 
-def _counters(of: _MadeFrom) -> pa.Table:
-    return headroom.counters(of.made["clients"], of.whole("capped"), of.whole("addresses"))
+def show(connection: "DuckDBPyConnection", found: Gold, period: Period, client: Asked | None) -> None:
+    """Make the schema ``gold``, of one client or of all. Raises AnalysisError where the period has none."""
+    connection.execute("CREATE SCHEMA gold; SET schema = 'gold'")
+    if not found.show(connection, period, [name for name in TABLES if name != "documents"], hourly=client is not None):
+        raise nothing(found)
+    # A gap is told by the documents around it.
+    around = Period(period.begin and period.begin - HOUR, period.end and period.end + HOUR)
+    found.show(connection, around, ["documents"])
+    connection.execute("SET search_path = 'main,gold'")
+    if client is None:
+        connection.execute("CREATE VIEW gold.own_shared AS SELECT *, false AS victim_is_own FROM gold.shared")
+    else:
+        _only(connection, client)
+    connection.execute("CREATE VIEW main.shared AS SELECT * FROM gold.own_shared")
 
 
-def _neighbours(of: _MadeFrom) -> pa.Table:
-    return neighbours.neighbours(of.made["moments"], of.whole("candidates"), of.period)
-
-
-def _evidence(of: _MadeFrom) -> pa.Table:
-    return evidence.evidence(of.made["moments"], of.whole("neighbours"), of.period)
-
-
-def _victims(of: _MadeFrom) -> pa.Table:
-    found = of.whole("neighbours")
-    return evidence.victims(
-        of.made["muted"], of.made["moments"], found, of.made["clients"], of.whole("capped"), of.period
+def _only(connection: "DuckDBPyConnection", client: Asked) -> None:
+    """Leave what is of one client; of counters, readings and mutes by others: those that it is charged to."""
+    is_own = client.condition()
+    if not rows(connection, f"SELECT 1 FROM gold.client WHERE {is_own} LIMIT 1"):
+        raise nobody(client, {column: _known(connection, column) for column in client.names}, " in the period")
+    own = "counter IN (SELECT counter FROM own_counters)"
+    connection.execute(f"CREATE TABLE own_counters AS SELECT DISTINCT counter FROM gold.charged WHERE {is_own}")
+    connection.execute(
+        f"CREATE VIEW everybody AS SELECT *, coalesce({is_own}, false) AS is_own FROM gold.charged WHERE {own}"
+    )
+    for name in ("client", "charged", "muted"):
+        connection.execute(f"CREATE VIEW main.{name} AS SELECT * FROM gold.{name} WHERE {is_own}")
+    for name in ("counters", "readings"):
+        connection.execute(f"CREATE VIEW main.{name} AS SELECT * FROM gold.{name} WHERE {own}")
+    by_hours = """SELECT cluster, "user", client_id, exempt, date, hour, sum(bytes_in) AS bytes_in,
+        sum(bytes_out) AS bytes_out, sum(requests) AS requests FROM main.client GROUP BY ALL"""
+    connection.execute(f"CREATE VIEW main.users AS {by_hours}")
+    moments = f"SELECT * FROM gold.moments WHERE {is_own}" if "ip" not in client.names else "FROM gold.moments LIMIT 0"
+    connection.execute(f"CREATE VIEW main.moments AS {moments}")
+    victim, cause = (
+        "false" if "ip" in client.names else f"coalesce({client.condition(prefix)}, false)"
+        for prefix in ("victim_", "")
+    )
+    connection.execute(
+        f"CREATE VIEW gold.own_shared AS SELECT *, {victim} AS victim_is_own FROM gold.shared WHERE {victim} OR {cause}"
     )
 
 
-def _trend(of: _MadeFrom) -> pa.Table:
-    days = trend.days(of.made["headroom_days"], of.period)
-    return headroom.named(trend.trend(days), of.whole("counters"))
-
-
-_TABLES: Final[Mapping[str, Callable[[_MadeFrom], Parts | pa.Table]]] = {
-    "loss": lambda of: loss.loss(of.read["loss"].whole(), of.usage, of.period),
-    "clients": lambda of: of.read["clients"],
-    "capped": lambda of: of.read["capped"],
-    "addresses": lambda of: of.read["addresses"],
-    "counters": _counters,
-    "rules": lambda of: rules.rules(of.read["rules"].whole(), of.whole("capped")),
-    "muted": lambda of: of.read["muted"],
-    "episodes": lambda of: of.read["episodes"],
-    "headroom_days": lambda of: of.read["headroom_days"],
-    "headroom": lambda of: headroom.of_period(of.made["headroom_days"], of.whole("counters")),
-    "trend": _trend,
-    "talkers": lambda of: talkers.talkers(of.made["clients"]),
-    "over_time": lambda of: talkers.over_time(of.usage, of.whole("talkers"), draw.SERIES, of.period.step_s),
-    "candidates": lambda of: neighbours.candidates(of.recent.made["clients"]),
-    "moments": lambda of: _moments(of.recent),
-    "neighbours": lambda of: _neighbours(of.recent),
-    "evidence": lambda of: _evidence(of.recent),
-    "victims": lambda of: _victims(of.recent),
-    "chargeback": lambda of: chargeback.chargeback(of.made["clients"], of.choices.rates, of.period, of.whole("loss")),
-}
-"""In the order in which they are made. ``candidates`` and ``moments`` are what neighbours are found from."""
-NAMES: Final = tuple(_TABLES)
-
-
-def makings(usage: UsageRows, period: Period, gap_ms: int) -> list[Making]:
-    """Return what tasks make of the rows of a period, in one reading of them."""
+def _known(connection: "DuckDBPyConnection", column: str) -> list[str]:
     return [
-        *(loss.making(usage, period), clients.making(), caps.making(period.capped), addresses.making()),
-        *(rules.making(period.capped), muted.making(period.capped), episodes.making(period.capped, gap_ms)),
-        headroom.making(usage, period),
+        row["name"]
+        for row in rows(
+            connection, f'SELECT DISTINCT "{column}" AS name FROM gold.client WHERE "{column}" IS NOT NULL ORDER BY 1'
+        )
     ]
 
 
-def make(
-    usage: UsageRows,
-    read: Mapping[str, Parts],
-    period: Period,
-    results: Results,
-    choices: ReportChoices,
-    step: Callable[[str], None],
-) -> dict[str, Parts]:
-    """Keep all tables, and return them by name; ``read`` are those of ``makings``.
+def measure(connection: "DuckDBPyConnection", period: Period, gap_ms: int | None) -> Span:
+    """Return what the period spans, and set the variables that ``sql/`` reads."""
+    (seen,) = rows(
+        connection,
+        "SELECT min(begin_ms) AS begin_ms, max(end_ms) AS end_ms, max(window_ms) AS window_ms FROM gold.client",
+    )
+    begin_ms, end_ms = seen["begin_ms"], seen["end_ms"]
+    gap_ms = seen["window_ms"] if gap_ms is None else gap_ms
+    length_s = (end_ms - begin_ms) / 1000
+    step_s = next((step for step in _STEPS_S if length_s / _MOST_STEPS <= step), _STEPS_S[-1])
+    since_ms, until_ms = (
+        None if each is None else round(each.timestamp() * 1000) for each in (period.begin, period.end)
+    )
+    values = {
+        "begin_ms": begin_ms,
+        "end_ms": end_ms,
+        "since_ms": begin_ms // _HOUR_MS * _HOUR_MS if since_ms is None else since_ms,
+        "until_ms": end_ms + _HOUR_MS if until_ms is None else until_ms,
+        "days": length_s / 86_400,
+        "gap_ms": gap_ms,
+        "step_s": step_s,
+    }
+    for name, value in values.items():
+        connection.execute(f"SET VARIABLE {name} = {value}")
+    begin, end = (datetime.fromtimestamp(each / 1000, UTC) for each in (begin_ms, end_ms))
+    return Span(begin, end, gap_ms, step_s)
 
-    ``step`` is told the name of each before it is made.
+
+def find_earlier_boots(connection: "DuckDBPyConnection", found: Gold) -> None:
+    """Make ``earlier_boots``: the last number before the period of each boot whose first one here is not 0.
+
+    Earlier documents are looked at only if there is such a boot.
     """
-    source = _MadeFrom(usage, period, choices, {}, read)
-    for name, make_it in _TABLES.items():
-        step(name)
-        table = make_it(source)
-        source.made[name] = results.keep(name, table if isinstance(table, Parts) else Parts.of(table))
-    return source.made
+    connection.execute(
+        "CREATE TABLE earlier_boots AS SELECT cluster, instance, boot, max(seq) AS seq FROM gold.documents "
+        "GROUP BY cluster, instance, boot HAVING min(seq) > 0 AND arg_min(begin_ms, seq) >= getvariable('since_ms')"
+    )
+    first = rows(connection, "SELECT count(*) AS boots, min(date) AS date FROM earlier_boots, gold.documents")[0]
+    earlier = "SELECT NULL::VARCHAR AS cluster, NULL::VARCHAR AS instance, NULL::VARCHAR AS boot, 0 AS seq LIMIT 0"
+    if first["boots"]:
+        since = datetime.fromisoformat(f"{first['date']}").replace(tzinfo=UTC)
+        connection.execute("CREATE SCHEMA earlier; SET schema = 'earlier'")
+        before = found.show(connection, Period(None, since + 24 * HOUR), ["documents"])
+        connection.execute("SET search_path = 'main,gold'")
+        if before:
+            earlier = """SELECT d.cluster, d.instance, d.boot, max(d.seq) AS seq
+                FROM earlier.documents d JOIN earlier_boots e USING (cluster, instance, boot)
+                WHERE d.begin_ms < getvariable('since_ms') GROUP BY ALL"""
+    connection.execute(f"CREATE OR REPLACE TABLE earlier_boots AS {earlier}")
+
+
+def price(connection: "DuckDBPyConnection", rates: Rates, zone: ZoneInfo) -> None:
+    """Make ``rates``, and ``local_hours``: of each UTC hour its local day and month. Raises AnalysisError.
+
+    A zone whose midnight is not at a full UTC hour is refused: gold is by UTC hours.
+    """
+    said = {
+        "bytes_in": "Bytes sent to brokers",
+        "bytes_out": "Bytes received from brokers",
+        "requests": "Requests to brokers",
+    }
+    connection.execute(
+        "CREATE TABLE rates (sku VARCHAR, description VARCHAR, consumed_unit VARCHAR, per DOUBLE, "
+        "pricing_unit VARCHAR, price DOUBLE, currency VARCHAR)"
+    )
+    for sku, rated in RATED.items():
+        rate = rates.of.get(sku)
+        priced = (None, None, None) if rate is None else (float(rate.per), rate.unit, float(rate.price))
+        values = [sku, said[sku], rated.unit, *priced, rates.currency]
+        connection.execute("INSERT INTO rates VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+    connection.execute(
+        "CREATE TABLE local_hours (date DATE, hour INTEGER, hour_ms BIGINT, day DATE, day_ms BIGINT, "
+        "next_day_ms BIGINT, month_ms BIGINT, next_month_ms BIGINT)"
+    )
+    hours = rows(connection, "SELECT DISTINCT date, hour FROM users ORDER BY date, hour")
+    lines = [
+        _local(datetime(each["date"].year, each["date"].month, each["date"].day, each["hour"], tzinfo=UTC), zone)
+        for each in hours
+    ]
+    if lines:
+        connection.executemany("INSERT INTO local_hours VALUES (?, ?, ?, ?, ?, ?, ?, ?)", lines)
+
+
+def _local(hour: datetime, zone: ZoneInfo) -> list[Any]:
+    day = hour.astimezone(zone).date()
+    month = day.replace(day=1)
+    bounds = (day, day + timedelta(days=1), month, (month + timedelta(days=32)).replace(day=1))
+    begins = [datetime(each.year, each.month, each.day, tzinfo=zone).astimezone(UTC) for each in bounds]
+    if any(each.minute or each.second for each in begins[:2]):
+        raise AnalysisError(
+            f"--zone {zone.key}: its days begin at {begins[0]:%H:%M} UTC, and gold is by full UTC hours: take UTC, or "
+            "a zone whose offset is in full hours"
+        )
+    times = [round(each.timestamp() * 1000) for each in begins]
+    return [hour.date(), hour.hour, round(hour.timestamp() * 1000), day, *times]
+
+
+def make(connection: "DuckDBPyConnection", names: Iterable[str], schema: str = "main") -> None:
+    """Make tables by their queries in ``sql/``."""
+    for name in names:
+        query = files("analysis.report").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+        # A sum of BIGINT is a HUGEINT, which Parquet does not have; forged records may add up to more than there is.
+        wide = [row["column_name"] for row in rows(connection, f"DESCRIBE {query}") if row["column_type"] == "HUGEINT"]
+        narrow = ", ".join(f'least("{column}", {_MOST})::BIGINT AS "{column}"' for column in wide)
+        connection.execute(
+            f"CREATE TABLE {schema}.{name} AS SELECT *{narrow and f' REPLACE ({narrow})'} FROM (\n{query})"
+        )
+
+
+def compare(connection: "DuckDBPyConnection", found: Gold, period: Period) -> bool:
+    """Make the tables that hold a report against the period before, of the same length; return whether there is one."""
+    connection.execute("CREATE SCHEMA gold_before; CREATE SCHEMA before; SET schema = 'gold_before'")
+    is_there = found.show(connection, period, ("client", "charged", "counters", "readings"))
+    if is_there:
+        connection.execute("SET search_path = 'before,gold_before'")
+        (span,) = rows(connection, "SELECT min(begin_ms) AS begin_ms, max(end_ms) AS end_ms FROM client")
+        for name in ("begin_ms", "end_ms"):
+            connection.execute(f"SET VARIABLE {name} = {span[name]}")
+        make(connection, COMPARED, "before")
+    connection.execute("SET search_path = 'main,gold'")
+    if is_there:
+        make(connection, COMPARISON)
+    return is_there

@@ -1,17 +1,16 @@
 """The Spark session: here on all cores where nobody says otherwise, and unchanged wherever spark-submit puts it."""
 
-import atexit
 import logging
 import os
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from analysis.errors import AnalysisError
-from analysis.spark import classes, interrupt, workers
+from analysis.spark import interrupt, workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,8 +38,26 @@ class SparkSettings:
 
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
-    java_cache: Path | None = None
-    """Where Java's classes are kept, on one machine; None: nowhere."""
+
+
+def with_jars(settings: SparkSettings, folder: Path | None) -> SparkSettings:
+    """Return settings with Spark's Kafka source: the jars of a folder, or those that Spark fetches by its version.
+
+    What was said goes before, and spark-submit has its own (--packages, --jars).
+    """
+    _need_pyspark()
+    import pyspark
+
+    if folder is None:
+        if under_spark_submit() or settings.conf.keys() & {"spark.jars", "spark.jars.packages"}:
+            return settings
+        jars = {"spark.jars.packages": f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"}
+    else:
+        found = ",".join(str(jar) for jar in sorted(folder.resolve().glob("*.jar")))
+        if not found:
+            raise AnalysisError(f"{folder}: there are no jars in it; --jars is a folder with Spark's Kafka source")
+        jars = {"spark.jars": found}
+    return replace(settings, conf={**jars, **settings.conf})
 
 
 def start(name: str, settings: SparkSettings = SparkSettings()) -> "SparkSession":
@@ -63,8 +80,6 @@ def start(name: str, settings: SparkSettings = SparkSettings()) -> "SparkSession
         session = builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise AnalysisError(_not_started(str(error))) from error
-    if settings.java_cache is not None and "ArchiveClassesAtExit" in conf.get(_JAVA_OPTIONS, ""):
-        atexit.register(classes.finish, _archive(settings.java_cache), session.sparkContext._gateway.proc)  # type: ignore[union-attr]  # noqa: SLF001
     workers.equip(session)
     for key, value in _ALWAYS.items():
         session.conf.set(key, value)
@@ -102,8 +117,6 @@ def _defaults(settings: SparkSettings) -> dict[str, str]:
             # Arrow's own choice keeps the most memory that a worker has had: 0.1 GiB each.
             os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "jemalloc")
         defaults |= _local(os.cpu_count() or 1)
-        if settings.java_cache is not None:
-            defaults[_JAVA_OPTIONS] += f" {classes.option(_archive(settings.java_cache))}"
     return defaults
 
 
@@ -141,10 +154,6 @@ def _need_pyspark() -> None:
         raise AnalysisError(
             f"pyspark {pyspark.__version__} is not supported: pip install 'kafka-sluice[analysis]' (4.2 or 4.3)"
         )
-
-
-def _archive(folder: Path) -> Path:
-    return classes.archive(folder, _java())
 
 
 def _java() -> Path:

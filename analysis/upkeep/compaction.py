@@ -1,200 +1,159 @@
-"""Closed hours of the table in few large files, beside running ingestions and readers.
+"""Days that are over in few large files, made by Spark of the many small ones of their batches; under the lock.
 
-An hour at a time: its batches that are over become files aside, which are read again and compared; then they take the
-batches' place (``aside``). Those of different streams stay apart, and those that came late from those that did not: it
-is by the names of batches that a report tells them. The table knows a document by its key and its hour, whatever batch
-it is of: one that an ingestion reads again is found to be stored.
+A day at a time, of each table: its batches become one, written aside and compared; then a journal says what goes and
+what comes, and is followed. A run that was killed is finished by the next program that takes the lock.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from uuid import uuid4
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
 
 from analysis.errors import RunError
-from analysis.spark.folder import Entry, Folder
-from analysis.table.swaps import Swap
-from analysis.upkeep.aside import Aside, recover, remove_aside
-from analysis.upkeep.batches import Batches, committed_of, compacted, parts
+from analysis.gold import made
+from analysis.schema import DOCUMENTS, ROWS
+from analysis.spark.folder import Folder
 from analysis.upkeep.lock import Lock
-from analysis.upkeep.rewriting import columns_of, proof_of, rewrite
-from analysis.upkeep.room import remove_left, room
 
-_LARGE: Final = 0.5
-"""Of the target: a batch whose files have as much is left as it is."""
-
-
-@dataclass(frozen=True, slots=True)
-class CompactRequest:
-    """Which hours, and how. ``older_s`` is since the end of an hour."""
-
-    older_s: int
-    target_bytes: int
-    grace_s: int
-    dry_run: bool = False
+Batches = dict[str, list[str]]
+"""By ``hour=HH``."""
+_ASIDE: Final = ".compacting"
+_JOURNAL: Final = f"{_ASIDE}.json"
+_ROWS_PER_FILE: Final = 5_000_000
+_TABLES: Final = {"usage": [*ROWS.names], "documents": [field.split()[0] for field in DOCUMENTS.split(",")][:-1]}
+"""Their columns, without ``batch``."""
 
 
 @dataclass(slots=True)
 class Compacted:
-    """What a run came to."""
+    """What a run came to: batches, and the bytes of their files, before and after."""
 
-    hours: int = 0
-    files: int = 0
-    """Before."""
+    days: int = 0
+    batches: int = 0
     size_bytes: int = 0
-    """Likewise."""
-    files_made: int = 0
+    batches_made: int = 0
     bytes_made: int = 0
-    rows: int = 0
-    removed_bytes: int = 0
-    """Of files that an earlier run had set aside."""
-
-
-@dataclass(slots=True)
-class _Hour:
-    """An hour that is closed, or some batches of one."""
-
-    date: str
-    hour: int
-    batches: dict[str, list[Entry]] = field(default_factory=dict)
-
-    @property
-    def place(self) -> str:
-        return f"date={self.date}/hour={self.hour:02d}"
-
-    @property
-    def files(self) -> list[Entry]:
-        return [file for files in self.batches.values() for file in files]
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(file.size_bytes for file in self.files)
 
 
 class Compaction:
-    """Of one warehouse. ``tell`` gets a line about each hour; ``now_s`` is the wall clock."""
+    """Of one warehouse. ``tell`` gets a line about each day; ``now_s`` is the wall clock."""
 
     def __init__(
-        self,
-        warehouse: Folder,
-        usage: Folder,
-        request: CompactRequest,
-        tell: Callable[[str], None],
-        now_s: Callable[[], float],
+        self, spark: SparkSession, warehouse: str, tell: Callable[[str], None], now_s: Callable[[], float]
     ) -> None:
-        self._warehouse = warehouse
-        self._usage = usage
-        self._request = request
+        self._spark = spark
+        self._root = warehouse.rstrip("/")
+        self._folder = Folder(spark, warehouse)
         self._tell = tell
         self._now_s = now_s
 
-    def run(self) -> Compacted:
-        """Compact what is due. Raises AnalysisError where another process is at it, RunError where rows differ."""
+    def run(self, older_s: int, *, dry_run: bool = False) -> Compacted:
+        """Compact the days that ended so long ago. Raises AnalysisError where another program is at work."""
         found = Compacted()
-        if self._request.dry_run:
-            for hour in self._due():
-                self._note(found, hour)
-                self._tell(f"{hour.place}: {_said(len(hour.files), hour.size_bytes)} would be compacted")
+        if dry_run:
+            for date in self._over(older_s):
+                self._day(date, found, None)
             return found
-        with Lock(self._usage, "compact", self._now_s) as lock:
-            recover(self._usage)
-            remove_left()
-            due = list(self._due())
-            for number, hour in enumerate(due, 1):
-                self._note(found, hour)
-                files, size_bytes = found.files_made, found.bytes_made
-                self._compact(hour, found, lock)
-                made = _said(found.files_made - files, found.bytes_made - size_bytes)
-                self._tell(
-                    f"{number} of {len(due)}, {hour.place}: {_said(len(hour.files), hour.size_bytes)}, now {made}"
-                )
-            found.removed_bytes = remove_aside(self._usage, self._now_s() - self._request.grace_s)
+        with Lock(Folder(self._spark, f"{self._root}/usage"), "compact", self._now_s) as lock:
+            recover(self._folder)
+            for date in self._over(older_s):
+                self._day(date, found, lock)
         return found
 
-    def _note(self, found: Compacted, hour: _Hour) -> None:
-        found.hours += 1
-        found.files += len(hour.files)
-        found.size_bytes += hour.size_bytes
+    def _over(self, older_s: int) -> list[str]:
+        """Return the dates that are over: all but the newest that ended before."""
+        until = datetime.fromtimestamp(self._now_s() - older_s, UTC) - timedelta(days=1)
+        return [date for date in self._folder.names("usage/date=*")[:-1] if date <= f"date={until:%Y-%m-%d}"]
 
-    def _due(self) -> Iterator[_Hour]:
-        """Return what of closed hours would have fewer files, the oldest first: batches that may become one."""
-        hours = [_hours_of(self._usage, date) for date in self._usage.names("date=*")]
-        closed = self._closed([hour for of_date in hours for hour in of_date])
-        known = Batches(
-            committed_of(self._warehouse),
-            ((hour.place, batch) for of_date in hours for hour in of_date for batch in hour.batches),
+    def _day(self, date: str, found: Compacted, lock: Lock | None) -> None:
+        batches = before = after = 0
+        for table in _TABLES:
+            due = self._due(table, date)
+            if not due:
+                continue
+            batches += sum(map(len, due.values()))
+            before += self._size_bytes(table, date, due)
+            if lock is not None:
+                name = f"compacted-{uuid4().hex[:12]}"
+                self._rewrite(table, date, due, name, lock)
+                found.batches_made += len(due)
+                after += self._size_bytes(table, date, {hour: [f"batch={name}"] for hour in due})
+        if batches:
+            found.days += 1
+            found.batches += batches
+            found.size_bytes += before
+            found.bytes_made += after
+            now = f", now {after / 1e6:,.1f} MB" if lock is not None else " would be compacted"
+            self._tell(f"{date}: {batches:,} batches of {before / 1e6:,.1f} MB{now}")
+
+    def _due(self, table: str, date: str) -> Batches:
+        """Return batches that may become one: of an hour with several. The last of a stream may be written again."""
+        last = self._last_of_streams(table)
+        due: Batches = {}
+        for entry in self._folder.entries(f"{table}/{date}/hour=*/batch=*"):
+            _, _, hour, batch = entry.path.split("/")
+            if batch not in last:
+                due.setdefault(hour, []).append(batch)
+        return {hour: batches for hour, batches in due.items() if len(batches) > 1}
+
+    def _last_of_streams(self, table: str) -> set[str]:
+        last: dict[str, int] = {}
+        for entry in self._folder.entries(f"{table}/date=*/hour=*/batch=*"):
+            stream, _, number = entry.path.rpartition("/")[2].rpartition("-")
+            if number.isdecimal():
+                last[stream] = max(last.get(stream, 0), int(number))
+        return {f"{stream}-{number}" for stream, number in last.items() if not stream.startswith("batch=compacted")}
+
+    def _size_bytes(self, table: str, date: str, batches: Batches) -> int:
+        places = [f"{table}/{date}/{hour}/{batch}" for hour, of_hour in batches.items() for batch in of_hour]
+        return sum(self._folder.size_bytes(place) for place in places)
+
+    def _rewrite(self, table: str, date: str, due: Batches, name: str, lock: Lock) -> None:
+        paths = [f"{self._root}/{table}/{date}/{hour}/{batch}" for hour, batches in due.items() for batch in batches]
+        schema = ROWS if table == "usage" else DOCUMENTS
+        old = self._spark.read.schema(schema).option("basePath", f"{self._root}/{table}").parquet(*paths)
+        written = old.select(*_TABLES[table]).withColumns(
+            {"hour": F.lpad(F.col("hour").cast("string"), 2, "0"), "batch": F.lit(name)}
         )
-        for hour in closed:
-            alike: dict[tuple[str, bool], _Hour] = {}
-            for name, files in hour.batches.items():
-                if known.is_over(name) and not self._is_large(files):
-                    key = parts(name)[0], known.is_late(name, hour.place)
-                    alike.setdefault(key, _Hour(hour.date, hour.hour)).batches[name] = files
-            for wanted in alike.values():
-                if len(wanted.files) > max(1, round(wanted.size_bytes / self._request.target_bytes)):
-                    yield wanted
-
-    def _closed(self, hours: Sequence[_Hour]) -> list[_Hour]:
-        """Leave out the newest hour, and those that ended not long enough ago."""
-        until = datetime.fromtimestamp(self._now_s() - self._request.older_s, UTC) - timedelta(hours=1)
-        last = f"date={until:%Y-%m-%d}/hour={until:%H}"
-        return [hour for hour in sorted(hours, key=lambda hour: hour.place)[:-1] if hour.place <= last]
-
-    def _is_large(self, files: Sequence[Entry]) -> bool:
-        return sum(file.size_bytes for file in files) >= _LARGE * self._request.target_bytes * len(files)
-
-    def _compact(self, hour: _Hour, found: Compacted, lock: Lock) -> None:
-        name = compacted(hour.batches)
-        made = Aside.being_made(name)
-        written: list[str] = []
-
-        def keep(file: Path) -> None:
-            lock.check()
-            written.append(f"{made}/part-{len(written):05}.parquet")
-            found.bytes_made += file.stat().st_size
-            self._usage.put(file, written[-1])
-
-        with self._local([entry.path for entry in hour.files]) as files:
-            columns = columns_of(files)
-            before = rewrite(files, columns, self._request.target_bytes, keep)
-        with self._local(written) as files:
-            after = proof_of(files, columns)
+        aside = f"{self._root}/{_ASIDE}"
+        written.repartition("hour").write.partitionBy("date", "hour", "batch").mode("overwrite").options(
+            compression="zstd", maxRecordsPerFile=str(_ROWS_PER_FILE)
+        ).parquet(aside)
+        new = self._spark.read.schema(schema).parquet(aside)
+        if _proof(old, _TABLES[table]) != _proof(new, _TABLES[table]):
+            raise RunError(f"{table}/{date}: what was compacted is not the same as before; nothing was changed")
         lock.check()
-        if after != before:
-            raise RunError(f"{hour.place}: {before} became {after}; nothing was changed")
-        now = _hours_of(self._usage, f"date={hour.date}")
-        there = next((each.batches for each in now if each.hour == hour.hour), {})
-        if any(there.get(batch) != files for batch, files in hour.batches.items()):
-            raise RunError(f"{hour.place} was changed by another program meanwhile; nothing was changed here")
-        old = {batch: len(files) for batch, files in hour.batches.items()}
-        swap = Swap(hour.date, hour.hour, old, name, len(written))
-        Aside(self._usage, self._now_s(), name).swap(swap, made)
-        found.files_made += len(written)
-        found.rows += before.rows
-
-    @contextmanager
-    def _local(self, files: Sequence[str]) -> Iterator[list[Path]]:
-        """Have files on this machine's disk."""
-        if self._usage.is_on_disk:
-            yield [self._usage.on_disk(file) for file in files]
-            return
-        with room() as folder:
-            here = [folder / f"{number}.parquet" for number in range(len(files))]
-            for file, copy in zip(files, here, strict=True):
-                self._usage.fetch(file, copy)
-            yield here
+        journal = {"table": table, "date": date, "old": due, "new": name}
+        self._folder.write(_JOURNAL, json.dumps(journal))
+        recover(self._folder)
 
 
-def _hours_of(usage: Folder, date: str) -> list[_Hour]:
-    hours: dict[str, _Hour] = {}
-    for entry in usage.entries(f"{date}/hour=*/batch=*/*.parquet"):
-        _, hour, batch, _ = entry.path.split("/")
-        found = hours.setdefault(hour, _Hour(date.removeprefix("date="), int(hour.removeprefix("hour="))))
-        found.batches.setdefault(batch.removeprefix("batch="), []).append(entry)
-    return list(hours.values())
+def recover(folder: Folder) -> None:
+    """Finish what a run that was killed had begun, or remove what it left; for whoever has the lock."""
+    if folder.exists(_JOURNAL):
+        _follow(folder, json.loads(folder.read(_JOURNAL)))
+        folder.remove(_JOURNAL)
+    folder.remove(_ASIDE)
 
 
-def _said(files: int, size_bytes: int) -> str:
-    return f"{files:,} {'file' if files == 1 else 'files'} of {size_bytes / 1e6:,.1f} MB"
+def _follow(folder: Folder, journal: dict[str, Any]) -> None:
+    table, date, name = journal["table"], journal["date"], journal["new"]
+    for hour, batches in journal["old"].items():
+        for batch in batches:
+            folder.remove(f"{table}/{date}/{hour}/{batch}")
+        aside = f"{date}/{hour}/batch={name}"
+        if folder.exists(f"{_ASIDE}/{aside}"):
+            folder.move(f"{_ASIDE}/{aside}", f"{table}/{aside}")
+    if table == "usage":
+        made.rename(folder, date, journal["old"], name)
+
+
+def _proof(table: DataFrame, columns: list[str]) -> list[Any]:
+    """Return of each hour how many rows there are, and a sum of hashes of them."""
+    hashed = F.bit_xor(F.xxhash64(*columns))
+    return sorted(table.groupBy("hour").agg(F.count("*"), hashed).collect())

@@ -1,1 +1,1 @@
-"""What proposed quotas would have done: the job, its comparison in words and numbers, its page."""
+"""Proposed quotas against recorded demand: the job, its comparison in words and numbers, its page."""

@@ -1,4 +1,4 @@
-"""What-if in words and numbers: the totals of each scenario, a table for a terminal, and JSON."""
+"""The answer of what-if in words and numbers: the totals of each scenario, a table for a terminal, and JSON."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,22 +9,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analysis.page import words
-from analysis.whatif.figures import VERDICTS
 from analysis.whatif.job import WhatIf
+from analysis.whatif.replaying import VERDICTS
 from quotas.kinds import BYTES, QuotaKind
 
 Row = Mapping[str, Any]
 """Of ``WhatIf.units``."""
 
 _NAMED: Final = 10
-"""Of those who are left out."""
+"""Names of clients that are left out, in one line."""
 _OF_BYTES: Final = pa.array([kind.value for kind in QuotaKind if kind.row.unit is BYTES])
 _NO, _POSSIBLY, _YES = VERDICTS
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Of one scenario; a counter is one unit of enforcement: who shares a limit, on one broker of one proxy."""
+    """Sums over one scenario; a counter is one unit of enforcement: who shares a limit, on one broker."""
 
     counters: int
     limited: int
@@ -36,7 +36,7 @@ class Totals:
     throttled_before_s: float
     throttled_s: float
     recorded_bytes: float
-    """Of the kinds whose limits are bytes."""
+    """Sum over the kinds whose limits are bytes."""
     sent_bytes: float
     """Likewise, within the period; the rest waits at its end."""
 
@@ -93,7 +93,7 @@ def text(found: WhatIf, most: int) -> str:
     lines = [
         (
             f"recorded {words.from_to(circumstances.begin, circumstances.end)} UTC, "
-            f"{words.counted(len(circumstances.origins_ms), 'proxy instance')}, window of {window.samples} samples of "
+            f"{words.counted(circumstances.instances, 'proxy instance')}, window of {window.samples} samples of "
             f"{window.size_ms} ms"
         ),
         *(f"note: {note}" for note in circumstances.notes()),
@@ -166,9 +166,9 @@ def _cells(row: Row) -> tuple[str, ...]:
     return (
         f"{shortened(who(row))} {words.doing(row['kind'])}",
         where(row),
-        "none" if row["limit"] is None else words.limit(row["kind"], row["limit"]),
+        limit(row),
         throttled(row["before_throttled_s"], row["before_episodes"]),
-        f"{after(row)}{f' by {words.plain(by_cap(row))}' if by_cap(row) else ''}",
+        after(row),
         words.duration(row["delay_p50_s"]),
         words.duration(row["delay_p95_s"]),
         delay_p99(row),
@@ -177,20 +177,19 @@ def _cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def named(row: Row) -> str:
-    """Return the clients that share the counter, or the address."""
-    return row["ip"] or words.counter(row["user"] or None, row["client_id"] or None)
-
-
 def who(row: Row) -> str:
-    """Return the same, as it can be shown."""
-    return words.plain(named(row))
+    """Return the clients that share the counter."""
+    return words.plain(words.counter(row["user"] or None, row["client_id"] or None))
+
+
+def limit(row: Row) -> str:
+    return "none" if row["limit"] is None else words.limit(row["kind"], row["limit"])
 
 
 def where(row: Row) -> str:
-    """Return which proxy and which broker."""
-    broker = "" if row["broker"] < 0 else f", broker {row['broker']}"
-    return f"{words.plain(row['instance'])}{broker}"
+    """Return which broker, and which proxy where several had it at a time."""
+    proxy = f"{words.plain(row['instance'])}, " if row["instance"] else ""
+    return f"{proxy}broker {row['broker']}"
 
 
 def throttled(seconds: float, episodes: float) -> str:
@@ -203,11 +202,6 @@ def after(row: Row) -> str:
     if row["throttled_least_s"] == row["throttled_most_s"]:
         return throttled(row["throttled_s"], row["episodes"])
     return f"{words.duration(row['throttled_least_s'])} to {words.duration(row['throttled_most_s'])}"
-
-
-def by_cap(row: Row) -> str:
-    """Return the cap that would hold a client for longest, where that is not its quota; "" otherwise."""
-    return row["held_by"] if row["held_by"] and row["held_by"] != row["rule"] else ""
 
 
 def delay_p99(row: Row) -> str:

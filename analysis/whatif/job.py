@@ -1,28 +1,22 @@
-"""What proposed quotas would have done to what was recorded: who would be throttled, before and after."""
+"""Counters under proposed quotas: from sums where these tell all, from rows for the rest."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from analysis.kernel.censoring import Answer, Known
-from analysis.kernel.demand import Bools, Indices
+from analysis.demand.counted import Counted
+from analysis.demand.gathering import gather
+from analysis.demand.recording import ENFORCE, Recording
+from analysis.demand.rows import Charges
+from analysis.kernel.censoring import Answer
 from analysis.kernel.histogram import Floats
-from analysis.kernel.stretch import Stretch, stretches
 from analysis.kernel.units import Assignment, Client, Unit, read_rule, recorded_unit
-from analysis.replay.gathering import Gathered, Units, gather, gather_refusing
-from analysis.replay.recording import REFUSING, Recording, cluster_and_instance
-from analysis.replay.rows import ENFORCE
-from analysis.whatif.capped import MOST_FLOWS, CappedWork, flows
-from analysis.whatif.figures import AFTER, ANSWERS, FIGURES, VERDICTS
-from analysis.whatif.held import after, batch, before
-from analysis.whatif.refusing import RefusingWork
-from analysis.whatif.scenarios import LeftOut, Scenario, assign, left_out, named
-from quotas.counted import CAP
+from analysis.whatif.replaying import ANSWERS, FIGURES, NO, SCHEMA, VERDICTS, Replaying
+from analysis.whatif.scenarios import LeftOut, Scenario, assign
 from quotas.kinds import QuotaKind
-from quotas.rate import Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,262 +26,112 @@ class WhatIf:
     recording: Recording
     scenarios: tuple[Scenario, ...]
     units: Any
-    left_out: tuple[LeftOut, ...] = ()
-
-
-def whatif(recording: Recording, scenarios: Sequence[Scenario]) -> WhatIf:
-    """Replay what was recorded against the quotas of each scenario."""
-    together: dict[tuple[bytes, ...], list[tuple[int, Mapping[QuotaKind, Assignment]]]] = {}
-    for number, scenario in enumerate(scenarios):
-        mine = {kind: assign(recording, scenario, kind) for kind in recording.used}
-        key = tuple(each.tobytes() for assignment in mine.values() for each in (assignment.index, assignment.caps))
-        together.setdefault(key, []).append((number, mine))
-    nameless = [
-        each for scenario in scenarios for kind in recording.used for each in left_out(recording, scenario, kind)
-    ]
-    tables = []
-    for alike in together.values():
-        table, crowds = _replayed(recording, scenarios, alike)
-        tables.append(table)
-        nameless += crowds
-    return WhatIf(recording, tuple(scenarios), pa.concat_tables(tables), tuple(nameless))
-
-
-def _replayed(
-    recording: Recording, scenarios: Sequence[Scenario], alike: Sequence[tuple[int, Mapping[QuotaKind, Assignment]]]
-) -> tuple[Any, list[LeftOut]]:
-    """Replay scenarios in which the same clients share counters; also return whom it says nothing about by name."""
-    first = alike[0][1]
-    starts = dict(zip(first, np.cumsum([0, *(len(each.units) for each in first.values())]).tolist(), strict=False))
-    levels = max(each.caps.shape[1] for each in first.values())
-    count = sum(len(each.units) for each in first.values())
-    wanted, *of_caps = (
-        Units({kind: _numbered(each, place, starts[kind]) for kind, each in first.items()}, count)
-        for place in range(-1, levels)
-    )
-    charged = Charged(recording, (wanted, *of_caps))
-    limits = np.array([np.concatenate([each.limits for each in assigned.values()]) for _, assigned in alike])
-    recorded = np.hstack([_recorded_limits(recording, kind, each) for kind, each in first.items()])
-    window = recording.circumstances.window
-    window_s = window.keep_ms / 1000
-    held = charged.sums("muted_s") > 0
-    replayed = held | (charged.most_bytes(window_s) > limits.min(axis=0) * window_s)
-    capped = flows(recording, first, starts, replayed)
-    held_up = wanted.only(replayed & ~capped.units)
-    held_up = held_up.of_kinds([kind for kind in wanted.unit_of if kind not in REFUSING])
-    work = CappedWork(window, limits, capped.counters, capped.component, capped.weight)
-    refused = wanted.only(held | np.isfinite(limits).any(axis=0)).of_kinds(REFUSING)
-    figures = _untouched(recording, charged, len(alike))
-    for found in (
-        gather(recording, held_up, ReplayWork(window, limits, recorded)),
-        gather(recording, capped.wanted, work, capped.component) if capped.component.size else pa.table({}),
-        gather_refusing(recording, refused, RefusingWork.of(refused, limits, recording.circumstances)),
-    ):
-        if found.num_rows:
-            at = (slice(None), found["scenario"].to_numpy(), found["unit"].to_numpy())
-            figures[at] = np.array([found[name].to_numpy() for name in FIGURES])
-    crowds = list(_crowds(recording, scenarios, alike, capped.crowd, starts))
-    return _table(scenarios, alike, charged, figures, ~capped.crowd), crowds
-
-
-def _numbered(assignment: Assignment, place: int, start: int) -> Indices:
-    """Return [client] the unit of its quota (place -1), or of the cap in that place, from ``start`` on."""
-    caps = assignment.caps.shape[1]
-    unit = (
-        assignment.index
-        if place < 0
-        else assignment.caps[:, place]
-        if place < caps
-        else np.full_like(assignment.index, -1)
-    )
-    return np.where(unit >= 0, unit + start, -1)
+    left_out: tuple[LeftOut, ...]
+    replayed: int
+    """How many units the sums of gold did not answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Charged:
-    """Units by all clients that are charged to them: those of a quota, and of caps in each place."""
+class _Assigned:
+    """The counters of one kind under the quotas of one scenario."""
 
-    recording: Recording
-    levels: tuple[Units, ...]
-
-    @property
-    def units(self) -> int:
-        return self.levels[0].units
-
-    def sums(self, name: str) -> Floats:
-        """Return [unit] the sums of an array of ``recording.Used``."""
-        return np.asarray(np.sum([level.sums(self.recording, name) for level in self.levels], axis=0))
-
-    def most_bytes(self, window_s: float) -> Floats:
-        """Return what each unit surely does not exceed in any window of so many seconds."""
-        return np.asarray(np.sum([level.most_bytes(self.recording, window_s) for level in self.levels], axis=0))
+    scenario: str
+    kind: QuotaKind
+    assignment: Assignment
 
 
-def _crowds(
-    recording: Recording,
-    scenarios: Sequence[Scenario],
-    alike: Sequence[tuple[int, Mapping[QuotaKind, Assignment]]],
-    crowd: Bools,
-    starts: Mapping[QuotaKind, int],
-) -> Iterator[LeftOut]:
-    """Yield who has no line because too many others are charged to the same caps."""
-    for number, assigned in alike:
-        for kind, each in assigned.items():
-            there = np.flatnonzero(each.index >= 0)
-            there = there[crowd[starts[kind] + each.index[there]]]
-            if len(there):
-                reason = (
-                    f"of those under the same caps all but {MOST_FLOWS} are replayed as one, and use less than these"
-                )
-                yield LeftOut(
-                    scenarios[number].name, kind.value, named(recording.clients[at] for at in there.tolist()), reason
-                )
+def whatif(recording: Recording, scenarios: Sequence[Scenario], charges: Charges) -> WhatIf:
+    """Say what each scenario does; ``charges`` reads rows, and is called where sums do not answer all."""
+    assigned: list[_Assigned] = []
+    left_out: list[LeftOut] = []
+    for scenario in scenarios:
+        for kind in recording.used:
+            assignment, without = assign(recording, scenario, kind)
+            assigned.append(_Assigned(scenario.name, kind, assignment))
+            left_out += without
+    starts = np.cumsum([0, *(len(each.assignment.units) for each in assigned)]).tolist()
+    parts = [
+        (each.kind, np.where(each.assignment.index >= 0, each.assignment.index + start, -1))
+        for each, start in zip(assigned, starts, strict=False)
+    ]
+    units = Counted(parts, starts[-1])
+    limits = np.concatenate([np.zeros(0), *(each.assignment.limits for each in assigned)])
+    window = recording.circumstances.window
+    # A unit that was never held up, and never had more than the limit in any window, would not have been throttled.
+    held = units.sums(recording, "muted_s") > 0
+    replayed = held | (units.surge(recording) > limits * (window.keep_ms / 1000))
+    figures = _untouched(recording, units)
+    if replayed.any():
+        in_force = np.hstack([_limits_in_force(recording, each) for each in assigned])
+        work = Replaying(window, limits, in_force)
+        found = gather(recording, units.only(replayed), charges, work, SCHEMA)
+        figures[:, found["unit"].to_numpy()] = np.array([found[name].to_numpy() for name in FIGURES])
+    table = _table(recording, assigned, units, figures)
+    return WhatIf(recording, tuple(scenarios), table, tuple(left_out), int(replayed.sum()))
 
 
-def _recorded_limits(recording: Recording, kind: QuotaKind, assignment: Assignment) -> Floats:
+def _untouched(recording: Recording, units: Counted) -> Floats:
+    """Return [figure, unit] as they are where nobody is ever throttled."""
+    figures = np.zeros((len(FIGURES), units.units))
+    figures[FIGURES.index("active_s")] = units.active_s(recording)
+    figures[FIGURES.index("answer")] = ANSWERS.index(Answer.EXACT)
+    figures[FIGURES.index("verdict")] = NO
+    figures[FIGURES.index("sent_bytes")] = units.sums(recording, "used")
+    return figures
+
+
+def _limits_in_force(recording: Recording, assigned: _Assigned) -> Floats:
     """Return [2, unit] the least and the highest limit that each had while recorded; NaN: it was no counter then."""
-    used = recording.used[kind]
+    used, assignment = recording.used[assigned.kind], assigned.assignment
     limits = np.full((2, len(assignment.units)), np.nan)
-    units_of: dict[object, set[int]] = {}
+    units_of: dict[Unit | None, set[int]] = {}
     clients_of: dict[int, list[int]] = {}
-    counters_of: dict[int, set[object]] = {}
+    counters_of: dict[int, set[Unit | None]] = {}
     for client in np.flatnonzero(assignment.index >= 0).tolist():
         unit = int(assignment.index[client])
-        counter = _counter(recording.clients[client], used.rules[client], kind)
+        counter = _counter(recording.clients[client], used.rules[client])
         units_of.setdefault(counter, set()).add(unit)
-        if used.caps[client] is not None or (assignment.caps[client] >= 0).any():
-            counter = None  # caps decided too, or would
         counters_of.setdefault(unit, set()).add(counter)
         clients_of.setdefault(unit, []).append(client)
     for unit, counters in counters_of.items():
         [counter, *others] = counters
-        if counter is not None and not others and len(units_of[counter]) == 1:
-            mine = clients_of[unit]
+        mine = clients_of[unit]
+        if counter is not None and not others and len(units_of[counter]) == 1 and not used.capped[mine].any():
             limits[:, unit] = used.least_limit[mine].min(), used.most_limit[mine].max()
     if any(mode != ENFORCE for mode in recording.circumstances.modes):
         limits[1] = np.nan  # meanwhile a limit held nobody, and was none
     return limits
 
 
-def _counter(client: Client, rule: str | None, kind: QuotaKind) -> object:
+def _counter(client: Client, rule: str | None) -> Unit | None:
     """Return what measured a client while it was recorded; None: nothing, or something that is not known."""
     if not rule:
         return None
     try:
         entity, shared = read_rule(rule)
-        return recorded_unit(client, entity, kind, shared=shared)
-    except ValueError:
+        return recorded_unit(client, entity, shared=shared)
+    except ValueError:  # of a later version
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayWork:
-    """What a worker does with the units that it has got: a row of FIGURES for each ``scenario`` and ``unit``."""
-
-    window: Window
-    limits: Floats
-    """[scenario, unit]."""
-    recorded_limits: Floats
-    """[2, unit]: the least and the highest."""
-
-    @property
-    def _scenarios(self) -> int:
-        return len(self.limits)
-
-    def __call__(self, gathered: Gathered) -> Iterator[pa.RecordBatch]:
-        recorded = gathered.recorded
-        of_before = before(recorded, gathered.throttles)
-        limits = self.limits[:, gathered.units]
-        window_s = self.window.keep_ms / 1000
-        surge = recorded.low.surge_bytes(len(gathered.units), window_s)
-        replayed = recorded.censored | (surge > limits.min(axis=0) * window_s)
-        yield from self._untouched(gathered, np.flatnonzero(~replayed), of_before)
-        for units in (np.flatnonzero(replayed & ~recorded.censored), np.flatnonzero(recorded.censored)):
-            for stretch in stretches(recorded, units, self._scenarios):
-                yield batch(gathered.units[stretch.units], of_before[:, stretch.units], self._after(gathered, stretch))
-
-    def _after(self, gathered: Gathered, stretch: Stretch) -> Floats:
-        """Return [figure of answer and AFTER, scenario, unit]."""
-        units = gathered.units[stretch.units]
-        limits = self.limits[:, units]
-        low = stretch.replay(limits, self.window)
-        high = stretch.replay(limits, self.window, high=True) if stretch.censored else low
-        recorded = gathered.recorded
-        muted_s = np.zeros(len(units))
-        if stretch.censored:
-            muted_s = recorded.low.sums(recorded.low.muted_s, len(gathered.units))[stretch.units]
-        known = Known(tuple(recorded.answers[unit] for unit in stretch.units.tolist()), muted_s)
-        return after(low, high, known, limits, self.recorded_limits[:, units], np.broadcast_to(units, limits.shape))
-
-    def _untouched(self, gathered: Gathered, units: Indices, of_before: Floats) -> Iterator[pa.RecordBatch]:
-        if len(units):
-            of_after = np.zeros((1 + len(AFTER), self._scenarios, len(units)))
-            low = gathered.recorded.low
-            of_after[1 + AFTER.index("sent_bytes")] = low.sums(low.sent_bytes, len(gathered.units))[units]
-            yield batch(gathered.units[units], of_before[:, units], of_after)
-
-
-def _untouched(recording: Recording, charged: Charged, scenarios: int) -> Floats:
-    """Return [figure, scenario, unit] as they are where nobody is ever throttled."""
-    figures = np.zeros((len(FIGURES), scenarios, charged.units))
-    seconds = recording.circumstances.seconds
-    figures[FIGURES.index("active_s")] = np.minimum(charged.sums("rows"), seconds)
-    figures[FIGURES.index("answer")] = ANSWERS.index(Answer.EXACT)
-    figures[FIGURES.index("sent_bytes")] = charged.sums("sent_bytes")
-    return figures
-
-
-def _table(
-    scenarios: Sequence[Scenario],
-    alike: Sequence[tuple[int, Mapping[QuotaKind, Assignment]]],
-    charged: Charged,
-    figures: Floats,
-    shown: Bools,
-) -> Any:
-    """Return the figures of the units that are ``shown``, with the names of what they are about."""
-    sums = {name: pa.array(charged.sums(name)) for name in ("sent_bytes", "requests", "throttled")}
-    tables = []
-    for row, (number, assigned) in enumerate(alike):
-        # Of its own: the same clients may be together by their client-id in one scenario, and by their user in another.
-        units = [(kind, unit) for kind, each in assigned.items() for unit in each.units]
-        places = [cluster_and_instance(unit.instance) for _, unit in units]
-        rules = [rule for each in assigned.values() for rule in each.rules]
-        limits = np.concatenate([each.limits for each in assigned.values()])
-        columns = {
-            "scenario": pa.array([scenarios[number].name] * len(units)),
-            "kind": pa.array([kind.value for kind, _ in units]),
-            "cluster": pa.array([cluster for cluster, _ in places]),
-            "instance": pa.array([instance for _, instance in places]),
-            "broker": pa.array([unit.broker for _, unit in units], pa.int32()),
-            "user": pa.array([shown_user(unit) for _, unit in units]),
-            "client_id": pa.array([shown_client_id(unit) for _, unit in units]),
-            "ip": pa.array([unit.ip for _, unit in units]),
-            "rule": pa.array([rule and rule.describe() for rule in rules], pa.string()),
-            "limit": pa.array(limits, mask=np.isinf(limits)),
-            "recorded_bytes": sums["sent_bytes"],
-            "requests": sums["requests"],
-            "before_throttled_requests": sums["throttled"],
-        }
-        for name, column in zip(FIGURES, figures[:, row], strict=True):
-            columns[name] = pa.array(column)
-        answers, verdicts = (figures[FIGURES.index(name), row].astype(int).tolist() for name in ("answer", "verdict"))
-        columns["answer"] = pa.array([ANSWERS[each].value for each in answers])
-        columns["verdict"] = pa.array([VERDICTS[each] for each in verdicts])
-        described = [rule and rule.describe() for rule in rules]
-        holds = figures[FIGURES.index("held_by"), row].astype(int).tolist()
-        columns["held_by"] = pa.array([described[unit - 1] if unit else None for unit in holds], pa.string())
-        tables.append(pa.table(columns).filter(pa.array(shown)))
-    return pa.concat_tables(tables)
-
-
-_CAP: Final = "cap:"
-
-
-def shown_user(unit: Unit) -> str:
-    """Return the user of a counter, as metrics name it: of a cap, ``cap:alice``."""
-    return f"{_CAP}{unit.user}" if unit.several & CAP and unit.user else unit.user
-
-
-def shown_client_id(unit: Unit) -> str:
-    """Return the client-id of a counter, likewise: ``cap:batch-*`` where a cap is of no user."""
-    return f"{_CAP}{unit.client_id}" if unit.several & CAP and not unit.user else unit.client_id
+def _table(recording: Recording, assigned: Sequence[_Assigned], counted: Counted, figures: Floats) -> Any:
+    """Return the figures of all units, with the names of what they are about."""
+    units = [(each, unit) for each in assigned for unit in each.assignment.units]
+    rules = [rule and rule.describe() for each in assigned for rule in each.assignment.rules]
+    limits = np.concatenate([np.zeros(0), *(each.assignment.limits for each in assigned)])
+    columns: Mapping[str, Any] = {
+        "scenario": pa.array([each.scenario for each, _ in units], pa.string()),
+        "kind": pa.array([each.kind.value for each, _ in units], pa.string()),
+        **{name: pa.array([getattr(unit, name) for _, unit in units]) for name in ("cluster", "instance")},
+        "broker": pa.array([unit.broker for _, unit in units], pa.int32()),
+        **{name: pa.array([getattr(unit, name) for _, unit in units]) for name in ("user", "client_id")},
+        "rule": pa.array(rules, pa.string()),
+        "limit": pa.array(limits, mask=np.isinf(limits)),
+        "recorded_bytes": pa.array(counted.sums(recording, "used")),
+        "requests": pa.array(counted.sums(recording, "requests")),
+        "before_throttled_requests": pa.array(counted.sums(recording, "throttled")),
+        **{name: pa.array(column) for name, column in zip(FIGURES, figures, strict=True)},
+        "answer": pa.array([ANSWERS[int(each)].value for each in figures[FIGURES.index("answer")]], pa.string()),
+        "verdict": pa.array([VERDICTS[int(each)] for each in figures[FIGURES.index("verdict")]], pa.string()),
+    }
+    return pa.table(dict(columns))

@@ -1,15 +1,14 @@
 """Which quotas are looked at, whose clients they hold, and who is left out because something is not replayed."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from analysis.kernel.demand import Bools
-from analysis.kernel.units import Assignment, Client
-from analysis.replay import terms as replay_terms
-from analysis.replay.recording import REFUSING, Recording
+from analysis.demand import terms
+from analysis.demand.recording import Recording
+from analysis.kernel.units import REPLAYED, Assignment, Client, caps_in_force
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
@@ -23,13 +22,11 @@ class Scenario:
 
     name: str
     policy: Policy
-    unknown: frozenset[Entity] = frozenset()
-    """Quotas with words that are not replayed: whom they hold is left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Clients of which the answer says nothing by name, and why."""
+    """Clients of which the answer says nothing, and why."""
 
     scenario: str
     kind: str
@@ -41,64 +38,55 @@ def not_replayed(policy: Policy) -> dict[Entity, list[str]]:
     """Return the quotas that say something which no replay takes into account, and what: words of quota files."""
     found: dict[Entity, list[str]] = {}
     for entity, limits in policy.limits.items():
-        words = [kind.value for kind in limits if kind in REFUSING]
-        if entity.cap and words:
+        of_rule = policy.terms.get(entity, _PLAIN)
+        words = terms.not_replayed(of_rule)
+        if entity.cap:
+            words += [] if of_rule.shadow else ["caps"]
+        else:
+            words += [kind.value for kind in limits if kind not in REPLAYED]
+        if words:
             found[entity] = words
-    for entity, terms in policy.terms.items():
-        if words := replay_terms.not_replayed(terms):
-            found.setdefault(entity, []).extend(words)
     return found
 
 
-def assign(recording: Recording, scenario: Scenario, kind: QuotaKind) -> Assignment:
-    """Return who shares a counter, among those who used any; the others have index -1."""
-    active = np.flatnonzero(recording.used[kind].rows)
-    policy = scenario.policy
-    assignment = Assignment.of(policy, kind, (recording.clients[client] for client in active.tolist()))
-    unknown = _held_otherwise(assignment, scenario, kind)
-    if unknown.any():
-        active = active[~unknown]
-        assignment = Assignment.of(policy, kind, (recording.clients[client] for client in active.tolist()))
-    index = np.full(len(recording.clients), -1)
-    index[active] = assignment.index
-    caps = np.full((len(recording.clients), assignment.caps.shape[1]), -1)
-    if caps.size:
-        caps[active] = assignment.caps
-    return Assignment(assignment.units, assignment.rules, assignment.limits, index, caps)
-
-
-def _held_otherwise(assignment: Assignment, scenario: Scenario, kind: QuotaKind) -> Bools:
-    """Return [client] whether something holds for it that is not replayed."""
-    unknown = np.array([_is_unknown(rule, scenario, kind) for rule in assignment.rules], dtype=bool)
-    found = unknown[assignment.index]
-    for place in assignment.caps.T:
-        found |= (place >= 0) & unknown[place]
-    return np.asarray(found)
-
-
-def _is_unknown(rule: Entity | None, scenario: Scenario, kind: QuotaKind) -> bool:
-    """Return whether a rule has, of a kind, what is not replayed."""
-    if rule is None or rule not in scenario.unknown:
-        return False
-    return not rule.cap or kind in REFUSING or bool(replay_terms.not_replayed(scenario.policy.terms.get(rule, _PLAIN)))
-
-
-def left_out(recording: Recording, scenario: Scenario, kind: QuotaKind) -> Iterator[LeftOut]:
-    """Yield whom quotas hold that are not replayed, by these quotas."""
-    active = np.flatnonzero(recording.used[kind].rows)
+def assign(recording: Recording, scenario: Scenario, kind: QuotaKind) -> tuple[Assignment, list[LeftOut]]:
+    """Return who shares a counter, of those who used any, and who is left out; all others have index -1."""
+    active = np.flatnonzero(recording.used[kind].active)
     clients = [recording.clients[client] for client in active.tolist()]
     assignment = Assignment.of(scenario.policy, kind, clients)
-    by_rule: dict[str, list[int]] = {}
-    for client in np.flatnonzero(_held_otherwise(assignment, scenario, kind)).tolist():
-        mine = [assignment.index[client], *assignment.caps[client : client + 1].ravel()]
-        rules = [assignment.rules[unit] for unit in mine if unit >= 0]
-        [first, *_] = [rule for rule in rules if rule is not None and _is_unknown(rule, scenario, kind)]
-        by_rule.setdefault(first.describe(), []).append(client)
-    for rule_, of_rule in by_rule.items():
-        reason = f"{rule_} says what is not replayed"
-        yield LeftOut(scenario.name, kind.value, named(clients[client] for client in of_rule), reason)
+    reasons = _reasons(scenario.policy, kind, clients, assignment)
+    by_reason: dict[str, list[Client]] = {}
+    for client, reason in zip(clients, reasons, strict=True):
+        if reason:
+            by_reason.setdefault(reason, []).append(client)
+    if by_reason:
+        known = np.array([not reason for reason in reasons], dtype=bool)
+        active = active[known]
+        assignment = Assignment.of(scenario.policy, kind, [recording.clients[client] for client in active.tolist()])
+    index = np.full(len(recording.clients), -1)
+    index[active] = assignment.index
+    left_out = [LeftOut(scenario.name, kind.value, _named(of), reason) for reason, of in by_reason.items()]
+    return Assignment(assignment.units, assignment.rules, assignment.limits, index), left_out
 
 
-def named(clients: Iterable[Client]) -> tuple[str, ...]:
+def _reasons(policy: Policy, kind: QuotaKind, clients: list[Client], assignment: Assignment) -> list[str]:
+    """Return [client] why nothing is said of it; "" where something is."""
+    said = {entity: terms.not_replayed(of) for entity, of in policy.terms.items()}
+    of_rule = ["" if rule is None else _says(rule, said.get(rule, [])) for rule in assignment.rules]
+    reasons = [of_rule[unit] for unit in assignment.index.tolist()]
+    if policy.table(kind, cap=True):
+        caps = (caps_in_force(policy, kind, client) for client in clients)
+        reasons = [
+            reason or (f"{first[0].describe()} holds besides, and caps are not replayed" if first else "")
+            for reason, first in zip(reasons, caps, strict=True)
+        ]
+    return reasons
+
+
+def _says(rule: Entity, words: list[str]) -> str:
+    return f"{' and '.join(words)} of {rule.describe()} is not replayed" if words else ""
+
+
+def _named(clients: Iterable[Client]) -> tuple[str, ...]:
     """Return ``user / client-id`` of clients, each once."""
     return tuple(sorted({f"{each.user} / {each.client_id}" for each in clients}))

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Final
 
 from bench.analysis import figures
-from bench.analysis.engines import QUESTIONS, compare
 from bench.analysis.figures import Measured, growths
 from bench.analysis.generated import World, generate
-from bench.analysis.oracle import require_all
+from bench.analysis.oracle import require_all, require_readings
 from bench.analysis.process_tree import run
-from bench.analysis.steps import INGEST, STEPS
+from bench.analysis.steps import GOLD, INGEST, STEPS
 from bench.errors import BenchError
 from tests.harness.jars import cache_dir
 
@@ -85,12 +84,10 @@ def _measure(options: argparse.Namespace, folder: Path) -> None:
             cost = run(step.command(generated, results, options.heap), log)
             if step.name == INGEST:
                 require_all(generated)
+            if step.name == GOLD:
+                require_readings(generated)
             measured.append(Measured(step.name, world.name, generated.rows, cost))
             print(measured[-1].line(step.aim), flush=True)
-        if QUESTIONS in options.only.split(","):
-            for engine, cost in compare(generated, folder, options.heap).items():
-                measured.append(Measured(f"{QUESTIONS} {engine}", world.name, generated.rows, cost))
-                print(measured[-1].line(None), flush=True)
     print("\nBy rows:")
     for (step_name, world_name), growth in growths(measured).items():
         print(f"{step_name:<18} {world_name:<8} {growth}")
@@ -108,7 +105,7 @@ def _save(document: dict[str, object], begun: datetime) -> None:
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    names = ",".join([*(step.name for step in STEPS), QUESTIONS])
+    names = ",".join(step.name for step in STEPS)
     parser = argparse.ArgumentParser(prog="python -m bench.analysis", description=__doc__)
     parser.add_argument(
         "--scale", type=_millions, default=20, metavar="ROWS", help="the longest world: 10M, 100M (default 20M)"

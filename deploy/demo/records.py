@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
+from tests.harness.jars import SPARK_KAFKA, jar_dir
 from tests.harness.process import ProcessError
 
 TOPIC: Final = "sluice-usage"
@@ -51,7 +52,8 @@ def make_report(bootstrap: str, say: Callable[[str], None]) -> Report:
     shutil.rmtree(FOLDER, ignore_errors=True)
     warehouse = ("--warehouse", str(FOLDER / "warehouse"))
     say("taking the usage records of this run into a warehouse (sluice analyze ingest) …")
-    _analyze("ingest", *warehouse, "--bootstrap", bootstrap, "--topic", TOPIC, "--once")
+    topic = ("--bootstrap", bootstrap, "--topic", TOPIC, "--jars", str(jar_dir(SPARK_KAFKA.name)))
+    _analyze("ingest", *warehouse, *topic, "--once", *_HEAP)
     say("reporting what they tell (sluice analyze report) …")
     sentence, html = _analyze("report", *warehouse, "--out", str(FOLDER)).splitlines()[-2:]
     return Report(sentence, Path(html))
@@ -76,7 +78,7 @@ def _throttled(report: Report) -> dict[tuple[str, int, str], tuple[int, int, int
     """Return episodes, throttled requests and milliseconds, by client, broker and rule."""
     columns = ("client_id", "broker", "rule", "throttled", "muted_ms")
     found: dict[tuple[str, int, str], tuple[int, int, int]] = {}
-    for episode in pq.read_table(report.folder / "episodes", columns=list(columns)).to_pylist():
+    for episode in pq.read_table(report.folder / "episodes.parquet", columns=list(columns)).to_pylist():
         key = (episode["client_id"], episode["broker"], episode["rule"])
         episodes, requests, muted_ms = found.get(key, (0, 0, 0))
         found[key] = (episodes + 1, requests + episode["throttled"], muted_ms + episode["muted_ms"])
@@ -84,7 +86,7 @@ def _throttled(report: Report) -> dict[tuple[str, int, str], tuple[int, int, int
 
 
 def _analyze(*arguments: str) -> str:
-    command = [str(SLUICE), "analyze", *arguments, *_HEAP]
+    command = [str(SLUICE), "analyze", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
     if done.returncode != 0:
         raise ProcessError(f"sluice analyze {arguments[0]} failed:\n{done.stderr}")

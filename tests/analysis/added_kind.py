@@ -1,36 +1,24 @@
 """What the analysis has of a quota kind by its row alone; run by tests/quotas/test_added_kind.py, in a copy with it."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from analysis.ingest import documents
-from analysis.kernel.target import parse_target
-from analysis.metrics import headroom
-from analysis.metrics.clients import clients
-from analysis.metrics.period import look
-from analysis.metrics.rates import Rates
-from analysis.recommend import quota_file
-from analysis.recommend.choices import Choices
-from analysis.recommend.job import recommend
-from analysis.replay.recording import Recording, read
-from analysis.report import job as report
-from analysis.table.parquet import encode
-from analysis.table.scan import FILES, UsageRows
+from analysis.cli import analyze
+from analysis.demand import rows
+from analysis.warehouse import Period
 from analysis.whatif import comparison
 from analysis.whatif import page as comparison_page
-from analysis.whatif.job import whatif
-from analysis.whatif.scenarios import Scenario
 from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy
 from quotas.stores.file import load
-from tests.analysis.records import Document, document, headroom_of, muted_of, row
+from tests.analysis.golden import answered, recording_of, warehouse_of
+from tests.analysis.records import Document, document, row
 
 KIND = QuotaKind(os.environ["ADDED_KIND"])
 WORD, PER_USED, LIMIT = {
@@ -65,79 +53,45 @@ def without_the_kind() -> list[Document]:
 
 
 @pytest.fixture(scope="module")
-def usage(spark: SparkSession) -> UsageRows:
-    """Two files: one of a warehouse that was written before there was the kind."""
-    new, old = (
-        documents.table([documents.read(json.dumps(each).encode()) for each in made])
-        for made in (recorded(), without_the_kind())
-    )
-    files = [("new", encode(new)), ("old", encode(old.drop_columns(list(KIND.row.columns))))]
-    return UsageRows(spark.createDataFrame(files, FILES))
+def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return warehouse_of(spark, [*recorded(), *without_the_kind()], tmp_path_factory.mktemp("warehouse"))
 
 
-@pytest.fixture(scope="module")
-def recording(usage: UsageRows) -> Recording:
-    return read(usage)
-
-
-def test_proposed_quotas_are_replayed(recording: Recording) -> None:
+def test_proposed_quotas_are_replayed(warehouse: str) -> None:
+    recording = recording_of(warehouse)
     used = recording.used[KIND]
-    [alice] = used.rows.nonzero()[0].tolist()
+    [alice] = used.used.nonzero()[0].tolist()
     assert recording.clients[alice].user == "alice"
-    assert used.sent_bytes[alice] == pytest.approx(RATE * SECONDS)
-    assert used.peak_bytes_per_s[alice] == pytest.approx(RATE)
+    assert used.used[alice] == pytest.approx(RATE * SECONDS)
     assert used.most_limit[alice] == 20
-    scenarios = [Scenario(name, Policy({ALICE: {KIND: limit}})) for name, limit in (("tight", 20), ("wide", 50))]
-    found = whatif(recording, scenarios)
-    units = {each["scenario"]: each for each in found.units.to_pylist() if each["kind"] == KIND}
-    assert (units["tight"]["verdict"], units["wide"]["verdict"]) == ("yes", "no")
-    assert units["tight"]["sent_bytes"] == pytest.approx(20 * SECONDS, rel=0.2)
+    found = answered(warehouse, *(Policy({ALICE: {KIND: limit}}) for limit in (20, 50)))
+    tight, wide = (each for each in found.units.to_pylist() if each["kind"] == KIND)
+    assert (tight["verdict"], wide["verdict"]) == ("yes", "no")
+    assert tight["sent_bytes"] == pytest.approx(20 * SECONDS, rel=0.2)
     text, page = comparison.text(found, 5), comparison_page.render(found)
     for said in (text, page):
         assert KIND.row.doing in said
         assert LIMIT in said
-    totals = comparison.totals(found, "tight")
+    totals = comparison.totals(found, "quotas-0")
     assert totals.recorded_bytes == SECONDS * (5000 + 7000), "of bytes alone"
 
 
-def test_quotas_are_recommended(recording: Recording, tmp_path: Path) -> None:
-    choices = Choices(parse_target("p99 throttle < 100 ms"))
-    found = recommend(recording, choices)
-    [needed] = [need for each in found for need in each.needs if need.kind is KIND]
-    assert RATE <= needed.quota <= 1.5 * RATE
-    assert needed.now == f"{LIMIT} by user=alice"
+def test_quotas_are_recommended(warehouse: str, tmp_path: Path) -> None:
     path = tmp_path / "quotas.yaml"
-    path.write_text(quota_file.write(found, choices, "p99 throttle < 100 ms", recording.circumstances))
+    arguments = ("--target", "p99 throttle < 100 ms", "--accept-low-confidence", "--out", str(path))
+    ran = CliRunner().invoke(analyze, ["recommend", "--warehouse", warehouse, *arguments])
+    assert ran.exit_code == 0, ran.output
     loaded = load(path)
-    assert loaded.policy.limits[ALICE] == {KIND: needed.quota}
+    assert RATE <= loaded.policy.limits[ALICE][KIND] <= 1.5 * RATE
     assert loaded.warnings == ()
-    assert f"# {KIND.row.doing}: needs " in path.read_text()
+    assert f"~ user=alice {KIND} unlimited → " in ran.stderr
 
 
-def test_the_tables_of_a_report_have_it(usage: UsageRows) -> None:
-    period = look(usage)
-    assert period is not None
-
-    def of_kind(table: pa.Table) -> list[dict[str, Any]]:
-        return [each for each in table.to_pylist() if each["kind"] == WORD]
-
-    mutes = of_kind(muted_of(usage).whole())
-    assert len(mutes) == SECONDS
-    assert {(each["user"], each["muted_ms"], each["limit"], each["bytes"]) for each in mutes} == {
-        ("alice", 250, 20.0, None)
-    }
-    sums = clients(usage, period.rows)
-    [alice] = [each for each in sums.whole().to_pylist() if each["user"] == "alice"]
-    assert alice[KIND.row.columns.used] == SECONDS * round(RATE / PER_USED)
-    [counter] = of_kind(headroom.counters(sums))
-    assert counter["unit_user"] == "alice"
-    [use] = [each for each in of_kind(headroom_of(usage, period).whole()) if each["date"] is None]
-    assert (use["p99"], use["limit"]) == (pytest.approx(RATE / 20), pytest.approx(20.0))
-
-
-def test_the_page_of_a_report_has_it(usage: UsageRows, tmp_path: Path) -> None:
-    made = report.run(usage, report.ReportRequest(None, None, str(tmp_path), Rates(), None))
-    page = Path(made.html).read_text(encoding="utf-8")
-    assert KIND.row.doing in page
-    assert f">{LIMIT}<" in page
-    assert f"{WORD} on broker 1" in page
+def test_gold_has_it(warehouse: str) -> None:
+    gold = rows.gold(warehouse, Period())
+    charged = gold.sql("SELECT used * per_used, muted_ms, most_limit FROM charged WHERE kind = ?", params=[WORD])
+    assert charged.fetchall() == [(pytest.approx(RATE * SECONDS), 250 * SECONDS, 20.0)]
+    window = gold.sql(
+        "SELECT most_window, max FROM readings JOIN counters USING (counter) WHERE kind = ?", params=[WORD]
+    )
+    assert window.fetchall() == [(pytest.approx(11 * RATE), pytest.approx(RATE / 20))]

@@ -8,11 +8,10 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from analysis.cli import analyze
+from analysis.demand import rows
 from analysis.errors import RunError
-from analysis.spark import session
+from tests.analysis.golden import warehouse_of
 from tests.analysis.loads import MB, Load, documents
-from tests.analysis.records import usage_frame
-from tests.analysis.table.test_warehouse import store
 from tests.analysis.whatif.test_job import uneven
 
 QUOTAS = "quotas:\n- {entity: {user: alice}, producer_byte_rate: 1MB}\n"
@@ -48,7 +47,7 @@ def test_no_error_ends_with_1(
     def start(*_: object) -> NoReturn:
         raise error
 
-    monkeypatch.setattr(session, "start", start)
+    monkeypatch.setattr(rows, "gold", start)
     ran = CliRunner().invoke(analyze, arguments(command, "nowhere", tmp_path))
     assert (ran.exit_code, ran.stdout) == (status, "")
     assert ran.stderr.endswith(said)
@@ -60,13 +59,11 @@ def test_the_help_ends_with_0() -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("command", ["whatif", "recommend"])
-def test_a_file_that_cannot_be_read_is_an_error(
-    spark: SparkSession, warehouse: str, tmp_path: Path, command: str
-) -> None:
-    store(usage_frame(spark, documents([Load("alice", "app", uneven(2 * MB, 1, 60))])), warehouse)
-    first = min(Path(warehouse).rglob("*.parquet"))
+def test_a_file_that_cannot_be_read_is_an_error(spark: SparkSession, tmp_path: Path, command: str) -> None:
+    warehouse = warehouse_of(spark, documents([Load("alice", "app", uneven(2 * MB, 1, 60))]), tmp_path)
+    first = min(Path(warehouse, "gold", "client_hour").rglob("*.parquet"))
     first.write_bytes(first.read_bytes()[:-20])
     ran = CliRunner().invoke(analyze, arguments(command, warehouse, tmp_path))
     assert ran.exit_code == 2
-    assert f"{first.name}: " in ran.stderr
+    assert first.name in ran.stderr
     assert "Traceback" not in ran.stderr

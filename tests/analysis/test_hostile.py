@@ -14,22 +14,20 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from analysis.cli import analyze
+from analysis.demand.gathering import Gathered
+from analysis.gold.making import make
+from analysis.gold.tables import MOST_SUM
+from analysis.ingest import files
 from analysis.ingest.documents import UnreadableError, read, table
 from analysis.ingest.faults import HEADER, bounds_of
-from analysis.ingest.job import Ingestion, Tally, run
+from analysis.ingest.job import Ingestion, Tally
+from analysis.ingest.running import run
 from analysis.kernel.cells import Cells, SeriesRows
 from analysis.kernel.series import Recorded
 from analysis.kernel.target import parse_target
-from analysis.metrics.clients import SUMS
-from analysis.metrics.counter_use import CounterUse
-from analysis.recommend.searching import SearchWork
-from analysis.replay.gathering import Gathered, Throttles
-from analysis.sources import files
-from analysis.table import arrays
-from analysis.table.arrays import MOST_SUM, added
-from analysis.table.parquet import encoded, joined
-from analysis.table.schema import COLUMNS, FLAG, LIMIT, TEXT
-from analysis.whatif.job import ReplayWork
+from analysis.recommend.searching import Searching
+from analysis.schema import COLUMNS, FLAG, LIMIT, TEXT
+from analysis.whatif.replaying import Replaying
 from quotas.rate import Window
 from tests.analysis.records import BEGIN_MS, Document, document, row, write_jsonl
 
@@ -67,64 +65,14 @@ def taken(documents: Sequence[Document]) -> pa.Table | None:
     found = []
     for each in documents:
         try:
-            found.append(read(json.dumps(each).encode(), BEGIN_MS + arrays.DAY_MS))
+            found.append(read(json.dumps(each).encode(), BEGIN_MS + 86_400_000))
         except UnreadableError:
             continue
-    return joined([encoded(table(found))]) if found else None
+    return table(found) if found else None
 
 
 def finite(values: Any) -> bool:
     return bool(np.isfinite(np.asarray(values, dtype=float)).all() and (np.asarray(values) >= 0).all())
-
-
-@given(st.lists(hostile(), min_size=1, max_size=6), st.sampled_from([1, 1000, 10**6, 10**9]))
-def test_sums_are_those_of_python_up_to_where_they_stop(documents: list[Document], times: int) -> None:
-    """``times``: so often are rows there, which are summed in so many steps."""
-    rows = taken(documents)
-    if rows is None:
-        return
-    sums = added(rows, ("user",), dict.fromkeys(SUMS, "sum"))
-    many = pa.concat_tables([sums] * 3).combine_chunks()
-    for user in sums["user"].to_pylist():
-        mine = [each for each in rows.to_pylist() if each["user"] == user]
-        for name in SUMS:
-            exact = sum(each[name] for each in mine)
-            [found] = [each[name] for each in sums.to_pylist() if each["user"] == user]
-            assert found == min(exact, MOST_SUM)
-            [again] = [each[name] for each in added(many, ("user",), {name: "sum"}).to_pylist() if each["user"] == user]
-            assert again == min(3 * found, MOST_SUM)
-    large = pa.table({"user": ["eve"] * 40, "bytes_in": [min(MOST_SUM, 2**40 * times)] * 40})
-    assert added(large, ("user",), {"bytes_in": "sum"})["bytes_in"].to_pylist() == [min(40 * 2**40 * times, MOST_SUM)]
-
-
-@given(st.lists(hostile(), min_size=1, max_size=6))
-def test_used_over_limit_is_a_number(documents: list[Document]) -> None:
-    rows = taken(documents)
-    if rows is None:
-        return
-    limit = rows["produce_limit"].to_numpy()
-    chosen = limit > 0
-    counted = pa.table(
-        {
-            "counter": np.zeros(int(chosen.sum()), dtype=np.int64),
-            "time_ms": arrays.times_ms(rows)[chosen],
-            "limit": limit[chosen],
-            "bytes": arrays.ints(rows, "produce_bytes")[chosen],
-        }
-    )
-    if counted.num_rows:
-        of_counter = CounterUse.of(0, 11_000, counted)
-        assert finite(of_counter.used(1000))
-        assert of_counter.rows().num_rows == len(of_counter.counter)
-
-
-def test_who_uses_nothing_unusual_keeps_all_digits_beside_who_does() -> None:
-    bytes_ = np.concatenate((np.full(50, 2**60), np.arange(1, 51)))
-    time_ms = BEGIN_MS + 1000 * np.tile(np.arange(50), 2)
-    rows = {"counter": np.repeat([7, 8], 50), "time_ms": time_ms, "limit": np.full(100, 10.0), "bytes": bytes_}
-    used = CounterUse.of(0, 11_000, pa.table(rows)).used(1000)
-    assert used[50:].tolist() == [sum(range(max(end - 10, 1), end + 1)) / 110 for end in range(1, 51)]
-    assert finite(used)
 
 
 @given(st.lists(hostile(), min_size=1, max_size=6), st.sampled_from([1e-3, 1e6, 1e32]))
@@ -132,31 +80,27 @@ def test_a_replay_is_of_numbers(documents: list[Document], limit: float) -> None
     rows = taken(documents)
     if rows is None:
         return
-    begin_ms = arrays.times_ms(rows)
-    interval_ms = np.clip(arrays.ints(rows, "interval_ms"), 1, 10_000)
-    _, number = np.unique(np.asarray(rows["user"].combine_chunks().indices), return_inverse=True)
-    columns = [arrays.ints(rows, f"produce_{name}").astype(float) for name in ("bytes", "muted_ms")]
+    begin_ms = rows["time"].cast("int64").to_numpy() // 1000
+    interval_ms = np.clip(rows["interval_ms"].to_numpy(), 1, 10_000)
+    _, number = np.unique(rows["user"].to_pylist(), return_inverse=True)
+    columns = [rows[f"produce_{name}"].to_numpy().astype(float) for name in ("bytes", "muted_ms")]
     cells = Cells.of(SeriesRows(number, begin_ms - begin_ms.min(), interval_ms, columns[0], columns[1]))
     units = int(number.max()) + 1
-    requests = np.bincount(number, arrays.ints(rows, "produce_requests"), units).astype(float)
+    requests = np.bincount(number, rows["produce_requests"].to_numpy(), units).astype(float)
     recorded = Recorded.of(cells, np.arange(units), requests, int(cells.second.max()) + 1)
-    nothing = np.zeros(0)
-    gathered = Gathered(np.arange(units), recorded, Throttles(nothing.astype(np.intp), nothing, nothing))
-    limits = np.full((1, units), limit)
-    for batch in ReplayWork(Window(), limits, np.full((2, units), np.nan))(gathered):
-        assert all(finite(column) for name, column in zip(batch.schema.names, batch.columns, strict=True)), batch
-    for batch in SearchWork(Window(), parse_target("p99 throttle < 100 ms"))(gathered):
-        assert all(finite(column) for column in batch.columns)
+    gathered = Gathered(np.arange(units), recorded)
+    replaying = Replaying(Window(), np.full(units, limit), np.full((2, units), np.nan))
+    for work in (replaying, Searching(Window(), parse_target("p99 throttle < 100 ms"))):
+        found = work(gathered)
+        assert all(finite(column) for column in found.columns), found
 
 
 def test_who_used_nothing_needs_nothing_beside_one_who_did() -> None:
     number, begin_ms, interval_ms = np.arange(2), np.array([0, 30_000]), np.full(2, 1000)
     cells = Cells.of(SeriesRows(number, begin_ms, interval_ms, np.array([1e12, 0.0]), np.zeros(2)))
     recorded = Recorded.of(cells, number, np.ones(2), 31)
-    nothing = np.zeros(0)
-    gathered = Gathered(number, recorded, Throttles(nothing.astype(np.intp), nothing, nothing))
-    [batch] = SearchWork(Window(), parse_target("p99 throttle < 100 ms"))(gathered)
-    needed = batch.column("needed").to_pylist()
+    found = Searching(Window(), parse_target("p99 throttle < 100 ms"))(Gathered(number, recorded))
+    needed = found["needed"].to_pylist()
     assert needed[0] > 0
     assert needed[1] == 0
 
@@ -213,7 +157,8 @@ def test_a_report_of_a_period_with_hostile_documents_is_made(spark: SparkSession
     told: list[str] = []
     place = str(tmp_path / "warehouse")
     ingestion = Ingestion(spark, place, told.append, lambda: BEGIN_MS + 3_600_000)
-    run(files.stream(spark, str(folder), 1000), ingestion, str(tmp_path / "checkpoint"), None)
+    run(files.stream(spark, str(folder), 1000), ingestion.publish, str(tmp_path / "checkpoint"), None)
+    make(spark, place)
     rows = len(HONEST) + 3 * 1000 + 4
     assert ingestion.total == Tally(
         documents=len(HONEST) + len(ACCEPTED), rows=rows, rejected=7, wrong_clock=1, missing=2**53 - 1
@@ -240,7 +185,7 @@ def test_a_report_of_a_period_with_hostile_documents_is_made(spark: SparkSession
     ):
         done = CliRunner().invoke(analyze, [command[0], "--warehouse", place, *command[1:]])
         assert done.exit_code == 0, (command, done.output, done.exception)
-    clients = spark.read.parquet(f"{next((tmp_path / 'out').iterdir())}/talkers").collect()
+    clients = spark.read.parquet(*map(str, tmp_path.glob("out/report=*/talkers*"))).collect()
     sums = {each.user: each for each in clients}
     assert (sums["alice"].bytes_in, sums["alice"].requests) == (120_000, 120)
     assert sums["eve"].bytes_in == MOST_SUM

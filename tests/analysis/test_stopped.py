@@ -10,18 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from analysis.spark import interrupt
-from tests.analysis.records import document, row, usage_frame, write_jsonl
-from tests.analysis.table.test_warehouse import store
+from tests.analysis.records import document, row, write_jsonl
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 120
 HELD = row("alice", "app", produce_bytes=7, produce_limit=100.0, produce_rule="user=alice")
-QUOTAS = "quotas:\n  - entity: {user: alice}\n    producer_byte_rate: 10\n"
 
 
 class Command:
@@ -76,19 +73,6 @@ def after(said: Sequence[str], begin: str) -> list[str]:
     """What was said after a line, and lines like it."""
     first = next(at for at, line in enumerate(said) if line.startswith(begin))
     return [line for line in said[first:] if not line.startswith(begin)]
-
-
-@pytest.mark.parametrize("name", ["report", "whatif"])
-def test_ctrl_c_is_told_in_a_line(spark: SparkSession, warehouse: str, tmp_path: Path, name: str) -> None:
-    store(usage_frame(spark, [document(second, [HELD]) for second in range(20)]), warehouse)
-    quotas = tmp_path / "quotas.yaml"
-    quotas.write_text(QUOTAS, encoding="utf-8")
-    more = ["--quotas", str(quotas)] if name == "whatif" else []
-    with command(tmp_path, name, "--warehouse", warehouse, "--out", str(tmp_path / "out"), *more) as running:
-        running.until_it_says(f"{name}: 1 of ")
-        assert running.stop(signal.SIGINT) == interrupt.EXIT_STATUS, running.said()
-        assert after(running.said(), f"{name}: ") == ["stopped"]
-    assert not list((tmp_path).glob("out/*"))
 
 
 @pytest.mark.parametrize(

@@ -236,7 +236,8 @@ def test_the_unit_of_ingestion_goes_on_and_is_started_again() -> None:
     assert unit["Restart"] == "on-failure"
     assert "RestartPreventExitStatus" not in unit
     assert unit["KillMode"] == "mixed", "Java is not to be ended before the ingestion"
-    assert {"MemoryMax", "StartLimitIntervalSec", "StartLimitBurst", "TimeoutStopSec"} <= unit.keys()
+    assert unit["StartLimitIntervalSec"] == "0", "brokers may be away for long"
+    assert {"MemoryMax", "RestartSec", "TimeoutStopSec"} <= unit.keys()
 
 
 def test_the_cron_job_of_ingestion_runs_one_at_a_time() -> None:

@@ -102,11 +102,6 @@ def cache_dir() -> Path:
     return Path(base) / "kafka-sluice"
 
 
-def java_cache() -> tuple[str, str]:
-    """Return what has `sluice analyze` keep Java's classes from one run of tests to the next: a start is 5 s of CPU."""
-    return "--java-cache", str(cache_dir() / "spark-classes")
-
-
 def jar_dir(name: str) -> Path:
     """Where the set `name` (for example `kafka-clients-3.9.2`) is; JarError when it has not been fetched."""
     directory = _place_of(name)

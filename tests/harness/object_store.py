@@ -60,6 +60,16 @@ class ObjectStore:
         return [word for name, value in self.settings.items() for word in ("--conf", f"{name}={value}")]
 
     @property
+    def environment(self) -> dict[str, str]:
+        """What a program that reads by Arrow needs to reach it."""
+        return {
+            "AWS_ACCESS_KEY_ID": self.key,
+            "AWS_SECRET_ACCESS_KEY": self.key,
+            "AWS_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL": f"http://{self.address}",
+        }
+
+    @property
     def settings(self) -> dict[str, str]:
         """The same for a session of Spark."""
         jars = [jar for one in (HADOOP_S3, AWS_SDK) for jar in sorted(jar_dir(one.name).glob("*.jar"))]

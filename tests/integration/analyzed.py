@@ -11,12 +11,12 @@ import duckdb
 import numpy as np
 
 from analysis.kernel.histogram import Floats
-from tests.harness.jars import java_cache
+from tests.harness.jars import SPARK_KAFKA, jar_dir
 from tests.integration.demanded import QUOTA_OF
 from tests.integration.recorded import Counter
 
 _TIMEOUT_S: Final = 200.0
-_SMALL: Final = ("--master", "local[2]", "--conf", "spark.driver.memory=1g", *java_cache())
+_SMALL: Final = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")
 _COUNTERS: Final = """
     SELECT client_id, broker, kind, throttled_s, throttled_least_s, throttled_most_s, sent_bytes, verdict
     FROM read_parquet(?)
@@ -32,12 +32,6 @@ class Answer:
     most_s: Floats
     sent_bytes: Floats
     verdicts: list[str]
-
-
-_TAIL: Final = """
-    SELECT max(epoch_ms(time) + interval_ms) - max(epoch_ms(time) + interval_ms) FILTER (client_id = ?) AS ms
-    FROM read_parquet(?)
-"""
 
 
 def rows_of(query: str, *values: str) -> list[dict[str, Any]]:
@@ -56,7 +50,9 @@ class Analyzed:
     def of(cls, bootstrap: str, topic: str, folder: Path) -> "Analyzed":
         """Take the records of a topic in."""
         made = cls(folder)
-        made._analyze("ingest", "--bootstrap", bootstrap, "--topic", topic, "--once")
+        made._analyze(
+            "ingest", "--bootstrap", bootstrap, "--topic", topic, "--once", "--jars", str(jar_dir(SPARK_KAFKA.name))
+        )
         return made
 
     @classmethod
@@ -70,17 +66,11 @@ class Analyzed:
         """Return the rows of one table of the report."""
         out = self.folder / "report"
         self._analyze("report", "--out", str(out))
-        return rows_of("SELECT * FROM read_parquet(?)", f"{out}/report=*/{table}/*.parquet")
+        return rows_of("SELECT * FROM read_parquet(?)", f"{out}/report=*/{table}.parquet")
 
     def units(self, quotas: str) -> list[dict[str, Any]]:
         """Return all that `whatif` says of each counter under a quota file."""
         return rows_of("SELECT * FROM read_parquet(?)", f"{self._proposed(quotas)}/whatif/*.parquet")
-
-    def tail_s(self, client_id: str) -> float:
-        """Return how long the recording goes on after the last row of a client."""
-        files = f"{self.folder}/warehouse/usage/**/*.parquet"
-        [found] = rows_of(_TAIL, client_id, files)
-        return float(found["ms"]) / 1000
 
     def muted_s(self, client_id: str) -> float:
         """Return how long a client was held while producing, over all brokers."""
@@ -124,7 +114,7 @@ class Analyzed:
         sluice = str(Path(sys.executable).parent / "sluice")
         place = ("--warehouse", str(self.folder / "warehouse"))
         done = subprocess.run(
-            [sluice, "analyze", command, *place, *arguments, *_SMALL],
+            [sluice, "analyze", command, *place, *arguments, *(() if command == "report" else _SMALL)],
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_S,

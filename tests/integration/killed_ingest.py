@@ -1,30 +1,59 @@
-"""``sluice analyze ingest`` that is killed, Java and all, when a batch has been published and is not yet committed.
+"""``sluice analyze ingest`` that is killed, Java and all, at each of several moments of a batch.
 
-Once for each batch: what a batch has been killed at before is noted in the directory that is the first argument.
+The moments: some partitions of rows are in place; all are, and documents are not; all is stored and not committed.
+Each once for every batch: what a
+batch has been killed at before is noted in the directory that is the first argument.
 """
 
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
-
-from pyspark.sql import DataFrame
+from typing import Any
 
 from analysis.cli import analyze
 from analysis.ingest.job import Ingestion
+from analysis.ingest.warehouse import Warehouse
+from analysis.spark.folder import Folder
 
 NOTES = Path(sys.argv.pop(1))
-publish = Ingestion.publish
 
 
-def publish_and_be_killed(ingestion: Ingestion, batch: DataFrame, number: int) -> None:
-    publish(ingestion, batch, number)
-    note = NOTES / str(number)
+def kill_once(moment: str) -> None:
+    note = NOTES / moment
     if not note.exists():
         note.touch()
         os.killpg(0, signal.SIGKILL)
 
 
+def killed_after(function: Callable[..., None], name: Callable[..., str]) -> Callable[..., None]:
+    """Do what a method does, and be killed once for each name that its arguments give."""
+
+    def do(*arguments: Any) -> None:
+        function(*arguments)
+        kill_once(name(*arguments))
+
+    return do
+
+
 if __name__ == "__main__":
-    setattr(Ingestion, "publish", publish_and_be_killed)  # noqa: B010  mypy knows methods are not assigned
+    publish, write = Ingestion.publish, Warehouse.write
+    batches: list[str] = []
+
+    def begun(ingestion: Ingestion, batch: Any, number: int) -> None:
+        batches.append(f"{number}")
+        publish(ingestion, batch, number)
+
+    patched: dict[type, dict[str, Callable[..., None]]] = {
+        Ingestion: {"publish": killed_after(begun, lambda _, __, number: f"{number}")},
+        Warehouse: {
+            "write": killed_after(write, lambda _, __, table, *___: f"{batches[-1]} {table}"),
+            "publish": killed_after(Warehouse.publish, lambda *_: f"{batches[-1]} usage"),
+        },
+        Folder: {"move": killed_after(Folder.move, lambda *_: f"{batches[-1]} partition")},
+    }
+    for kind, methods in patched.items():
+        for method, function in methods.items():
+            setattr(kind, method, function)
     analyze(prog_name="sluice analyze")

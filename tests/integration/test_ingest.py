@@ -1,4 +1,4 @@
-"""Usage records from a real topic into the warehouse: read by Python and by the JVM, killed, on a cluster, refused."""
+"""Usage records from a real topic into the warehouse: killed at any moment, made again, on a cluster, refused."""
 
 import asyncio
 import signal
@@ -12,10 +12,11 @@ import duckdb
 import orjson
 import pytest
 from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from analysis.sources.place import KEPT_BYTES
+from analysis.ingest.source import KEPT_BYTES
 from tests.analysis.records import Document, document, row, write_jsonl
-from tests.harness.jars import SPARK_KAFKA, jar_dir, java_cache
+from tests.harness.jars import SPARK_KAFKA, jar_dir
 from tests.harness.kafka import KafkaCluster
 from tests.harness.process import Program
 from tests.integration.conftest import fresh_name
@@ -35,7 +36,12 @@ ROWS: Final = [
     row(f"user-{number}", bytes_in=1_000 + number, produce_bytes=1_000, produce_requests=1) for number in range(20)
 ]
 SMALL: Final = ("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-LOCAL: Final = ("--master", "local[2]", "--conf", "spark.driver.memory=1g", *java_cache())
+LOCAL: Final = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")
+
+
+def jars() -> tuple[str, str]:
+    """Return where Spark's Kafka source is."""
+    return "--jars", str(jar_dir(SPARK_KAFKA.name))
 
 
 def documents(instance: str) -> list[Document]:
@@ -136,37 +142,68 @@ SUM: Final = (
 
 
 @pytest.mark.integration
-def test_killed_after_each_batch_nothing_is_lost_or_doubled(
+@pytest.mark.timeout(1500)
+def test_killed_at_several_moments_of_batches_nothing_is_lost_or_doubled(
     cluster: KafkaCluster, usage_topic: str, tmp_path: Path
 ) -> None:
     notes = tmp_path / "killed"
     notes.mkdir()
     program = [sys.executable, str(Path(__file__).with_name("killed_ingest.py")), str(notes)]
     place = ["--warehouse", str(tmp_path / "warehouse"), "--bootstrap", cluster.bootstrap, "--topic", usage_topic]
-    options = [*place, "--once", "--source", "python", "--max-documents", "90", *LOCAL]
+    options = [*place, "--once", "--max-documents", "90", "--no-gold", *LOCAL, *jars()]
     environment = {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": str(bare_python(tmp_path))}
     statuses: list[int] = []
     while not statuses or statuses[-1] == -signal.SIGKILL:
         status, output = run(f"ingest-{len(statuses)}", [*program, "ingest", *options], tmp_path, **environment)
         assert status in (0, -signal.SIGKILL), output
         statuses.append(status)
-    assert len(statuses) >= 3
+    assert len(statuses) >= 6
     assert len(list(notes.iterdir())) == len(statuses) - 1
     assert stored(tmp_path / "warehouse") == expected()
     check_rejected(tmp_path / "warehouse")
 
 
-@pytest.mark.matrix
-def test_by_the_connector(cluster: KafkaCluster, usage_topic: str, tmp_path: Path) -> None:
-    jars = ",".join(map(str, sorted(jar_dir(SPARK_KAFKA.name).glob("*.jar"))))
-    place = ("--bootstrap", cluster.bootstrap, "--topic", usage_topic)
-    status, output = ingest(tmp_path, *place, "--once", *LOCAL, "--conf", f"spark.jars={jars}")
-    assert status == 0, output
-    assert f"reading topic {usage_topic} through the JVM connector" in output
-    assert f"rejected: topic {usage_topic}, partition 0, offset " in output
-    assert SUM in output
-    assert stored(tmp_path / "warehouse") == expected()
-    check_rejected(tmp_path / "warehouse")
+@pytest.mark.integration
+def test_a_topic_that_was_made_again_is_read_from_its_begin(cluster: KafkaCluster, tmp_path: Path) -> None:
+    topic = fresh_name("usage")
+    place = ("--bootstrap", cluster.bootstrap, "--topic", topic, "--once", *LOCAL, *jars())
+    outputs = []
+    for boot, seqs in (("before", range(5)), ("after", range(2, 9))):
+        asyncio.run(made_again(cluster.bootstrap, topic))
+        asyncio.run(send(cluster.bootstrap, topic, [{**document(seq, ROWS), "boot": boot} for seq in seqs]))
+        status, output = ingest(tmp_path, *place)
+        assert status == 0, output
+        outputs.append(output)
+    assert "was deleted and made again since the last run: it is read from its begin" in outputs[1]
+    assert f"7 documents, {7 * len(ROWS)} rows, 2 missing" in outputs[1]
+    assert stored(tmp_path / "warehouse")["edge-1"][:2] == (12, 12 * len(ROWS))
+
+
+@pytest.mark.integration
+def test_a_topic_that_is_not_there_is_told_in_a_line(cluster: KafkaCluster, tmp_path: Path) -> None:
+    status, output = ingest(tmp_path, "--bootstrap", cluster.bootstrap, "--topic", "none", "--once", *LOCAL, *jars())
+    assert status == 2, output
+    assert "topic none: it is not there, or this login may not see it" in output.splitlines()[-1]
+
+
+async def made_again(bootstrap: str, topic: str) -> None:
+    """Delete a topic, if it is there, and create it."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        if topic in await admin.list_topics():
+            await admin.delete_topics([topic])
+        while topic in await admin.list_topics():
+            await asyncio.sleep(0.1)
+        await admin.create_topics([NewTopic(topic, 1, 1)])
+    finally:
+        await admin.close()
+
+
+async def send(bootstrap: str, topic: str, sent: Sequence[Document]) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap, compression_type="zstd") as producer:
+        for each in sent:
+            await producer.send_and_wait(topic, orjson.dumps(each))
 
 
 @pytest.mark.matrix
@@ -174,13 +211,10 @@ def test_on_a_cluster(cluster: KafkaCluster, usage_topic: str, tmp_path: Path) -
     """Two workers, processes of their own, that have this package from the session alone."""
     warehouse = tmp_path / "warehouse"
     submit = Submit(tmp_path)
-    options = ["--bootstrap", cluster.bootstrap, "--topic", usage_topic, "--once", "--source", "python"]
+    options = ["--bootstrap", cluster.bootstrap, "--topic", usage_topic, "--once", *jars()]
     assert SUM in submit("ingest", "--warehouse", str(warehouse), *options)
     assert stored(warehouse) == expected()
     out = tmp_path / "out"
-    submit("report", "--warehouse", str(warehouse), "--out", str(out))
-    (page,) = out.glob("report=*/report.html")
-    assert "user-1" in page.read_text(encoding="utf-8")
     proposed = tmp_path / "proposed.yaml"
     proposed.write_text("quotas:\n  - {entity: {user: user-1}, producer_byte_rate: 1}\n", encoding="utf-8")
     submit("whatif", "--warehouse", str(warehouse), "--out", str(out), "--quotas", str(proposed))

@@ -10,8 +10,11 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 import pytest
+from click.testing import CliRunner
 
+from analysis.cli import analyze
 from tests.analysis.records import document, row, write_jsonl
+from tests.analysis.report import by_hand
 from tests.harness.object_store import ObjectStore
 from tests.harness.process import Program
 
@@ -50,8 +53,10 @@ def test_exactly_once_in_s3(store: ObjectStore, tmp_path: Path) -> None:
         write_jsonl(tmp_path / "files" / f"{part}.jsonl", documents)
 
     def run(name: str, program: list[str]) -> tuple[int, str]:
-        command = [sys.executable, *program, *LOCAL, *store.conf]
-        with Program(name, command, tmp_path / f"{name}.log", environment={"PYTHONPATH": str(ROOT)}) as started:
+        spark = [] if name == "report" else [*LOCAL, *store.conf]
+        environment = {"PYTHONPATH": str(ROOT), **store.environment}
+        command = [sys.executable, *program, *spark]
+        with Program(name, command, tmp_path / f"{name}.log", environment=environment) as started:
             status = started.wait(1200.0)
         return status, started.output()
 
@@ -73,22 +78,19 @@ def test_exactly_once_in_s3(store: ObjectStore, tmp_path: Path) -> None:
     assert stored(store) == expected
 
 
-def runs(program: str, folder: Path, *arguments: str) -> None:
-    """A program of this directory, to its end."""
-    command = [sys.executable, str(ROOT / "tests" / "integration" / program), str(folder), *arguments]
-    with Program("program", command, folder / "log", environment={"PYTHONPATH": str(ROOT)}) as started:
-        assert started.wait(1200.0) == 0, started.tail()
-
-
-@pytest.mark.matrix
-@pytest.mark.timeout(1200)
-@pytest.mark.parametrize("what", [[], ["summarize"]])
-def test_maintenance_that_ends_at_any_object(tmp_path: Path, what: list[str]) -> None:
-    runs("stepped_upkeep.py", tmp_path, *what)
-
-
-@pytest.mark.timeout(600)
-@pytest.mark.matrix
-@pytest.mark.parametrize("what", [[], ["reports"]])
-def test_days_are_summed_up(tmp_path: Path, what: list[str]) -> None:
-    runs("summed_in_s3.py", tmp_path, *what)
+@pytest.mark.integration
+def test_a_report_of_gold_in_s3(store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gold is read, and the report written, by Arrow: without Spark, and by the environment alone."""
+    for name, value in store.environment.items():
+        monkeypatch.setenv(name, value)
+    by_hand.write(tmp_path / "gold", {by_hand.HOUR: by_hand.busy()})
+    bucket, _ = pafs.FileSystem.from_uri(f"s3://{store.bucket}")
+    pafs.copy_files(str(tmp_path / "gold"), f"{store.bucket}/made", pafs.LocalFileSystem(), bucket)
+    bucket.create_dir(f"{store.bucket}/made/usage/date=2026-03-01/hour=12/batch=b-0")
+    made = CliRunner().invoke(analyze, ["report", "--warehouse", f"s3a://{store.bucket}/made"])
+    assert made.exit_code == 0, made.output
+    place = f"{store.bucket}/made-reports/report=20260301T120000Z-20260301T130000Z"
+    assert made.output.splitlines()[-1] == f"s3a://{place}/report.html"
+    with bucket.open_input_file(f"{place}/report.html") as page:
+        assert "alice / orders-service" in page.read().decode()
+    assert len(ds.dataset(f"{place}/talkers.parquet", filesystem=bucket).to_table()) == len(by_hand.NAMES)

@@ -1,21 +1,23 @@
-"""What is wrong is said before Spark starts: by real brokers, with every listener that they can have."""
+"""Errors of brokers, logins and topics are one line each: by real brokers, with every listener that they can have."""
 
 import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from analysis.errors import AnalysisError
-from analysis.sources import preflight
-from analysis.sources.connection import Connection
-from tests.harness.broker import PLAIN
+from analysis.ingest.kafka import Topic
+from analysis.spark import session
+from analysis.spark.session import SparkSettings
+from tests.harness.jars import SPARK_KAFKA, jar_dir
 from tests.harness.kafka import KafkaCluster
 from tests.harness.ports import free_port
 from tests.harness.secure import MTLS, SASL, SASL_TLS, SecureCluster
 from tests.integration.conftest import fresh_name
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
 
 USER = "alice"
 
@@ -25,6 +27,15 @@ def topic(secure_cluster: SecureCluster) -> str:
     name = fresh_name("checked")
     secure_cluster.cluster.create_topic(name)
     return name
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    """A session with Spark's Kafka source, whose Java client asks the brokers."""
+    conf = {"spark.driver.memory": "512m", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    running = session.start("preflight", session.with_jars(SparkSettings("local[1]", conf), jar_dir(SPARK_KAFKA.name)))
+    yield running
+    running.stop()
 
 
 @pytest.fixture
@@ -44,86 +55,77 @@ def trusted(authority: Path) -> dict[str, str]:
     return {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(authority)}
 
 
-def refusal(bootstrap: str, topic: str, properties: Mapping[str, str] | None = None) -> str:
+def ask(spark: SparkSession, topic: Topic) -> None:
+    topic.reach()
+    assert topic.ask(spark)
+
+
+def refusal(spark: SparkSession, bootstrap: str, topic: str, properties: Mapping[str, str] | None = None) -> str:
+    """Return the one line that says why, of a topic that cannot be asked for."""
     with pytest.raises(AnalysisError) as refused:
-        preflight.check(Connection(bootstrap, properties or {}), topic, python=True)
+        ask(spark, Topic(topic, bootstrap, properties or {}))
     (line,) = str(refused.value).splitlines()
     return line
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_a_login_that_is_right(secure_cluster: SecureCluster, topic: str, mechanism: str) -> None:
+def test_a_login_that_is_right(spark: SparkSession, secure_cluster: SecureCluster, topic: str, mechanism: str) -> None:
     properties = login(USER, secure_cluster.passwords[USER], mechanism)
-    preflight.check(Connection(secure_cluster.cluster.bootstrap_of(SASL), properties), topic, python=True)
+    assert Topic(topic, secure_cluster.cluster.bootstrap_of(SASL), properties).ask(spark)
 
 
-def test_a_login_within_tls(secure_cluster: SecureCluster, topic: str) -> None:
+def test_a_login_within_tls(spark: SparkSession, secure_cluster: SecureCluster, topic: str) -> None:
     properties = login(USER, secure_cluster.passwords[USER]) | trusted(secure_cluster.authority.certificate)
     properties["security.protocol"] = "SASL_SSL"
-    preflight.check(Connection(secure_cluster.cluster.bootstrap_of(SASL_TLS), properties), topic, python=True)
+    assert Topic(topic, secure_cluster.cluster.bootstrap_of(SASL_TLS), properties).ask(spark)
 
 
-def test_a_certificate(secure_cluster: SecureCluster, topic: str) -> None:
+def test_a_certificate(spark: SparkSession, secure_cluster: SecureCluster, topic: str) -> None:
     shown = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(secure_cluster.proxy.both)}
     properties = {"security.protocol": "SSL", **trusted(secure_cluster.authority.certificate), **shown}
-    preflight.check(Connection(secure_cluster.cluster.bootstrap_of(MTLS), properties), topic, python=True)
+    assert Topic(topic, secure_cluster.cluster.bootstrap_of(MTLS), properties).ask(spark)
 
 
-def test_nobody_listens(topic: str) -> None:
+def test_nobody_listens(spark: SparkSession, topic: str) -> None:
     port = free_port()
-    assert f"127.0.0.1:{port}: " in (said := refusal(f"127.0.0.1:{port}", topic))
+    assert f"127.0.0.1:{port}: " in (said := refusal(spark, f"127.0.0.1:{port}", topic))
     assert "check --bootstrap" in said
 
 
-def test_an_unknown_host(topic: str) -> None:
-    assert "no-such-host.invalid is no known host" in refusal("no-such-host.invalid:9092", topic)
+def test_an_unknown_host(spark: SparkSession, topic: str) -> None:
+    assert "no-such-host.invalid is no known host" in refusal(spark, "no-such-host.invalid:9092", topic)
 
 
-def test_nobody_answers(silent: str, topic: str) -> None:
-    assert refusal(silent, topic).startswith(f"no answer within 5 s: {silent} answers nothing to PLAINTEXT")
+def test_nobody_answers(spark: SparkSession, silent: str, topic: str) -> None:
+    assert refusal(spark, silent, topic).startswith(f"{silent}, topic {topic}: no answer: ")
 
 
-def test_a_topic_that_is_not_there_is_not_made(cluster: KafkaCluster) -> None:
+def test_a_topic_that_is_not_there_is_not_made(spark: SparkSession, cluster: KafkaCluster) -> None:
     name = fresh_name("nowhere")
     for _ in range(2):
-        assert f"topic {name} is not there" in refusal(cluster.bootstrap, name)
+        assert f"topic {name}: it is not there" in refusal(spark, cluster.bootstrap, name)
 
 
-def test_a_wrong_password(secure_cluster: SecureCluster, topic: str) -> None:
-    said = refusal(secure_cluster.cluster.bootstrap_of(SASL), topic, login(USER, "a wrong one"))
-    assert "refuses the login" in said
+def test_a_wrong_password(spark: SparkSession, secure_cluster: SecureCluster, topic: str) -> None:
+    said = refusal(spark, secure_cluster.cluster.bootstrap_of(SASL), topic, login(USER, "a wrong one"))
+    assert "the brokers refuse the login" in said
     assert "a wrong one" not in said
 
 
-def test_no_login_where_one_is_needed(secure_cluster: SecureCluster, topic: str) -> None:
-    assert "security.protocol" in refusal(secure_cluster.cluster.bootstrap_of(SASL), topic)
+def test_no_login_where_one_is_needed(spark: SparkSession, secure_cluster: SecureCluster, topic: str) -> None:
+    assert "security.protocol" in refusal(spark, secure_cluster.cluster.bootstrap_of(SASL), topic)
 
 
-def test_no_tls_where_it_is_needed(secure_cluster: SecureCluster, topic: str) -> None:
-    assert "security.protocol" in refusal(secure_cluster.cluster.bootstrap_of(MTLS), topic)
+def test_no_tls_where_it_is_needed(spark: SparkSession, secure_cluster: SecureCluster, topic: str) -> None:
+    assert "security.protocol" in refusal(spark, secure_cluster.cluster.bootstrap_of(MTLS), topic)
 
 
-def test_tls_where_there_is_none(cluster: KafkaCluster, topic: str) -> None:
-    said = refusal(cluster.bootstrap, topic, {"security.protocol": "SSL"})
+def test_tls_where_there_is_none(spark: SparkSession, cluster: KafkaCluster, topic: str) -> None:
+    said = refusal(spark, cluster.bootstrap, topic, {"security.protocol": "SSL"})
     assert "security.protocol" in said
 
 
-def test_an_authority_that_is_not_trusted(secure_cluster: SecureCluster, topic: str) -> None:
+def test_an_authority_that_is_not_trusted(spark: SparkSession, secure_cluster: SecureCluster, topic: str) -> None:
     properties = {"security.protocol": "SSL", **trusted(secure_cluster.stranger_authority.certificate)}
-    said = refusal(secure_cluster.cluster.bootstrap_of(MTLS), topic, properties)
-    assert "see ssl.truststore.location" in said
-
-
-def test_a_listener_of_another_kind_is_named(secure_cluster: SecureCluster, topic: str) -> None:
-    """Whatever it is and whatever it is taken for: their names stand in the line, and that of the setting."""
-    brokers, known = secure_cluster.cluster, trusted(secure_cluster.authority.certificate)
-    kinds = {PLAIN: "PLAINTEXT", SASL: "SASL_PLAINTEXT", SASL_TLS: "SASL_SSL", MTLS: "SSL"}
-    for spoken in kinds.values():
-        with_login = login(USER, secure_cluster.passwords[USER]) if spoken.startswith("SASL") else {}
-        properties = with_login | known | {"security.protocol": spoken}
-        for name, found in kinds.items():
-            if found != spoken:
-                at = brokers.bootstrap_of(name)
-                said = refusal(at, topic, properties)
-                assert said.startswith(f"{at} is a {found} listener ("), said
-                assert f"and security.protocol is {spoken} (" in said
+    said = refusal(spark, secure_cluster.cluster.bootstrap_of(MTLS), topic, properties)
+    assert "ssl.truststore.location" in said

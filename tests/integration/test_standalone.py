@@ -72,7 +72,7 @@ def test_the_documented_line_by_a_master_and_two_workers(cluster: Standalone, tm
     submit("report", *warehouse, "--out", str(tmp_path / "out"))
     (page,) = (tmp_path / "out").glob("report=*/report.html")
     assert "alice" in page.read_text(encoding="utf-8")
-    submit("compact", *warehouse, "--target-mb", "1")
+    submit("compact", *warehouse)
     table = f"{tmp_path}/warehouse/usage/date=*/hour=*/batch=*/*.parquet"
     found = duckdb.execute(
         "SELECT count(*), sum(bytes_in), count(DISTINCT filename) FROM read_parquet(?, filename=true)", [table]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from analysis.ingest.documents import UnreadableError, read, table
 from analysis.ingest.faults import END_OF_TIME_MS, HEADER
-from analysis.table.schema import COLUMNS, FILE, FLAG, LIMIT, TEXT, Column
+from analysis.schema import COLUMNS, FILE, FLAG, LIMIT, TEXT, Column
 from quotas.kinds import QuotaKind
 from tests.analysis.records import BEGIN_MS, Document, document, row, stored
 

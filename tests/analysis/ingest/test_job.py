@@ -1,25 +1,22 @@
 """Ingestion from files, by a real streaming query; from a topic it is tests/integration/test_ingest.py."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from analysis.errors import RunError
-from analysis.ingest import job
-from analysis.ingest.job import Ingestion, Tally, run
-from analysis.ingest.staging import staging
-from analysis.sources import files
-from analysis.sources.place import KEPT_BYTES
-from analysis.spark.folder import Folder
-from analysis.table import warehouse as tables
-from analysis.table.schema import MOST_DOCUMENT_BYTES
-from tests.analysis.records import BEGIN, Document, document, in_order, row, rows_of, stored, write_jsonl
+from analysis.errors import AnalysisError
+from analysis.ingest import files
+from analysis.ingest.job import Ingestion, Tally
+from analysis.ingest.running import run
+from analysis.ingest.source import KEPT_BYTES
+from analysis.schema import COLUMNS, MOST_DOCUMENT_BYTES
+from analysis.schema import ROWS as TABLE
+from tests.analysis.records import BEGIN, Document, document, in_order, row, stored, write_jsonl
 
 pytestmark = pytest.mark.spark
 
@@ -49,20 +46,17 @@ class Site:
         self.run(ingestion)
         return ingestion.total
 
-    def run_to_end(self) -> None:
-        """The same, as the command does it. Raises RunError."""
-        run(self.stream(), Ingestion(self.spark, self.warehouse, self.told.append), str(self.checkpoint), None)
-
     def stream(self) -> DataFrame:
         found = files.stream(self.spark, str(self.files), 1000)
         return found.repartition(self.tasks) if self.tasks else found
 
     def run(self, ingestion: Ingestion) -> None:
-        writer = self.stream().writeStream.foreachBatch(ingestion.publish).trigger(availableNow=True)
-        writer.option("checkpointLocation", str(self.checkpoint)).start().awaitTermination()
+        run(self.stream(), ingestion.publish, str(self.checkpoint), None)
 
     def usage(self) -> list[dict[str, Any]]:
-        return rows_of(tables.usage(self.spark, self.warehouse))
+        missing: dict[str, Any] = {each.name: each.missing for each in COLUMNS if each.missing is not None}
+        found = self.spark.read.schema(TABLE).parquet(f"{self.warehouse}/usage").fillna(missing)
+        return in_order(found.toArrow().to_pylist())
 
     def parts(self) -> list[Path]:
         """Partitions of the table that have files, with all that is anywhere in it."""
@@ -70,7 +64,7 @@ class Site:
         return sorted({file.parent.relative_to(table) for file in table.rglob("*.parquet")})
 
     def rejected(self) -> list[tuple[str, bytes, str]]:
-        found = self.spark.read.parquet(tables.path_of(self.warehouse, tables.REJECTED)).collect()
+        found = self.spark.read.parquet(f"{self.warehouse}/rejected").collect()
         return sorted((Path(each.file).name, bytes(each.value), each.fault) for each in found)
 
 
@@ -103,9 +97,9 @@ def test_every_row_is_there_for_a_reader_that_is_not_spark(site: Site) -> None:
 
 def test_what_comes_late_lands_in_its_own_hour_and_is_counted(site: Site) -> None:
     site.add("a", document(7, ROWS, second=5 * HOUR_S))
-    assert site.ingest().late == 0
+    assert site.ingest() == Tally(documents=1, rows=2, missing=7), "numbers begin at 0"
     site.add("b", document(1, ROWS, second=0), document(8, ROWS, second=5 * HOUR_S + 1))
-    assert site.ingest() == Tally(documents=2, rows=4, late=1)
+    assert site.ingest() == Tally(documents=2, rows=4, late=1, missing=-1)
     assert [part.parts[1] for part in site.parts()] == ["hour=12", "hour=17", "hour=17"]
     assert [each["time"].hour for each in site.usage()].count(12) == 2
 
@@ -163,58 +157,6 @@ def test_a_new_checkpoint_reads_all_again_and_stores_nothing_twice(site: Site) -
     assert len(site.usage()) == 6
 
 
-@pytest.mark.parametrize("name", [".staging-1", ".spark-staging-1"])
-def test_what_a_killed_writer_left_is_removed(site: Site, name: str) -> None:
-    left = Path(site.warehouse) / "usage" / name / "date=2026-03-01"
-    left.mkdir(parents=True)
-    Ingestion(site.spark, site.warehouse, site.told.append)
-    assert not left.parent.exists()
-
-
-def test_killed_between_two_partitions_the_next_run_puts_all_in_place(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    documents = [document(seq, ROWS, second=HOUR_S * seq) for seq in range(3)]
-    site.add("a", *documents)
-    move = Folder.move
-    moved: list[str] = []
-
-    def one_and_no_more(folder: Folder, name: str, to: str) -> None:
-        if moved:
-            raise OSError("killed")
-        moved.append(to)
-        move(folder, name, to)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Folder, "move", one_and_no_more)
-        with pytest.raises(RunError, match="killed"):
-            site.run_to_end()
-    assert len(site.usage()) == 2
-    assert any(".staging-" in str(part) for part in site.parts())
-    assert site.ingest() == Tally(documents=3, rows=6)
-    assert site.usage() == in_order(stored(documents))
-    assert len(site.parts()) == 3
-
-
-def test_many_tasks_leave_few_files(site: Site) -> None:
-    documents = [document(seq, ROWS, second=HOUR_S * (seq % 2) + seq) for seq in range(20)]
-    for number in range(4):
-        site.add(f"file-{number}", *documents[5 * number : 5 * number + 5], "nonsense")
-    site.tasks = 10
-    assert site.ingest() == Tally(documents=20, rows=40, rejected=4)
-    assert len(list(Path(site.warehouse).rglob("usage/**/*.parquet"))) == 2
-    assert site.usage() == in_order(stored(documents))
-
-
-def test_the_driver_takes_files_by_and_by(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    documents = [document(seq, ROWS, second=HOUR_S * (seq % 2) + seq) for seq in range(12)]
-    site.add("a", *documents)
-    site.tasks = 6
-    monkeypatch.setattr(job, "_ROWS_AT_ONCE", 6)
-    assert site.ingest() == Tally(documents=12, rows=24)
-    assert site.usage() == in_order(stored(documents))
-
-
 def test_duplicates_from_several_tasks(site: Site) -> None:
     documents = [document(seq, ROWS) for seq in range(6)]
     for number in range(3):
@@ -222,18 +164,6 @@ def test_duplicates_from_several_tasks(site: Site) -> None:
     site.tasks = 6
     assert site.ingest() == Tally(documents=6, rows=12, duplicates=6, rejected=3)
     assert site.usage() == in_order(stored(documents))
-
-
-def test_a_source_that_gives_other_documents_when_asked_again_is_not_believed(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site.add("a", document(0, ROWS), document(1, ROWS), document(1, ROWS))
-    with monkeypatch.context() as patched:
-        patched.setattr(job, "staging", lambda *_: staging())
-        with pytest.raises(RunError, match="did not have the same documents both times"):
-            site.run_to_end()
-    assert site.parts() == []
-    assert site.ingest() == Tally(documents=2, rows=4, duplicates=1)
 
 
 def test_documents_without_rows_are_stored_and_known(site: Site) -> None:
@@ -275,24 +205,21 @@ def test_what_is_too_long_and_what_is_no_text_is_kept_as_bytes(site: Site) -> No
     assert no_text in [value for _, value, _ in site.rejected()]
 
 
-def test_texts_that_an_earlier_version_rejected_become_bytes(site: Site) -> None:
-    """Where its strings were no UTF-8, DuckDB could not read the table."""
-    site.add("a", "nonsense")
+def test_a_warehouse_of_an_earlier_version_gets_its_documents(site: Site) -> None:
+    """Which it had none of, so that nothing is stored twice."""
+    site.add("a", *(document(seq, ROWS, second=HOUR_S * seq) for seq in range(3)))
     site.ingest()
-    mark = Path(site.warehouse) / "sluice-warehouse.json"
-    mark.write_text('{"version": 1}')
-    [folder] = (Path(site.warehouse) / "rejected").glob("batch=*")
-    for file in folder.iterdir():
-        file.unlink()
-    old = pa.table({"fault": ["is not JSON"], "file": ["a.jsonl"], "value": pa.array([b"\xff\xfe"]).view(pa.string())})
-    places = {"topic": pa.string(), "partition": pa.int32(), "offset": pa.int64(), "line": pa.int64()}
-    for name, kind in places.items():
-        old = old.append_column(name, pa.nulls(1, kind))
-    pq.write_table(old, folder / "part-0.parquet")
-    site.add("b", "nothing")
-    assert site.ingest().rejected == 1
-    assert [(name, value) for name, value, _ in site.rejected()] == [("a.jsonl", b"\xff\xfe"), ("b.jsonl", b"nothing")]
-    query = "SELECT value, size FROM read_parquet(?) ORDER BY size"
-    found = duckdb.execute(query, [f"{site.warehouse}/rejected/*/*.parquet"]).fetchall()
-    assert found == [(b"\xff\xfe", 2), (b"nothing", 7)]
-    assert json.loads(mark.read_text()) == {"version": 1, "rejected": 2}
+    shutil.rmtree(Path(site.warehouse) / "documents")
+    (Path(site.warehouse) / "sluice-warehouse.json").write_text('{"version": 1, "rejected": 2}')
+    site.checkpoint = site.checkpoint.with_name("another")
+    assert site.ingest() == Tally(duplicates=3)
+    query = "SELECT seq, rows, begin_ms FROM read_parquet(?) ORDER BY seq"
+    found = duckdb.execute(query, [f"{site.warehouse}/documents/*/*/*/*.parquet"]).fetchall()
+    assert [each[:2] for each in found] == [(0, 2), (1, 2), (2, 2)]
+
+
+def test_a_warehouse_of_a_version_to_come_is_left_alone(site: Site) -> None:
+    Path(site.warehouse).mkdir()
+    (Path(site.warehouse) / "sluice-warehouse.json").write_text('{"version": 2}')
+    with pytest.raises(AnalysisError, match="is a warehouse of version 2, and this Sluice knows 1"):
+        site.ingest()

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.kernel.demand import Arrivals, Demand, by_unit, curve, gain, surge_bytes
+from analysis.kernel.demand import Arrivals, Demand, curve, gain, surge_bytes
 
 
 def test_what_is_recorded() -> None:
@@ -33,13 +33,6 @@ def test_some_units_in_another_order() -> None:
 def test_columns_that_are_no_demand(sent: list[list[float]], requests: list[list[float]], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         Demand.recorded(sent, requests)
-
-
-def test_rows_are_gathered_into_units() -> None:
-    rows = [[1.0, 2.0, 4.0, 8.0, 16.0], [0.0, 0.0, 0.0, 0.0, 1.0]]
-    assert by_unit(rows, [2, 0, 2, -1, 0], 4).tolist() == [[18, 0, 5, 0], [1, 0, 0, 0]]
-    assert by_unit(np.zeros((3, 0)), [], 2).tolist() == [[0, 0]] * 3
-    assert by_unit([[1.0]], [-1], 1).tolist() == [[0]]
 
 
 @given(st.lists(st.integers(0, 1000), max_size=40), st.sampled_from([1.0, 2.0, 2.5, 5.5, 11.0, 12.0]))

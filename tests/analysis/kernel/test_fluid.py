@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.kernel.demand import Demand, surge_bytes
-from analysis.kernel.fluid import Bounds, replay
+from analysis.kernel.fluid import replay
 from analysis.kernel.histogram import BINS, Floats
 from analysis.kernel.outcome import Outcome, weighed
 from quotas.rate import Window
@@ -65,11 +65,11 @@ def test_each_unit_is_what_it_would_be_alone_and_in_plain_words(demand: Demand, 
         assert np.allclose(np.cumsum(sent[:, 0, unit]), np.cumsum(plain), rtol=1e-6, atol=1)
 
 
-@given(demands(), limits, st.none() | st.integers(1, 30))
-def test_no_byte_is_lost_or_made(demand: Demand, limit: Floats, patience_s: int | None) -> None:
-    outcome = replay(demand, limit, bounds=Bounds(patience_s=patience_s), series=True)
+@given(demands(), limits)
+def test_no_byte_is_lost_or_made(demand: Demand, limit: Floats) -> None:
+    outcome = replay(demand, limit, series=True)
     sent, waiting = series_of(outcome)
-    accounted = outcome.sent_bytes + outcome.expired_bytes + outcome.waiting_bytes
+    accounted = outcome.sent_bytes + outcome.waiting_bytes
     assert np.allclose(accounted, outcome.demand_bytes, rtol=1e-9, atol=1e-3)
     assert np.allclose(sent.sum(axis=0), outcome.sent_bytes, rtol=1e-9, atol=1e-3)
     assert np.allclose(outcome.throttles.sum(axis=-1), outcome.sent_bytes, rtol=1e-9, atol=1e-3)
@@ -141,19 +141,18 @@ def test_scenarios_do_not_know_each_other(demand: Demand, limit: Floats) -> None
         assert np.allclose(together.delays[number], alone.delays[0])
 
 
-@given(demands(), limits, st.data(), st.none() | st.integers(1, 30))
-def test_a_period_in_two_parts(demand: Demand, limit: Floats, data: st.DataObject, patience_s: int | None) -> None:
+@given(demands(), limits, st.data())
+def test_a_period_in_two_parts(demand: Demand, limit: Floats, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(demand.sent_bytes)))
-    bounds = Bounds(patience_s=patience_s)
     parts = [
         Demand(sent, demand.request_bytes, demand.peak_bytes_per_s)
         for sent in (demand.sent_bytes[:cut], demand.sent_bytes[cut:])
     ]
-    whole = replay(demand, limit, bounds=bounds)
-    first = replay(parts[0], limit, bounds=bounds, more=True)
-    both = first.then(replay(parts[1], limit, bounds=bounds, before=first.carry))
+    whole = replay(demand, limit)
+    first = replay(parts[0], limit, more=True)
+    both = first.then(replay(parts[1], limit, before=first.carry))
     assert both.seconds == whole.seconds
-    for name in ("demand_bytes", "sent_bytes", "expired_bytes", "waiting_bytes", "peak_waiting_bytes"):
+    for name in ("demand_bytes", "sent_bytes", "waiting_bytes", "peak_waiting_bytes"):
         assert np.allclose(getattr(both, name), getattr(whole, name), rtol=1e-6, atol=1), name
     assert np.abs(both.active_s - whole.active_s).max() <= 1
     assert np.abs(both.throttled_s - whole.throttled_s).max() <= 1
@@ -163,12 +162,12 @@ def test_a_period_in_two_parts(demand: Demand, limit: Floats, data: st.DataObjec
     )
 
 
-def burst(bounds: Bounds = Bounds()) -> Outcome:  # noqa: B008  frozen
+def burst() -> Outcome:
     """2,000 bytes at once, then nothing, in requests of one byte on one connection."""
     sent = np.zeros((40, 1))
     sent[0] = 2000
     demand = Demand(sent, np.ones(1), np.full(1, 20_000.0))
-    return replay(demand, [100.0], bounds=bounds, series=True)
+    return replay(demand, [100.0], series=True)
 
 
 def test_a_burst_by_hand() -> None:
@@ -189,13 +188,6 @@ def test_a_burst_by_hand() -> None:
     assert outcome.waiting_bytes[0, 0] == 0
 
 
-def test_who_gives_up_after_five_seconds() -> None:
-    outcome = burst(Bounds(patience_s=5))
-    assert outcome.expired_bytes[0, 0] == pytest.approx(900, abs=20)
-    assert outcome.waiting_bytes[0, 0] == 0
-    assert outcome.delay_s(1.0)[0, 0] == pytest.approx(5, rel=0.05)
-
-
 def test_what_waits_at_the_end_leaves_at_the_rate_of_the_limit() -> None:
     demand = Demand.recorded(np.full((60, 1), 1000.0), np.full((60, 1), 100.0))
     outcome = replay(demand, [500.0])
@@ -203,22 +195,6 @@ def test_what_waits_at_the_end_leaves_at_the_rate_of_the_limit() -> None:
     assert outcome.waiting_bytes[0, 0] == pytest.approx(60_000 - 5 * 5_500 - 5_000, abs=100)
     assert outcome.delay_s(1.0)[0, 0] == pytest.approx(55, rel=0.05)
     assert replay(demand, [500.0], more=True).delay_s(1.0)[0, 0] < 30
-
-
-def test_a_limit_that_is_raised_while_much_waits() -> None:
-    demand = Demand.recorded(np.full((200, 1), 1000.0), np.full((200, 1), 100.0))
-    outcome = replay(demand, [500.0], changes={100: [10_000.0]}, series=True)
-    sent, waiting = series_of(outcome)
-    assert sent[44:77].mean() == pytest.approx(500, rel=0.01)  # three windows
-    assert waiting[99, 0, 0] == pytest.approx(100_000 - 9 * 5_500 - 1_000, rel=0.01)
-    assert sent[100:105, 0, 0].tolist() == pytest.approx([10_000] * 5)
-    assert waiting[106:].max() == pytest.approx(0, abs=1e-6)
-    assert outcome.throttled_s[0, 0] == 95
-
-
-def test_changes_beyond_the_period_do_not_matter() -> None:
-    demand = Demand.recorded(np.full((20, 1), 1000.0), np.full((20, 1), 100.0))
-    assert replay(demand, [1e9], changes={20: [1.0]}).sent_bytes[0, 0] == 20_000
 
 
 def test_no_units_and_no_time() -> None:
@@ -229,19 +205,13 @@ def test_no_units_and_no_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "changes", "problem"),
-    [
-        ([1.0], None, "with 2 units"),
-        ([[[1.0, 2.0]]], None, "with 2 units"),
-        ([1.0, 0.0], None, "above 0"),
-        ([1.0, -5.0], None, "above 0"),
-        ([1.0, 1.0], {5: [[1.0, 1.0], [2.0, 2.0]]}, "as many scenarios"),
-    ],
+    ("limits", "problem"),
+    [([1.0], "with 2 units"), ([[[1.0, 2.0]]], "with 2 units"), ([1.0, 0.0], "above 0"), ([1.0, -5.0], "above 0")],
 )
-def test_limits_that_do_not_fit(limits: list[float], changes: dict[int, list[float]] | None, problem: str) -> None:
+def test_limits_that_do_not_fit(limits: list[float], problem: str) -> None:
     demand = Demand.recorded(np.ones((3, 2)), np.ones((3, 2)))
     with pytest.raises(ValueError, match=problem):
-        replay(demand, limits, changes=changes)
+        replay(demand, limits)
 
 
 def test_a_window_below_a_second_is_refused() -> None:

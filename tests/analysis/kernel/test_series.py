@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from analysis.kernel.cells import Cells, SeriesRows
 from analysis.kernel.censoring import Answer, bounds
-from analysis.kernel.demand import Demand, by_unit, surge_bytes
+from analysis.kernel.demand import Demand, surge_bytes
 from analysis.kernel.fluid import replay
 from analysis.kernel.histogram import Floats
 from analysis.kernel.series import Recorded
@@ -38,6 +38,11 @@ def dense(cells: Cells, seconds: int, numbers: int) -> Floats:
     sent = np.zeros((seconds, numbers))
     sent[cells.second, cells.number] = cells.sent_bytes
     return sent
+
+
+def by_unit(sent: Floats, unit_of: list[int]) -> Floats:
+    """Columns of series as columns of two units."""
+    return np.stack([sent[:, np.array(unit_of) == unit].sum(axis=1) for unit in range(2)], axis=1)
 
 
 def demand_of(sent: Floats) -> Demand:
@@ -141,8 +146,8 @@ def test_series_that_were_held_up_are_bounded_apart() -> None:
     unit_of = [0, 0, 0, 1]
     recorded = recorded_of(sent, muted_s, unit_of)
     expected = bounds(demand_of(sent), muted_s)
-    assert dense(recorded.low, 400, 2) == pytest.approx(by_unit(sent, unit_of, 2))
-    assert dense(recorded.high, 400, 2) == pytest.approx(by_unit(expected.high.sent_bytes, unit_of, 2))
+    assert dense(recorded.low, 400, 2) == pytest.approx(by_unit(sent, unit_of))
+    assert dense(recorded.high, 400, 2) == pytest.approx(by_unit(expected.high.sent_bytes, unit_of))
     assert recorded.answers == (Answer.INTERVAL, Answer.EXACT)
     assert recorded.low.sums(recorded.low.muted_s, 2) == pytest.approx([45, 0])
 

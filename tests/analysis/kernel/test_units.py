@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.kernel import units
-from analysis.kernel.units import COLUMNS, Assignment, Client, Unit, parse_rule, recorded_unit
+from analysis.kernel.units import REPLAYED, Assignment, Client, Unit, caps_in_force, read_rule, recorded_unit
 from quotas.engine import Engine
 from quotas.entities import Default, Entity, Group, Prefix
-from quotas.kinds import METERED, QuotaKind
+from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
 
 DEFAULT = Default.DEFAULT
@@ -18,6 +18,7 @@ parts = st.none() | st.just(DEFAULT) | names
 entities = st.tuples(parts, parts).filter(any).map(lambda pair: Entity(*pair))
 clients = st.builds(
     Client,
+    st.just("c"),
     st.sampled_from(["p1", "p2"]),
     st.integers(1, 2),
     st.sampled_from(["alice", "bob", "carl"]),
@@ -27,7 +28,7 @@ clients = st.builds(
 
 @given(entities)
 def test_rules_are_read_as_they_are_written(entity: Entity) -> None:
-    assert parse_rule(entity.describe()) == entity
+    assert read_rule(entity.describe()).entity == entity
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def test_rules_are_read_as_they_are_written(entity: Entity) -> None:
 )
 def test_what_is_no_rule(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
-        parse_rule(text)
+        read_rule(text)
 
 
 def test_rules_are_remembered_but_not_those_that_are_long() -> None:
@@ -52,13 +53,13 @@ def test_rules_are_remembered_but_not_those_that_are_long() -> None:
     units._remembered.cache_clear()
     for _ in range(2):
         for number in range(3):
-            assert parse_rule(f"user={number}{'x' * 256 * 1024}").user is not None
-            assert parse_rule(f"user={number}") == Entity(user=str(number))
+            assert read_rule(f"user={number}{'x' * 256 * 1024}").entity.user is not None
+            assert read_rule(f"user={number}").entity == Entity(user=str(number))
     assert (units._remembered.cache_info().currsize, units._remembered.cache_info().hits) == (3, 3)
 
 
 def test_an_ip_is_a_rule_too() -> None:
-    assert parse_rule("ip=10.0.0.1") == Entity(ip="10.0.0.1")
+    assert read_rule("ip=10.0.0.1").entity == Entity(ip="10.0.0.1")
 
 
 def test_who_shares_a_counter() -> None:
@@ -70,20 +71,20 @@ def test_who_shares_a_counter() -> None:
         }
     )
     rows = [
-        Client("p1", 1, "alice", "a"),
-        Client("p1", 1, "alice", "b"),
-        Client("p1", 2, "alice", "a"),
-        Client("p2", 1, "alice", "a"),
-        Client("p1", 1, "bob", "a"),
-        Client("p1", 1, "bob", "b"),
-        Client("p1", 1, "carl", "batch"),
-        Client("p1", 1, "dora", "batch"),
-        Client("p1", 1, "carl", "other"),
+        Client("c", "p1", 1, "alice", "a"),
+        Client("c", "p1", 1, "alice", "b"),
+        Client("c", "p1", 2, "alice", "a"),
+        Client("c", "p2", 1, "alice", "a"),
+        Client("c", "p1", 1, "bob", "a"),
+        Client("c", "p1", 1, "bob", "b"),
+        Client("c", "p1", 1, "carl", "batch"),
+        Client("c", "p1", 1, "dora", "batch"),
+        Client("c", "p1", 1, "carl", "other"),
     ]
     assigned = Assignment.of(policy, PRODUCE, rows)
     assert assigned.index.tolist() == [0, 0, 1, 2, 3, 4, 5, 5, 6]
-    assert assigned.units[0] == Unit("p1", 1, "alice", "")
-    assert assigned.units[5] == Unit("p1", 1, "", "batch")
+    assert assigned.units[0] == Unit("c", "p1", 1, "alice", "")
+    assert assigned.units[5] == Unit("c", "p1", 1, "", "batch")
     assert assigned.limits.tolist() == [1000, 1000, 1000, 500, 500, 50, np.inf]
     assert assigned.rules[4] == Entity(user="bob", client_id=DEFAULT)
     assert assigned.rules[6] is None
@@ -99,30 +100,21 @@ def test_units_are_the_counters_of_the_engine(limits: dict[Entity, float], rows:
         assert assigned.rules[number] == bound.rule
         assert assigned.limits[number] == (np.inf if bound.limit is None else bound.limit)
         if limits:  # without any, the engine keeps no counters
-            assert assigned.units[number][1:4] == (bound.broker, bound.user, bound.client_id)
+            assert assigned.units[number][2:5] == (bound.broker, bound.user, bound.client_id)
         if bound.rule is not None:
             assert recorded_unit(row, bound.rule) == assigned.units[number]
 
 
-def test_units_to_find_quotas_for() -> None:
-    rows = [Client("p1", 1, "alice", "a"), Client("p1", 1, "alice", "b"), Client("p1", 1, "bob", "a")]
-    assert Assignment.each(rows, user=True, client_id=False).index.tolist() == [0, 0, 1]
-    assert Assignment.each(rows, user=False, client_id=True).units == (Unit("p1", 1, "", "a"), Unit("p1", 1, "", "b"))
-    assert Assignment.each(rows, user=True, client_id=True).limits.tolist() == [np.inf] * 3
-    assert Assignment.each([], user=True, client_id=True).units == ()
+def test_kinds_whose_law_is_another_are_not_replayed() -> None:
+    assert [kind.row.word for kind in REPLAYED] == ["produce", "fetch", "request"]
 
 
-def test_without_a_rule_there_was_no_counter() -> None:
-    assert recorded_unit(Client("p1", 1, "alice", "a"), None) is None
-
-
-def test_columns_are_those_of_the_records() -> None:
-    assert COLUMNS[PRODUCE].used == "produce_bytes"
-    assert COLUMNS[QuotaKind.CONSUMER_BYTE_RATE].muted_ms == "fetch_muted_ms"
-    assert COLUMNS[QuotaKind.REQUEST_PERCENTAGE].used == "request_thread_us"
-    assert COLUMNS[QuotaKind.REQUEST_PERCENTAGE].per_used == 1e-4
-    assert COLUMNS[QuotaKind.CONTROLLER_MUTATION_RATE].used == "mutation_partitions"
-    assert set(COLUMNS) == {*METERED, QuotaKind.CONNECTION_CREATION_RATE}
+def test_caps_that_hold_for_a_client() -> None:
+    cap, shadow = Entity(user="alice", cap=True), Entity(client_id=Prefix("a"), cap=True)
+    policy = Policy({cap: {PRODUCE: 5.0}, shadow: {PRODUCE: 7.0}}, {shadow: Terms(shadow=True)})
+    assert caps_in_force(policy, PRODUCE, Client("c", "p1", 1, "alice", "a")) == [cap]
+    assert caps_in_force(policy, PRODUCE, Client("c", "p1", 1, "bob", "a")) == []
+    assert caps_in_force(policy, QuotaKind.CONSUMER_BYTE_RATE, Client("c", "p1", 1, "alice", "a")) == []
 
 
 @pytest.mark.parametrize(
@@ -135,7 +127,7 @@ def test_columns_are_those_of_the_records() -> None:
     ],
 )
 def test_rules_of_groups_and_prefixes_are_read_as_they_are_written(entity: Entity) -> None:
-    assert parse_rule(entity.describe()) == entity
+    assert read_rule(entity.describe()).entity == entity
 
 
 def test_who_shares_a_counter_of_a_group_or_a_prefix() -> None:
@@ -144,8 +136,8 @@ def test_who_shares_a_counter_of_a_group_or_a_prefix() -> None:
     limits = {group: {PRODUCE: 5.0}, prefix: {PRODUCE: 7.0}, Entity(client_id="app"): {PRODUCE: 9.0}}
     groups = {"shop": ("alice", "bob")}
     clients = [
-        *(Client("i", 1, user, client_id) for user in ("alice", "bob") for client_id in ("a", "b")),
-        *(Client("i", 1, "carol", client_id) for client_id in ("team-1", "team-2", "app", "other")),
+        *(Client("c", "i", 1, user, client_id) for user in ("alice", "bob") for client_id in ("a", "b")),
+        *(Client("c", "i", 1, "carol", client_id) for client_id in ("team-1", "team-2", "app", "other")),
     ]
     assigned = Assignment.of(Policy(limits, {}, groups), PRODUCE, clients)
     assert [assigned.rules[unit] for unit in assigned.index] == [
@@ -156,6 +148,7 @@ def test_who_shares_a_counter_of_a_group_or_a_prefix() -> None:
     ]
     assert len(set(assigned.index[:4])) == len(set(assigned.index[4:6])) == 1
     for client, unit in zip(clients, assigned.index, strict=True):
-        assert recorded_unit(client, assigned.rules[unit]) == (assigned.units[unit] if assigned.rules[unit] else None)
+        rule = assigned.rules[unit]
+        assert rule is None or recorded_unit(client, rule) == assigned.units[unit]
     in_shadow = Assignment.of(Policy(limits, {group: Terms(shadow=True)}, groups), PRODUCE, clients)
     assert np.isinf(in_shadow.limits[in_shadow.index[0]])

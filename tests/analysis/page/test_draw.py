@@ -49,7 +49,3 @@ def test_ticks_cover_the_period() -> None:
         "12:00",
         "00:00",
     ]
-
-
-def test_a_course_of_one_day() -> None:
-    assert "NaN" not in draw.course([(3, 0.5)], None, 1.1)

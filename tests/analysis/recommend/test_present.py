@@ -13,16 +13,15 @@ from analysis.kernel.target import parse_target
 from analysis.kernel.units import Unit
 from analysis.recommend.choices import Choices
 from analysis.recommend.needs import Need, Recommendation
-from analysis.recommend.present import Fate, Present, Verdict, lines, merged, quota_file_of, read, summary, verdicts
-from analysis.replay.recording import place
+from analysis.recommend.present import Fate, Present, lines, merged, quota_file_of, read, summary, verdicts
 from config.problems import ConfigError, Problem
-from quotas.entities import Default, Group, Name, Prefix
+from quotas.entities import Default, Entity, Group, Name, Prefix
 from quotas.kinds import QuotaKind
 from quotas.stores.file import load
 
 PRODUCE, FETCH = QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE
 EACH = Default.DEFAULT
-CHOICES = Choices(parse_target("p99 throttle < 100 ms"), None)
+CHOICES = Choices(parse_target("p99 throttle < 100 ms"))
 TEXT = """\
 # ours; ask before you change it
 groups:
@@ -49,24 +48,24 @@ quotas:
 
 
 def need(quota: float = 3.2e6, kind: QuotaKind = PRODUCE, *, low_because: str = "") -> Need:
-    unit = Unit(place("demo", "edge-1"), 3, "", "")
+    unit = Unit("demo", "edge-1", 3, "", "")
     trust = Confidence.LOW if low_because else Confidence.HIGH
-    found = Need(kind, quota, 2.7e6, unit, 2.5e6, 3e6, 0.9e6, "unlimited", trust, Answer.EXACT)
+    found = Need(kind, quota, 2.7e6, unit, 2.5e6, 3e6, 0.9e6, trust, Answer.EXACT)
     return replace(found, low_because=low_because)
 
 
-def of(user: Name, client_id: Name, *needs: Need, refused: str = "") -> Recommendation:
-    return Recommendation(user, client_id, needs, refused)
+def of(user: Name | None, client_id: Name | None, *needs: Need, refused: str = "") -> Recommendation:
+    return Recommendation(Entity(user, client_id), needs, refused)
 
 
 FOUND = (
-    of("shop", "", need(), need(5e4, FETCH, low_because="recorded for 3 h alone")),
-    of(Group("analytics"), "", need(9e6, FETCH)),
-    of("", Prefix("team-a-"), need(7e6)),
-    of(EACH, "", need(6e6)),
-    of("trial", "", need(2e6)),
-    of("known", "", need(3.2e6)),
-    of("stranger", "", need()),
+    of("shop", None, need(), need(5e4, FETCH, low_because="recorded for 3 h alone")),
+    of(Group("analytics"), None, need(9e6, FETCH)),
+    of(None, Prefix("team-a-"), need(7e6)),
+    of(EACH, None, need(6e6)),
+    of("trial", None, need(2e6)),
+    of("known", None, need(3.2e6)),
+    of("stranger", None, need()),
 )
 
 
@@ -97,11 +96,11 @@ def test_the_difference_says_what_and_why(present: Present) -> None:
         f"~ user=trial producer_byte_rate 3000000 → 2000000 ({because} high)",
         f"! user=shop consumer_byte_rate 16384 → 50000 ({low})",
         "? user=old, client-id=<default> producer_byte_rate 1000000: nobody used it, and it is left as it is",
-        "? ip=10.0.0.1 connection_creation_rate 7: nobody used it, and it is left as it is",
         "x user-group=analytics consumer_byte_rate 52428800: max_delay of it is not replayed",
+        "x ip=10.0.0.1 connection_creation_rate 7: connection_creation_rate is not replayed",
     ]
     assert summary(found, present.policy, ["2 clients producing under no quota"]) == (
-        "4 to change, 1 as recommended, 1 left for low confidence, 2 unused, 1 left as they are, "
+        "4 to change, 1 as recommended, 1 left for low confidence, 1 unused, 2 left as they are, "
         "1 cap left: none is recommended, 2 clients producing under no quota"
     )
 
@@ -113,7 +112,7 @@ def test_low_confidence_is_taken_where_one_says_so(present: Present) -> None:
 
 
 def test_what_is_refused_is_left(present: Present) -> None:
-    few = [of("shop", "", need(), refused="too little data: used in 4 s")]
+    few = [of("shop", None, need(), refused="too little data: used in 4 s")]
     found = verdicts(present.policy, few, CHOICES, accept_low=True)
     assert merged(present, found) == TEXT
     assert "x user=shop producer_byte_rate 10485760: too little data: used in 4 s" in list(lines(found))
@@ -180,21 +179,6 @@ def test_a_proposal_in_every_form_of_a_file(tmp_path: Path, before: str, after: 
     assert text == after
 
 
-def test_nothing_is_proposed_for_an_address_and_others_are(present: Present) -> None:
-    connections = replace(need(9, QuotaKind.CONNECTION_CREATION_RATE), needed=8, low_because="recorded for 3 h alone")
-    found = [*FOUND, Recommendation("", "", (connections,), ip="10.0.0.1")]
-    of_it = verdicts(present.policy, found, CHOICES, accept_low=False, propose=True)
-    assert merged(present, of_it, propose=True) == merged(present, verdicts_of_others(present), propose=True)
-    [said] = [line for line in lines(of_it, propose=True) if "ip=10.0.0.1" in line]
-    assert said.startswith("x ip=10.0.0.1 connection_creation_rate 7: nothing can be proposed for an address; needs 8")
-    changed = verdicts(present.policy, found, CHOICES, accept_low=True)
-    assert "{ip: 10.0.0.1}, connection_creation_rate: 9}" in merged(present, changed)
-
-
-def verdicts_of_others(present: Present) -> list[Verdict]:
-    return verdicts(present.policy, FOUND, CHOICES, accept_low=False, propose=True)
-
-
 def test_what_cannot_be_written_is_said_in_the_words_of_who_reads_it(
     present: Present, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,3 +226,13 @@ def test_a_configuration_names_the_file(tmp_path: Path) -> None:
         quota_file_of(config)
     with pytest.raises(AnalysisError, match="nowhere"):
         quota_file_of(tmp_path / "nowhere.yaml")
+
+
+def test_what_caps_did_is_said(present: Present) -> None:
+    alone, among, idle = (replace(need(), capped=True, by_caps=share) for share in (1.0, 0.5, 0.0))
+    for mine, said in (
+        (alone, "; held by caps while recorded, by these alone, not by a quota: a quota above them changes nothing)"),
+        (among, "; held by caps while recorded, by these among others: a quota above them changes nothing)"),
+        (idle, "; under caps besides, which held nobody)"),
+    ):
+        assert next(lines(verdicts(present.policy, [of("shop", None, mine)], CHOICES, accept_low=False))).endswith(said)

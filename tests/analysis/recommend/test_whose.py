@@ -1,68 +1,80 @@
 """Quotas are sized for whom the present ones are for, by the same precedence as the proxy's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis.demand.recording import Circumstances, Recording, Used
+from analysis.errors import AnalysisError
 from analysis.kernel.target import parse_target
 from analysis.kernel.units import Client
-from analysis.recommend.choices import Choices
-from analysis.recommend.whose import Wanted, by_records, by_rules, were_under_rules
-from analysis.replay.recording import Circumstances, Recording, Used
-from analysis.table.scan import UsageRows
+from analysis.recommend.choices import Choices, Per
+from analysis.recommend.whose import Wanted, by_name, by_rules
 from quotas.engine import Engine
-from quotas.entities import Default, Entity, Group, Name, Prefix
+from quotas.entities import Default, Entity, Group, Prefix
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
 from quotas.rate import Window
 
 PRODUCE, FETCH = QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE
 EACH = Default.DEFAULT
-PERIOD = Circumstances(0, 60_000, {"": 0}, Window(), 1, ("enforce",), 1000, 60, 0)
-CHOICES = Choices(parse_target("p99 throttle < 100 ms"), None)
+PERIOD = Circumstances(0, 60_000, 0, 1, Window(), 1, ("enforce",), 1000, 60, 0, 0, capped=False)
+CHOICES = Choices(parse_target("p99 throttle < 100 ms"))
 FOUR = ("orders", "billing", "search", "audit")
 
 
-def recording(clients: Sequence[Client], rules: Mapping[QuotaKind, Sequence[str | None]] | None = None) -> Recording:
+def recording(clients: Sequence[Client]) -> Recording:
     """Everybody has produced and fetched; nothing is to be read."""
     many = len(clients)
-    one, nobody = np.ones(many), (None,) * many
-    used = {}
-    for kind in (PRODUCE, FETCH):
-        of_kind = tuple((rules or {}).get(kind, nobody))
-        used[kind] = Used(one.astype(np.intp), *(one,) * 7, of_kind, nobody, one, nobody)
-    return Recording(UsageRows(None), PERIOD, None, tuple(clients), one, used)
+    one, links = np.ones(many), np.zeros((2, 0), dtype=np.intp)
+    used = Used(*(one,) * 6, (None,) * many, one, one > 1, links)
+    return Recording(PERIOD, pa.table({}), tuple(clients), links[0], {PRODUCE: used, FETCH: used}, one, one)
 
 
 def client(user: str, client_id: str, broker: int = 1) -> Client:
-    return Client("edge-1", broker, user, client_id)
+    return Client("demo", "", broker, user, client_id)
 
 
-def holders(wanted: Wanted, kind: QuotaKind = PRODUCE) -> list[tuple[Name, Name] | None]:
+def units(wanted: Wanted, kind: QuotaKind = PRODUCE) -> list[int]:
+    """Return the number of the counter of each client."""
+    [found] = [unit for of_kind, unit in wanted.units.parts if of_kind is kind]
+    return list(map(int, found))
+
+
+def holders(wanted: Wanted, kind: QuotaKind = PRODUCE) -> list[Entity | None]:
     """Of each client."""
-    return [None if unit < 0 else wanted.holders[unit][:2] for unit in wanted.units.unit_of[kind].tolist()]
+    return [None if unit < 0 else wanted.holders[unit] for unit in units(wanted, kind)]
 
 
 def test_four_client_ids_of_one_user_stay_four() -> None:
     clients = [client("ANONYMOUS", name) for name in FOUR]
     policy = Policy({Entity(client_id=name): {PRODUCE: 1e6} for name in FOUR})
     wanted = by_rules(recording(clients), policy, CHOICES)
-    assert holders(wanted) == [(None, name) for name in FOUR]
+    assert holders(wanted) == [Entity(client_id=name) for name in FOUR]
     assert holders(wanted, FETCH) == [None] * 4
     assert wanted.beyond == {PRODUCE: 0, FETCH: 4}
     assert wanted.outside() == ["4 clients consuming under no quota"]
 
 
-def test_without_the_file_records_say_the_same() -> None:
-    clients = [client("ANONYMOUS", name) for name in (*FOUR, "new", "moved")]
-    recorded = recording(clients, {PRODUCE: [*(f"client-id={name}" for name in FOUR), None, ""]})
-    assert were_under_rules(recorded)
-    wanted = by_records(recorded, CHOICES)
-    assert holders(wanted) == [*((None, name) for name in FOUR), None, None]
-    assert wanted.beyond == {PRODUCE: 2, FETCH: 6}
-    assert not were_under_rules(recording(clients))
+def test_a_new_file_is_for_whom_a_quota_can_name() -> None:
+    recorded = recording([client("alice", "app"), client("alice", ""), client("bob", "sluice:other"), client("", "x")])
+
+    def names(per: Per, *patterns: str) -> list[str]:
+        chosen = Choices(CHOICES.target, entities=patterns)
+        return [entity.describe() for entity in by_name(recorded, per, chosen).limits]
+
+    assert names(Per.USER) == ["user=alice", "user=bob"]
+    assert names(Per.CLIENT_ID) == ["client-id=app", "client-id=x"]
+    assert names(Per.PAIR) == ["user=alice, client-id=app"]
+    assert names(Per.USER, "user=b*") == ["user=bob"]
+    with pytest.raises(AnalysisError, match=r"nobody who used anything matches --entities zoe: .* as in user=alice"):
+        names(Per.USER, "zoe")
+    wanted = by_rules(recorded, by_name(recorded, Per.USER, CHOICES), CHOICES)
+    assert holders(wanted) == [Entity("alice"), Entity("alice"), Entity("bob"), None]
 
 
 def test_who_shares_a_counter_shares_the_need() -> None:
@@ -81,21 +93,21 @@ def test_who_shares_a_counter_shares_the_need() -> None:
     clients += [*(client("x", name) for name in ("job-1", "job-2")), client("eve", "e"), client("eve", "sluice:other")]
     clients += [client("y", "free")]
     wanted = by_rules(recording(clients), policy, CHOICES)
-    units = wanted.units.unit_of[PRODUCE].tolist()
-    assert units[0] == units[1]
-    assert units[2] == units[3]
-    assert units[4] != units[5]
-    assert wanted.holders[units[4]] == wanted.holders[units[5]] == (None, Prefix("job-"), None)
-    assert units[6] >= 0
-    assert units[7:] == [-1, -1], "many client-ids as one, and who is under a cap alone"
+    mine = units(wanted)
+    assert mine[0] == mine[1]
+    assert mine[2] == mine[3]
+    assert mine[4] != mine[5]
+    assert wanted.holders[mine[4]] == wanted.holders[mine[5]] == Entity(client_id=Prefix("job-"))
+    assert mine[6] >= 0
+    assert mine[7:] == [-1, -1], "many client-ids as one, and who is under a cap alone"
     assert wanted.by_quota()[1] == 4
 
 
 def test_some_of_the_rules() -> None:
     policy = Policy({Entity("alice"): {PRODUCE: 1}, Entity("bob"): {PRODUCE: 1}})
-    chosen = Choices(CHOICES.target, None, entities=("user=al*",))
+    chosen = Choices(CHOICES.target, entities=("user=al*",))
     assert holders(by_rules(recording([client("alice", "a"), client("bob", "b")]), policy, chosen)) == [
-        ("alice", None),
+        Entity("alice"),
         None,
     ]
 
@@ -116,6 +128,4 @@ def test_the_engine_would_say_the_same(rules: set[Entity], shadows: set[Entity])
     clients = [client(user, client_id) for user in USERS for client_id in IDS]
     engine = Engine(policy)
     expected = [engine.limit_of(each.user, each.client_id, PRODUCE)[1] for each in clients]
-    assert holders(by_rules(recording(clients), in_shadow, CHOICES)) == [
-        None if rule is None else (rule.user, rule.client_id) for rule in expected
-    ]
+    assert holders(by_rules(recording(clients), in_shadow, CHOICES)) == expected

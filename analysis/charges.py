@@ -1,0 +1,126 @@
+"""One tall view of all quota kinds: who was charged how much to which counter, and how long that held them.
+
+A row of ``usage`` becomes a row for each kind with anything to say, for each cap, and for a limit in shadow. What
+follows is SQL over these; no other module has a case for a kind, a cap or an address. The columns are:
+
+    date, hour, time, interval_ms, cluster, instance, broker, listener, user, client_id, ip, mode, exempt
+    kind         produce, fetch, request, mutation, connection
+    role         quota: the one that won; cap: held besides it; shadow: measured, and held nobody
+    rule         as usage records name it; null: no limit was in force, or it was in shadow
+    limit        in the kind's unit per second, on one broker; of mutations for the whole cluster (broker -1)
+    used         as records count it: bytes, microseconds of threads, partitions, connections
+    per_used     how many of the limit's units, times a second, one of ``used`` is
+    requests, throttled, throttle_ms, muted_ms
+    window_ms    the window of enforcement
+    counter      a number: of one instance, on one broker, by one rule; without a rule, of one client
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from quotas import kinds
+from quotas.kinds import METERED, Law, QuotaKind, Whose
+
+Present = tuple[QuotaKind, str]
+"""A kind and a role that rows have."""
+KINDS: Final = tuple(kind for kind in QuotaKind if kind.row.enforced)
+"""The kinds that usage records have columns of."""
+
+_SAME: Final = "date, hour, time, interval_ms, cluster, instance, listener, user, client_id, ip, mode, exempt"
+BYTES: Final = ", ".join(f"'{kind.row.word}'" for kind in KINDS if kind.row.unit is kinds.BYTES)
+"""The kinds that count bytes."""
+MUTED_MS: Final = " + ".join(kind.row.columns.muted_ms for kind in KINDS)
+"""Of a row of ``usage``, for whatever kind."""
+
+_HELD: Final = ("throttled", "throttle_ms", "muted_ms")
+_VALUES: Final = f"kind, role, broker, rule, limit, used, per_used, requests, {', '.join(_HELD)}, window_ms"
+_SAYS: Final = " OR ".join(f"{name} > 0" for name in ("used", *_HELD))
+
+# Names in rules are quoted if they could be mistaken for syntax (quotas.entities); \x27 and \x22 are quotes.
+_QUOTED: Final = r"\x27(?:\\.|[^\x27\\])*\x27|\x22(?:\\.|[^\x22\\])*\x22"
+_NAME: Final = rf"(?:{_QUOTED}|[^,;]*)"
+_TELLS_USER: Final = """(rule IS NULL OR rule LIKE 'user=%' OR rule LIKE 'cap user=%')"""
+_TELLS_CLIENT: Final = f"""(rule IS NULL OR rule LIKE '%client-id%' AND
+    rule RLIKE R"^(cap )?(user(-group)?={_NAME}, )?client-id(=|-prefix={_NAME}, shared=false$)")"""
+COUNTER: Final = f"""xxhash64(kind, cluster, instance, broker, rule, IF({_TELLS_USER}, user, NULL),
+    IF({_TELLS_CLIENT}, client_id, NULL), IF(kind = 'connection', ip, NULL))"""
+UNIT_USER: Final = f"""CASE WHEN kind = 'connection' THEN concat('ip:', ip) WHEN {_TELLS_USER} THEN user
+    WHEN rule LIKE '%user-group=%' THEN concat('group:', regexp_extract(rule, R"user-group=({_NAME})", 1)) END"""
+"""The user, group or address whose counter it is; null where that plays no role."""
+UNIT_CLIENT: Final = f"""CASE WHEN {_TELLS_CLIENT} THEN client_id
+    WHEN rule LIKE '%client-id-prefix=%' THEN concat(regexp_extract(rule, R"client-id-prefix=({_NAME})", 1), '*') END"""
+"""Likewise the client-id, or its prefix."""
+
+
+def charges(spark: SparkSession, usage: str = "usage", present: Iterable[Present] | None = None) -> DataFrame:
+    """Return the tall view of a view of rows; without ``present`` these are looked at first, for what they have."""
+    present = _present(spark, usage) if present is None else list(present)
+    stacked = [_line(kind, role) for kind, role in present if role != "cap"] or [_line(KINDS[0], "quota")]
+    same, values = (
+        ", ".join(f"{of}.{each}" for each in names.split(", ")) for of, names in (("u", _SAME), ("c", _VALUES))
+    )
+    stack = f"LATERAL VIEW stack({len(stacked)}, {', '.join(stacked)}) c AS {_VALUES}"
+    caps_of = [_of_caps(kind, usage) for kind, role in present if role == "cap"]
+    parts = [f"SELECT {same}, {values} FROM {usage} u {stack}", *caps_of]
+    return spark.sql(f"SELECT *, {COUNTER} AS counter FROM ({' UNION ALL '.join(parts)}) WHERE {_SAYS}")
+
+
+def _present(spark: SparkSession, usage: str) -> list[Present]:
+    quotas = [(kind, "quota", _says(kind)) for kind in KINDS]
+    shadows = [(kind, "shadow", f"{kind.row.shadow_columns[0]} IS NOT NULL") for kind in METERED]
+    caps = [(kind, "cap", f"{kind.row.cap_columns[0]} IS NOT NULL") for kind in METERED]
+    asked = [*quotas, *shadows, *caps]
+    looks = ", ".join(f"coalesce(bool_or({where}), false)" for *_, where in asked)
+    found = spark.sql(f"SELECT {looks} FROM {usage}").collect()[0]
+    return [(kind, role) for (kind, role, _), is_there in zip(asked, found, strict=True) if is_there]
+
+
+def _says(kind: QuotaKind) -> str:
+    columns = kind.row.columns
+    return f"{columns.used} > 0 OR {columns.throttled} > 0 OR {columns.throttle_ms} > 0 OR {columns.muted_ms} > 0"
+
+
+def _line(kind: QuotaKind, role: str) -> str:
+    """Return _VALUES of the quota that won, without what caps held, or of a limit in shadow."""
+    columns, row = kind.row.columns, kind.row
+    if role == "shadow":
+        limit, *held = row.shadow_columns
+        rule = "CAST(NULL AS STRING)"
+    else:
+        limit, rule, held = columns.limit, columns.rule, [columns.throttled, columns.throttle_ms, columns.muted_ms]
+        if row.whose is Whose.CLIENT:
+            by_caps = row.cap_columns[3:]
+            held = [f"greatest({in_all} - {cap}, 0)" for in_all, cap in zip(held, by_caps, strict=True)]
+    used = columns.used if role == "quota" else f"IF({limit} IS NULL, 0, {columns.used})"
+    requests = columns.requests if row.whose is Whose.CLIENT else columns.used
+    return (
+        f"'{row.word}', '{role}', {_broker(kind)}, {rule}, {limit}, {used}, {_per_used(kind)}, {requests},"
+        f" {', '.join(held)}, {_window(kind)}"
+    )
+
+
+def _of_caps(kind: QuotaKind, usage: str) -> str:
+    """Return a row for each cap; what several did in one interval is told of the one that held longest."""
+    caps, limits, longest, *held = kind.row.cap_columns
+    columns = kind.row.columns
+    each = f'regexp_extract_all({caps}, R"(cap (?:[^;\\x27\\x22]|{_QUOTED})+)", 1)'
+    did = ", ".join(f"IF(cap <=> {longest}, {name}, 0)" for name in held)
+    limit = f"try_cast(get(split({limits}, '; '), place) AS DOUBLE)"
+    return f"""SELECT {_SAME}, '{kind.row.word}', 'cap', {_broker(kind)}, cap, {limit}, {columns.used},
+        {_per_used(kind)}, {columns.requests}, {did}, {_window(kind)}
+        FROM {usage} LATERAL VIEW posexplode({each}) t AS place, cap WHERE {caps} IS NOT NULL"""
+
+
+def _broker(kind: QuotaKind) -> str:
+    return "-1" if kind.row.of_cluster else "broker"
+
+
+def _per_used(kind: QuotaKind) -> str:
+    return f"CAST({kind.row.unit.per_used!r} AS DOUBLE)"
+
+
+def _window(kind: QuotaKind) -> str:
+    whose = "controller_" if kind.row.law is Law.TOKEN_BUCKET else ""
+    return f"{whose}samples * {whose}sample_ms"

@@ -1,0 +1,10 @@
+-- Of each counter the most that was used within any window of $window_ms: exactly, where intervals fill that window as
+-- it was recorded; otherwise so many windows as recorded as cover it, which is never too small.
+SELECT coalesce(most_window, 'inf') * ceil(ceil($window_ms / interval_ms) / greatest(round(window_ms / interval_ms), 1))
+    AS surge, coalesce(used_intervals, 0) * interval_ms / 1000 AS active_s
+FROM numbered
+LEFT JOIN (SELECT counter, max(most_window) AS most_window, sum(used_intervals) AS used_intervals FROM readings GROUP BY ALL)
+    USING (counter)
+LEFT JOIN (SELECT counter, min(window_ms) AS window_ms, max(interval_ms) AS interval_ms FROM counters GROUP BY ALL)
+    USING (counter)
+ORDER BY number

@@ -1,0 +1,212 @@
+"""The use of each client in a period, and how the period was recorded: sums of gold, by DuckDB."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.resources import files
+from itertools import starmap
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from analysis.errors import AnalysisError
+from analysis.kernel.demand import Bools, Indices
+from analysis.kernel.histogram import Floats
+from analysis.kernel.units import REPLAYED, Client
+from quotas.kinds import QuotaKind
+from quotas.rate import Window
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+ENFORCE: Final = "enforce"
+NAMES: Final = ("cluster", "instance", "broker", "user", "client_id")
+"""The key of sums: a client on one broker, through one proxy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """How a period was recorded."""
+
+    begin_ms: int
+    """Unix time, of the first interval."""
+    end_ms: int
+    origin_ms: int
+    """Where the earliest second 0 of any proxy begins."""
+    instances: int
+    window: Window
+    """The window of enforcement at the end; of a second at least: the kernel goes by seconds."""
+    windows: int
+    """How many different ones there were."""
+    modes: tuple[str, ...]
+    interval_ms: float
+    """The mean."""
+    documents: int
+    missing_documents: int
+    """Lost by the proxy, or not ingested: gaps in their numbers."""
+    exempt_rows: int
+    """Rows of clients that no quota holds: they are left out of all else."""
+    capped: bool
+    """Whether anybody was charged to caps."""
+
+    @property
+    def seconds(self) -> int:
+        """The seconds of the period, from any second 0."""
+        return max(-(-(self.end_ms - self.origin_ms) // 1000), 1)
+
+    @property
+    def begin(self) -> datetime:
+        return datetime.fromtimestamp(self.begin_ms / 1000, UTC)
+
+    @property
+    def end(self) -> datetime:
+        return datetime.fromtimestamp(self.end_ms / 1000, UTC)
+
+    def notes(self) -> list[str]:
+        """Return what makes an answer less than it seems."""
+        said = []
+        if self.missing_documents:
+            said.append(
+                f"{self.missing_documents} of {self.documents + self.missing_documents} documents are missing (lost by "
+                "the proxy, or not ingested): demand was at least what is shown"
+            )
+        if self.interval_ms > 1.5 * self.window.size_ms:
+            said.append(
+                f"intervals are {self.interval_ms / 1000:.3g} s long: use is taken as even within them, and throttles "
+                "by shorter bursts are missed"
+            )
+        if self.windows > 1:
+            said.append(
+                f"the window of enforcement changed meanwhile: {self.window.samples} samples of "
+                f"{self.window.size_ms} ms, the last one, is taken"
+            )
+        if self.exempt_rows:
+            said.append("exempt clients (quotas.exempt) are left out: no quota holds them")
+        if ENFORCE not in self.modes:
+            said.append(f"recorded in mode {' and '.join(self.modes)}: nobody was held up, demand is known exactly")
+        return said
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """The use of one quota kind: [client], but for ``links``."""
+
+    used: Floats
+    """In the unit of the limit times seconds."""
+    requests: Floats
+    throttled: Floats
+    """Requests that were given a throttle time which was enforced."""
+    muted_s: Floats
+    least_limit: Floats
+    most_limit: Floats
+    """In force, infinite without one. They differ where it changed."""
+    rules: tuple[str | None, ...]
+    """The rule that set the limit; "" where that changed, None where there was none."""
+    cap_muted_s: Floats
+    """Of ``muted_s``, how long caps held it."""
+    capped: Bools
+    """Whether it was charged to any cap."""
+    links: Indices
+    """[2, link]: a client, and a counter of ``Recording`` that measured it."""
+
+    @property
+    def active(self) -> Bools:
+        """Whether each client used anything, or was held up."""
+        return np.asarray((self.used > 0) | (self.muted_s > 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """The sums of a period, and whom they are about."""
+
+    circumstances: Circumstances
+    identities: pa.Table
+    """NAMES, [client]."""
+    clients: tuple[Client, ...]
+    """[client], without the instance where one proxy at a time had the broker."""
+    origins_ms: Indices
+    """[client]: where second 0 of its proxy begins."""
+    used: Mapping[QuotaKind, Used]
+    surges: Floats
+    """[counter]: the most within any window, in the unit of the limit times seconds."""
+    active_s: Floats
+    """[counter]: how long anything was used."""
+    present: tuple[tuple[QuotaKind, str], ...] = ()
+    """The kinds and roles that rows have (``analysis.charges``), of those that are replayed."""
+
+    def names(self, clients: Indices) -> dict[str, Any]:
+        """Return the columns NAMES of some clients."""
+        return dict(zip(NAMES, self.identities.take(pa.array(clients)).columns, strict=True))
+
+
+def read(gold: "DuckDBPyConnection") -> Recording:
+    """Return the sums of a period, which the tables of ``gold`` are of.
+
+    Raises AnalysisError where nobody used anything that is replayed.
+    """
+    words = [kind.row.word for kind in REPLAYED]
+    gold.execute("CREATE OR REPLACE TEMP TABLE replayed AS SELECT unnest(?) AS kind", [words])
+    gold.execute(_queries("clients"))
+    circumstances = _circumstances(gold)
+    found: Any = gold.sql("FROM clients ORDER BY client").to_arrow_table()
+    if not found.num_rows:
+        raise AnalysisError(
+            f"nobody produced or fetched anything from {circumstances.begin:%Y-%m-%d %H:%M} to "
+            f"{circumstances.end:%Y-%m-%d %H:%M} UTC: take another period with --from and --to"
+        )
+    names = (found[name].to_pylist() for name in ("cluster", "owner", "broker", "user", "client_id"))
+    counters = gold.execute(_queries("counters"), {"window_ms": circumstances.window.keep_ms}).fetchnumpy()
+    roles = set(gold.execute("SELECT DISTINCT kind, role FROM charged_here").fetchall())
+    present = tuple((kind, role) for kind in REPLAYED for role in ("quota", "cap") if (kind.row.word, role) in roles)
+    return Recording(
+        circumstances,
+        found.select(NAMES),
+        tuple(starmap(Client, zip(*names, strict=True))),
+        found["origin_ms"].to_numpy().astype(np.intp),
+        {kind: _used(gold, kind, found.num_rows) for kind in dict.fromkeys(kind for kind, _ in present)},
+        counters["surge"].astype(float),
+        counters["active_s"].astype(float),
+        present,
+    )
+
+
+def _queries(name: str) -> str:
+    return files("analysis.demand").joinpath(f"{name}.sql").read_text(encoding="utf-8")
+
+
+def _circumstances(gold: "DuckDBPyConnection") -> Circumstances:
+    [[found]] = gold.execute(_queries("circumstances")).fetchall()
+    said = dict(found)
+    samples, size_ms = said.pop("samples"), said.pop("sample_ms")
+    modes = tuple(said.pop("modes"))
+    return Circumstances(**said, window=Window(samples, max(size_ms, -(-1000 // samples))), modes=modes)
+
+
+def _used(gold: "DuckDBPyConnection", kind: QuotaKind, clients: int) -> Used:
+    sums: Any = gold.sql("FROM used WHERE kind = ?", params=[kind.row.word]).to_arrow_table()
+    links = gold.execute("SELECT client, number FROM links WHERE kind = ?", [kind.row.word]).fetchnumpy()
+    client = sums["client"].to_numpy()
+
+    def each(name: str, without: float = 0.0) -> Floats:
+        values = np.full(clients, without)
+        values[client] = sums[name].to_numpy()
+        return values
+
+    rules: list[str | None] = [None] * clients
+    for at, first, last in zip(
+        client.tolist(), sums["first_rule"].to_pylist(), sums["last_rule"].to_pylist(), strict=True
+    ):
+        rules[at] = None if not last else last if first == last else ""
+    return Used(
+        used=each("used"),
+        requests=each("requests"),
+        throttled=each("throttled"),
+        muted_s=each("muted_ms") / 1000,
+        least_limit=each("least_limit", np.inf),
+        most_limit=each("most_limit", np.inf),
+        rules=tuple(rules),
+        cap_muted_s=each("cap_muted_ms") / 1000,
+        capped=each("capped") > 0,
+        links=np.stack((links["client"], links["number"])).astype(np.intp),
+    )

@@ -1,0 +1,141 @@
+"""Gold tables, made of the hours that have new batches; ``made`` lists what each was made of."""
+
+import time
+from collections.abc import Callable
+from datetime import date, timedelta
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  as in every PySpark program
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from analysis.charges import charges
+from analysis.gold import made
+from analysis.gold.made import Hours, Made
+from analysis.gold.tables import CLOCKS, TABLES, Table
+from analysis.schema import COLUMNS, DOCUMENTS, ROWS
+from analysis.spark.folder import Folder
+
+
+def make(spark: SparkSession, warehouse: str, tell: Callable[[str], None] = lambda _: None) -> int:
+    """Make the tables of all hours that have other batches than they were made of; return how many hours.
+
+    One program at a time may do so.
+    """
+    dates = reversed(Folder(spark, warehouse).names("usage/date=*"))  # an hour after midnight asks what is made before
+    return sum(map(Making(spark, warehouse, tell).date, dates))
+
+
+class Making:
+    """Gold of one warehouse."""
+
+    def __init__(self, spark: SparkSession, warehouse: str, tell: Callable[[str], None]) -> None:
+        self._spark = spark
+        self._root = warehouse.rstrip("/")
+        self._folder = Folder(spark, warehouse)
+        self._tell = tell
+        self._newest = max(self._folder.names("usage/date=*"), default="")
+
+    def date(self, name: str) -> int:
+        """Make what is due of ``date=YYYY-MM-DD``; return how many hours were."""
+        begun = time.monotonic()  # noqa: TID251  how long it took
+        stored, known = self._stored(name), made.read(self._folder, name)
+        due = sorted(self._due(name, stored, known.hours))
+        if due:
+            made.write(self._folder, name, known._replace(day=None))
+            self._hours(name, due)
+            known = Made({**known.hours, **{hour: stored[hour] for hour in due}})
+            made.write(self._folder, name, known)
+        if name < self._newest and known.day != sorted(stored):
+            self._day(name)
+            made.write(self._folder, name, known._replace(day=sorted(stored)))
+        if due:
+            took_s = time.monotonic() - begun  # noqa: TID251  as above
+            self._tell(f"gold of {name.removeprefix('date=')}: hours {', '.join(due)} in {took_s:.1f} s")
+        return len(due)
+
+    def _due(self, name: str, stored: Hours, known: Hours) -> set[str]:
+        """Return hours with other batches, and those after them: their windows begin in the hour before."""
+        changed = {hour for hour in stored if stored[hour] != known.get(hour)}
+        after = {f"{int(hour) + 1:02}" for hour in changed} & stored.keys()
+        before = _shifted(name, -1)
+        if "00" in stored and self._stored(before).get("23") != made.read(self._folder, before).hours.get("23"):
+            after.add("00")
+        return changed | after
+
+    def _stored(self, name: str) -> Hours:
+        found: Hours = {}
+        for entry in self._folder.entries(f"usage/{name}/hour=*/batch=*"):
+            _, _, hour, batch = entry.path.split("/")
+            found.setdefault(f"{int(hour.removeprefix('hour=')):02}", []).append(batch.removeprefix("batch="))
+        return {hour: sorted(batches) for hour, batches in found.items()}
+
+    def _hours(self, name: str, due: list[str]) -> None:
+        condition = (
+            f"date = DATE '{name.removeprefix('date=')}' AND hour IN ({', '.join(str(int(hour)) for hour in due)})"
+        )
+        usage = self._usage(name, due)
+        usage.createOrReplaceTempView("usage")
+        charges(self._spark).createOrReplaceTempView("charges")
+        self._documents(name, due).createOrReplaceTempView("documents")
+        for table in TABLES:
+            self._write(table, self._spark.sql(table.hours.format(due=condition)), name, due)
+            if table.name == "client":
+                self._spark.sql(CLOCKS).createOrReplaceTempView("clocks")
+
+    def _usage(self, name: str, due: list[str]) -> DataFrame:
+        """Return rows of hours and of those before them; a column that a file has not is what it is worth then."""
+        wanted = {(name, hour) for hour in due} | {_before(name, hour) for hour in due}
+        places = [f"{date_}/hour={hour}" for date_, hour in sorted(wanted)]
+        paths = [f"{self._root}/usage/{place}" for place in places if self._folder.exists(f"usage/{place}")]
+        rows = self._spark.read.schema(ROWS).option("basePath", f"{self._root}/usage").parquet(*paths)
+        missing = {
+            each.name: F.coalesce(F.col(each.name), F.lit(each.missing)) for each in COLUMNS if each.missing is not None
+        }
+        return rows.withColumns(missing)
+
+    def _documents(self, name: str, due: list[str]) -> DataFrame:
+        paths = [place for hour in due if self._folder.exists(place := f"documents/{name}/hour={hour}")]
+        read = self._spark.read.schema(DOCUMENTS)
+        if not paths:
+            return self._spark.createDataFrame([], DOCUMENTS)
+        return read.option("basePath", f"{self._root}/documents").parquet(*(f"{self._root}/{path}" for path in paths))
+
+    def _write(self, table: Table, found: DataFrame, name: str, due: list[str]) -> None:
+        place = f"gold/{table.name}_hour/{name}"
+        root = f"{self._root}/gold/{table.name}_hour"
+        found = found.withColumn("hour", F.lpad(F.col("hour").cast("string"), 2, "0"))
+        found.write.partitionBy("date", "hour").mode("overwrite").option("partitionOverwriteMode", "dynamic").option(
+            "compression", "zstd"
+        ).parquet(root)
+        for hour in due:
+            if not self._folder.exists(f"{place}/hour={hour}"):
+                self._write_nothing(found, f"{place}/hour={hour}")
+        if table.is_kept:
+            kept = self._spark.read.schema(found.withColumn("hour", F.lit(0)).schema).option("basePath", root)
+            kept.parquet(*(f"{self._root}/{place}/hour={hour}" for hour in due)).createOrReplaceTempView(table.name)
+
+    def _write_nothing(self, table: DataFrame, place: str) -> None:
+        """Leave a file that has the columns and no rows: readers need not know them."""
+        with NamedTemporaryFile() as file:
+            pq.write_table(to_arrow_schema(table.drop("date", "hour").schema).empty_table(), file.name)
+            self._folder.put(Path(file.name), f"{place}/nothing.parquet")
+
+    def _day(self, name: str) -> None:
+        for table in TABLES:
+            root = f"{self._root}/gold/{table.name}_hour"
+            self._spark.read.option("basePath", root).parquet(f"{root}/{name}").createOrReplaceTempView("hours")
+            found = self._spark.sql(table.day or "SELECT * EXCEPT (date) FROM hours")
+            found.coalesce(1).write.mode("overwrite").option("compression", "zstd").parquet(
+                f"{self._root}/gold/{table.name}_day/{name}"
+            )
+
+
+def _shifted(name: str, days: int) -> str:
+    return f"date={date.fromisoformat(name.removeprefix('date=')) + timedelta(days=days)}"
+
+
+def _before(name: str, hour: str) -> tuple[str, str]:
+    return (_shifted(name, -1), "23") if hour == "00" else (name, f"{int(hour) - 1:02}")

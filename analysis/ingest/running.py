@@ -1,0 +1,118 @@
+"""A query of Structured Streaming from its start to its end: signals, errors, one at a time for a checkpoint."""
+
+import fcntl
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Event
+from types import FrameType
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame
+
+from analysis.errors import AnalysisError, RunError, cause, next_run
+
+_LOCK: Final = ".lock"
+_POLL_S: Final = 1
+_STOP: Final = "5s"
+"""How long Spark may take to end a query. A batch under way then is done again by the next run."""
+
+
+def run(stream: DataFrame, publish: Callable[[DataFrame, int], None], checkpoint: str, every_s: int | None) -> bool:
+    """Have a stream published until SIGTERM or SIGINT; without ``every_s``, all that there is now. Raises RunError.
+
+    Return whether a signal came. A batch that it interrupts is done again by the next run.
+    """
+    stop = Event()
+
+    def publish_or_end(batch: DataFrame, number: int) -> None:
+        # In a few words: Spark searches what a query that it stops has failed of with a regex that recurs for each
+        # character (StreamExecution's PROXY_ERROR), and of a long one its stack overflows.
+        try:
+            publish(batch, number)
+        except Exception:
+            if not stop.is_set():
+                raise
+            raise RunError("stopped") from None
+
+    stream.sparkSession.conf.set("spark.sql.streaming.stopTimeout", _STOP)
+    trigger = {"availableNow": True} if every_s is None else {"processingTime": f"{every_s} seconds"}
+    writer = stream.writeStream.foreachBatch(publish_or_end).option("checkpointLocation", checkpoint).trigger(**trigger)
+    with _noted(stop):
+        try:
+            query = writer.start()
+            while not query.awaitTermination(_POLL_S):
+                if stop.is_set():
+                    with suppress(PySparkException, Py4JError):  # it does not end within _STOP: this process does
+                        query.stop()
+                    break
+        except StreamingQueryException as error:
+            if not stop.is_set():
+                raise RunError(f"ingestion stopped: {cause(error)}; {next_run(error)}") from error
+        except (Py4JError, ConnectionError):
+            if not stop.is_set():
+                raise RunError(
+                    "Java has ended: its reason is above, and a next run goes on where this one was; if it ran out of "
+                    "memory, give it more (--conf spark.driver.memory=4g) or take fewer documents (--max-documents)"
+                ) from None
+    return stop.is_set()
+
+
+@contextmanager
+def _noted(stop: Event) -> Iterator[None]:
+    """Have SIGTERM noted; SIGINT as well, and then raised when the query has ended."""
+    interrupted = Event()
+
+    def note(number: int, _: FrameType | None) -> None:
+        stop.set()
+        if number == signal.SIGINT:
+            interrupted.set()
+
+    before = {each: signal.signal(each, note) for each in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    if interrupted.is_set():
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def held(checkpoint: str) -> Iterator[None]:
+    """Hold a checkpoint, by its path or URI. Raises RunError where another process does.
+
+    The kernel keeps the lock, so a kill leaves none. On file systems of other machines there is none: there Spark
+    itself notices a second writer of a checkpoint, later.
+    """
+    split = urlsplit(checkpoint)
+    if split.scheme not in {"", "file"}:
+        yield
+        return
+    path = Path(unquote(split.path) if split.scheme else checkpoint)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        file = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise AnalysisError(
+            f"{checkpoint}: {str(error.strerror).lower()}: ingest must be able to write there"
+        ) from None
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            other = os.pread(file, 20, 0).decode(errors="replace").strip()
+            raise RunError(
+                f"another ingest (process {other or 'unknown'}) is at work on checkpoint {checkpoint}: "
+                "end it first, or give this one a --checkpoint of its own if it reads another source"
+            ) from None
+        os.ftruncate(file, 0)
+        os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(file)

@@ -1,0 +1,39 @@
+"""A new quota file of recommended quotas, where there is no present one."""
+
+from collections.abc import Iterator, Sequence
+
+from analysis.demand.recording import Circumstances
+from analysis.page.words import plain
+from analysis.recommend.choices import Choices, Per
+from analysis.recommend.present import Fate, Verdict
+from quotas.entities import Entity
+from quotas.kinds import QuotaKind
+from quotas.stores.edit import edited
+
+
+def new_file(of: Sequence[Verdict], per: Per, choices: Choices, target: str, circumstances: Circumstances) -> str:
+    """Return the file; ``target`` as the operator wrote it."""
+    limits: dict[Entity, dict[QuotaKind, float]] = {}
+    for each in of:
+        if each.fate is Fate.CHANGE and each.need is not None:
+            limits.setdefault(each.entity, {})[each.kind] = each.need.quota
+    comments = "".join(f"# {plain(line)}\n" for line in _head(of, per, choices, target, circumstances))
+    return edited(f"{comments}quotas: []\n", {}, limits)
+
+
+def _head(
+    of: Sequence[Verdict], per: Per, choices: Choices, target: str, circumstances: Circumstances
+) -> Iterator[str]:
+    yield f"Quotas per {per} by `sluice analyze recommend`: the smallest that meet `{target}`,"
+    yield f"and {choices.headroom:.0%} more as headroom, rounded up to two digits. Each holds on each broker by itself:"
+    yield "it is sized for the broker that needs most."
+    yield (
+        f"Recorded from {circumstances.begin:%Y-%m-%d %H:%M:%S} to {circumstances.end:%Y-%m-%d %H:%M:%S} UTC, "
+        f"{circumstances.instances} proxy instance(s)."
+    )
+    for note in circumstances.notes():
+        yield f"Note: {note}."
+    yield "Try it before it is in force: sluice analyze whatif --quotas THIS_FILE --warehouse ..."
+    for each in of:
+        if each.fate is not Fate.UNUSED:
+            yield each.line(propose=False)

