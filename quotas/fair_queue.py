@@ -34,6 +34,9 @@ class Entry:
     def __lt__(self, other: "Entry") -> bool:
         return self.number < other.number
 
+    def __hash__(self) -> int:
+        return self.number  # compiled, a class with an order has no hash of its own
+
 
 class Party:
     """The entries of one name; the root of a queue is a party too."""

@@ -126,11 +126,12 @@ class MutationGate:
 
         That is TURN of a long one, which is to be given again. Raises ProtocolError for what is no request of that API.
         """
-        if self._judging is None:
-            verdict = self._prepare(api, bounds, frame, head, now_ms)
-            if verdict or self._judging is None:
-                return verdict
         judging = self._judging
+        if judging is None:
+            verdict = self._prepare(api, bounds, frame, head, now_ms)
+            judging = self._judging
+            if verdict or judging is None:
+                return verdict
         if not judging.advance(now_ms):
             return TURN
         self._forget()

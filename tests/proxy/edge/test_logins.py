@@ -2,7 +2,6 @@
 
 import json
 from base64 import urlsafe_b64encode
-from typing import cast
 
 import pytest
 from pydantic import ValidationError
@@ -17,7 +16,8 @@ from proxy.edge.stats import Stats
 from proxy.identity.mechanisms.mechanism import Claim
 from proxy.identity.sasl import SaslRules
 
-VIEW = cast("ClusterView", type("View", (), {"owner_of": None})())
+VIEW = ClusterView.__new__(ClusterView)
+"""Nobody asks it for a token's owner here."""
 
 
 def rules(stats: Stats, **sasl: object) -> SaslRules:

@@ -104,8 +104,8 @@ def feed(play: Play, data: bytes, side: Callable[[bytes], object]) -> Course:
     return course
 
 
-class Strangers(QuotaRequests):
-    """Has requests about quotas answered at the next turn of the loop, as the worker has: for who is no admin."""
+class Strangers:
+    """Answers users who are no admins, at the next turn of the loop, as the worker does."""
 
     later: Callable[[Callable[[], None]], None]
 
@@ -114,14 +114,17 @@ class Strangers(QuotaRequests):
             raise AssertionError(policy)
 
         managing = Managing(QuotasInForce(FileStore(Path("never-read.yaml")), apply, enabled=True), ())
-        super().__init__(managing.answer, ())
+        self._requests = QuotaRequests(managing.answer, ())
+
+    def most_bytes(self, user: str) -> int:
+        return self._requests.most_bytes(user)
 
     def answer(self, request: LocalRequest, done: Done) -> bytes | None:
         self.later(lambda: self._relay_now(request, done))
         return None
 
     def _relay_now(self, request: LocalRequest, done: Done) -> None:
-        work = self._relay(request, done)
+        work = self._requests._relay(request, done)
         with pytest.raises(StopIteration):
             work.send(None)  # to its end: nothing is waited for
 

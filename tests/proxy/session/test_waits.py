@@ -64,6 +64,7 @@ def test_a_session_that_fails_after_others_had_their_turn_ends() -> None:
     assert play.session.closed
 
 
+@pytest.mark.uncompiled("a method of a compiled class is called directly, not as it is patched")
 def test_a_line_that_cannot_be_dissolved_keeps_no_other_from_it() -> None:
     play = in_debt()
     waiting = Another(play)
