@@ -1,26 +1,22 @@
 """Arrivals that come to their deadline together are ended one after the other, with others' turns in between."""
 
 import asyncio
+import socket
 
 import pytest
 
+from config.units import Address
 from proxy.edge.arrivals import Arrival
 from proxy.edge.deadlines import Deadlines
 
 pytestmark = pytest.mark.asyncio
 
 
-def late_arrival() -> Arrival:
-    """An arrival without a socket, past its deadline."""
-    arrival = Arrival.__new__(Arrival)
-    arrival.deadline_s = 0.0
-    return arrival
-
-
 async def test_those_who_are_late_together_are_ended_a_few_in_each_turn_of_the_loop() -> None:
     ended: list[Arrival] = []
     deadlines = Deadlines(ended.append)
-    late = [late_arrival() for _ in range(500)]
+    with socket.socket() as client:
+        late = [Arrival(client, Address("127.0.0.1", 1), None, 0.0) for _ in range(500)]
     for arrival in late:
         deadlines.watch(arrival, 0.0)
     before, most = 0, 0
