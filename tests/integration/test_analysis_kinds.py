@@ -44,7 +44,7 @@ quotas:
   - {{entity: {{ip: "{LIMITED}"}}, connection_creation_rate: {PER_S}}}
   - {{entity: {{client-id: topics-limited}}, controller_mutation_rate: 1}}
   - {{entity: {{client-id: topics-free}}, controller_mutation_rate: 1000000}}
-  - {{entity: {{client-id: busy-limited}}, request_percentage: 1}}
+  - {{entity: {{client-id: busy-limited}}, request_percentage: 0.2}}
 """
 
 
