@@ -15,7 +15,7 @@ from tests.harness.jars import SPARK_KAFKA, jar_dir
 from tests.integration.demanded import QUOTA_OF
 from tests.integration.recorded import Counter
 
-_TIMEOUT_S: Final = 200.0
+_TIMEOUT_S: Final = 500.0
 _SMALL: Final = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")
 _COUNTERS: Final = """
     SELECT client_id, broker, kind, throttled_s, throttled_least_s, throttled_most_s, sent_bytes, verdict

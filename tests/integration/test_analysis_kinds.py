@@ -23,7 +23,7 @@ from tests.integration.test_connection_rates import Attempts
 from tests.integration.test_mutations import OLD_CREATE, storm
 from tests.integration.test_mutations import Storm as Topics
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(1200)]
 
 LIMITED, FREE = "127.0.5.3", "127.0.5.4"
 PER_S: Final = 2
