@@ -1,6 +1,7 @@
 """``sluice analyze compact``."""
 
 import time
+from dataclasses import replace
 
 import click
 
@@ -21,7 +22,7 @@ def command(warehouse: str, older_s: int, spark: SparkSettings, *, dry_run: bool
     Beside running ingestions, but not beside programs that read rows; it may be killed at any moment, and the next run
     goes on.
     """
-    running = session.start("compact", spark)
+    running = session.start("compact", replace(spark, by_rows=True))
     from analysis.upkeep.compaction import Compaction
 
     found = Compaction(running, warehouse, to_stderr, time.time).run(older_s, dry_run=dry_run)  # noqa: TID251  dates

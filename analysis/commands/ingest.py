@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -97,7 +98,7 @@ def command(
         read = kafka.Topic.load(topic, bootstrap, kafka_config)
         read.reach()
         spark = session.with_jars(spark, jars)
-    running = session.start("ingest", spark)
+    running = session.start("ingest", replace(spark, by_rows=True))
 
     from analysis.ingest.job import Ingestion
     from analysis.ingest.running import held, run

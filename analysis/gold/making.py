@@ -15,7 +15,7 @@ from analysis.charges import charges
 from analysis.gold import made
 from analysis.gold.made import Hours, Made
 from analysis.gold.tables import CLOCKS, TABLES, Table
-from analysis.schema import COLUMNS, DOCUMENTS, ROWS
+from analysis.schema import COLUMNS, DOCUMENTS, OPTIONAL, ROWS
 from analysis.spark.folder import Folder
 
 
@@ -91,9 +91,8 @@ class Making:
         places = [f"{date_}/hour={hour}" for date_, hour in sorted(wanted)]
         paths = [f"{self._root}/usage/{place}" for place in places if self._folder.exists(f"usage/{place}")]
         rows = self._spark.read.schema(ROWS).option("basePath", f"{self._root}/usage").parquet(*paths)
-        missing = {
-            each.name: F.coalesce(F.col(each.name), F.lit(each.missing)) for each in COLUMNS if each.missing is not None
-        }
+        optional = [each for each in COLUMNS if each.name in OPTIONAL and each.missing is not None]
+        missing = {each.name: F.coalesce(F.col(each.name), F.lit(each.missing)) for each in optional}
         return rows.withColumns(missing)
 
     def _documents(self, name: str, due: list[str]) -> DataFrame:

@@ -96,9 +96,9 @@ counters: Final = Table(
 
 # An interval's use enters the sum of the window at its place (slot), and leaves it a window later; between two changes
 # the sum is the same. Where a window reaches into the next hour, a change by nothing ends the run at the hour.
-_NEXT_HOURS: Final = """IF(slot * interval_ms DIV 3600000 = (slot + whole - 1) * interval_ms DIV 3600000, array(),
-    transform(sequence(slot * interval_ms DIV 3600000 + 1, (slot + whole - 1) * interval_ms DIV 3600000),
-        x -> (x * 3600000 + interval_ms - 1) DIV interval_ms - slot))"""
+_HOUR_AFTER: Final = "(slot * interval_ms DIV 3600000 + 1) * 3600000"
+_TO_NEXT_HOUR: Final = f"""IF((slot + whole - 1) * interval_ms >= {_HOUR_AFTER},
+    ({_HOUR_AFTER} + interval_ms - 1) DIV interval_ms - slot, NULL)"""
 _LEVEL: Final = "pow(2, 8 - floor(log2(share)))"
 _ROUNDED: Final = f"CAST(round(share * {_LEVEL}) / {_LEVEL} AS FLOAT)"
 _ADDED_UP: Final = """sum(over) AS over, sum(busy) AS busy, sum(used_intervals) AS used_intervals, max(max) AS max,
@@ -117,9 +117,9 @@ readings: Final = Table(
         JOIN clocks USING (cluster, instance)),
     changes AS (
         SELECT counter, per_used, interval_ms, whole, slot + later AS slot,
-            sum(CASE later WHEN 0 THEN used WHEN whole THEN -used ELSE 0 END) AS change,
-            max(IF(later = 0, limit, NULL)) AS limit, min(later) = 0 AS is_used
-        FROM used LATERAL VIEW explode(concat(array(0L, whole), {_NEXT_HOURS})) AS later
+            sum(change) AS change, max(IF(later = 0, limit, NULL)) AS limit, min(later) = 0 AS is_used
+        FROM used LATERAL VIEW stack(3, 0L, used, whole, -used, {_TO_NEXT_HOUR}, 0D) AS later, change
+        WHERE later IS NOT NULL
         GROUP BY counter, per_used, interval_ms, whole, slot + later),
     runs AS (
         SELECT counter, slot * interval_ms AS begin_ms, is_used, lead(slot) OVER (by_slot) - slot AS intervals,

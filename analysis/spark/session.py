@@ -30,6 +30,10 @@ _ALWAYS: Final = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1"
+"""Enough where most of the work is Python's: the second costs more than it brings."""
+_SECOND_COMPILER: Final = "-XX:-DontCompileHugeMethods"
+"""Spark makes a method of a query, and Java would interpret it, row by row, if it is long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,8 @@ class SparkSettings:
 
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
+    by_rows: bool = False
+    """Whether Spark itself goes through rows, and not Python."""
 
 
 def with_jars(settings: SparkSettings, folder: Path | None) -> SparkSettings:
@@ -116,23 +122,24 @@ def _defaults(settings: SparkSettings) -> dict[str, str]:
         if sys.platform == "linux":
             # Arrow's own choice keeps the most memory that a worker has had: 0.1 GiB each.
             os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "jemalloc")
-        defaults |= _local(os.cpu_count() or 1)
+        defaults |= _local(os.cpu_count() or 1, by_rows=settings.by_rows)
     return defaults
 
 
-def _local(cores: int) -> dict[str, str]:
+def _local(cores: int, *, by_rows: bool) -> dict[str, str]:
     """Return what suits one machine: 200 shuffle partitions, Spark's default, are for a cluster."""
     return {
         "spark.driver.memory": f"{_heap_mib()}m",
-        # Most of the work is Python's: below some 100 million rows Java's second compiler costs more than it brings.
         # G1's threads of its own, and its looks at classes as they come, cost a fifth of a short program.
         _JAVA_OPTIONS: (
-            "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m "
+            f"{_SECOND_COMPILER if by_rows else _FIRST_COMPILER} -XX:+UseSerialGC -XX:MetaspaceSize=256m "
             f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"
         ),
         # A task hands on the sums of every client that it met: many small ones would say the same again and again.
         "spark.sql.files.maxPartitionBytes": "512m",
-        "spark.sql.shuffle.partitions": str(max(4, 2 * cores)),
+        "spark.sql.shuffle.partitions": str(max(8, 2 * cores)),
+        # Lists of each counter are made in a table of hashes; by default, of more than 128 all is sorted.
+        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
