@@ -1,18 +1,15 @@
 """What ``diff`` and ``apply`` have in common: the three sides read, and the plan in words."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import click
 
-from config.document import read_text
-from config.problems import Problem
 from proxy.checks.explain import finite, written
 from proxy.manage import record
 from proxy.manage.altering import problems_of
-from proxy.manage.formats.known import FORMATS, read
 from proxy.manage.options import Command, with_options
 from proxy.manage.record import Record
 from proxy.manage.target import target_options
@@ -113,14 +110,6 @@ def desired_options(command: Command) -> Command:
         click.argument("desired", metavar="DESIRED", type=click.Path(path_type=Path)),
         target_options,
         click.option(
-            "-f",
-            "--format",
-            "name",
-            type=click.Choice(list(FORMATS)),
-            default="sluice",
-            help="Of DESIRED. Default: a quota file.",
-        ),
-        click.option(
             "--last-applied",
             metavar="FILE",
             type=click.Path(path_type=Path),
@@ -130,7 +119,7 @@ def desired_options(command: Command) -> Command:
     )
 
 
-def sides(desired_path: Path, name: str, last_path: Path | None, live: Loaded) -> Sides:
+def sides(desired_path: Path, last_path: Path | None, live: Loaded) -> Sides:
     """Read what is desired, with a warning of what is doubtful there, and what was applied last.
 
     Raises ConfigError, click.UsageError, and StoreError: of the record, and where it is not known what is live.
@@ -140,24 +129,16 @@ def sides(desired_path: Path, name: str, last_path: Path | None, live: Loaded) -
     path = last_path or record.beside(desired_path)
     if path.exists() and desired_path.exists() and path.samefile(desired_path):
         raise click.UsageError(f"--last-applied: {path} is what is desired, and no record of what was applied")
-    desired, lines, warnings = _desired(desired_path, name)
-    for warning in warnings:
+    loaded = load(desired_path)
+    desired = loaded.policy
+    for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
-    places = {entity: f"{desired_path}:{line}" for entity, line in lines.items()}
+    places = {entity: f"{desired_path}:{line}" for entity, line in loaded.lines.items()}
     last = record.read(path, live.source)
     ours = {*desired.limits, *(last.policy.limits if last.policy is not None else ())}
     if unknown := problems_of(live, ours):
         raise StoreError("\n".join(f"{problem}: mend that, or delete it, and try again" for problem in unknown))
     return Sides(desired, places, live, last, compare(desired, live.policy, last.policy))
-
-
-def _desired(path: Path, name: str) -> tuple[Policy, Mapping[Entity, int], Sequence[Problem]]:
-    """Return what is desired, the line of each rule as far as it is known, and what is doubtful."""
-    if FORMATS[name].is_ours:
-        loaded = load(path)
-        return loaded.policy, loaded.lines, loaded.warnings
-    policy, warnings = read(str(path), read_text(path, pipes=True), name)
-    return policy, {}, warnings
 
 
 def _limit(limit: float | None) -> str:

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from config.document import read_text
-from proxy.manage.formats import sluice
-from proxy.manage.formats.rules import Rule
+from proxy.manage import quota_file
 from quotas.policy import Policy
 from quotas.stores.base import StoreError
 from quotas.stores.file import parse
@@ -78,7 +77,7 @@ def write(record: Record, source: str, policy: Policy) -> bool:
     """Write what is applied now, whole or not at all; return whether it was another one. Raises RecordError."""
     if record.policy is not None and record.policy.limits == policy.limits:
         return False
-    text = sluice.write([Rule(entity, limits) for entity, limits in policy.limits.items()], policy)
+    text, _ = quota_file.write(policy)
     head = (
         f"# What sluice quotas apply has made of {_quoted(source, record.path)}. It writes this file; do not edit it.\n"
     )

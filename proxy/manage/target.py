@@ -1,7 +1,7 @@
 """Which quotas a command is about: those of a configuration, a file, a ZooKeeper, or a running cluster or proxy."""
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -9,7 +9,7 @@ from config.problems import InvalidValue
 from config.stores import FileStore
 from config.units import parse_reachable
 from proxy.brokers.connection import BrokerConnection
-from proxy.brokers.kept_connection import Access
+from proxy.brokers.kept_connection import Access, access_by
 from proxy.brokers.login import log_in
 from proxy.control.cluster_store import ClusterStore
 from proxy.control.stores import open_quotas, open_store
@@ -109,26 +109,43 @@ def access_to(bootstrap_server: str, command_config: Path | None) -> Access:
 
 
 def source_options(command: Command) -> Command:
-    """Give a command the options of a second store, to take quotas from: as ``target_options``, behind ``--from-``."""
-    for option in reversed(_target.params):
-        flag = next(each for each in option.opts if each.startswith("--"))
-        command = click.option(
-            f"--from-{flag.removeprefix('--')}",
-            f"from_{option.name}",
-            metavar=option.metavar,
-            type=option.type,
-            help=f"Take quotas from there, as --{flag.removeprefix('--')} names it.",
-        )(command)
-    return command
+    """Give a command the options that ``open_source`` takes: a cluster or a ZooKeeper to take quotas from."""
+    return with_options(
+        command,
+        click.option(
+            "--from",
+            "source_kind",
+            type=click.Choice(["cluster", "zookeeper"]),
+            help="Take the quotas of a running cluster, or of the ZooKeeper of brokers up to 3.9.",
+        ),
+        click.option(
+            "--from-address",
+            "source_address",
+            metavar="HOST:PORT[/CHROOT]",
+            help="Address of that cluster or ZooKeeper. Default: the cluster of --config.",
+        ),
+        click.option(
+            "--from-command-config",
+            "source_config",
+            metavar="FILE",
+            type=click.Path(path_type=Path),
+            help="How to connect there: a file as for --command-config or --zookeeper-config.",
+        ),
+    )
 
 
-def open_source(options: dict[str, Any]) -> QuotaStore | None:
-    """Take the options of ``source_options`` out of ``options``; return the store that they name, if any."""
-    given = {str(option.name): options.pop(f"from_{option.name}") for option in _target.params}
-    return open_target(**given) if any(each is not None for each in given.values()) else None
+def open_source(kind: str, address: str | None, config: Path | None, *, of: Path | None) -> QuotaStore:
+    """Return the store to take quotas from; ``of`` is the configuration that names the cluster without an address.
 
+    Raises click.UsageError, ConfigError.
+    """
+    if kind == "cluster" and address is None and of is not None and config is None:
+        from config.loader import load_with_document
 
-@click.command()
-@target_options
-def _target(**given: Any) -> None:
-    raise AssertionError(given)  # its options alone are wanted
+        return ClusterStore(access_by(load_with_document(of)[0].cluster), poll_ms=_POLL_MS)
+    if address is None:
+        default = ", or --config FILE for its cluster" if kind == "cluster" else ""
+        raise click.UsageError(f"--from {kind} needs an address: give --from-address HOST:PORT{default}")
+    if kind == "cluster":
+        return open_target(bootstrap_server=address, command_config=config)
+    return open_target(zookeeper=address, zookeeper_config=config)

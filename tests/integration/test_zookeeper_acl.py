@@ -128,7 +128,7 @@ def test_the_command_line_logs_in_as_kafka_configs_does(guarded: Guarded, tmp_pa
     assert guarded.acls("/config/users/typed") == [("sasl", "broker", 31)]
     said = quotas("describe", *own, "user=typed").output
     assert said == "Quota configs for user-principal 'typed' are producer_byte_rate=5.0\n"
-    source = ("--from-zookeeper", own[1], "--from-zookeeper-config", own[3])
+    source = ("--from", "zookeeper", "--from-address", own[1], "--from-command-config", own[3])
     assert quotas("import", *source, "--file", other, "--yes").exit_code == 0
     assert "typed" in other.read_text()
     for wrong, error in (

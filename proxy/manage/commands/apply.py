@@ -25,7 +25,6 @@ EXIT_REFUSED: Final = 1
 @click.option("--force", is_flag=True, help="Change also what somebody has changed since it was applied.")
 def command(
     desired: Path,
-    name: str,
     last_applied: Path | None,
     *,
     dry_run: bool,
@@ -47,7 +46,7 @@ def command(
     Exit status: 0 if the target is as desired, 1 if anything was refused or nobody agreed, 2 for an error.
     """  # noqa: D301  \b is click's
     with failing_with(EXIT_FAILED), opened(**target) as (store, live):
-        found = sides(desired, name, last_applied, live)
+        found = sides(desired, last_applied, live)
         click.echo("\n".join([*found.lines(), found.summary()]))
         if why := _refused(found, force=force, skip_extras=skip_extras):
             click.echo(f"nothing was applied: {why}", err=True)

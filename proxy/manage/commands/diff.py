@@ -16,9 +16,7 @@ EXIT_DIFFERENT: Final = 1
 @click.command(short_help="Show what apply would change.")
 @desired_options
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def command(
-    desired: Path, name: str, last_applied: Path | None, output: str, *, skip_extras: bool, **target: Any
-) -> None:
+def command(desired: Path, last_applied: Path | None, output: str, *, skip_extras: bool, **target: Any) -> None:
     """Print how the quotas of a target differ from a quota file, DESIRED.
 
     + is added, ~ changed, - removed; ! is in conflict (somebody has changed it since it was applied), x cannot be
@@ -31,7 +29,7 @@ def command(
     Exit status: 0 for no difference, 1 for differences, 2 for an error.
     """  # noqa: D301  \b is click's
     with failing_with(EXIT_FAILED):
-        found = sides(desired, name, last_applied, seen(**target))
+        found = sides(desired, last_applied, seen(**target))
     if output == "json":
         click.echo(json.dumps(found.as_data(), indent=2, ensure_ascii=False))
     else:

@@ -1,4 +1,4 @@
-"""``sluice quotas export``: all quotas of a store, as another tool takes them."""
+"""``sluice quotas export``: all quotas of a store, as a quota file."""
 
 import sys
 from typing import Any
@@ -6,42 +6,36 @@ from typing import Any
 import click
 
 from proxy.manage.cli import EXIT_FAILED
-from proxy.manage.formats.known import FORMATS, write
+from proxy.manage.quota_file import write
 from proxy.manage.seen import seen
 from proxy.manage.target import target_options
 
 
-@click.command(short_help="Print quotas for another tool.")
+@click.command(short_help="Print quotas as a quota file.")
 @target_options
 @click.option(
-    "-f",
-    "--format",
-    "name",
-    type=click.Choice(list(FORMATS)),
-    default="sluice",
-    help="A quota file; a script of kafka-configs; KafkaUsers of Strimzi; what rpk imports; a .tf.json of Terraform.",
+    "--strict", is_flag=True, help="Print nothing if not all of it can be read, or written into a quota file."
 )
-@click.option("--strict", is_flag=True, help="Print nothing if not all of it can be read, or said in the format.")
-def command(name: str, *, strict: bool, **target: Any) -> None:
-    """Print all quotas, as a file that Sluice or another tool takes. What that cannot say is named on stderr, and so is
-    what the store holds and nobody can read.
+def command(*, strict: bool, **target: Any) -> None:
+    """Print all quotas, as a quota file. Quotas that cannot be read, or that a quota file cannot hold, are named on
+    stderr.
 
     \b
     sluice quotas export --zookeeper zk:2181 > quotas.yaml
-    sluice quotas export -c sluice.yaml --format kafka-configs > quotas.sh
+    sluice quotas export --bootstrap-server broker:9092 > quotas.yaml
 
-    Exit status: 0, or 1 if quotas could not be read, or not all be said and --strict was given.
+    Exit status: 0; with --strict 1 if anything was left out.
     """  # noqa: D301  \b is click's
     loaded = seen(**target)
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
-    text, left_out = write(loaded.policy, name)
+    text, left_out = write(loaded.policy)
     for line in left_out:
         click.echo(f"left out: {line}", err=True)
     if strict and loaded.unread:
         click.echo(f"error: not all of it could be read ({len(loaded.unread)} skipped)", err=True)
     if strict and left_out:
-        click.echo(f"error: {name} cannot say all of it ({len(left_out)} left out)", err=True)
+        click.echo(f"error: a quota file cannot hold all of it ({len(left_out)} left out)", err=True)
     if strict and (left_out or loaded.unread):
         sys.exit(EXIT_FAILED)
     click.echo(text, nl=False)

@@ -1,4 +1,4 @@
-"""``sluice quotas import``: quotas of a file of any known format, or of another store, into a store."""
+"""``sluice quotas import``: quotas of a quota file, a cluster or a ZooKeeper, into a store."""
 
 import sys
 from collections.abc import Sequence
@@ -13,40 +13,40 @@ from config.files import MAX_FILE_BYTES
 from config.problems import ConfigError, Problem
 from proxy.manage.altering import alter, refusals, report
 from proxy.manage.cli import EXIT_FAILED
-from proxy.manage.formats.known import FORMATS, read, recognise
 from proxy.manage.importing import plan
 from proxy.manage.seen import opened
 from proxy.manage.target import open_source, source_options, target_options
 from proxy.runtime.clock import now_ms
 from quotas.policy import Policy
 from quotas.stores.base import StoreError, Unread
+from quotas.stores.file import parse
 
 _STDIN: Final = "-"
 
 
-@click.command(short_help="Take over quotas from a file or another store.")
+@click.command(short_help="Take over quotas from a cluster, a ZooKeeper or a file.")
 @click.argument("source", metavar="[FILE]", required=False)
-@target_options
 @source_options
-@click.option("-f", "--format", "name", type=click.Choice(list(FORMATS)), help="Of FILE. By default it is recognised.")
+@target_options
 @click.option("--replace", is_flag=True, help="Remove what is not in the source; by default it stays.")
 @click.option("--strict", is_flag=True, help="Change nothing if not all of the source can be taken.")
 @click.option("--dry-run", is_flag=True, help="Change nothing; print each limit, old → new.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def command(source: str | None, name: str | None, **options: Any) -> None:
-    """Take over the quotas of FILE (- is stdin), or of another store, into a store. It shows what changes, and asks.
+def command(source: str | None, **options: Any) -> None:
+    """Take over the quotas of a cluster, of a ZooKeeper, or of a quota file (- is stdin), into a store. It shows what
+    changes, and asks.
 
     \b
-    sluice quotas import users.yaml --file quotas.yaml
-    sluice quotas import --from-bootstrap-server broker:9092 --file quotas.yaml     (from the cluster ...)
-    sluice quotas import quotas.yaml --bootstrap-server broker:9092 --replace       (... and back)
+    sluice quotas import --from cluster --config sluice.yaml
+    sluice quotas import --from zookeeper --from-address zk:2181/kafka --file quotas.yaml
+    sluice quotas import quotas.yaml --bootstrap-server broker:9092 --replace
 
     Exit status: 0 if all was taken, or nobody wanted it; 1 if anything was refused; 2 for a file that is wrong.
     """  # noqa: D301  \b is click's
     replace, strict, dry_run, yes = (options.pop(flag) for flag in ("replace", "strict", "dry_run", "yes"))
-    coming, is_said, unread = _coming(source, name, options)
-    if replace and not (is_said or any(coming.limits.values())):
-        fix = "write `quotas: []` into a quota file if that is meant"
+    coming, unread = _coming(source, options)
+    if replace and source is None and not any(coming.limits.values()):
+        fix = "if that is intended, import a quota file with `quotas: []`"
         raise StoreError(f"the source has no quotas, and --replace would remove all: {fix}")
     with opened(**options) as (store, loaded):
         found = plan(coming, loaded.policy, replace=replace, unread={each.entity for each in unread})
@@ -72,29 +72,27 @@ def command(source: str | None, name: str | None, **options: Any) -> None:
         sys.exit(EXIT_FAILED)
 
 
-def _coming(source: str | None, name: str | None, options: dict[str, Any]) -> tuple[Policy, bool, Sequence[Unread]]:
-    """Return the quotas of a file or a store; takes the options of the store out of ``options``. And whether they are
-    stated: a quota file without quotas says that there are none, any other source without may be the wrong one. And
-    what could not be read of a store.
-    """
-    unread: Sequence[Unread] = ()
-    other = open_source(options)
-    if (source is None) == (other is None):
-        raise click.UsageError("import what? Give a FILE, or one of --from-config, --from-file, ...")
-    if other is not None:
-        if name is not None:
-            raise click.UsageError("--format is of a FILE; a store has its own")
-        with closing(other):
-            loaded = other.load(now_ms())
-        policy, notes, unread = loaded.policy, loaded.warnings, loaded.unread
-    else:
+def _coming(source: str | None, options: dict[str, Any]) -> tuple[Policy, Sequence[Unread]]:
+    """Take the options of the source out of ``options``; return its quotas, and what of them could not be read."""
+    kind, address, config = (options.pop(f"source_{each}") for each in ("kind", "address", "config"))
+    if (source is None) == (kind is None):
+        raise click.UsageError("import what? Give --from cluster, --from zookeeper or a quota FILE")
+    if source is not None:
+        if address is not None or config is not None:
+            raise click.UsageError("--from-address and --from-command-config are for --from cluster | zookeeper")
         file = str(source) if source != _STDIN else "stdin"
-        text = _stdin() if source == _STDIN else read_text(Path(str(source)), pipes=True)
-        name = name or recognise(file, text)
-        policy, notes = read(file, text, name)
-    for note in notes:
-        click.echo(f"warning: {note}", err=True)
-    return policy, name is not None and FORMATS[name].is_ours, unread
+        given = parse(file, _stdin() if source == _STDIN else read_text(Path(source), pipes=True))
+        _warn(given.warnings)
+        return given.policy, ()
+    with closing(open_source(kind, address, config, of=options["config_path"])) as store:
+        held = store.load(now_ms())
+    _warn(held.warnings)
+    return held.policy, held.unread
+
+
+def _warn(warnings: Sequence[Problem]) -> None:
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
 
 
 def _stdin() -> str:

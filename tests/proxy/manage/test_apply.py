@@ -327,19 +327,6 @@ def test_for_programs() -> None:
     assert told["cannot_be_applied"][0] == {"entity": "user=bob", "what": "mode: shadow"}
 
 
-def test_what_is_desired_may_be_in_the_format_of_another_tool() -> None:
-    Path("user.yaml").write_text(
-        "apiVersion: kafka.strimzi.io/v1beta2\n"
-        "kind: KafkaUser\n"
-        "metadata: {name: alice}\n"
-        "spec: {quotas: {producerByteRate: 1048576, consumerByteRate: 2097152}}\n"
-    )
-    said, _ = run("apply", "user.yaml", "--format", "strimzi", *TARGET, "--yes")
-    assert said.splitlines()[0] == "+ user=alice consumer_byte_rate 2097152"
-    assert Path("user.applied.yaml").exists()
-    run("diff", "user.yaml", "-f", "strimzi", *TARGET)
-
-
 def test_what_is_doubtful_in_the_file_is_said() -> None:
     replace("quotas.yaml", "user: alice", "user: 'User:alice'")
     _, error = run("diff", "quotas.yaml", *TARGET, status=1)

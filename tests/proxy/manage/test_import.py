@@ -1,31 +1,43 @@
-"""``sluice quotas export`` and ``import``: between files of all formats and a quota file."""
+"""``sluice quotas export`` and ``import``: from quota files, a cluster and a ZooKeeper into a quota file."""
 
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 
+from proxy.manage import target
 from proxy.manage.importing import plan
 from quotas.entities import Default, Entity, Group, Prefix
 from quotas.kinds import QuotaKind
 from quotas.policy import Policy, Terms
 from quotas.stores.file import load
+from quotas.stores.file_store import FileStore
+from tests.harness.ports import free_port
 from tests.proxy.manage.conftest import QUOTAS, Run
-from tests.proxy.manage.test_formats import policies
+from tests.proxy.manage.test_quota_file import policies
 
+FROM = "--from zookeeper --from-address zk:2181"
+CONFIG = """\
+cluster: {name: demo, bootstrap: ["127.0.0.1:19092"]}
+listeners: [{name: PLAIN, bind: "127.0.0.1:9092", advertise: 127.0.0.1, brokers: {"0-9": "9100-9109"}}]
+quotas: {store: {type: file, path: quotas.yaml}}
+admin: {bind: "127.0.0.1:9404"}
+"""
 P, C = QuotaKind.PRODUCER_BYTE_RATE, QuotaKind.CONSUMER_BYTE_RATE
 
 USERS = """\
-apiVersion: kafka.strimzi.io/v1beta2
-kind: KafkaUser
-metadata: {name: alice}
-spec: {quotas: {producerByteRate: 2048}}
----
-apiVersion: kafka.strimzi.io/v1beta2
-kind: KafkaUser
-metadata: {name: bob}
-spec: {quotas: {consumerByteRate: 4096}}
+quotas:
+  - {entity: {user: alice}, producer_byte_rate: 2048}
+  - {entity: {user: bob}, consumer_byte_rate: 4096}
 """
+
+
+@pytest.fixture
+def zookeeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that stands for a ZooKeeper."""
+    path = tmp_path / "zookeeper.yaml"
+    monkeypatch.setattr(target, "open_zookeeper", lambda *_: FileStore(path))
+    return path
 
 
 @pytest.fixture
@@ -41,17 +53,6 @@ def test_an_exported_file_is_the_same_quotas(run: Run, quota_file: Path, tmp_pat
     again = tmp_path / "again.yaml"
     again.write_text(exported.stdout)
     assert load(again).policy == load(quota_file).policy
-
-
-def test_what_a_format_cannot_say_is_named_and_strict_prints_nothing(run: Run, quota_file: Path) -> None:
-    exported = run("export --file {} --format kafka-configs", quota_file)
-    assert exported.exit_code == 0
-    assert len([line for line in exported.stdout.splitlines() if line.startswith("kafka-configs.sh")]) == 5
-    assert "left out: client-id-prefix=tmp-: each client-id" in exported.stderr
-    assert "left out: user=alice, client-id=<default>: burst: its limits alone are taken" in exported.stderr
-    strict = run("export --file {} --format kafka-configs --strict", quota_file)
-    assert (strict.exit_code, strict.stdout) == (1, "")
-    assert "error: kafka-configs cannot say all of it (3 left out)" in strict.stderr
 
 
 @pytest.mark.parametrize("answer", ["y", "n"])
@@ -92,20 +93,14 @@ def test_replace_removes_what_is_not_in_the_source(run: Run, quota_file: Path, u
     assert (again.exit_code, again.stdout) == (0, "nothing to change\n")
 
 
-def test_a_source_without_quotas_may_be_the_wrong_one(run: Run, quota_file: Path, tmp_path: Path) -> None:
-    empty = tmp_path / "empty"
-    for text in ("kafka-configs.sh --describe --user a\n", "apiVersion: kafka.strimzi.io/v1\nkind: Kafka\n"):
-        empty.write_text(text)
-        refused = run("import {} --file {} --replace --yes", empty, quota_file)
-        assert (refused.exit_code, "error: the source has no quotas, and --replace would" in refused.output) == (
-            1,
-            True,
-        )
-        assert run("import {} --file {} --yes", empty, quota_file).stdout == "nothing to change\n"
+def test_a_store_without_quotas_may_be_the_wrong_one(run: Run, quota_file: Path, zookeeper: Path) -> None:
+    """A quota file that says `quotas: []` is no mistake."""
+    zookeeper.write_text("quotas: []\n")
+    refused = run(f"import {FROM} --file {{}} --replace --yes", quota_file)
+    assert (refused.exit_code, "error: the source has no quotas, and --replace would" in refused.output) == (1, True)
+    assert run(f"import {FROM} --file {{}} --yes", quota_file).stdout == "nothing to change\n"
     assert quota_file.read_text() == QUOTAS
-    empty.write_text("quotas: []\n")
-    assert run("import --from-file {} --file {} --replace --yes", empty, quota_file).exit_code == 1
-    assert run("import {} --file {} --replace --yes", empty, quota_file).stdout.endswith("5 entities changed\n")
+    assert run("import {} --file {} --replace --yes", zookeeper, quota_file).stdout.endswith("5 entities changed\n")
 
 
 @pytest.mark.parametrize("options", ["--dry-run", "--dry-run --yes", "--strict --replace --yes"])
@@ -116,17 +111,30 @@ def test_nothing_is_written(run: Run, quota_file: Path, users: Path, options: st
     assert quota_file.read_text() == QUOTAS
 
 
-def test_from_another_store(run: Run, quota_file: Path, tmp_path: Path) -> None:
+def test_from_a_zookeeper(run: Run, quota_file: Path, zookeeper: Path, tmp_path: Path) -> None:
+    zookeeper.write_text(QUOTAS)
     target = tmp_path / "target.yaml"
     target.write_text("quotas:\n  - {entity: {user: zoe}, producer_byte_rate: 1}\n")
-    done = run("import --from-file {} --file {} --yes", quota_file, target)
+    done = run(f"import {FROM} --file {{}} --yes", target)
     assert done.exit_code == 0
     there, came = load(target).policy, load(quota_file).policy
     assert there.limits[Entity("zoe")] == {P: 1}
     assert there.limits[Entity("alice", Default.DEFAULT)] == came.limits[Entity("alice", Default.DEFAULT)]
     assert "left out: user=alice, client-id=<default>: burst" in done.stderr
-    same = run("import --from-file {} --file {} --yes --strict", quota_file, quota_file)
+    assert "left out: client-id-prefix=tmp-: Kafka has no prefixes" in done.stderr
+    same = run(f"import {FROM} --file {{}} --yes --strict", quota_file)
     assert (same.exit_code, same.stdout) == (0, "nothing to change\n")
+
+
+def test_from_the_cluster_of_the_configuration(run: Run, tmp_path: Path) -> None:
+    config = tmp_path / "sluice.yaml"
+    port = free_port()
+    config.write_text(CONFIG.replace("19092", str(port)))
+    (tmp_path / "quotas.yaml").write_text("quotas: []\n")
+    done = run("import --from cluster --config {} --yes", config)
+    assert (done.exit_code, f"error: kafka://127.0.0.1:{port}: " in done.stderr) == (1, True)
+    done = run("import --from cluster --from-address 127.0.0.1:1 --config {} --yes", config)
+    assert (done.exit_code, "error: kafka://127.0.0.1:1: " in done.stderr) == (1, True)
 
 
 def test_from_stdin(run: Run, quota_file: Path) -> None:
@@ -136,28 +144,28 @@ def test_from_stdin(run: Run, quota_file: Path) -> None:
     assert (cannot_ask.exit_code, "give --yes, or --dry-run" in cannot_ask.output) == (2, True)
 
 
-def test_one_that_is_refused_keeps_no_other_from_being_taken(run: Run, quota_file: Path, tmp_path: Path) -> None:
-    script = tmp_path / "set.sh"
-    script.write_text(
-        "kafka-configs.sh --alter --user a --add-config request_percentage=0.00000000001\n"
-        "kafka-configs.sh --alter --user b --add-config request_percentage=5\n"
-        "curl -s http://localhost\n"
+def test_one_that_is_refused_keeps_no_other_from_being_taken(run: Run, quota_file: Path, zookeeper: Path) -> None:
+    zookeeper.write_text(
+        "quotas:\n"
+        "  - {entity: {user: a}, request_percentage: 5}\n"
+        "  - {entity: {client-id: {prefix: b-}}, request_percentage: 5}\n"
     )
-    done = run("import {} --file {} --yes", script, quota_file)
-    assert done.exit_code == 1
-    assert f"warning: {script}:3:1: 'curl' is no kafka-configs command: skipped" in done.stderr
-    assert "error: user=a: request_percentage: 9.9999999999999994e-12 has more digits" in done.stderr
-    assert "1 entity changed" in done.stdout
+    done = run(f"import {FROM} --file {{}} --yes", quota_file)
+    assert (done.exit_code, "1 entity changed" in done.stdout) == (0, True)
+    assert "left out: client-id-prefix=b-: Kafka has no prefixes of client-ids" in done.stderr
+    assert run(f"import {FROM} --file {{}} --yes --strict", quota_file).exit_code == 1
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
         ("import --file {}", "import what?"),
-        ("import x --from-file y --file {}", "import what?"),
-        ("import --from-file {} --format rpk --file {}", "--format is of a FILE"),
+        ("import x --from cluster --file {}", "import what?"),
+        ("import --from cluster --file {}", "--from cluster needs an address: give --from-address HOST:PORT, or"),
+        ("import --from zookeeper -c {}", "--from zookeeper needs an address: give --from-address HOST:PORT"),
+        ("import x --from-address y:1 --file {}", "--from-address and --from-command-config are for --from cluster"),
         ("import /nowhere --file {}", "no such file"),
-        ("import --from-file a --from-zookeeper b --file {}", "give one of"),
+        ("import {}", "give one of"),
     ],
 )
 def test_a_wrong_command_line_exits_2(run: Run, quota_file: Path, line: str, said: str) -> None:
@@ -169,10 +177,8 @@ def test_a_wrong_command_line_exits_2(run: Run, quota_file: Path, line: str, sai
 def test_what_could_take_all_memory_is_refused(run: Run, quota_file: Path, tmp_path: Path, text: str) -> None:
     bomb = tmp_path / "bomb.yaml"
     bomb.write_bytes(text.encode("latin-1"))
-    for name in ("rpk", "strimzi", "terraform", "sluice", "kafka-configs"):
-        done = run(f"import {{}} --file {{}} --yes --format {name}", bomb, quota_file)
-        if name != "kafka-configs" or "\xff" in text:
-            assert (done.exit_code, "error: " in done.output) == (2, True)
+    done = run("import {} --file {} --yes", bomb, quota_file)
+    assert (done.exit_code, "error: " in done.output) == (2, True)
     assert quota_file.read_text() == QUOTAS
 
 

@@ -31,6 +31,7 @@ def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file of such a store; every other file is one."""
     path = tmp_path / "broken.yaml"
     path.write_text(BOB)
+    monkeypatch.setattr(target, "open_zookeeper", lambda *_: _Broken(path))
     monkeypatch.setattr(target, "open_store", lambda s: (_Broken if s.path == path else FileStore)(s.path))
     return path
 
@@ -57,11 +58,11 @@ def test_a_replacement_leaves_those_whose_source_is_not_known(
 ) -> None:
     here = tmp_path / "here.yaml"
     here.write_text(BOTH + other.removeprefix("quotas:").removeprefix(" []\n").removeprefix("\n"))
-    done = run("import --from-file {} --file {} --replace --yes", broken, here)
+    done = run("import --from zookeeper --from-address zk:2181 --file {} --replace --yes", here)
     assert done.exit_code == 0
     assert "left out: user=alice: stays: what the source says of it could not be read" in done.stderr
     assert here.read_text() == BOTH
-    assert run("import --from-file {} --file {} --strict --yes", broken, here).exit_code == 1
+    assert run("import --from zookeeper --from-address zk:2181 --file {} --strict --yes", here).exit_code == 1
 
 
 def test_what_is_replaced_is_said_to_stay_where_it_cannot_be_read(run: Run, broken: Path, tmp_path: Path) -> None:

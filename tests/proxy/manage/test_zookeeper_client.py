@@ -61,5 +61,7 @@ def test_what_is_wrong_is_told_in_the_words_of_the_command_line(run: Run, tmp_pa
     assert (done.exit_code, done.stdout) == (1, "")
     assert "/ca.pem: zookeeper.ssl.truststore.location: no such file or directory" in done.stderr
     assert run("describe --file {} --zookeeper-config {}", file, file).exit_code == 2
-    done = run("import --from-zookeeper zk:2181 --from-zookeeper-config {} --file {}", file, tmp_path / "q.yaml")
+    done = run(
+        "import --from zookeeper --from-address zk:2181 --from-command-config {} --file {}", file, tmp_path / "q.yaml"
+    )
     assert "/ca.pem: zookeeper.ssl.truststore.location: no such file or directory" in done.stderr

@@ -130,7 +130,7 @@ def test_with_a_client_certificate_from_the_command_line(strict: Secured, tmp_pa
     assert done.output == "Quota configs for user-principal 'alice' are producer_byte_rate=5.0\n"
     here = tmp_path / "quotas.yaml"
     here.write_text("quotas: []\n")
-    source = ("--from-zookeeper", there[1], "--from-zookeeper-config", file)
+    source = ("--from", "zookeeper", "--from-address", there[1], "--from-command-config", file)
     done = quotas("import", *source, "--yes", "--file", here)
     assert (done.exit_code, "user: alice" in here.read_text()) == (0, True)
     assert quotas("delete", *there, "user=alice").exit_code == 0

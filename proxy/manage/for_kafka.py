@@ -1,7 +1,7 @@
-"""What of a policy other tools have words for."""
+"""The part of a policy that Kafka can hold: limits of users, client-ids and addresses, without terms."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from proxy.manage.wording import names, terms_written
@@ -16,40 +16,37 @@ _NO_TERMS: Final = Terms()
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """The limits of one entity."""
+class KafkaQuota:
+    """The limits of one entity, and the terms that its rule had beside them."""
 
     entity: Entity
     limits: Mapping[QuotaKind, float]
-    terms: Terms = field(default_factory=Terms)
+    terms: Terms
 
 
-def as_rules(policy: Policy, *, ours: bool, there: Policy | None = None) -> tuple[list[Rule], list[str]]:
-    """Return the rules of a policy, and in words what is left out of them.
+def for_kafka(policy: Policy, there: Policy) -> tuple[list[KafkaQuota], list[str]]:
+    """Return the quotas for a store that now holds ``there``, and what is left out of the policy, in words.
 
-    ``ours``: who takes them knows groups, prefixes, caps and terms. Otherwise they are for Kafka, but for prefixes,
-    which some know. A rule in shadow is left out whole: it would begin to hold clients. ``there``: what is in the store
-    that takes them. Rules that are there just as they are here are nobody's business, and terms that a rule has there
-    too are not lost.
+    Rules that the store has just so are skipped. A rule in shadow is left out whole: it would begin to hold clients,
+    unless the store has the same terms.
     """
-    rules: list[Rule] = []
+    quotas: list[KafkaQuota] = []
     left_out: list[str] = []
     for entity, limits in policy.limits.items():
-        terms = policy.terms.get(entity, _NO_TERMS)
-        if there is not None and _is_same(entity, policy, there):
+        if _is_same(entity, policy, there):
             continue
-        kept = ours or (there is not None and entity in there.limits and terms == there.terms.get(entity, _NO_TERMS))
-        if why := "" if ours else _unsayable(entity, terms, kept=kept):
+        terms = policy.terms.get(entity, _NO_TERMS)
+        kept = entity in there.limits and terms == there.terms.get(entity, _NO_TERMS)
+        if why := _beyond_kafka(entity, terms, kept=kept):
             left_out.append(f"{entity.describe()}: {why}")
             continue
-        held = {kind: taken_over(kind, limit) for kind, limit in limits.items()}
-        taken, refused = (held, []) if ours else _taken(entity, held)
+        taken, refused = _checked(entity, {kind: taken_over(kind, limit) for kind, limit in limits.items()})
         left_out += refused
         if taken:
-            rules.append(Rule(entity, taken, terms))
+            quotas.append(KafkaQuota(entity, taken, terms))
             if not kept and (written := terms_written(terms)):
                 left_out.append(f"{entity.describe()}: {', '.join(written)}: its limits alone are taken")
-    return rules, left_out
+    return quotas, left_out
 
 
 def _is_same(entity: Entity, policy: Policy, there: Policy) -> bool:
@@ -60,27 +57,25 @@ def _is_same(entity: Entity, policy: Policy, there: Policy) -> bool:
     )
 
 
-def _unsayable(entity: Entity, terms: Terms, *, kept: bool) -> str:
+def _beyond_kafka(entity: Entity, terms: Terms, *, kept: bool) -> str:
+    """Return why Kafka cannot hold a rule; "" if it can."""
     if entity.cap or isinstance(entity.user, Group):
         return "Kafka has no caps and no groups"
+    if isinstance(entity.client_id, Prefix):
+        return "Kafka has no prefixes of client-ids"
     if terms.shadow and not kept:
         return "is in shadow (it only measures): elsewhere it would hold clients"
-    if not terms.shared:
-        return "each client-id of the prefix has a limit of its own: only Sluice has that"
     if any(isinstance(name, str) and counted_as(name) != name for name in names(entity).values()):
         return "only the beginning of its name is known"
     return ""
 
 
-def _taken(entity: Entity, limits: Mapping[QuotaKind, float]) -> tuple[dict[QuotaKind, float], list[str]]:
+def _checked(entity: Entity, limits: Mapping[QuotaKind, float]) -> tuple[dict[QuotaKind, float], list[str]]:
     """Return the limits that Kafka takes, and why it does not take the others."""
     taken: dict[QuotaKind, float] = {}
     refused: list[str] = []
+    of_entity = {kind: name if isinstance(name, Default) else str(name) for kind, name in names(entity).items()}
     for kind, limit in limits.items():
-        of_entity = {
-            dimension: name if isinstance(name, Default) else name.text if isinstance(name, Prefix) else str(name)
-            for dimension, name in names(entity).items()
-        }
         found = check(Change(of_entity, [(str(kind), float(limit))]))
         if isinstance(found, Refusal):
             refused.append(f"{entity.describe()}: {found}")
