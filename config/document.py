@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import yaml
+from yaml.events import MappingEndEvent, ScalarEvent
 
 from config.files import NotAFileError, read_file
 from config.nodes import Mapping, Node, Positioned, Scalar, Sequence
@@ -135,7 +136,7 @@ class _Builder:
         self.problems: list[Problem] = []
         self.twice: list[Problem] = []
         self.steps: list[str | int] = []
-        self.events: Iterator[yaml.Event] = yaml.parse(text, yaml.CSafeLoader)
+        self.events: Iterator[yaml.Event] = iter(yaml.CSafeLoader(text).get_event, None)
 
     def build(self) -> Document:
         root: Node = None
@@ -163,31 +164,39 @@ class _Builder:
         return root
 
     def _node(self, event: yaml.Event) -> Node:
+        if isinstance(event, ScalarEvent):  # nearly all are: a quota file has a million
+            if event.anchor is not None or event.tag is not None:
+                self._refuse_properties(event)
+            scalar = self._scalar(event)
+            return None if scalar.plain and scalar in _NULLS else scalar
         if isinstance(event, yaml.AliasEvent):
             self._refuse_at(event, f"aliases (*{event.anchor}) are not supported", _SPELLED_OUT)
             return None
-        assert isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent)  # noqa: S101  mypy: the grammar
-        if event.anchor is not None:
-            self._refuse_at(event, f"anchors (&{event.anchor}) are not supported", _SPELLED_OUT)
-        if event.tag is not None:
-            self._refuse_at(event, f"tags ({event.tag}) are not supported", "leave it out; quotes make a text")
-        if isinstance(event, yaml.ScalarEvent):
-            scalar = self._scalar(event)
-            return None if scalar.plain and scalar in _NULLS else scalar
+        assert isinstance(event, yaml.CollectionStartEvent)  # noqa: S101  mypy: the grammar
+        self._refuse_properties(event)
         if len(self.steps) >= MAX_DEPTH:
             self.steps.clear()
             self._refuse_at(event, f"nested deeper than {MAX_DEPTH} levels")
             raise ConfigError(self.problems)
         return self._mapping(event) if isinstance(event, yaml.MappingStartEvent) else self._sequence(event)
 
-    def _scalar(self, event: yaml.ScalarEvent) -> Scalar:
-        scalar = _placed(Scalar(event.value), event)
+    def _refuse_properties(self, event: ScalarEvent | yaml.CollectionStartEvent) -> None:
+        if event.anchor is not None:
+            self._refuse_at(event, f"anchors (&{event.anchor}) are not supported", _SPELLED_OUT)
+        if event.tag is not None:
+            self._refuse_at(event, f"tags ({event.tag}) are not supported", "leave it out; quotes make a text")
+
+    def _scalar(self, event: ScalarEvent) -> Scalar:
+        scalar = Scalar(event.value)
+        mark = event.start_mark
+        assert mark is not None  # noqa: S101  for mypy: libyaml always says where
+        scalar.line, scalar.column = mark.line + 1, mark.column + 1
         scalar.plain = not event.style
         if self.torn and scalar.plain and self._breaks_off(event):
             self._refuse_at(event, "the file ends within this line: is it half-written?", "end it with a newline")
         return scalar
 
-    def _breaks_off(self, event: yaml.ScalarEvent) -> bool:
+    def _breaks_off(self, event: ScalarEvent) -> bool:
         """Whether the word, or the end of it, may be missing: 1048 may have been meant to be 1048576."""
         assert event.end_mark is not None  # noqa: S101  for mypy: libyaml always says where
         return event.end_mark.index >= (self.end if event.value else self.end_of_words)
@@ -205,18 +214,19 @@ class _Builder:
 
     def _mapping(self, start: yaml.Event) -> Mapping:
         mapping = _placed(Mapping(), start)
-        for event in self.events:
-            if isinstance(event, yaml.MappingEndEvent):
+        steps, events = self.steps, self.events
+        for event in events:
+            if event.__class__ is MappingEndEvent:
                 break
             key = self._key(event, mapping)
-            self.steps.append(key)
-            value = self._node(next(self.events))
-            self.steps.pop()
+            steps.append(key)
+            value = self._node(next(events))
+            steps.pop()
             mapping.setdefault(key, value)
         return mapping
 
     def _key(self, event: yaml.Event, mapping: Mapping) -> Scalar:
-        if not isinstance(event, yaml.ScalarEvent):
+        if not isinstance(event, ScalarEvent):
             self._refuse_at(event, "a key must be a text", self._template_hint(event))
             self._skip(event)
             return _placed(Scalar(), event)
@@ -280,7 +290,10 @@ _PositionedT = TypeVar("_PositionedT", Scalar, Mapping, Sequence)
 
 
 def _placed(node: _PositionedT, event: yaml.Event) -> _PositionedT:
-    node.line, node.column = _start(event)
+    mark = event.start_mark
+    assert mark is not None  # noqa: S101  for mypy: libyaml always says where
+    node.line = mark.line + 1
+    node.column = mark.column + 1
     return node
 
 

@@ -2,8 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -84,15 +83,20 @@ def holds_a_variable(text: str) -> bool:
     return _VARIABLE.search(text) is not None
 
 
-@contextmanager
-def explained(written: object) -> Iterator[None]:
+class explained:  # noqa: N801  used as a function; a class is cheaper, and a quota file needs 100,000 of them
     """Give an InvalidValue raised within the fix that fits, where ``written`` holds a variable."""
-    try:
-        yield
-    except InvalidValue as invalid:
-        if isinstance(written, str) and holds_a_variable(written):
-            invalid.hint = NO_VARIABLES
-        raise
+
+    __slots__ = ("written",)
+
+    def __init__(self, written: object) -> None:
+        self.written = written
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, InvalidValue) and isinstance(self.written, str) and holds_a_variable(self.written):
+            error.hint = NO_VARIABLES
 
 
 class InvalidValues(ValueError):  # noqa: N818  as above
@@ -105,17 +109,32 @@ class InvalidValues(ValueError):  # noqa: N818  as above
     def add(self, steps: Steps, message: str, hint: str = "", *, of_key: bool = False) -> None:
         self.found.append((steps, InvalidValue(message, hint, of_key=of_key)))
 
-    @contextmanager
-    def at(self, *steps: str | int) -> Iterator[None]:
+    def at(self, *steps: str | int) -> "_Kept":
         """Keep an InvalidValue raised within, so that the next one is found too."""
-        try:
-            yield
-        except InvalidValue as invalid:
-            self.found.append((steps, invalid))
+        return _Kept(self.found, steps)
 
     def raise_if_any(self) -> None:
         if self.found:
             raise self
+
+
+class _Kept:
+    """Keeps an InvalidValue with its steps."""
+
+    __slots__ = ("found", "steps")
+
+    def __init__(self, found: list[tuple[Steps, InvalidValue]], steps: Steps) -> None:
+        self.found = found
+        self.steps = steps
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, InvalidValue):
+            return False
+        self.found.append((self.steps, error))
+        return True
 
 
 def _shown(key: str) -> str:

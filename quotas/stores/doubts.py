@@ -28,6 +28,8 @@ _UNIT: Final = "is the unit right?"
 _OF_THREADS: Final = "it is in percent of one thread: 100 is a whole one"
 _FOR_ALL: Final = "write {default: true} for all that have no quota of their own"
 _FOR_EACH: Final = "write a quota for each name, or {default: true} for all that have none of their own"
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.-]+")
+_MISTAKEN: Final = frozenset(("default", ANONYMOUS.casefold()))
 _QUOTING: Final = re.compile(r"[<>{}'\" ]")
 _PATTERN: Final = re.compile(r"[*?]|^\^|\.\+|\\[dsw]|\[\w-\w")
 _SEVERAL: Final = re.compile(r"[\w.:@-]+(?:\s*[,;]\s*[\w.:@-]+)+")
@@ -36,6 +38,8 @@ _PRINCIPAL_TYPE: Final = re.compile(r"^user:\s*", re.IGNORECASE)  # as ACLs writ
 
 def of_name(dimension: str, name: str) -> InvalidValue | None:
     """Return what is doubtful about the name of a user or client-id: the likeliest mistake alone."""
+    if _PLAIN.fullmatch(name) and name.casefold() not in _MISTAKEN:
+        return None
     found = next(_of_name(dimension, name), None)
     shown = name if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]}…"
     return None if found is None else InvalidValue(f"{shown!r} {found[1]}", found[2], name=found[0])

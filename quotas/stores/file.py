@@ -8,6 +8,7 @@ arithmetic overflows there to "not throttled".
 from collections.abc import Callable, Iterator
 from collections.abc import Mapping as ReadOnlyMapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +20,7 @@ from quotas.entities import MAX_PREFIX_BYTES, Default, Entity, Name, Prefix
 from quotas.kinds import QuotaKind, Whose, Written
 from quotas.policy import MOST_CAPS, Policy, Terms
 from quotas.precedence import caps_at_once
-from quotas.stores import doubts, terms, usual
+from quotas.stores import doubts, terms
 from quotas.stores.alteration import canonical_ip
 from quotas.stores.groups import Groups
 
@@ -40,9 +41,6 @@ def load(path: Path) -> LoadedPolicy:
 
 def parse(file: str, text: str) -> LoadedPolicy:
     """As ``load``, of what was read from ``file``."""
-    found = usual.read(text, _usual_limits)
-    if found is not None:
-        return LoadedPolicy(Policy(found[0]), found[1], ())
     return _Reader(
         parse_document(file, text, "write `quotas:` and a list below it, or `quotas: []` for no quotas")
     ).read()
@@ -126,7 +124,8 @@ class _Reader:
         limits = self._read_limits(steps, quota)
         found = self._read_terms(steps, quota, limits)
         for kind, limit in limits.items():
-            self._note((*steps, kind), doubts.of_limit(kind, limit, str(quota[kind]), found.burst_ms))
+            if (doubt := doubts.of_limit(kind, limit, str(quota[kind]), found.burst_ms)) is not None:
+                self._note((*steps, kind), doubt)
         if entity is None:
             return
         if entity in self.lines:
@@ -148,11 +147,10 @@ class _Reader:
             return None
         names: dict[str, Name] = {}
         for dimension, name in written.items():
-            at = (*steps, dimension)
-            with self.wrong.at(*at):
+            with self.wrong.at(*steps, dimension):
                 names[dimension] = found = self._name(dimension, name)
-                if isinstance(found, str):
-                    self._note(at, doubts.of_name(dimension, found))
+                if isinstance(found, str) and (doubt := doubts.of_name(dimension, found)) is not None:
+                    self._note((*steps, dimension), doubt)
         if len(names) < len(written):
             return None
         if "user-group" in names and "user" in names:
@@ -178,13 +176,12 @@ class _Reader:
         for key, value in quota.items():
             if key == "entity" or key in terms.KEYS:
                 continue
-            at = (*steps, key)
-            with self.wrong.at(*at):
+            with self.wrong.at(*steps, key):
                 kind = _kind(key, of_ip=of_ip)
                 limits[kind] = _limit(kind, value)
                 if not kind.row.enforced:
-                    self._note(at, InvalidValue(f"{kind} is not enforced by this version"))
-        if set(quota) <= {"entity", *terms.KEYS}:
+                    self._note((*steps, key), InvalidValue(f"{kind} is not enforced by this version"))
+        if not limits and set(quota) <= {"entity", *terms.KEYS}:
             known = ", ".join(_OF_IP if of_ip else _OF_CLIENT)
             self.wrong.add(steps, "sets no limit", f"add one of {known}, or remove the quota")
         return limits
@@ -261,11 +258,15 @@ def _kind(key: str, *, of_ip: bool) -> QuotaKind:
 
 
 def _limit(kind: QuotaKind, written: Node) -> float:
-    form = kind.row.written
     if not isinstance(written, Scalar):
-        raise InvalidValue(
-            "must be a single value", "write it like 1MiB" if form is Written.BYTES else "write a number"
-        )
+        form = "write it like 1MiB" if kind.row.written is Written.BYTES else "write a number"
+        raise InvalidValue("must be a single value", form)
+    return _parsed_limit(kind, str(written))
+
+
+@lru_cache(maxsize=1024)  # a file of 100,000 quotas has few different limits
+def _parsed_limit(kind: QuotaKind, written: str) -> float:
+    form = kind.row.written
     try:
         with explained(written):
             limit = _PARSERS[form](written)
@@ -277,19 +278,3 @@ def _limit(kind: QuotaKind, written: Node) -> float:
     if limit > form.value:
         raise InvalidValue(f"{written} is too large", f"the most is {form.value}")
     return limit
-
-
-def _usual_limits(pairs: usual.Written) -> dict[QuotaKind, float] | None:
-    """Return the limits of a quota; None where there is anything to say of one."""
-    limits: dict[QuotaKind, float] = {}
-    for key, written in pairs:
-        kind = _OF_CLIENT.get(key)
-        if kind is None or not kind.row.enforced or kind in limits:
-            return None
-        try:
-            limits[kind] = limit = _limit(kind, Scalar(written))
-        except InvalidValue:
-            return None
-        if doubts.of_limit(kind, limit, written) is not None:
-            return None
-    return limits

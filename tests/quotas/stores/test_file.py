@@ -61,6 +61,55 @@ def test_values_with_and_without_units(file: Path) -> None:
     assert loaded.lines == {alice: 2, b: 5}
 
 
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        (
+            """\
+            # all of them
+
+            quotas:
+              - {entity: {client-id: one}, producer_byte_rate: 1048576}
+              # a comment
+              - {entity: {user: alice, client-id: "0-2"}, producer_byte_rate: 1.5MiB, consumer_byte_rate: 2MB}
+
+              - {entity: {user: {default: true}}, consumer_byte_rate: 3KiB}
+              - {entity: {user: "no", client-id: {default: true}}, consumer_byte_rate: 9223372036854775807}
+            """,
+            [4, 6, 8, 9],
+        ),
+        (
+            """\
+            quotas:
+            - entity: {client-id: one}
+              producer_byte_rate: 1048576
+            - entity:
+                user: alice
+                client-id: "0-2"
+              producer_byte_rate: 1.5MiB
+              consumer_byte_rate: 2MB
+            - entity:
+                user: {default: true}
+              consumer_byte_rate: 3KiB
+            - entity: {user: "no", client-id: {default: true}}
+              consumer_byte_rate: 9223372036854775807
+            """,
+            [2, 4, 9, 12],
+        ),
+    ],
+)
+def test_braces_and_lines_say_the_same(file: Path, content: str, lines: list[int]) -> None:
+    file.write_text(dedent(content))
+    loaded = load(file)
+    assert loaded.policy.limits == {
+        Entity(client_id="one"): {QuotaKind.PRODUCER_BYTE_RATE: 1048576},
+        Entity("alice", "0-2"): {QuotaKind.PRODUCER_BYTE_RATE: 1572864, QuotaKind.CONSUMER_BYTE_RATE: 2_000_000},
+        Entity(Default.DEFAULT): {QuotaKind.CONSUMER_BYTE_RATE: 3072},
+        Entity("no", Default.DEFAULT): {QuotaKind.CONSUMER_BYTE_RATE: 2**63 - 1},
+    }
+    assert (list(loaded.lines.values()), loaded.warnings) == (lines, ())
+
+
 def test_what_has_no_effect_is_said_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = QuotaKind.REQUEST_PERCENTAGE
     monkeypatch.setattr(kind, "row", replace(kind.row, enforced=False))
