@@ -53,7 +53,7 @@ def _subjects_for(rule: str) -> Iterator[str]:
     """Yield a subject made after the rule's own pattern."""
     with suppress(InvalidValue):
         for pattern in ssl_mapping.parse_rules(rule).patterns:
-            if (example := example_of(pattern)) is not None:
+            if (example := example_of(pattern.regex)) is not None:
                 yield example
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from config.problems import InvalidValue
-from proxy.identity.java import regex as java_regex
-from proxy.identity.java.replacement import Replacement, parse_replacement, replace_all
+from proxy.identity.java_regex import JavaPattern, compiled
+from proxy.identity.java_replacement import Replacement, parse_replacement, replaced
 from proxy.identity.mapping_rule import Case, NoMatchingRule, telling
 
 # RULE_SPLITTER of SslPrincipalMapper. A dot of Java's ends at more line ends than one of Python's.
@@ -28,14 +28,14 @@ _MAX_INT: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    pattern: re.Pattern[str]
+    pattern: JavaPattern
     replacement: Replacement
     case: Case
 
     def user(self, name: str) -> str | None:
-        if self.pattern.fullmatch(name) is None:
+        if not self.pattern.matches(name):
             return None
-        return self.case.of(replace_all(self.pattern, self.replacement, name))
+        return self.case.of(replaced(self.pattern, self.replacement, name))
 
 
 class _Default:
@@ -52,7 +52,7 @@ class Rules:
     _rules: tuple[_Rule | _Default, ...]
 
     @property
-    def patterns(self) -> list[re.Pattern[str]]:
+    def patterns(self) -> list[JavaPattern]:
         """What the rules take, but for DEFAULT, which takes all."""
         return [rule.pattern for rule in self._rules if isinstance(rule, _Rule)]
 
@@ -95,8 +95,8 @@ def parse_rules(text: str) -> Rules:
 
 
 def _rule(pattern: str, replacement: str, case: Case) -> _Rule:
-    compiled = java_regex.compiled(pattern)
-    return _Rule(compiled, parse_replacement(_literal_references(replacement, compiled.groups), compiled), case)
+    java = compiled(pattern)
+    return _Rule(java, parse_replacement(_literal_references(replacement, java.regex.groups), java), case)
 
 
 def _literal_references(replacement: str, groups: int) -> str:

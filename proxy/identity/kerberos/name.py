@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from config.problems import InvalidValue
-from proxy.identity.java import regex as java_regex
-from proxy.identity.java.replacement import Replacement, parse_replacement, replace_all, replace_first
+from proxy.identity.java_regex import JavaPattern, compiled
+from proxy.identity.java_replacement import Replacement, parse_replacement, replaced
 from proxy.identity.mapping_rule import Case, NoMatchingRule, telling
 
 _PRINCIPAL: Final = re.compile(r"(?P<first>[^/@]*)(?:/(?P<second>[^/@]*))?@(?P<realm>[^/@]*)")
@@ -26,12 +26,12 @@ _PARAMETER: Final = re.compile(r"\$([0-9]*)")
 
 @dataclass(frozen=True, slots=True)
 class _Substitution:
-    pattern: re.Pattern[str]
+    pattern: JavaPattern
     to: Replacement
     everywhere: bool
 
     def applied(self, text: str) -> str:
-        return (replace_all if self.everywhere else replace_first)(self.pattern, self.to, text)
+        return replaced(self.pattern, self.to, text, everywhere=self.everywhere)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class _Rule:
     components: int
     format: tuple[str | int, ...]
     """Literal texts, and numbers of components; 0 is the realm."""
-    match: re.Pattern[str] | None
+    match: JavaPattern | None
     substitution: _Substitution | None
     case: Case
 
@@ -48,7 +48,7 @@ class _Rule:
         if len(parts) - 1 != self.components:
             return None
         name = "".join(part if isinstance(part, str) else parts[part] for part in self.format)
-        if self.match is not None and self.match.fullmatch(name) is None:
+        if self.match is not None and not self.match.matches(name):
             return None
         if self.substitution is not None:
             name = self.substitution.applied(name)
@@ -107,7 +107,7 @@ def _rule(text: str, default_realm: str) -> _Rule | _Default:
         return _Rule(
             components,
             _format(match["format"], components),
-            None if match["match"] is None else java_regex.compiled(match["match"]),
+            None if match["match"] is None else compiled(match["match"]),
             None if match["from"] is None else _substitution(match),
             Case(match["case"] or ""),
         )
@@ -126,5 +126,5 @@ def _format(text: str, components: int) -> tuple[str | int, ...]:
 
 
 def _substitution(rule: re.Match[str]) -> _Substitution:
-    pattern = java_regex.compiled(rule["from"])
+    pattern = compiled(rule["from"])
     return _Substitution(pattern, parse_replacement(rule["to"], pattern), everywhere=rule["everywhere"] is not None)

@@ -1,15 +1,15 @@
-import re
-
 import pytest
 
 from config.problems import InvalidValue
-from proxy.identity.java.replacement import parse_replacement, replace_all, replace_first
+from proxy.identity.java_regex import compiled
+from proxy.identity.java_replacement import parse_replacement
+from proxy.identity.java_replacement import replaced as replaced_by
 
 
 def replaced(pattern: str, replacement: str, text: str) -> tuple[str, str]:
-    compiled = re.compile(pattern)
-    parsed = parse_replacement(replacement, compiled)
-    return replace_all(compiled, parsed, text), replace_first(compiled, parsed, text)
+    java = compiled(pattern)
+    parsed = parse_replacement(replacement, java)
+    return replaced_by(java, parsed, text), replaced_by(java, parsed, text, everywhere=False)
 
 
 # What Java 17's replaceAll and replaceFirst give.
@@ -20,7 +20,7 @@ def replaced(pattern: str, replacement: str, text: str) -> tuple[str, str]:
         ("(a)", "$0$0", "ab", "aab", "aab"),
         ("(a)", "$12", "a", "a2", "a2"),
         ("(a)", "$01", "a", "a", "a"),
-        ("(?P<n>a)", "${n}-", "a", "a-", "a-"),
+        ("(?<n>a)", "${n}-", "a", "a-", "a-"),
         ("(a)|b", "<$1>", "b", "<>", "<>"),
         ("a", "\\$1\\\\\\x", "a", "$1\\x", "$1\\x"),
         ("a", "\\\n", "a", "\n", "\n"),
@@ -39,15 +39,22 @@ def test_what_java_replaces(pattern: str, replacement: str, text: str, everywher
 @pytest.mark.parametrize(
     ("replacement", "complaint"),
     [
-        ("$2", r"\$2 in '\$2', and the pattern has 1 groups"),
+        ("$2", r"\$2 in '\$2': the pattern has no such group"),
         ("a$", r"a \$ that means nothing, at character 2 of 'a\$'"),
         ("$x", r"a \$ that means nothing, at character 1"),
         ("${}", r"a \$ that means nothing, at character 1"),
         ("${1}", r"a \$ that means nothing, at character 1"),
-        ("${n}", r"\$\{n\} in '\$\{n\}', and the pattern has no such group"),
+        ("${n}", r"\$\{n\} in '\$\{n\}': the pattern has no such group"),
         ("a\\", r"a \\ that means nothing, at character 2"),
     ],
 )
 def test_what_is_refused(replacement: str, complaint: str) -> None:
     with pytest.raises(InvalidValue, match=f"^{complaint}"):
-        parse_replacement(replacement, re.compile("(a)"))
+        parse_replacement(replacement, compiled("(a)"))
+
+
+@pytest.mark.parametrize("pattern", ["(?:(a)b)+", "(?=(a))a", "(?>(a))", "(a)*+", "(?:x|(?:(a)|b)*c)"])
+def test_a_group_in_which_java_may_leave_something_else(pattern: str) -> None:
+    with pytest.raises(InvalidValue, match=r"^\$1 in 'x\$1': a group within a repeated group") as raised:
+        parse_replacement("x$1", compiled(pattern))
+    assert raised.value.hint.endswith("refer to a group around it")
