@@ -13,9 +13,10 @@ COPY protocol protocol
 COPY proxy proxy
 COPY quotas quotas
 # The hot modules are compiled, by the version of mypyc that the constraints name.
-ENV HATCH_BUILD_HOOK_ENABLE_CUSTOM=true PIP_CONSTRAINT=/src/deploy/constraints.txt
+ENV PIP_CONSTRAINT=/src/deploy/constraints.txt
 RUN python -m venv /opt/sluice \
     && /opt/sluice/bin/pip install --no-cache-dir --constraint deploy/constraints.txt . \
+    && /opt/sluice/bin/sluice --version | grep --fixed-strings '(compiled)' \
     && /opt/sluice/bin/pip uninstall --yes pip setuptools
 
 FROM python:3.11-slim

@@ -19,7 +19,7 @@ PYTHONS := 3.12 3.13
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-unit test-fresh test-long test-compiled coverage test-analysis test-pythons test-integration test-integration-compiled \
-	test-all lint format bench bench-analysis table dist wheel docs clean
+	test-all lint format bench bench-analysis table dist docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -63,7 +63,7 @@ test-fresh: $(VENV)/.installed  ## those of time, with a monotonic clock that be
 # The wheel alone; the libraries are those of $(VENV).
 $(COMPILED)/.installed: $(VENV)/.installed deploy/hatch_build.py $(SOURCES)
 	rm -rf build/compiled $(COMPILED)
-	HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(BIN)/python -m hatchling build -t wheel -d build/compiled
+	$(BIN)/python -m hatchling build -t wheel -d build/compiled
 	$(PYTHON) -m venv --without-pip $(COMPILED)
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > `echo $(COMPILED)/lib/python*/site-packages`/libraries.pth
 	$(BIN)/pip --python $(COMPILED) install --quiet --disable-pip-version-check --no-deps build/compiled/*.whl
@@ -108,15 +108,10 @@ bench-analysis: setup  ## what `sluice analyze` costs on generated records (SCAL
 table: setup  ## generate the API table from the kafka-clients jars
 	$(BIN)/python -m protocol.generate
 
-dist: $(VENV)/.installed  ## sdist and wheel of the last commit, and of nothing that lies beside it
+dist: $(VENV)/.installed  ## sdist, and the wheel with the hot modules compiled for this Python and platform, of the last commit
 	rm -rf build/commit && mkdir -p build/commit dist
 	git archive HEAD | tar -x -C build/commit
 	cd build/commit && $(CURDIR)/$(BIN)/python -m hatchling build -d $(CURDIR)/dist
-
-wheel: $(VENV)/.installed  ## that wheel with the hot modules compiled, for this Python on this platform
-	rm -rf build/commit && mkdir -p build/commit dist
-	git archive HEAD | tar -x -C build/commit
-	cd build/commit && HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(CURDIR)/$(BIN)/python -m hatchling build -t wheel -d $(CURDIR)/dist
 
 docs: $(VENV)/.installed  ## rewrite the tables of docs/configuration.md from the settings
 	$(BIN)/python -m config.reference

@@ -1,13 +1,17 @@
 """Compiles the hot modules with mypyc into the wheel that is built (docs/decisions/0020).
 
-hatchling loads this where HATCH_BUILD_HOOK_ENABLE_CUSTOM=true asks for it, as ``make wheel`` and the Dockerfile do.
-pyproject.toml says which modules: the table of the hook.
+hatchling loads this for every wheel, so ``pip install .`` compiles as ``make wheel`` and the Dockerfile do. Without a C
+compiler the wheel has the sources alone, and so it has with HATCH_BUILD_NO_HOOKS=true. The table of the hook in
+pyproject.toml says which modules.
 """
 
 import ast
+import os
+import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -39,6 +43,11 @@ class CompiledWheel(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":
             return
+        if missing := missing_for_c():
+            self.app.display_warning(
+                f"the hot path is not compiled: there is no {missing}; Sluice runs without, slower"
+            )
+            return
         root = Path(self.root)
         self._made = Path(mkdtemp(prefix="sluice-compile-"))
         for file in self.build_config.builder.recurse_included_files():
@@ -58,6 +67,15 @@ class CompiledWheel(BuildHookInterface[Any]):
         del version, build_data, artifact_path
         if self._made is not None:
             shutil.rmtree(self._made)
+
+
+def missing_for_c() -> str:
+    """Return what is missing to compile C for this Python; "" if nothing is."""
+    compiler = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
+    if shutil.which(shlex.split(compiler)[0]) is None:
+        return f"C compiler {compiler} (CC names another)"
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    return "" if header.is_file() else f"{header} (python3-dev)"
 
 
 def settings(root: Path) -> Mapping[str, Any]:

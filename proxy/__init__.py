@@ -4,6 +4,7 @@ It composes ``config``, ``protocol`` and ``quotas``; nothing below it knows a lo
 """
 
 __version__ = "0.1.0"
+COMPILED = "compiled"
 
 
 def build() -> str:
@@ -11,4 +12,12 @@ def build() -> str:
     from importlib.util import find_spec
 
     found = find_spec("proxy.session.session")
-    return "pure Python" if found is None or str(found.origin).endswith(".py") else "compiled"
+    return "pure Python" if found is None or str(found.origin).endswith(".py") else COMPILED
+
+
+def version() -> str:
+    """Return what ``sluice --version`` prints: the version, the build, and how to get the faster one."""
+    said = f"sluice {__version__} ({build()})"
+    if build() == COMPILED:
+        return said
+    return f"{said}\nCompiled it needs less CPU: install it (`pip install .`) where a C compiler is."

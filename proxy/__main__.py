@@ -2,13 +2,13 @@
 
 import sys
 
-from proxy import __version__, build
+from proxy import version
 
 
 def main() -> None:
     """Run the command line; the version is answered without loading it."""
     if sys.argv[1:] == ["--version"]:
-        sys.stdout.write(f"sluice {__version__} ({build()})\n")
+        sys.stdout.write(f"{version()}\n")
         return
     from proxy.cli import cli
 

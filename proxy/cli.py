@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from proxy import __version__, build
+from proxy import __version__, version
 
 if TYPE_CHECKING:
     from config.document import Document
@@ -37,7 +37,7 @@ def _config_option(*, required: bool = True) -> Callable[[_Command], _Command]:
     epilog="First `sluice check -c sluice.yaml`, then `sluice run -c sluice.yaml`; "
     "`sluice doctor -c sluice.yaml` where a client cannot connect.",
 )
-@click.version_option(__version__, message=f"sluice %(version)s ({build()})")
+@click.version_option(__version__, message=version())
 def cli() -> None:
     """A throttling proxy that speaks Kafka's protocol."""
 

@@ -81,8 +81,12 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def build(kind: str, source: Path, out: Path) -> Path:
+    """Build without a C compiler; make test-compiled installs a wheel that was built with one."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(out)]
-    subprocess.run(command, cwd=source, check=True, capture_output=True, timeout=120)
+    environment = {**os.environ, "CC": "no-such-compiler"}
+    done = subprocess.run(command, cwd=source, env=environment, check=True, capture_output=True, text=True, timeout=120)
+    told = "the hot path is not compiled: there is no C compiler no-such-compiler" in done.stdout + done.stderr
+    assert told == (kind == "wheel")
     (made,) = out.iterdir()
     return made
 
