@@ -66,8 +66,6 @@ def run(config_path: Path) -> None:
 @cli.command(short_help="Print what is wrong with a configuration or a quota file.")
 @_config_option(required=False)
 @click.argument("quota_file", metavar="[QUOTAS]", required=False, type=click.Path(path_type=Path))
-@click.option("--user", metavar="NAME", help="Explain which limits hold for this user.")
-@click.option("--client-id", metavar="NAME", help="The same, for clients that call themselves so.")
 @click.option(
     "--name",
     "names",
@@ -82,8 +80,6 @@ def run(config_path: Path) -> None:
 def check(
     config_path: Path | None,
     quota_file: Path | None,
-    user: str | None,
-    client_id: str | None,
     names: tuple[str, ...],
     *,
     ask: bool,
@@ -94,18 +90,14 @@ def check(
     QUOTAS is a quota file to look at by itself; with --config, instead of the one that the configuration names.
     """
     from proxy.checks import report
-    from proxy.checks.explain import Client
     from proxy.runtime.clock import wall_s
-    from quotas.entities import ANONYMOUS
 
-    asked = user is not None or client_id is not None
-    client = Client(user or ANONYMOUS, client_id or "") if asked else None
     if config_path is not None:
         from proxy.control.stores import load_quotas
 
-        found = report.check(config_path, wall_s(), quota_file, client, load_quotas if ask else None, names)
+        found = report.check(config_path, wall_s(), quota_file, load_quotas if ask else None, names)
     elif quota_file is not None:
-        found = report.check_quotas(quota_file, client)
+        found = report.check_quotas(quota_file)
     else:
         raise click.UsageError("give a quota file, --config, or both")
     if as_json:

@@ -1,6 +1,6 @@
 """Which limits hold for one client, and why: what the engine finds, as plain data and in words."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import isinf
 from typing import Final, NamedTuple
@@ -132,12 +132,6 @@ class Explanation:
         said += f", at {client.ip}" if client.ip else ""
         return said + (f", of the group {self.group}" if self.group is not None else "")
 
-    def lines(self) -> list[str]:
-        """Return a line for each limit that holds, or does not."""
-        if self.exempt:
-            return [self.title(), f"  exempt by its {self.exempt}: no quota holds it"]
-        return [self.title(), *(f"  {line}" for verdict in self.verdicts for line in _shortly(verdict))]
-
     def as_data(self) -> dict[str, object]:
         return {
             "user": self.client.user,
@@ -234,11 +228,6 @@ class Explainer:
         return Verdict(CONNECTIONS, tuple(looked), rule, why)
 
 
-def explain(policy: Policy, client: Client, exempt: Exempt | None, where: Where | None = None) -> list[str]:
-    """Return a line for each limit that holds for ``client``, or does not; with ``where`` each names its store."""
-    return Explainer(policy, exempt, where).explain(client).lines()
-
-
 def written(limit: float) -> str:
     """Return a limit as quotas are written; of one that a quota file could not hold, what it is to a float."""
     return "no limit" if isinf(limit) else number(limit) or f"{limit:.17g}"
@@ -279,22 +268,3 @@ def _counted(counter: Counter) -> str:
     if client_id is None:
         return f"{said}, whatever the client-id"
     return f"{said}, whoever the user is" if user is None else said
-
-
-def _shortly(verdict: Verdict) -> Iterator[str]:
-    kind, winner = verdict.kind, verdict.winner
-    if winner is None:
-        yield f"{kind}: no quota ({verdict.why})"
-    else:
-        several = isinstance(winner.entity.user, Group) or (
-            isinstance(winner.entity.client_id, Prefix) and winner.terms.shared
-        )
-        yield f"{kind}: {_said(winner)} ({verdict.why}{', with all whom it is for' if several else ''})"
-    for cap in verdict.caps:
-        yield f"{kind}: and besides {_said(cap)}"
-
-
-def _said(rule: Rule) -> str:
-    shadow = ", in shadow: measured, and holding nobody" if rule.terms.shadow else ""
-    place = f" at {rule.where}" if rule.where else ""
-    return f"{written(rule.limit)} of {rule.entity.describe()}{place}{shadow}"

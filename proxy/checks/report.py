@@ -11,7 +11,6 @@ from config.settings import FileStore, Listener, Settings
 from proxy.checks import twice
 from proxy.checks.addresses import told_and_bound
 from proxy.checks.configuration import look
-from proxy.checks.explain import Client, explain
 from proxy.checks.findings import Severity
 from proxy.checks.mapping import made_of_examples
 from proxy.checks.sharing import sharing_default
@@ -45,8 +44,6 @@ class Report:
     """What each rule makes of an example, where rules make users of names."""
     shared: list[str] = field(default_factory=list)
     """Whose clients a quota of the default user holds all together."""
-    explained: list[str] = field(default_factory=list)
-    """Which limits hold for the client that was asked about."""
 
     def lines(self, looked_at: str) -> list[str]:
         """Return what is printed; ``looked_at`` names what was looked at."""
@@ -57,7 +54,7 @@ class Report:
             quotas = f"quotas in {self.unseen} not looked at" if self.unseen else _counted(self.quotas, "quota")
             said.append(f"{looked_at}: ok ({quotas}{caps}{listeners})")
             said += self.addresses + self.mapped + self.shared
-        return said + self.explained
+        return said
 
     def as_data(self) -> dict[str, object]:
         """Return what ``--json`` prints: findings by file, in the order of each."""
@@ -66,7 +63,7 @@ class Report:
         found.sort(key=lambda each: (each[1].file, each[1].line, each[1].column))
         data: dict[str, object] = {"ok": not self.problems}
         data["findings"] = [_as_data(severity, problem) for severity, problem in found]
-        told = {"addresses": self.addresses, "mapped": self.mapped, "shared": self.shared, "explained": self.explained}
+        told = {"addresses": self.addresses, "mapped": self.mapped, "shared": self.shared}
         return data | {name: lines for name, lines in told.items() if lines}
 
 
@@ -90,27 +87,26 @@ def check(
     config_path: Path,
     now_s: float,
     quota_file: Path | None = None,
-    client: Client | None = None,
     load: Load | None = None,
     names: Sequence[str] = (),
 ) -> Report:
     """Look at everything there is; one broken file does not hide what is wrong with the other.
 
-    ``quota_file`` is looked at instead of what the configuration names. ``client``: explain its limits. ``load`` asks
-    the stores themselves; without it nothing is looked at but files. ``names``: what mapping rules make of these.
+    ``quota_file`` is looked at instead of what the configuration names. ``load`` asks the stores
+    themselves; without it nothing is looked at but files. ``names``: what mapping rules make of these.
     """
     report = Report()
     settings = _check_configuration(report, config_path, now_s)
     if settings is not None:
         report.mapped = made_of_examples(settings.listeners, names)
     if quota_file is not None:
-        _check_quotas(report, quota_file, settings, client)
+        _check_quotas(report, quota_file, settings)
         return report
     named = named_quota_files(config_path)
     static = named.pop(STATIC, None)
     alone = len(named) == 1 and (settings is None or len(settings.quotas.layers) == 1)
     for steps, file in named.items():
-        _check_quotas(report, file, settings, client if alone else None, named_in=(config_path, steps))
+        _check_quotas(report, file, settings, named_in=(config_path, steps))
     if static is not None:
         _read_quotas(report, static, settings, (config_path, STATIC))
     if settings is None or alone or report.problems:
@@ -118,12 +114,8 @@ def check(
     elsewhere = [store.type for store in settings.quotas.layers if not isinstance(store, FileStore)]
     if load is None and elsewhere:
         report.unseen = elsewhere[-1]
-        if client is not None:
-            report.explained = [
-                f"the quotas are in {report.unseen}: --quotas asks there, and a quota file is explained by itself"
-            ]
         return report
-    _check_loaded(report, settings, client, load or _load_files)
+    _check_loaded(report, settings, load or _load_files)
     return report
 
 
@@ -132,7 +124,7 @@ def _load_files(settings: Settings) -> Loaded:
     return LayeredStore([FileQuotas(path) for path in files]).load(0)
 
 
-def _check_loaded(report: Report, settings: Settings, client: Client | None, load: Load) -> None:
+def _check_loaded(report: Report, settings: Settings, load: Load) -> None:
     """Look at what the stores hold together. The files among them have been looked at by themselves."""
     try:
         loaded = load(settings)
@@ -144,8 +136,6 @@ def _check_loaded(report: Report, settings: Settings, client: Client | None, loa
     report.warnings += [warning for warning in loaded.warnings if warning not in report.warnings]
     if settings.quotas.mode == "enforce" and not isinstance(settings.quotas.layers[-1], FileStore):
         report.warnings += twice.of_same_quotas(loaded)
-    if client is not None:
-        report.explained = explain(loaded.policy, client, settings.quotas.exempt, loaded.where)
 
 
 def _count(report: Report, policy: Policy) -> None:
@@ -153,10 +143,10 @@ def _count(report: Report, policy: Policy) -> None:
     report.quotas = len(policy.limits) - report.caps
 
 
-def check_quotas(quota_file: Path, client: Client | None = None) -> Report:
+def check_quotas(quota_file: Path) -> Report:
     """Look at a quota file by itself."""
     report = Report()
-    _check_quotas(report, quota_file, None, client)
+    _check_quotas(report, quota_file, None)
     return report
 
 
@@ -178,7 +168,6 @@ def _check_quotas(
     report: Report,
     quota_file: Path,
     settings: Settings | None,
-    client: Client | None,
     *,
     named_in: tuple[Path, Steps] | None = None,
 ) -> None:
@@ -188,8 +177,6 @@ def _check_quotas(
     caps = sum(entity.cap for entity in loaded.policy.limits)
     report.caps += caps
     report.quotas += len(loaded.policy.limits) - caps
-    if client is not None:
-        report.explained = explain(loaded.policy, client, None if settings is None else settings.quotas.exempt)
 
 
 def _read_quotas(

@@ -49,7 +49,6 @@ def limit_options(command: Command) -> Command:
     return with_options(
         command,
         _option("--add-config", "Limits to set: producer_byte_rate=1MiB,request_percentage=50.", metavar="K=V,..."),
-        _option("--add-config-file", "A properties file of limits to set.", metavar="FILE"),
         removal_option,
     )
 

@@ -10,13 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
-from pathlib import Path
 from typing import Final
 
 import click
 
-from config.client_properties import parse_properties
-from config.document import read_text
 from config.problems import InvalidValue, suggestion, without_secrets
 from config.units import parse_bytes, parse_number, parse_whole
 from quotas.entities import MAX_PREFIX_BYTES, Default, Entity, Group, Prefix
@@ -144,9 +141,6 @@ class _Wanted:
         elif name == "add_config":
             for key, text in _configs(value):
                 self._add("--add-config", key, text)
-        elif name == "add_config_file":
-            for key, text in parse_properties(read_text(Path(value))).items():
-                self._add(f"--add-config-file {value}", key, text)
         elif name == "delete_config":
             self.removed += (each.strip() for each in value.split(","))
 

@@ -129,7 +129,7 @@ def _terms_cell(terms: Terms) -> str:
 
 
 def as_data(loaded: Loaded, listed: Sequence[Listed]) -> dict[str, Any]:
-    """Return what JSON and YAML show: entities and terms as a quota file has them, limits as numbers, places."""
+    """Return what JSON shows: entities and terms as a quota file has them, limits as numbers, places."""
     data: dict[str, Any] = {
         "source": loaded.source,
         "quotas": [_datum(each) for each in listed if not each.entity.cap],

@@ -21,7 +21,7 @@ from quotas.stores.filters import FilterError
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["text", "table", "json", "yaml"]),
+    type=click.Choice(["text", "table", "json"]),
     default="text",
     help="text: as kafka-configs. The others also say where each quota stands.",
 )
@@ -45,10 +45,6 @@ def command(asked: Asked, output: str, *, strict: bool, **target: Any) -> None:
         raise click.UsageError(str(error)) from None
     if output == "json":
         click.echo(json.dumps(as_data(loaded, listed), indent=2))
-    elif output == "yaml":
-        import yaml
-
-        click.echo(yaml.safe_dump(as_data(loaded, listed), sort_keys=False, allow_unicode=True), nl=False)
     else:
         for line in as_table(listed) if output == "table" else as_text(listed):
             click.echo(line)

@@ -18,11 +18,8 @@ from quotas.stores.alteration import canonical_ip
 @click.option("--user", metavar="NAME", help=f"Who has logged in so. Default: {ANONYMOUS}.")
 @click.option("--client-id", "--client", metavar="NAME", help="What calls itself so. Default: no client-id.")
 @click.option("--ip", metavar="ADDRESS", help="What connects from there.")
-@click.option("--short", is_flag=True, help="Print a line for each limit, without the walk.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def command(
-    user: str | None, client_id: str | None, ip: str | None, output: str, *, short: bool, **target: Any
-) -> None:
+def command(user: str | None, client_id: str | None, ip: str | None, output: str, **target: Any) -> None:
     """Print which limits hold for a client, and why these.
 
     For each kind of quota: every level of precedence in its order, which of them has a limit and where that stands,
@@ -51,4 +48,4 @@ def command(
         data = explanation.as_data() | {"mode": settings and settings.mode}
         click.echo(json.dumps(data, indent=2, ensure_ascii=False))
     else:
-        click.echo("\n".join(explanation.lines() if short else pages(explanation, settings)))
+        click.echo("\n".join(pages(explanation, settings)))

@@ -1,7 +1,6 @@
 """``sluice quotas explain``: what it prints, and what it refuses."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -112,21 +111,8 @@ def test_what_the_configuration_says_of_all() -> None:
     ):
         said = explained("-c", "sluice.yaml", *arguments)
         assert f"\nexempt by its {by} (quotas.exempt): nothing below holds it\n" in said
-        assert explained("-c", "sluice.yaml", "--short", *arguments).splitlines()[1:] == [
-            f"  exempt by its {by}: no quota holds it"
-        ]
     Path("sluice.yaml").write_text(f"{CONFIG}  mode: shadow\n")
     assert "\nquotas.mode is shadow: nobody is held at all\n" in explained("-c", "sluice.yaml", "--user", "alice")
-
-
-def test_the_short_form_is_that_of_check() -> None:
-    short = explained("--file", "quotas.yaml", "--user", "alice", "--client-id", "app-1", "--short")
-    from proxy.checks.explain import Client
-    from proxy.checks.report import check_quotas
-
-    assert "producer_byte_rate: 10485760 of user=<default> at quotas.yaml:6 (default user is the first" in short
-    without_places = re.sub(r" at quotas.yaml:\d+", "", short).splitlines()
-    assert without_places == check_quotas(Path("quotas.yaml"), Client("alice", "app-1")).explained
 
 
 def test_for_programs() -> None:

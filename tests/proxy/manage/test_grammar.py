@@ -1,7 +1,6 @@
 """Entities and limits on command lines: the flags of kafka-configs, the short form, and what is wrong with either."""
 
 import shlex
-from pathlib import Path
 
 import click
 import pytest
@@ -84,12 +83,6 @@ def test_which_limits(line: str, added: dict[str, float], removed: list[str]) ->
     assert (said.added, list(said.removed)) == (added, removed)
 
 
-def test_limits_of_a_properties_file(tmp_path: Path) -> None:
-    file = tmp_path / "limits.properties"
-    file.write_text("# of alice\nproducer_byte_rate: 10MiB\nrequest_percentage = 12.5\n")
-    assert asked(f"--add-config-file {file}").added == {"producer_byte_rate": 10 * 2**20, "request_percentage": 12.5}
-
-
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -112,7 +105,6 @@ def test_limits_of_a_properties_file(tmp_path: Path) -> None:
         ("producer_byte_rate=1 --add-config producer_byte_rate=2", "producer_byte_rate stands twice"),
         ("--add-config 'a b=1'", "'a b' is not the name of a quota"),
         ("request_percentage=lots", "request_percentage: 'lots' is not a number; write it like 200 or 12.5"),
-        ("--add-config-file /nowhere/x", "no such file"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_fix(line: str, said: str) -> None:

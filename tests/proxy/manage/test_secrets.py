@@ -53,14 +53,6 @@ def test_a_key_of_a_file(tmp_path: Path, key: str) -> None:
     assert SECRET not in done.output.replace(str(tmp_path), "")
 
 
-@pytest.mark.parametrize("value", FLAGS)
-def test_a_file_of_configs(tmp_path: Path, value: str) -> None:
-    (tmp_path / "more.properties").write_text(value + "\n")
-    with pytest.raises(click.UsageError) as caught:
-        read([("user", "a"), ("add_config_file", str(tmp_path / "more.properties"))])
-    assert SECRET not in caught.value.format_message()
-
-
 @pytest.mark.parametrize(
     "address",
     [
