@@ -1,8 +1,9 @@
-"""Requests that ``sluice calibrate`` measures a broker with, and where their responses have errors and throttles.
+"""Requests of the proxy's own about topics, and those that ``sluice calibrate`` measures a broker with.
 
-Versions that brokers since 2.3 and those of 4.x speak.
+Versions that brokers since 2.4 and those of 4.x speak; CreateTopics has the same layout from v2 to v4.
 """
 
+from collections.abc import Mapping
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -64,6 +65,22 @@ def create_topic(topic: str, broker: int) -> Request:
     assigned = [{"partition_index": 0, "broker_ids": [broker]}]
     what = {"name": topic, "num_partitions": -1, "replication_factor": -1, "assignments": assigned, "configs": []}
     return _request(CREATE_TOPICS, {"topics": [what], "timeout_ms": 10_000, "validate_only": False})
+
+
+def describe_topic(topic: str) -> Request:
+    """Return a Metadata of one topic, which does not make it where brokers have ``auto.create.topics.enable``."""
+    return _request(METADATA, {"topics": [{"name": topic}], "allow_auto_topic_creation": False})
+
+
+def create_topic_with(
+    topic: str, partitions: int, replication_factor: int, configs: Mapping[str, str], version: int
+) -> Request:
+    """Return the request for a topic. From version 4 on, ``replication_factor`` -1 leaves it to the brokers (KIP-464)."""
+    pairs = [{"name": name, "value": value} for name, value in configs.items()]
+    what: Message = {"name": topic, "num_partitions": partitions, "replication_factor": replication_factor}
+    what |= {"assignments": [], "configs": pairs}
+    values = {"topics": [what], "timeout_ms": 10_000, "validate_only": False}
+    return _request(key_version(CREATE_TOPICS >> 16, version), values)
 
 
 def delete_topics(topics: list[str]) -> Request:

@@ -87,5 +87,4 @@ def _sink(usage: Usage, cluster: ClusterSettings, instance: str, boot: str) -> S
     topic = Topic(
         usage.topic.name, usage.topic.partitions, usage.topic.replication_factor or -1, usage.topic.retention_ms
     )
-    brokers = Brokers(cluster)
-    return TopicSink(topic, brokers.login, brokers.check_reachable, instance)
+    return TopicSink(topic, Brokers(cluster), instance)

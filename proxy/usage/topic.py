@@ -5,7 +5,6 @@ The brokers are asked directly, so no quota of the proxy ever holds its own reco
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
@@ -15,7 +14,7 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 from proxy.usage.documents import Document
 from proxy.usage.shipping import RefusedError, SinkError
 from proxy.usage.topic_creation import Topic, ensure
-from proxy.usage.topic_login import TopicLogin
+from proxy.usage.topic_login import Brokers
 
 _CLOSE_S: Final = 1.0
 _MAX_DOCUMENT_BYTES: Final = 4 * 2**20
@@ -25,20 +24,13 @@ _MAX_DOCUMENT_BYTES: Final = 4 * 2**20
 class TopicSink:
     """A producer that is made when it is needed, and anew after a failure.
 
-    ``check_reachable`` asks a broker whether it can be used, and raises SinkError with what is wrong and what to do:
-    aiokafka says no more than that it is "unable to bootstrap".
+    ``brokers`` are asked first, for the topic: of a broker that cannot be used, aiokafka says no more than that it is
+    "unable to bootstrap".
     """
 
-    def __init__(
-        self,
-        topic: Topic,
-        login: Callable[[], Awaitable[TopicLogin]],
-        check_reachable: Callable[[], Awaitable[None]],
-        instance: str,
-    ) -> None:
+    def __init__(self, topic: Topic, brokers: Brokers, instance: str) -> None:
         self._topic = topic
-        self._login = login
-        self._check_reachable = check_reachable
+        self._brokers = brokers
         self._key = instance.encode("utf-8", "replace")
         self._producer: AIOKafkaProducer | None = None
         # Ten lines a second while a broker is down; what they say is in the errors here.
@@ -58,8 +50,8 @@ class TopicSink:
         except NotImplementedError as error:  # aiokafka's word for what no version of the brokers' and its own has
             await self.close()
             raise SinkError(
-                f"topic {self._topic.name}: the brokers are too old for aiokafka ({error}): make the topic yourself, "
-                "or write usage records to files (usage.files)"
+                f"topic {self._topic.name}: the brokers are too old for aiokafka ({error}): write usage records to "
+                "files (usage.files)"
             ) from error
         except (KafkaError, OSError) as error:
             await self.close()
@@ -72,8 +64,8 @@ class TopicSink:
             await _stop(producer)
 
     async def _start(self) -> AIOKafkaProducer:
-        await self._check_reachable()
-        login = await self._login()
+        await ensure(self._topic, self._brokers)
+        login = await self._brokers.login()
         producer = AIOKafkaProducer(
             **login.options(),
             acks="all",
@@ -85,7 +77,6 @@ class TopicSink:
         )
         try:
             await producer.start()
-            await ensure(self._topic, producer.client)
         except BaseException:
             await _stop(producer)
             raise

@@ -1,31 +1,36 @@
 """The topic of usage records: looked for, and made where it is not there.
 
-Two things that the admin client of aiokafka cannot do: leave the number of replicas to the brokers, and look for a
-topic without making it (where brokers have ``auto.create.topics.enable``).
+By the proxy's own requests: the admin client of aiokafka cannot leave the number of replicas to the brokers (KIP-464).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import structlog
-from aiokafka.client import AIOKafkaClient
-from aiokafka.protocol.admin import CreateTopicsRequest_v2, CreateTopicsRequest_v3, CreateTopicsResponse_v3
-from aiokafka.protocol.api import Request, RequestStruct
-from aiokafka.protocol.metadata import MetadataRequest
 
+from config.units import Address
+from protocol.answers import read_versions
+from protocol.messages import Message
+from protocol.probes import CREATE_TOPICS, METADATA, create_topic_with, describe_topic, read
+from protocol.requests import WHICH_VERSIONS, Request
+from proxy.brokers.connection import BrokerConnection
 from proxy.usage.shipping import SinkError
+from proxy.usage.topic_login import Brokers
 
 log = structlog.get_logger("sluice.usage")
 
-_TIMEOUT_MS: Final = 10_000
-_NONE, _UNKNOWN_TOPIC, _EXISTS = 0, 3, 36
+_UNKNOWN_TOPIC, _EXISTS = 3, 36
 _ADVICE: Final[Mapping[int, str]] = {
     29: "the proxy's user may not use it: allow that user WRITE on the topic, and CREATE to have it made",
     31: "it is not there, and the proxy's user may not make it: allow that user CREATE, or make it yourself",
     38: "it cannot be made with so many replicas: there are fewer brokers than usage.topic.replication_factor",
     44: "it is not there, and a policy of the brokers forbids to make it as usage.topic says: make it yourself",
 }
+_LEAST_VERSION, _REPLICAS_LEFT_OPEN = 2, 4
+"""Of CreateTopics; the second since brokers of 2.4."""
+_CREATE_TOPICS: Final = CREATE_TOPICS >> 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,51 +43,39 @@ class Topic:
     retention_ms: int
 
 
-async def ensure(topic: Topic, client: AIOKafkaClient) -> None:
-    """Make the topic if it is not there. Raises SinkError, and KafkaError where the brokers cannot be asked."""
-    question = MetadataRequest([topic.name], allow_auto_topic_creation=False)
-    metadata = await client.send(client.get_random_node(), question)
-    [(error_code, *_)] = metadata.topics
+async def ensure(topic: Topic, brokers: Brokers) -> None:
+    """Make the topic if it is not there. Raises SinkError, also where no broker can be used."""
+    newest, metadata = await brokers.ask(partial(_look_for, topic))
+    error_code = metadata["topics"][0]["error_code"]
     if error_code == _UNKNOWN_TOPIC:
-        answer = await client.send(metadata.controller_id, _CreateTopics(topic))
-        [(_, error_code, said)] = answer.topic_errors
-        if error_code not in {_NONE, _EXISTS}:
-            raise SinkError(
-                f"topic {topic.name}: {_ADVICE.get(error_code) or f'cannot be made: {said} ({error_code})'}"
-            )
+        places = {each["node_id"]: Address(each["host"], each["port"]) for each in metadata["brokers"]}
+        controller = places.get(metadata["controller_id"])  # with ZooKeeper nobody else makes topics
+        created = await brokers.ask(partial(_create, _creation(topic, newest)), at=controller)
+        if (error_code := created["error_code"]) not in {0, _EXISTS}:
+            said = _ADVICE.get(error_code) or f"cannot be made: {created['error_message']} ({error_code})"
+            raise SinkError(f"topic {topic.name}: {said}")
         log.info("topic created", topic=topic.name, partitions=topic.partitions)
     elif error_code in _ADVICE:
         raise SinkError(f"topic {topic.name}: {_ADVICE[error_code]}")
 
 
-class _CreateTopicsAnswer(CreateTopicsResponse_v3):  # type: ignore[misc]  # aiokafka has no types
-    API_VERSION = 4
+async def _look_for(topic: Topic, connection: BrokerConnection) -> tuple[int, Message]:
+    """Return the newest CreateTopics of a broker, and what it says of the topic."""
+    _, newest = read_versions(await connection.ask(WHICH_VERSIONS)).get(_CREATE_TOPICS, (0, 0))
+    return newest, read(METADATA, await connection.ask(describe_topic(topic.name)))
 
 
-class _CreateTopicsV4(RequestStruct):  # type: ignore[misc]  # aiokafka has no types
-    """As v3, but the number of replicas may be left open (KIP-464)."""
+def _creation(topic: Topic, newest: int) -> Request:
+    version = _REPLICAS_LEFT_OPEN if topic.replication_factor < 0 else _LEAST_VERSION
+    if version > newest:
+        raise SinkError(
+            f"topic {topic.name}: brokers older than 2.4 do not choose its number of replicas: set "
+            "usage.topic.replication_factor, or make the topic yourself"
+        )
+    configs = {"cleanup.policy": "delete", "retention.ms": str(topic.retention_ms)}
+    return create_topic_with(topic.name, topic.partitions, topic.replication_factor, configs, version)
 
-    API_KEY = 19
-    API_VERSION = 4
-    RESPONSE_TYPE = _CreateTopicsAnswer
-    SCHEMA = CreateTopicsRequest_v3.SCHEMA
 
-
-class _CreateTopics(Request[CreateTopicsRequest_v2 | _CreateTopicsV4]):  # type: ignore[misc]  # aiokafka has no types
-    API_KEY = 19
-
-    def __init__(self, topic: Topic) -> None:
-        self._topic = topic
-
-    def build(self, request_struct_class: Any) -> Any:
-        topic = self._topic
-        if topic.replication_factor < 0 and request_struct_class.API_VERSION < _CreateTopicsV4.API_VERSION:
-            raise SinkError(
-                f"topic {topic.name}: brokers older than 2.4 do not choose its number of replicas: set "
-                "usage.topic.replication_factor, or make the topic yourself"
-            )
-        configs = [("cleanup.policy", "delete"), ("retention.ms", str(topic.retention_ms))]
-        assigned: list[object] = []
-        wanted = (topic.name, topic.partitions, topic.replication_factor, assigned, configs)
-        validate_only = False
-        return request_struct_class([wanted], _TIMEOUT_MS, validate_only)
+async def _create(request: Request, connection: BrokerConnection) -> Message:
+    created: Message = read(CREATE_TOPICS, await connection.ask(request))["topics"][0]
+    return created

@@ -6,15 +6,20 @@ every few seconds, and no client has to wait for that.
 
 import asyncio
 import ssl
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from config.cluster import Cluster as ClusterSettings
-from proxy.brokers.cluster import Cluster, NoAnswerError, which_brokers
+from config.units import Address
+from proxy.brokers.cluster import Cluster, NoAnswerError
+from proxy.brokers.connection import BrokerConnection
 from proxy.brokers.login import read_password
 from proxy.brokers.tls import BrokerTls
 from proxy.runtime.file_watch import FileWatch
 from proxy.usage.shipping import SinkError
+
+T = TypeVar("T")
 
 _CLIENT_ID: Final = "sluice-usage"
 _REQUEST_TIMEOUT_MS: Final = 10_000
@@ -72,18 +77,22 @@ class Brokers:
         password = await asyncio.to_thread(read_password, sasl.password_file)
         return TopicLogin(bootstrap, context, sasl.mechanism, sasl.username, password)
 
-    async def check_reachable(self) -> None:
-        """Ask whether one can be used. Raises SinkError with what is wrong and what to do, and OSError as ``login``."""
+    async def ask(self, question: Callable[[BrokerConnection], Awaitable[T]], at: Address | None = None) -> T:
+        """Put a question to a broker that can be used, or to the one at an address.
+
+        Raises SinkError with what is wrong and what to do, and OSError as ``login``.
+        """
+        settings = self._settings if at is None else self._settings.model_copy(update={"bootstrap": (at,)})
         cluster = Cluster(
-            self._settings.name,
-            self._settings,
+            settings.name,
+            settings,
             on_broker=lambda _: None,
-            refresh_s=self._settings.refresh_s,
-            connect_timeout_s=self._settings.connect_timeout_s,
+            refresh_s=settings.refresh_s,
+            connect_timeout_s=settings.connect_timeout_s,
             tls=await self._renewed(),
         )
         try:
-            await cluster.ask(which_brokers)
+            return await cluster.ask(question)
         except NoAnswerError as error:
             raise SinkError(f"no broker can be used: {error}") from error
 

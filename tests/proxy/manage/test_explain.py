@@ -154,4 +154,4 @@ def test_what_it_cannot_take(arguments: tuple[str, ...], said: str) -> None:
 def test_a_name_that_is_too_long_is_counted_as_it_is_cut() -> None:
     name = "x" * 300
     Path("quotas.yaml").write_text(f"quotas: [{{entity: {{user: {name}}}, producer_byte_rate: 1MiB}}]\n")
-    assert "1048576 of user=xxx" in explained("--file", "quotas.yaml", "--user", name, "--short")
+    assert "1048576 bytes/s (1 MiB/s) at each broker, of user=xxx" in explained("--file", "quotas.yaml", "--user", name)

@@ -2,14 +2,17 @@
 
 import asyncio
 import ssl
+from struct import Struct
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, MessageSizeTooLargeError
 
+from config.units import Address
+from protocol.messages import write_message
+from protocol.requests import WHICH_VERSIONS, Request
 from proxy.usage import topic as usage_topic
-from proxy.usage import topic_creation
 from proxy.usage.documents import Document
 from proxy.usage.shipping import RefusedError, SinkError
 from proxy.usage.topic import TopicSink
@@ -17,7 +20,7 @@ from proxy.usage.topic_creation import Topic, ensure
 from proxy.usage.topic_login import TopicLogin
 
 TOPIC = Topic("usage", 12, -1, 3_600_000)
-CONTROLLER, BROKER = 7, 3
+CONTROLLER = Address("c", 1)
 OK, UNKNOWN, NOT_ALLOWED, CLUSTER_NOT_ALLOWED, EXISTS, TOO_MANY_REPLICAS, POLICY = 0, 3, 29, 31, 36, 38, 44
 
 
@@ -25,23 +28,46 @@ def document(seq: int) -> Document:
     return Document(seq, 1, b"{}")
 
 
-class FakeClient:
-    """Answers Metadata and CreateTopics; keeps what it was asked, and whom."""
+class FakeBrokers:
+    """Answer ApiVersions, Metadata and CreateTopics; keep what they were asked, and where."""
 
-    def __init__(self, topic_error: int = OK, creation_error: int = OK) -> None:
+    def __init__(
+        self, topic_error: int = OK, creation_error: int = OK, newest: int = 7, login: TopicLogin | None = None
+    ) -> None:
         self.topic_error = topic_error
         self.creation_error = creation_error
-        self.asked: list[tuple[int, Any]] = []
+        self.newest = newest
+        self.asked: list[tuple[Address | None, Request]] = []
+        self._login = login or TopicLogin(("a:1", "b:2"), None)
+        self._at: Address | None = None
 
-    def get_random_node(self) -> int:
-        return BROKER
+    async def login(self) -> TopicLogin:
+        return self._login
 
-    async def send(self, node_id: int, request: Any) -> Any:
-        prepared = request.prepare({3: (0, 13), 19: (2, 7)})
-        self.asked.append((node_id, prepared))
-        if prepared.API_KEY == 3:
-            return SimpleNamespace(topics=[(self.topic_error, "usage", False, [])], controller_id=CONTROLLER)
-        return SimpleNamespace(topic_errors=[("usage", self.creation_error, "as it is")])
+    async def ask(self, question: Any, at: Address | None = None) -> Any:
+        self._at = at
+        return await question(SimpleNamespace(ask=self._answer))
+
+    async def _answer(self, request: Request) -> bytes:
+        if request is WHICH_VERSIONS:
+            return b"\0\0\0\x14" + b"\0" * 4 + b"\0\0" + b"\0\0\0\1" + Struct(">hhh").pack(19, 0, self.newest)
+        self.asked.append((self._at, request))
+        body = self._metadata() if request.api_key == 3 else self._created()
+        frame = b"\0" * 4 + write_message(request.spec.response_layout, body)
+        return len(frame).to_bytes(4, "big") + frame
+
+    def _metadata(self) -> dict[str, Any]:
+        topic = {"error_code": self.topic_error, "name": "usage", "is_internal": False, "partitions": []}
+        brokers = [
+            {"node_id": node_id, "host": host, "port": 1, "rack": None} for node_id, host in ((3, "a"), (7, "c"))
+        ]
+        return {
+            "throttle_time_ms": 0, "brokers": brokers, "cluster_id": "x", "controller_id": 7, "topics": [topic]
+        }  # fmt: skip
+
+    def _created(self) -> dict[str, Any]:
+        topic = {"name": "usage", "error_code": self.creation_error, "error_message": "as it is"}
+        return {"throttle_time_ms": 0, "topics": [topic]}
 
 
 class FakeProducer:
@@ -54,7 +80,6 @@ class FakeProducer:
 
     def __init__(self, **options: Any) -> None:
         self.options = options
-        self.client = FakeClient()
         self.sent: list[tuple[str, bytes, bytes]] = []
         self.stopped = False
         self.made.append(self)
@@ -81,15 +106,9 @@ def _producers(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(FakeProducer, kept, [])
 
 
-async def _open() -> None:
-    """A broker that can be used."""
-
-
-def sink(login: TopicLogin | None = None, check_reachable: Any = _open) -> TopicSink:
-    async def ready() -> TopicLogin:
-        return login or TopicLogin(("a:1", "b:2"), None)
-
-    return TopicSink(TOPIC, ready, check_reachable, "edge-1")
+def sink(login: TopicLogin | None = None, brokers: Any = None) -> TopicSink:
+    asked: Any = brokers or FakeBrokers(login=login)
+    return TopicSink(TOPIC, asked, "edge-1")
 
 
 def test_documents_go_to_the_topic_keyed_by_the_instance() -> None:
@@ -144,11 +163,12 @@ def test_a_producer_that_cannot_start_is_ended() -> None:
 
 
 def test_brokers_that_cannot_be_used_say_why_and_no_producer_is_made() -> None:
-    async def check_reachable() -> None:
-        raise SinkError("no broker can be used: a:1: refused the login")
+    class Away(FakeBrokers):
+        async def ask(self, question: Any, at: Address | None = None) -> Any:
+            raise SinkError("no broker can be used: a:1: refused the login")
 
     with pytest.raises(SinkError, match="refused the login"):
-        asyncio.run(sink(check_reachable=check_reachable).write(document(0)))
+        asyncio.run(sink(brokers=Away()).write(document(0)))
     assert not FakeProducer.made
 
 
@@ -177,26 +197,26 @@ def test_a_login_is_given_to_the_producer_and_shown_to_nobody() -> None:
 # -------------------------------------------------------------------------------------------------------- the topic
 
 
-def made_by(client: FakeClient) -> list[tuple[int, Any]]:
-    asyncio.run(ensure(TOPIC, client))
-    return [(node_id, request) for node_id, request in client.asked if request.API_KEY == 19]
+def made_by(brokers: Any, topic: Topic = TOPIC) -> list[tuple[Address | None, Request]]:
+    asyncio.run(ensure(topic, brokers))
+    return [(at, request) for at, request in brokers.asked if request.api_key == 19]
 
 
 def test_a_topic_that_is_there_is_not_made() -> None:
-    client = FakeClient()
-    assert made_by(client) == []
-    [(node_id, question)] = client.asked
-    assert (node_id, question.allow_auto_topic_creation) == (BROKER, False)
+    brokers = FakeBrokers()
+    assert made_by(brokers) == []
+    [(at, question)] = brokers.asked
+    assert (at, question.body) == (None, b"\0\0\0\1\0\5usage\0"), "allow_auto_topic_creation: false"
 
 
 @pytest.mark.parametrize("creation_error", [OK, EXISTS])
 def test_a_topic_that_is_not_there_is_made_by_the_controller(creation_error: int) -> None:
-    [(node_id, request)] = made_by(FakeClient(UNKNOWN, creation_error))
-    assert (node_id, request.API_VERSION) == (CONTROLLER, 4)
+    [(at, request)] = made_by(FakeBrokers(UNKNOWN, creation_error))
+    assert (at, request.version) == (CONTROLLER, 4)
     # CreateTopics v4, by kafka's message format: one topic, partitions, replicas (-1: as the brokers have it), ...
     configs = b"\0\0\0\2\0\x0ecleanup.policy\0\6delete\0\x0cretention.ms\0\x073600000"
     topic = b"\0\0\0\1\0\5usage\0\0\0\x0c\xff\xff\0\0\0\0" + configs
-    assert request.encode() == topic + b"\0\0\x27\x10\0"
+    assert request.body == topic + b"\0\0\x27\x10\0"
 
 
 @pytest.mark.parametrize(
@@ -212,26 +232,18 @@ def test_a_topic_that_is_not_there_is_made_by_the_controller(creation_error: int
 )
 def test_a_topic_that_cannot_be_used_says_what_to_do(topic_error: int, creation_error: int, advice: str) -> None:
     with pytest.raises(SinkError, match=f"topic usage: .*{advice}"):
-        asyncio.run(ensure(TOPIC, FakeClient(topic_error, creation_error)))
+        made_by(FakeBrokers(topic_error, creation_error))
 
 
 @pytest.mark.parametrize("newest", [2, 3])
 def test_brokers_older_than_2_4_are_told_how_many_replicas_or_say_which_setting_helps(newest: int) -> None:
-    versions = {19: (0, newest)}
-    made = topic_creation._CreateTopics(Topic("usage", 1, 3, 1000)).prepare(versions)
-    assert made.API_VERSION == 2
+    [(_, request)] = made_by(FakeBrokers(UNKNOWN, newest=newest), Topic("usage", 1, 3, 1000))
+    assert request.version == 2
     with pytest.raises(SinkError, match=r"usage\.topic.replication_factor, or make the topic yourself"):
-        topic_creation._CreateTopics(Topic("usage", 1, -1, 1000)).prepare(versions)
+        made_by(FakeBrokers(UNKNOWN, newest=newest), Topic("usage", 1, -1, 1000))
 
 
 def test_brokers_that_are_too_old_for_the_library_are_said_to_be() -> None:
-    async def login() -> Any:
-        raise NotImplementedError("Support for _CreateTopics v0 has not yet been added")
-
-    async def reachable() -> None:
-        pass
-
-    topic = Topic("usage", 1, 3, 1000)
-    sink = TopicSink(topic, login, reachable, "one")
-    with pytest.raises(SinkError, match=r"the brokers are too old for aiokafka .*: make the topic yourself"):
-        asyncio.run(sink.write(document(1)))
+    FakeProducer.refusals.append(NotImplementedError("Support for Produce v0 has not yet been added"))
+    with pytest.raises(SinkError, match=r"the brokers are too old for aiokafka .*: write usage records to files"):
+        asyncio.run(sink().write(document(1)))

@@ -13,6 +13,7 @@ from config.cluster import BrokerSasl, BrokerTls
 from config.cluster import Cluster as ClusterSettings
 from config.units import Address
 from proxy.brokers import tls as broker_tls
+from proxy.brokers.cluster import which_brokers
 from proxy.runtime import file_watch as reload
 from proxy.usage.shipping import SinkError
 from proxy.usage.topic_login import Brokers
@@ -45,7 +46,7 @@ def test_a_context_is_made_once_and_in_a_thread_however_often_it_is_tried(tmp_pa
     async def run() -> None:
         for _ in range(5):
             with pytest.raises(SinkError, match=r"no broker can be used: 127\.0\.0\.1:1"):
-                await brokers.check_reachable()
+                await brokers.ask(which_brokers)
             assert (await brokers.login()).tls is not None
 
     asyncio.run(run())
@@ -76,7 +77,7 @@ def test_files_that_are_not_there_are_looked_for_again(tmp_path: Path, made: lis
     async def run() -> None:
         for _ in range(2):
             with pytest.raises(OSError, match=r"tls\.ca .*ca\.pem"):
-                await brokers.check_reachable()
+                await brokers.ask(which_brokers)
         (tmp_path / "away.pem").rename(tmp_path / "ca.pem")
         assert (await brokers.login()).tls is not None
 
