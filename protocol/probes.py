@@ -75,7 +75,7 @@ def describe_topic(topic: str) -> Request:
 def create_topic_with(
     topic: str, partitions: int, replication_factor: int, configs: Mapping[str, str], version: int
 ) -> Request:
-    """Return the request for a topic. From version 4 on, ``replication_factor`` -1 leaves it to the brokers (KIP-464)."""
+    """Return the request for a topic. From version 4 on, replicas of -1 are left to the brokers (KIP-464)."""
     pairs = [{"name": name, "value": value} for name, value in configs.items()]
     what: Message = {"name": topic, "num_partitions": partitions, "replication_factor": replication_factor}
     what |= {"assignments": [], "configs": pairs}

@@ -48,7 +48,7 @@ def test_what_is_printed() -> None:
     quiet = Calibration(3, (kind(24.0, 25.0, 26.0),), ())
     assert [*quiet.lines()] == [
         "Fetch: 25 µs in bursts (24 to 26), 40 µs in the table",
-        "broker 3: request_costs.scale: 1 (spread 1.1)",
+        "broker 3: request_costs.scale: 0.92 (spread 1.1)",
     ]
     busy = Calibration(3, (kind(24.0, 25.0, 260.0),), ("sluice-calibrate-old",))
     told = [*busy.lines()]
