@@ -1,4 +1,4 @@
-"""One counter under one quota kind, as a session holds it."""
+"""The counter of one quota kind that a session is bound to."""
 
 from typing import TYPE_CHECKING
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 class Bound(Debt):
-    """The counter that all sessions with the same tags share, and the limit that holds for it.
+    """The counter that all sessions with the same tags share, and the limit that applies to it.
 
-    Who has to wait for its debt stands in ``line``.
+    Requests that must wait for its debt queue in ``line``.
 
-    A bound that its engine dropped, because it held nothing any more, may still be held by a session: with its next
-    charge it takes its place again, or hands everything on to the bound that took it in the meantime.
+    A session may keep a bound that the engine dropped as idle: with its next charge it is registered again, or forwards
+    to the bound that replaced it.
     """
 
     __slots__ = (
@@ -48,27 +48,29 @@ class Bound(Debt):
         super().__init__(window, None, cap_ms)
         self.key = key
         self.rule: Entity | None = None
-        """The entity whose limit won; None: unlimited. In shadow it limits nobody: ``limit`` is None."""
+        """The entity whose limit won; None: unlimited. If the rule is in shadow mode, ``limit`` is None."""
         self.shadow_limit: float | None = None
-        """What is measured beside ``limit``, or instead of it, and holds nobody."""
+        """A limit that is measured but not enforced, beside ``limit`` or instead of it."""
         self.max_delay_ms: int | None = None
-        """The most that any one throttle may delay, by its rule; None: as for all."""
+        """The longest throttle that the rule allows; None: no bound of its own."""
         self.shadow_throttled_total = 0
         self.shadow_throttle_ms_total = 0
         self.throttled_total = 0
         self.throttle_ms_total = 0
         self.line: Line | None = None
-        """Those who wait, once there was somebody."""
+        """The waiting requests; None until the first one."""
         self.promised = NO_NUMBER
-        """The number of the request that may pass whatever is owed (``promise``)."""
+        """The number of the request that may pass despite a debt (``promise``)."""
         self.streamer: object | None = None
-        """Whose request is coming in that is more than the limit has left: one at a time, the others wait for it."""
+        """The sender of a request larger than what the limit has left, while it is received: one at a time, others wait
+        for it.
+        """
         self.claims_from_ms = AT_ONCE
-        """From then on others wait for a request to come, by what it announces."""
+        """From then on others wait for an announced request."""
         self._fetches: Fetches | None = None
         self._handed_over = NOTHING
         self._turn_ms = AT_ONCE
-        """When one was let go within a debt last."""
+        """When a request last passed despite a debt."""
         self._counters = counters
         self._live: Bound | None = None
 
@@ -90,21 +92,21 @@ class Bound(Debt):
 
     @property
     def is_cap(self) -> bool:
-        """Its limit holds besides the quota that wins."""
+        """Whether its limit applies in addition to the quota that wins."""
         return self.rule is not None and self.rule.cap
 
     @property
     def live(self) -> "Bound":
-        """The one bound for its key: most often itself."""
+        """The registered bound of its key: usually itself."""
         return self._live or self._find_live()
 
     def entered(self) -> None:
-        """Its engine has taken it in: this is the one bound for its key."""
+        """Mark it as the registered bound of its key."""
         self._live = self
         self.shut = False
 
     def dropped(self) -> None:
-        """Its engine has let it go; nothing that it recorded counts any more."""
+        """Mark it as dropped by the engine and reset its usage."""
         self._live = None
         self.shut = True
         self.reset()
@@ -112,16 +114,16 @@ class Bound(Debt):
     # ------------------------------------------------------------------------------------------ whose turn it is
 
     def waiting_ms(self, client: Path) -> int:
-        """For how long those who wait will keep it in debt before the next request of ``client`` has its turn, as far
-        as that is known.
+        """Estimate how long the waiting requests keep the counter in debt before the next request of ``client`` has its
+        turn.
         """
         return int(self.line.cost_before(client) / self._limit * 1000) if self.line and self._limit else 0
 
     def promise(self, number: int, value: float) -> bool:
-        """Promise a request that waits at another counter to let it pass when it comes again, whatever is owed by then.
+        """Promise a request that waits at another counter that it may pass on its return, whatever the debt is then.
 
-        Nobody waits for it: ``value``, its charge, is only set aside, so that all together get no more. There is one
-        promise at a time; the oldest request, by its number, takes it over. Returns whether it was given.
+        Others do not wait for it: its charge, ``value``, is reserved, so that all together stay within the limit. There
+        is one promise at a time; the oldest request, by its number, takes it over. Returns whether it was given.
         """
         if self.promised and self.promised < number:
             return False
@@ -131,30 +133,30 @@ class Bound(Debt):
         return True
 
     def end_promise(self, number: int) -> None:
-        """Take the promise back: that request has gone, or will not come."""
+        """Withdraw the promise: the request was sent, or will not come."""
         if self.promised == number:
             self.promised = NO_NUMBER
             self._aside = 0.0
 
     def may_go(self, now_ms: int) -> int:
-        """Return ``now_ms`` if a request may go now, as far as others have not come before it; else when to ask again.
+        """Return ``now_ms`` if a request may go now, ignoring those queued before it; else when to ask again.
 
-        To be called on the live bound.
+        Must be called on the live counter.
         """
         owed_ms = self.owed_ms(now_ms)
         if owed_ms and self._cap_ms is not None:
             return self._turn_within_debt(now_ms, owed_ms)
         if owed_ms:
             return now_ms + owed_ms
-        # A Produce goes when the throttle of the one before is over, as at a broker. A Fetch goes when Kafka's law
-        # would let its answer pass now: for a new connection the time that the rate is taken over goes up and down.
+        # A Produce may go when the previous throttle is over, as at a broker. A Fetch may go when Kafka's formula would
+        # let its response pass now: on a new connection the time that the rate is taken over varies.
         if self._fetches is not None and (again_ms := self.check(now_ms)):
             return now_ms + again_ms
         self.shut = bool(self.line) or self.promised != NO_NUMBER
         return now_ms if self._fetches is None else self._fetches.may_go(now_ms)
 
     def _turn_within_debt(self, now_ms: int, owed_ms: int) -> int:
-        """Let one go in each window at the least, where no throttle is longer than that: a broker's client gets on."""
+        """Pass at least one request per window where throttles are capped to a window, as at a broker."""
         moment_ms = min(now_ms + owed_ms, self._turn_ms + (self._cap_ms or 0))
         if moment_ms > now_ms:
             return moment_ms
@@ -163,18 +165,18 @@ class Bound(Debt):
 
     @property
     def fetches(self) -> Fetches:
-        """The fetches that are under way."""
+        """The fetches in flight."""
         if self._fetches is None:
             self._fetches = Fetches(self)
         return self._fetches
 
     @property
     def holds(self) -> bool:
-        """Somebody waits for it, or elsewhere with its promise, or has a Fetch under way: it has to stay."""
+        """Whether a waiting request, a promise or a Fetch in flight needs the counter: it must not be dropped."""
         return bool(self.line) or self.promised != NO_NUMBER or bool(self._fetches)
 
     def busy_ms(self, now_ms: int) -> int:
-        """Return how long it has to stay in any case: while it is in debt, or somebody needs it."""
+        """Return how long the counter must be kept: while it is in debt, or in use."""
         return self.owed_ms(now_ms) or (self._window.size_ms if self.holds else 0)
 
     # --------------------------------------------------------------------------------------------- what is recorded
@@ -192,12 +194,12 @@ class Bound(Debt):
 
     @property
     def mark(self) -> tuple[Sample, int]:
-        """Where the last charge was recorded: to take it back by."""
+        """The sample of the last charge, for ``take_back``."""
         live = self.live
         return live._current, live._current.start_ms  # noqa: SLF001  another of its kind
 
     def take_back(self, value: float, mark: tuple[Sample, int]) -> None:
-        """Take back of a charge what never came, as if it had not been recorded; nothing of it where it has expired."""
+        """Undo the part of a charge that never arrived; does nothing if its sample has expired."""
         live = self.live
         sample, start_ms = mark
         if sample.start_ms == start_ms and sample.sum >= value and sample in live._samples:  # noqa: SLF001
@@ -213,18 +215,18 @@ class Bound(Debt):
         live.throttle_ms_total += throttle_ms
 
     def note_shadow(self, throttle_ms: int) -> None:
-        """Count a throttle that ``shadow_limit`` would have given."""
+        """Count a throttle that ``shadow_limit`` would have caused."""
         live = self._live or self._find_live()
         live.shadow_throttled_total += 1
         live.shadow_throttle_ms_total += throttle_ms
 
     def note_wait(self, waited_ms: int) -> None:
-        """Count how long a request has waited in line: time that it was throttled for and not told."""
+        """Count the time that a request waited in the queue as a throttle (the client is not told of it)."""
         if waited_ms:
             self.note_throttle(waited_ms)
 
     def usage(self, now_ms: int) -> CounterState | None:
-        """Return what this counter stands at; None when it has no limit, in force or in shadow."""
+        """Return the counter's state; None if it has neither an enforced nor a shadow limit."""
         if self.rule is None:
             return None
         return CounterState(
@@ -244,9 +246,9 @@ class Bound(Debt):
         )
 
     def take_counted(self) -> Counted:
-        """Return what was counted since this was called last: each unit once, however long the counter lives.
+        """Return the totals since the previous call: each unit once, however long the counter lives.
 
-        What was charged and then given back is not returned again.
+        Charges that were given back are not returned again.
         """
         before, charged = self._handed_over, self.recorded_total
         throttled, shadow_throttled = self.throttled_total, self.shadow_throttled_total
@@ -274,7 +276,7 @@ class Bound(Debt):
 
 
 class Inert(Bound):
-    """For a client that no quota of this kind can concern, because none was ever configured: nothing is kept."""
+    """The counter of clients without any configured quota of the kind: it records nothing."""
 
     __slots__ = ()
 
@@ -282,13 +284,13 @@ class Inert(Bound):
     def live(self) -> "Bound":
         return self
 
-    def charge(self, value: float, now_ms: int) -> int:  # noqa: ARG002  the face of Bound
+    def charge(self, value: float, now_ms: int) -> int:  # noqa: ARG002  the interface of Bound
         return 0
 
     def record(self, value: float, now_ms: int) -> None:
         pass
 
-    def check(self, now_ms: int) -> int:  # noqa: ARG002  the face of Bound
+    def check(self, now_ms: int) -> int:  # noqa: ARG002  the interface of Bound
         return 0
 
     def note_throttle(self, throttle_ms: int) -> None:

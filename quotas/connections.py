@@ -1,8 +1,8 @@
 """Connection rates as a broker has them (ConnectionQuotas, KIP-612): of the proxy, of each listener, of addresses.
 
-The first two make whoever accepts wait, the third refuses. An address without a limit has no counter. Under the limit
-of the default ip every address has its own, as in Kafka; but strangers choose their addresses, an IPv6 host from
-2^64, so that these counters are bounded: see ``_Addresses``.
+The limits of the proxy and of a listener delay accepting; the limit of an address refuses. An address without a limit
+has no counter. Under the limit of the default ip every address has its own counter, as in Kafka. Clients choose their
+addresses (an IPv6 host has 2^64), so the number of these counters is bounded: see ``_Addresses``.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -16,23 +16,23 @@ from quotas.rate import Rate, Window
 
 KIND: Final = QuotaKind.CONNECTION_CREATION_RATE
 UNLIMITED: Final = 2**31 - 1
-"""Int.MaxValue, which Kafka takes for no limit at all: nothing is even recorded."""
+"""Int.MaxValue, which Kafka treats as unlimited: connections are not even recorded."""
 MOST_ADDRESSES: Final = 20_000
 """Addresses with counters of their own under the default limit: 9 MB with one sample each, 36 MB with all."""
 MOST_IN_NETWORK: Final = 256
-"""The same of one IPv6 /64, which is one host's or one site's: as many as an IPv4 /24 has."""
+"""The share of one IPv6 /64 (one host or one site) in MOST_ADDRESSES: as many as an IPv4 /24 has."""
 MOST_NETWORKS: Final = 2000
-"""Networks with counters that their further addresses share."""
+"""Networks whose further addresses share a counter."""
 OTHERS: Final = "other"
-"""The last of all: who shares a counter with everybody for whom there was no room."""
+"""The counter shared by all addresses beyond MOST_ADDRESSES and MOST_NETWORKS."""
 BACKLOG: Final = 1024
-"""How many connections may wait to be accepted at a listening socket; the kernel takes no more."""
+"""The backlog of a listening socket: connections that may wait to be accepted."""
 
 _BY_DEFAULT: Final = Entity(ip=Default.DEFAULT)
 
 
 class AcceptRate(NamedTuple):
-    """What the rate of a listener stands at, in connections per second; of the proxy if ``listener`` is ""."""
+    """The current rate of a listener, or of the proxy if ``listener`` is "", in connections per second."""
 
     listener: str
     rate: float
@@ -40,17 +40,17 @@ class AcceptRate(NamedTuple):
 
 
 class IpRate(NamedTuple):
-    """What the counter of an address stands at, or of those that share one: a network, or OTHERS."""
+    """The state of the counter of one address, of a network that shares one, or of OTHERS."""
 
     ip: str
     entity: Entity
-    """Whose limit it is."""
+    """The entity that the limit is configured for."""
     limit: float
     rate: float
 
 
 def counted_as(host: str) -> str:
-    """Return the address that a peer's host is counted as: the bytes alone matter, not the spelling or the scope."""
+    """Return the canonical form of a peer's address: no scope, one spelling, IPv4 for IPv4-mapped addresses."""
     if ":" not in host:
         return host
     address = IPv6Address(host.partition("%")[0])
@@ -58,9 +58,10 @@ def counted_as(host: str) -> str:
 
 
 class ConnectionRates:
-    """The rates of one proxy. Listeners in ``exempt`` are not counted for the whole proxy (Kafka's inter-broker one).
+    """The rates of one proxy. Listeners in ``exempt`` do not count towards the proxy's rate (Kafka's inter-broker
+    listener).
 
-    ``Rate.charge`` is not used: a listener that has waited may charge at a time before another's last one.
+    ``Rate.charge`` is not used: it needs increasing times, and a listener that has waited may charge an earlier one.
     """
 
     __slots__ = ("_addresses", "_exempt", "_listeners", "_proxy", "_window")
@@ -79,7 +80,7 @@ class ConnectionRates:
         (self._proxy if listener is None else self._listeners[listener]).set_limit(limit)
 
     def apply(self, policy: Policy) -> None:
-        """Put the limits of addresses in force, at once and for what they have used already."""
+        """Apply the limits of addresses at once, including to connections already recorded."""
         self._addresses.apply(policy)
 
     def arrive(self, listener: str, now_ms: int) -> int:
@@ -88,9 +89,9 @@ class ConnectionRates:
         return wait_ms if listener in self._exempt else max(wait_ms, _charge(self._proxy, now_ms))
 
     def admit(self, listener: str, ip: str, now_ms: int) -> int:
-        """Record a connection of an address; if its rate is too high, return for how many ms it is to be held.
+        """Record a connection of an address. Returns how many ms to hold it before closing it; 0 accepts it.
 
-        It is then to be closed, and none of its rates keeps it: only who is served counts.
+        A refused connection is removed from all rates: only accepted ones count.
         """
         counter = self._addresses.find(ip, now_ms)
         if counter is None:
@@ -104,28 +105,28 @@ class ConnectionRates:
         return throttle_ms
 
     def limit_of(self, ip: str) -> tuple[float | None, Entity]:
-        """Return the limit that holds for an address, and whose it is; a look only."""
+        """Return the limit that applies to an address and the entity it is configured for. Changes nothing."""
         return self._addresses.limit_of(ip)
 
     def expire(self, now_ms: int) -> None:
-        """Drop the counters of addresses that hold nothing any more."""
+        """Drop the counters of addresses that are idle."""
         self._addresses.expire(now_ms)
 
     def usage(self, now_ms: int) -> list[AcceptRate]:
-        """Return what the proxy and its listeners stand at: a look that moves no sample."""
+        """Return the rates of the proxy and its listeners. Changes nothing."""
         rates = [("", self._proxy), *self._listeners.items()]
         return [AcceptRate(name, rate.rate(now_ms), rate.limit) for name, rate in rates]
 
     def usage_of_addresses(self, now_ms: int) -> Iterator[IpRate]:
-        """Yield what each counter of addresses stands at. It may be left off in between."""
+        """Yield the state of each counter of addresses. The caller may stop early."""
         return self._addresses.usage(now_ms)
 
 
 class ImaginedAcceptor:
-    """What the waits of one listener would come to if they were enforced: nobody waits, and all is counted.
+    """The accept delays that one listener would have if its limits were enforced.
 
-    While an acceptor waits, what comes stands in the backlog and is taken one after the other when it may be. Without
-    that, each connection beyond the limit would be said to have waited, and all of them at once.
+    An acceptor that waits leaves new connections in the backlog and takes them one by one. This simulates that backlog;
+    otherwise every connection above the limit would count as delayed, all at the same time.
     """
 
     __slots__ = ("_free_ms", "_listener", "_pending", "_rates")
@@ -137,7 +138,7 @@ class ImaginedAcceptor:
         self._free_ms = 0
 
     def arrive(self, now_ms: int) -> list[int]:
-        """Take note of a connection; return the waits that would have begun until now, in ms."""
+        """Add a connection; return the delays that would have begun by now, in ms."""
         waits = self.settle(now_ms)
         if not self._pending:
             self._free_ms = max(self._free_ms, now_ms)
@@ -145,7 +146,7 @@ class ImaginedAcceptor:
         return waits + self.settle(now_ms)
 
     def settle(self, now_ms: int) -> list[int]:
-        """Return the waits that would have begun since the last look."""
+        """Return the delays that would have begun since the last call, in ms."""
         waits: list[int] = []
         while self._pending and self._free_ms <= now_ms:
             self._pending -= 1
@@ -157,23 +158,24 @@ class ImaginedAcceptor:
 
 
 class _Counter:
-    """The rate of an address, or of those that share one."""
+    """The rate of an address, or of several that share a counter."""
 
     __slots__ = ("entity", "last_ms", "network", "rate")
 
     def __init__(self, rate: Rate, network: str) -> None:
         self.rate = rate
         self.network = network
-        """The /64 in which it takes one of few places; "" for all others."""
+        """The /64 whose share (MOST_IN_NETWORK) it uses; "" for all others."""
         self.entity = _BY_DEFAULT
         self.last_ms = 0
 
 
 class _Addresses:
-    """The counters of addresses with a limit. Those with one by name always have their own.
+    """The counters of addresses that have a limit.
 
-    Under the default limit so do the first MOST_IN_NETWORK of an IPv6 /64 and MOST_ADDRESSES in all; any further
-    ones share a counter with those of their /64, or IPv4 /24, and where even these are too many, with all the rest.
+    An address with a limit by name always has its own counter. Under the default limit, the first MOST_IN_NETWORK of an
+    IPv6 /64 and MOST_ADDRESSES in all have their own; further ones share the counter of their /64 or IPv4 /24, and
+    beyond MOST_NETWORKS the counter OTHERS.
     """
 
     __slots__ = ("_default", "_in_network", "_limits", "_own", "_shared", "_window")
@@ -182,7 +184,7 @@ class _Addresses:
         self._window = window
         self._limits: dict[str, float] = {}
         self._default: float | None = None
-        # Who was counted last is the last in each of them.
+        # In both the most recently used counter comes last.
         self._own: dict[str, _Counter] = {}
         self._shared: dict[str, _Counter] = {}
         self._in_network: dict[str, int] = {}

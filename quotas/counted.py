@@ -1,4 +1,4 @@
-"""What counters have counted, and whose they are: plain values that leave the engine."""
+"""Plain values that the engine returns: the keys, totals and states of counters."""
 
 from typing import Final, NamedTuple
 
@@ -6,22 +6,22 @@ from quotas.entities import Entity
 from quotas.kinds import QuotaKind
 
 CLUSTER: Final = -2
-"""The broker of a counter that is for all of them (``Row.of_cluster``)."""
+"""The ``broker`` of a counter that covers the whole cluster (``Row.of_cluster``)."""
 
 FOLDED: Final = "other"
-"""The user and the client-id under which counters are summed up that are too many to be told apart."""
+"""The user and client-id that sum up counters beyond a limit on their number."""
 
 
 class CounterKey(NamedTuple):
-    """What tells one counter from another; user and client_id are tags, "" where that part plays no role."""
+    """The identity of a counter. ``user`` and ``client_id`` are tags; "" where that part plays no role."""
 
     kind: QuotaKind
     user: str
     client_id: str
     broker: int
     several: int = 0
-    """Bits: the user is a group (GROUP), the client-id a prefix (PREFIX), the rule a cap (CAP). No client can call
-    itself into one.
+    """Bits: the user is a group (GROUP), the client-id a prefix (PREFIX), the rule a cap (CAP). A client cannot choose
+    a name that sets them.
     """
 
 
@@ -31,8 +31,8 @@ CAP: Final = 4
 
 
 class Counted(NamedTuple):
-    """What only grows: the charged units (bytes for byte rates), throttled requests, milliseconds of throttle; of these
-    two also what a limit in shadow would have given.
+    """Totals of a counter, which only grow: charged units (bytes for byte rates), throttled requests and milliseconds
+    of throttle, and the throttles that a limit in shadow mode would have caused.
     """
 
     charged: float = 0.0
@@ -55,7 +55,7 @@ NOTHING: Final = Counted()
 
 
 class Gone(NamedTuple):
-    """What a counter has counted that is there no more, and whose limit held for it."""
+    """The last totals of a counter that was dropped, and the entity whose limit applied."""
 
     key: CounterKey
     entity: Entity
@@ -63,9 +63,9 @@ class Gone(NamedTuple):
 
 
 class CounterState(NamedTuple):
-    """What one counter stood at; ``rate`` is in the unit of ``limit``, over the window of enforcement.
+    """The state of one counter. ``rate`` is in the unit of ``limit``, over the quota window.
 
-    Of a token bucket also what it has left, negative in debt, and the most that it holds.
+    ``tokens`` and ``burst`` are set for a token bucket: the tokens left, negative in debt, and its capacity.
     """
 
     kind: QuotaKind
@@ -74,7 +74,7 @@ class CounterState(NamedTuple):
     broker: int
     entity: Entity
     limit: float | None
-    """In force; None where the rule is in shadow."""
+    """The enforced limit; None if the rule is in shadow mode."""
     rate: float
     charged_total: float
     throttled_total: int
@@ -82,6 +82,6 @@ class CounterState(NamedTuple):
     tokens: float | None = None
     burst: float = 0.0
     shadow_limit: float | None = None
-    """Measured, and holding nobody."""
+    """The limit that is measured but not enforced."""
     shadow_throttled_total: int = 0
     shadow_throttle_ms_total: int = 0

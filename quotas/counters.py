@@ -1,4 +1,4 @@
-"""The counters of one quota kind, from the first that a client needs to the last that anybody remembers."""
+"""The counters of one quota kind: created on first use, dropped when idle."""
 
 from collections.abc import Iterable, Iterator
 
@@ -7,14 +7,14 @@ from quotas.counted import CAP, CLUSTER, FOLDED, PREFIX, Counted, CounterKey, Co
 from quotas.entities import Entity
 from quotas.kinds import Law, QuotaKind
 from quotas.mutations import TokenBound
-from quotas.names import OTHER, Room
+from quotas.names import OTHER, NameBudget
 from quotas.policy import Key, Policy
 from quotas.precedence import Counter
 from quotas.rate import Window
 from quotas.rulebook import Rulebook
 
 MAX_GONE = 10_000
-"""Counters of one kind that are gone, and whose last counts nobody has taken yet, by name; the others are summed up."""
+"""Dropped counters whose last totals are kept by name until they are taken; further ones are summed up under FOLDED."""
 
 
 class Counters:
@@ -37,23 +37,23 @@ class Counters:
         "superseded",
     )
 
-    def __init__(self, kind: QuotaKind, window: Window, names: Room, *, cap: bool = False) -> None:
+    def __init__(self, kind: QuotaKind, window: Window, names: NameBudget, *, cap: bool = False) -> None:
         self._kind = kind
         self.rules = Rulebook(kind, cap=cap)
         self._names = names
         self._crowded = False
-        """Clients share a counter because there was no room for their names."""
+        """Some clients share a counter because the memory for names is used up."""
         self._window = window
         self._cap_ms = window.size_ms if kind.row.capped else None
         self._bounds: dict[CounterKey, Bound] = {}
         self._brokers: set[int] = set()
         self._newcomers: list[Bound] = []
         self._watched: dict[int, list[Bound]] = {}
-        """The other bounds, by the window (of Window.size_ms since 0) at whose start they may be idle."""
+        """The other counters, by the window (number of Window.size_ms since 0) at whose start they may be idle."""
         self._elsewhere: dict[CounterKey, float] = {}
         self._gone: dict[CounterKey, Gone] = {}
         self.superseded = False
-        """A session has charged a bound whose place another one has taken, or shares one without need."""
+        """A session charged a counter that was replaced, or shares one that it no longer needs to share."""
         self.inert = Inert(CounterKey(kind, "", "", -1), window, None, self)
 
     def resolve(self, user: str, client_id: str, broker: int) -> Bound:
@@ -73,8 +73,8 @@ class Counters:
         return self._bounds.get(key) or self._make(key)
 
     def _make(self, key: CounterKey) -> Bound:
-        """Return a new counter; without room for its names that of all such clients of its user, unless a quota is
-        configured for just this client-id.
+        """Return a new counter. Once the memory for names is used up, all further client-ids of a user share one,
+        unless a quota names this client-id.
         """
         if self._names.full and key.client_id and not key.several & PREFIX:
             limiting = self.rules.limiting(key)
@@ -89,7 +89,7 @@ class Counters:
         return Bound(key, self._window, self._cap_ms, self)
 
     def limit_of(self, user: str, client_id: str) -> tuple[float | None, Entity | None]:
-        """Return the limit in force that wins for a client, and whom it is configured for."""
+        """Return the enforced limit that wins for a client, and its entity."""
         if not self.rules.is_in_use:
             return None, None
         key = self.rules.winner(user, client_id)
@@ -98,12 +98,12 @@ class Counters:
         return self.rules.limit(key), self.rules.entity(key)
 
     def caps_of(self, user: str, client_id: str) -> list[tuple[float, Entity]]:
-        """Return the caps in force that hold for a client, and whom they are configured for."""
+        """Return the enforced caps that apply to a client, and their entities."""
         keys = [key for key, _ in self.rules.caps(user, client_id) if not self.rules.terms(key).shadow]
         return [(self.rules.limit(key), self.rules.entity(key)) for key in keys]
 
     def shadow_of(self, user: str, client_id: str) -> float | None:
-        """Return the limit that is measured for a client and holds nobody."""
+        """Return the limit that is measured but not enforced for a client."""
         if self.rules.is_plain:
             return None
         key = self.rules.winner(user, client_id)
@@ -111,7 +111,7 @@ class Counters:
         return self.rules.limit(key) if key is not None and terms.shadow else terms.proposed
 
     def enter(self, bound: Bound) -> Bound:
-        """Take ``bound`` in as the one of its key, or return the one that already is."""
+        """Register ``bound`` as the counter of its key, or return the one already registered."""
         key = bound.key
         live = self._bounds.setdefault(key, bound)
         if live is not bound:
@@ -126,7 +126,7 @@ class Counters:
         return bound
 
     def apply(self, policy: Policy, touched: set[Key], now_ms: int) -> None:
-        """Put the rules of ``policy`` in force, of which those ``touched`` are other ones than before."""
+        """Apply the rules of ``policy``; ``touched`` are those that differ from before."""
         self.rules.put_in_force(policy, touched)
         for bound in self._concerned(touched):
             was_free = bound.limit is None and bound.shadow_limit is not None
@@ -150,15 +150,15 @@ class Counters:
     def take(self, now_ms: int) -> Iterator[tuple[CounterState, Counted]]:
         for bound in [bound for bound in self._bounds.values() if bound.rule is not None]:
             usage = bound.usage(now_ms)
-            if usage is not None:  # its limit may have gone meanwhile
+            if usage is not None:  # its limit may have been removed meanwhile
                 yield usage, bound.take_counted()
 
     def take_gone(self) -> Iterable[Gone]:
         gone, self._gone = self._gone, {}
         return gone.values()
 
-    def _let_go(self, bound: Bound) -> None:
-        """Keep what a counter has counted that goes now, or has no limit any more."""
+    def _keep_totals(self, bound: Bound) -> None:
+        """Keep the totals of a counter that is dropped, or no longer has a limit."""
         counted = bound.take_counted()
         if bound.rule is None or not (counted.charged or counted.throttled):
             return
@@ -177,7 +177,7 @@ class Counters:
 
     def expire(self, now_ms: int) -> int:
         for bound in self._newcomers:
-            # One that was only looked up so far is about to be charged: it is given a window's time.
+            # A counter that was looked up but not charged yet is about to be: keep it for a window.
             self._watch(bound, (now_ms if bound.last_ms is None else bound.last_ms) + bound.window.keep_ms)
         self._newcomers = []
         dropped = 0
@@ -191,23 +191,23 @@ class Counters:
                 elif last_ms is None or last_ms + keep_ms <= now_ms:
                     del self._bounds[bound.key]
                     self._names.give_back(bound.user, bound.client_id)
-                    self._let_go(bound)
+                    self._keep_totals(bound)
                     bound.dropped()
                     dropped += 1
                 else:
                     self._watch(bound, last_ms + keep_ms)
         if self._crowded and not self._names.full:
             self._crowded = False
-            self.superseded = True  # who shares a counter may have one of their own now
+            self.superseded = True  # clients that share a counter may get their own now
         return dropped
 
     def _watch(self, bound: Bound, idle_ms: int) -> None:
-        """Look at ``bound`` again in the first window that begins not before ``idle_ms``."""
+        """Check ``bound`` again in the first window that begins at or after ``idle_ms``."""
         self._watched.setdefault(-(-idle_ms // self._window.size_ms), []).append(bound)
 
     def _concerned(self, touched: set[Key]) -> Iterator[Bound]:
-        """Yield the bounds whose limit may have changed: those with just these tags, or all where a key is not for one
-        name.
+        """Yield the counters whose limit may have changed: those with exactly these tags, or all if a key is not a
+        plain name.
         """
         if not self._bounds:
             return
@@ -223,17 +223,17 @@ class Counters:
                     yield bound
 
     def _limit(self, bound: Bound) -> bool:
-        """Set the limit that holds for ``bound``, and its terms; returns whether another holds than before."""
+        """Set the limit and terms of ``bound``. Returns whether the effective limit changed."""
         key = self.rules.limiting(bound.key)
         limit: float | None = None if key is None else self.rules.limit(key)
         terms = self.rules.terms(key)
         if (key is None) is not (bound.rule is None):
-            self._let_go(bound)  # what is used without a quota is not counted under one
+            self._keep_totals(bound)  # usage without a quota is not counted under one
         bound.rule = None if key is None else self.rules.entity(key)
         bound.max_delay_ms = terms.max_delay_ms
         bound.shadow_limit = terms.proposed
         if terms.shadow:
-            bound.shadow_limit = limit  # and not as one assignment of two: docs/decisions/0020
+            bound.shadow_limit = limit  # not as a tuple assignment: docs/decisions/0020
             limit = None
         before = bound.window
         if terms.burst_ms is None:

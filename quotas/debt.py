@@ -1,4 +1,4 @@
-"""What a rate owes beyond its limit, and when that is made good (docs/decisions/0017)."""
+"""The debt of a rate: usage beyond its limit, and when it is paid off (docs/decisions/0017)."""
 
 from math import ceil, inf
 from typing import Final
@@ -8,16 +8,17 @@ from quotas.throttle import INT32_MAX
 
 FOREVER_S: Final = INT32_MAX / 1000
 _MOST_ASIDE: Final = 0.5
-"""Of a window's worth: one request that is larger does not keep all others waiting."""
+"""The largest part of a window's worth that a promised request may reserve, so that a large one does not block all
+others.
+"""
 
 
 class Debt(Rate):
-    """A rate that owes what went beyond its limit.
+    """A rate with a debt for usage beyond its limit.
 
-    It is in debt until Kafka's throttle time of what was charged is over, whichever connection that came on; and it
-    forgets nothing of what went beyond its window's worth and its limit since, where Kafka forgets samples that are N
-    windows old, whatever was sent in them. Where throttles are capped (``cap_ms``), the throttle time holds only the
-    connection that met it, as at a broker.
+    It is in debt until the throttle time of every charge is over, whichever connection it was sent on. Kafka forgets
+    samples that are N windows old; this keeps all usage beyond the window's worth until the limit has paid it off. If
+    throttles are capped (``cap_ms``), the throttle time holds only the connection that was throttled, as at a broker.
     """
 
     __slots__ = ("_ahead_ms", "_aside", "_counted", "_level", "_level_ms", "_until_ms", "shut")
@@ -25,45 +26,45 @@ class Debt(Rate):
     def __init__(self, window: Window, limit: float | None, cap_ms: int | None) -> None:
         super().__init__(window, limit, cap_ms)
         self.shut = False
-        """Requests have to ask ``may_go`` before they are charged. While it is False none need to."""
+        """Requests must call ``may_go`` before they are charged. While False, they need not."""
         self._until_ms = AT_ONCE
-        """When the longest throttle time is over that a charge has asked for."""
+        """When the longest throttle time of any charge ends."""
         self._ahead_ms = AT_ONCE
-        """When the limit has made good what went within a debt."""
+        """When the limit has paid off the requests that were let through during a debt."""
         self._level = 0.0
-        """What was recorded and not yet made good by the limit: a bucket that leaks T a second, at ``_level_ms``."""
+        """Usage not yet paid off by the limit, at ``_level_ms``: a bucket that leaks T per second."""
         self._level_ms = AT_ONCE
         self._counted = 0.0
         self._aside = 0.0
-        """What others may not use, because a request is to come that may go whatever is owed."""
+        """Usage reserved for a promised request, which may pass despite a debt."""
 
     def owe(self, throttle_ms: int, now_ms: int) -> None:
-        """Be in debt for the throttle time that a charge has asked for. To be called on the live bound."""
+        """Add the throttle time of a charge to the debt. Must be called on the live counter."""
         if self._cap_ms is None:
             self._until_ms = max(self._until_ms, now_ms + throttle_ms)
         self.shut = True
 
     def may_bring_forward(self, now_ms: int, most_ms: int) -> bool:
-        """Whether a request may go within a debt: no more than ``most_ms`` worth of what has gone so is still owed."""
+        """Whether a request may pass despite a debt: earlier ones that did owe at most ``most_ms`` worth."""
         return bool(self._limit) and self._ahead_ms <= now_ms + most_ms
 
     def bring_forward(self, value: float, now_ms: int) -> None:
-        """Owe what was charged within a debt, as a debt by itself. To be called with what came, not what was claimed.
+        """Add a request that passed despite a debt to the debt, by its actual size.
 
-        Kafka's throttle time forgets what is a window old: a client that went ahead again and again would get what it
-        may owe on top of the quota, each window anew.
+        Kafka's throttle time forgets usage that is a window old. Without this, a client that passes again and again
+        would get that extra on top of the quota in every window.
         """
         if self._limit:
             self._ahead_ms = max(self._ahead_ms, now_ms) + ceil(value / self._limit * 1000)
             self.shut = True
 
     def owed_ms(self, now_ms: int) -> int:
-        """Return for how long the counter is still in debt, 0 if it is not."""
+        """Return how long the counter stays in debt, in ms; 0 if it is not."""
         if self._limit is None:
             return 0
         debt_ms = max(self._until_ms, self._ahead_ms) - now_ms
         self._drain(now_ms)
-        # One window of N samples, where Kafka allows N - 1 and what has gone by of the next: never the stricter one.
+        # The window has N samples, Kafka's between N - 1 and N: this never is the stricter one.
         most = self._limit * (self._window.keep_ms / 1000)
         beyond = self._level + min(self._aside, most * _MOST_ASIDE) - most
         if beyond > 0:
@@ -71,10 +72,10 @@ class Debt(Rate):
         return max(debt_ms, 0)
 
     def left(self, now_ms: int) -> float:
-        """Return how much may still be recorded; negative where more was than N samples' worth.
+        """Return how much may still be recorded; negative if more than N samples' worth was.
 
-        Some of that may be a debt for a moment: while a window is young, the time that the rate is taken over goes up
-        and down between N - 1 samples and N.
+        A negative result may be short-lived: while a window is young, the time that the rate is taken over varies
+        between N - 1 and N samples.
         """
         if self._limit is None:
             return inf
@@ -86,7 +87,7 @@ class Debt(Rate):
         return min(by_window, most - self._level) - min(self._aside, most * _MOST_ASIDE)
 
     def when_left(self, value: float, now_ms: int) -> int:
-        """Return ``now_ms`` if so much is left, else the moment before which it is not."""
+        """Return ``now_ms`` if ``value`` is left, else the earliest moment at which it may be."""
         missing = value - self.left(now_ms)
         if missing <= 0 or not self._limit:
             return now_ms
@@ -96,24 +97,28 @@ class Debt(Rate):
         return min([moment_ms, *[end_ms for end_ms in ends_ms if end_ms > now_ms]])
 
     def fits(self, value: float, now_ms: int) -> bool:
-        """Whether ``value`` may be recorded now without a debt, as far as a few additions can tell: True is certain.
+        """Fast check whether ``value`` may be recorded without a debt: True is certain, False is not.
 
-        To be called on the live bound.
+        Must be called on the live counter.
         """
         if self.shut or self._limit is None or now_ms >= self._due_ms:
             return False
         sample = self._current
-        level = self._level + self._left + sample.sum - self._counted  # what was made good since is left out
+        level = self._level + self._left + sample.sum - self._counted  # ignores what was paid off since
         return sample.sum + value <= self._headroom and level + value <= self._limit * (self._window.keep_ms / 1000)
 
     def rejudge(self, now_ms: int) -> None:
-        """Take another limit for what is owed too: who waits goes on as soon as the new one allows it."""
+        """Recompute the debt after the limit changed, so that waiting requests continue as soon as the new limit
+        allows.
+        """
         self._until_ms = self._ahead_ms = AT_ONCE
         if self._limit is not None and (throttle_ms := self.check(now_ms)):
             self.owe(throttle_ms, now_ms)
 
     def forgive(self, now_ms: int) -> None:
-        """Owe what the window holds, and no more than a window's throttle: nobody was held for what went beyond it."""
+        """Reduce the debt to the usage in the window and at most one window's throttle: usage beyond that was not
+        throttled.
+        """
         self._drain(now_ms)
         if self._limit is not None:
             most = self._limit * (self._window.keep_ms / 1000)
@@ -122,12 +127,12 @@ class Debt(Rate):
         self.rejudge(now_ms)
 
     def _drain(self, now_ms: int) -> None:
-        """Count what was recorded since the last time, and take off what the limit has made good."""
+        """Add usage recorded since the last call, and subtract what the limit has paid off."""
         if self._limit is None:
             self._level = 0.0
             self._level_ms = now_ms
         else:
-            self._make_good(min(self._current.last_ms, now_ms))  # what is recorded was recorded before then
+            self._make_good(min(self._current.last_ms, now_ms))  # all usage was recorded before then
             self._level = max(self._level + self.recorded_total - self._counted, 0.0)
             self._make_good(now_ms)
         self._counted = self.recorded_total

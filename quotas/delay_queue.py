@@ -1,4 +1,6 @@
-"""What waits for its throttle to end: Kafka's DelayQueue of ThrottledChannels, without its thread and its clock."""
+"""A queue of items that wait for their throttle to end: Kafka's DelayQueue of ThrottledChannels, without thread or
+clock.
+"""
 
 from heapq import heapify, heappop, heappush
 from typing import Final, Generic, TypeVar
@@ -6,11 +8,11 @@ from typing import Final, Generic, TypeVar
 T = TypeVar("T")
 
 MANY: Final = 2**31
-"""As many as there are."""
+"""No bound on the number of items."""
 
 
 class Handle(Generic[T]):
-    """One entry of a DelayQueue, to discard it by."""
+    """A handle to one entry of a DelayQueue, to discard it."""
 
     __slots__ = ("end_ms", "item", "waiting")
 
@@ -21,7 +23,7 @@ class Handle(Generic[T]):
 
 
 class DelayQueue(Generic[T]):
-    """A heap by end time; entries of the same end come out in the order in which they were added."""
+    """A heap ordered by end time, then by insertion."""
 
     __slots__ = ("_added", "_heap", "_waiting")
 
@@ -37,7 +39,7 @@ class DelayQueue(Generic[T]):
         return self._waiting > 0
 
     def add(self, end_ms: int, item: T) -> Handle[T]:
-        """Let ``item`` wait until ``end_ms``."""
+        """Add ``item`` with its end time."""
         handle = Handle(item, end_ms)
         heappush(self._heap, (end_ms, self._added, handle))
         self._added += 1
@@ -45,19 +47,19 @@ class DelayQueue(Generic[T]):
         return handle
 
     def discard(self, handle: Handle[T]) -> None:
-        """Take an entry out before its time; one that is out already is left alone."""
+        """Remove an entry before its end; does nothing if it is already out."""
         if not handle.waiting:
             return
         handle.waiting = False
         self._waiting -= 1
-        # Its place in the heap is given up lazily, but never is much more than half of the heap dead.
+        # Removed from the heap lazily: at most about half of the heap is dead.
         if len(self._heap) > 2 * self._waiting + 8:
             self._heap = [entry for entry in self._heap if entry[2].waiting]
             heapify(self._heap)
 
     def due(self, now_ms: int | None, most: int = MANY) -> list[T]:
-        """Take out and return whose end has come (end <= now), in order of its end, ``most`` of them at the most. With
-        None everything, whenever its end is.
+        """Remove and return items whose end has come (end <= now), in order of end, at most ``most``. With None, all
+        items.
         """
         items: list[T] = []
         while self._heap and (now_ms is None or self._heap[0][0] <= now_ms) and len(items) < most:
@@ -69,7 +71,7 @@ class DelayQueue(Generic[T]):
         return items
 
     def next_end(self) -> int | None:
-        """Return the earliest end time, the moment for which a timer is to be set; None when nothing waits."""
+        """Return the earliest end time, for the next timer; None when the queue is empty."""
         while self._heap and not self._heap[0][2].waiting:
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None

@@ -1,4 +1,4 @@
-"""Who may use how much, and who has used it: the counters of one worker under the policy in force."""
+"""The quota engine: the counters of one worker under the policy in force."""
 
 from collections.abc import Iterator, Mapping
 from itertools import product
@@ -9,7 +9,7 @@ from quotas.counted import CAP, Counted, CounterKey, CounterState, Gone
 from quotas.counters import Counters
 from quotas.entities import Entity
 from quotas.kinds import Law, QuotaKind, Whose
-from quotas.names import Room
+from quotas.names import NameBudget
 from quotas.policy import Policy, PolicyChange, differences, other_terms
 from quotas.precedence import Walk
 from quotas.rate import Window
@@ -17,20 +17,20 @@ from quotas.rate import Window
 __all__ = ["CLIENT_KINDS", "Bound", "Counted", "CounterKey", "CounterState", "Engine", "Gone", "Window"]
 
 CLIENT_KINDS: Final = tuple(kind for kind in QuotaKind if kind.row.whose is Whose.CLIENT)
-"""The kinds that are for users and client-ids, which is what the engine keeps counters of."""
+"""The kinds for users and client-ids: the engine keeps counters for these."""
 
 MAX_NAMES_BYTES: Final = 16 * 2**20
-"""What the names of all counters may take in memory: of 150,000 counters, or of 15,000 with the longest names."""
+"""Memory for the names of all counters: 150,000 counters, or 15,000 with the longest names."""
 
 
 class Engine:
     """Counters for every kind in CLIENT_KINDS, under a policy that may be replaced at any time.
 
-    ``generation`` rises whenever a Bound that a session holds may no longer be the right one: compare before use,
-    and resolve again. One that is charged nevertheless loses nothing.
+    ``generation`` rises whenever a Bound that a session holds may no longer be the right one: compare before use, and
+    resolve again. Charges to an outdated Bound are not lost.
 
-    ``controller_window`` is that of token buckets. ``max_names_bytes`` is what the names of all counters may take in
-    memory.
+    ``controller_window`` is the window of token buckets. ``max_names_bytes`` bounds the memory for the names of
+    counters.
     """
 
     __slots__ = ("_all", "_caps", "_counters", "_named", "_policy", "_unseen", "generation", "has_caps")
@@ -40,14 +40,14 @@ class Engine:
         policy: Policy,
         window: Window = Window(),  # noqa: B008  frozen
         *,
-        controller_window: Window = Window(),  # noqa: B008  likewise
+        controller_window: Window = Window(),  # noqa: B008  frozen
         max_names_bytes: int = MAX_NAMES_BYTES,
     ) -> None:
         self.generation = 0
         self._policy = Policy()
         self._named: set[str] = set()
         self._unseen: set[str] = set()
-        names = Room(max_names_bytes)
+        names = NameBudget(max_names_bytes)
         windows = {kind: controller_window if kind.row.law is Law.TOKEN_BUCKET else window for kind in CLIENT_KINDS}
         self._counters = {kind: Counters(kind, each, names) for kind, each in windows.items()}
         self._caps = {kind: Counters(kind, each, names, cap=True) for kind, each in windows.items()}
@@ -65,54 +65,54 @@ class Engine:
         return self._counters[kind].resolve(user, client_id, broker)
 
     def resolve_caps(self, user: str, client_id: str, kind: QuotaKind, broker: int) -> tuple[Bound, ...]:
-        """Return the counters that a client is measured by besides, those of its caps. Else as ``resolve``."""
+        """Return the counters of a client's caps. Otherwise as ``resolve``."""
         return self._caps[kind].resolve_caps(user, client_id, broker)
 
     def names(self, user: str) -> bool:
-        """Whether a quota is for ``user`` by name, or for a group that lists it."""
+        """Whether a quota names ``user``, or a group that lists it."""
         return user in self._named
 
     def unseen(self) -> list[str]:
-        """Return the users whom a quota is for by name, or by a group, and whom no client has been: most likely
-        clients are named in another way than the quotas have it. Since the quota is there, that is.
+        """Return the users that a quota names, or whose group it names, and that no client has used since the quota was
+        added. Usually the quotas spell them differently than clients do.
         """
         return sorted(self._unseen)
 
     def unlimited(self, kind: QuotaKind) -> Bound:
-        """Return what a client is measured by that no quota concerns: nothing is kept."""
+        """Return the counter of a client without any quota: it records nothing."""
         return self._counters[kind].inert
 
     def limit_of(self, user: str, client_id: str, kind: QuotaKind) -> tuple[float | None, Entity | None]:
-        """Return the limit that holds for a client and the entity it is configured for; (None, None) if none does.
+        """Return the limit that applies to a client and the entity it is configured for; (None, None) if none does.
 
-        A look only: no counter comes of it. Raises KeyError for a kind that is not in CLIENT_KINDS.
+        Creates no counter. Raises KeyError for a kind that is not in CLIENT_KINDS.
         """
         return self._counters[kind].limit_of(user, client_id)
 
     def caps_of(self, user: str, client_id: str, kind: QuotaKind) -> list[tuple[float, Entity]]:
-        """Return the caps in force that hold for a client besides, the narrowest first. Else as ``limit_of``."""
+        """Return the enforced caps that apply to a client, the narrowest first. Otherwise as ``limit_of``."""
         return self._caps[kind].caps_of(user, client_id) if self.has_caps else []
 
     def is_shared(self, entity: Entity) -> bool:
-        """Whether all clients of a rule that is for a prefix have one counter together."""
+        """Whether all clients of a prefix rule share one counter."""
         terms = self._policy.terms.get(entity)
         return terms is None or terms.shared
 
     def shadow_of(self, user: str, client_id: str, kind: QuotaKind) -> float | None:
-        """Return the limit that is measured for a client and holds nobody; None where there is none. Else as
+        """Return the limit that is measured but not enforced for a client; None if there is none. Otherwise as
         ``limit_of``.
         """
         return self._counters[kind].shadow_of(user, client_id)
 
     def explain(self, user: str, client_id: str, kind: QuotaKind) -> Walk:
-        """Return which limits hold for a client and why: every level that was looked at, in order, and its caps. Else
-        as ``limit_of``.
+        """Return which limits apply to a client and why: every level looked at, in order, and its caps. Otherwise as
+        ``limit_of``.
         """
         caps = self._caps[kind].rules.levels(user, client_id)
         return self._counters[kind].rules.walk(user, client_id)._replace(caps=caps)
 
     def apply(self, policy: Policy, now_ms: int) -> PolicyChange:
-        """Put another policy in force, for existing counters at once and with all that they have recorded."""
+        """Replace the policy. Existing counters keep their usage and get the new limits at once."""
         self.expire(now_ms)
         added_total = changed_total = removed_total = 0
         regrouped = self._policy.group_of != policy.group_of
@@ -134,42 +134,42 @@ class Engine:
         self.has_caps = any(not counters.rules.is_empty for counters in self._caps.values())
         change = PolicyChange(added_total, changed_total, removed_total)
         if regrouped or change != PolicyChange():
-            # Another level may win now; and a bound that a session holds, but that was dropped, has not followed.
+            # Another level may win now; and a dropped bound that a session still holds was not updated.
             self.generation += 1
         return change
 
     def rejudge(self, now_ms: int) -> None:
-        """Take the limits in force for what is in the windows alone, and have every session look anew: whether quotas
-        are enforced has changed, and what nobody was held for is owed no longer than a broker would remember it.
+        """Recompute debts from the usage in the windows and make every session resolve again, after enforcement was
+        switched: usage that was not throttled is owed no longer than a broker would remember it.
         """
         for counters in self._all:
             counters.rejudge(now_ms)
         self.generation += 1
 
     def usage(self, now_ms: int) -> list[CounterState]:
-        """Return what every counter with a limit stands at. Plain data, and a look only: no sample moves."""
+        """Return the state of every counter with a limit. Changes nothing."""
         return [usage for counters in self._all for usage in counters.usage(now_ms)]
 
     def take(self, now_ms: int) -> Iterator[tuple[CounterState, Counted]]:
-        """Yield what every counter with a limit stands at, and what it has counted since it was taken last.
+        """Yield the state of every counter with a limit, and its totals since the previous call.
 
-        It may be left off in between for as long as one likes: what comes or goes meanwhile is counted once, too.
+        The caller may pause in between: counters that come or go meanwhile are still counted once.
         """
         for counters in self._all:
             yield from counters.take(now_ms)
 
     def take_gone(self) -> list[Gone]:
-        """Return what counters have counted since they were taken last that are gone by now, or have lost their limit.
+        """Return the totals of counters that were dropped, or lost their limit, since the previous call.
 
-        Of very many the last are one of user and client-id FOLDED.
+        Beyond MAX_GONE they are summed up under user and client-id FOLDED.
         """
         return [gone for counters in self._all for gone in counters.take_gone()]
 
     def elsewhere(self, numbers: Mapping[CounterKey, float]) -> None:
-        """Replace what other workers and instances used, per counter, in its current window.
+        """Replace the usage of other workers and instances, per counter, in its current window.
 
-        It is added to the local sum whenever a rate is evaluated and never becomes a local sample, so that it
-        cannot be counted twice. In the counter's unit times seconds (bytes, percent-seconds).
+        It is added to the local sum whenever a rate is evaluated and never becomes a local sample, so that it cannot be
+        counted twice. The unit is the counter's unit times seconds (bytes, percent-seconds).
         """
         for counters in self._all:
             of_these = (counters.rules.kind, counters.rules.cap)
@@ -178,11 +178,11 @@ class Engine:
             )
 
     def expire(self, now_ms: int) -> int:
-        """Drop the counters that hold nothing any more and return how many: N windows after their last event.
+        """Drop idle counters (N windows after their last event) and return how many.
 
-        Each counter is looked at once when it is new and then when it may be idle, never in between, so this costs
-        what has changed and not what exists. ``generation`` rises only if sessions are to learn of a bound that
-        replaced theirs: while nobody else came, theirs goes on, with its totals, after any pause.
+        Each counter is checked once when it is new and then only when it may be idle, so the cost follows the changes
+        and not the number of counters. ``generation`` rises only if a session's bound was replaced; otherwise the
+        session's bound continues, with its totals, after any pause.
         """
         dropped = 0
         for counters in self._all:

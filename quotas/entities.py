@@ -1,4 +1,4 @@
-"""Whom a quota is for."""
+"""Quota entities: users, client-ids, ips, their defaults, prefixes and groups."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,7 +7,7 @@ from typing import Final
 from quotas.names import configured_as
 
 ANONYMOUS: Final = "ANONYMOUS"
-"""The user of a connection that has not proved another (KafkaPrincipal.ANONYMOUS)."""
+"""The user of an unauthenticated connection (KafkaPrincipal.ANONYMOUS)."""
 
 
 class Default(Enum):
@@ -15,42 +15,42 @@ class Default(Enum):
 
     DEFAULT = "<default>"
 
-    # Enum hashes its name in Python code; a member is a singleton, so its identity serves and is an order cheaper.
+    # Enum hashes its name in Python code; members are singletons, so their identity is enough and much faster.
     __hash__ = object.__hash__
 
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """The client-ids that begin so. Kafka has none of these."""
+    """All client-ids with this prefix. Not known to Kafka."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The users of a group that the quotas define. Kafka has none of these."""
+    """The users of a group defined in the quota file. Not known to Kafka."""
 
     name: str
 
 
 Name = str | Default | Prefix | Group | None
-"""A name, the default entity, several names, or None where the dimension is not part of the entity."""
+"""A name, the default entity, a prefix or group, or None if the dimension is not part of the entity."""
 
 EACH: Final = ", shared=false"
-"""What the description of a rule ends with whose client-ids have a counter each, though it is for a prefix."""
+"""The end of a prefix rule's description if each client-id has its own counter."""
 BETWEEN: Final = "; "
-"""What stands between two descriptions in one text."""
+"""The separator between two descriptions."""
 
 MAX_PREFIX_BYTES: Final = 63
-"""In UTF-8: of a client-id that is cut because it is long, so much is left as it was (``quotas.names``)."""
+"""In UTF-8: the part of a client-id that a cut keeps unchanged (``quotas.names``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entity:
     """(user, client-id), (user), (client-id) or (ip); each a name or the default, the user also a group and the
-    client-id also a prefix. A name that is too long is cut as those off the wire are, so that they match.
+    client-id also a prefix. Long names are cut like those from the wire, so that they match.
 
-    ``cap``: what is configured for it holds besides the quota that wins (docs/decisions/0022).
+    ``cap``: its limits apply in addition to the quota that wins (docs/decisions/0022).
 
     Raises ValueError for a combination that Kafka does not know (ClientQuotaControlManager.validateEntity).
     """
@@ -73,7 +73,7 @@ class Entity:
             empty = "user" if user == "" else "client-id" if client_id == "" else "ip"
             raise ValueError(f"{empty} is empty: give a name or the default")
         if isinstance(user, Prefix) or isinstance(client_id, Group) or isinstance(self.ip, Prefix | Group):
-            raise ValueError("a prefix is of client-ids, and a group of users")  # noqa: TRY004  of what somebody wrote
+            raise ValueError("a prefix is of client-ids, and a group of users")  # noqa: TRY004  user input
         if isinstance(client_id, Prefix) and not 0 < len(client_id.text.encode()) <= MAX_PREFIX_BYTES:
             raise ValueError(f"a prefix has 1 to {MAX_PREFIX_BYTES} bytes")
         if isinstance(user, str) and (name := configured_as(user)) is not user:
@@ -83,7 +83,7 @@ class Entity:
 
     def describe(self, *, shared: bool = True) -> str:
         """Return e.g. ``user=alice, client-id=<default>``, or ``cap user-group=tenant``; names that could be mistaken
-        for syntax are quoted. Not ``shared``: of a prefix whose client-ids have a counter each.
+        for syntax are quoted. ``shared`` False: a prefix whose client-ids each have their own counter.
         """
         parts = (("user", self.user), ("client-id", self.client_id), ("ip", self.ip))
         described = ", ".join(_described(dimension, name) for dimension, name in parts if name is not None)

@@ -1,4 +1,4 @@
-"""Who is never held, whatever the quotas say."""
+"""Clients that are never throttled, whatever the quotas say."""
 
 from collections.abc import Iterable
 from ipaddress import IPv4Network, IPv6Network, ip_address
@@ -8,7 +8,7 @@ from quotas.names import configured_as
 
 
 class Exemptions:
-    """Users, client-ids and networks; each by itself is enough."""
+    """Exempt users, client-ids and networks; one match is enough."""
 
     __slots__ = ("_client_ids", "_networks", "_users")
 
@@ -23,11 +23,11 @@ class Exemptions:
         self._networks = tuple(networks)
 
     def covers(self, user: str, client_id: str) -> bool:
-        """Whether who has proved to be ``user``, or says that it is ``client_id``, is exempt."""
+        """Whether the authenticated ``user``, or the claimed ``client_id``, is exempt."""
         return user in self._users or client_id in self._client_ids
 
     def covers_address(self, host: str) -> bool:
-        """Whether a client at that IP address is exempt, whoever it is."""
+        """Whether the address is in an exempt network."""
         if not self._networks:
             return False
         try:

@@ -1,9 +1,9 @@
-"""A queue that serves parties in turn and not entries: start-time fair queueing (Goyal, Vin and Cheng, 1996).
+"""A queue that is fair between parties, not entries: start-time fair queueing (Goyal, Vin and Cheng, 1996).
 
 An entry is added under a path of names, such as (user, address, client-id). Users take turns, weighted by the size of
 their entries; so do the addresses of a user, and the client-ids of an address. Entries with the same path are served
-first come, first served. A party with many entries therefore delays another party by about one entry of its own, and
-made-up names at the end of a path gain nothing over other parties.
+first come, first served. A party with many entries therefore delays another party by about one entry, and made-up names
+at the end of a path gain nothing over other parties.
 """
 
 from heapq import heapify, heappop, heappush, heapreplace
@@ -13,14 +13,14 @@ from typing import Final
 Path = tuple[str, ...]
 
 FORGETS: Final = 64
-"""So many parties without entries are remembered, beside two for each entry: names can be made up."""
+"""Idle parties that are remembered, in addition to two per entry: a bound, because names can be made up."""
 
 numbers: Final = count(1)
 """Numbers of entries, in order of arrival, across all queues."""
 
 
 class Entry:
-    """An entry of a queue. ``cost`` is for estimates of what is ahead, ``weight`` is counted against its parties."""
+    """An entry of a queue. ``cost`` serves to estimate the queue ahead, ``weight`` is charged to its parties."""
 
     __slots__ = ("cost", "number", "parties", "weight")
 
@@ -52,17 +52,17 @@ class Party:
         """The start tag of its next entry, in the virtual time of its parent."""
         self.in_turns = False
         self.owed = 0.0
-        """Weight to add to that of its next entry: those before weighed more than they said."""
+        """Weight to add to its next entry, because earlier ones weighed more than announced."""
         self.served = 0.0
         """The virtual time: the start tag of the entry that was taken last."""
         self.turns: list[tuple[float, int, str]] = []
         """A heap of start tags, one for each member; some members may have no entries left."""
         self.members: dict[str, Party] = {}
         self.entries: list[Entry] = []
-        """A heap, for the last name of a path; some entries may be out."""
+        """A heap, at the last name of a path; it may contain removed entries."""
 
     def next_member(self) -> "Party":
-        """Return the member whose turn it is; there is one."""
+        """Return the member whose turn it is. Requires one with entries."""
         while True:
             member = self.members[self.turns[0][2]]
             if member.waiting:
@@ -92,7 +92,7 @@ class FairQueue:
         return self._all.waiting > 0
 
     def add(self, entry: Entry, path: Path) -> None:
-        """Add an entry, behind those with the same path and a lower number."""
+        """Add an entry, after those with the same path and a lower number."""
         party = self._all
         parties = [party]
         for name in path:
@@ -116,7 +116,7 @@ class FairQueue:
             party.cost += entry.cost
 
     def remove(self, entry: Entry) -> None:
-        """Remove an entry; one that is out already is left alone."""
+        """Remove an entry; does nothing if it is already out."""
         if not entry.parties:
             return
         last = entry.parties[-1]
@@ -137,7 +137,7 @@ class FairQueue:
         return party.entries[0]
 
     def take(self) -> Entry | None:
-        """Take out the entry whose turn it is."""
+        """Remove and return the entry whose turn it is."""
         entry = self.head()
         if entry is None:
             return None
@@ -157,7 +157,7 @@ class FairQueue:
         return entry
 
     def owe(self, path: Path, weight: float) -> None:
-        """Count ``weight`` against the parties of a path besides: an entry that was taken weighed more than it said."""
+        """Charge ``weight`` to the parties of a path, because a served entry weighed more than announced."""
         party = self._all
         for name in path:
             member = party.members.get(name)
@@ -167,7 +167,7 @@ class FairQueue:
             party = member
 
     def take_all(self) -> list[Entry]:
-        """Take out all entries, in the order of their numbers."""
+        """Remove and return all entries, in the order of their numbers."""
         entries: list[Entry] = []
         parties = [self._all]
         while parties:
@@ -180,7 +180,7 @@ class FairQueue:
         return sorted(entries)
 
     def cost_before(self, path: Path) -> float:
-        """Estimate the cost of all that is served before an entry of average cost that would be added now.
+        """Estimate the cost that is served before a new entry of average cost.
 
         Each other party gets about as much before it as its own party does.
         """
@@ -213,4 +213,4 @@ class FairQueue:
                 above.active -= not party.waiting
             above = party
         if not self._all.waiting:
-            self._all = Party()  # whoever comes next is the first
+            self._all = Party()  # reset the virtual time

@@ -1,12 +1,11 @@
-"""What a limit that is not enforced would have done: the same law, the same demand, and nobody held.
+"""Shadow mode: the throttles that a limit would cause if it were enforced.
 
-Nobody waits in shadow mode, so what the counter sees is the demand. Enforced, what is over the limit would have come
-later, and less at once. So the demand waits here instead, first come, first served, and is charged when its turn
-would have come.
+In shadow mode clients are not slowed down, so the counter sees their full demand. Under enforcement, demand above the
+limit would arrive later and be smaller. So the simulation queues the demand, first come, first served, and charges it
+when its turn would have come.
 
-Each connection would have waited for itself: behind its own throttle it is muted, and behind its own request that
-waits, what it sends next is not read. So the time that a request waits for others counts from when its connection
-would have sent it.
+A connection waits only for itself: it is muted behind its own throttle, and its next request is not read while one
+waits. So the time that a request waits for others counts from when its connection would have sent it.
 """
 
 from collections import deque
@@ -15,14 +14,14 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from quotas.rate import Rate, Window
 
 PATIENCE_MS: Final = 120_000
-"""How long a client would have tried (delivery.timeout.ms): what would have waited longer would have been given up."""
+"""How long a client would retry (delivery.timeout.ms): demand that waits longer is dropped."""
 _MOST_WAITING: Final = 1000
 
 W = TypeVar("W")
 
 
 class Throttle(NamedTuple, Generic[W]):
-    """A throttle that would have been: whose, how long, and from when on."""
+    """A simulated throttle: for whom, how long, and from when."""
 
     whose: W
     throttle_ms: int
@@ -30,7 +29,7 @@ class Throttle(NamedTuple, Generic[W]):
 
 
 class Imagined(Generic[W]):
-    """One counter, as it would stand under enforcement. ``W`` is whose demand it is."""
+    """One simulated counter. ``W`` identifies the client whose demand it is."""
 
     __slots__ = ("_free", "_most_free", "_rate", "_until_ms", "_waited", "_waiting", "_window")
 
@@ -40,26 +39,25 @@ class Imagined(Generic[W]):
         self._until_ms = 0
         self._waiting: deque[tuple[float, W, int, int]] = deque()
         self._free: dict[int, int] = {}
-        """When each connection would have gone on with what it sent next."""
+        """When each connection would have sent its next request."""
         self._most_free = _MOST_WAITING
         self._waited: list[Throttle[W]] = []
 
     @property
     def window(self) -> Window:
-        """How it is sampled."""
         return self._window
 
     def limit(self, limit: float) -> None:
-        """Judge by ``limit`` from now on."""
+        """Use another limit from now on."""
         if limit != self._rate.limit:
             self._rate.set_limit(limit)
             self._until_ms = 0
 
     def arrive(self, size: float, whose: W, now_ms: int, connection: int = 0) -> None:
-        """Take demand that came by a connection; ``settle`` says what comes of it."""
+        """Add demand that came on a connection; ``settle`` returns the resulting throttles."""
         if len(self._waiting) >= _MOST_WAITING:
             before, *_ = self._waiting.pop()
-            size += before  # requests beyond those are as one: their throttles are longer, and fewer
+            size += before  # further requests are merged: fewer, longer throttles
         self._waiting.append((size, whose, now_ms, connection))
 
     def settle(self, now_ms: int) -> list[Throttle[W]]:
@@ -89,11 +87,13 @@ class Imagined(Generic[W]):
         return begun
 
     def take_waited(self) -> list[Throttle[W]]:
-        """Return for whom others would have been waited for, how long and from when on, of what ``settle`` settled."""
+        """Return the waits for other requests, among those settled since the last call: for whom, how long, and from
+        when.
+        """
         waited, self._waited = self._waited, []
         return waited
 
     def over(self, now_ms: int) -> bool:
-        """Nothing waits, and what was charged counts no more."""
+        """Whether the queue is empty and all usage has expired."""
         last_ms = self._rate.last_ms
         return not self._waiting and (last_ms is None or last_ms + self._window.keep_ms <= now_ms)

@@ -1,7 +1,7 @@
 """The quota kinds: a table with a row for each.
 
-What a kind is by itself stands in its row alone. The quota file, the counters, usage records, metrics and the analysis
-go by the table: what they have for a kind follows from its row (docs/extending.md).
+Each row holds everything specific to its kind. The quota file, counters, usage records, metrics and the analysis are
+driven by this table (docs/extending.md).
 """
 
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from typing import Final, NamedTuple, Self
 
 
 class Law(Enum):
-    """How what was used is held against a limit."""
+    """The arithmetic that compares usage with a limit."""
 
     SAMPLED_RATE = auto()
-    """A rate over the window of enforcement."""
+    """A rate over the quota window."""
     TOKEN_BUCKET = auto()
 
 
 class Whose(Enum):
-    """Whom limits are for."""
+    """The entities that may have limits of a kind."""
 
     CLIENT = auto()
     """Users, client-ids and pairs of them."""
@@ -27,10 +27,10 @@ class Whose(Enum):
 
 
 class Written(Enum):
-    """How a limit is written, by the type that Kafka gives it (QuotaConfig); the value is its most."""
+    """The type of a limit (QuotaConfig); the value is its maximum."""
 
     BYTES = 2**63 - 1
-    """A LONG, with a unit if one likes."""
+    """A LONG, optionally with a unit."""
     NUMBER = inf
     """A DOUBLE."""
     WHOLE = 2**31 - 1
@@ -39,20 +39,20 @@ class Written(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What a limit counts; several kinds may share one, and then share its metric families."""
+    """The unit of a limit; kinds with the same unit share metric families."""
 
     rate: str
-    """The end of the names of families that show a limit, or a rate."""
+    """The suffix of metric families that show a limit or a rate."""
     charged: str
-    """The end of the name of the family that counts what was charged: in the limit's unit times seconds."""
+    """The suffix of the metric family that counts charged units (the limit's unit times seconds)."""
     said: str
-    """What that family says of itself."""
+    """The help text of that family."""
     used: str
-    """The end of the name of the column that counts it in usage records, in whole numbers."""
+    """The suffix of the usage-record column that counts it, in whole numbers."""
     per_used: float = 1.0
-    """How many units of the limit, times a second, one of that column is."""
+    """The factor from that column to the limit's unit times seconds."""
     by_direction: bool = False
-    """The family tells kinds apart by their word, as ``direction``, and not by ``kind``."""
+    """The family's label is ``direction`` (the kind's word) and not ``kind``."""
 
 
 BYTES: Final = Unit(
@@ -84,7 +84,7 @@ CONNECTIONS: Final = Unit(
 
 
 class Columns(NamedTuple):
-    """The columns of usage records that a kind has, by name (docs/usage-records.md)."""
+    """The names of a kind's columns in usage records (docs/usage-records.md)."""
 
     used: str
     requests: str
@@ -97,12 +97,12 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What is inherent to a quota kind."""
+    """The properties of a quota kind."""
 
     word: str
-    """For users, and what the columns of usage records begin with."""
+    """The kind's name for people, and the prefix of its columns in usage records."""
     doing: str
-    """The same in a sentence: who is throttled is so while ..."""
+    """The verb for messages: a client is throttled while ..."""
     unit: Unit
     written: Written
     law: Law = Law.SAMPLED_RATE
@@ -112,39 +112,39 @@ class Row:
     of_cluster: bool = False
     """Counted once for all brokers, as the controller does (ControllerMutationQuotaManager)."""
     enforced: bool = False
-    """By this version; others may stand in a quota file, and are warned of."""
+    """Enforced by this version; kinds that are not are accepted in a quota file with a warning."""
 
     @property
     def columns(self) -> Columns:
-        """In usage records, in the order in which further kinds have them."""
+        """The kind's columns in usage records, in order."""
         ends = (self.unit.used, "requests", "limit", "rule", "throttled", "throttle_ms", "muted_ms")
         return Columns(*(f"{self.word}_{end}" for end in ends))
 
     @property
     def shadow_columns(self) -> tuple[str, ...]:
-        """Those of a limit that is measured and holds nobody, in usage records that have any."""
+        """The columns of a shadow limit, in usage records that have one."""
         return tuple(f"{self.word}_shadow_{end}" for end in ("limit", "throttled", "throttle_ms", "muted_ms"))
 
     @property
     def cap_columns(self) -> tuple[str, ...]:
-        """Those of caps, likewise."""
+        """The columns of caps, in usage records that have any."""
         ends = ("limits", "rule", "throttled", "throttle_ms", "muted_ms")
         return (f"{self.word}_caps", *(f"{self.word}_cap_{end}" for end in ends))
 
 
 class QuotaKind(StrEnum):
-    """What a quota limits; the value is the property name that ``kafka-configs.sh`` uses (QuotaConfig)."""
+    """The quota kinds; each value is the property name that ``kafka-configs.sh`` uses (QuotaConfig)."""
 
     row: Row
 
     def __new__(cls, name: str, *row: Row) -> Self:
-        """Make a member of its name and its one row; ``QuotaKind(name)`` finds a member, as in every Enum."""
+        """Create a member from its name and row; ``QuotaKind(name)`` finds a member, as in every Enum."""
         kind = str.__new__(cls, name)
         kind._value_ = name
         (kind.row,) = row
         return kind
 
-    __hash__ = str.__hash__  # a counter is found by its kind with each request, and Enum's own is written in Python
+    __hash__ = str.__hash__  # hot: every request looks a counter up by its kind, and Enum's own hash is Python code
 
     PRODUCER_BYTE_RATE = (
         "producer_byte_rate",
@@ -185,4 +185,4 @@ class QuotaKind(StrEnum):
 
 
 METERED: Final = tuple(kind for kind in QuotaKind if kind.row.enforced and kind.row.whose is Whose.CLIENT)
-"""The kinds by which clients are held up: what metrics, usage records and the analysis have something about."""
+"""The enforced kinds for clients: those that metrics, usage records and the analysis cover."""

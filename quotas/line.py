@@ -1,8 +1,9 @@
-"""The line of one counter: its requests wait there, and its clients take turns.
+"""The queue of one counter: requests wait in it, and its clients take turns.
 
-A throttle belongs to the counter and not to the connection that met it: the request of a new connection waits behind
-all others of its client, so nobody gains by reconnecting, pipelining or sharing a name (docs/decisions/0017). Requests
-of one client go first come, first served; clients take turns (``fair_queue``), so one with many shuts out no other.
+A throttle belongs to the counter and not to the connection that was throttled: the request of a new connection waits
+behind all others of its client, so reconnecting, pipelining or sharing a name gains nothing (docs/decisions/0017).
+Requests of one client go first come, first served; clients take turns (``fair_queue``), so a client with many requests
+does not starve the others.
 """
 
 from collections.abc import Callable
@@ -11,26 +12,26 @@ from typing import Final, Protocol
 from quotas.fair_queue import Entry, FairQueue, Path, numbers
 
 KEEPS_MS: Final = 2000
-"""How long a place is kept for one who was sent away with nothing, and is to come back for it."""
+"""How long the place of a request that was sent away with an empty answer is kept."""
 NO_NUMBER: Final = 0
 _MOST_AT_ONCE: Final = 64
-"""Turns in a row, before the loop gets to other work: many requests may only find that another counter is in debt."""
+"""Turns in a row before the loop gets to other work: many requests may only find that another counter is in debt."""
 
 
 class Waiter(Protocol):
-    """One whose request waits: at most one place in one line at a time."""
+    """The owner of a waiting request: in at most one queue at a time."""
 
     def admitted(self, now_ms: int) -> None:
-        """Take the turn: the request is to be charged and forwarded now. Raises nothing."""
+        """Charge and forward the request now. Raises nothing."""
         ...
 
     def sent_on(self, now_ms: int) -> None:
-        """Ask again whether to wait, and where. Raises nothing."""
+        """Decide again whether and where to wait. Raises nothing."""
         ...
 
 
 class Place(Entry):
-    """A place in a line, to leave it by."""
+    """A place in a queue, for ``leave``."""
 
     __slots__ = ("is_dissolved", "kept_until_ms", "line", "waiter")
 
@@ -40,14 +41,14 @@ class Place(Entry):
         self.waiter = waiter
         self.kept_until_ms = 0
         self.is_dissolved = False
-        """It is in the line no longer, and who waits is to be told so."""
+        """The queue was dissolved, and the waiter is not told yet."""
 
 
 class Line:
     """The requests that wait for one counter.
 
-    ``may_go(now)`` returns ``now`` where the counter lets one more go, else when to ask again. ``alarm(line, moment)``
-    sees to it that ``throttle_over`` is called at that moment; the earliest one asked for is enough.
+    ``may_go(now)`` returns ``now`` if the counter may pass one more request, else when to ask again. ``alarm(line,
+    moment)`` makes sure that ``throttle_over`` is called at that moment; of several alarms the earliest is enough.
     """
 
     __slots__ = ("_alarm", "_asked_ms", "_may_go", "_queue", "_serving")
@@ -66,7 +67,7 @@ class Line:
         return len(self._queue) > 0
 
     def cost_before(self, client: Path) -> float:
-        """Estimate what is charged before the turn of a request of ``client`` that would come now."""
+        """Estimate the cost that is charged before a new request of ``client`` has its turn."""
         return self._queue.cost_before(client)
 
     def join(
@@ -80,8 +81,8 @@ class Line:
         kept: Place | None = None,
         number: int = NO_NUMBER,
     ) -> Place:
-        """Wait, to be charged ``cost``: behind all others of the client, at the place that was ``kept``, or at that of
-        ``number``, which the same request had in another line. ``weight`` counts against the client's turns.
+        """Queue a request that costs ``cost``: behind all others of the client, at the place that was ``kept``, or at
+        ``number``, which it had in another queue. ``weight`` is charged to the client's turns.
         """
         if kept is not None and kept.line is self and now_ms < kept.kept_until_ms:
             number = kept.number
@@ -94,20 +95,20 @@ class Line:
         return place
 
     def owe(self, client: Path, weight: float) -> None:
-        """Count ``weight`` against the client's turns besides: more came of one than was counted."""
+        """Charge ``weight`` to the client's turns: a response was larger than announced."""
         self._queue.owe(client, weight)
 
     def leave(self, place: Place, now_ms: int, *, keep: bool = False) -> None:
-        """Give a place up before its turn; with ``keep`` it is there for a while for the next ``join``."""
+        """Leave the queue before the turn; with ``keep`` the place is kept for KEEPS_MS for the next ``join``."""
         place.is_dissolved = False
         if place.parties:
             self._queue.remove(place)
             place.kept_until_ms = now_ms + KEEPS_MS if keep else 0
 
     def serve(self, now_ms: int) -> None:
-        """Let go whoever may, in turn; ask to be called again for those who may not yet."""
+        """Admit the requests that may go, in turn, and set an alarm for the rest."""
         if self._serving:
-            return  # one who goes may bring the next: the loop below sees to him
+            return  # an admitted request may bring the next: the loop below serves it
         self._serving = True
         try:
             for _ in range(_MOST_AT_ONCE):
@@ -125,17 +126,17 @@ class Line:
             self._serving = False
 
     def throttle_over(self, now_ms: int) -> None:
-        """Look again: the moment has come that was asked for (``proxy.session.throttling.Muted``)."""
+        """Serve the queue after an alarm (``proxy.session.throttling.Muted``)."""
         self._asked_ms = now_ms
         self.serve(now_ms)
 
     def abort(self) -> None:
-        """Look again in a while: to look has failed."""
+        """Set another alarm, after serving has failed."""
         self._alarm(self, self._asked_ms + KEEPS_MS)
 
     def dissolve(self) -> list[Place]:
-        """Take everybody out and return their places, in order, each for ``send_on``: the limits have changed, and
-        perhaps whose counter is whose.
+        """Empty the queue and return the places in order, each for ``send_on``: limits, and perhaps the mapping of
+        clients to counters, have changed.
         """
         places = [place for place in self._queue.take_all() if isinstance(place, Place)]
         for place in places:
@@ -143,7 +144,7 @@ class Line:
         return places
 
     def send_on(self, place: Place, now_ms: int) -> None:
-        """Send who has waited at a dissolved place, and has not left it since, to ask again."""
+        """Make the waiter at a dissolved place decide again, unless it has left."""
         if place.is_dissolved:
             place.is_dissolved = False
             place.waiter.sent_on(now_ms)

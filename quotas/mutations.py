@@ -1,4 +1,4 @@
-"""What controller_mutation_rate allows: a token bucket for each counter, and the rule that a request is judged by."""
+"""The quota controller_mutation_rate: a token bucket per counter, and the decision about each request."""
 
 from collections.abc import Sequence
 from math import ceil, inf
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Tokens(Protocol):
-    """What a request takes its mutations from: a bucket."""
+    """A token bucket that requests take mutations from."""
 
     def record(self, value: float, now_ms: int) -> None: ...
     def tokens(self, now_ms: int) -> float: ...
@@ -23,7 +23,7 @@ class Tokens(Protocol):
 
 
 class Buckets:
-    """Several that a request takes from alike: it is refused by the emptiest, and then takes from none."""
+    """Several buckets charged together: the emptiest one refuses, and then none is charged."""
 
     __slots__ = ("_all",)
 
@@ -36,18 +36,18 @@ class Buckets:
             bucket.record(value, now_ms)
 
     def tokens(self, now_ms: int) -> float:
-        """Return what the emptiest has left; infinite where there is none."""
+        """Return the tokens of the emptiest bucket; infinite if there is none."""
         return min([bucket.tokens(now_ms) for bucket in self._all], default=inf)
 
     def throttle_ms(self, now_ms: int) -> int:
-        """Return how long it takes until all are made good."""
+        """Return the time until no bucket is overdrawn."""
         return max([bucket.throttle_ms(now_ms) for bucket in self._all], default=0)
 
 
 class Ruling:
-    """Judges the topics of one request (StrictControllerMutationQuota and its permissive sibling).
+    """Accepts or refuses the topics of one request (StrictControllerMutationQuota and its permissive sibling).
 
-    ``strict``: its clients know that topics may be refused. ``bucket`` None: no limit.
+    ``strict``: the client understands that topics may be refused. ``bucket`` None: no limit.
     """
 
     __slots__ = ("_bucket", "_strict", "_throttle_ms", "_violated_ms")
@@ -59,10 +59,10 @@ class Ruling:
         self._violated_ms = 0
 
     def accepts(self, mutations: float, now_ms: int) -> bool:
-        """Charge the mutations of one topic. False: it is to be refused, and nothing was charged.
+        """Charge the mutations of one topic. Returns False if it must be refused; then nothing was charged.
 
-        A strict request is judged by what the bucket holds before: one topic may overdraw it without bound, and that
-        alone asks for no throttle. Of others all are accepted, and what they overdraw asks for one.
+        A strict request is decided by the tokens left before it: one topic may overdraw the bucket without bound, and
+        that alone causes no throttle. All other requests are accepted, and overdrawing causes a throttle.
         """
         bucket = self._bucket
         if bucket is None:
@@ -77,7 +77,7 @@ class Ruling:
         return True
 
     def throttle_ms(self, now_ms: int) -> int:
-        """Return what is left of the throttle time that the last violation of this request asked for."""
+        """Return the rest of the throttle time that the last violation of this request caused."""
         return max(0, self._throttle_ms - (now_ms - self._violated_ms))
 
     def _violates(self, bucket: Tokens, now_ms: int) -> bool:
@@ -89,9 +89,9 @@ class Ruling:
 
 
 class TokenBound(Bound):
-    """A counter that is a token bucket. As a rate it is measured too, for all to see: Kafka's sensor has both.
+    """A counter with a token bucket. Its rate is measured too: Kafka's sensor has both.
 
-    It owes what the bucket is overdrawn by, and nothing else: that forgets nothing. To be asked on the live bound.
+    Its debt is the overdraft of the bucket, which never expires. Must be used on the live counter.
     """
 
     __slots__ = ("_bucket", "_shadow")
@@ -117,11 +117,11 @@ class TokenBound(Bound):
 
     @property
     def concerns(self) -> bool:
-        """Whether there is a limit, in force or in shadow."""
+        """Whether there is a limit, enforced or in shadow mode."""
         return self._limit is not None or self.shadow_limit is not None
 
     def shadow(self) -> TokenBucket | None:
-        """Return the bucket of the limit that is measured and holds nobody; None where there is none."""
+        """Return the bucket of the shadow limit; None if there is none."""
         bucket, limit = self._shadow, self.shadow_limit
         if limit is not None and bucket is not None:
             bucket.set_limit(limit)
@@ -132,7 +132,7 @@ class TokenBound(Bound):
     # ---------------------------------------------------------------------------------------- what is recorded
 
     def count(self, value: float, now_ms: int) -> None:
-        """Record what is used without taking tokens for it: in shadow, what would have been refused."""
+        """Record usage without taking tokens, for mutations that shadow mode would have refused."""
         live = self.live
         if live is self or not isinstance(live, TokenBound):
             super().record(value, now_ms)
@@ -157,10 +157,10 @@ class TokenBound(Bound):
         return live.owed_ms(now_ms) if live is not self else self.owed_ms(now_ms)
 
     def tokens(self, now_ms: int) -> float:
-        """Return what is left; below zero the quota is violated. Infinite without a limit.
+        """Return the tokens left; below zero the quota is violated. Infinite without a limit.
 
-        Less than half a millisecond's worth is no overdraft: whoever has waited as told owes that much by rounding. At
-        a broker the way to the controller and back takes longer than that, and so hides it.
+        An overdraft of less than half a millisecond's worth is ignored: a client that waited as told owes that much by
+        rounding. At a broker the way to the controller and back takes longer than that, and so hides it.
         """
         if self._bucket is None:
             return inf
@@ -168,12 +168,12 @@ class TokenBound(Bound):
         return 0.0 if tokens < 0 and not self._bucket.throttle_ms(now_ms) else tokens
 
     def throttle_ms(self, now_ms: int) -> int:
-        """Return how long it takes to make good what is overdrawn, at most 2^31 - 1."""
+        """Return the time until the overdraft is paid off, at most 2^31 - 1."""
         return 0 if self._bucket is None else clamp_ms(self._bucket.throttle_ms(now_ms))
 
     # ---------------------------------------------------------------------------------------- whose turn it is
 
-    def owe(self, throttle_ms: int, now_ms: int) -> None:  # noqa: ARG002  the face of Bound
+    def owe(self, throttle_ms: int, now_ms: int) -> None:  # noqa: ARG002  the interface of Bound
         self.shut = True
 
     def owed_ms(self, now_ms: int) -> int:
@@ -183,13 +183,13 @@ class TokenBound(Bound):
         return self.throttle_ms(now_ms) <= most_ms
 
     def bring_forward(self, value: float, now_ms: int) -> None:
-        """Nothing more: what goes within a debt has been taken from the bucket."""
+        """Do nothing: requests that pass despite a debt already took their tokens."""
 
     def rejudge(self, now_ms: int) -> None:
-        """Nothing: the bucket has the other limit already, and keeps its tokens."""
+        """Do nothing: the bucket has the new limit already, and keeps its tokens."""
 
     def forgive(self, now_ms: int) -> None:
-        """Owe no more than a window's worth: nobody was refused what went beyond it."""
+        """Reduce the debt to a window's worth: mutations beyond that were not refused."""
         if self._bucket is not None and self._limit is not None:
             beyond = -self._burst(self._limit) - self._bucket.tokens(now_ms)
             if beyond > 0:
@@ -210,7 +210,7 @@ class TokenBound(Bound):
         state = super().usage(now_ms)
         if state is None:
             return None
-        rate = max(state.rate, 0.0)  # what was given back may be older than what is still in the window
+        rate = max(state.rate, 0.0)  # refunds may be for usage that has already expired
         if self._limit is None:
             return state._replace(rate=rate)
         return state._replace(rate=rate, tokens=self.tokens(now_ms), burst=self._burst(self._limit))

@@ -7,25 +7,25 @@ from typing import Final
 from urllib.parse import quote, unquote_to_bytes
 
 MAX_NAME_BYTES: Final = 256
-"""In UTF-8; a client-id may have 32,767 bytes, and whoever sends such ones chooses how much memory they take."""
+"""In UTF-8. A client-id may have 32,767 bytes: uncut, clients would decide how much memory their names take."""
 
 OTHER: Final = "sluice:other"
-"""The client-id that those share for whose names there is no room."""
+"""The client-id of the counter that clients share once the memory for names is used up."""
 
 _BEGINNING_BYTES: Final = 63
 _CUT: Final = re.compile(r".{0,63}~[0-9a-f]{64}", re.DOTALL)
 _MAX_CUT_BYTES: Final = _BEGINNING_BYTES + 65
 _NEVER_CUT_CHARS: Final = 64
-"""So many characters are neither too long, at four bytes each, nor what is left of a name that is."""
+"""A name of at most this many characters needs no cut (at four bytes each), and is too short to be a cut name."""
 
 _MALFORMED: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 def counted_as(name: str) -> str:
-    """Return the name by which a user or client-id off the wire is known here, of at most MAX_NAME_BYTES.
+    """Return the name under which a user or client-id from the wire is counted: at most MAX_NAME_BYTES.
 
-    Of a longer one that is its beginning, ``~`` and its SHA-256. No choice of a name makes anybody somebody else: one
-    that only looks as if it had been cut is cut as well. So this is to be called once for a name.
+    A longer name becomes its beginning, ``~`` and its SHA-256. A name that only looks cut is cut as well, so that no
+    client can impersonate another by its choice of name. Call this once per name, as it is not idempotent.
     """
     if len(name) <= _NEVER_CUT_CHARS:
         return name
@@ -36,8 +36,8 @@ def counted_as(name: str) -> str:
 
 
 def configured_as(name: str) -> str:
-    """Return the name that a quota for ``name`` is for: as ``counted_as``, and one that was cut already, as metrics
-    and usage records show it, stays itself.
+    """Return the name that a quota for ``name`` is stored under: as ``counted_as``, except that a name already cut, as
+    metrics and usage records show it, stays unchanged.
     """
     if len(name) > _NEVER_CUT_CHARS and _is_cut(name, name.encode("utf-8", "surrogatepass")):
         return name
@@ -49,12 +49,12 @@ def _is_cut(name: str, encoded: bytes) -> bool:
 
 
 def shared_name(user: str) -> str | None:
-    """Return whom ``user``, a pseudo principal with a credential (``sluice:<mechanism>:<credential>``), is one of."""
+    """Return the shared part of a pseudo principal (``sluice:<mechanism>:<credential>``), None for other users."""
     return user.rpartition(":")[0] if user.startswith("sluice:") and user.count(":") > 1 else None
 
 
-class Room:
-    """How many bytes names may take together, as they lie in memory. The last one may go beyond."""
+class NameBudget:
+    """A budget of memory for names, as Python objects. The last name may exceed it."""
 
     __slots__ = ("_left",)
 

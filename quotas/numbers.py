@@ -1,11 +1,11 @@
-"""Numbers as Java writes them for people and for ZooKeeper."""
+"""Numbers formatted as Java does, for people and for ZooKeeper."""
 
 import math
 from decimal import Decimal
 
 
 def java_double(value: float) -> str:
-    """Return what ``Double.toString`` of JDK 19 and later does: the shortest digits that read back, two at least."""
+    """Return what ``Double.toString`` of JDK 19 and later returns: the shortest digits that read back, at least two."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -15,7 +15,7 @@ def java_double(value: float) -> str:
         return f"{sign}0.0"
     magnitude = abs(value)
     digits, exponent = _scientific(repr(magnitude))
-    if len(digits) == 1:  # of the two-digit decimals Java takes the nearest: 4.9E-324
+    if len(digits) == 1:  # Java takes the nearest decimal of two digits: 4.9E-324
         digits, exponent = _scientific(f"{magnitude:.1e}")
     if 1e-3 <= magnitude < 1e7:
         plain = format(Decimal(digits).scaleb(exponent - len(digits) + 1), "f")

@@ -1,4 +1,4 @@
-"""Which limits are configured, for whom."""
+"""The quota policy: all configured limits, the entities they are for, and their terms."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,17 +9,17 @@ from quotas.kinds import QuotaKind, Whose
 from quotas.names import configured_as
 
 MOST_CAPS: Final = 4
-"""Caps of one kind that may hold for one client: each is charged with every request."""
+"""The most caps of one kind that may apply to one client: each is charged with every request."""
 
 Key = tuple[Name, Name]
-"""(user, client-id) as configured; (ip, None) under the kinds that ips have."""
+"""(user, client-id) as configured; (ip, None) for kinds of ips."""
 
 _Book = tuple[QuotaKind, bool]
-"""The quotas of one kind, or (True) its caps."""
+"""(kind, cap): the quotas of one kind, or its caps if True."""
 _BOOKS: Final = tuple((kind, cap) for kind in QuotaKind for cap in (False, True))
 LEAST_LIMIT: Final = 1e-9
-"""What a lower limit counts as, but 0, which lets nothing through. A quota file takes no lower one; ZooKeeper holds
-doubles, by the least of which no time can be divided.
+"""The least limit above 0; lower ones are raised to it. A quota file accepts none lower; ZooKeeper holds doubles, and
+division by the smallest ones overflows.
 """
 
 _OF_IP: Final = frozenset(kind for kind in QuotaKind if kind.row.whose is Whose.IP)
@@ -27,12 +27,11 @@ _OF_IP: Final = frozenset(kind for kind in QuotaKind if kind.row.whose is Whose.
 
 @dataclass(frozen=True)
 class Terms:
-    """What a rule says beside its limits.
+    """The terms of a rule beside its limits.
 
-    ``shadow``: its limits are measured, and nobody is held for them. ``proposed``: limits that are measured so beside
-    those in force, by kind. ``burst_ms``: how much of a limit may be used at once, as time. ``max_delay_ms``: the most
-    that any one throttle may delay. None: as for all rules. ``shared``: of a prefix, that all its client-ids have one
-    counter together; otherwise each has one, and a full quota.
+    ``shadow``: its limits are measured but not enforced. ``proposed``: shadow limits beside the enforced ones, by kind.
+    ``burst_ms``: how much of a limit may be used at once, as time. ``max_delay_ms``: the longest throttle. None: the
+    default. ``shared``: all client-ids of a prefix share one counter; otherwise each has its own, with the full quota.
     """
 
     shadow: bool = False
@@ -44,7 +43,7 @@ class Terms:
 
 
 class KindTerms(NamedTuple):
-    """The terms of a rule, as they are for one of its limits."""
+    """The terms of a rule for one kind."""
 
     shadow: bool = False
     proposed: float | None = None
@@ -61,20 +60,19 @@ _NO_TERMS: Final = Terms()
 class Policy:
     """All configured limits, in the units of their kind (bytes/s, percent of one thread, mutations/s, connections/s).
 
-    Quotas, of which one wins for each client and kind; and caps (``Entity.cap``), which all hold besides. What is asked
-    for by kind is asked for of either.
+    Quotas, one of which wins per client and kind; and caps (``Entity.cap``), which all apply in addition. Methods with
+    ``cap`` return one or the other.
 
-    Raises ValueError where an entity is given a kind that Kafka does not know for it, and where terms are about a limit
-    that is not there.
+    Raises ValueError if an entity has a kind that Kafka does not know for it, or terms without a limit.
     """
 
     limits: Mapping[Entity, Mapping[QuotaKind, float]] = field(default_factory=dict)
     terms: Mapping[Entity, Terms] = field(default_factory=dict)
-    """Of the rules that have any."""
+    """The terms of rules that have any."""
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """The users of each group. Nobody is in two."""
+    """The users of each group. A user is in at most one."""
     group_of: dict[str, str] = field(init=False, repr=False, compare=False)
-    """By user. Not to be changed."""
+    """The group of each user. Read-only."""
     _prefixes: dict[_Book, set[int]] = field(init=False, repr=False, compare=False)
     _grouped: set[_Book] = field(init=False, repr=False, compare=False)
     _terms: dict[_Book, dict[Key, KindTerms]] = field(init=False, repr=False, compare=False)
@@ -82,7 +80,7 @@ class Policy:
     _clients: dict[tuple[Key, bool], Entity] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Indexed here, where a policy is made, and not in Engine.apply, which must not hold up the event loop.
+        # Indexed here and not in Engine.apply, which must not block the event loop.
         tables: dict[_Book, dict[Key, float]] = {book: {} for book in _BOOKS}
         clients: dict[tuple[Key, bool], Entity] = {}
         prefixes: dict[_Book, set[int]] = {}
@@ -113,19 +111,19 @@ class Policy:
         object.__setattr__(self, "_clients", clients)
 
     def table(self, kind: QuotaKind, *, cap: bool = False) -> dict[Key, float]:
-        """Return the limits of one kind. Not to be changed."""
+        """Return the limits of one kind. Read-only."""
         return self._tables[kind, cap]
 
     def has(self, kind: QuotaKind) -> bool:
-        """Whether there is any limit of one kind, be it a quota or a cap."""
+        """Whether any quota or cap of the kind is configured."""
         return bool(self._tables[kind, False] or self._tables[kind, True])
 
     def prefix_lengths(self, kind: QuotaKind, *, cap: bool = False) -> tuple[int, ...]:
-        """Return how many characters the prefixes have that limits of one kind are for, the longest first."""
+        """Return the lengths of the prefixes that have limits of the kind, in characters, the longest first."""
         return tuple(sorted(self._prefixes.get((kind, cap), ()), reverse=True))
 
     def groups_of(self, kind: QuotaKind, *, cap: bool = False) -> dict[str, str]:
-        """Return the group of each user, if any limit of one kind is for groups. Not to be changed."""
+        """Return the group of each user; empty if no limit of the kind is for groups. Read-only."""
         return self.group_of if (kind, cap) in self._grouped else {}
 
     def _groups_by_user(self) -> dict[str, str]:
@@ -137,7 +135,7 @@ class Policy:
         return found
 
     def terms_of(self, kind: QuotaKind, *, cap: bool = False) -> dict[Key, KindTerms]:
-        """Return the terms of the limits of one kind that have any. Not to be changed."""
+        """Return the terms of the limits of one kind that have any. Read-only."""
         return self._terms[kind, cap]
 
     def _terms_by_kind(self) -> dict[_Book, dict[Key, KindTerms]]:
@@ -154,13 +152,13 @@ class Policy:
         return found
 
     def client(self, key: Key, *, cap: bool = False) -> Entity:
-        """Return the entity of users and client-ids that is configured as ``key``."""
+        """Return the entity that is configured as ``key``."""
         return self._clients[key, cap]
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyChange:
-    """How many limits (one entity under one kind) a new policy added, changed and removed."""
+    """The number of limits (one entity under one kind) that a new policy added, changed and removed."""
 
     added: int = 0
     changed: int = 0
@@ -178,5 +176,5 @@ def differences(old: dict[Key, float], new: dict[Key, float]) -> tuple[set[Key],
 
 
 def other_terms(old: dict[Key, KindTerms], new: dict[Key, KindTerms]) -> set[Key]:
-    """Return the keys whose terms are not the same."""
+    """Return the keys whose terms differ."""
     return {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)} if old or new else set()

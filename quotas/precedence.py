@@ -1,4 +1,4 @@
-"""Which of the configured limits holds for a client, and with whom it shares a counter.
+"""The precedence of limits: which one applies to a client, and which counter it shares.
 
 The eight levels, first present wins (KIP-55 and ClientQuotaManager.DefaultQuotaCallback, which has one more):
 
@@ -15,11 +15,11 @@ The eight levels, first present wins (KIP-55 and ClientQuotaManager.DefaultQuota
 8     default client-id           "", client-id          client-id, whoever the user is
 ====  ==========================  =======================  ================================
 
-Two things that Kafka does not have stand between an exact name and the default: for users their group, and for
-client-ids the prefixes that they begin with, the longest first. So with a group and a prefix there are fifteen levels
-(``levels``): all of the user, then all of the group, all of the default user, those of client-ids alone; and in each
-the client-id, its prefixes, the default client-id, and last none. A group has one counter, and so has a prefix that is
-shared. Where no quota is for either, the eight levels are walked as they are.
+Sluice adds two levels between an exact name and the default: a user's group, and the prefixes of a client-id, the
+longest first. With a group and a prefix there are fifteen levels (``levels``): all of the user, then all of the group,
+all of the default user, those of client-ids alone; and in each the client-id, its prefixes, the default client-id, and
+last none. A group has one counter, and so has a shared prefix. Without quotas for groups or prefixes, Kafka's eight
+levels are used unchanged.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -39,7 +39,7 @@ USER_CLIENT_ID_LEVEL: Final = 4
 
 
 def level_of(key: Key) -> int:
-    """Return the bit of the level on which ``key`` is configured."""
+    """Return the bit of the level that ``key`` is configured on."""
     user, client_id = key
     if user is None:
         return CLIENT_ID_LEVEL
@@ -47,11 +47,11 @@ def level_of(key: Key) -> int:
 
 
 def tags_of(limits: Mapping[Key, float], levels: int, user: str, client_id: str) -> tuple[str, str]:
-    """Return the (user, client-id) tags of the counter that a client is measured by; "" where a part plays no role.
+    """Return the (user, client-id) tags of a client's counter; "" where a part plays no role.
 
-    With one level in use Kafka takes that level's tags for everybody, also for those without a quota. With several,
-    the levels are walked. An empty client-id found at level 2 or 5 gets the tags (user, "") and thereby escapes
-    that limit (``limiting_key`` asks levels 3 and 6 only): so does Kafka.
+    With one level in use Kafka takes that level's tags for every client, including those without a quota. With several,
+    the levels are walked. An empty client-id found at level 2 or 5 gets the tags (user, "") and thereby escapes that
+    limit (``limiting_key`` asks levels 3 and 6 only), as in Kafka.
     """
     if levels == USER_CLIENT_ID_LEVEL:
         return user, client_id
@@ -71,7 +71,7 @@ def tags_of(limits: Mapping[Key, float], levels: int, user: str, client_id: str)
 
 
 def limiting_key(limits: Mapping[Key, float], user_tag: str, client_tag: str) -> Key | None:
-    """Return the configured key whose limit holds for a counter with these tags; None: unlimited."""
+    """Return the configured key whose limit applies to a counter with these tags; None: unlimited."""
     candidates: tuple[Key, ...] = ()
     if user_tag and client_tag:
         candidates = (
@@ -91,9 +91,9 @@ def limiting_key(limits: Mapping[Key, float], user_tag: str, client_tag: str) ->
 
 
 def levels(user: str, client_id: str, group: str | None, lengths: tuple[int, ...]) -> Iterator[Key]:
-    """Yield the keys that a client is looked up by, in their order; ``lengths`` are those of prefixes, longest first.
+    """Yield the keys to look a client up by, in order; ``lengths`` are those of prefixes, longest first.
 
-    An empty client-id has no level but those of users alone (see ``tags_of``).
+    An empty client-id has only the levels of users alone (see ``tags_of``).
     """
     prefixes: list[Name] = [Prefix(client_id[:length]) for length in lengths if length <= len(client_id)]
     client_ids: list[Name] = [client_id, *prefixes, DEFAULT] if client_id else []
@@ -107,7 +107,7 @@ def levels(user: str, client_id: str, group: str | None, lengths: tuple[int, ...
 
 
 def level_name(key: Key) -> str:
-    """Return what a level is called, however many prefixes there are: ``user, default client-id``."""
+    """Return the name of a level, the same for all prefixes: ``user, default client-id``."""
     user, client_id = key
     of_user = "user-group" if isinstance(user, Group) else "default user" if user is DEFAULT else "user"
     of_client_id = "client-id prefix" if isinstance(client_id, Prefix) else "client-id"
@@ -116,7 +116,7 @@ def level_name(key: Key) -> str:
 
 
 class Counter(NamedTuple):
-    """Which counter a client is measured by: its tags, and what of them stands for several (bits of ``counted``)."""
+    """The identity of a client's counter: its tags, and which of them cover several names (bits of ``counted``)."""
 
     user: str
     client_id: str
@@ -142,9 +142,9 @@ def caps_of(
     user: str,
     client_id: str,
 ) -> list[tuple[Key, Counter]]:
-    """Return the caps that hold for a client, and the counter of each: all that are for it.
+    """Return the caps that apply to a client, with the counter of each.
 
-    Of those with one and the same counter, as a name and the default have, that is the first.
+    Caps that share a counter, such as a name and the default, are reduced to the first.
     """
     found: dict[Counter, Key] = {}
     for key in levels(user, client_id, group, lengths):
@@ -155,7 +155,7 @@ def caps_of(
 
 
 def caps_at_once(keys: Iterable[Key]) -> int:
-    """Return how many caps may hold for one client at the most, by the forms of what they are for."""
+    """Return the largest number of caps that may apply to one client, by the forms of their entities."""
     forms: dict[object, set[object]] = {}
     for user, client_id in keys:
         form = Group if isinstance(user, Group) else None if user is None else str
@@ -175,7 +175,7 @@ def caps_at_once(keys: Iterable[Key]) -> int:
 def key_of(
     limits: Mapping[Key, float], terms: Mapping[Key, KindTerms], lengths: tuple[int, ...], counter: Counter
 ) -> Key | None:
-    """Return the configured key whose limit holds for a counter; None: unlimited. ``limiting_key`` of all levels."""
+    """Return the configured key whose limit applies to a counter; None: unlimited. ``limiting_key`` for all levels."""
     user_tag, client_tag, several = counter
     users: list[Name] = [user_tag, DEFAULT] if user_tag else [None]
     client_ids: list[Name] = [None]
@@ -195,7 +195,7 @@ def key_of(
 
 
 def find(policy: Policy, kind: QuotaKind, in_use: int, user: str, client_id: str) -> tuple[Key | None, Counter]:
-    """Return the configured key whose limit holds for a client, and the counter that it is measured by."""
+    """Return the configured key whose limit applies to a client, and the client's counter."""
     limits, lengths, groups = policy.table(kind), policy.prefix_lengths(kind), policy.groups_of(kind)
     if lengths or groups:
         found = walk(limits, policy.terms_of(kind), in_use, lengths, groups.get(user), user, client_id)
@@ -205,22 +205,22 @@ def find(policy: Policy, kind: QuotaKind, in_use: int, user: str, client_id: str
 
 
 class Level(NamedTuple):
-    """One level that was looked at; the limit is None where nothing is configured for it."""
+    """One level that was looked at; the limit is None if nothing is configured for it."""
 
     key: Key
     limit: float | None
 
 
 class Walk(NamedTuple):
-    """Why a client has the limit that it has: every level that was looked at, and the last of them won, if any did."""
+    """The explanation of a client's limit: every level looked at; the last one won, if any did."""
 
     levels: tuple[Level, ...]
     winner: Key | None
     counter: Counter
-    """Which counter the client is measured by, limited or not."""
+    """The client's counter, limited or not."""
     why: str
     caps: tuple[Level, ...] = ()
-    """What holds besides."""
+    """The caps that apply in addition."""
 
 
 def walk(
@@ -232,7 +232,7 @@ def walk(
     user: str,
     client_id: str,
 ) -> Walk:
-    """Return which limit holds for a client, and how that was found; ``in_use`` are the levels in use."""
+    """Return the limit that applies to a client, and how it was found; ``in_use`` are the levels in use."""
     looked_at: list[Level] = []
     for key in levels(user, client_id, group, lengths):
         limit = limits.get(key)

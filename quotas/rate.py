@@ -1,8 +1,8 @@
 """The sampled rate behind byte, request and connection quotas, exactly as in Kafka 3.8 and later.
 
-One object stands for Kafka's Sensor, Rate, WindowedSum and Quota together. A sample begins at the first event that
-finds the one before it full; samples know no clock and no grid. Up to N + 1 of them are kept, in a ring; a sample
-leaves N windows after its *last* event, and all at once: the rate does not decay (SampledStat, KAFKA-15859).
+One object replaces Kafka's Sensor, Rate, WindowedSum and Quota. A sample begins at the first event after the previous
+sample is full; samples are not aligned to a clock. Up to N + 1 of them are kept, in a ring; a sample expires as a whole
+N windows after its *last* event: the rate does not decay (SampledStat, KAFKA-15859).
 """
 
 import math
@@ -17,7 +17,7 @@ _NEVER: Final = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How rates are sampled: quota.window.num samples of quota.window.size.seconds. Raises ValueError below 1."""
+    """The sampling of rates: quota.window.num samples of quota.window.size.seconds. Raises ValueError below 1."""
 
     samples: int = 11
     size_ms: int = 1000
@@ -32,22 +32,22 @@ class Window:
         return self.samples * self.size_ms
 
     def allowance(self, limit: float) -> float:
-        """Return what may be used at once after idleness: N - 1 windows' worth, ten seconds' by default."""
+        """Return the burst after idleness: N - 1 windows' worth, ten seconds' by default."""
         return limit * (self.samples - 1) * (self.size_ms / 1000)
 
     def of_burst(self, burst_ms: int) -> "Window":
-        """Return one whose allowance is so much time's worth, in samples that are as long as these or shorter."""
+        """Return a window whose allowance is ``burst_ms`` worth, in samples of this length or shorter."""
         samples = -(-burst_ms // self.size_ms)
         return Window(samples + 1, burst_ms // samples)
 
     def of_bucket(self, burst_ms: int) -> "Window":
-        """Return one that keeps so much time's worth, as a token bucket holds that of all its samples."""
+        """Return a window of ``burst_ms`` in all, as a token bucket holds the worth of all its samples."""
         samples = -(-burst_ms // self.size_ms)
         return Window(samples, burst_ms // samples)
 
 
 class Sample:
-    """What was recorded between ``start_ms`` and ``last_ms``."""
+    """The usage recorded between ``start_ms`` and ``last_ms``."""
 
     __slots__ = ("last_ms", "start_ms", "sum")
 
@@ -58,10 +58,10 @@ class Sample:
 
 
 class Rate:
-    """What was used per second, against an optional limit.
+    """Usage per second, against an optional limit.
 
-    Values are in the unit of the limit times seconds (bytes, percent-seconds, connections). Time must not run
-    backwards for ``charge``; the other methods do then what Kafka's do.
+    Values are in the unit of the limit times seconds (bytes, percent-seconds, connections). Time must not run backwards
+    for ``charge``; the other methods then behave like Kafka's.
     """
 
     __slots__ = (
@@ -86,7 +86,7 @@ class Rate:
         self._index = -1
         self._current = Sample(0)
         self._left = 0.0
-        """What was recorded before the current sample began, expired or not."""
+        """The usage recorded before the current sample, expired or not."""
         # The shortcut: before _due_ms no sample has to be rolled or purged, and while the current one is not above
         # _headroom the rate cannot exceed the limit, because it is never taken over less than N - 1 windows.
         self._due_ms = AT_ONCE
@@ -94,45 +94,44 @@ class Rate:
 
     @property
     def limit(self) -> float | None:
-        """In units per second; None: unlimited, yet measured."""
+        """The limit in units per second; None: measured, but unlimited."""
         return self._limit
 
     @property
     def window(self) -> Window:
-        """How it is sampled."""
         return self._window
 
     @property
     def recorded_total(self) -> float:
-        """Everything ever recorded."""
+        """All usage ever recorded."""
         return self._left + self._current.sum
 
     @property
     def last_ms(self) -> int | None:
-        """The latest moment that a sample depends on: ``Window.keep_ms`` after it this object charges like a new one.
+        """The latest moment of any sample: ``Window.keep_ms`` after it this object behaves like a new one.
 
-        None when there is no sample. (Records without a check may make W differ by less than one sample.)
+        None if there is no sample. (Records without a check may make W differ by less than one sample.)
         """
         return max([sample.last_ms for sample in self._samples], default=None)
 
     def set_limit(self, limit: float | None) -> None:
-        """Judge from now on, and what was recorded already, by another limit."""
+        """Use another limit, also for usage already recorded."""
         self._limit = limit
         self._settle()
 
     def set_window(self, window: Window) -> None:
-        """Measure over another window from now on; of what was recorded already the newest samples are kept."""
+        """Use another window; the newest samples are kept."""
         if window == self._window:
             return
         self._window = window
-        begin = self._index + 1  # of a ring that is full the oldest stands behind the newest
+        begin = self._index + 1  # in a full ring the oldest follows the newest
         self._samples = (self._samples[begin:] + self._samples[:begin])[-(window.samples + 1) :]
         self._index = len(self._samples) - 1
         self._due_ms = AT_ONCE
         self._settle()
 
     def set_elsewhere(self, used: float) -> None:
-        """Count what others used of the same limit in the current window: added to the sum, never a sample."""
+        """Set the usage of others under the same limit in the current window: added to the sum, never a sample."""
         self._elsewhere = used
         self._settle()
 
@@ -150,7 +149,7 @@ class Rate:
         return self.check(now_ms)
 
     def record(self, value: float, now_ms: int) -> None:
-        """Record ``value`` without looking at the limit."""
+        """Record ``value`` without checking the limit."""
         if now_ms >= self._due_ms:
             self._roll(now_ms)
         sample = self._current
@@ -158,7 +157,7 @@ class Rate:
         sample.last_ms = now_ms
 
     def check(self, now_ms: int) -> int:
-        """Return the throttle time in ms that what was recorded so far asks for, 0 for none."""
+        """Return the throttle time in ms for the usage recorded so far, 0 for none."""
         return clamp_ms(self.excess_ms(now_ms))
 
     def excess_ms(self, now_ms: int) -> int:
@@ -170,7 +169,7 @@ class Rate:
         return 0 if observed <= self._limit else throttle_ms(observed, self._limit, window_ms, self._cap_ms)
 
     def shrink(self, most: float, now_ms: int) -> None:
-        """Let what was recorded count for no more than ``most`` beyond the limit; ``recorded_total`` stays."""
+        """Scale the usage in the samples down to ``most`` beyond the limit; ``recorded_total`` stays."""
         observed, window_ms = self.observe(now_ms)
         used = observed * (window_ms / 1000)
         counts = most + (self._limit or 0.0) * (window_ms / 1000)
@@ -184,11 +183,11 @@ class Rate:
         self._settle()
 
     def rate(self, now_ms: int) -> float:
-        """Return the use per second. A look, unlike a metrics read in Kafka, moves no sample."""
+        """Return the usage per second. Unlike a metrics read in Kafka, this moves no sample."""
         return self.observe(now_ms)[0]
 
     def observe(self, now_ms: int) -> tuple[float, int]:
-        """Return the use per second and the time in ms that it is taken over (Rate.measure, Rate.windowSize)."""
+        """Return the usage per second and the time in ms that it is taken over (Rate.measure, Rate.windowSize)."""
         window = self._window
         size_ms = window.size_ms
         keep_ms = window.keep_ms
@@ -208,7 +207,7 @@ class Rate:
         return (total + self._elsewhere) / (window_ms / 1000.0), window_ms
 
     def purge(self, now_ms: int) -> None:
-        """Empty the samples that have expired and let them begin now: part of every measurement (SampledStat)."""
+        """Reset expired samples to begin now, as every measurement in Kafka does (SampledStat)."""
         if not self._samples:
             self._begin(now_ms)
         keep_ms = self._window.keep_ms
@@ -220,7 +219,7 @@ class Rate:
                 sample.start_ms = sample.last_ms = now_ms
 
     def reset(self) -> None:
-        """Give up the samples, which must have expired; what was recorded stays in ``recorded_total``."""
+        """Drop the samples, which must have expired; ``recorded_total`` stays."""
         self._left += self._current.sum
         self._samples = []
         self._current = Sample(0)
@@ -246,7 +245,7 @@ class Rate:
             self._samples[self._index] = self._current
 
     def _settle(self) -> None:
-        """Prepare the shortcut again, after anything that it was derived from has changed."""
+        """Recompute the shortcut of ``charge`` after any of its inputs changed."""
         if not self._samples:
             return
         current = self._current

@@ -1,4 +1,4 @@
-"""The rules of one quota kind that are in force: which of them hold for whom, and by which counter."""
+"""The rules of one quota kind in force: which of them apply to a client, and which counter it uses."""
 
 from quotas.counted import CounterKey
 from quotas.entities import Entity
@@ -18,7 +18,7 @@ from quotas.precedence import (
 
 
 class Rulebook:
-    """The quotas of one kind, of which one wins for each client; or its caps, of which all hold."""
+    """The quotas of one kind, one of which wins per client; or its caps, all of which apply."""
 
     __slots__ = ("_group_of", "_lengths", "_levels", "_limits", "_policy", "_terms", "cap", "kind")
 
@@ -33,7 +33,7 @@ class Rulebook:
         self._levels = 0
 
     def put_in_force(self, policy: Policy, touched: set[Key]) -> None:
-        """Go by ``policy``, in which the rules ``touched`` are other ones than before."""
+        """Use ``policy``; ``touched`` are the rules that differ from before."""
         self._policy = policy
         self._limits = policy.table(self.kind, cap=self.cap)
         self._terms = policy.terms_of(self.kind, cap=self.cap)
@@ -45,36 +45,36 @@ class Rulebook:
 
     @property
     def is_in_use(self) -> bool:
-        """There has been a rule at some time: from then on everybody is measured."""
+        """Whether any rule ever existed: from then on every client is measured."""
         return self._levels != 0
 
     @property
     def is_empty(self) -> bool:
-        """There is no rule now."""
+        """Whether no rule exists now."""
         return not self._limits
 
     @property
     def is_plain(self) -> bool:
-        """No rule says anything beside its limit."""
+        """Whether no rule has terms."""
         return not self._terms
 
     def counter(self, user: str, client_id: str) -> Counter:
-        """Return the counter that a client is measured by under the quota that wins, or would."""
+        """Return the counter of a client under the quota that wins, or would."""
         if self._lengths or self._group_of:
             return self.walk(user, client_id).counter
         return Counter(*tags_of(self._limits, self._levels, user, client_id), 0)
 
     def caps(self, user: str, client_id: str) -> list[tuple[Key, Counter]]:
-        """Return the caps that hold for a client, the narrowest first, and their counters."""
+        """Return the caps that apply to a client, the narrowest first, and their counters."""
         return caps_of(self._limits, self._terms, self._lengths, self._group_of.get(user), user, client_id)
 
     def walk(self, user: str, client_id: str) -> Walk:
-        """Return which quota wins for a client, and how that was found."""
+        """Return the quota that wins for a client, and how it was found."""
         group = self._group_of.get(user)
         return walk(self._limits, self._terms, self._levels, self._lengths, group, user, client_id)
 
     def levels(self, user: str, client_id: str) -> tuple[Level, ...]:
-        """Return the caps that hold for a client, with their limits."""
+        """Return the caps that apply to a client, with their limits."""
         return tuple(Level(key, self._limits[key]) for key, _ in self.caps(user, client_id))
 
     def winner(self, user: str, client_id: str) -> Key | None:
@@ -84,19 +84,19 @@ class Rulebook:
         return limiting_key(self._limits, *tags_of(self._limits, self._levels, user, client_id))
 
     def limiting(self, key: CounterKey) -> Key | None:
-        """Return the rule that holds for a counter."""
+        """Return the rule that applies to a counter."""
         if self.cap or self._lengths or self._group_of or key.several:
             return key_of(self._limits, self._terms, self._lengths, Counter(key.user, key.client_id, key.several))
         return limiting_key(self._limits, key.user, key.client_id)
 
     def limit(self, key: Key) -> float:
-        """Return the limit of a rule, in force or in shadow."""
+        """Return the limit of a rule, enforced or in shadow mode."""
         return self._limits[key]
 
     def terms(self, key: Key | None) -> KindTerms:
-        """Return what a rule says beside that."""
+        """Return the terms of a rule."""
         return PLAIN if key is None else self._terms.get(key, PLAIN)
 
     def entity(self, key: Key) -> Entity:
-        """Return whom a rule is for."""
+        """Return the entity of a rule."""
         return self._policy.client(key, cap=self.cap)

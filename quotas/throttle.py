@@ -1,17 +1,17 @@
-"""From an observed rate to a throttle time: QuotaUtils.throttleTime, to the last millisecond."""
+"""Throttle time of an observed rate: QuotaUtils.throttleTime, to the last millisecond."""
 
 import math
 from typing import Final, Protocol, Self, TypeVar
 
 INT32_MAX: Final = 2**31 - 1
-"""throttle_time_ms is an int32. Kafka wraps beyond it, possibly to "no throttle" (24.8 days); Sluice stays here."""
+"""throttle_time_ms is an int32. Kafka wraps beyond it, possibly to "no throttle" (24.8 days); Sluice saturates."""
 
 _LONG_MAX: Final = 2**63 - 1
 _LONG_MIN: Final = -(2**63)
 
 
 class Amount(Protocol):
-    """A number, or an array of numbers: the analysis computes with all clients at once."""
+    """A number, or an array of numbers: the analysis computes all clients at once."""
 
     def __sub__(self, other: Self, /) -> Self: ...
     def __mul__(self, other: float, /) -> Self: ...
@@ -22,7 +22,7 @@ A = TypeVar("A", bound=Amount)
 
 
 def excess(observed: A, limit: A, window: float) -> A:
-    """Return how long it takes until ``observed``, measured over ``window``, would have been ``limit``: Kafka's law.
+    """Return how long it takes until ``observed``, measured over ``window``, has fallen to ``limit``: Kafka's formula.
 
     In the unit of ``window``, not rounded, and negative below the limit.
     """
@@ -44,9 +44,9 @@ def math_round(value: float) -> int:
 
 
 def throttle_ms(observed: float, limit: float, window_ms: int, cap_ms: int | None = None) -> int:
-    """Return the milliseconds after which ``observed``, measured over ``window_ms``, would have been ``limit``.
+    """Return the milliseconds until ``observed``, measured over ``window_ms``, has fallen to ``limit``.
 
-    A signed 64-bit number, as in Kafka before its conversion to int32; ``cap_ms`` limits it from above.
+    A signed 64-bit number, as in Kafka before its conversion to int32; ``cap_ms`` is an upper bound.
     """
     raw_ms = excess(observed, limit, window_ms) if limit else divide(observed, limit) * window_ms
     raw = math_round(raw_ms)
@@ -54,12 +54,12 @@ def throttle_ms(observed: float, limit: float, window_ms: int, cap_ms: int | Non
 
 
 def divide(dividend: float, divisor: float) -> float:
-    """Divide as IEEE 754 and Java do: by zero too."""
+    """Divide as IEEE 754 and Java do, including by zero."""
     if divisor != 0:
         return dividend / divisor
     return math.nan if dividend == 0 else math.copysign(math.inf, dividend)
 
 
 def clamp_ms(raw_ms: int) -> int:
-    """Return a throttle time as it goes on the wire: 0 to 2^31 - 1."""
+    """Clamp a throttle time to the wire format: 0 to 2^31 - 1."""
     return max(0, min(raw_ms, INT32_MAX))

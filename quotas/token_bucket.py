@@ -5,7 +5,7 @@ from quotas.throttle import divide, math_round
 
 
 class TokenBucket:
-    """``limit`` tokens a second, at most N windows' worth (not N - 1); may be overdrawn without bound."""
+    """A bucket of ``limit`` tokens a second, at most N windows' worth (not N - 1); may be overdrawn without bound."""
 
     __slots__ = ("_last_ms", "_limit", "_tokens", "_window_s")
 
@@ -17,25 +17,25 @@ class TokenBucket:
         self._last_ms = AT_ONCE
 
     def set_limit(self, limit: float) -> None:
-        """Refill, and hold, by another limit, counting from the last refill; this itself refills nothing."""
+        """Use another limit, counting from the last refill; does not refill."""
         self._limit = limit
 
     def set_window(self, window: Window) -> None:
-        """Hold the worth of another window from now on; likewise."""
+        """Use another window for the capacity; does not refill."""
         self._window_s = window.keep_ms / 1000
 
     def record(self, value: float, now_ms: int) -> None:
-        """Take ``value`` tokens; give them back if it is negative."""
+        """Take ``value`` tokens; a negative value returns tokens."""
         self._refill(now_ms)
         self._tokens = min(self._burst, self._tokens - value)
 
     def tokens(self, now_ms: int) -> float:
-        """Return what is left; below zero the quota is violated."""
+        """Return the tokens left; below zero the quota is violated."""
         self._refill(now_ms)
         return self._tokens
 
     def throttle_ms(self, now_ms: int) -> int:
-        """Return the milliseconds until the overdraft is made good; 0 while there is none."""
+        """Return the milliseconds until the overdraft is paid off; 0 while there is none."""
         tokens = self.tokens(now_ms)
         return math_round(divide(-tokens, self._limit) * 1000) if tokens < 0 else 0
 

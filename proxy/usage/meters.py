@@ -5,7 +5,7 @@ from typing import Final
 
 from proxy.usage.meter import NO_TRAFFIC, Client, ClientState, Meter, MeterKey, Traffic
 from quotas.counted import FOLDED
-from quotas.names import OTHER, Room
+from quotas.names import OTHER, NameBudget
 
 MAX_GONE = 10_000
 """Clients whose meters are gone, and whose last traffic nobody has taken yet, by name; the others are summed up."""
@@ -21,7 +21,7 @@ class Meters:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._names = Room(most * _NAME_BYTES_EACH)
+        self._names = NameBudget(most * _NAME_BYTES_EACH)
         self._meters: dict[MeterKey, Meter] = {}
         self._gone: dict[Client, Traffic] = {}
 

@@ -1,4 +1,4 @@
-"""Changes of quotas as somebody asks for them, and what Kafka takes of them (ClientQuotaControlManager)."""
+"""Requested changes of quotas, checked as Kafka does (ClientQuotaControlManager)."""
 
 import ipaddress
 import math
@@ -10,48 +10,48 @@ from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind, Whose, Written
 
 Limits = Mapping[QuotaKind, float | None]
-"""What an entity is given; None: no limit of that kind any more."""
+"""The limits to set for an entity; None removes one."""
 
 _DIMENSIONS: Final = ("user", "client-id", "ip")
 _KINDS: Final = {whose: {kind.value: kind for kind in QuotaKind if kind.row.whose is whose} for whose in Whose}
 _EPSILON: Final = 1e-6
-"""How much above a whole number is one (ClientQuotaControlManager)."""
+"""The tolerance for fractions of whole numbers (ClientQuotaControlManager)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one entity is to be given, as it was asked for: nothing of it has been checked."""
+    """The requested change of one entity, not checked yet."""
 
     entity: Mapping[str, str | Default]
     """Kind of entity (user, client-id, ip) → name."""
     ops: Sequence[tuple[str, float | None]]
-    """Name of the quota → its limit; None removes it."""
+    """Property name → limit; None removes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """Changes that are asked for together."""
+    """Changes requested together."""
 
     changes: Sequence[Change]
     who: str
-    """Who asks, for the record: a user."""
+    """The requesting user, for the change log."""
     validate_only: bool = False
     version: str | None = None
-    """Of what ``who`` has seen: if the store holds something else by now, nothing is changed. None: whatever it is."""
+    """The version that ``who`` has seen: if the store holds another one, nothing is changed. None: any version."""
     peer: str = ""
-    """Where from, for the record; "" where nobody is connected."""
+    """The address of the client, for the change log; "" if there is none."""
     client_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a change was not made: what is wrong, at which part of it, and what to do instead."""
+    """The reason why a change was refused: what is wrong, in which field, and the fix."""
 
     field: str
     message: str
     fix: str = ""
     kafka: str = ""
-    """What a controller says of the same (ClientQuotaControlManager); "" where it would not refuse."""
+    """The controller's message for the same error (ClientQuotaControlManager); "" if it would not refuse."""
 
     def __str__(self) -> str:
         return f"{self.field}: {self.message}" + (f"; {self.fix}" if self.fix else "")
@@ -59,7 +59,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Altered:
-    """One limit that is another now. None: there is none."""
+    """A changed limit; ``old`` or ``new`` is None for no limit."""
 
     entity: Entity
     kind: QuotaKind
@@ -69,21 +69,21 @@ class Altered:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a change: refused, or made. One that asked for what was there already has altered nothing."""
+    """The result of a change: refused or made. ``altered`` is empty if nothing differed."""
 
     refused: Refusal | None = None
     altered: tuple[Altered, ...] = ()
 
 
 def check(change: Change) -> tuple[Entity, Limits] | Refusal:
-    """Return what a change comes to, or why Kafka would refuse it.
+    """Return the entity and limits of a change, or why Kafka would refuse it.
 
-    As Kafka does, what is to be removed is not checked. Two differences: NaN, which Kafka takes by accident, is
-    refused, and so are host names as ip, which Kafka would resolve once.
+    As in Kafka, removed limits are not checked. Two differences: NaN, which Kafka accepts by accident, is refused, and
+    so are host names as ip, which Kafka would resolve once.
     """
     keys = [key for key, _ in change.ops]
     if twice := next((key for key in keys if keys.count(key) > 1), None):
-        return Refusal(twice, "stands twice for one entity", "give it once", repeated(change.entity))
+        return Refusal(twice, "occurs twice for one entity", "give it once", repeated(change.entity))
     entity = _entity(change.entity)
     if isinstance(entity, Refusal):
         return entity
@@ -126,7 +126,7 @@ def _entity(written: Mapping[str, str | Default]) -> Entity | Refusal:
 
 
 def _said_of_entity(written: Mapping[str, str | Default]) -> str:
-    """Return what a controller says of the names or the combination that make no entity."""
+    """Return the controller's message for names or combinations that make no entity."""
     if empty := next((dimension for dimension, name in written.items() if name == ""), None):
         return f"Empty {empty} not supported"
     if written:  # as it is written there, without the space
@@ -135,7 +135,7 @@ def _said_of_entity(written: Mapping[str, str | Default]) -> str:
 
 
 def repeated(written: Mapping[str, str | Default]) -> str:
-    """Return what a controller says of an entity that it has had already, or that has a quota twice."""
+    """Return the controller's message for an entity, or a quota of one, that occurs twice."""
     ordered = ("client-id", "user", "ip")  # of Java's HashMap
     names = [*(each for each in ordered if each in written), *(each for each in written if each not in ordered)]
     entries = (f"{each}={name if isinstance(name := written[each], str) else 'null'}" for each in names)
@@ -143,8 +143,8 @@ def repeated(written: Mapping[str, str | Default]) -> str:
 
 
 def canonical_ip(text: str) -> str:
-    """Return one spelling for each address; an IPv4-mapped one is the IPv4 address, as for a Java broker. A scope
-    (``fe80::1%eth0``) is no part of it.
+    """Return the canonical spelling of an address; an IPv4-mapped one becomes the IPv4 address, as in a Java broker. A
+    scope (``fe80::1%eth0``) is dropped.
 
     Raises ValueError for anything else.
     """

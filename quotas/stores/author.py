@@ -1,7 +1,7 @@
-"""Who wrote a quota file last, as far as the writer has said so: an extended attribute of the file.
+"""The last author of a quota file, stored by the writer in an extended attribute of the file.
 
-It holds for the content that it was written with. Whoever edits the file in place leaves an attribute that does not
-fit, and an editor that renames leaves none: no change is ever told of somebody who has not made it.
+It applies only to the content it was written with. An editor that changes the file in place leaves an attribute that
+does not match, and one that renames leaves none, so a change is never attributed to the wrong author.
 """
 
 import json
@@ -15,13 +15,13 @@ _LONGEST: Final = 200
 
 
 def sign(descriptor: int, who: str, version: str) -> None:
-    """Note that ``who`` has written the open file, of that version; nothing where the file system has no attributes."""
+    """Store ``who`` and the version in the open file; does nothing if the file system has no attributes."""
     with suppress(OSError, AttributeError):
         os.setxattr(descriptor, _ATTRIBUTE, json.dumps([who[:_LONGEST], version]).encode())
 
 
 def author(path: Path, version: str) -> str:
-    """Return who wrote the file, if it still is of that version; "" where nobody has said so."""
+    """Return the author if the file still has this version; "" if unknown."""
     try:
         who, signed = json.loads(os.getxattr(path, _ATTRIBUTE))
     except (OSError, AttributeError, ValueError, TypeError, RecursionError):

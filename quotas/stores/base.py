@@ -1,8 +1,8 @@
-"""What every store of quotas does, whatever it keeps them in: the contract that tests/quotas/stores/contract.py tests.
+"""The interface of all quota stores; tests/quotas/stores/contract.py tests it.
 
-Everything here may wait, for a disk or a network, and is called off the event loop, one call at a time; but for
-``changed`` and ``staleness_ms``, which are looks at what is known and never wait. A store may have threads of its own
-(a ZooKeeper client's): they only make ``changed`` true, and nobody is called back on them.
+Methods may block on a disk or a network, and are called off the event loop, one call at a time. Only ``changed`` and
+``staleness_ms`` never block. A store may have threads of its own (a ZooKeeper client's): they only make ``changed``
+true, and run no callbacks.
 """
 
 from abc import ABC, abstractmethod
@@ -17,15 +17,15 @@ from quotas.stores.alteration import Alteration, Altered, Limits, Outcome, Refus
 
 
 class StoreError(Exception):
-    """A store could not do what it was asked to; the text says why and what to do."""
+    """A store operation failed; the text says why and what to do."""
 
 
 class UnreadableError(StoreError):
-    """The quotas are not known: unreachable, forbidden or wrong. Never to be taken for "no quotas".
+    """The quotas could not be read: unreachable, forbidden or wrong. Must never be treated as "no quotas".
 
-    It carries every problem found, and the ``rest``: what there is all the same, where a store is of several and the
-    last that was known of one stands in for it. None: nothing is known. ``away``: the store may come back by itself, or
-    by what somebody does elsewhere; otherwise what is configured here is wrong.
+    It carries every problem found. ``rest``: the quotas of a layered store with the last known state of the layer that
+    failed; None: nothing is known. ``away``: the store may come back by itself, or by a change elsewhere; otherwise the
+    configuration here is wrong.
     """
 
     def __init__(self, problems: Sequence[Problem], rest: "Loaded | None" = None, *, away: bool = False) -> None:
@@ -36,56 +36,56 @@ class UnreadableError(StoreError):
 
 
 class UnwritableError(StoreError):
-    """Nothing was written, and trying again will not help."""
+    """The write was refused, and trying again will not help."""
 
 
 class ChangedMeanwhileError(StoreError):
-    """Nothing was written: the store holds something else than whoever asked has seen. Load it and ask again."""
+    """The write was refused: the store no longer holds the version that the caller has seen. Load it and try again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """What stands in a store and could not be taken. Never to be taken for "no quota"."""
+    """An entry of a store that could not be read. Must never be treated as "no quota"."""
 
     problem: Problem
     entity: Entity | None = None
-    """Whose limits are not known for that; None where it is nobody that quotas here could be for."""
+    """The entity whose limits are unknown; None if the entry can be of no entity."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """All that a store holds at one moment."""
+    """The content of a store at one moment."""
 
     policy: Policy
     version: str
-    """Another one whenever the store holds something else."""
+    """Changes with the content."""
     source: str
-    """Which store it is, for people: the path of a file."""
+    """The store's name for people: the path of a file."""
     places: Mapping[Entity, int | str] = field(default_factory=dict)
-    """Where in the store each entity's quota stands: a line, a node."""
+    """The place of each entity's quota: a line, a node."""
     warnings: Sequence[Problem] = ()
-    """What is doubtful or not enforced."""
+    """Entries that are doubtful or not enforced."""
     unread: Sequence[Unread] = ()
-    """What was skipped; its problems are among the warnings."""
+    """Entries that were skipped; their problems are among the warnings."""
     author: str = ""
-    """Who brought it to what it is, for the record; "" where the store does not say."""
+    """The author of the last change, for the change log; "" if the store does not know."""
 
-    def where(self, entity: Entity, kind: QuotaKind | None = None) -> str:  # noqa: ARG002  all kinds stand together
-        """Return where a quota stands, as ``quotas.yaml:12``."""
+    def where(self, entity: Entity, kind: QuotaKind | None = None) -> str:  # noqa: ARG002  one place for all kinds
+        """Return the place of a quota, such as ``quotas.yaml:12``."""
         return f"{self.source}:{self.places[entity]}"
 
 
 class QuotaStore(ABC):
-    """A place that quotas are kept in. Times are milliseconds of one clock that only goes forwards."""
+    """A store of quotas. Times are milliseconds of a monotonic clock."""
 
     def __init__(self) -> None:
         self._stale_since_ms: int | None = None
 
     def load(self, now_ms: int) -> Loaded:
-        """Return what the store holds now. Raises UnreadableError."""
+        """Return the store's content. Raises UnreadableError."""
         try:
             loaded = self._load()
-        except Exception:  # a fault of ours leaves quotas as unknown as a store that is away
+        except Exception:  # after a bug quotas are as unknown as with an unreachable store
             if self._stale_since_ms is None:
                 self._stale_since_ms = now_ms
             raise
@@ -93,36 +93,36 @@ class QuotaStore(ABC):
         return loaded
 
     def staleness_ms(self, now_ms: int) -> int:
-        """Return for how long the store may have held something else than what was loaded last: 0 if it was well."""
+        """Return how long loading has failed, in ms: 0 if the last load succeeded."""
         return 0 if self._stale_since_ms is None else max(now_ms - self._stale_since_ms, 0)
 
     @abstractmethod
     def changed(self) -> bool:
-        """Return whether the store may hold something else than when it was loaded last, well or not.
+        """Return whether the store may have changed since the last load, successful or not.
 
-        To be asked a few times a second: a store may wait for the next look, to see whether more is coming.
+        Polled a few times a second: a store may wait for the next poll, to see whether more changes follow.
         """
 
     @property
     def answers_clients(self) -> bool:
-        """Whether clients that describe or alter quotas are answered by the proxy, from what this store holds.
+        """Whether the proxy answers clients that describe or alter quotas, from this store.
 
-        False where the brokers hold them, and answer for themselves.
+        False if the brokers hold the quotas and answer themselves.
         """
         return True
 
-    def nudge(self) -> None:  # noqa: B027  most stores see a change themselves
-        """Look soon: somebody has asked the brokers for a change, and it passed by. To be called as ``changed`` is."""
+    def nudge(self) -> None:  # noqa: B027  most stores notice changes themselves
+        """Poll soon, because a change was seen on its way to the brokers. Called from the same place as ``changed``."""
 
-    def close(self) -> None:  # noqa: B027  most stores hold nothing open
-        """Let go of what the store holds open."""
+    def close(self) -> None:  # noqa: B027  most stores have nothing to close
+        """Release connections and files."""
 
     def alter(self, alteration: Alteration) -> list[Outcome]:
-        """Make the changes, and return what became of each, in their order.
+        """Make the changes, and return the outcome of each, in order.
 
-        As in a cluster, one that is refused keeps no other from being made, and of two for one entity the first one
-        counts. With ``validate_only`` all is the same, and nothing is written. Raises UnreadableError, UnwritableError
-        and ChangedMeanwhileError, and then nothing has been written.
+        As in a cluster, a refused change does not prevent the others, and of two for one entity the first one counts.
+        With ``validate_only`` nothing is written. Raises UnreadableError, UnwritableError and ChangedMeanwhileError;
+        then nothing was written.
         """
         checked: list[Refusal | Entity] = []
         wanted: dict[Entity, Limits] = {}
@@ -133,7 +133,7 @@ class QuotaStore(ABC):
                 continue
             entity, limits = found
             if entity in wanted:
-                message, fix = "stands twice in one request", "make one of them"
+                message, fix = "occurs twice in one request", "merge the two"
                 checked.append(Refusal(entity.describe(), message, fix, repeated(change.entity)))
                 continue
             checked.append(entity)
@@ -143,15 +143,15 @@ class QuotaStore(ABC):
 
     @abstractmethod
     def _load(self) -> Loaded:
-        """As ``load``."""
+        """Read the store, for ``load``."""
 
     @abstractmethod
     def _alter(self, wanted: Mapping[Entity, Limits], alteration: Alteration) -> Mapping[Entity, Outcome]:
-        """As ``alter``, of what Kafka would take; each entity once, None for what is to be removed."""
+        """Make changes that Kafka would accept, for ``alter``; each entity occurs once, None removes a limit."""
 
 
 def altered(policy: Policy, entity: Entity, limits: Limits) -> tuple[Altered, ...]:
-    """Return which limits of an entity are to be others than in ``policy``, in the order of ``limits``."""
+    """Return the limits of an entity that differ from ``policy``, in the order of ``limits``."""
     before = {kind: float(limit) for kind, limit in policy.limits.get(entity, {}).items()}
     return tuple(
         Altered(entity, kind, before.get(kind), limit) for kind, limit in limits.items() if before.get(kind) != limit

@@ -1,7 +1,6 @@
-"""What may stand in a quota file, and is most likely not what was meant: for warnings, each with its fix, and with a
-name for its kind.
+"""Warnings about valid entries of a quota file that are most likely mistakes, each with a fix and a name.
 
-A name is always a name, and a limit above 0 always a limit: nothing here refuses either.
+Nothing here refuses an entry: any name is a name, and any limit above 0 is a limit.
 """
 
 import re
@@ -15,9 +14,9 @@ from quotas.kinds import BYTES, MUTATIONS, PERCENT, QuotaKind
 BATCH_BYTES: Final = 16 * 1024
 """The default of a producer's ``batch.size``."""
 REQUEST_PERCENT_S: Final = 0.01
-"""What a small request takes of a broker's threads: a tenth of a millisecond."""
+"""The thread time of a small request: a tenth of a millisecond."""
 _ALLOWANCE_MS: Final = 10_000
-"""How much of a byte rate may be used at once: ten of the eleven samples of a second (docs/quotas.md)."""
+"""The burst of a byte rate: ten of the eleven samples of a second (docs/quotas.md)."""
 _MAX_SHOWN: Final = 100
 
 _PER_SECOND: Final = re.compile(r"(.*\w)\s*(?:/\s?s|/\s?sec|ps|/second)", re.IGNORECASE)
@@ -33,11 +32,11 @@ _MISTAKEN: Final = frozenset(("default", ANONYMOUS.casefold()))
 _QUOTING: Final = re.compile(r"[<>{}'\" ]")
 _PATTERN: Final = re.compile(r"[*?]|^\^|\.\+|\\[dsw]|\[\w-\w")
 _SEVERAL: Final = re.compile(r"[\w.:@-]+(?:\s*[,;]\s*[\w.:@-]+)+")
-_PRINCIPAL_TYPE: Final = re.compile(r"^user:\s*", re.IGNORECASE)  # as ACLs write it, and quotas do not
+_PRINCIPAL_TYPE: Final = re.compile(r"^user:\s*", re.IGNORECASE)  # ACLs write it, quotas do not
 
 
 def of_name(dimension: str, name: str) -> InvalidValue | None:
-    """Return what is doubtful about the name of a user or client-id: the likeliest mistake alone."""
+    """Return a warning about the name of a user or client-id: only the likeliest mistake."""
     if _PLAIN.fullmatch(name) and name.casefold() not in _MISTAKEN:
         return None
     found = next(_of_name(dimension, name), None)
@@ -46,7 +45,7 @@ def of_name(dimension: str, name: str) -> InvalidValue | None:
 
 
 def _of_name(dimension: str, name: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the name of each doubt, what is doubtful, and the fix."""
+    """Yield for each warning its name, the message, and the fix."""
     if holds_a_variable(name):
         yield "variable-in-name", "is a name as it stands", NO_VARIABLES
     if _QUOTING.sub("", name).casefold() in {"default", "default:true", "*"}:
@@ -59,7 +58,7 @@ def _of_name(dimension: str, name: str) -> Iterator[tuple[str, str, str]]:
         )
     if not name.isprintable():
         yield "invisible-in-name", "holds a character that cannot be seen", "write the name anew, by hand"
-    # The subject of a certificate may name a host with a wildcard, and is a user as it stands: CN=*.example.com.
+    # The subject of a certificate may contain a wildcard host, CN=*.example.com, and is a valid user.
     if "=" not in name and _PATTERN.search(name):
         yield "glob-is-a-name", "is a name as it stands: Kafka's quotas know no wildcards", _FOR_EACH
     if _SEVERAL.fullmatch(name):
@@ -77,9 +76,7 @@ def _of_name(dimension: str, name: str) -> Iterator[tuple[str, str, str]]:
 
 
 def of_limit(kind: QuotaKind, limit: float, written: str, burst_ms: int | None = None) -> InvalidValue | None:
-    """Return what a client will feel of a limit that is too low for one of what is sent, even where it may have a
-    burst: a batch, a request, a partition.
-    """
+    """Return a warning about a limit that, even with its burst, is below a single batch, request or partition."""
     burst_s = (_ALLOWANCE_MS if burst_ms is None else burst_ms) / 1000
     if kind.row.unit is not BYTES:
         return _of_other_limit(kind, limit, written, burst_s)
@@ -106,8 +103,8 @@ def _of_other_limit(kind: QuotaKind, limit: float, written: str, burst_s: float)
 
 
 def of_small_limits(limits: Mapping[Entity, Mapping[QuotaKind, float]]) -> tuple[Entity, int, InvalidValue] | None:
-    """Return the first quota whose byte rate is less than a batch a second, how many such rates there are, and what
-    clients will feel of the smallest. For people who look, not for the log: such quotas work, and may well be meant.
+    """Return the first quota with a byte rate below a batch a second, the number of such rates, and a warning about the
+    smallest. Shown by commands, not logged: such quotas work, and may be intended.
     """
     small = [
         (limit, entity)
@@ -121,7 +118,7 @@ def of_small_limits(limits: Mapping[Entity, Mapping[QuotaKind, float]]) -> tuple
 
 
 def of_small_rate(limit: float) -> InvalidValue:
-    """Return what clients feel of a byte rate below a batch a second, once its burst is used."""
+    """Return the effect of a byte rate below a batch a second, once its burst is used."""
     message = (
         f"a byte rate below one batch of {BATCH_BYTES // 1024} KiB (batch.size) a second: once its burst is used, a "
         f"client is held for up to {_long(BATCH_BYTES / limit)} after each"
@@ -130,18 +127,18 @@ def of_small_rate(limit: float) -> InvalidValue:
 
 
 def of_case(twin: str) -> InvalidValue:
-    """Return what is doubtful about whom ``folded`` takes for another, which is said as ``twin``."""
+    """Return a warning about an entity that differs from ``twin`` only in case."""
     message = f"differs from {twin} in upper and lower case alone"
     return InvalidValue(message, "Kafka tells them apart: are they two?", name="differs-in-case")
 
 
 def of_unused_group() -> InvalidValue:
-    """Return what is doubtful about a group without a quota."""
+    """Return a warning about a group without a quota."""
     return InvalidValue("no quota is for this group", "write one, or remove it", name="unused-group")
 
 
 def fix_of_rate(written: str) -> str:
-    """Return what to write instead of a limit that says per second, which it is anyhow, or that there is none."""
+    """Return the fix for a limit that is written per second, or as unlimited."""
     if written.casefold() in _NO_LIMIT:
         return "remove the line for no limit"
     rate = _PER_SECOND.fullmatch(written[:64])
@@ -149,7 +146,7 @@ def fix_of_rate(written: str) -> str:
 
 
 def folded(entity: Entity) -> tuple[Name | bool, ...]:
-    """Return what entities have in common that differ in upper and lower case alone."""
+    """Return a key that is equal for entities that differ only in case."""
     names = (entity.user, entity.client_id, entity.ip)
     return (entity.cap, *(name.casefold() if isinstance(name, str) else name for name in names))
 

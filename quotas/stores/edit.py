@@ -1,8 +1,8 @@
-"""Changing quotas in the text of a quota file: what is not changed stays as its author wrote it, to the character.
+"""Edits of a quota file's text: unchanged parts stay as their author wrote them, to the character.
 
-Lines are added and taken out, and numbers replaced, where the parser says they stand. So comments, order, quotes and
-spacing are kept without anybody having to know them; docs/decisions/0019 has what else was tried. Whoever calls this
-reads the result before it is used.
+Lines are added and removed, and numbers replaced, at the positions that the parser reports. So comments, order, quotes
+and spacing are kept without special code; docs/decisions/0019 lists the alternatives. The caller must parse the result
+before it is used.
 """
 
 import math
@@ -16,7 +16,7 @@ from config.nodes import Scalar
 from quotas.entities import Default, Entity
 from quotas.kinds import QuotaKind
 from quotas.stores.alteration import Limits
-from quotas.stores.layout import Item, Pair, Span, end_of_brackets, read_layout
+from quotas.stores.layout import Item, KeyValue, Span, end_of_brackets, read_layout
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.@/-]*[A-Za-z0-9_])?", re.ASCII)
 _COMMENT: Final = re.compile(r"(?:^|(?<=\s))#[^\r\n]*")
@@ -24,15 +24,15 @@ _MOST: Final = 2.0**63
 _LIMITS: Final = frozenset(kind.value for kind in QuotaKind)
 _DIGITS: Final = 19
 _DECIMALS: Final = 9
-"""How many of each a number of a quota file may have (``config.units``)."""
+"""The most digits and decimals of a number in a quota file (``config.units``)."""
 
 _T = TypeVar("_T")
 
 
 def number(limit: float) -> str | None:
-    """Return how a limit is written in a quota file; None if it cannot be."""
+    """Return a limit as written in a quota file; None if it cannot be."""
     if limit == _MOST:
-        return str(2**63 - 1)  # the same number to a float, and the most that Kafka takes of a LONG
+        return str(2**63 - 1)  # the same number as a float, and the largest LONG
     if math.isinf(limit):
         return None
     whole, _, decimals = format(Decimal(repr(limit)), "f").partition(".")
@@ -43,7 +43,7 @@ def number(limit: float) -> str | None:
 
 
 def written_name(name: str, *, in_quotes: bool = False) -> str:
-    """Return how a name is written in a quota file: in double quotes if it has to be, or is to be."""
+    """Return a name as written in a quota file, in double quotes if necessary or requested."""
     scalar = Scalar(name)
     scalar.plain = True
     if not in_quotes and _PLAIN.fullmatch(name) and not scalar.ambiguous:
@@ -52,9 +52,9 @@ def written_name(name: str, *, in_quotes: bool = False) -> str:
 
 
 def edited(text: str, limits: Mapping[Entity, Mapping[QuotaKind, float]], wanted: Mapping[Entity, Limits]) -> str:
-    """Return ``text``, which says ``limits`` in that order, with the limits of ``wanted`` set, and None removed.
+    """Return ``text``, which holds ``limits`` in that order, with the limits of ``wanted`` set or, if None, removed.
 
-    An entity without limits goes. Raises ValueError for a form that cannot be edited.
+    An entity without limits is removed. Raises ValueError for a form that cannot be edited.
     """
     places = {entity: place for place, entity in enumerate(limits) if entity in wanted}
     return _Edit(text, {place: wanted[entity] for entity, place in places.items()}).edited(
@@ -63,7 +63,7 @@ def edited(text: str, limits: Mapping[Entity, Mapping[QuotaKind, float]], wanted
 
 
 class _Edit:
-    """The changes of one text, collected before any is made."""
+    """The changes of one text, collected and then applied together."""
 
     def __init__(self, text: str, wanted: Mapping[int, Limits]) -> None:
         self.newline = "\r\n" if "\r\n" in text else "\n"
@@ -99,8 +99,8 @@ class _Edit:
     # ------------------------------------------------------------------------------------------------- one quota
 
     @staticmethod
-    def _left(pairs: Sequence[Pair], limits: Limits) -> bool:
-        """Whether any limit is left of a quota: what is said beside limits goes with the last one."""
+    def _left(pairs: Sequence[KeyValue], limits: Limits) -> bool:
+        """Whether a quota keeps any limit: its terms are removed with the last one."""
         kept = {pair.key for pair in pairs} & _LIMITS - {str(kind) for kind in limits}
         return bool(kept) or any(limit is not None for limit in limits.values())
 
@@ -114,7 +114,7 @@ class _Edit:
             if pair is None:
                 added.append((kind, limit))
             else:
-                of_lines = self.text[pair.value.start] in "|>"  # such a text ends with its last line
+                of_lines = self.text[pair.value.start] in "|>"  # a block scalar ends with its last line
                 self._replace(pair.value.start, pair.end, _number(limit) + (self.newline if of_lines else ""))
         gone = {kind.value for kind, limit in limits.items() if limit is None}
         kept = [pair for pair in item.pairs if pair.key not in gone]
@@ -133,11 +133,11 @@ class _Edit:
             lines = (f"{indent}{kind}: {_number(limit)}{self.newline}" for kind, limit in added)
             self._replace(where, where, "".join(lines))
 
-    def _cut_lines(self, run: Sequence[Pair], after: Pair | None, column: int) -> None:
-        """Take out pairs that stand on lines of their own; the first of a quota stands behind its dash."""
+    def _cut_lines(self, run: Sequence[KeyValue], after: KeyValue | None, column: int) -> None:
+        """Remove keys on lines of their own; the first key of a quota follows its dash."""
         start = self._line_of(run[0].start)
         if self.text[start : run[0].start].isspace() or start == run[0].start:
-            # Comments between the lines are nobody's here, and stay.
+            # Comments between the lines belong to no quota, and stay.
             for pair in run:
                 self._replace(self._line_of(pair.start), self._line_after(pair.end), "")
         elif after is not None:
@@ -147,13 +147,13 @@ class _Edit:
             self._replace(run[0].start, after.start, "".join(between))
 
     def _cut(self, start: int, end: int, of_comments: Span, column: int) -> None:
-        """Take something out of brackets or braces. Comments of one stretch are kept, on lines of their own."""
+        """Remove a part of brackets or braces, keeping comments in ``of_comments`` on lines of their own."""
         comments = self._comments(of_comments.start, of_comments.end)
         indent = f"{self.newline}{' ' * column}"
         self._replace(start, end, " " * bool(comments) + "".join(f"{comment}{indent}" for comment in comments))
 
     def _comments(self, start: int, end: int) -> list[str]:
-        """Return the comments in a stretch that holds no names but those of limits."""
+        """Return the comments in a stretch whose only names are those of limits."""
         return _COMMENT.findall(self.text[start:end])
 
     # ------------------------------------------------------------------------------------------------- the list
@@ -247,11 +247,11 @@ class _Edit:
         return self.text.rfind("\n", 0, position) + 1
 
     def _line_after(self, end: int) -> int:
-        """Return where the line begins that follows something that ends at ``end``."""
+        """Return the start of the line after one that ends at ``end``."""
         return self.text.index("\n", end - 1) + 1
 
     def _dash_line(self, item: Item) -> int:
-        """Return where the line of an item's dash begins: most often it is the item's own."""
+        """Return the start of the line with an item's dash: usually the item's own line."""
         column, line = self.layout.column, self._line_of(item.span.start)
         while self.text[line : line + column + 1] != " " * column + "-":
             line = self._line_of(line - 1)
@@ -259,7 +259,7 @@ class _Edit:
 
 
 def _runs(places: Sequence[_T], is_gone: Callable[[_T], bool]) -> Iterator[tuple[_T | None, list[_T], _T | None]]:
-    """Yield the neighbours that go together, with the one before them and the one behind them that stay."""
+    """Yield each run of removed neighbours, with the kept one before and the kept one after it."""
     runs = [(gone, list(run)) for gone, run in groupby(places, is_gone)]
     for place, (gone, run) in enumerate(runs):
         if gone:

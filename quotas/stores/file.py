@@ -1,8 +1,8 @@
-"""The file store: quotas as YAML, in Kafka's property names.
+"""The format of quota files: YAML, with Kafka's property names.
 
-What KRaft's AlterClientQuotas refuses (ClientQuotaControlManager) is refused here too, so that every quota of a file
-could be set in a cluster as well. In particular a quota is above 0: no rate can keep to a bound of 0, and Kafka's own
-arithmetic overflows there to "not throttled".
+Quotas that KRaft's AlterClientQuotas refuses (ClientQuotaControlManager) are refused here too, so that every quota of a
+file could also be set in a cluster. In particular a quota is above 0: no rate stays below 0, and Kafka's own arithmetic
+overflows there to "not throttled".
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ from quotas.stores.groups import Groups
 
 @dataclass(frozen=True, slots=True)
 class LoadedPolicy:
-    """What a file says: the policy, the line of each entity's quota, and what is doubtful or not enforced."""
+    """The content of a file: the policy, the line of each entity's quota, and warnings."""
 
     policy: Policy
     lines: ReadOnlyMapping[Entity, int]
@@ -40,7 +40,7 @@ def load(path: Path) -> LoadedPolicy:
 
 
 def parse(file: str, text: str) -> LoadedPolicy:
-    """As ``load``, of what was read from ``file``."""
+    """Parse text that was read from ``file``. Raises ConfigError with every problem found."""
     return _Reader(
         parse_document(file, text, "write `quotas:` and a list below it, or `quotas: []` for no quotas")
     ).read()
@@ -61,7 +61,7 @@ _ENTITY_FORM: Final = "write it like {user: alice, client-id: {default: true}} o
 
 
 class _Reader:
-    """Reads one quota after the other, and collects what is wrong with each."""
+    """Reads the quotas, and collects the problems of each."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -75,7 +75,7 @@ class _Reader:
 
     def read(self) -> LoadedPolicy:
         if self.document.root.keys() >= _OF_CONFIGURATION:
-            self.wrong.add((), "is a configuration, and no quota file", "give it as --config")
+            self.wrong.add((), "is a configuration, not a quota file", "pass it as --config")
         else:
             self._read_root(self.document.root)
         problems = [self.document.problem(steps, invalid) for steps, invalid in self.wrong.found]
@@ -97,14 +97,16 @@ class _Reader:
                 self.wrong.add(("quotas",), "must be a list of quotas", "begin each quota with `- `")
             case _:
                 self.wrong.add(("quotas",), "must be a list of quotas", "write `quotas: []` for none")
-        if "caps" in root:  # behind the quotas, whose places in the list an edit knows them by
+        if "caps" in root:  # after the quotas, because edits refer to those by index
             self._read_caps(root["caps"])
         self.groups.look_for_unused()
 
     def _read_caps(self, entries: Node) -> None:
         if not isinstance(entries, Sequence):
             self.wrong.add(
-                ("caps",), "must be a list of caps", "write each as a quota; it holds besides the one that wins"
+                ("caps",),
+                "must be a list of caps",
+                "write each like a quota; it applies in addition to the one that wins",
             )
             return
         for index, entry in enumerate(entries):
@@ -113,7 +115,7 @@ class _Reader:
             of_kind = [entity for entity, limits in self.limits.items() if entity.cap and kind in limits]
             number = caps_at_once([(entity.user, entity.client_id) for entity in of_kind])
             if number > MOST_CAPS:
-                message = f"so many that {number} of {kind} may hold for one client, and {MOST_CAPS} are the most"
+                message = f"up to {number} of {kind} may apply to one client; the most is {MOST_CAPS}"
                 self.wrong.add(("caps",), message, "leave out kinds of entities, or prefixes of prefixes")
 
     def _read_quota(self, steps: Steps, quota: Node, *, cap: bool = False) -> None:
@@ -131,7 +133,7 @@ class _Reader:
         if entity in self.lines:
             what = "cap" if cap else "quota"
             first = f"the first {what} for {entity.describe()} is on line {self.lines[entity]}"
-            self.wrong.add((*steps, "entity"), f"has a {what} already", f"put all its limits into one: {first}")
+            self.wrong.add((*steps, "entity"), f"already has a {what}", f"put all its limits into one: {first}")
             return
         twin = self.folded.setdefault(doubts.folded(entity), entity)
         if twin is not entity:
@@ -143,7 +145,7 @@ class _Reader:
 
     def _read_entity(self, steps: Steps, written: Node, *, cap: bool) -> Entity | None:
         if not isinstance(written, Mapping) or not written:
-            self.wrong.add(steps, "must say whom the quota is for", _ENTITY_FORM)
+            self.wrong.add(steps, "must name the entity of the quota", _ENTITY_FORM)
             return None
         names: dict[str, Name] = {}
         for dimension, name in written.items():
@@ -154,7 +156,7 @@ class _Reader:
         if len(names) < len(written):
             return None
         if "user-group" in names and "user" in names:
-            self.wrong.add(steps, "is for a user and for a group", "write a quota for each")
+            self.wrong.add(steps, "names both a user and a group", "write a quota for each")
             return None
         try:
             return Entity(names.get("user", names.get("user-group")), names.get("client-id"), names.get("ip"), cap)
@@ -207,7 +209,7 @@ class _Reader:
             self.doubts.setdefault((doubt.message, doubt.hint, doubt.name), []).append(steps)
 
     def _warnings(self) -> Iterator[Problem]:
-        """Yield each doubt once, at its first place: a long file would bury the log otherwise."""
+        """Yield each warning once, at its first place, so that a long file does not flood the log."""
         for (message, fix, name), places in self.doubts.items():
             count = f" ({len(places)} times in this file)" if len(places) > 1 else ""
             yield self.document.problem(places[0], InvalidValue(message + count, fix, name=name))
@@ -241,7 +243,7 @@ def _canonical_ip(text: str) -> str:
     try:
         return canonical_ip(text)
     except ValueError:
-        # Kafka would resolve a host name once, when the quota is set; a file would have to be loaded again for that.
+        # Kafka resolves a host name once, when the quota is set; a file would need to be loaded again for that.
         raise InvalidValue(f"{text!r} is not an IP address", "host names are not resolved") from None
 
 
@@ -253,7 +255,7 @@ def _kind(key: str, *, of_ip: bool) -> QuotaKind:
         owner = "a user or client-id" if of_ip else "an ip"
         raise InvalidValue(f"is a limit of {owner}", f"this entity takes {', '.join(known)}", of_key=True)
     if key in _DIMENSIONS:
-        raise InvalidValue("says who the quota is for", f"write it as entity: {{{key}: ...}}", of_key=True)
+        raise InvalidValue("names the entity of the quota", f"write it as entity: {{{key}: ...}}", of_key=True)
     raise InvalidValue("unknown limit", suggestion(key, ["entity", *known, *terms.KEYS]), of_key=True)
 
 

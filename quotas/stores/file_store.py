@@ -1,4 +1,4 @@
-"""The file store: a quota file that is read, noticed when it is another, and changed as its author would."""
+"""The file store: loads a quota file, notices changes, and edits it in place."""
 
 import codecs
 import hashlib
@@ -25,7 +25,7 @@ from quotas.stores.replacing import known, replace_if
 _Identity = tuple[int, int, int, int, int] | None
 
 _MOST_RENAMED: Final = 8
-"""Looks, a second's worth, that wait for a file to stay."""
+"""Polls (a second's worth) that wait for a file to stay the same."""
 _NEVER: Final = (-1, -1, -1, -1, -1)
 
 
@@ -36,24 +36,24 @@ class FileStore(QuotaStore):
         super().__init__()
         self._path = path
         self._loaded: _Identity = _NEVER
-        """Of the file when it was loaded last, well or not."""
+        """The file's identity at the last load, successful or not."""
         self._looked: _Identity = _NEVER
         self._renamed = 0
-        """Looks one after the other that each found another file."""
+        """Consecutive polls that each found another file."""
         self._known: tuple[str, LoadedPolicy] | None = None
-        """What was read last, by its version: most often it is what is changed next."""
+        """The last version read and its policy: usually the one to be changed next."""
 
     def _load(self) -> Loaded:
-        # Before it is read: what is written meanwhile is another identity, and seen as a change.
+        # Taken before reading, so that a write in between is seen as a change.
         self._loaded = self._identity()
         version, loaded = self._parse(self._read())
         who = author(self._path, version)
         return Loaded(loaded.policy, version, str(self._path), loaded.lines, loaded.warnings, author=who)
 
     def changed(self) -> bool:
-        """As in QuotaStore; a file that differs from one look to the next is still being written.
+        """As in QuotaStore; a file that differs from one poll to the next is still being written.
 
-        But for one that others are renamed to again and again: those are whole, and there may be no end of them.
+        A file that is replaced by rename again and again is an exception: each one is complete, and it may never stop.
         """
         before, self._looked = self._looked, self._identity()
         renamed = before is not None and self._looked is not None and before[:2] != self._looked[:2]
@@ -92,7 +92,7 @@ class FileStore(QuotaStore):
     def _edited(
         self, text: str, policy: Policy, changes: Mapping[Entity, Limits]
     ) -> tuple[str, tuple[str, LoadedPolicy]]:
-        """Return the text with the changes made, and what was read of it: never is anything written that says else."""
+        """Return the changed text and its policy, after checking that it parses to exactly the wanted limits."""
         wanted = dict(policy.limits)
         for entity, limits in changes.items():
             wanted[entity] = _merged(policy.limits.get(entity, {}), limits)
@@ -108,7 +108,9 @@ class FileStore(QuotaStore):
         return after, said
 
     def _uneditable(self) -> UnwritableError:
-        return UnwritableError(f"{self._path}: is written in a form that only people can edit; change it by hand")
+        return UnwritableError(
+            f"{self._path}: is written in a form that cannot be edited automatically; change it by hand"
+        )
 
     def _read(self) -> str:
         try:
@@ -144,7 +146,7 @@ class FileStore(QuotaStore):
             raise UnwritableError(f"{self._path}: is read-only for the user with id {os.geteuid()}: let it write there")
 
     def _write(self, text: str, found: _Identity, who: str) -> None:
-        """Put ``text`` in the place of the file, whole or not at all, if that still is the one that was ``found``."""
+        """Replace the file atomically, if it is still the one that was ``found``."""
         try:
             self._write_beside(text, found, who)
         except OSError as error:
@@ -195,12 +197,12 @@ def _merged(before: Mapping[QuotaKind, float], limits: Limits) -> dict[QuotaKind
 
 
 def _as_floats(limits: Mapping[Entity, Mapping[QuotaKind, float]]) -> dict[Entity, dict[QuotaKind, float]]:
-    """Return all limits as the engine takes them, without entities that have none."""
+    """Return all limits as floats, without entities that have none."""
     return {entity: {kind: float(limit) for kind, limit in of.items()} for entity, of in limits.items() if of}
 
 
 def _proposed_for(policy: Policy, entity: Entity, limits: Limits) -> Refusal | None:
-    """Return why a limit has to stay: another one is proposed for its place. With the last limit all goes."""
+    """Return why a limit must stay: a proposed one depends on it. Removing the last limit removes the whole quota."""
     terms = policy.terms.get(entity)
     if terms is None or not _merged(policy.limits[entity], limits):
         return None

@@ -1,4 +1,4 @@
-"""Which configured quotas somebody asks for, as DescribeClientQuotas does (ClientQuotasImage.describe)."""
+"""Filters of configured quotas, as in DescribeClientQuotas (ClientQuotasImage.describe)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from quotas.stores.alteration import canonical_ip
 
 
 class Specified(Enum):
-    """Any entity that has the dimension, the default included."""
+    """Matches any entity that has the dimension, including the default."""
 
     ANY = "<any>"
 
@@ -24,18 +24,18 @@ _DIMENSIONS = ("user", "client-id", "ip")
 
 
 class FilterError(ValueError):
-    """A filter that Kafka refuses, in its own words."""
+    """A filter that Kafka refuses, with Kafka's message."""
 
 
 class UnknownTypeError(FilterError):
-    """A type of entity that nobody knows: Kafka says UNSUPPORTED_VERSION."""
+    """An unknown type of entity: Kafka answers UNSUPPORTED_VERSION."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What is wanted of each dimension (user, client-id, ip); all of them must match. Nothing at all is everything.
+    """A match per dimension (user, client-id, ip); all of them must match. An empty filter matches everything.
 
-    ``strict``: an entity that has other dimensions too does not match, so that a strict filter of nothing is nothing.
+    ``strict``: an entity with further dimensions does not match, so that an empty strict filter matches nothing.
     """
 
     wanted: Mapping[str, Wanted] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Filter:
 
     @classmethod
     def of(cls, components: Sequence[tuple[str, Wanted]], *, strict: bool) -> "Filter":
-        """Return the filter. Raises FilterError."""
+        """Create a filter. Raises FilterError."""
         wanted: dict[str, Wanted] = {}
         for dimension, match in components:
             if not dimension:
@@ -61,7 +61,7 @@ class Filter:
         return cls(wanted, strict)
 
     def select(self, policy: Policy) -> Iterator[tuple[Entity, Mapping[QuotaKind, float]]]:
-        """Return the quotas that match, in the order of the policy: Kafka's, not what only Sluice knows (caps, groups,
+        """Yield the matching quotas, in the order of the policy, without those unknown to Kafka (caps, groups,
         prefixes).
         """
         wanted = {dimension: _as_configured(dimension, match) for dimension, match in self.wanted.items()}
@@ -79,12 +79,12 @@ class Filter:
 
 
 def is_of_kafka(entity: Entity) -> bool:
-    """Whether Kafka knows such entities: it has no caps, groups and prefixes."""
+    """Whether Kafka has such entities: no caps, groups or prefixes."""
     return not (entity.cap or isinstance(entity.user, Group) or isinstance(entity.client_id, Prefix))
 
 
 def _as_configured(dimension: str, match: Wanted) -> Wanted:
-    """A name as quotas have it: long ones cut, addresses in one spelling."""
+    """Return a name as quotas store it: long ones cut, addresses in canonical form."""
     if not isinstance(match, str):
         return match
     if dimension != "ip":

@@ -12,7 +12,7 @@ from quotas.stores import doubts
 
 
 class Groups:
-    """Reads them, and collects what is wrong in ``wrong``; ``note`` takes what is doubtful."""
+    """Reads the groups; adds errors to ``wrong`` and passes warnings to ``note``."""
 
     def __init__(
         self, document: Document, wrong: InvalidValues, note: Callable[[Steps, InvalidValue | None], None]
@@ -22,7 +22,7 @@ class Groups:
         self._note = note
         self.users: dict[str, tuple[str, ...]] = {}
         self._places: dict[str, tuple[str, Steps]] = {}
-        """The group of each user, and where that stands."""
+        """The group of each user, and its place."""
         self._used: set[str] = set()
 
     def read(self, written: Node) -> None:
@@ -54,7 +54,7 @@ class Groups:
         self.users[group] += (user,)
 
     def named(self, written: Node) -> Group:
-        """Return the group that a quota is for."""
+        """Return the group that a quota names."""
         if not isinstance(written, Scalar):
             raise InvalidValue("must be the name of a group", "write it like {user-group: analytics}")
         if written not in self.users:
@@ -64,7 +64,7 @@ class Groups:
         return Group(str(written))
 
     def look_for_unused(self) -> None:
-        """Doubt the groups that no quota is for."""
+        """Warn about groups without a quota."""
         for name in self.users:
             if name not in self._used:
                 self._note(("groups", name), doubts.of_unused_group())

@@ -1,4 +1,4 @@
-"""Stores one over the other: the first that names an entity wins, kind by kind (docs/decisions/0023)."""
+"""Layered stores: the first that names an entity wins, kind by kind (docs/decisions/0023)."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -17,17 +17,17 @@ _OVER: Final = " over "
 
 @dataclass(frozen=True, slots=True)
 class Layers(Loaded):
-    """What all layers hold together; ``parts`` are theirs."""
+    """The merged content of all layers; ``parts`` is the content of each."""
 
     parts: Sequence[Loaded] = ()
 
     def where(self, entity: Entity, kind: QuotaKind | None = None) -> str:
-        """As in Loaded; without a kind all places that have a word in it."""
+        """As in Loaded; without a kind, all places that set a limit of the entity."""
         found = [part.where(entity) for part, kinds in self._shares(entity) if kind is None or kind in kinds]
         return ", ".join(found)
 
     def _shares(self, entity: Entity) -> list[tuple[Loaded, set[QuotaKind]]]:
-        """Return which parts say something of an entity, and for which kinds it is they who do."""
+        """Return the parts that set a limit of an entity, and the kinds for which each wins."""
         left = set(self.policy.limits[entity])
         shares = []
         for part in self.parts:
@@ -38,9 +38,9 @@ class Layers(Loaded):
 
 
 class LayeredStore(QuotaStore):
-    """Several stores, the uppermost first. The last one is the base: it alone is changed.
+    """Several stores, the uppermost first. Changes go to the last one, the base.
 
-    While one of them cannot be read, the last that was known of it holds, and the others go on.
+    If a layer cannot be read, its last known content applies, and the others are updated.
     """
 
     def __init__(self, layers: Sequence[QuotaStore]) -> None:
@@ -48,9 +48,9 @@ class LayeredStore(QuotaStore):
         self._layers = tuple(layers)
         self._base = self._layers[-1]
         self._held: list[Loaded | None] = [None] * len(self._layers)
-        """What each held when it was loaded well last."""
+        """The content of each layer at its last successful load."""
         self._due = [True] * len(self._layers)
-        """Which have changed."""
+        """The layers that have changed."""
         self._now_ms = 0
 
     @property
@@ -75,7 +75,8 @@ class LayeredStore(QuotaStore):
         return super().load(now_ms)
 
     def _load(self) -> Loaded:
-        due = [*self._due] if any(self._due) else [True] * len(self._layers)  # who asks unasked means all of them
+        # A load without a change, such as a manual reload, reads all layers.
+        due = [*self._due] if any(self._due) else [True] * len(self._layers)
         problems: list[Problem] = []
         away = True
         for index, layer in enumerate(self._layers):
@@ -98,7 +99,7 @@ class LayeredStore(QuotaStore):
         try:
             loaded = self._load()
         finally:
-            self._due = [True] * len(self._layers)  # it is in force with the next load, and not before
+            self._due = [True] * len(self._layers)  # in force with the next load only
         if alteration.version not in (None, loaded.version):
             raise ChangedMeanwhileError(f"{loaded.source}: has been changed: load it and try again")
         *above, base = self._held
@@ -120,7 +121,7 @@ class LayeredStore(QuotaStore):
 
 
 def _hidden(entity: Entity, limits: Limits, above: Sequence[Loaded | None]) -> Refusal | None:
-    """Return why a change would change nothing: a layer above says something else."""
+    """Return why a change would have no effect: a layer above sets the limit."""
     for layer in above:
         for kind in limits:
             if layer is not None and kind in layer.policy.limits.get(entity, {}):
@@ -130,7 +131,7 @@ def _hidden(entity: Entity, limits: Limits, above: Sequence[Loaded | None]) -> R
 
 
 def _merged(parts: Sequence[Loaded]) -> Loaded:
-    """Return what holds of all together. Raises UnreadableError where they do not go together."""
+    """Merge the layers. Raises UnreadableError if they contradict each other."""
     limits: dict[Entity, dict[QuotaKind, float]] = {}
     said_of: dict[Entity, tuple[Terms, Mapping[QuotaKind, float]]] = {}
     groups: dict[str, Sequence[str]] = {}
@@ -138,7 +139,7 @@ def _merged(parts: Sequence[Loaded]) -> Loaded:
     source = _OVER.join(part.source for part in parts)
     for part in parts:
         problems += [
-            _problem(part.source, f"groups.{name}", "is a group of a layer above, too", "keep one of them")
+            _problem(part.source, f"groups.{name}", "is also a group of a layer above", "keep one of them")
             for name in part.policy.groups
             if name in groups
         ]
@@ -150,13 +151,13 @@ def _merged(parts: Sequence[Loaded]) -> Loaded:
             if not new or entity not in part.policy.terms:
                 continue
             if entity in said_of:
-                said = "has terms in a layer above, too"
+                said = "also has terms in a layer above"
                 problems.append(_problem(part.where(entity), entity.describe(), said, "write them in one layer"))
             said_of[entity] = part.policy.terms[entity], new
     terms = {entity: _terms_for(said, of, limits[entity]) for entity, (said, of) in said_of.items()}
     try:
         policy = Policy(limits, terms, groups)
-    except ValueError as error:  # somebody is in two groups
+    except ValueError as error:  # a user is in two groups
         problems.append(_problem(source, "", str(error), "leave it in one of them"))
     if problems:
         raise UnreadableError(problems)
@@ -172,7 +173,7 @@ def _merged(parts: Sequence[Loaded]) -> Loaded:
 
 
 def _terms_for(terms: Terms, kinds: Mapping[QuotaKind, float], among: Mapping[QuotaKind, float]) -> Terms:
-    """Return the terms for these kinds alone: what a lower layer says of others has nothing to do with them."""
+    """Return the terms restricted to these kinds: a lower layer's terms do not apply to kinds of an upper one."""
     proposed = {kind: limit for kind, limit in terms.proposed.items() if kind in kinds}
     return replace(terms, proposed=proposed, only=None if len(kinds) == len(among) else tuple(kinds))
 

@@ -1,7 +1,6 @@
-"""Where in the text of a quota file everything stands: what an edit has to know, and reading a file does not.
+"""The positions of everything in the text of a quota file, for edits; reading a file does not need them.
 
-Positions are characters of the text, ends are behind the last one. Read from the parser's events, once for each
-edit.
+Positions are characters of the text, ends are exclusive. They come from the parser's events, once per edit.
 """
 
 from collections.abc import Container, Iterator
@@ -12,19 +11,19 @@ import yaml
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From the first character of something to behind its last one."""
+    """A range of characters; the end is exclusive."""
 
     start: int
     end: int
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """A key of a quota, with its value."""
+class KeyValue:
+    """A key of a quota and its value; ``start`` is the key's position."""
 
     key: str
     start: int
-    """Of the key."""
+    """The start of the key."""
     value: Span
 
     @property
@@ -34,12 +33,12 @@ class Pair:
 
 @dataclass(slots=True)
 class Item:
-    """One quota of the list. ``pairs`` are those of quotas that were asked for."""
+    """One quota of the list. ``pairs`` is filled for requested quotas only."""
 
     span: Span
     column: int
     in_braces: bool
-    pairs: list[Pair] = field(default_factory=list)
+    pairs: list[KeyValue] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -47,10 +46,10 @@ class Layout:
     """The list of quotas."""
 
     key: Span
-    """Of the word ``quotas``."""
+    """The position of the key ``quotas``."""
     span: Span
     column: int
-    """Of its dashes, if it has any."""
+    """The column of its dashes, if it has any."""
     in_brackets: bool
     root_in_braces: bool
     as_json: bool
@@ -59,7 +58,7 @@ class Layout:
 
 
 def read_layout(text: str, wanted: Container[int]) -> Layout:
-    """Return the layout of a text that is a quota file without problems; ``wanted``: places of quotas in the list."""
+    """Return the layout of a valid quota file; ``wanted``: indexes of quotas in the list."""
     events = yaml.parse(text, yaml.CSafeLoader)
     root = next(event for event in events if isinstance(event, yaml.MappingStartEvent))
     for key in events:
@@ -85,7 +84,7 @@ def read_layout(text: str, wanted: Container[int]) -> Layout:
 
 
 def end_of_brackets(text: str, layout: Layout) -> int:
-    """Return where a list in brackets ends, if nothing but a comma, comments and whitespace is before that."""
+    """Return the end of a list in brackets, if only a comma, comments and whitespace precede it."""
     position = layout.span.end if layout.items else layout.span.start + 1
     while text[position] != "]":
         position = text.index("\n", position) if text[position] == "#" else position + 1
@@ -104,21 +103,21 @@ def _items(events: Iterator[yaml.Event], wanted: Container[int]) -> Iterator[Ite
         yield item
 
 
-def _read_pairs(events: Iterator[yaml.Event], pairs: list[Pair]) -> int:
-    """Read a mapping up to its end, and return where that is."""
+def _read_pairs(events: Iterator[yaml.Event], pairs: list[KeyValue]) -> int:
+    """Read a mapping to its end, and return that position."""
     for event in events:
         if isinstance(event, yaml.MappingEndEvent):
             return pairs[-1].end if _is_empty(event) else _span(event).end
         assert isinstance(event, yaml.ScalarEvent)  # noqa: S101  mypy: keys are texts
         value = next(events)
         start = _start(value)
-        pairs.append(Pair(event.value, _start(event), Span(start, _end(value, events))))
+        pairs.append(KeyValue(event.value, _start(event), Span(start, _end(value, events))))
     raise AssertionError("a mapping without an end")
 
 
 def _end(event: yaml.Event, events: Iterator[yaml.Event]) -> int:
-    """Read what ``event`` begins, and return where its last character stands: without brackets, libyaml says where the
-    next thing begins.
+    """Read the node that ``event`` begins, and return its end. (For a block collection libyaml reports the start of the
+    next token instead.)
     """
     end = _span(event).end
     depth = int(isinstance(event, yaml.CollectionStartEvent))

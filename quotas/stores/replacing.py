@@ -1,8 +1,8 @@
-"""Putting a file in the place of another one, unless that has been replaced meanwhile.
+"""Compare-and-swap of a file: replaces it unless it has been replaced meanwhile.
 
-Looking which file is there and renaming over it are two steps, between which an editor may rename its own file. Linux
-exchanges two names in one step (renameat2, RENAME_EXCHANGE): what was there is then seen, and put back if it was not
-expected. Some file systems cannot (NFS): there the two steps remain.
+Checking which file is there and renaming over it are two steps, between which an editor may rename its own file. Linux
+exchanges two names in one step (renameat2, RENAME_EXCHANGE): the previous file is then checked, and put back if it was
+not the expected one. Some file systems cannot do that (NFS): there the two steps remain.
 """
 
 import ctypes
@@ -15,13 +15,13 @@ _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
 _CANNOT: Final = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
 _ATTEMPTS: Final = 100
-"""How often another file may be renamed to the place while what was there is put back."""
+"""How often the previous file may change again while it is put back."""
 
 Known = tuple[int, int, int, int] | None
 
 
 def known(path: Path) -> Known:
-    """Return what a file keeps when its name is exchanged; None where there is none."""
+    """Return the identity of a file that an exchange of names preserves; None if there is no file."""
     try:
         status = path.stat()
     except OSError:
@@ -30,7 +30,9 @@ def known(path: Path) -> Known:
 
 
 def replace_if(path: Path, expected: Known, beside: Path) -> bool:
-    """Put ``beside`` in the place of ``path`` if that is ``expected``. False: it is not, and stays. Raises OSError."""
+    """Replace ``path`` with ``beside`` if ``path`` is the ``expected`` file. Returns False if it is not. Raises
+    OSError.
+    """
     if known(path) != expected:
         return False
     if not exchange(beside, path):
@@ -44,7 +46,7 @@ def replace_if(path: Path, expected: Known, beside: Path) -> bool:
 
 
 def _put_back(path: Path, beside: Path) -> None:
-    """Bring back to ``path`` what is ``beside``; or what has been renamed to ``path`` since, which is newer."""
+    """Exchange the files back; if another file was renamed to ``path`` since, that newer one stays."""
     put = known(path)
     for _ in range(_ATTEMPTS):
         older = known(beside)
@@ -55,7 +57,7 @@ def _put_back(path: Path, beside: Path) -> None:
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Exchange two names. False where the system or the file system cannot. Raises OSError."""
+    """Exchange two names. Returns False if the system or the file system cannot. Raises OSError."""
     try:
         renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
     except AttributeError:

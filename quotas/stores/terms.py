@@ -1,4 +1,4 @@
-"""What a quota of a file says beside its limits: its mode, what is proposed, its burst and its longest delay."""
+"""The terms of a quota in a quota file: mode, proposed limits, burst and longest delay."""
 
 from collections.abc import Callable
 from typing import Final
@@ -27,7 +27,7 @@ def read(
     *,
     of_prefix: bool,
 ) -> Terms:
-    """Return the terms of a quota; ``read_limit(steps, key, value)`` reads a limit that is proposed."""
+    """Return the terms of a quota; ``read_limit(steps, key, value)`` reads a proposed limit."""
     if quota.keys().isdisjoint(KEYS):
         return _NONE
     shadow, burst_ms, max_delay_ms, shared = False, None, None, True
@@ -44,13 +44,13 @@ def read(
         at = (*steps, "proposed")
         with wrong.at(*at):
             if shadow:
-                raise InvalidValue("stands beside limits that hold nobody", "leave out mode, or proposed")
+                raise InvalidValue("cannot be combined with mode: shadow", "leave out mode, or proposed")
             for key, value in _proposals(quota["proposed"]).items():
                 with wrong.at(*at, key):
                     kind, limit = read_limit((*at, key), key, value)
                     if kind not in limits:
-                        fix = f"write {kind} for this quota too, or mode: shadow in a quota of its own"
-                        raise InvalidValue("is proposed where there is no such limit in force", fix)
+                        fix = f"add {kind} to this quota, or use mode: shadow in a quota of its own"
+                        raise InvalidValue("is proposed, but the quota has no such limit in force", fix)
                     proposed[kind] = limit
     return Terms(shadow, proposed, burst_ms, max_delay_ms, shared)
 

@@ -1,7 +1,7 @@
-"""A byte rate of 0, as ZooKeeper may hold it: a broker's arithmetic makes no limit of it, and so do stores (infinity).
+"""Byte rates of 0 in ZooKeeper: a broker treats them as unlimited, and so do stores (infinity).
 
-In a quota file, and at a broker with KRaft, there is no such 0: taken over it is the most that a limit can be, which
-ends the search for a quota just so.
+Quota files and KRaft brokers have no such 0. Imported, it becomes the largest limit, which ends the search for a quota
+in the same way.
 """
 
 from math import inf, isinf
@@ -18,7 +18,7 @@ def as_described(kind: QuotaKind, limit: float) -> float:
 
 
 def taken_over(kind: QuotaKind, limit: float) -> float:
-    """Return a limit as every store can hold it."""
+    """Return a limit in a form that every store can hold."""
     return MOST if _is_zero(kind, limit) else float(limit)
 
 
@@ -27,5 +27,5 @@ def _is_zero(kind: QuotaKind, limit: float) -> bool:
 
 
 def of_zero(kind: QuotaKind, limit: float) -> float:
-    """Return what a limit in ZooKeeper, or as a broker describes it, comes to."""
+    """Return the effective limit of one read from ZooKeeper or described by a broker."""
     return inf if limit == 0 and kind.row.written is Written.BYTES else limit

@@ -126,7 +126,7 @@ def test_check_of_a_quota_file_alone(config: Path) -> None:
     done = sluice("check", config)
     assert (done.exit_code, done.output) == (
         2,
-        f"{config}:1:1: is a configuration, and no quota file; give it as --config\n",
+        f"{config}:1:1: is a configuration, not a quota file; pass it as --config\n",
     )
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.names import MAX_NAME_BYTES, Room, configured_as, counted_as, desanitise, sanitise
+from quotas.names import MAX_NAME_BYTES, NameBudget, configured_as, counted_as, desanitise, sanitise
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
@@ -65,7 +65,7 @@ def test_no_two_names_are_counted_as_one_and_none_is_too_long(name: str, other: 
 
 
 def test_room_is_what_names_take_in_memory() -> None:
-    room = Room(getsizeof("漢" * 100))
+    room = NameBudget(getsizeof("漢" * 100))
     room.take("漢" * 99)
     assert not room.full
     room.take("a")

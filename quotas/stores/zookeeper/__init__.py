@@ -1,1 +1,1 @@
-"""Quotas in ZooKeeper, in the tree that Kafka keeps them in up to 3.9."""
+"""Quotas in ZooKeeper, in the tree that Kafka uses up to 3.9."""

@@ -1,4 +1,4 @@
-"""The connection to ZooKeeper: kazoo's, with what a store needs to know of it."""
+"""The connection to ZooKeeper, a wrapper of kazoo's client."""
 
 import logging
 from collections.abc import Callable
@@ -14,24 +14,24 @@ from quotas.stores.zookeeper.sockets import Sockets
 from quotas.stores.zookeeper.tree import USERS
 
 WAIT_S: Final = 4.0
-"""How long a connection, or a response, is waited for."""
+"""The timeout of a connection attempt and of a response."""
 REFUSED: Final = "the login was refused: see quotas.store.sasl, and the users in the servers' JAAS file"
 _RETRY: Final = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0, "max_jitter": 0.2}
 
-# At lower levels kazoo logs what it reads, and so the credentials of users.
+# At lower levels kazoo logs the data it reads, including credentials of users.
 _log: Final = logging.getLogger("sluice.zookeeper")
 _log.setLevel(logging.CRITICAL)
 
 
 class UnreachableError(Exception):
-    """No server answered, or none let us in; says which were tried, and what to do."""
+    """No server answered, or none accepted the login; says which were tried, and what to do."""
 
 
 class Connection:
-    """One client, connected when it is first needed, and from then on again whenever it was lost.
+    """One client, connected on first use and reconnected after a loss.
 
-    ``changed`` is called with every state (KazooState) that the connection comes to, on kazoo's thread. Without a
-    ``password`` the file is read that the settings name.
+    ``changed`` is called on kazoo's thread with every state of the connection (KazooState). Without a ``password``, the
+    file named in the settings is read.
     """
 
     def __init__(self, settings: Settings, changed: Callable[[str], None], password: str | None = None) -> None:
@@ -43,7 +43,7 @@ class Connection:
         self._sockets: Sockets | None = None
 
     def client(self) -> KazooClient:
-        """Return the client, connected. Raises UnreachableError, and ConfigError for a file that is not to be read."""
+        """Return the connected client. Raises UnreachableError, and ConfigError for a file that cannot be read."""
         if self.is_refused():
             self.close()
         if self._client is None:
@@ -55,17 +55,17 @@ class Connection:
         return self._client
 
     def is_refused(self) -> bool:
-        """Whether the servers did not take the login; they may end the connection before they are asked anything."""
+        """Whether the servers refused the login; they may close the connection before the first request."""
         return self._client is not None and self._client.client_state == KeeperState.AUTH_FAILED
 
     def acl(self, path: str) -> list[ACL]:
-        """Return who may do what with a node that is to be written (ZkData.defaultAcls)."""
+        """Return the ACL of a node to be written (ZkData.defaultAcls)."""
         if not self._settings.set_acl:
             return list(OPEN_ACL_UNSAFE)
         return list(CREATOR_ALL_ACL) if path.startswith(USERS) else [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
 
     def close(self) -> None:
-        """End the session; the next ``client`` begins another one."""
+        """Close the session; the next ``client`` opens another one."""
         if self._client is not None:
             self._client.remove_listener(self._changed)
             self._client.stop()

@@ -1,9 +1,9 @@
-"""Many nodes of ZooKeeper at once.
+"""Batched reads of ZooKeeper nodes.
 
-kazoo reads one node a request, which costs its client 0.2 ms of CPU each: 50,000 quotas would take ten seconds.
+kazoo reads one node per request, which costs its client 0.2 ms of CPU each: 50,000 quotas would take ten seconds.
 ZooKeeper 3.6 and later answers many reads in one response (ZOOKEEPER-3402, MultiOperationRecord), which kazoo does not
-know yet: the request here is made of kazoo's own pieces and goes through its queue. Older servers refuse it
-(UnimplementedError) and end the connection: from them nodes are to be read one by one.
+support yet: the request here is built from kazoo's own pieces and goes through its queue. Older servers refuse it
+(UnimplementedError) and close the connection: from them nodes must be read one by one.
 """
 
 import struct
@@ -17,12 +17,12 @@ from kazoo.exceptions import EXCEPTIONS, KazooException, NoAuthError, NoNodeErro
 T = TypeVar("T")
 
 AT_ONCE: Final = 256
-"""Nodes of one request. A node has some hundred bytes, and a kilobyte or two where a user has credentials."""
+"""Nodes per request. A node has some hundred bytes, and a kilobyte or two if a user has credentials."""
 
 _REQUEST_CHARS: Final = 256 * 1024
-"""Of all paths of a request: ZooKeeper ends a connection on which it gets a mebibyte (jute.maxbuffer)."""
+"""The total length of a request's paths: ZooKeeper closes a connection that sends a mebibyte (jute.maxbuffer)."""
 _AHEAD: Final = 2048
-"""Nodes of all requests that are under way."""
+"""Nodes of all requests in flight."""
 _INT: Final = struct.Struct("!i")
 _STAT: Final = struct.Struct("!qqqqiiiqiiq")
 _VERSION: Final = 4
@@ -36,7 +36,7 @@ _END: Final = _HEADER.pack(_ERROR, True, -1)
 
 
 class Node(NamedTuple):
-    """What a node holds, its version, to be changed by, and how many children it has."""
+    """The data of a node, its version (for writes), and its number of children."""
 
     data: bytes
     version: int
@@ -44,7 +44,7 @@ class Node(NamedTuple):
 
 
 class ReadError(Exception):
-    """A node is there and could not be read."""
+    """A node exists but could not be read."""
 
     def __init__(self, path: str, cause: KazooException) -> None:
         super().__init__(f"{path}: {type(cause).__name__}")
@@ -53,9 +53,10 @@ class ReadError(Exception):
 
 
 class Reader:
-    """Reads through a client that is connected, ``at_once`` nodes in a request. Each response may take ``timeout_s``.
-    Raises ReadError for a node, and KazooException for a connection: then everything may be read again once there is
-    another one.
+    """Reads through a connected client, ``at_once`` nodes per request; each response may take ``timeout_s``.
+
+    Raises ReadError for a node, and KazooException for a connection: then everything may be read again after a
+    reconnect.
     """
 
     def __init__(self, client: KazooClient, timeout_s: float, at_once: int = AT_ONCE) -> None:
@@ -64,11 +65,11 @@ class Reader:
         self._at_once = at_once
 
     def nodes(self, paths: Sequence[str]) -> Iterator[Node | None]:
-        """Yield what each node holds; None where there is none."""
+        """Yield the content of each node; None if it does not exist."""
         return self._read(_Kind(_GET_DATA, _node), paths)
 
     def children(self, paths: Sequence[str]) -> Iterator[list[str] | None]:
-        """Yield the names of each node's children; None where there is no such node."""
+        """Yield the names of each node's children; None if the node does not exist."""
         return self._read(_Kind(_GET_CHILDREN, _names), paths)
 
     def _read(self, kind: "_Kind[T]", paths: Sequence[str]) -> Iterator[T | None]:
@@ -81,7 +82,7 @@ class Reader:
             yield from self._answers(*under_way.popleft())
 
     def _batches(self, paths: Sequence[str]) -> Iterator[Sequence[str]]:
-        """Yield the paths of one request after the other."""
+        """Yield the paths of each request."""
         start = size = 0
         for at, path in enumerate(paths):
             if at > start and (at - start == self._at_once or size + len(path) > _REQUEST_CHARS):
@@ -110,14 +111,14 @@ class Reader:
 
 
 class _Kind(NamedTuple, Generic[T]):
-    """A kind of request for one path, and how what it returns is read: from where in a response, and up to where."""
+    """A kind of request for one path, and its reader: (response, offset) → (value, offset after it)."""
 
     type: int
     take: Callable[[bytes, int], tuple[T, int]]
 
 
 class _Read(NamedTuple):
-    """A request as kazoo's connection takes it: for one path."""
+    """A request for one path, in the form that kazoo's connection takes."""
 
     kind: _Kind[Any]
     path: str
@@ -134,7 +135,7 @@ class _Read(NamedTuple):
 
 
 class _Reads(NamedTuple):
-    """Another one, for many paths. An error of one of them is its result."""
+    """A request for many paths. The error of a path is its result."""
 
     kind: _Kind[Any]
     paths: Sequence[str]

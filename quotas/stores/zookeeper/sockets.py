@@ -1,7 +1,7 @@
-"""The sockets to ZooKeeper's servers: TLS as it is configured, and why a server was not reached.
+"""Sockets to ZooKeeper's servers: TLS as configured, and why a server was not reached.
 
-kazoo opens such sockets by itself, but trusts the authorities of the machine beside those that it is given, waits for a
-whole session's time for a host that says nothing, and tells nobody what was wrong.
+kazoo can open such sockets itself, but it also trusts the machine's authorities, waits a whole session timeout for a
+silent host, and does not report what was wrong.
 """
 
 import socket
@@ -15,43 +15,43 @@ from config.problems import ConfigError, Problem
 from config.stores import ZooKeeperTls as Tls
 
 ATTEMPT_S: Final = 2.0
-"""How long a host may be silent before the next one is asked: a lost SYN has been repeated by then."""
+"""How long a host may be silent before the next one is tried: a lost SYN has been repeated by then."""
 SILENT: Final = "took the connection and did not answer: is it a port for TLS, has it a quorum?"
 _NOT_THE_NAME: Final = {62, 64}  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
 _OF_OUR_CERTIFICATE: Final = ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE", "ACCESS_DENIED")
 
 
 class Sockets:
-    """Opens them, for kazoo's handler. Raises ConfigError for a file of TLS that cannot be used."""
+    """Opens sockets for kazoo's handler. Raises ConfigError for a TLS file that cannot be used."""
 
     def __init__(self, tls: Tls | None) -> None:
         self._tls = tls
         self._wrong: dict[str, str] = {}
-        """What was wrong with a server when it was tried last, where something else than waiting would help."""
+        """The last error of each server, if waiting alone would not help."""
         if tls is not None:
             _context(tls)
 
     def why(self) -> str:
-        """Return which servers are there and are of no use, and why; empty if there are none."""
+        """Return the servers that are reachable but unusable, and why; empty if there are none."""
         return "; ".join(f"{server} {wrong}" for server, wrong in sorted(self._wrong.items()))
 
     def connect(
         self, address: tuple[str, int], hostname: str, timeout: float, **_: object
     ) -> socket.socket | ssl.SSLSocket:
-        """Return a connection to one server. What else kazoo says is what it was told of TLS."""
+        """Connect to one server. kazoo's further arguments are about TLS, and ignored."""
         server = f"{hostname}:{address[1]}"
         try:
             connection = self._connect(address, hostname, timeout)
         except ssl.SSLError as error:
             self._wrong[server] = _why(error)
             raise
-        except ConfigError as error:  # a file that was well at the start
-            self._wrong[server] = f"was not asked: {error}"
+        except ConfigError as error:  # a file that was valid at the start
+            self._wrong[server] = f"was not tried: {error}"
             raise OSError(str(error)) from None
         except OSError:
             self._wrong.pop(server, None)
             raise
-        self._wrong[server] = SILENT  # and if it answers nobody asks
+        self._wrong[server] = SILENT  # only shown if it never answers
         return connection
 
     def _connect(self, address: tuple[str, int], hostname: str, timeout_s: float) -> socket.socket | ssl.SSLSocket:
@@ -60,8 +60,8 @@ class Sockets:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is None:
                 return connection
-            connection.settimeout(timeout_s)  # it is there, and may be slow: TLS costs it some computing
-            # Read anew each time: certificates are replaced while the proxy runs.
+            connection.settimeout(timeout_s)  # it is reachable, but a TLS handshake may be slow
+            # Read again each time: certificates are replaced while the proxy runs.
             return _context(self._tls).wrap_socket(connection, server_hostname=hostname)
         except BaseException:
             connection.close()
@@ -70,7 +70,7 @@ class Sockets:
 
 def _context(tls: Tls) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies; TLS 1.2 at least
-    # Java takes every certificate of a truststore for an anchor, OpenSSL by itself only roots.
+    # Java treats every certificate of a truststore as an anchor, OpenSSL by default only roots.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.check_hostname = tls.verify_hostname
     _use("quotas.store.tls.ca", tls.ca, lambda: context.load_verify_locations(tls.ca))

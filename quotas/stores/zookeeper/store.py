@@ -1,4 +1,4 @@
-"""The ZooKeeper store: quotas read and written as Kafka's brokers do it up to 3.9 (ZkConfigManager, DynamicConfig)."""
+"""The ZooKeeper store: reads and writes quotas as Kafka's brokers do up to 3.9 (ZkConfigManager, DynamicConfig)."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,58 +19,58 @@ from quotas.policy import Policy
 from quotas.stores.alteration import Alteration, Limits, Outcome
 from quotas.stores.base import ChangedMeanwhileError, Loaded, QuotaStore, Unread, UnreadableError
 from quotas.stores.zookeeper import tree
+from quotas.stores.zookeeper.cached_node import CachedNode, digest
 from quotas.stores.zookeeper.client import REFUSED, WAIT_S, Connection, UnreachableError
-from quotas.stores.zookeeper.held import Held, digest
 from quotas.stores.zookeeper.reading import AT_ONCE, Node, Reader, ReadError
 from quotas.stores.zookeeper.writing import Writer
 
 _ROOTS: Final = {"users", "clients", "ips"}
 _TOPS: Final = (tree.USERS, tree.CLIENTS, tree.IPS, tree.CHANGES)
 _PATH: Final = itemgetter(0)
-_MOST_STRANGE: Final = 20
-"""Notifications that cannot be read, and are told of."""
+_MOST_BAD_NOTIFICATIONS: Final = 20
+"""Unreadable notifications that are reported."""
 _MOST_SHOWN: Final = 100
 _LONGEST_SHOWN: Final = 300
 _LOOKS_UNTIL_AGAIN: Final = 24
-"""After a load that failed: three seconds' worth of looks. What keeps quotas from being read may end without a word."""
+"""Polls until a failed load is repeated, about three seconds. The cause of a failure may end without a notification."""
 
 
 class ZooKeeperStore(QuotaStore):
     """Quotas in ZooKeeper.
 
-    They are read whole at first, when another session has begun, and when somebody asks for it without a change having
-    been told (a reload by hand). Between these each notification makes one node be read again, as at a broker. A node
-    that is not a quota is reported, and what it said before holds.
+    The whole tree is read at the start, after a new session, and on a reload without a notification (a manual reload).
+    Otherwise each notification makes one node be read again, as in a broker. A node that is not a valid quota is
+    reported, and its previous limits stay.
     """
 
     def __init__(
         self, settings: Settings, *, password: str | None = None, words: Mapping[str, str] = MappingProxyType({})
     ) -> None:
-        """``password`` is that of the login where it stands in no file of its own; ``words``: what settings are called
-        where they are none of a configuration.
+        """Create the store. ``password`` replaces the settings' password file; ``words`` renames settings in messages,
+        for callers that have no configuration file.
         """
         super().__init__()
         self._source = f"zookeeper://{settings.connect}"
         self._connection = Connection(settings, self._state_changed, password)
         self._words = words
-        self._held: dict[str, Held] = {}
-        """By path, of the nodes that hold quotas or are wrong."""
-        self._strange: dict[str, Problem] = {}
-        """What was wrong with notifications since everything was read, by path."""
+        self._held: dict[str, CachedNode] = {}
+        """The nodes that have quotas or a problem, by path."""
+        self._bad_notifications: dict[str, Problem] = {}
+        """Problems of notifications since the last full read, by path."""
         self._read_numbers: frozenset[int] = frozenset()
-        """Of the notifications that were there when it was looked last; and ``_last``, which may be gone by now."""
+        """The numbers of the notifications at the last look, and ``_last``, which may have been deleted."""
         self._last: int | None = None
-        """The number of the notification that was read last."""
+        """The number of the last notification read."""
         self._whole = True
-        """Everything has to be read."""
-        self._tops: set[str] = set()
-        """What of the tree was there when it was read whole."""
+        """The whole tree must be read."""
+        self._top_nodes: set[str] = set()
+        """The top-level nodes that existed at the last full read."""
         self._told = True
-        """There may be something to read: set on kazoo's thread, cleared before anything is read."""
+        """There may be changes to read: set on kazoo's thread, cleared before reading."""
         self._looks_left = 0
-        """Until a load that failed is tried again."""
+        """Polls left until a failed load is repeated."""
         self._at_once = AT_ONCE
-        """Nodes in a request, as far as the servers know such requests."""
+        """Nodes per request; 1 if the servers do not support batches."""
 
     def changed(self) -> bool:
         if self._looks_left:
@@ -86,7 +86,7 @@ class ZooKeeperStore(QuotaStore):
             self._whole = True
         self._told = True
 
-    def _notice(self, event: object) -> None:  # noqa: ARG002  which it was is found by looking
+    def _notice(self, event: object) -> None:  # noqa: ARG002  the next read finds what changed
         self._told = True
 
     def _load(self) -> Loaded:
@@ -105,7 +105,7 @@ class ZooKeeperStore(QuotaStore):
         told = self._told
         with self._explained():
             client = self._refresh()
-            self._told = self._told or told  # what was read here is in force with the next load, and not before
+            self._told = self._told or told  # in force with the next load only
             loaded = self._loaded()
             if alteration.version not in (None, loaded.version):
                 raise ChangedMeanwhileError(f"{self._source}: has been changed: load it and try again")
@@ -119,10 +119,10 @@ class ZooKeeperStore(QuotaStore):
         return Reader(client, WAIT_S, self._at_once)
 
     def _refresh(self) -> KazooClient:
-        """Read what has changed, or everything."""
+        """Read the changes, or everything."""
         try:
             return self._read()
-        except UnimplementedError:  # by a server older than 3.6, which closes the connection too, but not at once
+        except UnimplementedError:  # from a server older than 3.6, which soon closes the connection as well
             self._at_once = 1
             self._connection.close()
             self._whole = True
@@ -136,9 +136,9 @@ class ZooKeeperStore(QuotaStore):
         numbers = {number: f"{tree.CHANGES}/{name}" for name in names if (number := tree.number_of(name)) is not None}
         new = sorted(numbers.keys() - self._read_numbers)
         if self._whole or self._has_missed(numbers, new):
-            self._whole = False  # before it is read: a session that ends meanwhile makes it true again
+            self._whole = False  # before reading: a session that ends meanwhile sets it again
             try:
-                self._held, self._strange = self._all(reader), {}
+                self._held, self._bad_notifications = self._all(reader), {}
             except BaseException:
                 self._whole = True
                 raise
@@ -150,13 +150,13 @@ class ZooKeeperStore(QuotaStore):
         self._read_numbers = frozenset(numbers if self._last is None else (*numbers, self._last))
         for name in names:
             if tree.number_of(name) is None:
-                self._note_strange(f"{tree.CHANGES}/{name}", "its name does not end in ten digits")
+                self._note_bad_notification(f"{tree.CHANGES}/{name}", "its name does not end in ten digits")
         return client
 
     def _has_missed(self, numbers: Collection[int], new: Sequence[int]) -> bool:
-        """Whether notifications may have come and gone: brokers delete them after a quarter of an hour.
+        """Whether notifications may have been missed: brokers delete them after 15 minutes.
 
-        Where the last one is gone and there is no newer one, it was one of another tree.
+        If the last one is gone and there is no newer one, the tree has been replaced.
         """
         if not new:
             return self._last is not None and self._last not in numbers
@@ -165,19 +165,19 @@ class ZooKeeperStore(QuotaStore):
         return any(number - 1 not in numbers and number - 1 not in self._read_numbers for number in new)
 
     def _announced(self, client: KazooClient) -> list[str]:
-        """Return the names of the notifications that are there, and be told of the next one."""
+        """Return the names of the current notifications, and watch for the next one."""
         try:
             names = client.get_children_async(tree.CHANGES, watch=self._notice).get(timeout=WAIT_S)
         except NoNodeError:
-            self._whole = True  # is there a tree at all?
+            self._whole = True  # perhaps there is no tree at all
             client.exists_async(tree.CHANGES, watch=self._notice).get(timeout=WAIT_S)
             return []
         return [name for name in names if name.startswith(tree.CHANGE)]
 
-    def _note_strange(self, path: str, why: str) -> None:
-        self._strange[path] = self._problem(path, f"is no notification: {why}; it is skipped")
-        while len(self._strange) > _MOST_STRANGE:
-            del self._strange[next(iter(self._strange))]
+    def _note_bad_notification(self, path: str, why: str) -> None:
+        self._bad_notifications[path] = self._problem(path, f"is no notification: {why}; it is skipped")
+        while len(self._bad_notifications) > _MOST_BAD_NOTIFICATIONS:
+            del self._bad_notifications[next(iter(self._bad_notifications))]
 
     def _changed_paths(self, reader: Reader, notifications: Sequence[str]) -> list[str]:
         paths: dict[str, None] = {}
@@ -185,13 +185,13 @@ class ZooKeeperStore(QuotaStore):
             try:
                 change = None if node is None else tree.read_notification(node.data)
             except tree.NotificationError as error:
-                self._note_strange(path, str(error))
+                self._note_bad_notification(path, str(error))
                 continue
             if change is not None and change.root in _ROOTS:
                 paths[change.path] = None
         return [*paths]
 
-    def _all(self, reader: Reader) -> dict[str, Held]:
+    def _all(self, reader: Reader) -> dict[str, CachedNode]:
         (config,) = reader.nodes([tree.CONFIG])
         if config is None:
             raise UnreadableError(
@@ -203,15 +203,15 @@ class ZooKeeperStore(QuotaStore):
                     )
                 ]
             )
-        held: dict[str, Held] = {}
+        held: dict[str, CachedNode] = {}
         below = dict(zip(_TOPS, reader.children(_TOPS), strict=True))
         there = {top for top, names in below.items() if names is not None}
-        if gone := self._tops - there:
-            # Brokers make these when they start, and nobody removes one alone: the tree is being deleted.
+        if gone := self._top_nodes - there:
+            # Brokers create these nodes when they start; if one alone is missing, the tree is being deleted.
             raise UnreadableError(
                 [self._problem(top, "is gone", "restart a broker, which makes it again") for top in sorted(gone)]
             )
-        self._tops = there
+        self._top_nodes = there
         paths = [f"{top}/{name}" for top, names in below.items() if top != tree.CHANGES for name in names or ()]
         lists = []
         for path, node in zip(paths, reader.nodes(paths), strict=True):
@@ -225,8 +225,8 @@ class ZooKeeperStore(QuotaStore):
             self._hold(held, path, node)
         return held
 
-    def _hold(self, held: dict[str, Held], path: str, node: Node | None) -> None:
-        """Take what a node says, or that it is not there; where it says nothing that can be taken, what it said."""
+    def _hold(self, held: dict[str, CachedNode], path: str, node: Node | None) -> None:
+        """Store the limits of a node, or remove them if it is gone; if it is invalid, keep the previous ones."""
         before = self._held.get(path)
         held.pop(path, None)
         entity: Entity | None = None
@@ -236,32 +236,32 @@ class ZooKeeperStore(QuotaStore):
                 return
             properties = tree.properties_of(node and node.data)
             limits = tree.limits_of(entity, properties)
-        except Exception as error:  # noqa: BLE001  whatever is wrong with one node, all others are read
+        except Exception as error:  # noqa: BLE001  an error in one node must not affect the others
             wrong = str(error) if isinstance(error, tree.NodeError) else f"cannot be read: {type(error).__name__}"
             limits = {} if before is None else dict(before.limits)
             became = "what it said before holds" if limits else "it is skipped"
-            held[path] = Held(entity, limits, f"{wrong}; {became}", True, digest(path, limits))
+            held[path] = CachedNode(entity, limits, f"{wrong}; {became}", True, digest(path, limits))
             return
-        ignored = ", ".join(tree.strangers(entity, properties))
+        ignored = ", ".join(tree.unknown_properties(entity, properties))
         if limits or ignored:
             problem = f"is no quota and ignored: {ignored[:_MOST_SHOWN]}" if ignored else ""
-            held[path] = Held(entity, limits, problem, False, digest(path, limits))
+            held[path] = CachedNode(entity, limits, problem, False, digest(path, limits))
 
     # ------------------------------------------------------------------------------------------------- what is told
 
     def _loaded(self) -> Loaded:
         limits: dict[Entity, Mapping[QuotaKind, float]] = {}
         places: dict[Entity, int | str] = {}
-        warnings = list(self._strange.values())
+        warnings = list(self._bad_notifications.values())
         unread: list[Unread] = []
         version = 0
-        # Kept in order, so that there is next to nothing to sort after one change.
+        # Kept in order, so that sorting after one change is cheap.
         self._held = dict(sorted(self._held.items(), key=_PATH))
         for path, held in self._held.items():
             problem, skipped = held.problem, held.unread
             if held.limits and held.entity is not None:
                 if limits.setdefault(held.entity, held.limits) is not held.limits:
-                    problem, skipped = f"is for whom {places[held.entity]} is for, too; it is skipped", True
+                    problem, skipped = f"is for the same entity as {places[held.entity]}; it is skipped", True
                 else:
                     places[held.entity] = path
                     version += held.digest
@@ -282,7 +282,7 @@ class ZooKeeperStore(QuotaStore):
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Say as UnreadableError what keeps quotas from being read."""
+        """Convert the errors of reading to UnreadableError."""
         try:
             yield
         except ConfigError as error:

@@ -1,6 +1,6 @@
-"""Kafka's quotas as they lie in ZooKeeper: names, nodes and notifications (ConfigEntityZNode, ZkConfigManager).
+"""The format of Kafka's quotas in ZooKeeper: names, nodes and notifications (ConfigEntityZNode, ZkConfigManager).
 
-Nothing here talks to a server.
+Pure functions, without a connection to a server.
 """
 
 import math
@@ -24,26 +24,26 @@ USERS: Final = f"{CONFIG}/users"
 CLIENTS: Final = f"{CONFIG}/clients"
 IPS: Final = f"{CONFIG}/ips"
 CHANGE: Final = "config_change_"
-"""What the names of notifications begin with; ten digits follow."""
+"""The prefix of notification names; ten digits follow."""
 
 LONGEST_PATH: Final = 256 * 1024
-"""Of a user and a client-id of 32,767 bytes each, sanitised. ZooKeeper takes no request of a mebibyte."""
+"""The sanitised length of a user and a client-id of 32,767 bytes each. ZooKeeper refuses requests of a mebibyte."""
 
 _ROOTS: Final = {"topics", "clients", "users", "brokers", "ips"}
 _KINDS: Final = {whose: {kind.value: kind for kind in QuotaKind if kind.row.whose is whose} for whose in Whose}
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
-# A node holds up to a mebibyte of digits: no two parts of the pattern may match the same ones.
+# A node holds up to a mebibyte of digits: the parts of the pattern must not overlap, or matching is quadratic.
 _DOUBLE: Final = re.compile(r"[+-]?(NaN|Infinity|([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
 _LONG_DIGITS: Final = 19
-"""Of the largest LONG. Python refuses to read thousands of digits as a whole number (sys.set_int_max_str_digits)."""
+"""The digits of the largest LONG. Python refuses to parse thousands of digits (sys.set_int_max_str_digits)."""
 _SHOWN: Final = 100
 _NUMBER: Final = re.compile(r"-?[0-9]{10}")
-"""As ZooKeeper numbers sequential nodes: an int, which may overflow."""
+"""A sequential node's number in ZooKeeper: an int, which may overflow."""
 _SCRAM: Final = re.compile(r"SCRAM-SHA-\d+")
 
 
 class NodeError(ValueError):
-    """A node that a broker logs as an error and skips; says what is wrong with it, and never what secrets it holds."""
+    """A node that a broker logs as an error and skips; the message never contains secrets."""
 
 
 class NotificationError(ValueError):
@@ -52,7 +52,7 @@ class NotificationError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Whose node is to be read again; ``entity`` is the path below ``/config/<root>/``, sanitised."""
+    """A notified change of a node; ``entity`` is the path below ``/config/<root>/``, sanitised."""
 
     root: str
     entity: str
@@ -66,7 +66,7 @@ class Changed:
 
 
 def path_of(entity: Entity) -> str:
-    """Return the node of an entity of Kafka's."""
+    """Return the path of an entity's node."""
     if entity.ip is not None:
         return f"{IPS}/{_node(entity.ip)}"
     if entity.user is None:
@@ -76,7 +76,7 @@ def path_of(entity: Entity) -> str:
 
 
 def entity_of(path: str) -> Entity | None:
-    """Return whose quotas a node holds; None for one that holds nobody's. Raises NodeError for a bad name."""
+    """Return the entity of a node; None if it is not one of an entity. Raises NodeError for a bad name."""
     try:
         match path.removeprefix(f"{CONFIG}/").split("/"):
             case ["users", user]:
@@ -89,7 +89,7 @@ def entity_of(path: str) -> Entity | None:
                 name = _name(ip)
                 return Entity(ip=name if isinstance(name, Default) else canonical_ip(name))
     except ValueError as error:
-        raise NodeError(f"the name means nobody: {str(error)[:_SHOWN]}") from None
+        raise NodeError(f"the name is not an entity: {str(error)[:_SHOWN]}") from None
     return None
 
 
@@ -97,7 +97,9 @@ def _node(name: Name) -> str:
     if isinstance(name, Default):
         return name.value
     if not isinstance(name, str) or name in {".", ".."}:
-        raise NodeError(f"{name!r} has no place in ZooKeeper: Kafka's tree holds names and defaults, but for . and ..")
+        raise NodeError(
+            f"{name!r} cannot be stored in ZooKeeper: Kafka's tree holds names (other than . and ..) and defaults"
+        )
     if configured_as(name) != counted_as(name):
         raise NodeError(f"{name!r} is the short form of a long name, and brokers know the long one")
     return sanitise(name)
@@ -111,7 +113,7 @@ def _name(node: str) -> str | Default:
 
 
 def properties_of(data: bytes | None) -> dict[str, str]:
-    """Return what a node holds, quotas and other things. Raises NodeError."""
+    """Return a node's properties, quotas and others. Raises NodeError."""
     if not data:
         return {}
     try:
@@ -128,13 +130,13 @@ def properties_of(data: bytes | None) -> dict[str, str]:
 
 
 def limits_of(entity: Entity, properties: Mapping[str, str]) -> dict[QuotaKind, float]:
-    """Return the quotas among a node's properties. What else stands there is none of them. Raises NodeError."""
+    """Return the quotas among a node's properties. Raises NodeError."""
     known = _KINDS[Whose.CLIENT if entity.ip is None else Whose.IP]
     return {known[name]: _limit(known[name], text) for name, text in properties.items() if name in known}
 
 
-def strangers(entity: Entity, properties: Mapping[str, str]) -> list[str]:
-    """Return the names of the properties that are neither quotas of this entity nor credentials of a user."""
+def unknown_properties(entity: Entity, properties: Mapping[str, str]) -> list[str]:
+    """Return the names of properties that are neither quotas of this entity nor credentials of a user."""
     known = _KINDS[Whose.CLIENT if entity.ip is None else Whose.IP]
     return [name for name in properties if name not in known and not _SCRAM.fullmatch(name)]
 
@@ -147,7 +149,7 @@ def with_limits(properties: Mapping[str, str], limits: Mapping[QuotaKind, float 
             merged.pop(kind.value, None)
         else:
             most = kind.row.written.value
-            # The most of a LONG is no double: the next one is above it, and stands for it, as Java's cast has it.
+            # The largest LONG is not a double: the next double above it is converted down to it, as by Java's cast.
             merged[kind.value] = (
                 java_double(limit) if kind.row.written is Written.NUMBER else str(int(min(limit, most)))
             )
@@ -159,7 +161,7 @@ def node_of(properties: Mapping[str, str]) -> bytes:
 
 
 def _limit(kind: QuotaKind, text: str) -> float:
-    """Return a limit as a broker parses it: whole numbers for bytes and connections, Java's doubles for the others."""
+    """Parse a limit as a broker does: whole numbers for bytes and connections, Java's doubles for the others."""
     pattern = _DOUBLE if kind.row.written is Written.NUMBER else _INTEGER
     stripped = text.strip() if kind.row.written is Written.NUMBER else text
     if not pattern.fullmatch(stripped):
@@ -178,18 +180,18 @@ def _limit(kind: QuotaKind, text: str) -> float:
 
 
 def notification_of(path: str) -> bytes:
-    """Return what announces a change of a node, in the form that Kafka has written since 0.10.1."""
+    """Return the notification of a changed node, in Kafka's format since 0.10.1."""
     return orjson.dumps({"version": 2, "entity_path": path.removeprefix(f"{CONFIG}/")})
 
 
 def number_of(name: str) -> int | None:
-    """Return the number of a notification by the name of its node; None where it is none."""
+    """Return the number of a notification from the name of its node; None if it is not one."""
     digits = name.removeprefix(CHANGE)
     return int(digits) if digits != name and _NUMBER.fullmatch(digits) else None
 
 
 def read_notification(data: bytes | None) -> Changed | None:
-    """Return what changed; None where Kafka ignores the data (not JSON). Raises NotificationError."""
+    """Return the notified change; None if Kafka ignores the data (not JSON). Raises NotificationError."""
     try:
         value: Any = orjson.loads(data or b"")
     except orjson.JSONDecodeError:

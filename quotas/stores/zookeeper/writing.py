@@ -1,6 +1,6 @@
-"""Changes of quotas as a broker writes them to ZooKeeper (ZkAdminManager, AdminZkClient).
+"""Changes of quotas in ZooKeeper, written as brokers do (ZkAdminManager, AdminZkClient).
 
-Each alteration is one transaction, its notifications in it: all of it is there, or nothing.
+Each alteration is one transaction that includes its notifications: all of it is written, or nothing.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -27,13 +27,13 @@ from quotas.stores.zookeeper.client import WAIT_S
 from quotas.stores.zookeeper.reading import Node, Reader
 
 MOST_AT_ONCE: Final = 1000
-"""Entities of one alteration: ZooKeeper takes a transaction of a mebibyte."""
+"""Entities per alteration: ZooKeeper refuses transactions of a mebibyte."""
 _ATTEMPTS: Final = 5
 _CHANGED: Final = (BadVersionError, NodeExistsError, NoNodeError, NotEmptyError)
 
 
 class Writer:
-    """Writes through a client that is connected. ``acl`` says who may do what with a node, by its path."""
+    """Writes through a connected client. ``acl`` returns the ACL of a node by its path."""
 
     def __init__(self, client: KazooClient, reader: Reader, acl: Callable[[str], list[ACL]]) -> None:
         self._client = client
@@ -43,7 +43,7 @@ class Writer:
     def write(
         self, wanted: Mapping[Entity, Limits], paths: Mapping[Entity, Any], *, validate_only: bool
     ) -> dict[Entity, Outcome]:
-        """Make the changes; ``paths`` are of entities that have a node. Raises as QuotaStore.alter, and as Reader."""
+        """Make the changes; ``paths`` are the existing nodes of entities. Raises as QuotaStore.alter, and as Reader."""
         if len(wanted) > MOST_AT_ONCE:
             raise UnwritableError(f"{len(wanted)} entities at once: ask for {MOST_AT_ONCE} at most")
         outcomes: dict[Entity, Outcome] = {}
@@ -62,7 +62,7 @@ class Writer:
     def _plan(
         self, wanted: Mapping[Entity, Limits], places: Mapping[Entity, str]
     ) -> tuple[dict[Entity, Outcome], dict[str, tuple[Node | None, dict[str, str]]]]:
-        """Return what becomes of each entity, and by path what its node is now and what it is to hold."""
+        """Return the outcome of each entity, and by path the current node and its new properties."""
         outcomes: dict[Entity, Outcome] = {}
         changes: dict[str, tuple[Node | None, dict[str, str]]] = {}
         for (entity, path), node in zip(places.items(), self._reader.nodes([*places.values()]), strict=True):
@@ -70,7 +70,7 @@ class Writer:
                 properties = tree.properties_of(node and node.data)
                 before = tree.limits_of(entity, properties)
             except tree.NodeError as error:
-                outcomes[entity] = Outcome(Refusal(path, str(error), "mend the node, or delete it"))
+                outcomes[entity] = Outcome(Refusal(path, str(error), "fix the node, or delete it"))
                 continue
             altered = tuple(
                 Altered(entity, kind, before.get(kind), limit)
@@ -83,11 +83,11 @@ class Writer:
         return outcomes, changes
 
     def _commit(self, changes: Mapping[str, tuple[Node | None, dict[str, str]]]) -> bool:
-        """Write it all, with a notification for each; returns False where a node is another one meanwhile."""
+        """Write all changes, each with a notification. Returns False if a node has changed meanwhile."""
         transaction = self._client.transaction()
         new = dict.fromkeys(self._missing(changes), b"")
         new |= {path: tree.node_of(properties) for path, (node, properties) in changes.items() if node is None}
-        for path in sorted(new):  # what is above comes first
+        for path in sorted(new):  # parents first
             transaction.create(path, new[path], self._acl(path))
         for path, (node, properties) in changes.items():
             if node is not None and not properties and not node.children and f"{path}/clients" not in new:
@@ -108,7 +108,7 @@ class Writer:
         return not errors
 
     def _missing(self, paths: Iterable[str]) -> list[str]:
-        """Return the nodes above these that are not there, and the one of notifications if it is not."""
+        """Return the missing parents of these paths, and the parent of notifications if it is missing."""
         above: dict[str, None] = {tree.CHANGES: None}
         for path in paths:
             parts = path.split("/")
@@ -117,7 +117,7 @@ class Writer:
         return [path for path, node in zip(names, self._reader.nodes(names), strict=True) if node is None]
 
     def _tidy(self, paths: list[str]) -> None:
-        """Delete what has no use without these nodes, as a broker does: the list of a user's clients, and the user."""
+        """Delete nodes that became empty, as a broker does: the list of a user's clients, and the user."""
         for path in paths:
             user, found, _ = path.partition("/clients/")
             if not found or not path.startswith(tree.USERS):
@@ -131,4 +131,4 @@ class Writer:
                 try:
                     self._client.delete_async(empty, node.version).get(timeout=WAIT_S)
                 except _CHANGED:
-                    break  # somebody needs it again
+                    break  # it is in use again

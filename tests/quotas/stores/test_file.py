@@ -271,18 +271,18 @@ def test_every_problem_is_told_at_once(file: Path) -> None:
         ":5:45: quotas[3].producer_byte_rate: must be above 0; remove the line for no limit",
         ":5:68: quotas[3].consumer_byte_rate: '-5' is not a size; write it like 10MiB, 10MB or 10485760",
         ":5:92: quotas[3].request_percentage: '1%' is not a number; write it like 200 or 12.5",
-        f":6:14: quotas[4].entity: has a quota already; {first_quota}",
+        f":6:14: quotas[4].entity: already has a quota; {first_quota}",
         f":6:25: quotas[4].connection_creation_rate: is a limit of an ip; this entity takes {client_limits}",
         f":7:5: quotas[5]: sets no limit; add one of {client_limits}, or remove the quota",
         ":8:19: quotas[6].entity.ip: 'host' is not an IP address; host names are not resolved",
         f":8:26: quotas[6].producer_byte_rate: is a limit of a user or client-id; {ip_limit}",
         ":9:21: quotas[7].entity.user: must be a name; write a name, or {default: true} for the default entity",
         ":9:57: quotas[7].producer_byte_rate: 9999999TiB is too large; the most is 9223372036854775807",
-        ":9:69: quotas[7].producer_byte_rate: stands here twice; keep one (the first is on line 9)",
+        ":9:69: quotas[7].producer_byte_rate: is a duplicate key; keep one (the first is on line 9)",
         ":10:21: quotas[8].entity.user: is empty; write a name",
         ":10:26: quotas[8].producer_byte_rate: must be a single value; write it like 1MiB",
         ":11:5: quotas[9]: must be a quota; write it like {entity: {user: alice}, producer_byte_rate: 1MiB}",
-        ":12:5: quotas[10].entity: must say whom the quota is for; " + entity_form,
+        ":12:5: quotas[10].entity: must name the entity of the quota; " + entity_form,
         ":13:1: qota: unknown key; did you mean quotas?",
     ]
 
@@ -309,11 +309,11 @@ def test_an_empty_file_is_not_an_empty_list(file: Path) -> None:
         ("quotas:\n  alice: {producer_byte_rate: 1MB}\n", [
             ":2:3: quotas: must be a list of quotas; begin each quota with `- `"]),
         ("cluster: {}\nlisteners: []\nquotas: {store: {path: q.yaml}}\n", [
-            ":1:1: is a configuration, and no quota file; give it as --config"]),
+            ":1:1: is a configuration, not a quota file; pass it as --config"]),
         ("quotas:\n  - {entity: {user: [a, b]}, producer_byte_rate: 1MB}\n", [
             ":2:21: quotas[0].entity.user: must be one name; write a quota for each"]),
         ("quotas:\n  - {entity: {client-id: a}, user: b, producer_byte_rate: 1MB}\n", [
-            ":2:30: quotas[0].user: says who the quota is for; write it as entity: {user: ...}"]),
+            ":2:30: quotas[0].user: names the entity of the quota; write it as entity: {user: ...}"]),
         ('quotas:\n  - {entity: {user: a}, producer_byte_rate: "${RATE}"}\n', [
             (":2:45: quotas[0].producer_byte_rate: '${RATE}' is not a size; "
             "no variables are expanded: write the value itself")]),
@@ -336,7 +336,7 @@ def test_what_people_write_instead(file: Path, content: str, expected: list[str]
 def test_one_address_is_one_entity_however_it_is_spelt(file: Path, one: str, other: str) -> None:
     entries = "".join(f'  - {{entity: {{ip: "{ip}"}}, connection_creation_rate: 1}}\n' for ip in (one, other))
     [problem] = problems(file, f"quotas:\n{entries}")
-    assert ":3:14: quotas[1].entity: has a quota already" in problem
+    assert ":3:14: quotas[1].entity: already has a quota" in problem
 
 
 def test_a_file_that_breaks_off_never_says_anything_else(file: Path) -> None:

@@ -45,8 +45,8 @@ def test_what_a_quota_says_beside_its_limits(file: Path, said: str, terms: Terms
         ("proposed: {}", "proposed: must be limits"),
         ("proposed: {producer_byte_rat: 1}", "proposed.producer_byte_rat: unknown limit; did you mean"),
         ("proposed: {producer_byte_rate: 0}", "proposed.producer_byte_rate: must be above 0"),
-        ("proposed: {consumer_byte_rate: 1MiB}", "is proposed where there is no such limit in force; write"),
-        ("proposed: {producer_byte_rate: 1MiB}, mode: shadow", "proposed: stands beside limits that hold nobody"),
+        ("proposed: {consumer_byte_rate: 1MiB}", "is proposed, but the quota has no such limit in force; add"),
+        ("proposed: {producer_byte_rate: 1MiB}, mode: shadow", "proposed: cannot be combined with mode: shadow"),
         ("brust: 5s", "brust: unknown limit; did you mean burst?"),
     ],
 )
@@ -111,7 +111,7 @@ def test_groups_and_prefixes(file: Path) -> None:
         (("[alice, bob]", "[]"), ":2:14: groups.analytics: must be a list of users"),
         (("[alice, bob]", "[{user: alice}]"), ":2:15: groups.analytics[0]: must be a user"),
         (("user-group: analytics", "user-group: analytic"), "no group is called 'analytic'; did you mean analytics?"),
-        (("user-group: analytics", "user-group: analytics, user: bob"), "is for a user and for a group"),
+        (("user-group: analytics", "user-group: analytics, user: bob"), "names both a user and a group"),
         (("prefix: team-a-", 'prefix: ""'), "client-id: is empty; write a name"),
         (("prefix: team-a-", f"prefix: {'x' * 64}"), "is too long for a prefix; 63 bytes are the most"),
         (("prefix: team-a-", "prefix: [a]"), "must be the beginning of client-ids"),
@@ -176,7 +176,7 @@ def test_caps_stand_beside_the_quotas_of_the_same_entities(file: Path) -> None:
         ("caps: [{entity: {user: a}}]", "caps[0]: sets no limit"),
         (
             "caps: [{entity: {user: a}, producer_byte_rate: 1MiB}, {entity: {user: a}, producer_byte_rate: 2MiB}]",
-            "caps[1].entity: has a cap already; put all its limits into one: the first cap for cap user=a is on line 1",
+            "caps[1].entity: already has a cap; put all its limits into one: the first cap for cap user=a is on line 1",
         ),
         (
             "caps: ["
@@ -185,7 +185,7 @@ def test_caps_stand_beside_the_quotas_of_the_same_entities(file: Path) -> None:
                 for length in range(1, 6)
             )
             + "]",
-            "caps: so many that 5 of producer_byte_rate may hold for one client, and 4 are the most",
+            "caps: up to 5 of producer_byte_rate may apply to one client; the most is 4",
         ),
     ],
 )

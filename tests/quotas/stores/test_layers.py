@@ -120,9 +120,13 @@ def test_groups_prefixes_and_caps_come_from_the_files_above(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("top", "base", "said"),
     [
-        ("groups: {g: [a]}\nquotas: []\n", "groups: {g: [b]}\nquotas: []\n", "groups.g: is a group of a layer above"),
+        (
+            "groups: {g: [a]}\nquotas: []\n",
+            "groups: {g: [b]}\nquotas: []\n",
+            "groups.g: is also a group of a layer above",
+        ),
         ("groups: {g: [a]}\nquotas: []\n", "groups: {h: [a]}\nquotas: []\n", "'a' is in the groups 'g' and 'h'"),
-        (TOP, BASE.replace("20}", "20, burst: 1s}"), "base.yaml:2: user=alice: has terms in a layer above, too"),
+        (TOP, BASE.replace("20}", "20, burst: 1s}"), "base.yaml:2: user=alice: also has terms in a layer above"),
     ],
 )
 def test_what_does_not_go_together_is_refused(tmp_path: Path, top: str, base: str, said: str) -> None:

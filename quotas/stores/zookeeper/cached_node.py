@@ -1,4 +1,4 @@
-"""What a store keeps of a node."""
+"""The cached quotas of one ZooKeeper node."""
 
 import hashlib
 from collections.abc import Mapping
@@ -9,20 +9,21 @@ from quotas.kinds import QuotaKind
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """The quotas of a node, and what is wrong with it."""
+class CachedNode:
+    """The quotas of a node, and its problem if it has one."""
 
     entity: Entity | None
     limits: Mapping[QuotaKind, float]
     problem: str = ""
     unread: bool = False
-    """It is no quota, and these are of before."""
+    """The node cannot be read; ``limits`` are its previous ones."""
     digest: int = 0
-    """Of path and limits: the version of a store is the sum of all, and one change makes one of them anew."""
+    """The digest of path and limits: the version of a store is the sum of all, so that one change updates one of them.
+    """
 
 
 def digest(path: str, limits: Mapping[QuotaKind, float]) -> int:
-    """Return what tells the limits of a node from others; 0 for none."""
+    """Return a digest of a node's limits; 0 for none."""
     if not limits:
         return 0
     return int.from_bytes(hashlib.sha256(f"{path}={sorted(limits.items())}".encode()).digest())
