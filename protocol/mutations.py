@@ -17,7 +17,7 @@ from protocol.varint import encode_varint
 MOST_TOPICS: Final = 5_000
 """In one request. Each that is refused takes fifty bytes of the answer beyond its name."""
 MOST_ENTRIES: Final = 20_000
-"""Topics, and what is listed of each: a KRaft controller takes 10,000 partitions at once."""
+"""The most topics, partitions and configs of a request: a KRaft controller takes 10,000 partitions at once."""
 
 SLICE_BYTES: Final = 4 * 1024
 """How much is read at once: some milliseconds, where all of it is small fields."""
@@ -86,7 +86,7 @@ class _Reading:
         self._fields = Fields(f"{spec} request", frame, body, len(frame), spec.request_header_version == 2)
         self._slice_end = body + SLICE_BYTES
         self._read = 0
-        """Topics, and what is listed of them."""
+        """Topics, partitions and configs read so far."""
 
     def entries(self) -> Generator[None, None, Entries]:
         spec, fields = self._spec, self._fields
