@@ -1,4 +1,4 @@
-"""What the operator said: settings as typed models, and a YAML loader whose every complaint has a line.
+"""The configuration: settings as typed models, and a YAML loader whose errors all have a line.
 
-It imports nothing of ours.
+It imports no other package of Sluice.
 """

@@ -1,4 +1,4 @@
-"""The ports of brokers at the proxy, bound and advertised, and the check that no port is claimed twice."""
+"""The proxy's ports for brokers, bound and advertised, and the check that no port is claimed twice."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ _ONE_PORT: Final = "give each its own; one port for all brokers takes TLS and br
 
 @dataclass(frozen=True, slots=True)
 class BrokerRange:
-    """Node ids, the ports bound for them, and the ports that clients are told: three ranges of the same length."""
+    """Node ids, the ports bound for them, and the ports advertised to clients: three ranges of the same length."""
 
     node_ids: range
     bound: range
@@ -32,20 +32,20 @@ class BrokerPorts:
     ranges: tuple[BrokerRange, ...]
 
     def bound(self, node_id: int) -> int | None:
-        """Return the port that is bound for the broker, None if no range holds its id."""
+        """Return the port bound for the broker, None if no range has its id."""
         return next(
             (each.bound[node_id - each.node_ids.start] for each in self.ranges if node_id in each.node_ids), None
         )
 
     def advertised(self, node_id: int) -> int | None:
-        """Return the port that clients are told for the broker, None if no range holds its id."""
+        """Return the port advertised for the broker, None if no range has its id."""
         return next(
             (each.advertised[node_id - each.node_ids.start] for each in self.ranges if node_id in each.node_ids), None
         )
 
 
 def parse_broker_ports(written: Mapping[str, object]) -> BrokerPorts:
-    """Return what ``{"0-9": "9100-9109", "42": {bind: "9142", advertise: "31142"}}`` says.
+    """Parse ``{"0-9": "9100-9109", "42": {bind: "9142", advertise: "31142"}}``.
 
     Raises InvalidValues with every wrong range.
     """
@@ -66,7 +66,7 @@ def parse_broker_ports(written: Mapping[str, object]) -> BrokerPorts:
 
 
 def _broker_range(wrong: InvalidValues, key: str, ids: range, value: object) -> BrokerRange | None:
-    """Return what one entry says; None where either of its two ranges is wrong, which is then in ``wrong``."""
+    """Parse one entry; None if one of its two ranges is wrong, which is then added to ``wrong``."""
     if not isinstance(value, Mapping):
         ports = _ports(ids, value)
         return BrokerRange(ids, ports, ports)
@@ -85,20 +85,20 @@ def _broker_range(wrong: InvalidValues, key: str, ids: range, value: object) -> 
 
 
 def _ports(ids: range, written: object) -> range:
-    """Return a range of ports, as many as ``ids``."""
+    """Parse a range of as many ports as ``ids``."""
     if isinstance(written, str) and ":" in written:
         fix = f"write the ports alone, as in {written.rpartition(':')[2] or '9100-9102'}: the host is that of advertise"
         raise InvalidValue(f"{written!r} is not a range of ports", fix)
     ports = _range_within(written, 1, MAX_PORT, "port")
     if len(ids) != len(ports):
         last = ports.start + len(ids) - 1
-        message = f"{len(ids)} node ids stand for {len(ports)} ports"
+        message = f"{len(ids)} node ids need {len(ids)} ports, not {len(ports)}"
         raise InvalidValue(message, f"write {ports.start}-{last}" if last <= MAX_PORT else "use as many of both")
     return ports
 
 
 def _require_all_apart(wrong: InvalidValues, written: Mapping[str, object], ranges: list[BrokerRange]) -> None:
-    """No node id stands twice, and no port is bound, or advertised, for two brokers."""
+    """Require that no node id occurs twice, and no port is bound, or advertised, for two brokers."""
     for index, (key, each) in enumerate(zip(written, ranges, strict=True)):
         apart = isinstance(written[key], Mapping)
         for earlier in ranges[:index]:
@@ -112,7 +112,7 @@ def _require_all_apart(wrong: InvalidValues, written: Mapping[str, object], rang
 
 
 def node_id_of(host: str, template: str) -> int | None:
-    """Return which broker ``host`` stands for, None if it does not fit ``template`` (``b{node_id}.example.com``)."""
+    """Return the node id in ``host``, None if it does not match ``template`` (``b{node_id}.example.com``)."""
     before, after = template.lower().split("{node_id}")
     match = re.fullmatch(rf"{re.escape(before)}(0|[1-9][0-9]{{0,9}}){re.escape(after)}", host.lower())
     return int(match[1]) if match is not None and int(match[1]) <= MAX_NODE_ID else None
@@ -120,7 +120,7 @@ def node_id_of(host: str, template: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class PortClaim:
-    """Ports that something listens on; ``owner`` names it in messages, ``steps`` is where the file says so."""
+    """Ports that a component listens on; ``owner`` names it in messages, ``steps`` is its place in the file."""
 
     host: str
     ports: range
@@ -133,7 +133,7 @@ class PortClaim:
 
 
 def find_claimed_twice(claims: Iterable[PortClaim], wrong: InvalidValues) -> None:
-    """Add to ``wrong`` each claim that meets an earlier one on the same interface."""
+    """Add to ``wrong`` each claim that overlaps an earlier one on the same interface."""
     earlier: list[PortClaim] = []
     for claim in claims:
         with wrong.at(*claim.steps):
@@ -155,4 +155,4 @@ def _range_within(text: object, least: int, most: int, what: str) -> range:
 def _require_apart(what: str, values: range, taken: range, owner: str, fix: str = "give each its own") -> None:
     shared = max(values.start, taken.start)
     if shared < min(values.stop, taken.stop):
-        raise InvalidValue(f"{what} {shared} belongs to {owner} already", fix)
+        raise InvalidValue(f"{what} {shared} already belongs to {owner}", fix)

@@ -1,4 +1,4 @@
-"""Which settings of two configurations differ: their names, and no value of theirs."""
+"""The settings that differ between two configurations: names only, no values."""
 
 from collections.abc import Iterator
 from itertools import zip_longest
@@ -10,9 +10,9 @@ from config.settings import Listener, Settings
 
 
 def changed_settings(old: Settings, new: Settings) -> list[str]:
-    """Return each setting that is another, as the path of its key: ``listeners[0].bind``.
+    """Return each changed setting as the path of its key: ``listeners[0].bind``.
 
-    A listener that is new is ``listeners[1]``, one that is gone ``listeners.NAME``.
+    A new listener is ``listeners[1]``, a removed one ``listeners.NAME``.
     """
     return [field_path(steps) for steps in _differing((), old, new)]
 
@@ -31,7 +31,7 @@ def _differing(at: Steps, old: object, new: object) -> Iterator[Steps]:
 
 
 def _by_name(at: Steps, old: tuple[Listener, ...], new: tuple[Listener, ...]) -> Iterator[Steps]:
-    """Listeners are known by their names, wherever in the file they are."""
+    """Compare listeners by name, whatever their order in the file."""
     before = {listener.name: listener for listener in old}
     for index, listener in enumerate(new):
         if listener.name in before:

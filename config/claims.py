@@ -1,4 +1,4 @@
-"""Where a claim stands in a token, as brokers' settings say it."""
+"""Paths to a claim in a token, in the syntax of brokers' settings."""
 
 import re
 from typing import Final
@@ -11,14 +11,14 @@ _STEP: Final = re.compile(rf" *(?:{_QUOTED}|{_PLAIN}|(?P<bare>[^.\[\]'\s]+)) *")
 
 
 def checked_claim(text: str) -> str:
-    """Return ``text`` if it is a way to a claim."""
+    """Return ``text`` if it is a valid path."""
     parse_claim(text)
     return str(text)
 
 
 def parse_claim(text: str) -> tuple[str, ...]:
-    """Return the way to a claim. A name stands for one at the top, dots included; one that begins with a bracket goes
-    down, as in ``['user.info'].[id]`` (Strimzi's ``oauth.username.claim``).
+    """Parse a path to a claim. A plain name is a top-level claim, dots included; a path that begins with a bracket
+    descends, as in ``['user.info'].[id]`` (Strimzi's ``oauth.username.claim``).
     """
     text = text.strip()
     if not text:
@@ -38,4 +38,6 @@ def parse_claim(text: str) -> tuple[str, ...]:
         if text[at] != ".":
             break
         at += 1
-    raise InvalidValue(f"{text!r} is no way to a claim from {text[at:]!r} on", "write it as in ['user.info'].['id']")
+    raise InvalidValue(
+        f"{text!r} is not a valid path to a claim from {text[at:]!r} on", "write it as in ['user.info'].['id']"
+    )

@@ -1,4 +1,4 @@
-"""Java's properties files, as ``java.util.Properties.load`` reads them: what Kafka's tools take as --command-config."""
+"""Java properties files, parsed as ``java.util.Properties.load`` does: the --command-config of Kafka's tools."""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _ESCAPE: Final = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Return the keys and values of a file; a key that is written again counts as it stands last, as in Java."""
+    """Return the keys and values of a file; of a repeated key the last value counts, as in Java."""
     properties: dict[str, str] = {}
     for line in _logical_lines(text):
         key = _KEY.match(line)
@@ -23,14 +23,14 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Return the lines without comments, each joined with those that it says it goes on in."""
+    """Yield the lines without comments, with continuation lines joined."""
     going_on = ""
     for natural in re.split(r"\r\n|\r|\n", text):
         line = natural.lstrip(_BLANK)
         if not going_on and (not line or line[0] in "#!"):
             continue
         line = going_on + line
-        if (len(line) - len(line.rstrip("\\"))) % 2:  # an odd number of backslashes: the last one escapes the line end
+        if (len(line) - len(line.rstrip("\\"))) % 2:  # an odd number of backslashes: the last one continues the line
             going_on = line[:-1]
             continue
         going_on = ""

@@ -1,4 +1,4 @@
-"""Where the brokers are, and how the proxy connects to them."""
+"""The ``cluster`` section: the brokers, and how the proxy connects to them."""
 
 from pathlib import Path
 from typing import Literal
@@ -30,7 +30,7 @@ class BrokerTls(Section):
     @classmethod
     def _with_its_certificate(cls, key: Path | None, info: ValidationInfo) -> Path | None:
         if "certificate" in info.data and (key is None) != (info.data["certificate"] is None):
-            said = "is missing beside certificate" if key is None else "stands without certificate"
+            said = "is missing, but certificate is set" if key is None else "is set without certificate"
             raise InvalidValue(said, "write both or neither")
         return key
 
@@ -49,7 +49,7 @@ class BrokerSasl(Section):
 
 
 class Route(Section):
-    """Another listener of the brokers than the one in `cluster`. It replaces all three settings of `cluster`."""
+    """A different listener of the brokers than the one in `cluster`. It replaces all three settings of `cluster`."""
 
     bootstrap: tuple[BrokerAddress, ...] = Field(
         description="Brokers from which the others are discovered, as in `bootstrap.servers`."

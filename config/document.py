@@ -1,9 +1,8 @@
 """YAML files as text with positions.
 
-Scalars stay the text that stands in the file: YAML 1.1 reads ``no`` as false, ``010`` as 8 and keeps the last of two
-equal keys without a word, and a quota must not hang on that. The type of the setting decides what a text means.
-Read from the parser's events, not with ``compose``: that is five times slower, and a file of 200,000 ``[`` ends the
-process in it.
+Scalars keep their text from the file: YAML 1.1 reads ``no`` as false, ``010`` as 8 and silently keeps the last of two
+equal keys, and a quota must not depend on that. The type of the setting decides what a text means. The parser's events
+are read, not ``compose``: that is five times slower, and a file of 200,000 ``[`` crashes the process.
 """
 
 import codecs
@@ -23,7 +22,7 @@ from config.nodes import Mapping, Node, Positioned, Scalar, Sequence
 from config.problems import NO_VARIABLES, ConfigError, InvalidValue, Problem, Steps, field_path, holds_a_variable
 
 MAX_DEPTH: Final = 32
-_NEAR: Final = 0.8  # quota.yaml and quotas.yml are, and not everything that ends in .yaml
+_NEAR: Final = 0.8  # quota.yaml and quotas.yml match, other names that end in .yaml do not
 
 _SPELLED_OUT = "write the value out where it is used"
 _NULLS: Final = frozenset(("", "~", "null", "Null", "NULL"))
@@ -31,16 +30,17 @@ _NULLS: Final = frozenset(("", "~", "null", "Null", "NULL"))
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A file's mapping, and the problems that leave it readable: keys that stand in it twice (the first one counts)."""
+    """A file's mapping, and its non-fatal problems: duplicate keys (the first one counts)."""
 
     file: str
     root: Mapping
     problems: tuple[Problem, ...]
 
     def problem(self, steps: Steps, invalid: InvalidValue) -> Problem:
-        """Return what is wrong at ``steps``, with the position of the value.
+        """Return a problem at ``steps``, with the position of the value.
 
-        Of its key, if it has no value or the key is what is wrong; of what should hold it, if it is missing.
+        The position is that of the key if it has no value or the key is wrong, and that of the parent if the key is
+        missing.
         """
         node: Node = self.root
         place: Positioned = self.root
@@ -60,22 +60,22 @@ class Document:
 
 
 def read_document(path: Path, to_write: str = "write `key: value` lines") -> Document:
-    """Read a file; raise ConfigError if it is no YAML, or YAML of a kind that is not supported.
+    """Read a file; raise ConfigError if it is not YAML, or uses unsupported features of YAML.
 
-    ``to_write`` is the fix of one that is empty, or holds something else than a mapping.
+    ``to_write`` is the fix for an empty file, or one that is not a mapping.
     """
     return parse_document(str(path), read_text(path), to_write)
 
 
 def parse_document(file: str, text: str, to_write: str) -> Document:
-    """As ``read_document``, of what was read from ``file``."""
+    """Parse text that was read from ``file``, as ``read_document`` does."""
     return _Builder(file, text, to_write).build()
 
 
 def read_text(path: Path, *, pipes: bool = False) -> str:
-    """Return what a file holds, without a byte order mark; raise ConfigError if it cannot be read, or is no text.
+    """Return a file's text without a byte order mark; raise ConfigError if it cannot be read, or is not text.
 
-    With ``pipes`` it may be a named pipe: for commands that read it once, and that Ctrl-C ends.
+    With ``pipes`` it may be a named pipe: for commands that read it once, and that Ctrl-C can stop.
     """
 
     def refuse(message: str, hint: str = "", line: int = 0, column: int = 0) -> ConfigError:
@@ -106,7 +106,7 @@ def read_text(path: Path, *, pipes: bool = False) -> str:
 
 
 def _near_miss(path: Path) -> str:
-    """Return the file beside ``path`` that may have been meant."""
+    """Return a fix with the name of a similar file, if there is one."""
     try:
         near = difflib.get_close_matches(path.name, _beside(path), 1, _NEAR)
     except OSError:
@@ -115,7 +115,7 @@ def _near_miss(path: Path) -> str:
 
 
 def _beside(path: Path) -> list[str]:
-    """Return the names of other files; a link that leads nowhere has its own."""
+    """Return the names of the other files in the directory."""
     return [each.name for each in path.parent.iterdir() if each.name != path.name]
 
 
@@ -124,7 +124,7 @@ def _line_and_column(before: str) -> tuple[int, int]:
 
 
 class _Builder:
-    """Turns the parser's events into nodes, and collects what YAML allows and this program does not."""
+    """Builds nodes from the parser's events, and collects uses of YAML that are not supported."""
 
     def __init__(self, file: str, text: str, to_write: str) -> None:
         self.file = file
@@ -157,7 +157,7 @@ class _Builder:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    self._refuse_at(event, "a second document", "keep one document a file")
+                    self._refuse_at(event, "a second document", "keep one document per file")
                     break
             elif isinstance(event, yaml.NodeEvent):
                 root = self._node(event)
@@ -197,7 +197,7 @@ class _Builder:
         return scalar
 
     def _breaks_off(self, event: ScalarEvent) -> bool:
-        """Whether the word, or the end of it, may be missing: 1048 may have been meant to be 1048576."""
+        """Whether the value may be truncated: 1048 may be the start of 1048576."""
         assert event.end_mark is not None  # noqa: S101  for mypy: libyaml always says where
         return event.end_mark.index >= (self.end if event.value else self.end_of_words)
 
@@ -236,11 +236,11 @@ class _Builder:
         elif key in mapping:
             where = field_path((*self.steps, key))
             hint = f"keep one (the first is on line {mapping.key(key).line})"
-            self.twice.append(Problem(self.file, key.line, key.column, where, "stands here twice", hint))
+            self.twice.append(Problem(self.file, key.line, key.column, where, "is a duplicate key", hint))
         return key
 
     def _skip(self, event: yaml.Event) -> None:
-        """Go past a node, however deep others are nested in it."""
+        """Skip a node, however deeply others are nested in it."""
         depth = 0
         while True:
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -255,11 +255,11 @@ class _Builder:
         self.problems.append(Problem(self.file, line, column, field_path(self.steps), message, hint))
 
     def _refuse_syntax(self, error: yaml.YAMLError) -> None:
-        """Report where the parser gave up; nothing after that point was read."""
+        """Report the position where the parser gave up; the rest was not read."""
         self.steps.clear()
         if isinstance(error, yaml.reader.ReaderError):
             line, column = _line_and_column(self.text[: error.position])
-            no_text = "is it UTF-16, or no text? save the file as UTF-8"
+            no_text = "is it UTF-16, or not text? save the file as UTF-8"
             hint = no_text if error.character == 0 else 'write it as "\\u…"'
             self._refuse(line, column, f"the character U+{error.character:04X} is not allowed", hint)
             return

@@ -1,7 +1,7 @@
-"""Files that others write, read so that none of them makes the reader wait.
+"""Safe reading of files that others write, so that the reader never blocks.
 
-Opening a named pipe waits for its writer, and reading a terminal or a device may never end. A thread that does so is
-lost, and keeps the process from ending.
+Opening a named pipe blocks until there is a writer, and reading a terminal or a device may never end. A thread that
+does so is lost, and keeps the process from exiting.
 """
 
 import errno
@@ -21,13 +21,15 @@ _KINDS: Final = (
 
 
 class NotAFileError(OSError):
-    """What has the name is no regular file; ``strerror`` says what it is."""
+    """The path is not a regular file; ``strerror`` says what it is."""
 
 
 def read_file(path: Path) -> bytes:
-    """Return what a regular file holds. Raises OSError, whose ``strerror`` says why not; ValueError for a bad name."""
+    """Return the content of a regular file. Raises OSError, whose ``strerror`` gives the reason; ValueError for a bad
+    name.
+    """
     require_regular(path)
-    # What has taken its place since then is opened without waiting.
+    # A file that has replaced it meanwhile is opened without blocking.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         _refuse(path, os.fstat(descriptor).st_mode)
@@ -38,7 +40,7 @@ def read_file(path: Path) -> bytes:
 
 
 def require_regular(path: Path) -> None:
-    """Raise OSError unless ``path`` is a regular file: before a library opens it, which would wait."""
+    """Raise OSError unless ``path`` is a regular file: call it before a library opens the file, which could block."""
     _refuse(path, path.stat().st_mode)
 
 

@@ -1,4 +1,4 @@
-"""How settings are written: the type of a field says which texts of the file it takes, and what they become."""
+"""The types of settings: which texts of the file each accepts, and the parsed value."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ _EXAMPLES: Final = {
 
 @dataclass(frozen=True)
 class Written:
-    """How a setting is written in the file. A value made in Python passes as it is: its type was checked already."""
+    """The written form of a setting. Values set in Python are not parsed: their type was already checked."""
 
     kind: str
     parse: Callable[[Any], object]
@@ -120,17 +120,17 @@ FilePath = Annotated[Path, Written("a path", parse_path), AfterValidator(_beside
 _Section = TypeVar("_Section", bound="Section")
 
 Given = Annotated[_Section | None, BeforeValidator(_given)]
-"""A section that may be left out. An empty ``tls:`` is refused: it would be taken for no TLS without a word."""
+"""An optional section. An empty ``tls:`` is refused: it would silently mean no TLS."""
 
 
 class Section(BaseModel):
-    """What all settings share: they never change, and an unknown key is an error."""
+    """The base of all sections: immutable, and an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True)
 
 
 def described_by(field: FieldInfo) -> list[type[BaseModel]]:
-    """Return what describes a section: several models where its ``type`` says which; none for a setting."""
+    """Return the models of a section: several if its ``type`` selects one; none for a plain setting."""
     return [*_models(field.annotation)]
 
 

@@ -20,7 +20,7 @@ class LoginModule(NamedTuple):
 
 
 def parse_jaas(text: str) -> LoginModule:
-    """Return the module and the options. Raises ValueError, which never quotes the text: there is a password in it."""
+    """Return the module and the options. Raises ValueError, which never quotes the text: it contains a password."""
     tokens = _tokens(text)
     words = [word for word, is_sign in tokens if not is_sign]
     if len(words) < 2 or words[1].lower() not in _FLAGS:
@@ -36,7 +36,7 @@ def parse_jaas(text: str) -> LoginModule:
 
 
 def _tokens(text: str) -> list[tuple[str, bool]]:
-    """Return words, quoted or not, and signs (True), which a quoted one is not."""
+    """Return the tokens as (text, is_sign); quoted text is never a sign."""
     tokens = []
     at, end = 0, len(text.rstrip())
     while at < end:

@@ -1,4 +1,4 @@
-"""Where clients connect, and how they are known there."""
+"""The ``listeners`` section: where clients connect, and how they are identified."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,11 +80,9 @@ class ClientTls(Section):
 
 
 def _require_client_certificates(info: ValidationInfo) -> None:
-    """Refuse what would make an operator believe that client certificates are looked at."""
+    """Refuse settings about client certificates if clients do not present any."""
     if info.data.get("client_authentication") == "none":
-        raise InvalidValue(
-            "has no effect: clients are not asked for a certificate", "write client_authentication: required"
-        )
+        raise InvalidValue("has no effect: clients need no certificate", "write client_authentication: required")
 
 
 class Kerberos(Section):
@@ -108,21 +106,21 @@ class Kerberos(Section):
 
 
 class OAuth(Section):
-    """How OAUTHBEARER users are named where brokers have Strimzi's validator, or another with more than `sub_claim`."""
+    """The names of OAUTHBEARER users where brokers use Strimzi's validator, or another with more than `sub_claim`."""
 
     user_claim: Claim = Field(
         "sub",
-        description="The claim that names the user: `oauth.username.claim`. One within another is written as in "
+        description="The claim that names the user: `oauth.username.claim`. A nested claim is written as in "
         "`['user.info'].['id']`.",
     )
-    user_prefix: Text = Field("", description="What stands before its value: `oauth.username.prefix`.")
+    user_prefix: Text = Field("", description="A prefix for its value: `oauth.username.prefix`.")
     fallback_claim: Claim | None = Field(
         None,
         description="The claim that names the user if the token does not have the first: "
         "`oauth.fallback.username.claim`.",
     )
     fallback_prefix: Text = Field(
-        "", description="What stands before that one's value: `oauth.fallback.username.prefix`."
+        "", description="A prefix for the fallback's value: `oauth.fallback.username.prefix`."
     )
 
     @field_validator("fallback_prefix")
@@ -143,21 +141,21 @@ class ListenerSasl(Section):
     kerberos: Given[Kerberos] = None
     credentials_per_address: CountOrZero = Field(
         4,
-        description="Where a mechanism shows no user but a credential (an access key of AWS_MSK_IAM, a bearer token "
-        "that is no JWT), how many credentials of one address have a counter each. Further ones share that of the "
-        "mechanism, so that a new token for every connection gains little. 0: all share it.",
+        description="The number of credentials per address that have a counter of their own, for mechanisms that "
+        "reveal a credential instead of a user (an access key of AWS_MSK_IAM, a bearer token that is not a JWT). "
+        "Further ones share the mechanism's counter, so that a new token per connection gains little. 0: all share it.",
     )
 
     @field_validator("oauth")
     @classmethod
     def _instead_of_sub_claim(cls, oauth: OAuth | None, info: ValidationInfo) -> OAuth | None:
         if oauth is not None and info.data.get("sub_claim", "sub") != "sub":
-            raise InvalidValue("stands beside sub_claim", "write the claim as oauth.user_claim alone")
+            raise InvalidValue("cannot be combined with sub_claim", "write the claim as oauth.user_claim alone")
         return oauth
 
 
 class ProxyProtocol(Section):
-    """Load balancers that send the client's address: PROXY protocol v1 or v2, before TLS. Otherwise it is refused."""
+    """Load balancers that send the client's address: PROXY protocol v1 or v2, before TLS. Elsewhere it is refused."""
 
     networks: tuple[IpNetwork, ...] = Field(
         description="The networks of these load balancers. The header is required from there and refused from "
@@ -173,7 +171,7 @@ class ProxyProtocol(Section):
 
 
 class ListenerLimits(Section):
-    """Limits for this listener alone, beside those in `limits` that all share."""
+    """Limits for this listener alone, in addition to the shared ones in `limits`."""
 
     connection_rate: Count | None = Field(
         None,
@@ -199,15 +197,14 @@ class Listener(Section):
     name: Name = Field(description="The listener's name, in logs and metrics.")
     bind: BindAddress = Field(description="The address that the listener binds; clients use it as `bootstrap.servers`.")
     advertise: Advertise = Field(
-        description="What clients write into `bootstrap.servers`, and the host that they are told for every broker. It "
-        "must lead to this proxy. Without a port, clients come to that of `bind`. With `broker_host`, the port is that "
-        "of every broker, too.",
+        description="The address for clients' `bootstrap.servers`, and the host that they get for every broker. It "
+        "must lead to this proxy. The default port is that of `bind`. With `broker_host`, every broker has this port.",
     )
     tls: Given[ClientTls] = None
     brokers: Brokers | None = Field(
         None,
         description="Ranges of node ids and their ports, of equal length: "
-        '`{"0-9": "9100-9109", "42": "9142"}`. The ports are bound on the host of `bind`. Where clients reach them at '
+        '`{"0-9": "9100-9109", "42": "9142"}`. The ports are bound on the host of `bind`. If clients reach them at '
         'other ports: `{"0-2": {bind: "9100-9102", advertise: "31100-31102"}}`.',
     )
     broker_host: HostTemplate | None = Field(
@@ -230,7 +227,7 @@ class Listener(Section):
     @classmethod
     def _ports_or_hosts(cls, broker_host: str | None, info: ValidationInfo) -> str | None:
         if "brokers" in info.data and (info.data["brokers"] is None) == (broker_host is None):
-            said = "is missing" if broker_host is None else "stands beside brokers"
+            said = "is missing" if broker_host is None else "cannot be combined with brokers"
             raise InvalidValue(said, "write either brokers (a port for each) or broker_host (a host name for each)")
         if broker_host is not None:
             cls._require_names_in_tls(broker_host, info)
@@ -239,18 +236,18 @@ class Listener(Section):
     @classmethod
     def _require_names_in_tls(cls, broker_host: str, info: ValidationInfo) -> None:
         if "tls" in info.data and info.data["tls"] is None:
-            raise InvalidValue("stands without tls", "add the section tls: clients name the host in its handshake")
+            raise InvalidValue("needs tls", "add the section tls: clients name the host in its handshake")
         if "advertise" not in info.data:
             return
         bootstrap = info.data["advertise"].host
         if bootstrap.endswith("."):
             raise InvalidValue(
-                f"stands beside advertise: {bootstrap}, with a dot that TLS leaves out", "write it without"
+                f"does not work with advertise: {bootstrap}: TLS omits the final dot", "write it without the dot"
             )
         if (node_id := node_id_of(bootstrap, broker_host)) is not None:
             raise InvalidValue(
-                f"stands for broker {node_id} by the name that advertise has for any broker: {bootstrap}",
-                "write an advertise that does not fit it",
+                f"gives broker {node_id} the name in advertise: {bootstrap}",
+                "write an advertise that does not match it",
             )
 
     @field_validator("brokers")
@@ -260,37 +257,37 @@ class Listener(Section):
             return brokers
         port = _bootstrap_of(info.data["bind"], info.data["advertise"]).port
         if port == info.data["bind"].port and any(port in each.bound for each in brokers.ranges):
-            return brokers  # one port is bound twice, and that is told of all listeners together
+            return brokers  # bound twice: reported together with the other listeners
         for each in brokers.ranges:
             if port in each.advertised:
                 node_id = each.node_ids[port - each.advertised.start]
                 raise InvalidValue(
-                    f"port {port} leads to broker {node_id}, and is the one of bootstrap.servers, too",
-                    "give each its own: that of bootstrap.servers stands in advertise",
+                    f"port {port} belongs to broker {node_id} and to bootstrap.servers",
+                    "give each its own: the port of bootstrap.servers is in advertise",
                 )
         return brokers
 
     @property
     def bootstrap(self) -> Address:
-        """What clients write into `bootstrap.servers`."""
+        """The address for clients' `bootstrap.servers`."""
         return _bootstrap_of(self.bind, self.advertise)
 
     def advertised(self, node_id: int) -> Address | None:
-        """Return what clients are told for a broker; None where it has no port."""
+        """Return the advertised address of a broker; None if it has no port."""
         if self.broker_host is not None:
             return Address(self.broker_host.replace("{node_id}", str(node_id)), self.bootstrap.port)
         port = self.brokers.advertised(node_id) if self.brokers is not None else None
         return None if port is None else Address(self.advertise.host, port)
 
     def bound(self, node_id: int) -> Address | None:
-        """Return where the connections arrive that clients make to what they are told for a broker."""
+        """Return the local address of connections to the advertised address of a broker."""
         if self.broker_host is not None:
             return self.bind
         port = self.brokers.bound(node_id) if self.brokers is not None else None
         return None if port is None else Address(self.bind.host, port)
 
     def port_claims(self, index: int) -> Iterator[PortClaim]:
-        """Every port that this listener binds; ``index`` is its place in the file."""
+        """Yield every port that this listener binds; ``index`` is its place in the file."""
         yield PortClaim.of(self.bind, f"the bootstrap port of listener {self.name}", index, "bind")
         for each in self.brokers.ranges if self.brokers is not None else ():
             yield PortClaim(self.bind.host, each.bound, f"the brokers of listener {self.name}", (index, "brokers"))

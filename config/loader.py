@@ -1,4 +1,4 @@
-"""From ``sluice.yaml`` to Settings, or to every problem in it with its line."""
+"""The loader of ``sluice.yaml``: returns Settings, or every problem with its line."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from config.problems import ConfigError, InvalidValue, InvalidValues, Steps, fie
 from config.settings import Settings
 
 STATIC: Final[Steps] = ("quotas", "static")
-"""Where the quota file stands that is no store, but stands in for one."""
+"""The steps to the quota file that substitutes for an unavailable store."""
 
 
 def load_settings(path: Path) -> Settings:
@@ -24,7 +24,7 @@ def load_settings(path: Path) -> Settings:
 
 
 def load_with_document(path: Path) -> tuple[Settings, Document]:
-    """As ``load_settings``, and the document, which knows where each setting stands."""
+    """Return the settings and the document, which has the position of each setting."""
     document = read_document(path, "write the sections cluster, listeners and quotas")
     if document.root.keys() == {"quotas"} and isinstance(document.root["quotas"], Sequence):
         own = "name it in quotas.store.path of a configuration"
@@ -42,7 +42,7 @@ def load_with_document(path: Path) -> tuple[Settings, Document]:
 
 
 def named_quota_files(path: Path) -> dict[Steps, Path]:
-    """Return the quota files that a configuration names, by the steps to where, also where something else is wrong.
+    """Return the quota files named in a configuration, by the steps to them, even if the rest is invalid.
 
     The last may be that of ``STATIC``.
     """
@@ -65,7 +65,7 @@ def _below(node: Node | None, key: str) -> Node | None:
 
 
 def _explain(details: ErrorDetails) -> Iterator[tuple[Steps, InvalidValue]]:
-    """Say in our words what pydantic found, and where."""
+    """Convert an error of pydantic to steps and a message of ours."""
     steps, models = _place(details["loc"])
     context = details.get("ctx", {})
     match context.get("error"):
@@ -106,8 +106,8 @@ def _in_our_words(
 
 
 def _place(location: Steps) -> tuple[Steps, list[type[BaseModel]]]:
-    """Return where something stands in the file, and what may describe the section that is there or, of a setting, that
-    it stands in. Where the type of a section says which, pydantic names that type as a step.
+    """Return the place of an error in the file, and the models that may describe the section there, or the section that
+    a setting is in. For a section with several types, pydantic adds the type as a step.
     """
     steps: list[str | int] = []
     models: list[type[BaseModel]] = [Settings]

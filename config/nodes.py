@@ -1,4 +1,4 @@
-"""What a YAML file holds: texts, mappings and lists that know where they stand (lines and columns from 1)."""
+"""The nodes of a YAML file: texts, mappings and lists with their positions (lines and columns from 1)."""
 
 import re
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from typing import Final
 
 
 class Scalar(str):
-    """A text of the file. ``plain`` is one without quotes, which other readers of YAML may take for another type."""
+    """A text of the file. ``plain``: without quotes; other YAML readers may give it another type."""
 
     __slots__ = ("column", "line", "plain")
     line: int
@@ -20,25 +20,25 @@ class Scalar(str):
 
 
 class Mapping(dict[str, "Node"]):
-    """Keys are ``Scalar``; what follows is where the mapping itself begins."""
+    """A mapping with ``Scalar`` keys; line and column are its beginning."""
 
     __slots__ = ("column", "line")
     line: int
     column: int
 
     def key(self, name: str) -> Scalar:
-        """Return the key as it stands in the file, with its position."""
+        """Return the key with its position."""
         return next(key for key in self.scalars() if key == name)
 
     def scalars(self) -> Iterator[Scalar]:
-        """All keys, with their positions."""
+        """Yield all keys, with their positions."""
         for key in self:
             assert isinstance(key, Scalar)  # noqa: S101  tells mypy what the builder guarantees
             yield key
 
 
 class Sequence(list["Node"]):
-    """A list; line and column are where it begins."""
+    """A list; line and column are its beginning."""
 
     __slots__ = ("column", "line")
     line: int

@@ -1,4 +1,4 @@
-"""What is wrong with a file the operator wrote, and where."""
+"""Problems of a file that the operator wrote, with their places."""
 
 import difflib
 import re
@@ -14,7 +14,7 @@ Steps = tuple[str | int, ...]  # from the top of a file to a value: keys, and pl
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One complaint: ``file:line:column: path.of.field: message; hint``. Line and column count from 1, 0 is none."""
+    """A problem: ``file:line:column: path.of.field: message; hint``. Line and column count from 1; 0 is unknown."""
 
     file: str
     line: int
@@ -23,7 +23,7 @@ class Problem:
     message: str
     hint: str = ""
     name: str = field(default="", compare=False)
-    """Of a kind of doubt (``quotas.stores.doubts``)."""
+    """The name of a warning (``quotas.stores.doubts``)."""
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
@@ -33,17 +33,17 @@ class Problem:
 
 
 class ConfigError(Exception):
-    """A file cannot be used; it carries every problem found, in the order of the file."""
+    """A file is invalid; carries every problem found, in the order of the file."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = sorted(problems, key=lambda problem: (problem.line, problem.column))
         super().__init__("\n".join(map(str, self.problems)))
 
 
-class InvalidValue(ValueError):  # noqa: N818  it is what the value is, and pydantic wants a ValueError
-    """A text that a setting cannot take, or with ``of_key`` a key that has no business; the caller adds where.
+class InvalidValue(ValueError):  # noqa: N818  the name describes the value; pydantic wants a ValueError
+    """A text that a setting does not accept, or with ``of_key`` a key that is not allowed; the caller adds the place.
 
-    ``name``: of what is only doubtful, the kind of doubt.
+    ``name``: of a warning, its name.
     """
 
     def __init__(self, message: str, hint: str = "", *, of_key: bool = False, name: str = "") -> None:
@@ -55,14 +55,14 @@ class InvalidValue(ValueError):  # noqa: N818  it is what the value is, and pyda
 
 
 def _shortened(said: str) -> str:
-    """Return what quotes the file, with an end, and without what would move a cursor."""
+    """Return a message, which may quote the file, shortened and without control characters."""
     said = without_secrets(said)
     short = said if len(said) <= _MAX_MESSAGE else f"{said[:_MAX_MESSAGE]}…"
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in short)
 
 
 _SECRETS: Final = re.compile(
-    # A word is looked at once, from its beginning: from each of its letters would be quadratic.
+    # Matching starts at the beginning of a word only: from each of its letters it would be quadratic.
     r"""(?P<before>//)[^\s/@'"]+@ | (?<![^\s/@'"])(?=[^\s/@'"]*:)[^\s/@'"]+@
     | (?P<name>(?:password|passwd|secret|token|jaas\.config)\s*=\s*) (?:"[^"]*" | '[^']*' | [^\s,;\]}]+)""",
     re.VERBOSE | re.IGNORECASE,
@@ -70,7 +70,7 @@ _SECRETS: Final = re.compile(
 
 
 def without_secrets(said: str) -> str:
-    """Return a text without what may be a secret in it: a user with a password in front of a host, ``password=…``."""
+    """Return a text with possible secrets replaced: a user and password before a host, ``password=…``."""
     return _SECRETS.sub(lambda found: f"{found['name']}…" if found["name"] else f"{found['before'] or ''}…@", said)
 
 
@@ -79,12 +79,12 @@ NO_VARIABLES: Final = "no variables are expanded: write the value itself"
 
 
 def holds_a_variable(text: str) -> bool:
-    """Whether ``text`` was meant to be filled in by somebody: ``${NAME}``, ``$NAME``, ``$(NAME)`` or ``{{ name }}``."""
+    """Whether ``text`` has a placeholder: ``${NAME}``, ``$NAME``, ``$(NAME)`` or ``{{ name }}``."""
     return _VARIABLE.search(text) is not None
 
 
 class explained:  # noqa: N801  used as a function; a class is cheaper, and a quota file needs 100,000 of them
-    """Give an InvalidValue raised within the fix that fits, where ``written`` holds a variable."""
+    """Replaces the fix of an InvalidValue raised within, if ``written`` has a placeholder."""
 
     __slots__ = ("written",)
 
@@ -100,7 +100,7 @@ class explained:  # noqa: N801  used as a function; a class is cheaper, and a qu
 
 
 class InvalidValues(ValueError):  # noqa: N818  as above
-    """Several of them in one value, each with the steps from that value to where it stands."""
+    """Several InvalidValue of one value, each with the steps to its place in that value."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -109,17 +109,17 @@ class InvalidValues(ValueError):  # noqa: N818  as above
     def add(self, steps: Steps, message: str, hint: str = "", *, of_key: bool = False) -> None:
         self.found.append((steps, InvalidValue(message, hint, of_key=of_key)))
 
-    def at(self, *steps: str | int) -> "_Kept":
-        """Keep an InvalidValue raised within, so that the next one is found too."""
-        return _Kept(self.found, steps)
+    def at(self, *steps: str | int) -> "_Collecting":
+        """Collect an InvalidValue raised within, so that further ones are found too."""
+        return _Collecting(self.found, steps)
 
     def raise_if_any(self) -> None:
         if self.found:
             raise self
 
 
-class _Kept:
-    """Keeps an InvalidValue with its steps."""
+class _Collecting:
+    """Collects an InvalidValue with its steps."""
 
     __slots__ = ("found", "steps")
 
@@ -138,14 +138,14 @@ class _Kept:
 
 
 def _shown(key: str) -> str:
-    """Return a key as a message quotes it: with an end, and without a secret in it."""
+    """Return a key as quoted in a message: shortened, and without secrets."""
     key = without_secrets(key)
     key = key if len(key) <= _MAX_KEY else f"{key[:_MAX_KEY]}…"
     return key if key.isprintable() else ascii(key)
 
 
 def field_path(steps: Iterable[str | int]) -> str:
-    """``["listeners", 0, "bind"]`` as ``listeners[0].bind``."""
+    """Return ``listeners[0].bind`` for ``["listeners", 0, "bind"]``."""
     path = ""
     for step in steps:
         if isinstance(step, int):
@@ -156,6 +156,6 @@ def field_path(steps: Iterable[str | int]) -> str:
 
 
 def suggestion(wrong: str, known: Sequence[str]) -> str:
-    """Return the fix for a word that is none of ``known``: the nearest of them, or all."""
+    """Return the fix for an unknown word: the nearest of ``known``, or all of them."""
     near = difflib.get_close_matches(wrong, known, n=1)
     return f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)}"

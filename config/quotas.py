@@ -14,7 +14,7 @@ Mode = Literal["enforce", "shadow", "off"]
 MOST_SAMPLES = 1000
 MOST_SAMPLE_MS = 3_600_000
 MOST_WINDOW_MS = 86_400_000
-"""What `sluice analyze` takes of a usage record (``analysis.table.schema``): longer windows are nowhere in use."""
+"""The longest window that `sluice analyze` accepts in a usage record (``analysis.table.schema``)."""
 
 
 class Window(Section):
@@ -46,7 +46,7 @@ class Window(Section):
 
 
 class Exempt(Section):
-    """Clients that no quota holds: they are metered, and charged to no counter."""
+    """Clients that are never throttled: they are metered, and charged to no counter."""
 
     users: tuple[Name, ...] = Field((), description="Users, once they are authenticated.")
     client_ids: tuple[Name, ...] = Field(
@@ -63,21 +63,21 @@ class Quotas(Section):
     store: Store | None = Field(None, discriminator="type", description="Where quotas are kept.")
     stores: tuple[Annotated[Store, Field(discriminator="type")], ...] = Field(
         (),
-        description="Instead of `store`, several of them, one over the other: the first that names an entity wins, "
+        description="Instead of `store`, several stores in layers: the first that names an entity wins, "
         "kind by kind ([quotas.md](quotas.md#layers)). All but the last are files.",
     )
     when_unavailable: Literal["refuse", "static", "unlimited"] = Field(
         "refuse",
-        description="What happens at the start while a store does not answer, or does not let Sluice read. `refuse`: "
-        "no client is accepted until it does. `static`: the quotas in the file `static` are in force until then. "
-        "`unlimited`: nobody is limited until then. Later, the quotas that were read last stay in force "
+        description="What happens if a store cannot be read at the start. `refuse`: no client is accepted until it "
+        "can. `static`: the quotas in the file `static` are in force until then. `unlimited`: no client is limited "
+        "until then. After the start, the quotas that were read last stay in force "
         "([operations.md](operations.md#when-the-store-of-quotas-is-away)).",
     )
     static: FilePath | None = Field(None, description="A quota file, for `when_unavailable: static`.")
     mode: Mode = Field(
         "enforce",
-        description="`shadow` measures and reports what would be throttled, and delays nothing. It may change while "
-        "the proxy runs ([operations.md](operations.md#the-mode)).",
+        description="`shadow` measures and reports what would be throttled, and delays nothing. It can be switched at "
+        "run time ([operations.md](operations.md#the-mode)).",
     )
     response: Literal["mute", "delay", "auto"] = Field(
         "mute",
@@ -89,43 +89,43 @@ class Quotas(Section):
     window: Window = Field(Window(), description="How usage is measured.")
     controller_window: Window = Field(
         Window(),
-        description="How large the token bucket of `controller_mutation_rate` is: so many seconds' worth, all samples "
-        "together. `samples` is `controller.quota.window.num`, `size` is `controller.quota.window.size.seconds`.",
+        description="The size of the token bucket of `controller_mutation_rate`: the worth of all samples together. "
+        "`samples` is `controller.quota.window.num`, `size` is `controller.quota.window.size.seconds`.",
     )
-    exempt: Exempt = Field(Exempt(), description="Who is never held.")
+    exempt: Exempt = Field(Exempt(), description="Clients that are never throttled.")
     admins: tuple[Name, ...] = Field(
         (),
         description="Users who may see and change quotas with Kafka's tools through the proxy "
         "([quotas.md](quotas.md#changing-quotas-with-kafkas-tools)), once they are authenticated. Default: nobody. "
-        "`ANONYMOUS` is everybody who does not log in.",
+        "`ANONYMOUS` is any client that does not log in.",
     )
     max_delay_ms: Milliseconds | None = Field(
         None,
         alias="max_delay",
-        description="The longest that any one throttle may delay. Default: no ceiling. The rest stays owed, but a "
-        "client with many connections gets one request through on each, so a ceiling is a way around the quota.",
+        description="The longest throttle. Default: unlimited. The rest stays owed, but a client with many connections "
+        "gets one request through on each, so this setting is a way around the quota.",
     )
     max_hold_ms: Milliseconds = Field(
         8000,
         alias="max_hold",
-        description="The longest that a Fetch waits for its turn. It then gets the empty response that a broker gives "
-        "to one over its quota. Keep it below the clients' request timeout: franz-go 10 s, Java 30 s.",
+        description="The longest time that a Fetch waits for its turn. It then gets the empty response that a broker "
+        "sends over quota. Keep it below the clients' request timeout: franz-go 10 s, Java 30 s.",
     )
 
     @property
     def layers(self) -> tuple[Store, ...]:
-        """Where quotas are kept, the uppermost first; the last is what others than people change."""
+        """The stores, the uppermost first; changes go to the last one."""
         return self.stores if self.store is None else (self.store,)
 
     def stores_by_steps(self) -> Iterator[tuple[Steps, Store]]:
-        """Yield where quotas are kept, with the steps to the section that says so."""
+        """Yield each store with the steps to its section."""
         for index, store in enumerate(self.layers):
             yield (("quotas", "store") if self.store is not None else ("quotas", "stores", index)), store
 
     @field_validator("store", mode="before")
     @classmethod
     def _known(cls, store: object) -> object:
-        """Refuse a store of another type for its type alone: what else the section says is about that one."""
+        """Refuse a store of an unknown type for its type alone: its other settings cannot be judged."""
         wrong = InvalidValues()
         known = of_known_type(store, (), wrong)
         wrong.raise_if_any()
@@ -147,7 +147,7 @@ class Quotas(Section):
         wrong = InvalidValues()
         for index, store in enumerate(stores[:-1]):
             if not isinstance(store, FileStore):
-                wrong.add((index, "type"), f"a {store.type} store has another one below it", "write it last")
+                wrong.add((index, "type"), f"a {store.type} store must be the lowest layer", "write it last")
         wrong.raise_if_any()
         return stores
 
@@ -157,7 +157,7 @@ class Quotas(Section):
         if self.store is None and not self.stores:
             wrong.add(("store",), "is missing", "add `store`")
         if self.store is not None and self.stores:
-            wrong.add(("stores",), "stands beside store", "write all stores here, or leave it out")
+            wrong.add(("stores",), "cannot be combined with store", "write all stores here, or leave it out")
         if self.when_unavailable == "static" and self.static is None:
             wrong.add(("when_unavailable",), "needs a quota file", "name it in quotas.static")
         if self.when_unavailable != "static" and self.static is not None:

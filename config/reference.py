@@ -17,14 +17,14 @@ END: Final = "<!-- end of what python -m config.reference writes -->\n"
 
 
 def updated(page: str) -> str:
-    """Return the page with the tables between the two marks as they should be."""
+    """Return the page with the tables between the two marks regenerated."""
     before, rest = page.split(BEGIN)
     _, after = rest.split(END)
     return f"{before}{BEGIN}\n{''.join(_sections(Settings, '', {}))}{END}{after}"
 
 
 def _sections(model: type[BaseModel], path: str, told: dict[type[BaseModel], str]) -> Iterator[str]:
-    """Yield a heading and a table for each section, outer ones first; ``told`` holds those that have theirs."""
+    """Yield a heading and a table for each section, outer ones first; ``told`` maps models to their first path."""
     if path:
         yield f"### `{path}`\n\n{model.__doc__}\n\n"
         if model in told:
@@ -65,7 +65,7 @@ def _choices(annotation: object) -> str:
 
 
 def _default(name: str, field: FieldInfo) -> str:
-    """Return a default as it would be written; the end of the name says its unit."""
+    """Return a default in written form; the end of the name gives its unit."""
     value = field.default
     if value is None:
         return "null"

@@ -1,4 +1,4 @@
-"""The ``request_costs`` section: how much broker thread time a request is charged under ``request_percentage``."""
+"""The ``request_costs`` section: the broker thread time charged per request under ``request_percentage``."""
 
 from pydantic import Field, field_validator
 
@@ -9,20 +9,19 @@ MOST_US = 1e9
 
 
 class RequestCosts(Section):
-    """What requests are charged under `request_percentage`, in microseconds; see request-percentage.md."""
+    """Costs of requests under `request_percentage`, in microseconds; see request-percentage.md."""
 
     scale: Number = Field(
         1.0,
-        description="All the costs below are multiplied by it: more than 1 for slower brokers. `sluice calibrate` "
-        "measures it.",
+        description="A factor for all costs below: more than 1 for slower brokers. `sluice calibrate` measures it.",
     )
     fetch_us: Number = Field(40.0, description="A Fetch or ShareFetch.")
     fetch_kib_us: Number = Field(0.2, description="Each KiB of its response.")
-    fetch_partition_us: Number = Field(1.5, description="Each partition that it asks for, or that its session has.")
+    fetch_partition_us: Number = Field(1.5, description="Each partition that it requests, or that its session has.")
     produce_us: Number = Field(40.0, description="A Produce.")
-    produce_kib_us: Number = Field(1.7, description="Each KiB of it, as it is sent.")
+    produce_kib_us: Number = Field(1.7, description="Each KiB of it, as sent.")
     produce_record_us: Number = Field(0.12, description="Each record in it.")
-    produce_zstd_us: Number = Field(40.0, description="Added to a Produce that is compressed with zstd.")
+    produce_zstd_us: Number = Field(40.0, description="Extra for a Produce compressed with zstd.")
     metadata_us: Number = Field(35.0, description="A Metadata request.")
     metadata_kib_us: Number = Field(25.0, description="Each KiB of its response.")
     offset_commit_us: Number = Field(60.0, description="An OffsetCommit.")

@@ -1,7 +1,7 @@
-"""Every setting of ``sluice.yaml``: the name the program reads, and as its alias the key the operator writes.
+"""Every setting of ``sluice.yaml``: the field is the name in the program, its alias the key in the file.
 
-Descriptions and defaults here are what docs/configuration.md is generated from. The large subjects have modules of
-their own: ``config.cluster``, ``config.listener``, ``config.quotas``, ``config.usage``.
+docs/configuration.md is generated from the descriptions and defaults here. Large sections have modules of their own:
+``config.cluster``, ``config.listener``, ``config.quotas``, ``config.usage``.
 """
 
 from typing import Literal
@@ -69,7 +69,7 @@ __all__ = [
 
 
 class Limits(Section):
-    """Limits for one connection, and for all of them together."""
+    """Limits per connection, and for all connections together."""
 
     request_bytes: Bytes = Field(
         100 * 2**20, alias="request", description="The largest request: `socket.request.max.bytes`."
@@ -82,14 +82,14 @@ class Limits(Section):
     authentication_timeout_s: Seconds = Field(
         30.0,
         alias="authentication_timeout",
-        description="How long a client may take, from its connection on, for the PROXY protocol, TLS, its first "
-        "request and, on listeners with `authentication: sasl`, SASL together.",
+        description="How long a new connection may take for the PROXY protocol, TLS, its first request and, on "
+        "listeners with `authentication: sasl`, SASL together.",
     )
     response_bytes: Bytes = Field(256 * 2**20, alias="response", description="The largest response from a broker.")
     gathered_bytes: Bytes = Field(
         8 * 2**20,
         alias="gathered",
-        description="The largest response that is buffered whole because it may name brokers anywhere: "
+        description="The largest response that is buffered whole because brokers may be anywhere in it: "
         "FindCoordinator, DescribeCluster, Produce from version 10 on, ShareAcknowledge, and the part of Metadata up "
         "to its last broker. 8 MiB is enough for some 100,000 coordinators, or 200,000 partitions in one Produce.",
     )
@@ -109,18 +109,18 @@ class Limits(Section):
         256 * 2**10,
         alias="mutations",
         description="The largest CreateTopics, CreatePartitions or DeleteTopics request of a client that has a "
-        "`controller_mutation_rate`: it is buffered whole, and judged topic by topic. 256 KiB is enough for some 5,000 "
-        "topics. Requests of other clients are not buffered.",
+        "`controller_mutation_rate`: it is buffered whole, and decided topic by topic. 256 KiB is enough for some "
+        "5,000 topics. Requests of other clients are not buffered.",
     )
     connections: Count | None = Field(
         None,
         description="The maximum number of client connections at once: `max.connections`. Each takes two descriptors; "
-        "Sluice does not start with more than the limit of open files has room for. Default: as many as that allows.",
+        "Sluice refuses to start if the limit of open files is too low. Default: as many as that limit allows.",
     )
     connections_per_ip: CountOrZero | None = Field(
         None,
         description="The maximum number of connections at once from one IP address: `max.connections.per.ip`. "
-        "Default: half of what all may have, where all addresses of an IPv6 network (/64) count as one. Behind "
+        "Default: half of `limits.connections`, with all addresses of an IPv6 network (/64) counted as one. Behind "
         "`proxy_protocol`, the address is the one in its header.",
     )
     connections_per_ip_overrides: NumbersByIp = Field(
@@ -143,8 +143,8 @@ class Limits(Section):
     unread_s: Seconds = Field(
         30.0,
         alias="unread",
-        description="How long a client may leave waiting responses unread, without taking a byte, before it is cut "
-        "off. Ten seconds once the broker is seen to have closed.",
+        description="How long a client may leave responses unread, without taking a byte, before it is disconnected. "
+        "Ten seconds once the broker has closed the connection.",
     )
     socket_receive_buffer_bytes: BufferBytes = Field(
         100 * 2**10,
@@ -160,11 +160,11 @@ class Limits(Section):
 
 
 class KafkaCompat(Section):
-    """What clients may negotiate with the brokers through the proxy."""
+    """API versions offered to clients."""
 
     fetch_max_version: CountOrZero | None = Field(
         15,
-        description="The highest version of Fetch that clients are offered. From version 16 on, responses carry "
+        description="The highest version of Fetch that clients are offered. From version 16 on, responses have "
         "addresses after their records and are buffered whole, up to `limits.response` per connection.",
     )
     share_groups: Flag = Field(
@@ -179,17 +179,17 @@ class Admin(Section):
 
     bind: BindAddress = Field(
         Address("127.0.0.1", 9404),
-        description="Where it listens. It has no authentication but for changes, so keep it off the network.",
+        description="The listening address. Only changes need authentication, so keep the port off the network.",
     )
     token_file: FilePath | None = Field(
         None,
-        description="A file with the token that a change of the mode has to show (`POST /mode`). It is read at each "
-        "call. Default: nobody may change anything here.",
+        description="A file with the token that `POST /mode` requires. It is read at each call. Default: no changes "
+        "are allowed.",
     )
     hosts: tuple[Host, ...] = Field(
         (),
-        description="Names by which changes may be asked for, in the header Host, beside IP addresses, `localhost` and "
-        "the machine's own name.",
+        description="Values of the Host header accepted for changes, besides IP addresses, `localhost` and the "
+        "machine's own name.",
     )
     max_entities: CountOrZero = Field(
         2000,
@@ -202,12 +202,12 @@ Dialect = Literal["jmx_exporter", "confluent"]
 
 
 class Metrics(Section):
-    """What `/metrics` shows beside Sluice's own families."""
+    """Additional metrics in `/metrics`."""
 
     compat: tuple[Dialect, ...] = Field(
         (),
-        description="Kafka's metrics of quotas by the names that exporters of brokers give them, for dashboards that "
-        "were made for brokers: `jmx_exporter` for those of its sample configuration, `confluent` for Confluent's. See "
+        description="Kafka's quota metrics under the names of broker exporters, for existing broker dashboards: "
+        "`jmx_exporter` for its sample configuration, `confluent` for Confluent's. See "
         "[metrics.md](metrics.md#in-the-words-of-brokers).",
     )
 
@@ -229,7 +229,7 @@ class Drain(Section):
 
 
 class Log(Section):
-    """What the proxy writes to stderr."""
+    """Log output on stderr."""
 
     level: Literal["debug", "info", "warning", "error"] = Field("info", description="The lowest level that is written.")
     format: Literal["auto", "json", "console"] = Field(
@@ -238,7 +238,7 @@ class Log(Section):
 
 
 class Settings(Section):
-    """Everything in ``sluice.yaml``."""
+    """All settings in ``sluice.yaml``."""
 
     cluster: Cluster
     listeners: tuple[Listener, ...]
@@ -264,7 +264,7 @@ class Settings(Section):
                 if names.setdefault(listener.name, index) != index:
                     raise InvalidValue(f"{listener.name!r} is the name of another listener", "give each its own")
         if all(listener.limits.exempt_from_connection_rate for listener in listeners):
-            said = "leaves no listener that limits.connection_rate would hold for"
+            said = "exempts every listener from limits.connection_rate"
             wrong.add((0, "limits", "exempt_from_connection_rate"), said, "remove it from at least one listener")
         find_claimed_twice(_port_claims(listeners), wrong)
         wrong.raise_if_any()

@@ -1,4 +1,4 @@
-"""Where quotas are kept: a section for each kind of store."""
+"""The sections for quota stores, one for each type."""
 
 from collections.abc import Mapping
 from typing import Final, Literal
@@ -23,7 +23,7 @@ class FileStore(Section):
 class ZooKeeperSasl(Section):
     """Login to ZooKeeper with SASL DIGEST-MD5, as brokers do it with a JAAS section called Client."""
 
-    username: Name = Field(description="The user. With `zookeeper.set.acl` at the brokers it has to be theirs.")
+    username: Name = Field(description="The user. If the brokers have `zookeeper.set.acl`, it must be theirs.")
     password_file: FilePath = Field(
         description="A file that contains only the password. A trailing newline is ignored."
     )
@@ -41,7 +41,7 @@ class ZooKeeperTls(Section):
 
 
 class ZooKeeperStore(Section):
-    """Quotas in the tree that Kafka keeps them in up to 3.9, read as its brokers read it."""
+    """Quotas in ZooKeeper, in the tree that Kafka uses up to 3.9."""
 
     type: Literal["zookeeper"] = Field("zookeeper", description="The kind of store.")
     connect: Name = Field(description="As `zookeeper.connect`: `host:port,host:port/chroot`.")
@@ -52,8 +52,8 @@ class ZooKeeperStore(Section):
     tls: Given[ZooKeeperTls] = None
     set_acl: Flag = Field(
         False,
-        description="As `zookeeper.set.acl`: what Sluice writes may be changed by its own user alone, and quotas of "
-        "users be read by it alone. Set it where the brokers do, and log in as they do.",
+        description="As `zookeeper.set.acl`: only Sluice's own user may change the nodes that Sluice writes, or read "
+        "quotas of users. Set it if the brokers do, and log in as they do.",
     )
 
     @field_validator("session_timeout_ms")
@@ -65,13 +65,13 @@ class ZooKeeperStore(Section):
 
 
 class ClusterStore(Section):
-    """The quotas of the cluster behind the proxy, asked of its brokers with what `cluster` says of TLS and login."""
+    """The quotas of the cluster behind the proxy, read from its brokers with TLS and login as in `cluster`."""
 
     type: Literal["cluster"] = Field("cluster", description="The kind of store.")
     poll_ms: Milliseconds = Field(
         5_000,
         alias="poll",
-        description="How often the brokers are asked. A change that is made through the proxy is noticed at once.",
+        description="How often the brokers are polled. A change made through the proxy is noticed at once.",
     )
 
     @field_validator("poll_ms")
@@ -89,11 +89,11 @@ STORES: Final[dict[str, type[FileStore] | type[ZooKeeperStore] | type[ClusterSto
     "zookeeper": ZooKeeperStore,
     "cluster": ClusterStore,
 }
-"""What describes each kind of store, by its name."""
+"""The model of each store type."""
 
 
 def of_known_type(store: object, at: Steps, wrong: InvalidValues) -> object:
-    """Return a section with its type, which is a file where nothing is said."""
+    """Return a section with its type; the default is file."""
     kind = store.get("type") if isinstance(store, Mapping) else None
     if isinstance(kind, str) and kind not in STORES:
         wrong.add((*at, "type"), f"{kind!r} is not known", suggestion(kind, [*STORES]))

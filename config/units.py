@@ -1,4 +1,4 @@
-"""How sizes, durations, addresses and numbers are written in a file.
+"""Parsers of sizes, durations, addresses and numbers.
 
 Every function takes the text and returns the value, or raises InvalidValue with the fix.
 """
@@ -31,9 +31,9 @@ BYTE_UNITS: Final = {
 DURATION_UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 
 MAX_PORT: Final = 65535
-EVERY_INTERFACE: Final = frozenset(("", "0.0.0.0", "::"))  # noqa: S104  compared with, never bound here
+EVERY_INTERFACE: Final = frozenset(("", "0.0.0.0", "::"))  # noqa: S104  compared only, never bound here
 
-# Without leading zeros, signs and underscores: YAML 1.1 reads 010 as 8, and no quota may hang on that.
+# Without leading zeros, signs and underscores: YAML 1.1 reads 010 as 8, and no quota must depend on that.
 _QUANTITY: Final = re.compile(r"(0|[1-9][0-9]{0,18})(\.[0-9]{1,9})? ?([A-Za-z]*)", re.ASCII)
 _LABEL: Final = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _HOST: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?")
@@ -47,7 +47,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True, slots=True, order=True)
 class Address:
-    """Where something listens. An empty host means every interface, and only where something is bound."""
+    """A listening address. An empty host means every interface, and is valid for binding only."""
 
     host: str
     port: int
@@ -58,7 +58,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class AdvertisedAddress:
-    """What clients connect to, as it is written; without a port, it is that of ``bind``."""
+    """An advertised address; the default port is that of ``bind``."""
 
     host: str
     port: int | None = None
@@ -99,10 +99,10 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_buffer(text: str) -> int:
-    """Return the size of a socket's buffer, or -1 where the kernel is to choose, as a broker has it."""
+    """Return the size of a socket buffer, or -1 if the kernel chooses, as in a broker."""
     size = -1 if text == "-1" else parse_bytes(text)
     if size == 0:
-        raise InvalidValue("0 is too small", "write a size, or -1 for what the kernel chooses")
+        raise InvalidValue("0 is too small", "write a size, or -1 to let the kernel choose")
     return size
 
 
@@ -139,13 +139,13 @@ def parse_reachable(text: str) -> Address:
 
 
 def _host_and_port(text: str, with_host: str) -> tuple[str, int]:
-    """Return what stands before the port, and the port; ``with_host`` is the fix where there is a port alone."""
-    if "@" in text:  # whom it names may be a password: not quoted
+    """Return host and port; ``with_host`` is the fix if there is only a port."""
+    if "@" in text:  # not quoted: it may contain a password
         raise InvalidValue("has a user or a password in front of the host", "leave it out: logins have a section, sasl")
     if text.strip() not in ("", text):
         raise InvalidValue(f"{text!r} begins or ends with whitespace", f"write {text.strip()}")
     if (protocol := _PROTOCOL.match(text)) is not None:
-        spoken = "" if protocol[1].upper() == "PLAINTEXT" else " (what is spoken there, the sections tls and sasl say)"
+        spoken = "" if protocol[1].upper() == "PLAINTEXT" else " (the sections tls and sasl choose the protocol)"
         fix = f"leave {protocol[1]}:// out: write {protocol[2].lstrip('*') or 'host:9092'}{spoken}"
         raise InvalidValue(f"{text!r} begins with a protocol", fix)
     if text.isdecimal():
@@ -184,7 +184,7 @@ def _is_host_name(text: str) -> bool:
 
 
 def _host_fix(text: str) -> str:
-    """Return what to write instead of a host with more around it, or of none."""
+    """Return the fix for an invalid host."""
     protocol = _PROTOCOL.match(text.strip())
     bare = re.sub(r"(?<=[^:]):\d*$", "", text.strip() if protocol is None else protocol[2]).strip("[]")
     if not bare.isascii() and bare.replace(".", "").replace("-", "").isalnum():
@@ -193,7 +193,7 @@ def _host_fix(text: str) -> str:
     if _is_host_name(bare) or ":" in bare:
         return f"write {bare}"
     if "{node_id}" in bare:
-        return "a host for each broker is what broker_host is for"
+        return "use broker_host for a host per broker"
     if any(character in bare for character in "*?,; "):
         return "write a single host"
     return "write labels of up to 63 letters, digits, - and _ with dots between them"
@@ -232,7 +232,7 @@ def parse_network(text: str) -> Network:
 
 
 def parse_ip_numbers(written: Mapping[str, object]) -> IpNumbers:
-    """Return what ``{"10.0.0.5": 100}`` says; raise InvalidValues with every wrong pair."""
+    """Parse ``{"10.0.0.5": 100}``; raise InvalidValues with every wrong pair."""
     numbers: dict[str, int] = {}
     wrong = InvalidValues()
     for key, value in written.items():
@@ -241,21 +241,23 @@ def parse_ip_numbers(written: Mapping[str, object]) -> IpNumbers:
             if not isinstance(value, str):
                 raise InvalidValue("must be a whole number")
             if ip in numbers:
-                raise InvalidValue(f"{key} is there already, written differently", "write each address once")
+                raise InvalidValue(f"{key} occurs twice, in different spellings", "write each address once")
             numbers[ip] = parse_whole(value)
     wrong.raise_if_any()
     return IpNumbers(tuple(numbers.items()))
 
 
 def parse_path(text: str) -> Path:
-    """Return a path as it stands."""
+    """Return a path, unresolved."""
     if not text or "\0" in text:
         raise InvalidValue(f"{text!r} is not a path", "write a path, from the folder of this file or absolute")
     return Path(text)
 
 
 def parse_advertised(text: str) -> AdvertisedAddress:
-    """Return what clients can connect to: ``host``, ``host:port``, ``[::1]:443``, or ``::1`` without a port."""
+    """Parse an address that clients can connect to: ``host``, ``host:port``, ``[::1]:443``, or ``::1`` without
+    a port.
+    """
     if text.strip("[]") in EVERY_INTERFACE:
         raise InvalidValue(f"clients cannot connect to {text!r}", "write the host that leads to this proxy")
     if (port := text.removeprefix(":")).isdecimal():
@@ -272,7 +274,7 @@ def parse_advertised(text: str) -> AdvertisedAddress:
 
 
 def _bare_ipv6(text: str) -> str:
-    """Return an IPv6 address without brackets, and so without a port."""
+    """Return an IPv6 address without brackets, which has no port."""
     try:
         return parse_host(text)
     except InvalidValue as invalid:
@@ -283,7 +285,7 @@ def _bare_ipv6(text: str) -> str:
 
 
 def parse_name(text: Scalar) -> str:
-    """Return a name as it stands. One that other readers of YAML take for something else must have quotes."""
+    """Return a name. One that other YAML readers may not read as text must be quoted."""
     if text.ambiguous:
         raise InvalidValue(f"{text} without quotes is not a text to every reader of YAML", f'write "{text}"')
     if not text:

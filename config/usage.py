@@ -1,4 +1,4 @@
-"""The settings of usage records."""
+"""The ``usage`` section: usage records."""
 
 from pathlib import Path
 from typing import Final, Self
@@ -33,11 +33,11 @@ class UsageTopic(Section):
 
 
 class UsageFiles(Section):
-    """Files in a directory, one document a line. Complete files end in `.jsonl`."""
+    """Files in a directory, one document per line. Complete files end in `.jsonl`."""
 
     directory: FilePath = Field(
         Path("/var/lib/sluice/usage"),
-        description="Where they are written. The default fits deploy/sluice.service. A missing directory is created "
+        description="The directory. The default fits deploy/sluice.service. A missing directory is created "
         "with mode 0700. Files have mode 0600, whatever the umask.",
     )
     rotate_bytes: Bytes = Field(64 * 2**20, alias="rotate_size", description="The size at which a file is complete.")
@@ -47,12 +47,12 @@ class UsageFiles(Section):
     keep_bytes: Bytes = Field(
         10 * 2**30,
         alias="keep",
-        description="How much space all complete files may take together. The oldest are deleted first.",
+        description="The most space for all complete files together. The oldest are deleted first.",
     )
 
 
 class Usage(Section):
-    """What each client used, shipped once per interval to a topic or to files, for `sluice analyze`."""
+    """Records of each client's usage, shipped once per interval to a topic or to files, for `sluice analyze`."""
 
     topic: Given[UsageTopic] = None
     files: Given[UsageFiles] = None
@@ -65,8 +65,8 @@ class Usage(Section):
     buffer_bytes: Bytes = Field(
         64 * 2**20,
         alias="buffer",
-        description="How much may wait while the topic or the disk is unavailable. Beyond that, the oldest records "
-        "are dropped and counted.",
+        description="The most data buffered while the topic or the disk is unavailable. Beyond that, the oldest "
+        "records are dropped and counted.",
     )
     max_clients: Count = Field(
         100_000,
@@ -75,16 +75,16 @@ class Usage(Section):
     )
     max_addresses: CountOrZero = Field(
         1000,
-        description="The maximum number of addresses whose connections have rows of their own in an interval: those "
-        "with a limit of their own first, then the refused, then the busiest. The others of a listener are summed up "
-        "as `other`. 0: no address is in any record.",
+        description="The maximum number of addresses with connection rows of their own per interval: those with their "
+        "own limit first, then the refused, then the busiest. The others of a listener are summed up as `other`. 0: no "
+        "record contains an address.",
     )
 
     @field_validator("interval_ms")
     @classmethod
     def _not_for_hours(cls, interval_ms: int) -> int:
         if interval_ms > _MOST_INTERVAL_MS:
-            raise InvalidValue(f"{interval_ms} ms is too long", "write 1h at most; 1s tells most")
+            raise InvalidValue(f"{interval_ms} ms is too long", "write 1h at most; 1s gives the finest detail")
         return interval_ms
 
     @model_validator(mode="after")

@@ -23,35 +23,35 @@ def test_clients_may_be_told_other_ports() -> None:
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
-        ({"0-9": "9100-9108"}, {"0-9": "10 node ids stand for 9 ports"}),
+        ({"0-9": "9100-9108"}, {"0-9": "10 node ids need 10 ports, not 9"}),
         ({"0-9": "0-9"}, {"0-9": "'0-9' is out of range"}),
         ({"2147483648": "9100"}, {"2147483648": "'2147483648' is out of range"}),
         ({"0": "65536"}, {"0": "'65536' is out of range"}),
         ({"x": "9100", "1": "y"}, {"x": "'x' is not a whole number", "1": "'y' is not a whole number"}),
         ({"1": ["9100"]}, {"1": "must be a range of ports"}),
-        ({"0-5": "9100-9105", "5": "9200"}, {"5": "node id 5 belongs to another range already"}),
-        ({"0-5": "9100-9105", "6": "9100"}, {"6": "port 9100 belongs to another range already"}),
+        ({"0-5": "9100-9105", "5": "9200"}, {"5": "node id 5 already belongs to another range"}),
+        ({"0-5": "9100-9105", "6": "9100"}, {"6": "port 9100 already belongs to another range"}),
         ({"0": {"bind": "9100"}}, {"0": "advertise is missing"}),
         ({"0": {"advertise": "9100"}}, {"0": "bind is missing"}),
         ({"0": {"bind": "9100", "advertise": "1", "avertise": "2"}}, {"0.avertise": "is unknown here"}),
-        ({"0-2": {"bind": "9100-9102", "advertise": "443"}}, {"0-2.advertise": "3 node ids stand for 1 ports"}),
+        ({"0-2": {"bind": "9100-9102", "advertise": "443"}}, {"0-2.advertise": "3 node ids need 3 ports, not 1"}),
         (
             {"0-2": {"bind": "9100-9101", "advertise": "1-2"}},
-            {"0-2.bind": "3 node ids stand for 2 ports", "0-2.advertise": "3 node ids stand for 2 ports"},
+            {"0-2.bind": "3 node ids need 3 ports, not 2", "0-2.advertise": "3 node ids need 3 ports, not 2"},
         ),
         ({"0": {"bind": "9100", "advertise": "k:31100"}}, {"0.advertise": "'k:31100' is not a range of ports"}),
         ({"0": "[::1]:9100"}, {"0": "'[::1]:9100' is not a range of ports"}),
         (
             {"0": {"bind": "9100", "advertise": "443"}, "1": {"bind": "9101", "advertise": "443"}},
-            {"1.advertise": "port 443 belongs to another advertised range already"},
+            {"1.advertise": "port 443 already belongs to another advertised range"},
         ),
         (
             {"0": {"bind": "9100", "advertise": "9101"}, "1": "9101"},
-            {"1": "port 9101 belongs to another advertised range already"},
+            {"1": "port 9101 already belongs to another advertised range"},
         ),
         (
             {"0": {"bind": "9100", "advertise": "1"}, "1": {"bind": "9100", "advertise": "2"}},
-            {"1.bind": "port 9100 belongs to another range already"},
+            {"1.bind": "port 9100 already belongs to another range"},
         ),
     ],
 )

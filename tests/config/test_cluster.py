@@ -54,9 +54,10 @@ def test_a_section_may_be_left_out(file: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("    key: proxy.key\n", "", [":5:5: cluster.tls.key: is missing beside certificate; write both or neither"]),
+        ("    key: proxy.key\n", "", [
+            ":5:5: cluster.tls.key: is missing, but certificate is set; write both or neither"]),
         ("    certificate: proxy.pem\n", "", [
-            ":6:10: cluster.tls.key: stands without certificate; write both or neither"]),
+            ":6:10: cluster.tls.key: is set without certificate; write both or neither"]),
         ("certificate: proxy.pem", "certificate: []", [
             ":6:18: cluster.tls.certificate: must be a path; write it like tls/key.pem"]),
         ("ca: ca.pem", 'ca: ""', [
@@ -86,7 +87,7 @@ def test_a_listener_may_have_its_own_route_by_the_same_rules(file: Path) -> None
     route = "advertise: h, cluster: {bootstrap: [], tls: {key: k}, sasl: , refresh: 3s}"
     assert problems(file, GOOD.replace("advertise: h", route)) == [
         ":13:65: listeners[0].cluster.bootstrap: is empty; write at least one broker",
-        ":13:80: listeners[0].cluster.tls.key: stands without certificate; write both or neither",
+        ":13:80: listeners[0].cluster.tls.key: is set without certificate; write both or neither",
         ":13:84: listeners[0].cluster.sasl: has no settings; it takes mechanism, username, password_file",
         ":13:92: listeners[0].cluster.refresh: unknown setting; known here: bootstrap, tls, sasl",
     ]

@@ -74,8 +74,8 @@ def test_a_key_that_stands_twice_is_a_problem_that_hides_no_other(file: Path) ->
     read = read_document(file)
     assert read.root == {"a": {"b": "1"}}
     assert [str(problem).removeprefix(str(file)) for problem in read.problems] == [
-        ":1:11: a.b: stands here twice; keep one (the first is on line 1)",
-        ":2:1: a: stands here twice; keep one (the first is on line 1)",
+        ":1:11: a.b: is a duplicate key; keep one (the first is on line 1)",
+        ":2:1: a: is a duplicate key; keep one (the first is on line 1)",
     ]
 
 
@@ -99,7 +99,7 @@ def test_a_key_that_stands_twice_is_a_problem_that_hides_no_other(file: Path) ->
             [":1:4: a: tags (tag:yaml.org,2002:str) are not supported; leave it out; quotes make a text"],
         ),
         ("? [a]\n: 1\n", [":1:3: a key must be a text"]),
-        ("a: 1\n---\nb: 1\n", [":2:1: a second document; keep one document a file"]),
+        ("a: 1\n---\nb: 1\n", [":2:1: a second document; keep one document per file"]),
         ("a:\n\tb: 1\n", [":2:1: found character that cannot start any token; indent with spaces, not with tabs"]),
         (
             "a: b: c\n",
@@ -119,7 +119,7 @@ def test_a_key_that_stands_twice_is_a_problem_that_hides_no_other(file: Path) ->
             (":3:1: found a tab character that violates indentation (while scanning a plain scalar that begins on "
             "line 2); indent with spaces, not with tabs")]),
         ("a: 1\n".encode("utf-16-le"), [
-            ":1:2: the character U+0000 is not allowed; is it UTF-16, or no text? save the file as UTF-8"]),
+            ":1:2: the character U+0000 is not allowed; is it UTF-16, or not text? save the file as UTF-8"]),
         ("a: \x01\n", [':1:4: the character U+0001 is not allowed; write it as "\\u…"']),
         (b"a: 1\nb: \xc3\xa4\xff\n", [":2:5: byte 0xff is not UTF-8; save the file as UTF-8"]),
         (b"\xef\xbb\xbfa: \xff\n", [":1:4: byte 0xff is not UTF-8; save the file as UTF-8"]),

@@ -63,7 +63,7 @@ def test_requested_needs_no_rules(file: Path) -> None:
         ("    broker_host: b{node_id}.kafka.example.com\n", "", [
             f":3:5: listeners[0].broker_host: is missing; {ONE_OF_BOTH}"]),
         ("broker_host:", "brokers: {0: 9100}\n    broker_host:", [
-            f":7:18: listeners[0].broker_host: stands beside brokers; {ONE_OF_BOTH}"]),
+            f":7:18: listeners[0].broker_host: cannot be combined with brokers; {ONE_OF_BOTH}"]),
         ("b{node_id}.kafka.example.com", "kafka.example.com", [
             (":6:18: listeners[0].broker_host: 'kafka.example.com' does not name one host for each broker; "
             "write it like b{node_id}.example.com")]),
@@ -71,19 +71,19 @@ def test_requested_needs_no_rules(file: Path) -> None:
             (":6:18: listeners[0].broker_host: '10.0.0.{node_id}' is an IP address, and TLS names none (SNI); "
             "write a host name")]),
         ("advertise: kafka", "advertise: B12.kafka", [
-            (":6:18: listeners[0].broker_host: stands for broker 12 by the name that advertise has for any broker: "
-            "B12.kafka.example.com; write an advertise that does not fit it")]),
+            (":6:18: listeners[0].broker_host: gives broker 12 the name in advertise: "
+            "B12.kafka.example.com; write an advertise that does not match it")]),
         ("advertise: kafka.example.com", "advertise: kafka.example.com.", [
-            (":6:18: listeners[0].broker_host: stands beside advertise: kafka.example.com., "
-            "with a dot that TLS leaves out; write it without")]),
+            (":6:18: listeners[0].broker_host: does not work with advertise: kafka.example.com.: "
+            "TLS omits the final dot; write it without the dot")]),
         ("      client_ca: tls/clients.pem\n", "", [
             (":9:7: listeners[0].tls.client_ca: is missing; "
             "client_authentication: required needs the authorities to verify by")]),
         ("      client_authentication: required\n", "", [
-            (":11:18: listeners[0].tls.client_ca: has no effect: clients are not asked for a certificate; "
+            (":11:18: listeners[0].tls.client_ca: has no effect: clients need no certificate; "
             "write client_authentication: required"),
             (":12:32: listeners[0].tls.principal_mapping_rules: has no effect: "
-             "clients are not asked for a certificate; "
+             "clients need no certificate; "
             "write client_authentication: required")]),
         ("client_authentication: required", "client_authentication: require", [
             ":11:30: listeners[0].tls.client_authentication: 'require' is not known; did you mean required?"]),
@@ -133,8 +133,8 @@ def test_a_rate_of_the_proxy_must_hold_for_some_listener(file: Path) -> None:
     content = NAMES.replace("    proxy_protocol:\n", f"{exempt}    proxy_protocol:\n")
     assert problems(file, content) == [
         (
-            ":18:43: listeners[0].limits.exempt_from_connection_rate: leaves no listener that limits.connection_rate "
-            "would hold for; remove it from at least one listener"
+            ":18:43: listeners[0].limits.exempt_from_connection_rate: exempts every listener from "
+            "limits.connection_rate; remove it from at least one listener"
         )
     ]
     other = "  - {name: PLAIN, bind: ':9092', advertise: b, brokers: {0: 9100}}\nquotas: {"
@@ -144,8 +144,8 @@ def test_a_rate_of_the_proxy_must_hold_for_some_listener(file: Path) -> None:
 
 def test_host_names_need_tls(file: Path) -> None:
     tls = NAMES[NAMES.index("    tls:") : NAMES.index("    sasl:")]
-    stands_without = "stands without tls; add the section tls: clients name the host in its handshake"
-    assert problems(file, NAMES.replace(tls, "")) == [f":6:18: listeners[0].broker_host: {stands_without}"]
+    needs_tls = "needs tls; add the section tls: clients name the host in its handshake"
+    assert problems(file, NAMES.replace(tls, "")) == [f":6:18: listeners[0].broker_host: {needs_tls}"]
     # A section that nobody filled in is never taken for plaintext.
     assert problems(file, NAMES.replace(tls, "    tls:\n")) == [
         (
@@ -191,32 +191,32 @@ def test_one_port_for_all_names_and_another_that_is_bound(file: Path) -> None:
 
 OWN = "give each its own"
 ONE_PORT = f"{OWN}; one port for all brokers takes TLS and broker_host"
-BOTH = "is the one of bootstrap.servers, too; give each its own: that of bootstrap.servers stands in advertise"
+BOTH = "to bootstrap.servers; give each its own: the port of bootstrap.servers is in advertise"
 
 
 @pytest.mark.parametrize(
     ("host", "brokers", "expected"),
     [
-        ("k:9101", '{"0-2": "9100-9102"}', f"listeners[0].brokers: port 9101 leads to broker 1, and {BOTH}"),
+        ("k:9101", '{"0-2": "9100-9102"}', f"listeners[0].brokers: port 9101 belongs to broker 1 and {BOTH}"),
         (
             "k",
             '{"0": {bind: "9100", advertise: "9092"}}',
-            f"listeners[0].brokers: port 9092 leads to broker 0, and {BOTH}",
+            f"listeners[0].brokers: port 9092 belongs to broker 0 and {BOTH}",
         ),
         (
             "k",
             '{"0-2": {bind: "9100-9102", advertise: "443"}}',
-            "listeners[0].brokers.0-2.advertise: 3 node ids stand for 1 ports; write 443-445",
+            "listeners[0].brokers.0-2.advertise: 3 node ids need 3 ports, not 1; write 443-445",
         ),
         (
             "k",
             '{"0": {bind: "9100", advertise: "443"}, "1": {bind: "9101", advertise: "443"}}',
-            "listeners[0].brokers.1.advertise: port 443 belongs to another advertised range already; " + ONE_PORT,
+            "listeners[0].brokers.1.advertise: port 443 already belongs to another advertised range; " + ONE_PORT,
         ),
         (
             "k",
             '{"0": {bind: "9092", advertise: "443"}}',
-            "listeners[0].brokers: port 9092 belongs to the bootstrap port of listener OUTSIDE already; " + OWN,
+            "listeners[0].brokers: port 9092 already belongs to the bootstrap port of listener OUTSIDE; " + OWN,
         ),
     ],
 )

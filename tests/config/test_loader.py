@@ -133,8 +133,8 @@ def test_what_is_wrong_with_the_limits_of_addresses_and_buffers(file: Path) -> N
         "connections_per_ip_overrides.ab.cd: 'ab.cd' is not an IP address; host names are not looked up here",
         "connections_per_ip_overrides.10.0.0.1: 'x' is not a whole number; write digits only, without a leading zero",
         "connections_per_ip_overrides.10.0.0.2: must be a whole number",
-        "connections_per_ip_overrides.0::1: 0::1 is there already, written differently; write each address once",
-        "socket_send_buffer: 0 is too small; write a size, or -1 for what the kernel chooses",
+        "connections_per_ip_overrides.0::1: 0::1 occurs twice, in different spellings; write each address once",
+        "socket_send_buffer: 0 is too small; write a size, or -1 to let the kernel choose",
         "socket_receive_buffer: '-2' is not a size; write it like 10MiB, 10MB or 10485760",
     ]
 
@@ -157,8 +157,8 @@ def test_every_problem_is_told_at_once(file: Path) -> None:
         ":1:52: cluster.bootstrap[1]: 'x' has no port; write host:port, as in 127.0.0.1:9092",
         ":1:58: cluster.refrsh: unknown setting; did you mean refresh?",
         ":3:50: listeners[0].advertise: clients cannot connect to '0.0.0.0'; write the host that leads to this proxy",
-        ":3:76: listeners[0].brokers.0-9: 10 node ids stand for 9 ports; write 9100-9109",
-        ":3:96: listeners[0].brokers.42: stands here twice; keep one (the first is on line 3)",
+        ":3:76: listeners[0].brokers.0-9: 10 node ids need 10 ports, not 9; write 9100-9109",
+        ":3:96: listeners[0].brokers.42: is a duplicate key; keep one (the first is on line 3)",
         ":4:5: listeners[1].advertise: is missing; add `advertise`",
         ":4:21: listeners[1].bind: '127.0.0.1' has no port; write host:port, as in 127.0.0.1:9092",
         ':4:43: listeners[1].brokers: must be node ids and ports; write it like {"0-9": "9100-9109"}',
@@ -223,22 +223,22 @@ def test_windows_are_those_that_usage_records_can_say(file: Path, window: str, p
         ("store: {type: file, path: quotas.yaml}", "mode: shadow", [
             ":4:9: quotas.store: is missing; add `store`"]),
         ("{store: {type: file, path: quotas.yaml}}", "{store: {path: a}, stores: [{path: b}]}", [
-            ":4:36: quotas.stores: stands beside store; write all stores here, or leave it out"]),
+            ":4:36: quotas.stores: cannot be combined with store; write all stores here, or leave it out"]),
         ("store: {type: file, path: quotas.yaml}", "stores: [{type: cluster}, {path: a}, {type: etcd}]", [
             ":4:54: quotas.stores[2].type: 'etcd' is not known; known here: file, zookeeper, cluster"]),
         ("store: {type: file, path: quotas.yaml}", "stores: [{type: cluster}, {pth: a}]", [
             ":4:36: quotas.stores[1].path: is missing; add `path`",
             ":4:37: quotas.stores[1].pth: unknown setting; did you mean path?"]),
         ("store: {type: file, path: quotas.yaml}", "stores: [{type: cluster}, {path: a}]", [
-            ":4:26: quotas.stores[0].type: a cluster store has another one below it; write it last"]),
+            ":4:26: quotas.stores[0].type: a cluster store must be the lowest layer; write it last"]),
         ("store: {type: file, path: quotas.yaml}", "stores: {path: a}", [
             ":4:18: quotas.stores: must be a list; begin each item with `- `, or put [ ] around them"]),
         ("store: {type: file, path: quotas.yaml}", "store: {type: cluster, poll: 1ms}", [
             ":4:39: quotas.store.poll: is too short; 100ms to 1h"]),
         ("42: 9142", "42: 9092", [
-            f":3:74: listeners[0].brokers: port 9092 belongs to the bootstrap port of listener PLAIN already; {OWN}"]),
+            f":3:74: listeners[0].brokers: port 9092 already belongs to the bootstrap port of listener PLAIN; {OWN}"]),
         ("quotas:", 'admin: {bind: ":9105"}\nquotas:', [
-            f":4:15: admin.bind: port 9105 belongs to the brokers of listener PLAIN already; {OWN}"]),
+            f":4:15: admin.bind: port 9105 already belongs to the brokers of listener PLAIN; {OWN}"]),
         ("quotas:", '  - {name: PLAIN, bind: ":9093", advertise: h, brokers: {0: 9200}}\nquotas:', [
             f":4:12: listeners[1].name: 'PLAIN' is the name of another listener; {OWN}"]),
         ("demo,", "demo, refresh_s: 3,", [":1:23: cluster.refresh_s: unknown setting; did you mean refresh?"]),

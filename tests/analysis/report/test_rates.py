@@ -42,7 +42,7 @@ def test_rates(tmp_path: Path) -> None:
             ":3:29: rates.requests.price: '-1' is not a number",
         ),
         ("currency: EUR\nprices: {}\nrates:\n  requests: {per: 1, price: 1}\n", ":2:1: prices: unknown key"),
-        ("currency: EUR\ncurrency: USD\nrates:\n  requests: {per: 1, price: 1}\n", "stands here twice"),
+        ("currency: EUR\ncurrency: USD\nrates:\n  requests: {per: 1, price: 1}\n", "is a duplicate key"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, said: str) -> None:

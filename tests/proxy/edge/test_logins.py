@@ -54,7 +54,7 @@ def test_whom_a_token_names(sasl: dict[str, object], claim: Claim) -> None:
     ("sasl", "said"),
     [
         ({"oauth": {"fallback_prefix": "x"}}, "has no effect without fallback_claim"),
-        ({"sub_claim": "azp", "oauth": {"user_claim": "email"}}, "stands beside sub_claim"),
+        ({"sub_claim": "azp", "oauth": {"user_claim": "email"}}, "cannot be combined with sub_claim"),
     ],
 )
 def test_what_contradicts_itself(sasl: dict[str, object], said: str) -> None:
