@@ -1,4 +1,4 @@
-"""ApiVersions: what clients are told they may speak (KIP-35, KIP-511)."""
+"""ApiVersions: the versions offered to clients (KIP-35, KIP-511)."""
 
 import struct
 from collections.abc import Mapping
@@ -21,11 +21,11 @@ _UNSUPPORTED_VERSION_ANSWER: Final = Struct(">iihihhh")
 def advertised_limits(
     *, fetch_max_version: int | None = 15, produce_max_version: int | None = None, share_groups: bool = False
 ) -> dict[int, tuple[int, int]]:
-    """Return the lowest and highest version that clients may be offered of every API, by api key.
+    """Return the lowest and highest version that clients may be offered, by api key.
 
-    ``fetch_max_version``: from 16 on a Fetch response carries broker addresses behind its records, so that the whole of
-    it has to be gathered; None leaves Fetch uncapped. ``produce_max_version``: from 13 on a Produce request has the ids
-    of topics, and no names. ``share_groups``: ShareFetch has them there in every version.
+    ``fetch_max_version``: from 16 on a Fetch response has broker addresses after its records, so it must be buffered
+    whole; None leaves Fetch uncapped. ``produce_max_version``: from 13 on a Produce request has topic ids instead of
+    names. ``share_groups``: offer them; ShareFetch has addresses after records in every version.
     """
     limits: dict[int, tuple[int, int]] = {}
     for spec in SPECS.values():
@@ -39,20 +39,22 @@ def advertised_limits(
 
 
 def unsupported_version_answer(correlation_id: int, max_version: int) -> bytes:
-    """Answer an ApiVersions request newer than ``max_version``: error 35 in v0 layout, and what would be understood."""
+    """Return the answer to an ApiVersions request newer than ``max_version``: error 35 in v0 layout, with the supported
+    versions.
+    """
     size = _UNSUPPORTED_VERSION_ANSWER.size - 4
     return _UNSUPPORTED_VERSION_ANSWER.pack(size, correlation_id, _UNSUPPORTED_VERSION, 1, API_VERSIONS, 0, max_version)
 
 
 def intersect(frame: bytes, spec: ApiSpec, limits: Mapping[int, tuple[int, int]]) -> bytes:
-    """Return an ApiVersions response that offers nothing beyond ``limits``; the rest of it is kept.
+    """Return an ApiVersions response reduced to ``limits``; everything else is kept.
 
-    An API that is not in ``limits``, or of which no version is left, is dropped. Raises ProtocolError.
+    An API that is not in ``limits``, or has no version left, is dropped. Raises ProtocolError.
     """
     try:
         body = response_body_offset(spec, frame, 0)
         error_code = int.from_bytes(frame[body : body + 2], "big")
-        # Error 35 is told in v0 layout, whatever was asked (KIP-511).
+        # Error 35 has v0 layout, whatever the version of the request (KIP-511).
         flexible = spec.flexible and error_code != _UNSUPPORTED_VERSION
         start = body + 2
         count, position = _read_count(frame, start, flexible)
@@ -72,7 +74,7 @@ def intersect(frame: bytes, spec: ApiSpec, limits: Mapping[int, tuple[int, int]]
 
 
 def _narrowed(entry: bytes, limits: Mapping[int, tuple[int, int]]) -> list[bytes]:
-    """Return the entry of one API with its versions inside ``limits``, or nothing if none is left."""
+    """Return the entry of one API with its versions limited, or nothing if none is left."""
     api_key, lowest, highest = _RANGE.unpack_from(entry)
     if api_key not in limits:
         return []

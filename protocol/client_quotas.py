@@ -1,7 +1,7 @@
-"""DescribeClientQuotas and AlterClientQuotas (KIP-546), as a whole: for whoever answers, and for whoever asks.
+"""DescribeClientQuotas and AlterClientQuotas (KIP-546), as server and as client.
 
-An entity is pairs of a type (``user``, ``client-id``, ``ip``) and a name, None for the default. What is asked here is
-asked in version 0, which every broker since 2.6 speaks.
+An entity is pairs of a type (``user``, ``client-id``, ``ip``) and a name, None for the default. Requests use version 0,
+which every broker since 2.6 supports.
 """
 
 from collections.abc import Sequence
@@ -20,17 +20,17 @@ ALTER: Final = 49
 EXACT: Final = 0
 DEFAULT: Final = 1
 ANY: Final = 2
-"""How a component matches: a name, the default entity, or any that has the type (ClientQuotaFilterComponent)."""
+"""``match_type`` of a component: a name, the default entity, or any name (ClientQuotaFilterComponent)."""
 
 _MOST_ANSWERED: Final = 2_000_000
-"""What one answer may list: brokers of our own give it, and it is not read on the loop of the clients."""
+"""The most elements of a response: it comes from our own brokers, and is not read on the clients' event loop."""
 
 Named = tuple[str, str | None]
-"""Type of entity, and its name; None is the default entity."""
+"""Entity type and name; None is the default entity."""
 
 
 class Component(NamedTuple):
-    """One condition of a DescribeClientQuotas."""
+    """A filter component of a DescribeClientQuotas."""
 
     entity_type: str
     match_type: int
@@ -38,21 +38,21 @@ class Component(NamedTuple):
 
 
 class Op(NamedTuple):
-    """One limit of an AlterClientQuotas: None removes it."""
+    """A limit of an AlterClientQuotas; ``value`` None removes it."""
 
     key: str
     value: float | None
 
 
 class Entry(NamedTuple):
-    """One entity of an AlterClientQuotas. A type may stand there twice: a broker takes the last one."""
+    """An entity of an AlterClientQuotas. If a type occurs twice, the last one counts, as in a broker."""
 
     entity: tuple[Named, ...]
     ops: tuple[Op, ...]
 
 
 class Result(NamedTuple):
-    """What became of an entry."""
+    """The result of an entry."""
 
     entity: tuple[Named, ...]
     error_code: int = 0
@@ -67,7 +67,7 @@ class Described(NamedTuple):
 
 
 class Describing(NamedTuple):
-    """A DescribeClientQuotas request. Strict: entities that have types beside those named do not match."""
+    """A DescribeClientQuotas request. ``strict``: entities with other types do not match."""
 
     components: tuple[Component, ...] = ()
     strict: bool = False
@@ -81,14 +81,14 @@ class Altering(NamedTuple):
 
 
 class DescribedAll(NamedTuple):
-    """The answer to a DescribeClientQuotas; without entries where there is an error."""
+    """The response to a DescribeClientQuotas; it has no entries if there is an error."""
 
     entries: tuple[Described, ...] = ()
     error_code: int = 0
     message: str | None = None
 
 
-# ------------------------------------------------------------------------------------------------------ who answers
+# ------------------------------------------------------------------------------------------------------ as server
 
 
 def read_describing(spec: ApiSpec, frame: bytes) -> Describing:
@@ -101,7 +101,7 @@ def read_describing(spec: ApiSpec, frame: bytes) -> Describing:
 
 
 def read_altering(spec: ApiSpec, frame: bytes, most_elements: int = MOST_ELEMENTS) -> Altering:
-    """Read a whole AlterClientQuotas request, size included. Raises ProtocolError, also for more elements."""
+    """Read a whole AlterClientQuotas request, size included. Raises ProtocolError, also if it has too many elements."""
     found = _read_request(spec, frame, most_elements)
     entries = tuple(
         Entry(
@@ -114,7 +114,7 @@ def read_altering(spec: ApiSpec, frame: bytes, most_elements: int = MOST_ELEMENT
 
 
 def described_answer(spec: ApiSpec, correlation_id: int, answer: DescribedAll) -> bytes:
-    """Return the whole answer to a DescribeClientQuotas."""
+    """Return the whole response to a DescribeClientQuotas."""
     entries = [
         {"entity": _written(each.entity), "values": [{"key": key, "value": value} for key, value in each.limits]}
         for each in answer.entries
@@ -122,14 +122,14 @@ def described_answer(spec: ApiSpec, correlation_id: int, answer: DescribedAll) -
     values = {
         "throttle_time_ms": 0,
         "error_code": answer.error_code,
-        "error_message": answer.message if answer.error_code else "",  # as a broker says nothing here
+        "error_message": answer.message if answer.error_code else "",  # "" as a broker sends it
         "entries": None if answer.error_code else entries,
     }
     return _answer(spec, correlation_id, values)
 
 
 def altered_answer(spec: ApiSpec, correlation_id: int, results: Sequence[Result]) -> bytes:
-    """Return the whole answer to an AlterClientQuotas."""
+    """Return the whole response to an AlterClientQuotas."""
     entries = [
         {"error_code": each.error_code, "error_message": each.message, "entity": _written(each.entity)}
         for each in results
@@ -137,17 +137,17 @@ def altered_answer(spec: ApiSpec, correlation_id: int, results: Sequence[Result]
     return _answer(spec, correlation_id, {"throttle_time_ms": 0, "entries": entries})
 
 
-# --------------------------------------------------------------------------------------------------------- who asks
+# ------------------------------------------------------------------------------------------------------ as client
 
 
 def describe_request(asked: Describing) -> Request:
-    """Return the request; the answer to it is for ``read_described``."""
+    """Return the request; ``read_described`` reads its response."""
     components = [each._asdict() for each in asked.components]
     return _request(DESCRIBE, {"components": components, "strict": asked.strict})
 
 
 def alter_request(asked: Altering) -> Request:
-    """Return the request; the answer to it is for ``read_altered``."""
+    """Return the request; ``read_altered`` reads its response."""
     entries = [
         {
             "entity": _written(each.entity),
@@ -159,7 +159,7 @@ def alter_request(asked: Altering) -> Request:
 
 
 def read_described(frame: bytes) -> DescribedAll:
-    """Read a whole answer to ``describe_request``. Raises ProtocolError."""
+    """Read a whole response to ``describe_request``. Raises ProtocolError."""
     found = _read_answer(DESCRIBE, frame)
     entries = tuple(
         Described(_entity(each), tuple((limit["key"], limit["value"]) for limit in each["values"]))
@@ -169,12 +169,12 @@ def read_described(frame: bytes) -> DescribedAll:
 
 
 def read_altered(frame: bytes) -> tuple[Result, ...]:
-    """Read a whole answer to ``alter_request``. Raises ProtocolError."""
+    """Read a whole response to ``alter_request``. Raises ProtocolError."""
     found = _read_answer(ALTER, frame)
     return tuple(Result(_entity(each), each["error_code"], each["error_message"]) for each in found["entries"])
 
 
-# ------------------------------------------------------------------------------------------------------------ inside
+# ----------------------------------------------------------------------------------------------------------- private
 
 
 def _read_request(spec: ApiSpec, frame: bytes, most_elements: int = MOST_ELEMENTS) -> Message:

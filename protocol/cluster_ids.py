@@ -1,4 +1,4 @@
-"""The cluster id in a Metadata response: it follows the brokers."""
+"""The cluster id in a Metadata response, which follows the brokers."""
 
 from collections.abc import Sequence
 from struct import Struct, error
@@ -13,11 +13,11 @@ _INT16: Final = Struct(">h")
 _PORT_BYTES: Final = 4
 _FIRST_VERSION: Final = 2
 _MOST_BYTES: Final = 255
-"""Kafka's own ids have 22."""
+"""The longest accepted id; Kafka's own have 22 bytes."""
 
 
 def cluster_id_behind(spec: ApiSpec, frame: bytes, brokers: Sequence[Endpoint]) -> str:
-    """Return the cluster id of a whole response that names ``brokers``; "" where it has none."""
+    """Return the cluster id of a whole response with these ``brokers``; "" if it has none."""
     if spec.api_version < _FIRST_VERSION or not brokers:
         return ""
     try:
@@ -30,7 +30,7 @@ def cluster_id_behind(spec: ApiSpec, frame: bytes, brokers: Sequence[Endpoint]) 
 
 
 def cluster_id_at(spec: ApiSpec, data: bytes, offset: int) -> str:
-    """Return the cluster id that begins at ``offset``; "" where there is none, or not all of it."""
+    """Return the cluster id at ``offset``; "" if there is none or it is incomplete."""
     if spec.api_version < _FIRST_VERSION:
         return ""
     try:
@@ -43,7 +43,7 @@ def cluster_id_at(spec: ApiSpec, data: bytes, offset: int) -> str:
 
 
 def _string(spec: ApiSpec, data: bytes, offset: int) -> tuple[bytes, int]:
-    """Return a nullable string, null as empty, and where it ends."""
+    """Return a nullable string (null as empty) and its end."""
     if spec.flexible:
         length, start = decode_varint(data, offset)
         length -= 1

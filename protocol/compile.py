@@ -1,9 +1,9 @@
-"""From a response's layout to a function that finds throttle_time_ms and the broker addresses in it.
+"""Compiler from a response's layout to a function that finds throttle_time_ms and the broker addresses in it.
 
-The function is generated Python source: a few lines for each field of varying length, fields of fixed length summed up,
-and an end after the last thing that is needed. ``p`` is the offset reached. Reading past the end of the frame raises
-IndexError or struct.error, and a count or a length that leads there is found out by the next read, so nothing is ever
-allocated for what the wire claims.
+The function is generated Python source: a few lines for each field of variable length, fields of fixed length added up,
+and an end after the last field needed. ``p`` is the current offset. Reading past the end of the frame raises IndexError
+or struct.error, and the next read detects a count or length that leads there, so nothing is ever allocated for a
+claimed size.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -19,7 +19,7 @@ from protocol.varint import decode_varint, skip_tags
 class Endpoint(NamedTuple):
     """A broker's address in a response; offsets count from the first byte of the frame.
 
-    ``host_offset`` is that of the host's length; the host ends where the port begins.
+    ``host_offset`` is the offset of the host's length; the host ends where the port begins.
     """
 
     node_id: int
@@ -31,7 +31,7 @@ class Endpoint(NamedTuple):
 
 
 class Tag(NamedTuple):
-    """A tagged field with broker addresses in it: where its size, its content, and the byte after that are."""
+    """A tagged field with broker addresses: the offsets of its size, its content, and the byte after that."""
 
     size_offset: int
     content_offset: int
@@ -42,11 +42,12 @@ Walk = Callable[[bytes, int, list[Endpoint], list[Tag]], int]
 """``walk(frame, body_offset, endpoints, tags)``: fills the lists, returns the offset of throttle_time_ms or -1."""
 
 SlicedWalk = Callable[[bytes, int, list[Endpoint], list[Tag]], Generator[None, None, tuple[int, int]]]
-"""The same in slices: yields first, and then again after every SLICE_BYTES; what is in the lists may then be taken out.
-Returns the offset of throttle_time_ms or -1, and where it ended."""
+"""As ``Walk``, in slices: yields first, and then after every SLICE_BYTES; the lists may be emptied in between. Returns
+the offset of throttle_time_ms or -1, and the offset where it ended.
+"""
 
 SLICE_BYTES: Final = 16 * 1024
-"""How much is walked at once: one or two milliseconds, where all of it is small fields."""
+"""Bytes per slice: one or two milliseconds if all of it is small fields."""
 
 _THROTTLE: Final = "throttle_time_ms"
 _NODE_ID: Final = ("node_id", "broker_id")
@@ -55,16 +56,18 @@ _INT32: Final = Struct(">i")
 
 
 def compile_walk(response_layout: str, endpoint_path: str | None, reads: Mapping[str, object] | None = None) -> Walk:
-    """Make the function for a response; ``endpoint_path`` as in ApiSpec. ``reads`` are other functions to read with."""
+    """Compile the function for a response; ``endpoint_path`` as in ApiSpec. ``reads`` replaces functions that it reads
+    with.
+    """
     source = walk_source(response_layout, endpoint_path)
-    walk: Walk = _compiled(source, reads or {})  # type: ignore[assignment]  # what the source defines
+    walk: Walk = _compiled(source, reads or {})  # type: ignore[assignment]  # defined by the source
     return walk
 
 
 def compile_sliced_walk(response_layout: str, endpoint_path: str | None) -> SlicedWalk:
-    """Make the function for a response that may be long."""
+    """Compile the sliced function for a response that may be long."""
     source = walk_source(response_layout, endpoint_path, sliced=True)
-    walk: SlicedWalk = _compiled(source, {})  # type: ignore[assignment]  # what the source defines
+    walk: SlicedWalk = _compiled(source, {})  # type: ignore[assignment]  # defined by the source
     return walk
 
 
@@ -81,12 +84,12 @@ def _compiled(source: str, reads: Mapping[str, object]) -> object:
         "wrong_tag_size": _wrong_tag_size,
         **reads,
     }
-    exec(source, namespace)  # noqa: S102  source of our own making, from our own table
+    exec(source, namespace)  # noqa: S102  generated from our own table
     return namespace["walk"]
 
 
 def walk_source(response_layout: str, endpoint_path: str | None, *, sliced: bool = False) -> str:
-    """Return the source that is compiled."""
+    """Return the source of the function."""
     layout = parse_layout(response_layout)
     source = _Source(layout.flexible, sliced)
     source.root(_needed(layout, endpoint_path), endpoint_path)
@@ -112,7 +115,7 @@ def _wrong_tag_size(offset: int) -> ProtocolError:
 
 
 def _needed(layout: Layout, endpoint_path: str | None) -> tuple[Field, ...]:
-    """Return the root's fields up to the last one that has to be found, and of tagged ones only that."""
+    """Return the root's fields up to the last one needed; of tagged fields only those needed."""
     wanted = (_THROTTLE, "port" if endpoint_path == "" else endpoint_path)
     fields = [field for field in layout.fields if field.tag is None or _path(field) == endpoint_path]
     last = max((index for index, field in enumerate(fields) if _path(field) in wanted), default=-1)
@@ -124,7 +127,7 @@ def _path(field: Field) -> str:
 
 
 class _Source:
-    """Writes a walk; ``ahead`` are bytes of fixed length passed over but not yet added to ``p``."""
+    """Writes the source of a walk; ``ahead`` counts bytes of fixed length that are not yet added to ``p``."""
 
     def __init__(self, flexible: bool, sliced: bool) -> None:
         self.lines = ["def walk(data, p, endpoints, tags):", "    throttle = -1"]
@@ -151,7 +154,7 @@ class _Source:
 
     @contextmanager
     def _block(self, head: str) -> Iterator[None]:
-        """Write ``head`` and what is written inside the with statement below it; it ends with nothing ahead."""
+        """Write ``head`` and an indented block; at its end nothing is ahead."""
         self._line(head)
         self._depth += 1
         yield
@@ -160,7 +163,7 @@ class _Source:
 
     @contextmanager
     def _loop(self, head: str) -> Iterator[None]:
-        """Write a loop, which is where a walk may be long."""
+        """Write a loop; only loops make a walk long, so slices end here."""
         with self._block(head):
             if self._sliced:
                 self._line("if p > pause:")
@@ -177,7 +180,7 @@ class _Source:
             self._ahead = 0
 
     def _field(self, field: Field, *, names_broker: bool = False, endpoints: bool = False) -> None:
-        """Pass over one field, noting what is to be found in it."""
+        """Write code that skips one field and notes what it must find there."""
         size = FIXED_BYTES.get(field.type)
         if size is not None:
             if field.name == _THROTTLE:
@@ -201,14 +204,14 @@ class _Source:
             self._string(field)
 
     def _string(self, field: Field) -> None:
-        """Strings have int16 lengths, bytes and records int32; every negative one is null."""
+        """Write code that skips a string (int16 length) or bytes (int32 length); negative lengths are null."""
         self._line(f"n = {'int16' if field.type == 'string' else 'int32'}(data, p)[0]")
         self._line("if n < 0:")
         self._line("    n = 0" if field.nullable else "    raise null(p)")
         self._line(f"p += {2 if field.type == 'string' else 4} + n")
 
     def _compact_string(self, field: Field) -> None:
-        """The length is a varint of length + 1, mostly of one byte; 0 is null."""
+        """Write code that skips a compact string: a varint of length + 1, mostly one byte; 0 is null."""
         self._line("n = data[p]")
         self._line("if n < 128:" if field.nullable else "if 0 < n < 128:")
         self._line("    p += n or 1" if field.nullable else "    p += n")
@@ -216,7 +219,7 @@ class _Source:
         self._line(f"    p = skip_long(data, p, {field.nullable})")
 
     def _count(self, *, nullable: bool) -> None:
-        """Read the count of an array into ``n``; below 0 for null."""
+        """Write code that reads an array's count into ``n``; below 0 for null."""
         if self._flexible:
             self._line("n, p = varint(data, p) if data[p] > 127 else (data[p], p + 1)")
             self._line("n -= 1")
@@ -240,7 +243,7 @@ class _Source:
                 self._fields(field.fields, names_broker=endpoints)
 
     def _element_bytes(self, field: Field) -> int:
-        """Return the length of an array's elements if all have the same, else 0."""
+        """Return the size of an array's elements if all have the same, else 0."""
         if field.element:
             return FIXED_BYTES.get(field.element, 0)
         sizes = [FIXED_BYTES.get(member.type, 0) for member in field.fields]
@@ -255,7 +258,7 @@ class _Source:
             self._fields(field.fields)
 
     def _fields(self, fields: tuple[Field, ...], *, names_broker: bool = False) -> None:
-        """Pass over the fields of a struct and its tag section."""
+        """Write code that skips the fields of a struct and its tag section."""
         for field in fields:
             if field.tag is None:
                 self._field(field, names_broker=names_broker)
@@ -276,13 +279,15 @@ class _Source:
         self._line("p = host_from + n")
 
     def _endpoint(self) -> None:
-        """Take down a broker's address: node id and host are behind, the port is next."""
+        """Write code that adds a broker's address: node id and host were read, the port is next."""
         self._catch_up()
         self._line("node_id, port, host = int32(data, id_at)[0], int32(data, p)[0], data[host_from:p]")
         self._line("endpoints.append(Endpoint(node_id, host, port, id_at, host_at, p))")
 
     def _tagged_endpoints(self, field: Field) -> None:
-        """Walk the root's tag section; every occurrence of the tag counts, and must end where its size says."""
+        """Write code for the root's tag section; every occurrence of the tag counts, and must end where its
+        size says.
+        """
         self._catch_up()
         self._line("tag_count, p = varint(data, p)")
         with self._loop("for _ in range(tag_count):"):

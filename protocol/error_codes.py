@@ -1,4 +1,4 @@
-"""What error codes are called: the names of org.apache.kafka.common.protocol.Errors, of Kafka 4.3."""
+"""Names of error codes (org.apache.kafka.common.protocol.Errors of Kafka 4.3)."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -150,7 +150,7 @@ ERROR_NAMES: Final[dict[int, str]] = {
 
 
 def coordinator_errors(spec: ApiSpec, frame: bytes) -> Iterator[int]:
-    """Yield the error codes of a whole FindCoordinator response. Raises ProtocolError where it ends too early."""
+    """Yield the error codes of a whole FindCoordinator response. Raises ProtocolError if it ends too early."""
     fields = Fields(f"{spec} response", frame, response_body_offset(spec, frame, 0), len(frame), spec.flexible)
     if spec.throttle_offset != ABSENT:
         fields.skip(4)
@@ -168,4 +168,4 @@ def coordinator_errors(spec: ApiSpec, frame: bytes) -> Iterator[int]:
 
 
 _BATCHED: Final = 4
-"""From here on a FindCoordinator asks for several (KIP-699)."""
+"""The first version in which FindCoordinator asks for several (KIP-699)."""

@@ -1,10 +1,10 @@
-"""The one way in which bytes can be refused."""
+"""The error for bytes that are refused."""
 
 from enum import StrEnum
 
 
 class Cause(StrEnum):
-    """Why bytes were refused; the values are the label ``cause`` of ``sluice_frames_rejected_total``."""
+    """The cause of a refusal; the values are the label ``cause`` of ``sluice_frames_rejected_total``."""
 
     FRAME_TOO_LARGE = "frame_too_large"
     FRAME_TOO_SHORT = "frame_too_short"
@@ -39,7 +39,7 @@ class Cause(StrEnum):
 
 
 class ProtocolError(Exception):
-    """Bytes that are not Kafka's protocol, or not what has to come before it; the connection has to be closed.
+    """Bytes that are not Kafka's protocol, or not the expected preamble; the connection must be closed.
 
     The message says what was found and at which offset; it never quotes a body or a secret.
     """

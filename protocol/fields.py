@@ -1,6 +1,7 @@
-"""The fields of a message read one after the other, where the few that matter stand among others: off the hot path.
+"""A reader of a message's fields in order, for messages off the hot path.
 
-Both forms are known: lengths of two and four bytes, and the varints and tagged fields of flexible versions (KIP-482).
+It supports both encodings: lengths of two and four bytes, and the varints and tagged fields of flexible versions
+(KIP-482).
 """
 
 from struct import Struct
@@ -10,15 +11,16 @@ from protocol.errors import Cause, ProtocolError
 from protocol.varint import decode_varint, skip_tags
 
 NO_ID: Final = bytes(16)
-"""The topic id that says: there is none."""
+"""The zero topic id, which means none."""
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 
 
 class Fields:
-    """A cursor over ``data``, from ``at`` to ``end``. Each method raises ProtocolError where the message ends before,
-    or has null where that may not be.
+    """A cursor over ``data``, from ``at`` to ``end``.
+
+    Each method raises ProtocolError if the message ends too early, or has null where it must not.
     """
 
     __slots__ = ("_data", "_end", "_flexible", "_what", "at")
@@ -31,7 +33,7 @@ class Fields:
         self._flexible = flexible
 
     def skip(self, size: int) -> int:
-        """Return where the ``size`` bytes begin that are passed."""
+        """Skip ``size`` bytes; return where they began."""
         start = self.at
         if size < 0 or start + size > self._end:
             raise self._bad(f"ends inside a field of {size} bytes at offset {start}")
@@ -58,11 +60,11 @@ class Fields:
         return self._data[start : start + 16]
 
     def string(self) -> bytes | None:
-        """Return a string as it stands; None for null."""
+        """Return a string's bytes; None for null."""
         length = self._varint() - 1 if self._flexible else self.int16()
         if length < 0:
             return None
-        if length > 0x7FFF:  # of flexible versions alone; Java refuses it too
+        if length > 0x7FFF:  # possible in flexible versions only; Java refuses it too
             raise self._bad(f"has a string of {length} bytes before offset {self.at}")
         start = self.skip(length)
         return self._data[start : start + length]
@@ -75,7 +77,7 @@ class Fields:
         return found
 
     def count(self) -> int:
-        """Return the number of an array's elements; -1 for null. It is what the wire claims."""
+        """Return the claimed number of an array's elements; -1 for null."""
         count = self._varint() - 1 if self._flexible else self.int32()
         return max(count, -1)
 
@@ -87,7 +89,7 @@ class Fields:
         return count
 
     def tags(self) -> None:
-        """Pass the tagged fields at the end of a struct, where the version has them."""
+        """Skip the tagged fields at the end of a struct, if the version has them."""
         if not self._flexible:
             return
         try:

@@ -1,7 +1,7 @@
-"""How many records a Produce has for its size, and their codec: from the header of its first record batch.
+"""The record count, size and codec of a Produce, from the header of its first record batch.
 
-Records themselves are not read. A broker looks at every record, compressed or not, so bytes alone do not say how much
-work a request is.
+Records themselves are not read. A broker looks at every record, compressed or not, so the size alone does not tell how
+much work a request is.
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ from protocol.varint import VarintError, decode_varint
 _TIMEOUT_BYTES: Final = 4
 _TOPIC_ID_BYTES: Final = 16
 _ID_SINCE: Final = 13
-"""Topics are known by an id from this version on (KIP-516)."""
+"""The first version with topic ids instead of names (KIP-516)."""
 _LENGTH_AT: Final = 8
 _BEFORE_LENGTH_BYTES: Final = 12
 _MAGIC_AT: Final = 16
@@ -24,7 +24,7 @@ _COUNT_AT: Final = 57
 _HEADER_BYTES: Final = 61
 _MAGIC: Final = 2
 _MOST_NAME_BYTES: Final = 1024
-"""No topic has a longer name (249 characters at a broker): what claims one is not waited for."""
+"""A longer topic name cannot be valid (brokers allow 249 characters): it is not waited for."""
 
 FirstBatch = tuple[int, int, int]
 """Number of records, size of the batch in bytes, codec (Kafka's number: 4 is zstd)."""
@@ -33,10 +33,10 @@ NO_BATCH: Final[FirstBatch] = (0, 0, 0)
 
 
 def first_batch(spec: ApiSpec, chunk: bytes, behind_acks: int, end: int) -> FirstBatch | None:
-    """Read the header of the first batch. None if more of the request, which ends at ``end``, has to come for that.
+    """Read the header of the first batch. Returns None if more of the request, which ends at ``end``, is needed.
 
-    ``behind_acks`` is the offset behind acks. NO_BATCH if there is no batch of format v2 with a possible count; a
-    broker refuses batches whose count is not true.
+    ``behind_acks`` is the offset after acks. Returns NO_BATCH if there is no batch of format v2 with a plausible count;
+    a broker refuses batches with a false count.
     """
     try:
         position = _batch_offset(spec, chunk, behind_acks + _TIMEOUT_BYTES)
@@ -58,7 +58,7 @@ def first_batch(spec: ApiSpec, chunk: bytes, behind_acks: int, end: int) -> Firs
 
 
 def _batch_offset(spec: ApiSpec, chunk: bytes, position: int) -> int:
-    """Return where the records of the first partition begin, maybe beyond the chunk."""
+    """Return the offset of the first partition's records, maybe beyond the chunk."""
     if not spec.flexible:
         name_at = position + 4
         if name_at + 2 > len(chunk):
@@ -66,7 +66,7 @@ def _batch_offset(spec: ApiSpec, chunk: bytes, position: int) -> int:
         name_bytes = max(read_i16_be(chunk, name_at), 0)
         if name_bytes > _MOST_NAME_BYTES:
             raise ValueError(name_bytes)
-        return name_at + 2 + name_bytes + 4 + 4 + 4  # how many partitions, which one, how many bytes
+        return name_at + 2 + name_bytes + 4 + 4 + 4  # partition count, partition, record bytes
     _, position = decode_varint(chunk, position)
     if spec.api_version >= _ID_SINCE:
         position += _TOPIC_ID_BYTES

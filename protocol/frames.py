@@ -1,7 +1,7 @@
-"""One direction of one connection, cut at frame borders.
+"""Splitting one direction of a connection into frames.
 
-A frame is an int32 size and that many bytes. Only the fixed head of a frame is looked at; the rest is counted,
-never gathered, so a claimed size allocates nothing and a body of any length streams through.
+A frame is an int32 size and that many bytes. Only the fixed head of a frame is parsed; the rest is counted and never
+buffered, so a claimed size allocates nothing and a body of any length streams through.
 """
 
 from collections.abc import Sequence
@@ -19,20 +19,20 @@ RESPONSE_HEAD: Final = Struct(">ii")
 
 _SIZE: Final = Struct(">i")
 _SMALL_BYTES: Final = 1024
-"""Pieces below this are gathered in one buffer: an object for each of many single bytes takes forty times as much."""
+"""Smaller pieces are collected in one buffer: separate objects for single bytes would take forty times the memory."""
 
 MANY: Final = 2**31
-"""As many frames as there are."""
+"""No bound on the number of frames."""
 
 # (size, …): what a head Struct unpacks to; its first member is always the frame's size.
 Head = tuple[Any, ...]
 
 
 class FrameSplitter:
-    """Finds where frames begin in a stream of chunks.
+    """Finds the starts of frames in a stream of chunks.
 
-    ``remaining`` is how many bytes of the frame before the next border are still to come: a chunk that is no longer
-    than that is opaque, and the caller may forward it without calling ``split`` (``is_within``).
+    ``remaining`` is the number of bytes until the next frame border: a chunk no longer than that is opaque, and the
+    caller may forward it without calling ``split`` (``is_within``).
     """
 
     __slots__ = ("_head_size", "_held", "_least", "_unpack", "_wanted", "held_bytes", "limit", "remaining")
@@ -44,30 +44,30 @@ class FrameSplitter:
         self.limit = limit
         self.remaining = 0
         self._held: list[bytes | bytearray] | None = None
-        """None instead of an empty list, which every idle connection would have twice."""
+        """Held pieces; not an empty list by default, to save memory in idle connections."""
         self.held_bytes = 0
-        """Bytes kept back because a frame's head, or what a caller asked for, is not complete yet; to be read only."""
+        """Bytes held because a frame's head, or the part a caller asked for, is incomplete. Read-only."""
         self._wanted = 0
 
     @property
     def ready(self) -> bool:
-        """What is held is as much as was wanted: ``split`` has something to say without further bytes."""
+        """Whether enough is held that ``split`` returns something without further bytes."""
         return 0 < self.held_bytes >= self._wanted
 
     def is_within(self, count: int) -> bool:
-        """Whether the next ``count`` bytes all belong to the frame under way; then they are taken for come."""
+        """Whether the next ``count`` bytes all belong to the current frame; if so, they are counted as received."""
         if count > self.remaining:
             return False
         self.remaining -= count
         return True
 
     def split(self, data: bytes, most: int = MANY) -> tuple[bytes, int, Sequence[Head]]:
-        """Return ``(chunk, start, heads)``: ``heads[0]`` begins at ``chunk[start]``, each next one 4 + size on.
+        """Return ``(chunk, start, heads)``: ``heads[0]`` begins at ``chunk[start]``, each next one 4 + size later.
 
-        ``chunk`` is ``data`` with what was held before it and without a trailing piece too short to be a head;
-        the bytes before ``start`` belong to the frame already under way. Only the last frame may be incomplete.
-        Of more than ``most`` frames the others are held, and the splitter is ``ready``.
-        Raises ProtocolError for a size that no frame may have, as soon as its four bytes are there.
+        ``chunk`` is the held bytes and ``data``, without a trailing piece too short to be a head; the bytes before
+        ``start`` belong to the previous frame. Only the last frame may be incomplete. If there are more than ``most``
+        frames, the rest is held, and the splitter is ``ready``. Raises ProtocolError for an invalid size, as soon as
+        its four bytes are there.
         """
         if self._held:
             self._append(data)
@@ -104,10 +104,10 @@ class FrameSplitter:
         return data, start, heads
 
     def hold(self, data: bytes, start: int, wanted: int) -> None:
-        """Keep ``data[start:]``, a frame border at ``start``, until ``wanted`` bytes from there are present.
+        """Hold ``data[start:]``, which begins at a frame border, until ``wanted`` bytes of it are present.
 
-        ``split`` then begins at that border again; the caller forwards nothing from ``start`` on. What ``split``
-        itself kept of the same chunk stays behind it.
+        ``split`` then starts at that border again; the caller must not forward anything from ``start`` on. Bytes that
+        ``split`` itself held from the same chunk follow it.
         """
         kept = data[start:]
         if self._held is None:
@@ -118,20 +118,20 @@ class FrameSplitter:
         self.remaining = 0
 
     def keep(self, data: bytes) -> None:
-        """Put ``data`` behind what is held, to be split later: for a direction that is stopped at a border."""
+        """Append ``data`` to the held bytes, to be split later: for a direction that is stopped at a border."""
         if not self._held:
             self._wanted = 0
         self._append(data)
 
     def hold_more(self, data: bytes, start: int, size: int) -> None:
-        """Hold a frame of ``size`` whose beginning is not enough, until twice as much or all of it is there.
+        """Hold an incomplete frame of ``size`` until twice as much of it, or all of it, is there.
 
-        Twice, so that what comes byte by byte is read again a few times and not with each byte.
+        Doubling bounds the number of times that a frame arriving byte by byte is parsed again.
         """
         self.hold(data, start, min(4 + size, 2 * (len(data) - start)))
 
     def release(self) -> bytes:
-        """Return all that is held, and hold it no longer."""
+        """Return the held bytes and clear them."""
         held = b"".join(self._held or ())
         self._held = None
         self.held_bytes = 0

@@ -1,8 +1,8 @@
-"""Request headers: where the body begins, who sends it, and the few fields of Produce and Fetch that matter.
+"""Request headers: the offset of the body, the client-id, and the few fields of Produce and Fetch that matter.
 
-All of them read a frame that may not be complete in ``data`` yet: ``start`` is the offset of its size, ``end`` of the
-byte after it, which may lie beyond ``len(data)``. More bytes needed is an answer; a frame too short for what it must
-hold is a ProtocolError.
+All functions read a frame that may not be complete in ``data`` yet: ``start`` is the offset of its size, ``end`` of the
+byte after it, which may be beyond ``len(data)``. They return MORE or None if more bytes are needed, and raise
+ProtocolError if the frame is too short.
 """
 
 from struct import Struct
@@ -13,17 +13,17 @@ from protocol.table import ApiSpec
 from protocol.varint import MAX_TAGS, VarintError, decode_varint, skip_tags
 
 FETCH: Final = 1
-"""The api key; beside it, ShareFetch has such limits."""
+"""The api key. (ShareFetch has the same limits.)"""
 
 MAX_HEADER_BYTES: Final = 64 * 1024
-"""How far into a frame this module looks: client-ids have at most 32,767 bytes, real tag sections one."""
+"""The most bytes of a frame that this module reads: client-ids have at most 32,767 bytes, real tag sections one."""
 
 _INT16: Final = Struct(">h")
-_ID_LENGTH: Final = 12  # behind size, api key, api version and correlation id: where header v0 ends
+_ID_LENGTH: Final = 12  # after size, api key, api version and correlation id: the end of header v0
 _ID: Final = 14
 
 MORE: Final = -1
-"""For an offset: more of the frame is needed to know it."""
+"""An offset that is not known yet: more of the frame is needed."""
 
 
 def request_body_offset(spec: ApiSpec, data: bytes, start: int, end: int) -> int:
@@ -52,9 +52,9 @@ def request_body_offset(spec: ApiSpec, data: bytes, start: int, end: int) -> int
 
 
 def client_id(spec: ApiSpec, data: bytes, start: int) -> str:
-    """Return the client-id of a request whose header is complete; null is "", as to the broker.
+    """Return the client-id of a request whose header is complete; "" for null, as in the broker.
 
-    Bytes that are not UTF-8 become U+FFFD, as the broker decodes them.
+    Invalid UTF-8 becomes U+FFFD, as in the broker.
     """
     if spec.request_header_version == 0:
         return ""
@@ -64,7 +64,7 @@ def client_id(spec: ApiSpec, data: bytes, start: int) -> str:
 
 
 def produce_acks(spec: ApiSpec, data: bytes, body_offset: int, end: int) -> int | None:
-    """Return acks of a Produce request, or None if it is not in ``data`` yet. 0 means that no answer will come."""
+    """Return acks of a Produce request, or None if it is not in ``data`` yet. With 0 there is no response."""
     offset = produce_acks_offset(spec, data, body_offset, end)
     if offset == MORE:
         return None
@@ -73,9 +73,9 @@ def produce_acks(spec: ApiSpec, data: bytes, body_offset: int, end: int) -> int 
 
 
 def produce_acks_offset(spec: ApiSpec, data: bytes, body_offset: int, end: int) -> int:
-    """Return where acks stands in a Produce request, or MORE if it is not in ``data`` yet.
+    """Return the offset of acks in a Produce request, or MORE if it is not in ``data`` yet.
 
-    Before it, from v3 on: transactional_id, a nullable string. Raises ProtocolError if the frame is too short for it.
+    It follows transactional_id, a nullable string, from v3 on. Raises ProtocolError if the frame is too short for it.
     """
     offset = body_offset
     if spec.request_header_version == 2:
@@ -92,15 +92,15 @@ def produce_acks_offset(spec: ApiSpec, data: bytes, body_offset: int, end: int) 
 
 
 def has_fetch_limits(spec: ApiSpec) -> bool:
-    """Whether a Fetch or ShareFetch of that version has max_bytes."""
+    """Whether this version of Fetch or ShareFetch has max_bytes."""
     return spec.api_key != FETCH or spec.api_version >= 3
 
 
 def fetch_limits_offset(spec: ApiSpec, data: bytes, body_offset: int, end: int) -> int:
-    """Return where min_bytes and max_bytes, two int32, stand in a Fetch or ShareFetch request that has them.
+    """Return the offset of min_bytes and max_bytes, two int32, in a Fetch or ShareFetch request that has them.
 
-    MORE if they are not in ``data`` yet. Before them: replica_id, until KIP-903 dropped it from v15, and max_wait_ms;
-    of a ShareFetch group_id, member_id, the epoch and max_wait_ms. Raises ProtocolError if the frame is too short.
+    MORE if they are not in ``data`` yet. They follow replica_id (until KIP-903 dropped it in v15) and max_wait_ms; in a
+    ShareFetch group_id, member_id, the epoch and max_wait_ms. Raises ProtocolError if the frame is too short.
     """
     if spec.api_key == FETCH:
         offset = body_offset + (8 if spec.api_version < 15 else 4)

@@ -1,8 +1,8 @@
-"""The layout language of the API table: how the fields of a message stand in its bytes.
+"""The layout language of the API table: the fields of a message in their binary order.
 
-``name:type``, ``?`` nullable, ``[..]`` array, ``{..}`` struct, ``{..}?`` struct behind a marker byte (ff null, 01
-present), ``#n name:type`` tagged field n. ``~`` in front: flexible (KIP-482), that is lengths are varints and every
-struct, elements of arrays included, ends with a section of tagged fields.
+``name:type``, ``?`` nullable, ``[..]`` array, ``{..}`` struct, ``{..}?`` struct after a marker byte (ff null, 01
+present), ``#n name:type`` tagged field n. A leading ``~``: flexible (KIP-482), that is lengths are varints and every
+struct, including elements of arrays, ends with a section of tagged fields.
 """
 
 import re
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 FIXED_BYTES: Final = {"bool": 1, "i8": 1, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "i64": 8, "f64": 8, "uuid": 16}
-"""Types of one length, and that length."""
+"""Types of fixed size, and their sizes."""
 
 ARRAY: Final = "[]"
 STRUCT: Final = "{}"
@@ -21,9 +21,10 @@ _TOKEN: Final = re.compile(r"#\d+|\w+:|\w+|[\[\]{}?]")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field: ``type`` is a word of FIXED_BYTES, ``string``, ``bytes``, ``records``, ARRAY or STRUCT.
+    """A field. ``type`` is a key of FIXED_BYTES, ``string``, ``bytes``, ``records``, ARRAY or STRUCT.
 
-    ``fields`` are those of a struct, or of an array's elements; an array of anything else has ``element`` instead.
+    ``fields`` are those of a struct, or of an array's struct elements; an array of anything else has ``element``
+    instead.
     """
 
     name: str
@@ -70,9 +71,9 @@ def _parse_field(name: str, tag: int | None, tokens: deque[str]) -> Field:
 
 
 def fixed_offset(text: str, name: str) -> int | None:
-    """Return where the int32 ``name`` stands at the root of a layout: its offset in bytes; None if that varies.
+    """Return the offset in bytes of the root's int32 ``name``; None if it varies.
 
-    Raises KeyError if there is no such field. Looks at the string only, since every version is asked at start.
+    Raises KeyError if there is no such field. Reads the string only, because it runs for every version at start.
     """
     offset = 0
     for field in text.removeprefix("~ ").split(" "):

@@ -1,7 +1,8 @@
-"""The few bytes of a response that Sluice may change: where they are, and the frame with others in their place.
+"""Locating and replacing the few bytes of a response that Sluice may change.
 
-Locate, patch, splice: a response is never decoded. What is not throttle_time_ms, a broker's host and port, or a
-length, size or count that changes with them, is kept byte for byte: records, unknown tagged fields, overlong varints.
+Locate, patch, splice: a response is never decoded. Only throttle_time_ms, the brokers' hosts and ports, and the
+lengths, sizes and counts that depend on them change; all other bytes are kept: records, unknown tagged fields, overlong
+varints.
 """
 
 import struct
@@ -34,27 +35,27 @@ _HEADER_BYTES: Final = 8  # size, correlation id
 _UNSUPPORTED_VERSION: Final = b"\x00\x23"
 
 _walks: dict[int, Walk] = {}
-"""By number of the ApiSpec, made when the first response of that version comes."""
+"""Compiled walks by ApiSpec number, compiled at the first response of a version."""
 
 
 class Located(NamedTuple):
-    """What Sluice may change in a response."""
+    """The bytes of a response that Sluice may change."""
 
     throttle_offset: int
-    """Of throttle_time_ms, from the first byte of the frame; -1 where the response has none."""
+    """The offset of throttle_time_ms in the frame; -1 if the response has none."""
     endpoints: list[Endpoint]
     tags: list[Tag]
-    """Tagged fields in which endpoints are."""
+    """Tagged fields that contain endpoints."""
     flexible: bool
 
 
 def locate(spec: ApiSpec, frame: bytes) -> Located:
-    """Find what may be changed in a whole response frame, its size included. Raises ProtocolError."""
+    """Locate the changeable bytes of a whole response frame, size included. Raises ProtocolError."""
     endpoints: list[Endpoint] = []
     tags: list[Tag] = []
     try:
         body = response_body_offset(spec, frame, 0)
-        # Error 35 is told in v0 layout, whatever was asked (KIP-511).
+        # Error 35 has v0 layout, whatever the version of the request (KIP-511).
         if spec.api_key == API_VERSIONS and frame[body : body + 2] == _UNSUPPORTED_VERSION:
             return Located(ABSENT, endpoints, tags, flexible=False)
         walk = _walks.get(spec.number)
@@ -67,7 +68,7 @@ def locate(spec: ApiSpec, frame: bytes) -> Located:
 
 
 def response_body_offset(spec: ApiSpec, data: bytes, start: int) -> int:
-    """Return where the body of the response at ``start`` begins; IndexError if its header is not all there."""
+    """Return the offset of the body of the response at ``start``. Raises IndexError if its header is incomplete."""
     offset = start + _HEADER_BYTES
     if spec.response_header_version == 0:
         return offset
@@ -75,10 +76,10 @@ def response_body_offset(spec: ApiSpec, data: bytes, start: int) -> int:
 
 
 def throttle_position(spec: ApiSpec, data: bytes, start: int, end: int) -> int:
-    """Return where the throttle_time_ms of a response is that has it at a fixed offset of its body.
+    """Return the offset of throttle_time_ms in a response that has it at a fixed offset of its body.
 
-    The response stands between ``start`` and ``end`` of a stream of which ``data`` is what has come; MORE if more
-    of it is needed. Raises ProtocolError if the frame is too short.
+    The response lies between ``start`` and ``end`` of a stream, of which ``data`` has been received. MORE if more bytes
+    are needed. Raises ProtocolError if the frame is too short.
     """
     try:
         offset = response_body_offset(spec, data, start) + spec.throttle_offset
@@ -99,7 +100,7 @@ def read_throttle(spec: ApiSpec, frame: bytes) -> int | None:
 
 
 def patch_throttle(spec: ApiSpec, frame: bytes, throttle_ms: int) -> bytes:
-    """Return the response with another throttle_time_ms, or as it is if it has none."""
+    """Return the response with another throttle_time_ms, unchanged if it has none."""
     located = locate(spec, frame)
     return splice(frame, located._replace(endpoints=[], tags=[]), throttle_ms, {})
 
@@ -112,10 +113,10 @@ def rewrite(spec: ApiSpec, frame: bytes, throttle_ms: int | None, addresses: Map
 def splice(
     frame: bytes, located: Located, throttle_ms: int | None, addresses: Mapping[int, tuple[bytes, int]]
 ) -> bytes:
-    """Return the frame with other addresses and throttle_time_ms; all lengths and sizes around them are right.
+    """Return the frame with other addresses and throttle_time_ms, and all lengths and sizes around them adjusted.
 
-    ``addresses`` gives host and port by node id; what is done without one is said in ``Splicer``. ``throttle_ms`` None
-    stays as it is too.
+    ``addresses`` maps node ids to host and port; see ``Splicer`` for a missing one. ``throttle_ms`` None leaves it
+    unchanged.
     """
     splicer = Splicer(frame, located.flexible, lambda endpoint: addresses.get(endpoint.node_id))
     splicer.take(located.endpoints, located.tags)

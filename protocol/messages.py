@@ -1,7 +1,7 @@
-"""Whole messages by their layouts, for the few that Sluice reads and writes as a whole: off the hot path.
+"""Reading and writing whole messages by their layouts, for the few that need it, off the hot path.
 
-A message is a dict of its fields by name: numbers, bools, str, None for null, lists of arrays' elements, and dicts
-of structs. Tagged fields are passed when read, and none is written.
+A message is a dict of its fields by name: numbers, bools, str, None for null, lists for arrays, and dicts for structs.
+Tagged fields are skipped when read, and never written.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from protocol.varint import encode_varint
 Message = dict[str, Any]
 
 MOST_ELEMENTS: Final = 20_000
-"""In all arrays of a message together: each takes a microsecond or two, and the loop waits."""
+"""The most elements in all arrays of a message together: each takes a microsecond or two of the event loop."""
 
 _NUMBERS: Final = {
     "bool": Struct(">?"),
@@ -35,16 +35,16 @@ _layout: Final = lru_cache(maxsize=64)(parse_layout)
 
 
 def read_message(what: str, layout: str, data: bytes, at: int, end: int, most_elements: int = MOST_ELEMENTS) -> Message:
-    """Read what ``layout`` describes from ``at``; bytes beyond it, up to ``end``, are of a newer sender and are passed.
+    """Read a message with ``layout`` from ``at``; further bytes up to ``end``, from a newer sender, are skipped.
 
-    Raises ProtocolError for a message that ends before, has null where that may not be, or is too much.
+    Raises ProtocolError if the message ends too early, has null where it must not, or has too many elements.
     """
     parsed = _layout(layout)
     return _Reading(what, Fields(what, data, at, end, parsed.flexible), most_elements).struct(parsed.fields)
 
 
 def write_message(layout: str, values: Mapping[str, Any]) -> bytes:
-    """Return the bytes of a message that has a value for every field which is not tagged."""
+    """Return the bytes of a message; ``values`` has a value for every field that is not tagged."""
     parsed = _layout(layout)
     parts: list[bytes] = []
     _write_struct(parts, parsed, parsed.fields, values)
@@ -72,7 +72,7 @@ class _Reading:
         if field.type == "string":
             text = fields.string() if field.nullable else fields.text()
             return None if text is None else self._decoded(text)
-        raise NotImplementedError(f"{field.type} of {field.name}")  # no message that is read as a whole has one
+        raise NotImplementedError(f"{field.type} of {field.name}")  # not in any message that is read as a whole
 
     def _array(self, field: Field) -> list[Any] | None:
         count = self._fields.count() if field.nullable else self._fields.counted()
@@ -120,6 +120,6 @@ def _write(parts: list[bytes], layout: Layout, field: Field, value: Any) -> None
 
 
 def _length(layout: Layout, value: Any, form: str) -> bytes:
-    """What stands in front of a string or an array; ``value`` None is null."""
+    """Return the length prefix of a string or an array; ``value`` None is null."""
     length = -1 if value is None else len(value)
     return encode_varint(length + 1) if layout.flexible else Struct(form).pack(length)

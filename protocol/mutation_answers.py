@@ -1,4 +1,4 @@
-"""Answers to CreateTopics, CreatePartitions and DeleteTopics: what became of each topic, and further refused ones."""
+"""Responses to CreateTopics, CreatePartitions and DeleteTopics: reading the outcomes, and adding refused topics."""
 
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
@@ -15,28 +15,28 @@ from protocol.varint import decode_varint, encode_varint
 
 THROTTLING_QUOTA_EXCEEDED: Final = 89
 MESSAGE: Final = b"The throttling quota has been exceeded."
-"""As brokers say it (Errors.THROTTLING_QUOTA_EXCEEDED)."""
+"""The brokers' message (Errors.THROTTLING_QUOTA_EXCEEDED)."""
 
 _INT32: Final = Struct(">i")
 _ERROR: Final = THROTTLING_QUOTA_EXCEEDED.to_bytes(2, "big") + encode_varint(len(MESSAGE) + 1) + MESSAGE
 _NOT_CREATED: Final = _INT32.pack(-1) + b"\xff\xff" + b"\x01"
-"""num_partitions, replication_factor, and no settings (CreatableTopicResult)."""
+"""num_partitions, replication_factor, and an empty list of configs (CreatableTopicResult)."""
 
 
 class Outcome(NamedTuple):
-    """What became of one topic."""
+    """The outcome of one topic."""
 
     topic: Topic
     error_code: int
     partitions: int
-    """That it was created with, where the version and the broker tell; else -1."""
+    """The number of partitions created, if the version and the broker report it; else -1."""
     begin: int
-    """Where it stands in the answer."""
+    """Its offset in the response."""
     end: int
 
 
 def read_outcomes(spec: ApiSpec, frame: bytes) -> list[Outcome]:
-    """Read a whole answer. Raises ProtocolError."""
+    """Read a whole response. Raises ProtocolError."""
     outcomes: list[Outcome] = []
     for _ in reading_outcomes(spec, frame, outcomes):
         pass
@@ -44,7 +44,7 @@ def read_outcomes(spec: ApiSpec, frame: bytes) -> list[Outcome]:
 
 
 def reading_outcomes(spec: ApiSpec, frame: bytes, outcomes: list[Outcome]) -> Iterator[None]:
-    """Read it into ``outcomes`` in slices: yields after every SLICE_BYTES."""
+    """Read a whole response into ``outcomes`` in slices: yields after every SLICE_BYTES."""
     try:
         body = response_body_offset(spec, frame, 0)
     except IndexError:
@@ -84,7 +84,7 @@ def _read_outcome(spec: ApiSpec, fields: Fields) -> Outcome:
 
 
 def refusal(spec: ApiSpec, correlation_id: int, throttle_ms: int, refused: Sequence[Entry]) -> bytes:
-    """Return the whole answer to a request of a strict version of which every topic is refused."""
+    """Return the whole response to a request of a strict version all of whose topics are refused."""
     header = _INT32.pack(correlation_id) + b"\x00"
     body = (
         _INT32.pack(throttle_ms)
@@ -98,11 +98,11 @@ def refusal(spec: ApiSpec, correlation_id: int, throttle_ms: int, refused: Seque
 def with_refused(
     spec: ApiSpec, data: bytes, position: int, size: int, throttle_ms: int, refused: Sequence[Entry]
 ) -> tuple[bytes, int]:
-    """Add refused topics in front of those that an answer of ``size`` at ``position`` names.
+    """Add refused topics before those in the response of ``size`` at ``position``.
 
-    Of a strict version; of the others there are none. ``throttle_ms`` is told unless the broker told a longer one.
-    Returns what the answer begins with now, and how much of it that stands for: the rest may not be there yet. Raises
-    ProtocolError for an answer that ends before its topics.
+    Only strict versions have refused topics. ``throttle_ms`` replaces the broker's value unless that is longer. Returns
+    the new beginning of the response, and the number of bytes that it replaces: the rest may not have been received
+    yet. Raises ProtocolError for a response that ends before its topics.
     """
     end = min(len(data), position + 4 + size)
     try:
@@ -132,9 +132,9 @@ def in_order(
     refused: Sequence[Entry],
     asked: Sequence[Entry],
 ) -> bytes:
-    """Return a whole answer with the refused topics in it, all in the order in which they were asked for.
+    """Return a whole response with the refused topics added, all in the order of the request.
 
-    A controller answers in that order, too. ``outcomes`` are what ``frame`` holds.
+    A controller answers in that order too. ``outcomes`` are those in ``frame``.
     """
     places = {entry.key: place for place, entry in enumerate(asked)}
     topics = [(places[entry.key], _refused(spec, entry)) for entry in refused]

@@ -1,8 +1,8 @@
-"""CreateTopics, CreatePartitions and DeleteTopics: the topics that a request is about, and the request without some.
+"""CreateTopics, CreatePartitions and DeleteTopics: reading a request's topics, and removing some of them.
 
 KIP-599 charges each topic with the partitions that it creates or deletes, and refuses some topics of a request while it
-carries out the others. So a request is located topic by topic; what is taken out is cut out of its bytes, and every
-other byte is kept.
+executes the others. So topics are located one by one; removed topics are cut out of the bytes, and every other byte is
+kept.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -15,36 +15,38 @@ from protocol.table import ApiSpec
 from protocol.varint import encode_varint
 
 MOST_TOPICS: Final = 5_000
-"""In one request. Each that is refused takes fifty bytes of the answer beyond its name."""
+"""The most topics of a request. Each refused one adds fifty bytes and its name to the response."""
 MOST_ENTRIES: Final = 20_000
 """The most topics, partitions and configs of a request: a KRaft controller takes 10,000 partitions at once."""
 
 SLICE_BYTES: Final = 4 * 1024
-"""How much is read at once: some milliseconds, where all of it is small fields."""
+"""Bytes per slice: some milliseconds if all of it is small fields."""
 
 DEFAULT_PARTITIONS: Final = -1
-"""For num_partitions of CreateTopics from version 4 on: as many as the broker makes by default (KIP-464)."""
+"""num_partitions of CreateTopics, from version 4 on: the broker's default (KIP-464)."""
 
 _STRICT_FROM: Final = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
 
 Topic = tuple[bytes, bytes]
-"""Name and id; one of them may be missing, b"" and NO_ID. Requests of DeleteTopics v6 name topics by either."""
+"""Name and id; a missing one is b"" or NO_ID. DeleteTopics v6 names topics by either."""
 
 
 class Entry(NamedTuple):
-    """One topic of a request."""
+    """A topic in a request."""
 
     begin: int
-    """Where it stands in the frame."""
+    """Its offset in the frame."""
     end: int
     topic: Topic
     has_name: bool
     partitions: int
-    """Of CreateTopics: to be made, or DEFAULT_PARTITIONS. Of CreatePartitions: to be there then. Of DeleteTopics: 0."""
+    """CreateTopics: the partitions to create, or DEFAULT_PARTITIONS. CreatePartitions: the new total.
+    DeleteTopics: 0.
+    """
 
     @property
     def key(self) -> bytes:
-        """What the answer names it by, too: its name, or its id where the request has no name."""
+        """The topic's key in the response: its name, or its id if the request has no name."""
         name, topic_id = self.topic
         return name if self.has_name else topic_id
 
@@ -54,13 +56,13 @@ class Entries(NamedTuple):
 
     topics: list[Entry]
     count_begin: int
-    """Where the number of topics stands in the frame."""
+    """The offset of the topic count in the frame."""
     validate_only: bool
-    """Nothing is to be carried out."""
+    """The request is only validated."""
 
 
 def is_strict(spec: ApiSpec) -> bool:
-    """Whether the clients of this version know that a topic may be refused for its quota (KIP-599)."""
+    """Whether clients of this version understand that a topic may be refused for its quota (KIP-599)."""
     return spec.api_version >= _STRICT_FROM[spec.api_key]
 
 
@@ -76,7 +78,7 @@ def read_entries(spec: ApiSpec, frame: bytes, body: int) -> Entries:
 
 
 def reading_entries(spec: ApiSpec, frame: bytes, body: int) -> Generator[None, None, Entries]:
-    """Read it in slices: yields after every SLICE_BYTES."""
+    """As ``read_entries`` in slices: yields after every SLICE_BYTES."""
     return _Reading(spec, frame, body).entries()
 
 
@@ -122,7 +124,7 @@ class _Reading:
         return Entries(topics, count_begin, fields.flag() if has_flag else False)
 
     def _new_topic(self) -> Generator[None, None, int]:
-        """Read a topic of CreateTopics behind its name; returns how many partitions it is to have."""
+        """Read a topic of CreateTopics after its name; returns its number of partitions."""
         fields = self._fields
         partitions = fields.int32()
         fields.skip(2)  # replication_factor
@@ -132,7 +134,7 @@ class _Reading:
         return assigned or partitions
 
     def _listed(self, number: int, read: Callable[[], None]) -> Generator[None, None, None]:
-        """Read what is listed of a topic."""
+        """Read a list of a topic."""
         self._count(number)
         for _ in range(number):
             read()
@@ -168,7 +170,7 @@ class _Reading:
 
 
 def without(spec: ApiSpec, frame: bytes, entries: Entries, left_out: Sequence[Entry]) -> bytes:
-    """Return the request without some of its topics, in the order in which they stand in it."""
+    """Return the request without some of its topics, which are in the order of the request."""
     if not left_out:
         return frame
     parts = [frame[4 : entries.count_begin], _count(spec, len(entries.topics) - len(left_out))]

@@ -1,4 +1,4 @@
-"""What the schemas do not say: a few lines by hand over the generated table.
+"""Facts that the schemas lack: a few lines by hand over the generated table.
 
 Everything else about an API is in ``api_table.json``, which ``python -m protocol.generate`` writes.
 """
@@ -27,24 +27,25 @@ BROKER_ADDRESSES: Final[dict[int, tuple[str, ...]]] = {
     SHARE_FETCH: ("node_endpoints",),
     SHARE_ACKNOWLEDGE: ("node_endpoints",),
 }
-"""Where a response names brokers: the path of the struct, or of the array of structs, whose first int32 is the node
-id and which has ``host`` and ``port``; "" is the root. The first path that a version has is the one that counts.
+"""The broker addresses in a response: the path of the struct, or array of structs, whose first int32 is the node id and
+which has ``host`` and ``port``; "" is the root. The first path that a version has is used.
 
-Not here though they are a host and a port, because no client connects to a broker by them: user_endpoint of the
-Streams groups (the application's own server, KIP-1071), node_endpoints of FetchSnapshot and of the quorum's own APIs
-(KRaft controllers, which clients are not offered).
+Not listed, because no client connects to a broker by them: user_endpoint of the Streams groups (the application's own
+server, KIP-1071), node_endpoints of FetchSnapshot and of the quorum's own APIs (KRaft controllers, which clients are
+not offered).
 """
 
 CONTROLLER_LISTENERS: Final = "listeners:[name:string host:string"
-"""In the layout of a response: it names the addresses of KRaft controllers, as DescribeQuorum does from v2 on
-(KIP-853). They may be the hosts of brokers, and nothing here stands for them: ``protocol/quorum.py`` leaves them out,
-and clients are offered no other API that has them."""
+"""The part of a layout with addresses of KRaft controllers, as in DescribeQuorum from v2 on (KIP-853). They may be
+hosts of brokers, and the proxy has no address for them: ``protocol/quorum.py`` removes them, and clients are offered no
+other API that has them.
+"""
 
 ADDRESSES_FIRST: Final = frozenset((METADATA,))
-"""APIs whose responses name the brokers before what makes them long: of the rest nothing has to be looked at."""
+"""APIs whose responses have the brokers first: the rest of the response need not be parsed."""
 
 RECORDS: Final = frozenset((FETCH, SHARE_FETCH))
-"""APIs whose responses carry records."""
+"""APIs whose responses contain records."""
 
 ADMIN_CLUSTER_ACTIONS: Final = frozenset((55, 57))
 """DescribeQuorum and UpdateFeatures: marked as cluster actions in ApiKeys, yet admin clients send them to brokers."""
@@ -98,5 +99,6 @@ OBEYED_FROM: Final[dict[int, int]] = {
     64: 0,  # UnregisterBroker
     75: 0,  # DescribeTopicPartitions
 }
-"""From which version on a client waits for throttle_time_ms by itself (KIP-219): ``shouldClientThrottle`` of Kafka's
-response classes up to 4.3. Not in the list: APIs in which Java clients before 4.4 (KAFKA-20828) ignore the field."""
+"""The first version whose clients obey throttle_time_ms by themselves (KIP-219): ``shouldClientThrottle`` of Kafka's
+response classes up to 4.3. Not listed: APIs whose field Java clients before 4.4 (KAFKA-20828) ignore.
+"""

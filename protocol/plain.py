@@ -1,8 +1,8 @@
-"""Responses in which there is nothing to change, recognised without walking through them.
+"""Recognising responses without broker addresses, without walking through them.
 
-What a walk finds depends on the bytes that it reads: counts, lengths, numbers of tags. Of a response that names no
-broker those are kept. Another one of the same size that has the same bytes there is read in the same way, and names
-none either: to see that takes a few comparisons, where a walk takes microseconds.
+The result of a walk depends only on the bytes that it reads: counts, lengths, numbers of tags. For a response without
+brokers those bytes are remembered. Another response of the same size with the same bytes in the same places has no
+brokers either; comparing takes a fraction of the time of a walk.
 """
 
 from struct import Struct
@@ -14,9 +14,9 @@ from protocol.table import ApiSpec
 from protocol.varint import decode_varint, skip_tags
 
 _MOST_SIZES: Final = 256
-"""Sizes that are kept of one API version; beyond them, responses are walked through."""
+"""The most sizes remembered per API version; other responses are walked through."""
 _MOST_SPANS: Final = 64
-"""Pieces that are compared; of a response with more partitions a walk is no slower."""
+"""The most spans compared; for a response with more partitions a walk is as fast."""
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
@@ -25,7 +25,7 @@ Spans = list[tuple[int, bytes]]
 
 
 class Plain:
-    """The responses of one API version that are known to name no broker."""
+    """The known responses of one API version that have no broker addresses."""
 
     __slots__ = ("_spans_of", "_spec", "_walk")
 
@@ -33,10 +33,10 @@ class Plain:
         self._spec = spec
         self._walk: Walk | None = None
         self._spans_of: dict[int, Spans] = {}
-        """By size: where bytes have to be which."""
+        """The expected bytes and their offsets, by response size."""
 
     def recognises(self, data: bytes, position: int, size: int) -> bool:
-        """Whether the response of ``size`` at ``position``, all of which is there, names no broker."""
+        """Whether the response of ``size`` at ``position``, which is complete, is known to have no brokers."""
         spans = self._spans_of.get(size)
         if spans is None:
             return False
@@ -47,7 +47,7 @@ class Plain:
         return True
 
     def learn(self, frame: bytes) -> None:
-        """Recognise what is read as ``frame`` is, a whole response that was found to name no broker."""
+        """Remember ``frame``, a whole response in which no broker was found."""
         size = len(frame) - 4
         if size in self._spans_of or len(self._spans_of) >= _MOST_SIZES:
             return
@@ -58,14 +58,14 @@ class Plain:
         reading.note(8, body)
         endpoints: list[Endpoint] = []
         tags: list[Tag] = []
-        self._walk(reading, body, endpoints, tags)  # type: ignore[arg-type]  # the source reads it with _READS
+        self._walk(reading, body, endpoints, tags)  # type: ignore[arg-type]  # read with _READS
         spans = reading.spans()
         if len(spans) <= _MOST_SPANS:
             self._spans_of[size] = spans
 
 
 class _Reading:
-    """A frame, and which of its bytes have been read."""
+    """A frame that records which of its bytes are read."""
 
     def __init__(self, frame: bytes) -> None:
         self.frame = frame
@@ -82,12 +82,12 @@ class _Reading:
         return self.frame[offset]
 
     def note(self, begin: int, end: int) -> None:
-        """Take note that what is decided depends on the bytes from ``begin`` to ``end``."""
+        """Mark the bytes from ``begin`` to ``end`` as read."""
         for offset in range(begin, min(end, len(self.frame))):
             self._read[offset] = 1
 
     def spans(self) -> Spans:
-        """Return what has been read, in pieces without a gap."""
+        """Return the bytes that were read, as contiguous spans."""
         spans: Spans = []
         begin = -1
         for offset in range(len(self.frame) + 1):

@@ -1,6 +1,6 @@
-"""Requests of the proxy's own about topics, and those that ``sluice calibrate`` measures a broker with.
+"""The proxy's own requests about topics, and those that ``sluice calibrate`` measures a broker with.
 
-Versions that brokers since 2.4 and those of 4.x speak; CreateTopics has the same layout from v2 to v4.
+Their versions are supported by brokers since 2.4, including 4.x; CreateTopics has the same layout from v2 to v4.
 """
 
 from collections.abc import Mapping
@@ -20,27 +20,27 @@ METADATA: Final = key_version(3, 4)
 
 
 class Probe(NamedTuple):
-    """A request whose responses are all alike."""
+    """A request whose responses all have the same layout."""
 
     name: str
     request: Request
     throttle_at: int
-    """Offset of throttle_time_ms in the response frame; negative: from its end."""
+    """The offset of throttle_time_ms in the response frame; negative: from its end."""
     error_at: int | None
-    """Offset of the error code of the one partition."""
+    """The offset of the single partition's error code."""
 
     def throttle_ms(self, response: bytes) -> int:
         return int(_INT32.unpack_from(response, self.throttle_at % len(response))[0])
 
     def error_code(self, response: bytes) -> int:
-        """Return the error of the partition; a throttled Fetch is answered without any."""
+        """Return the partition's error; a throttled Fetch response has no partition."""
         if self.error_at is None or len(response) < self.error_at + _INT16.size:
             return 0
         return int(_INT16.unpack_from(response, self.error_at)[0])
 
 
 def fetch_nothing(topic: str) -> Probe:
-    """Return a Fetch of one partition that is empty, and does not wait."""
+    """Return a Fetch of one empty partition that does not wait."""
     name = _string(topic)
     head = Struct(">iiiibiii").pack(-1, 0, 0, 1 << 20, 0, 0, -1, 1)
     partition = Struct(">iiqqi").pack(0, -1, 0, -1, 1 << 20)
@@ -68,14 +68,14 @@ def create_topic(topic: str, broker: int) -> Request:
 
 
 def describe_topic(topic: str) -> Request:
-    """Return a Metadata of one topic, which does not make it where brokers have ``auto.create.topics.enable``."""
+    """Return a Metadata of one topic that never creates it, even with ``auto.create.topics.enable``."""
     return _request(METADATA, {"topics": [{"name": topic}], "allow_auto_topic_creation": False})
 
 
 def create_topic_with(
     topic: str, partitions: int, replication_factor: int, configs: Mapping[str, str], version: int
 ) -> Request:
-    """Return the request for a topic. From version 4 on, replicas of -1 are left to the brokers (KIP-464)."""
+    """Return a CreateTopics. From version 4 on, a replication factor of -1 means the broker default (KIP-464)."""
     pairs = [{"name": name, "value": value} for name, value in configs.items()]
     what: Message = {"name": topic, "num_partitions": partitions, "replication_factor": replication_factor}
     what |= {"assignments": [], "configs": pairs}
@@ -88,7 +88,7 @@ def delete_topics(topics: list[str]) -> Request:
 
 
 def read(number: int, response: bytes) -> Message:
-    """Return the response to one of these, of all Metadata too. Raises ProtocolError."""
+    """Read the response to a probe. Raises ProtocolError."""
     spec = SPECS[number]
     body = response_body_offset(spec, response, 0)
     return read_message(f"{spec} response", spec.response_layout, response, body, len(response), 2_000_000)

@@ -1,8 +1,8 @@
-"""Which topics a Produce request is for: read as its body streams past, of which nothing is kept.
+"""The topic names of a Produce request, read while its body streams past without being kept.
 
-The names stand between the records, so the last one may come after a hundred megabytes of them. What is read are
-lengths, counts and names; records are skipped, as are tagged fields. Up to version 12: later ones have ids for names
-(KIP-516). The walk is as strict as a broker's, or stricter: where the two could read another thing, it raises.
+The names lie between the records, so the last one may come after a hundred megabytes of them. Only lengths, counts and
+names are read; records and tagged fields are skipped. Up to version 12: later ones have ids instead of names (KIP-516).
+The walk is as strict as a broker's, or stricter: wherever the two could disagree, it raises.
 """
 
 from collections.abc import Callable
@@ -15,24 +15,25 @@ from protocol.varint import decode_varint
 
 MOST_VERSION: Final = 12
 _BYTES_EACH: Final = 16
-"""A topic, a partition or a tagged field for so many bytes that have come, at the most: there are no records below 26,
-and from version 3 on below 61. What is denser nobody's client sends, and it would take longer to read than to send."""
+"""The least bytes per topic, partition or tagged field: no records have less than 26, and from version 3 on less than
+61. No real client sends denser requests, which would take longer to read than to send.
+"""
 _SPARE: Final = 64
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _PARTITION: Final = Struct(">4xi")
-"""Its number, which does not matter, and how long its records are."""
+"""The partition's number (ignored) and the size of its records."""
 _ACKS_AND_TIMEOUT: Final = 6
 _NONE: Final[list[bytes]] = []
 
 
 class _MoreError(Exception):
-    """A field is not all there yet."""
+    """A field is incomplete."""
 
 
 class ProduceTopics:
-    """Follows one request. ``size`` is that of its body; the first byte of that is the first to be fed."""
+    """The reader of one request. ``size`` is that of its body; feed it the body from its first byte."""
 
     __slots__ = (
         *("_entries", "_flexible", "_held", "_left", "_names", "_next", "_partitions", "_passed"),
@@ -46,21 +47,21 @@ class ProduceTopics:
         self._passed = 0
         self._entries = 0
         self._skip = 0
-        """Bytes to come that nobody reads."""
+        """Coming bytes to skip."""
         self._held = b""
-        """The beginning of a field that is not all there; then nothing is skipped."""
+        """The beginning of an incomplete field; nothing is skipped meanwhile."""
         self._names: list[bytes] = []
         self._stop = 0
         self._topics = self._partitions = self._tags = 0
-        """How many are still to come."""
+        """The number still to come."""
         self._next: Callable[[bytes, int], int] | None = self._read_head
         self._then: Callable[[bytes, int], int] | None = None
-        """What comes behind tagged fields."""
+        """The reader of the field after the tagged fields."""
 
     def feed(self, data: bytes, start: int, stop: int) -> list[bytes]:
-        """Take data[start:stop], the next bytes of the body; return the names that end in it, as they stand.
+        """Read data[start:stop], the next bytes of the body; return the raw names that end in it.
 
-        Raises ProtocolError where that is no Produce request, or one that ends too early.
+        Raises ProtocolError for an invalid Produce request, or one that ends too early.
         """
         size = stop - start
         self._left -= size
@@ -81,13 +82,13 @@ class ProduceTopics:
         except _MoreError:
             self._held = data[position:stop]
         self._skip = max(position - stop, 0)
-        if self._next is None:  # what stands behind, a broker does not read either
+        if self._next is None:  # a broker does not read the rest either
             self._skip = self._left
         elif self._skip > self._left or not self._left:
             raise _bad(f"fields that go beyond its {self._passed + self._left} bytes")
         return names
 
-    # ------------------------------------------------- its fields: each returns where the next one is, maybe beyond
+    # ---------------------------------------- fields: each returns the offset of the next, maybe beyond the data
 
     def _read_head(self, data: bytes, position: int) -> int:
         if self._version >= 3:
@@ -139,7 +140,7 @@ class ProduceTopics:
         return position
 
     def _behind_tags(self, field: Callable[[bytes, int], int]) -> None:
-        """Read ``field`` next, behind tagged fields where the version has them."""
+        """Read ``field`` next, after the tagged fields if the version has them."""
         if self._flexible:
             self._then, self._next = field, self._count_tags
         else:
@@ -159,10 +160,10 @@ class ProduceTopics:
             self._next = self._then
         return position + size
 
-    # ------------------------------------------------------------------------------------------------- their parts
+    # ------------------------------------------------------------------------------------------------- parts of fields
 
     def _length(self, data: bytes, position: int, plain: Struct) -> tuple[int, int]:
-        """Return the length of a string, of bytes or of an array, below 0 for null, and where it ends."""
+        """Return the length of a string, of bytes or of an array, below 0 for null, and the offset after it."""
         if self._flexible:
             length, position = self._varint(data, position)
             return length - 1, position
@@ -183,7 +184,7 @@ class ProduceTopics:
         return value, end
 
     def _enter(self, number: int) -> None:
-        """Count topics, partitions or tags. Raises ProtocolError where there are too many of them."""
+        """Count topics, partitions or tags. Raises ProtocolError if there are too many."""
         self._entries += number
         if self._entries > _SPARE + self._passed // (_BYTES_EACH * (1 + self._flexible)):
             raise _bad(f"{self._entries} topics, partitions and tags in {self._passed} bytes")

@@ -1,7 +1,7 @@
-"""Answers to DescribeQuorum from version 2 on, which name the addresses of KRaft controllers (KIP-853).
+"""DescribeQuorum responses from version 2 on, which contain the addresses of KRaft controllers (KIP-853).
 
-They may be the hosts of brokers, no client connects by them, and nothing here stands for them: each node keeps its id,
-and has no listener.
+These may be hosts of brokers; no client connects to them, and the proxy has no address for them. So each node keeps its
+id, and its listeners are removed.
 """
 
 from typing import Final
@@ -19,12 +19,12 @@ _REPLICA_BYTES: Final = 4 + 16 + 8 + 8 + 8
 
 
 def names_controllers(spec: ApiSpec) -> bool:
-    """Whether an answer of that version has such addresses."""
+    """Whether responses of this version have such addresses."""
     return spec.api_key == DESCRIBE_QUORUM and spec.api_version >= 2
 
 
 def without_listeners(spec: ApiSpec, frame: bytes) -> bytes:
-    """Return a whole answer without the listeners of its nodes. Raises ProtocolError."""
+    """Return a whole response without the listeners of its nodes. Raises ProtocolError."""
     try:
         body = response_body_offset(spec, frame, 0)
     except IndexError:

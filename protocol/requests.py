@@ -1,7 +1,7 @@
-"""The requests that the proxy sends for itself.
+"""The proxy's own requests.
 
-Packed by hand: a codec costs a tenth of a second at start, and those there are lack delegation tokens. All are of
-versions without tagged fields, so their headers are v1, and those of the answers v0.
+Packed by hand: importing a codec takes a tenth of a second at start, and the existing ones lack delegation tokens. All
+versions are without tagged fields, so request headers are v1 and response headers v0.
 """
 
 from struct import Struct
@@ -18,7 +18,7 @@ _NULL_ARRAY: Final = b"\xff\xff\xff\xff"
 
 
 class Request(NamedTuple):
-    """A request of the proxy's own, but for what differs each time it is sent."""
+    """A request of the proxy's own, without client-id and correlation id."""
 
     api_key: int
     version: int
@@ -26,7 +26,7 @@ class Request(NamedTuple):
 
     @property
     def spec(self) -> ApiSpec:
-        """What the answer is read by."""
+        """The spec to read the response with."""
         return SPECS[key_version(self.api_key, self.version)]
 
     def frame(self, client_id: str, correlation_id: int) -> bytes:
@@ -37,25 +37,26 @@ class Request(NamedTuple):
 
 
 WHICH_VERSIONS: Final = Request(API_VERSIONS, 0, b"")
-"""What a broker answers to anybody, before any authentication."""
+"""ApiVersions v0, which a broker answers before any authentication."""
 
 WHICH_BROKERS: Final = Request(METADATA, 1, _EMPTY_ARRAY)
 """Metadata of no topics (v0 cannot ask for none; null would be all of them)."""
 
 NOT_AUTHENTICATED: Final = Struct(">iii").pack(0, -1, 0)
-"""What stands behind the header of the answer to WHICH_BROKERS where the client is not authenticated: no broker, no
-controller, no topic (MetadataRequest.getErrorResponse)."""
+"""The body of the response to WHICH_BROKERS if the client is not authenticated: no broker, no controller, no topic
+(MetadataRequest.getErrorResponse).
+"""
 
 WHICH_TOKENS: Final = Request(41, 1, _NULL_ARRAY)
-"""DescribeDelegationToken of all owners: the broker answers with the tokens that the asker may describe."""
+"""DescribeDelegationToken of all owners: the response has the tokens that the user may describe."""
 
 
 def sasl_handshake(mechanism: str) -> Request:
-    """Return the SaslHandshake after which tokens travel in SaslAuthenticate (v0 would mean raw frames)."""
+    """Return a SaslHandshake v1, after which tokens travel in SaslAuthenticate (v0 would mean raw frames)."""
     encoded = mechanism.encode()
     return Request(17, 1, _INT16.pack(len(encoded)) + encoded)
 
 
 def sasl_authenticate(token: bytes) -> Request:
-    """Return the SaslAuthenticate that carries ``token``; v0, because nobody here lives to re-authenticate."""
+    """Return a SaslAuthenticate with ``token``; v0, because these connections never re-authenticate."""
     return Request(36, 0, _INT32.pack(len(token)) + token)

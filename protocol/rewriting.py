@@ -1,6 +1,6 @@
-"""A long response changed in slices, so that nobody else has to wait for all of it.
+"""Rewriting of long responses in slices, so that other connections do not wait.
 
-What is in it is that of locator.py, and it is changed by the same ``Splicer``; only the walk stops now and then.
+The changes are those of locator.py, made by the same ``Splicer``; only the walk pauses in between.
 """
 
 import struct
@@ -17,17 +17,17 @@ from protocol.table import ApiSpec
 _INT32: Final = Struct(">i")
 
 MOST_LOOKED_UP: Final = 50
-"""Different brokers that are looked up in one slice: for each that is new, ports are bound."""
+"""The most new brokers looked up per slice: each may bind ports."""
 
 _walks: dict[int, SlicedWalk] = {}
-"""By number of the ApiSpec, made when the first long response of that version comes."""
+"""Compiled walks by ApiSpec number, compiled at the first long response of a version."""
 
 
 class Rewriting:
-    """One response on its way from what the broker said to what the client is told.
+    """The rewriting of one response.
 
-    ``frame`` begins with its size, ``size``, and need not be all there: the walk ends behind the last broker, and what
-    follows is none of its business. If that is not there either, ``needs_more`` is True when it is over.
+    ``frame`` begins with its size, ``size``, and may be incomplete: the walk ends after the last broker. If even that
+    is missing, ``needs_more`` is True when ``advance`` returns True.
     """
 
     __slots__ = (
@@ -53,16 +53,18 @@ class Rewriting:
         self._splicer = Splicer(frame, spec.flexible, told)
         self._walk: Generator[None, None, tuple[int, int]] | None = None
         self._walked: tuple[int, int] | None = None
-        """Where throttle_time_ms stands, and where the walk ended, when it has."""
+        """The offset of throttle_time_ms and the end of the walk, once it has ended."""
         self.end = 0
-        """How much of the frame ``written`` stands for; 0 while it is under way, and where more is needed."""
+        """The number of bytes of the frame that ``written`` replaces; 0 until it is done, and if more bytes are
+        needed.
+        """
 
     @property
     def needs_more(self) -> bool:
         return not self.end
 
     def advance(self) -> bool:
-        """Do one slice; True when it is over. Raises ProtocolError where the frame is not what it has to be."""
+        """Do one slice; returns True when done. Raises ProtocolError for an invalid frame."""
         try:
             if not self._endpoints and self._walked is None:
                 if self._walk is None:
@@ -85,7 +87,7 @@ class Rewriting:
         return True
 
     def written(self) -> bytes:
-        """Return what the client is told instead of the first ``end`` bytes."""
+        """Return the bytes for the client that replace the first ``end`` bytes."""
         return self._splicer.finish(self.end, self._size)
 
     def _begin(self) -> Generator[None, None, tuple[int, int]]:
@@ -101,6 +103,6 @@ class Rewriting:
     def _tell(self, throttle_offset: int, end: int) -> None:
         self.end = end
         if self._throttle_ms is not None and throttle_offset >= 0:
-            # Never less than the broker's own: it does not read this connection for that long.
+            # Never less than the broker's own: the broker does not read this connection for that long.
             told_ms = max(self._throttle_ms, _INT32.unpack_from(self._frame, throttle_offset)[0])
             self._splicer.tell(throttle_offset, told_ms)

@@ -1,7 +1,7 @@
-"""What SaslHandshake and SaslAuthenticate carry: a mechanism, tokens, an error code, a session's lifetime (KIP-368).
+"""Fields of SaslHandshake and SaslAuthenticate: mechanism, tokens, error code, session lifetime (KIP-368).
 
-The frames are small and whole, size included. Every function raises ProtocolError for one that ends too early; no
-message quotes what is in it.
+The frames are small and complete, size included. Every function raises ProtocolError for one that ends too early; no
+message quotes its content.
 """
 
 import struct
@@ -24,16 +24,16 @@ _INT64: Final = Struct(">q")
 
 
 class SaslAnswer(NamedTuple):
-    """An answer to SaslAuthenticate."""
+    """The response to SaslAuthenticate."""
 
     error_code: int
     token: bytes
     session_lifetime_ms: int
-    """How long the authentication holds; 0: for as long as the connection."""
+    """How long the authentication is valid; 0: as long as the connection."""
 
 
 def handshake_mechanism(spec: ApiSpec, frame: bytes) -> str:
-    """Return the mechanism that a SaslHandshake request asks for."""
+    """Return the mechanism in a SaslHandshake request."""
     try:
         begin, end = _string(frame, _request_body(spec, frame))
     except (IndexError, struct.error):
@@ -42,7 +42,7 @@ def handshake_mechanism(spec: ApiSpec, frame: bytes) -> str:
 
 
 def handshake_error(spec: ApiSpec, frame: bytes) -> int:
-    """Return the error code of an answer to SaslHandshake."""
+    """Return the error code of a SaslHandshake response."""
     try:
         code: int = _INT16.unpack_from(frame, response_body_offset(spec, frame, 0))[0]
     except (IndexError, struct.error):
@@ -60,7 +60,7 @@ def authenticate_token(spec: ApiSpec, frame: bytes) -> bytes:
 
 
 def authenticate_answer(spec: ApiSpec, frame: bytes) -> SaslAnswer:
-    """Return what an answer to SaslAuthenticate says; its error message is not read."""
+    """Read a SaslAuthenticate response, without its error message."""
     try:
         offset = response_body_offset(spec, frame, 0)
         code: int = _INT16.unpack_from(frame, offset)[0]
@@ -73,10 +73,10 @@ def authenticate_answer(spec: ApiSpec, frame: bytes) -> SaslAnswer:
 
 
 def raw_token_end(data: bytes, limit: int) -> int:
-    """Return where the token ends that ``data`` begins with, behind its int32 size and without a header.
+    """Return the end of the raw token (int32 size, no header) at the start of ``data``.
 
-    It may end beyond ``data``; while the size is not there itself, that is all that is asked for. Raises ProtocolError
-    for a size below 0 or above ``limit``.
+    It may be beyond ``data``; while the size itself is incomplete, the end of the size is returned. Raises
+    ProtocolError for a size below 0 or above ``limit``.
     """
     if len(data) < _INT32.size:
         return _INT32.size
@@ -91,7 +91,7 @@ def _request_body(spec: ApiSpec, frame: bytes) -> int:
 
 
 def _string(frame: bytes, offset: int) -> tuple[int, int]:
-    """Return where the string at ``offset`` begins and ends. IndexError: it is null, or not all there."""
+    """Return the begin and end of the string at ``offset``. Raises IndexError if it is null or incomplete."""
     begin = offset + 2
     return begin, _end(frame, begin, _INT16.unpack_from(frame, offset)[0])
 

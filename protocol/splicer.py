@@ -1,6 +1,6 @@
-"""A response with other broker addresses in it, written from its beginning on.
+"""A writer of responses with replaced broker addresses.
 
-Fails closed: an address without a replacement is never forwarded as it came.
+It fails closed: an address without a replacement is never forwarded unchanged.
 """
 
 from collections import deque
@@ -12,7 +12,7 @@ from protocol.compile import Endpoint, Tag
 from protocol.varint import encode_varint
 
 Told = Callable[[Endpoint], tuple[bytes, int] | None]
-"""The (host, port) that a client is told for a broker; None where nothing is known of it."""
+"""Returns the (host, port) that a client gets for a broker; None if it is unknown."""
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
@@ -20,14 +20,15 @@ _UNKNOWN: Final = b"node-id-%d-is-not-known-to-sluice.invalid"
 _NO_PORT: Final = 0
 
 MANY: Final = 2**31
-"""As many as there are."""
+"""No bound on the number of lookups."""
 
 
 class Splicer:
-    """Writes a frame anew. What is changed is given in the order of the frame; throttle_time_ms, in front of it, last.
+    """Copies a frame with changes. Changes come in the order of the frame, but throttle_time_ms, which precedes them,
+    last.
 
-    An endpoint for which nothing is told gets a name that can never be resolved (RFC 2606) and says why; one without a
-    host ("no coordinator") stays as it is. Equal ones are looked up once.
+    An endpoint without a replacement gets a name that can never be resolved (RFC 2606) and says why; one without a host
+    ("no coordinator") is kept. Equal endpoints are looked up once.
     """
 
     __slots__ = ("_flexible", "_frame", "_known", "_out", "_position", "_tag", "_tag_begins", "_tags", "_told", "_view")
@@ -38,19 +39,19 @@ class Splicer:
         self._flexible = flexible
         self._told = told
         self._known: dict[bytes, bytes] = {}
-        """From node id, host and port as they stand in the frame to what the last two become."""
+        """The replacement of each host and port, by the bytes of node id, host and port."""
         self._out = bytearray()
         self._position = 0
-        """How far the frame has been taken over."""
+        """The offset up to which the frame has been copied."""
         self._tags: deque[Tag] = deque()
         self._tag: Tag | None = None
         self._tag_begins = (0, 0)
-        """Where the size and the content of ``_tag`` begin in what is written."""
+        """The offsets of the size and the content of ``_tag`` in the output."""
 
     def take(self, endpoints: Sequence[Endpoint], tags: Sequence[Tag], most_looked_up: int = MANY) -> int:
-        """Replace the endpoints that follow in the frame; ``tags`` are those that some of them are in.
+        """Replace the next endpoints of the frame; ``tags`` are the tagged fields that contain some of them.
 
-        Returns how many have been replaced: of more than ``most_looked_up`` different ones the others are to come.
+        Returns how many were replaced: it stops after looking up ``most_looked_up`` different ones.
         """
         self._tags.extend(tags)
         frame, known = self._frame, self._known
@@ -69,14 +70,16 @@ class Splicer:
         return len(endpoints)
 
     def tell(self, offset: int, throttle_ms: int) -> None:
-        """Set throttle_time_ms at ``offset``. No response has it behind an address."""
+        """Set throttle_time_ms at ``offset``. It precedes the addresses in every response."""
         if offset >= self._position:
             self._put(offset, offset + _INT32.size, _INT32.pack(throttle_ms))
         else:
             self._out[offset : offset + _INT32.size] = _INT32.pack(throttle_ms)
 
     def finish(self, stop: int, size: int) -> bytes:
-        """Return what the frame, whose size is ``size``, has become up to ``stop``; itself where nothing changed."""
+        """Return the new bytes of the frame, whose size is ``size``, up to ``stop``; the frame itself if nothing
+        changed.
+        """
         if not self._position:
             return self._frame if stop == len(self._frame) else self._frame[:stop]
         self._end_tag()
@@ -109,7 +112,7 @@ class Splicer:
         self._tag, self._tag_begins = tag, (size_begins, len(self._out))
 
     def _end_tag(self) -> None:
-        """Write the size of the tagged field anew if its content has another one now: clients skip by it."""
+        """Update the size of the tagged field if its content changed size: clients skip by it."""
         if self._tag is None:
             return
         self._copy(self._tag.content_end)

@@ -1,4 +1,4 @@
-"""The API table: what is to be known of every (api key, version), by the number that a request begins with."""
+"""The API table: an ApiSpec for every (api key, version), by the number that a request begins with."""
 
 import json
 from pathlib import Path
@@ -14,9 +14,9 @@ from protocol.overlay import (
 )
 
 ABSENT: Final = -1
-"""``throttle_offset`` of a response that has no throttle_time_ms: only muting works."""
+"""``throttle_offset`` of a response without throttle_time_ms: only muting works."""
 WALK: Final = -2
-"""``throttle_offset`` of a response whose throttle_time_ms stands behind fields of any length."""
+"""``throttle_offset`` of a response whose throttle_time_ms follows fields of variable length."""
 
 _THROTTLE: Final = "throttle_time_ms"
 
@@ -26,13 +26,12 @@ Value = TypeVar("Value", int, str)
 class ApiSpec:
     """One version of one API; ``number`` is its key in SPECS.
 
-    ``throttle_offset`` counts from the first byte of the response's body; or ABSENT, or WALK.
-    ``obeyed_from`` is the first version in which a client waits for throttle_time_ms by itself (KIP-219), None if
-    clients are not known to at any; ``obeyed`` says whether this version is one of them.
-    ``endpoints``: the response carries broker addresses, in ``endpoint_path`` ("" is the root).
-    ``advertised``: clients may be offered this version (not one between brokers, not one that is not stable,
-    not one that names controllers).
-    The layouts are strings of protocol/layout.py; ``flexible`` is the response's.
+    ``throttle_offset`` counts from the first byte of the response's body; or ABSENT, or WALK. ``obeyed_from`` is the
+    first version whose clients obey throttle_time_ms by themselves (KIP-219), None if no version's are known to;
+    ``obeyed`` says whether this version's do. ``endpoints``: the response contains broker addresses, at
+    ``endpoint_path`` ("" is the root). ``advertised``: clients may be offered this version (not one between brokers,
+    not an unstable one, not one with addresses of controllers). The layouts are strings of protocol/layout.py;
+    ``flexible`` is the response's.
     """
 
     __slots__ = (
@@ -86,7 +85,7 @@ class ApiSpec:
 
 
 def key_version(api_key: int, api_version: int) -> int:
-    """Return the number under which SPECS has an API version: what REQUEST_HEAD unpacks."""
+    """Return the key of an API version in SPECS, as REQUEST_HEAD unpacks it."""
     return api_key << 16 | api_version
 
 

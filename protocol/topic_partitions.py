@@ -1,4 +1,4 @@
-"""How many partitions topics have: the proxy's own question, a Metadata that creates nothing, and its answer."""
+"""The proxy's own Metadata request for partition counts, which creates no topics, and its response."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -11,16 +11,16 @@ from protocol.requests import Request
 from protocol.varint import encode_varint
 
 LONGEST_NAME: Final = 249
-"""Of a topic (Topic.MAX_NAME_LENGTH): no broker has one with a longer name."""
+"""The longest topic name (Topic.MAX_NAME_LENGTH)."""
 
 _BY_NAME: Final = 4
-"""The first version that does not make brokers create what they are asked about (KIP-204 came with it)."""
+"""The first version that does not auto-create the requested topics (it came with KIP-204)."""
 _BY_ID: Final = 12
-"""The first version in which a topic is asked about by its id (KIP-516); its requests have tagged fields."""
+"""The first version that requests topics by id (KIP-516); it has tagged fields."""
 
 
 def which_partitions(topics: Sequence[Topic], *, by_id: bool) -> Request:
-    """Return the question about topics that are all known by their names, or all by their ids."""
+    """Return the request for topics that are all named, or all identified by id."""
     if by_id:
         asked = b"".join(topic_id + b"\x00\x00" for _, topic_id in topics)  # no name, no tagged fields
         return Request(METADATA, _BY_ID, b"\x00" + encode_varint(len(topics) + 1) + asked + b"\x00\x00\x00")
@@ -29,7 +29,7 @@ def which_partitions(topics: Sequence[Topic], *, by_id: bool) -> Request:
 
 
 def read_partitions(request: Request, frame: bytes) -> Mapping[Topic, int]:
-    """Return how many partitions the topics have that the answer to ``request`` knows. Raises ProtocolError."""
+    """Return the partition counts of the topics found in the response to ``request``. Raises ProtocolError."""
     spec = request.spec
     by_id = request.version == _BY_ID
     try:

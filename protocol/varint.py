@@ -1,6 +1,6 @@
-"""Unsigned varints (KIP-482: little-endian base 128, no zigzag) and the tag sections made of them.
+"""Unsigned varints (KIP-482: little-endian base 128, no zigzag) and tag sections.
 
-Reading past the end raises IndexError, which the callers turn into what it means for them.
+Reading past the end raises IndexError, which the callers convert.
 """
 
 from typing import Final
@@ -16,7 +16,7 @@ class VarintError(ProtocolError):
 
 
 MAX_TAGS: Final = 1000
-"""In one section. Real ones have a handful; a header that comes in pieces is read anew a few times."""
+"""The most tags of a section. Real ones have a handful; a header that arrives in pieces is parsed several times."""
 
 _ONE_BYTE: Final = [bytes((value,)) for value in range(0x80)]
 
@@ -24,7 +24,7 @@ _ONE_BYTE: Final = [bytes((value,)) for value in range(0x80)]
 def decode_varint(data: bytes, offset: int) -> tuple[int, int]:
     """Return the uint32 at ``offset`` and the offset after it; overlong forms are legal.
 
-    Five bytes at most; what the fifth holds beyond 32 bits is ignored, as ByteUtils.readUnsignedVarint does.
+    Five bytes at most; bits of the fifth beyond 32 are ignored, as in ByteUtils.readUnsignedVarint.
     """
     value = 0
     for shift in (0, 7, 14, 21, 28):
@@ -49,7 +49,7 @@ def encode_varint(value: int) -> bytes:
 
 
 def skip_tags(data: bytes, offset: int) -> int:
-    """Return the offset after the tag section at ``offset``; nothing in it is looked at."""
+    """Return the offset after the tag section at ``offset``, without reading the tags."""
     count, offset = decode_varint(data, offset)
     if count > MAX_TAGS:
         if 2 * count > len(data) - offset:

@@ -1,4 +1,4 @@
-"""Makes ``protocol/api_table.json`` from the schemas that kafka-clients carries: ``python -m protocol.generate``.
+"""Generator of ``protocol/api_table.json`` from the schemas in kafka-clients: ``python -m protocol.generate``.
 
-The one part of ``protocol/`` that runs programs; nothing imports it.
+The only part of ``protocol/`` that runs programs; nothing imports it.
 """

@@ -1,4 +1,4 @@
-"""Where the kafka-clients jars are: the cache that tests and benchmarks use too, filled through Maven."""
+"""The cache of kafka-clients jars, which tests and benchmarks share, filled through Maven."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ _POM: Final = """<project><modelVersion>4.0.0</modelVersion><groupId>sluice</gro
 
 
 def cached_jar_directory(release: str) -> Path:
-    """Return where the cache keeps the jars of a release; it exists only when it is complete."""
+    """Return the cache directory of a release; it exists only when it is complete."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "kafka-sluice" / "jars" / f"kafka-clients-{release}"
 

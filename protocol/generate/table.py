@@ -1,4 +1,4 @@
-"""From what the releases say to one table: every (api key, version), the newest release first where two know it."""
+"""Merging the releases into one table: every (api key, version), from the newest release that has it."""
 
 import json
 import subprocess
@@ -51,7 +51,7 @@ def _row(line: str) -> Row:
 
 
 def merge(releases: Iterable[Rows]) -> Rows:
-    """Lay the releases, oldest first, over each other: names and nullability grow better, layouts do not change."""
+    """Merge the releases, oldest first: names and nullability improve, layouts do not change."""
     merged: dict[tuple[int, int], Row] = {}
     for release in releases:
         merged |= release
@@ -59,7 +59,9 @@ def merge(releases: Iterable[Rows]) -> Rows:
 
 
 def render(rows: Rows) -> str:
-    """Write the table as JSON, one member a line and equal neighbours joined, so that a release reads as a diff."""
+    """Return the table as JSON, one member a line and equal neighbours joined, so that a new release reads as a
+    diff.
+    """
     apis: dict[int, list[Row]] = {}
     for _, row in sorted(rows.items()):
         apis.setdefault(row.api_key, []).append(row)
